@@ -3,13 +3,13 @@ FROM python:3.11-slim AS build
 WORKDIR /src
 COPY pyproject.toml hatch_build.py README.md LICENSE requirements.lock ./
 COPY app app
+COPY tmmu tmmu
 COPY tmmu_core tmmu_core
 COPY sample_graphs sample_graphs
 COPY docs docs
 RUN python -m venv /opt/tmmu \
     && /opt/tmmu/bin/pip install --no-cache-dir -r requirements.lock \
-    && /opt/tmmu/bin/pip install --no-cache-dir --no-deps . \
-    && /opt/tmmu/bin/python -m tmmu_explorer.cli.warm
+    && /opt/tmmu/bin/pip install --no-cache-dir --no-deps .
 
 FROM python:3.11-slim
 COPY --from=build /opt/tmmu /opt/tmmu

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help explore test laws test-torch check format golden bench samples lock clean fuzz mutate docs wheel native
+.PHONY: help explore test test-all laws test-torch check format golden bench samples lock clean fuzz mutate docs wheel native
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,7 +16,6 @@ $(VENV)/.base: requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
-	$(BIN)/python -m app.cli.warm
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base requirements-dev.lock
@@ -26,22 +25,25 @@ $(VENV)/.dev: $(VENV)/.base requirements-dev.lock
 explore: $(VENV)/.base ## open the explorer on a sample (needs nothing but Python ≥ 3.11)
 	$(BIN)/tmmu explore $(FILES)
 
-test: check ## the linter, the type checker and every test
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+test: check ## the gate: linters, type checker and every test that is not slow
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+test-all: check ## the gate and the slow tests: properties, browser flows, processes, exhaustion, wheels
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 laws: $(VENV)/.dev ## every property test on examples drawn anew, RUNS times (make test draws the same each time)
 	for run in $$(seq $(or $(RUNS),3)); do $(BIN)/python -m pytest -n 3 -m hypothesis --hypothesis-profile drawn || exit 1; done
 
-# PyTorch is an optional extra of 200 MB and more, in an environment of its own; where it cannot be had, that is said.
+# PyTorch is an optional extra of 200 MB and more, in an environment of its own.
 .venv-torch/.made: requirements-dev.lock
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
 	.venv-torch/bin/python -m pip install --quiet -r requirements-dev.lock
-	-.venv-torch/bin/python -m pip install --quiet torch==2.13.0
-	@.venv-torch/bin/python -c "import torch" 2>/dev/null && touch $@ || true
+	.venv-torch/bin/python -m pip install --quiet torch==2.13.0
+	.venv-torch/bin/python -c "import torch"
+	@touch $@
 
-test-torch: .venv-torch/.made ## the tests that need PyTorch, in an environment that has it
-	@if test -f $<; then .venv-torch/bin/python -m pytest -m torch; \
-	else echo "test-torch: SKIPPED, for PyTorch cannot be installed here"; fi
+test-torch: .venv-torch/.made ## the tests that need PyTorch; fails if PyTorch cannot be installed
+	.venv-torch/bin/python -m pytest -n 2 --dist worksteal -m "torch and not slow"
 
 check: $(VENV)/.dev ## format, lint and types, of Python and of the canvas
 	$(BIN)/ruff format --check .
@@ -54,23 +56,16 @@ format: $(VENV)/.dev ## let the formatter and the linter mend what they can
 	$(BIN)/ruff format .
 
 fuzz: $(VENV)/.dev ## hostile files for every reader, SECONDS each (.fuzz/ keeps what was found)
-	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.tools.fuzz.run --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0)
 
 mutate: $(VENV)/.dev ## break the core in MUTANTS random places, and see that a test notices (.mutation/ keeps what was found)
-	$(BIN)/python -m tests.mutation.sample --mutants $(or $(MUTANTS),300) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.tools.mutate --mutants $(or $(MUTANTS),300) --seed $(or $(SEED),0)
 
-golden: $(VENV)/.dev ## write the golden traces, searches, fits, refusals, verdicts, answers, what is made and what is declared anew (review the difference like code)
+golden: $(VENV)/.dev ## write the golden traces, searches, planner results and refusals (review the difference like code)
 	$(BIN)/python -m tests.golden
 	$(BIN)/python -m tests.searches
-	$(BIN)/python -m tests.fits
-	$(BIN)/python -m tests.planners_asked
-	$(BIN)/python -m tests.refusals
-	$(BIN)/python -m tests.verdicts
-	$(BIN)/python -m tests.answers
-	$(BIN)/python -m tests.others
-	$(BIN)/python -m tests.requests
-	$(BIN)/python -m tests.made
-	$(BIN)/python -m tests.declared
+	$(BIN)/python -m tests.support.planner_table
+	$(BIN)/python -m tests.support.refusal_table
 
 # The peers pin other versions of what we pin, so they live apart; without them their columns stay empty.
 .venv-peers/.made:
@@ -79,7 +74,7 @@ golden: $(VENV)/.dev ## write the golden traces, searches, fits, refusals, verdi
 	-.venv-peers/bin/python -m pip install --quiet torch==2.13.0 transformers -r requirements.lock
 	@touch $@
 
-bench: $(VENV)/.dev .venv-peers/.made ## measure beside the peers (MINIMALLOC=FOLDER: its sources), and write docs/benchmarks.md, docs/models.md and docs/fit.md
+bench: $(VENV)/.dev .venv-peers/.made ## measure beside the peers (MINIMALLOC=FOLDER: its sources), and write docs/measured/benchmarks.md, docs/measured/models.md and docs/measured/fit.md
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.models
 	$(BIN)/python -m benchmarks.fit
@@ -90,8 +85,8 @@ docs: $(VENV)/.dev ## build the documentation site into site/
 wheel: $(VENV)/.dev ## build the wheel into dist/
 	$(BIN)/python -m hatchling build -t wheel
 
-native: $(VENV)/.dev ## compile the planners' loops anew (needs gcc; gcc-aarch64-linux-gnu for aarch64)
-	$(BIN)/python -m tmmu_core.loops.build
+native: $(VENV)/.dev ## compile the native libraries (needs gcc; gcc-aarch64-linux-gnu for aarch64)
+	$(BIN)/python -m tmmu_core.planners.native.build
 
 samples: $(VENV)/.dev ## make the sample graphs anew
 	$(BIN)/python -m sample_graphs.make

@@ -1,16 +1,23 @@
-"""What the wheel holds: ``tmmu_core`` as it stands, and the faces under the one other name that is ours.
+"""Build hook: put ``app/`` into the wheel as ``tmmu_explorer``, and compile the native library where none is prebuilt.
 
-``app`` is a name that half the world's programs have for themselves. In a wheel the folder ``app/`` is therefore the
-package ``tmmu_explorer``: its files are the same but for the statements that import from ``app``. The samples and the
-glossary lie inside it. An editable install leaves everything where it is (``docs/decisions/0072-one-wheel.md``).
+``app`` is too common a name for an installed package, so a wheel renames it: its files differ only in the statements
+that import from ``app``. Samples and glossary lie inside it. An editable install leaves the sources in place.
+
+Where no prebuilt library fits the platform, a C compiler (``CC``, ``cc``, ``gcc`` or ``clang``) builds one, and the
+wheel becomes platform-specific. Without a compiler the loops run as plain Python.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 import re
+import shutil
+import subprocess
 import tempfile
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -21,11 +28,14 @@ LEFT_OUT = {"__pycache__", "golden", "canvas_demo"}
 DATA = ("sample_graphs", "docs/glossary.md", "docs/schemas")
 """What the faces read from beside them in a checkout, and inside them in a wheel."""
 
+NATIVE = ROOT / "tmmu_core" / "planners" / "native"
+FLAGS = ("-std=c11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-fwrapv")
+
 _IMPORT = re.compile(r"^(\s*)from app(?=[.\s])", re.M)
 
 
 def renamed(source: str, path: Path) -> str:
-    """A module's text with its imports from ``app`` taken from the wheel's name. Fails where one is left."""
+    """Return a module's text with ``app`` renamed in its imports. Fails where an import of ``app`` is left."""
     text = _IMPORT.sub(rf"\1from {NAME}", source)
     for item in ast.walk(ast.parse(text)):
         names = [item.module or ""] if isinstance(item, ast.ImportFrom) else []
@@ -59,18 +69,51 @@ def lay_out(target: Path) -> None:
             to.write_bytes(path.read_bytes())
 
 
+def native_loader() -> ModuleType:
+    """Return ``tmmu_core.planners.native.load``, imported by itself: its package needs dependencies."""
+    spec = spec_from_file_location("load", NATIVE / "load.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def compile_native(folder: Path) -> Path | None:
+    """Compile the native library into ``folder``; ``None`` where a prebuilt one fits or no C compiler works."""
+    loader = native_loader()
+    names = [os.environ.get("CC", ""), "cc", "gcc", "clang"]
+    compiler = next((found for name in names if name and (found := shutil.which(name))), None)
+    if compiler is None or not loader.fits() or loader.prebuilt() is not None:
+        return None
+    path = folder / str(loader.built_file_name())
+    sources = [str(source) for source in sorted(NATIVE.glob("*.c"))]
+    done = subprocess.run([compiler, *FLAGS, "-o", str(path), *sources], capture_output=True)
+    return path if done.returncode == 0 and loader.load(path) is not None else None
+
+
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Called by hatchling, for each wheel."""
+    """Build hook of hatchling."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Put the faces into the wheel; an editable one needs none of them."""
-        if self.target_name != "wheel" or version == "editable":
+        """Add the renamed package and the compiled library to a wheel; compile into the sources of an editable one."""
+        if self.target_name != "wheel":
+            return
+        if version == "editable":
+            compile_native(NATIVE)
             return
         self.laid_out = tempfile.TemporaryDirectory()
         lay_out(Path(self.laid_out.name))
         build_data["force_include"][self.laid_out.name] = NAME
+        self.compiled = tempfile.TemporaryDirectory()
+        library = compile_native(Path(self.compiled.name))
+        if library is not None:
+            build_data["force_include"][str(library)] = f"{NATIVE.relative_to(ROOT).as_posix()}/{library.name}"
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove what was laid out."""
-        if hasattr(self, "laid_out"):
-            self.laid_out.cleanup()
+        """Remove the temporary folders."""
+        for name in ("laid_out", "compiled"):
+            if hasattr(self, name):
+                getattr(self, name).cleanup()

@@ -16,11 +16,14 @@ HERE = Path(__file__).resolve().parent
 if str(HERE.parent) not in sys.path:  # run as a script, the packages beside it must be found
     sys.path.insert(0, str(HERE.parent))
 
-from app.parts import address, style, tour  # noqa: E402
+from app.kit import address  # noqa: E402
+from app.kit.frame import style, tour  # noqa: E402
 from app.serving import guard  # noqa: E402
-from app.session import jobs, opening, planning, state, visitors  # noqa: E402
+from app.session import opening, planning, state  # noqa: E402
 from app.session.pages import FIRST, PAGES  # noqa: E402
-from tmmu_core.errors import TmmuError  # noqa: E402
+from app.session.work import jobs, visitors  # noqa: E402
+from app.session.work.task_messages import TaskNotFinished  # noqa: E402
+from tmmu_core.base.errors import TmmuError  # noqa: E402
 
 
 @st.cache_resource(show_spinner=False)
@@ -39,7 +42,8 @@ def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
         except TmmuError as error:
             cards.append(opening.card_of(error, f"{name} was not opened", name))
             continue
-        here, refused = planning.take(files, visitors.NOBODY)
+        with visitors.as_server():
+            here, refused = planning.take(files, visitors.NOBODY)
         opened += [thing.source for thing in here]
         cards += refused
     return tuple(opened), tuple(cards)
@@ -50,14 +54,19 @@ def draw() -> None:
     sys.setswitchinterval(0.001)  # a planner in a thread must not make a click wait its whole turn
     st.set_page_config(page_title="TMMU Plan Explorer", page_icon=style.ICON, layout="wide")
     style.apply()
-    if state.begin(brought()[0]):
-        for refusal in brought()[1]:
+    sources, refused = brought()
+    if any(
+        card.get("code") == TaskNotFinished.CODE for card in refused
+    ):  # nothing is wrong with the file: read it again
+        brought.clear()
+    if state.begin(sources):
+        for refusal in refused:
             state.refuse(dict(refusal))
     jobs.desk().new_page()
     state.follow_history()
     page = st.navigation(
         [
-            st.Page(HERE / "views" / f"{name}.py", title=title, url_path=name, default=name == FIRST)
+            st.Page(HERE / "pages" / name / "page.py", title=title, url_path=name, default=name == FIRST)
             for name, title in PAGES
         ],
         position="top",
@@ -65,8 +74,8 @@ def draw() -> None:
     state.at(page.url_path or FIRST)
     address.follow()
     tour.guide()
-    if target := state.going():
-        st.switch_page(HERE / "views" / f"{target}.py")
+    if target := state.take_redirect():
+        st.switch_page(HERE / "pages" / target / "page.py")
     page.run()
     state.write_link()
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure everything in one run and write ``docs/benchmarks.md`` (``make bench``).
+"""``python -m benchmarks``: measure everything in one run and write ``docs/measured/benchmarks.md`` (``make bench``).
 
 Times are of the machine and the moment; ratios within one run are what the page is for.
 """
@@ -19,7 +19,7 @@ from benchmarks import dsa, minimalloc, peers, samples, scale, variants
 from tmmu_core.planners import PLANNERS
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "measured" / "benchmarks.md"
 INSTANCES = ROOT / "sample_graphs" / "instances"
 
 
@@ -171,7 +171,7 @@ def _variants() -> str:
 (`benchmarks/variants.py`); the gaps are means over the lower bound, which not every instance can reach. `exact` ends
 {sum(row["optimal"] for row in rows)} of the {count} at their bound, {mean:.4f} % over it on average, in
 {sum(row["seconds"] for row in rows):,.0f} CPU seconds. Nearly all of those are D's: a search of
-its default of {budget:,} nodes comes first, and what it leaves open is torn down and put up again (decision 113),
+its default of {budget:,} nodes comes first, and what it leaves open is torn down and put up again (decision 5),
 longest where a run left out one storage.
 
 {_table(heads, lines)}"""

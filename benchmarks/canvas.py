@@ -1,4 +1,4 @@
-"""The canvas in the real browser: ``python -m benchmarks.canvas`` writes ``docs/performance.md``.
+"""The canvas in the real browser: ``python -m benchmarks.canvas`` writes ``docs/measured/performance.md``.
 
 Each count of boxes is opened in a fresh tab of ``benchmarks/canvas_page.py`` under a running Streamlit, with two
 canvases on it (the map above, lifetimes below) that follow one selection through Python.
@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page
 
 from app.canvas.pack import pack_plan
 from app.canvas.script import canvas_script
-from app.report.build import Known, build_report
+from app.report.html_report import Known, build_report
 from benchmarks.canvas_plans import synthetic_plan
 from benchmarks.serving import ROOT, chromium, served
 from tmmu_core.judge.finding import Verdict
@@ -163,11 +163,11 @@ def measure_report(browser: Browser, boxes: int) -> dict[str, Any]:
 
 
 OTHERS = "## Starting"
-"""The heading in ``docs/performance.md`` behind which other commands' figures stand."""
+"""The heading in ``docs/measured/performance.md`` behind which other commands' figures stand."""
 
 
 def document(rows: list[dict[str, Any]], reports: list[dict[str, Any]], version: str) -> str:
-    """The page ``docs/performance.md``."""
+    """The page ``docs/measured/performance.md``."""
     columns = (
         *("boxes", "view", "MB", "pack s", "page s", "bytes → picture ms", "paint ms", "zoom ms", "pan ms", "pick ms"),
         *("click: here ms", "click: other view ms", "click: Python ms"),
@@ -202,7 +202,7 @@ def document(rows: list[dict[str, Any]], reports: list[dict[str, Any]], version:
         "  and to the answer of the page's Python, for what is not a canvas.",
         "",
         "The picture costs O(boxes + pixels): each box adds its exact coverage at its corners, one running sum over",
-        "the pixels makes the picture (`app/canvas/js/raster.js`). Finding a tensor looks at all boxes; there is no",
+        "the pixels makes the picture (`canvas/js/base/raster.js`). Finding a tensor looks at all boxes; there is no",
         "id buffer, so that boxes thinner than a pixel can be found too.",
         "",
         "## The offline report",
@@ -229,7 +229,7 @@ def main() -> None:
                 rows.append(measure(browser, address, boxes, view))
                 print(rows[-1], flush=True)
         reports = [measure_report(browser, boxes) for boxes in REPORTS]
-        page = ROOT / "docs" / "performance.md"
+        page = ROOT / "docs" / "measured" / "performance.md"
         # What is measured by other commands stands behind, and stays.
         behind = page.read_text(encoding="utf-8").partition(OTHERS)
         text = document(rows, reports, browser.version)

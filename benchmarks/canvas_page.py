@@ -6,7 +6,7 @@ import sys
 
 import streamlit as st
 
-from app.parts.plan_canvas import Listeners, Picture, Selection, View, plan_canvas, plan_store
+from app.canvas.plan_component import Listeners, Picture, Selection, View, plan_canvas, plan_store
 from benchmarks.canvas_plans import synthetic_plan
 
 st.set_page_config(page_title="canvas", layout="wide")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tmmu_core.plan.model import ArenaSummary, Plan
+from tmmu_core.plans.model import ArenaSummary, Plan
 
 _OPERATORS = ("conv", "relu", "add", "matmul", "norm", "pool")
 

@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 from benchmarks.opening import _PAINTED
 from benchmarks.serving import chromium
 from tests.served import Served, Tab, descendants, resident, served, until
-from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.graph.native import native_file
 
 HEAVY = {"planner": "exact", "options": '{"budget":1000000000000000}'}
 SEARCHES = 4
@@ -62,7 +62,7 @@ def left(server: Served, folder: Path) -> tuple[int, int, int]:
     with chromium() as browser:
         for k in range(UPLOADS):
             file = folder / f"g{k}.tmmu.json"
-            file.write_bytes(native.encode_json(chain(TENSORS, f"g{k}")))
+            file.write_bytes(native_file.encode_json(chain(TENSORS, f"g{k}")))
             page = browser.new_page()
             page.goto(f"{server.address}/?graph=sample:linear_chain")
             page.wait_for_function(_PAINTED, arg="", timeout=120_000)

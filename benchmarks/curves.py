@@ -1,7 +1,7 @@
 """How ``exact`` closes in: ``python -m benchmarks.curves`` draws ``docs/pictures/curves.svg``, and prints its table.
 
 Each panel is one run of the default budget: the extent falling and the bound rising over the nodes tried, as the search
-itself tells them (its ``course``, decision 30), not runs under many budgets. Nodes are the same on every machine, and
+itself tells them (its ``course``, decision 5), not runs under many budgets. Nodes are the same on every machine, and
 so is the picture; CPU seconds are printed only.
 """
 
@@ -14,11 +14,11 @@ from xml.sax.saxutils import escape
 
 from benchmarks.dsa import DATA
 from benchmarks.variants import HARD, mirrored, perfect, problem_of, read
+from tmmu_core.base.atomic_files import replace_file
+from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.planners import ARENA_PLANNERS
-from tmmu_core.planners.exact import COURSE
-from tmmu_core.planners.instances import read_csv
+from tmmu_core.planners.exact import PROGRESS_NOTE
 from tmmu_core.planners.problem import Problem
-from tmmu_core.writing import replace_file
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "pictures" / "curves.svg"
 WIDE, HIGH, ACROSS = 250, 170, 4
@@ -54,7 +54,7 @@ def run(name: str, problem: Problem) -> Curve:
     packing = ARENA_PLANNERS["exact"].pack(problem, {}, None)
     seconds = time.process_time() - begun
     nodes = int(packing.notes["nodes"])
-    rows = packing.notes.get(COURSE)
+    rows = packing.notes.get(PROGRESS_NOTE)
     if rows is None:  # a greedy run met the bound
         extent = int((packing.offset + problem.size).max())
         rows = [[0, extent, extent]]

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.planners import PLANNERS, ArenaPlannerEntry
 from tmmu_core.planners.bounds import lower_bound
-from tmmu_core.planners.instances import read_csv
 from tmmu_core.planners.problem import ArenaPlanner, Packing, Problem
-from tmmu_core.planners.r10 import AllocationPlan, MemoryRegion, TensorLifetime
+from tmmu_core.seed.r10 import AllocationPlan, MemoryRegion, TensorLifetime
 
 DATA = Path(__file__).parent.parent / "sample_graphs" / "instances"
 INSTANCES = (

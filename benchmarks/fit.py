@@ -1,4 +1,4 @@
-"""What fitting brings beside its peers: ``python -m benchmarks.fit [JOINT]`` writes ``docs/fit.md``.
+"""What fitting brings beside its peers: ``python -m benchmarks.fit [JOINT]`` writes ``docs/measured/fit.md``.
 
 Recomputation beside AOTAutograd's partitioner, order beside Inductor's three, and how long the ranking of single moves
 takes (``python -m benchmarks.fit --what-if`` measures that alone). ``JOINT`` is a folder with what
@@ -18,31 +18,31 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.wired import randwire, searched
-from tmmu_core.fit.applying import applied
-from tmmu_core.fit.asking import Question, ask, extents, question_of
-from tmmu_core.fit.bounds import grids_of
-from tmmu_core.fit.order.baselines import baselines
-from tmmu_core.fit.order.kernels import measure
-from tmmu_core.fit.order.model import order_model
-from tmmu_core.fit.order.searching import best_order
-from tmmu_core.fit.recompute import lower
-from tmmu_core.fit.recompute.cut import boundary
-from tmmu_core.fit.recompute.model import RecomputeModel, recompute_model
-from tmmu_core.fit.recompute.moves import Bytes
-from tmmu_core.fit.recompute.search import choice_of
-from tmmu_core.fit.recompute.simulate import Choice, run
-from tmmu_core.fit.recompute.write import written
-from tmmu_core.fit.settling import written_out
-from tmmu_core.fit.whatif import what_if
+from tests.support.shadow.replay import shadow_replay
+from tmmu_core.fitting.order.baselines import baselines
+from tmmu_core.fitting.order.order_loops import measure
+from tmmu_core.fitting.order.order_model import order_model
+from tmmu_core.fitting.order.order_search import best_order
+from tmmu_core.fitting.problem.lower_bounds import grids_of
+from tmmu_core.fitting.problem.lowered_graph import lower_graph
+from tmmu_core.fitting.problem.planner_calls import PlanInput, extents, initial_candidate, solve_input
+from tmmu_core.fitting.recompute import lower
+from tmmu_core.fitting.recompute.live_curve import Choice, run
+from tmmu_core.fitting.recompute.min_cut import boundary
+from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
+from tmmu_core.fitting.recompute.recompute_moves import Bytes
+from tmmu_core.fitting.recompute.recompute_search import choice_of
+from tmmu_core.fitting.recompute.write_graph import write_graph
+from tmmu_core.fitting.search.apply_moves import apply_moves
+from tmmu_core.fitting.search.what_if import what_if
+from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.runtime.shadow import shadow_replay
+from tmmu_core.plans.making.request import PlanRequest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "fit.md"
+PAGE = ROOT / "docs" / "measured" / "fit.md"
 SAMPLES = ROOT / "sample_graphs"
 PEERS = ROOT / ".venv-peers" / "bin" / "python"
 PLANNER = "auto"
@@ -71,19 +71,19 @@ def joint(folder: Path) -> list[Path]:
 
 
 def recompute_rows(file: Path) -> tuple[RecomputeModel, list[Row]]:
-    question = Question(read_graph_file(file.with_suffix(".tmmu.cbor.gz")), planner=PLANNER)
-    model = recompute_model(question)
+    plan_input = PlanInput(read_graph_file(file.with_suffix(".tmmu.cbor.gz")), planner=PLANNER)
+    model = recompute_model(plan_input)
     rows: list[Row] = []
     for each in json.loads(file.read_text())["budgets"]:
         choice, saved = partitioned(model, each["saved"])
-        peer = Question(written(model, choice), planner=PLANNER)
-        plan = ask(peer).plan
+        peer = PlanInput(write_graph(model, choice), planner=PLANNER)
+        plan = solve_input(peer).plan
         assert verify_plan(plan, peer.graph).ok
         peak, flops = sum(extents(plan).values()), run(model, choice).flops
         if rows and (peak, flops) == (rows[-1].peak, rows[-1].flops):
             continue  # a smaller budget, and the same choice
         began = time.perf_counter()
-        ours_peak, ours_flops = cheapest_within(question, peak)
+        ours_peak, ours_flops = cheapest_within(plan_input, peak)
         seconds = time.perf_counter() - began
         rows.append(Row(each["budget"], saved, peak, flops, ours_peak, ours_flops, seconds))
         print(file.stem, rows[-1], flush=True)
@@ -102,14 +102,14 @@ def partitioned(model: RecomputeModel, saved: list[list[object]]) -> tuple[Choic
     return choice_of(model, at, nodes), sum(int(model.size[s]) for s in kept if model.producer[s] >= 0)
 
 
-def cheapest_within(question: Question, peak: int) -> tuple[int, int]:
+def cheapest_within(plan_input: PlanInput, peak: int) -> tuple[int, int]:
     """Extent and extra FLOPs of the cheapest plan found within ``peak`` bytes, verified and executed."""
-    plan = ask(question).plan
+    plan = solve_input(plan_input).plan
     if sum(extents(plan).values()) <= peak:
         return sum(extents(plan).values()), 0
-    for moves in lower(question, None, Bytes(peak)):
-        after = applied(question, moves)
-        solution = ask(after)
+    for moves in lower(plan_input, None, Bytes(peak)):
+        after = apply_moves(plan_input, moves)
+        solution = solve_input(after)
         extent = sum(extents(solution.plan).values())
         if extent <= peak:
             assert verify_plan(solution.plan, after.graph).ok
@@ -132,14 +132,14 @@ def ordered_graphs(folder: Path) -> Iterator[tuple[str, Graph]]:
 def as_run(graph: Graph) -> Graph:
     """The graph written out as its own mode and preset run it."""
     mode = default_mode(graph)
-    return written_out(build_timeline(graph, mode, default_preset(mode)))
+    return lower_graph(build_timeline(graph, mode, default_preset(mode)))
 
 
 def order_lines(graphs: Iterable[tuple[str, Graph]]) -> Iterator[str]:
     for name, as_given in graphs:
         graph = as_run(as_given)
-        question = Question(graph)
-        model = order_model(ask(question).liveness, grids_of(question))
+        plan_input = PlanInput(graph)
+        model = order_model(solve_input(plan_input).liveness, grids_of(plan_input))
         assert model is not None
         began = time.perf_counter()
         found = best_order(model)
@@ -170,7 +170,7 @@ def order_lines(graphs: Iterable[tuple[str, Graph]]) -> Iterator[str]:
 
 def what_if_lines() -> list[str]:
     """CPU seconds in which single moves on GPT-2's step are ranked, the first time and again."""
-    start = question_of(read_graph_file(SAMPLES / f"{WHAT_IF_ON}.tmmu.cbor.gz"), PlanRequest())
+    start = initial_candidate(read_graph_file(SAMPLES / f"{WHAT_IF_ON}.tmmu.cbor.gz"), PlanRequest())
     lines = []
     for ranking in ("first", "again"):
         began = time.process_time()

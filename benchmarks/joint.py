@@ -23,10 +23,10 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402
 
 from sample_graphs import make_torch  # noqa: E402
-from tmmu_core.graph import native  # noqa: E402
-from tmmu_core.graph.importers import fx_joint  # noqa: E402
-from tmmu_core.graph.importers.adamw import add_adamw  # noqa: E402
-from tmmu_core.graph.importers.torch import fake_tensors, import_torch  # noqa: E402
+from tmmu_core.formats.pytorch.adamw import add_adamw  # noqa: E402
+from tmmu_core.formats.pytorch.joint_graph import fx_joint  # noqa: E402
+from tmmu_core.formats.pytorch.torch_module import fake_tensors, import_torch  # noqa: E402
+from tmmu_core.graph.native import native_file  # noqa: E402
 
 BUDGETS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 
@@ -74,9 +74,9 @@ def main(out: Path, names: list[str]) -> None:
         with mock.patch.object(fx_joint, "read_joint", kept):
             graph = MODELS[name]()
         file = out / f"{name}.tmmu.cbor.gz"
-        file.write_bytes(native.encode(graph, file.name))
+        file.write_bytes(native_file.encode(graph, file.name))
         stepped = add_adamw(graph, joint[1].gradients)
-        (out / f"{name}.adamw.tmmu.cbor.gz").write_bytes(native.encode(stepped, f"{name}.adamw.tmmu.cbor.gz"))
+        (out / f"{name}.adamw.tmmu.cbor.gz").write_bytes(native_file.encode(stepped, f"{name}.adamw.tmmu.cbor.gz"))
         if (out / f"{name}.json").exists():
             continue  # the partitioner takes minutes
         answers = {"torch": torch.__version__, "budgets": [_partition(joint[0], budget) for budget in BUDGETS]}

@@ -1,4 +1,4 @@
-"""What attacks on memory and time take: ``python -m benchmarks.limits [ATTACK …]`` writes ``docs/limits.md``.
+"""What attacks on memory and time take: ``python -m benchmarks.limits [ATTACK …]`` writes ``docs/measured/limits.md``.
 
 Each attack of ``tests/exhausting.py`` is a file that ``tmmu`` is asked about in a process of its own, which may take
 6 GiB of address space and 60 s of the processor. Processor seconds are those of the process, not those by the clock,
@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.serving import ROOT
 from tests.exhausting import ATTACKS, Attack
 
-PAGE = ROOT / "docs" / "limits.md"
+PAGE = ROOT / "docs" / "measured" / "limits.md"
 COMMAND = "import sys; from app.cli.main import run; sys.exit(run(sys.argv[1:]))"
 ANSWERS = {0: "answered", 1: "a finding", 2: "refused", 3: "not comparable"}
 HEAD = """# What attacks on memory and time take

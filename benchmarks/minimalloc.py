@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.dsa import is_valid
-from tmmu_core.planners.instances import read_csv
+from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.planners.problem import Packing
 
 SOURCES = "MINIMALLOC"

@@ -1,4 +1,4 @@
-"""Every real model of the project, planned: ``python -m benchmarks.models`` writes ``docs/models.md``."""
+"""Every real model of the project, planned: ``python -m benchmarks.models`` writes ``docs/measured/models.md``."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from sample_graphs import make
-from tmmu_core.graph import unpacking
-from tmmu_core.graph.importers import xla
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.xla import xla_dump
 from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native import unpacking
 from tmmu_core.liveness.timeline import default_mode
-from tmmu_core.plan.formats.reading import read_any
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.instance import plan_problem
-from tmmu_core.plan.model import ArenaSummary, Plan
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.model import ArenaSummary, Plan
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "models.md"
+PAGE = ROOT / "docs" / "measured" / "models.md"
 TFLITE = ROOT / "tests" / "data" / "tflite"
 XLA_DUMPS = tuple(
     ROOT / "sample_graphs" / "instances" / name
@@ -145,7 +145,7 @@ def _of_dump(file: Path) -> Row:
     problem = instance.problem
     slots, slots_s = _timed(lambda: plan_problem(problem, planner="slots"))
     name, best, best_s = _best(lambda planner: plan_problem(problem, planner=planner), _bound(slots), len(problem))
-    within = xla.read(unpacking.unpack(file.read_bytes(), file.name), file.name).within
+    within = xla_dump.read_dump(unpacking.unpack(file.read_bytes(), file.name), file.name).within
     given = _extent(plan_problem(instance))
     return Row(
         name=_stem(file),
@@ -245,7 +245,8 @@ one fused operator on a CPU, but as plain math where dropout is on. GPT-2's 72 M
 | Llama 3 8B, `sdpa` (one fused operator) | 6,790 | 7,182 | 3,928 | 14,281,121,804 |
 
 A saved program is read from the JSON in its archive and never loaded, because loading runs what is in it
-(`docs/security.md`). Without PyTorch it is its forward pass as it was saved, at the granularity of `torch.export`
+(`docs/explanation/security.md`). Without PyTorch it is its forward pass as it was saved, at the granularity of
+`torch.export`
 (`linear`, `conv2d`), and its name ends in "(as saved)". With PyTorch it is rebuilt from the same JSON, call by call,
 and traced like a live module, in a process of its own under `--max-trace-seconds` and `--max-trace-bytes`: a training
 step when its only output is a scalar. The two are different graphs with different hashes: `tmmu convert model.pt2 -o
@@ -259,7 +260,7 @@ count, sparse gradients.
 
 ```python
 from tmmu_core.graph import native
-from tmmu_core.graph.importers.torch import fake_tensors, import_torch
+from tmmu_core.formats.pytorch.torch_module import fake_tensors, import_torch
 
 with fake_tensors("bfloat16"):  # no memory, no weights
     model, words = MyModel(), torch.zeros(1, 2048, dtype=torch.long)
@@ -279,9 +280,9 @@ DUMPS_HERE
 
 A larger step that is known from elsewhere (84,788,336 bytes by XLA where 84,788,288 are possible) was not at hand.
 
-**ONNX**. Bodies of `If`, `Loop` and `Scan` are planned as nested scopes (`docs/decisions/0004-nested-scopes.md`), local
+**ONNX**. Bodies of `If`, `Loop` and `Scan` are planned as nested scopes (`docs/decisions/04-control-flow.md`), local
 functions are inlined, weights beside the file are not opened; sequences, optionals and what else has no plan are
-refused by name (`tmmu_core/graph/importers/onnx.py`). ExecuTorch's figure for ResNet-50 is of its own export of the
+refused by name (`tmmu_core/formats/onnx/onnx_reader.py`). ExecuTorch's figure for ResNet-50 is of its own export of the
 same topology; without hand-offs the bound is 9,633,792 bytes.
 """
 

@@ -1,4 +1,4 @@
-"""From the gallery to the picture: ``python -m benchmarks.opening [NAME …]`` writes ``docs/opening.md``.
+"""From the gallery to the picture: ``python -m benchmarks.opening [NAME …]`` writes ``docs/measured/opening.md``.
 
 Each sample is opened as a person does it: the explorer stands in a browser on a small graph, the gallery is open, and
 the sample's line is clicked. Then "Best plan" is pressed, then, for large ones, each page is visited. What is timed
@@ -13,12 +13,12 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
-from app.cli.explore import arguments
+from app.cli.first.explore import arguments
 from app.session import pages
 from app.session.opening import SAMPLES, Sample, read_catalogue
 from benchmarks.serving import ROOT, chromium, served
+from tmmu_core.formats.open_file import read_any
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.planners.problem import PlainInstance
 
 TITLES = (*(title for name, title in pages.PAGES if name not in ("plan", "shapes", "ranks")), "Plan")
@@ -109,7 +109,7 @@ def visited(page: Page, title: str) -> float:
 
 
 def document(rows: list[dict[str, Any]], version: str) -> str:
-    """The page ``docs/opening.md``."""
+    """The page ``docs/measured/opening.md``."""
     lines = [
         "# From the gallery to the picture",
         "",
@@ -158,7 +158,7 @@ def main(names: list[str]) -> None:
             rows.append(measure(browser, address, sample))
             print({k: round(v, 3) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
         if not names:
-            (ROOT / "docs" / "opening.md").write_text(document(rows, browser.version), encoding="utf-8")
+            (ROOT / "docs" / "measured" / "opening.md").write_text(document(rows, browser.version), encoding="utf-8")
 
 
 if __name__ == "__main__":

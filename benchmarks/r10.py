@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from tmmu_core.planners.r10 import MemoryPlanner, TensorLifetime
+from tmmu_core.seed.r10 import MemoryPlanner, TensorLifetime
 
 TENSORS, RUNS = 500, 200
 

@@ -2,7 +2,7 @@
 
 The models are the nine topologies of the onnx package, the model files of the packages that ``benchmarks.opens``
 gathers, and the exported programs of the tests. Needs the extras ``run``, ``tflite`` and ``torch``, and ai-edge-litert;
-what is not installed is said. ``docs/reality.md`` is written; nothing that was downloaded is kept.
+what is not installed is said. ``docs/measured/reality.md`` is written; nothing that was downloaded is kept.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 import onnx
 
 from benchmarks.opens import OLDER, PACKAGES, ROOT, download, model_files
-from tmmu_core.errors import TmmuError
-from tmmu_core.graph.assumed import dims_text
-from tmmu_core.runtime.measure import EAGER, LITERT, ONNXRUNTIME, Measured, measure
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.graph.assumed_sizes import dims_text
+from tmmu_core.runtime.measure.measure_model import EAGER, LITERT, ONNXRUNTIME, Measured, measure
 
-OUT = ROOT / "docs" / "reality.md"
+OUT = ROOT / "docs" / "measured" / "reality.md"
 PROGRAMS = ROOT / "tests" / "data" / "torch"
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
@@ -66,7 +66,7 @@ KNOWN = """\
   need 1,700,307 (known as 1,700,320: sizes rounded up to 16) and 4,104,096, and ours takes that. Its plan is in
   its file and its runtime allocates no other, so these are read, not run.
 * An MLP's training step in XLA, 7,753,872: no package carries its dump, so not shown. A dump opens as a given plan,
-  which says the gap (docs/given.md).
+  which says the gap (docs/how-to/plans-of-other-tools.md).
 """.splitlines()
 
 

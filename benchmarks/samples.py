@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import PLANNERS
+from tmmu_core.plans.making.engine import plan_graph
 
 ROOT = Path(__file__).resolve().parent.parent / "sample_graphs"
 PLANNED_WITH = tuple(name for name in PLANNERS if name not in ("naive", "helia"))

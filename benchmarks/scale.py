@@ -36,8 +36,8 @@ def _in_a_process(size: int) -> dict[str, Any]:
 def measure(size: int) -> dict[str, Any]:
     """The row of one size, measured here and now."""
     from benchmarks.generated import layered
-    from tmmu_core.plan.making.engine import plan_graph
-    from tmmu_core.plan.model import Plan
+    from tmmu_core.plans.making.engine import plan_graph
+    from tmmu_core.plans.model import Plan
 
     plan_graph(layered(100))
     graph = layered(size)

@@ -87,11 +87,12 @@ def write(file: BinaryIO, events: int) -> None:
 
 def measure(path: Path) -> dict[str, Any]:
     """Reading one snapshot, here and now: seconds of processor time and bytes more at the peak."""
-    from tmmu_core.plan.formats import reading, torch_snapshot
+    from tmmu_core.formats import open_file
+    from tmmu_core.formats.pytorch.snapshot import torch_snapshot
 
     assert torch_snapshot
     begun, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = reading.read_streamed(path, path.name)
+    found = open_file.read_streamed(path, path.name)
     seconds = time.process_time() - begun
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {

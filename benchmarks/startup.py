@@ -1,8 +1,8 @@
 """What a command takes to begin: ``python -m benchmarks.startup [--tmmu PROGRAM]`` writes its part of the page.
 
-The page is ``docs/performance.md``. Each command is a process of its own, run in turn with ``python -c pass``, of which
-it takes so many times as long; the least of all rounds is the one that other work disturbed least. ``--tmmu`` measures
-another environment's, such as one with nothing but the wheel and what it requires.
+The page is ``docs/measured/performance.md``. Each command is a process of its own, run in turn with ``python -c
+pass``, of which it takes so many times as long; the least of all rounds is the one that other work disturbed least.
+``--tmmu`` measures another environment's, such as one with nothing but the wheel and what it requires.
 """
 
 from __future__ import annotations
@@ -81,9 +81,8 @@ def main() -> None:
         "tmmu --version": [tmmu, "--version"],
         f"tmmu plan {SMALL.name}": [tmmu, "plan", str(SMALL)],
     }
-    fast = subprocess.run([python, "-c", "import numba"], capture_output=True).returncode == 0
-    where = "with numba" if fast else "with the wheel and what it requires (no numba)"
-    page = ROOT / "docs" / "performance.md"
+    where = "with the wheel and its required dependencies"
+    page = ROOT / "docs" / "measured" / "performance.md"
     part = document(least(commands, given.rounds), where, given.rounds)
     print(part)
     page.write_text(written(page.read_text(encoding="utf-8"), part), encoding="utf-8")

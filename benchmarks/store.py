@@ -18,14 +18,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tmmu_core.plan.formats.files import to_cbor
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import Plan
-from tmmu_core.store.opening import writing
-from tmmu_core.store.run import Label, Run, run_of
-from tmmu_core.store.schema import PLANS, RUNS
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.formats.planfile.plan_file import to_cbor
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
+from tmmu_core.store.open_store import writing
+from tmmu_core.store.run_label import Label, Run, run_of
 from tmmu_core.store.store import Store, _columns, packed
+from tmmu_core.store.tables import PLANS, RUNS
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS, NEW_IN = 200, 10

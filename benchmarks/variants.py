@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.dsa import DATA, INSTANCES, measure
+from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.planners.bounds import lower_bound
-from tmmu_core.planners.instances import read_csv
 from tmmu_core.planners.problem import Problem
 
 HARD = INSTANCES[:6]

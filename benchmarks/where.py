@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from benchmarks.generated import layered
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plans.making.engine import plan_graph
 
 EVERY = 0.002
 """Seconds of CPU time."""

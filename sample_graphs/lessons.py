@@ -330,7 +330,7 @@ def loop() -> Graph:
         kib("state", 16),
         kib("y", 16, role="output"),
     ]
-    inside = {"params": {"scope": "loop"}}
+    inside = {"scope": "loop"}
     nodes = [
         op("prepare", "SIGMOID", "x", "scale"),
         op("begin", "NEG", "x", "start", ELEMENTWISE),

@@ -16,8 +16,8 @@ import msgspec
 import onnx
 
 from sample_graphs import lessons, mobilenet
-from tmmu_core.graph import native
-from tmmu_core.plan.formats.reading import read_graph_file
+from tmmu_core.graph.native import native_file
+from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import Graph
 
 HERE = Path(__file__).parent
@@ -287,7 +287,7 @@ def content(sample: Sample) -> bytes | None:
     """The file's bytes, or ``None`` for a file made elsewhere."""
     if sample.make is None or isinstance(sample.make, bytes):
         return sample.make
-    return native.encode(sample.make(), sample.file)
+    return native_file.encode(sample.make(), sample.file)
 
 
 def index() -> str:

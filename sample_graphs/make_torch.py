@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from tmmu_core.graph import native
-from tmmu_core.graph.importers.torch import fake_tensors, import_torch
+from tmmu_core.graph.native import native_file
+from tmmu_core.formats.pytorch.torch_module import fake_tensors, import_torch
 from tmmu_core.graph.model import Graph
 
 HERE = Path(__file__).parent
@@ -182,7 +182,7 @@ SETTINGS: dict[str, Callable[[], Graph]] = {
     "Llama 3 8B, plain operators": lambda: llama3_8b(train=True, batch=1, length=2048),
     "Llama 3 8B, `sdpa` (one fused operator)": lambda: llama3_8b(train=True, batch=1, length=2048, attention="sdpa"),
 }
-"""What the page ``docs/models.md`` tells of settings → what makes it."""
+"""What the page ``docs/measured/models.md`` tells of settings → what makes it."""
 
 
 def _sum_of_logits(output: Any) -> Any:
@@ -191,7 +191,7 @@ def _sum_of_logits(output: Any) -> Any:
 
 def settings() -> None:
     """Print one row of a table for each of :data:`SETTINGS`; storages are those with bytes of their own."""
-    from tmmu_core.graph.importers import step_checks
+    from tmmu_core.formats.pytorch import step_checks
 
     for setting, made in SETTINGS.items():
         graph = made()
@@ -206,7 +206,7 @@ def main(names: list[str]) -> None:
     for name in names or SAMPLES:
         graph = msgspec.structs.replace(SAMPLES[name](), name=name)
         file = HERE / f"{name}.tmmu.cbor.gz"
-        file.write_bytes(native.encode(graph, file.name))
+        file.write_bytes(native_file.encode(graph, file.name))
         print(
             f"{file.stat().st_size:>9,} B  {len(graph.nodes):>6,} nodes  {len(graph.tensors):>6,} tensors  {file.name}"
         )

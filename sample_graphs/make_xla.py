@@ -95,7 +95,7 @@ def dumped(name: str) -> str:
 
 
 def main(names: list[str]) -> None:
-    from tmmu_core.graph import unpacking
+    from tmmu_core.graph.native import unpacking
 
     for name in names or SAMPLES:
         data = dumped(name).encode()

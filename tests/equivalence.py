@@ -14,14 +14,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.golden import SAMPLES, sample_files
-from tmmu_core.errors import ContractError
+from tmmu_core.base.errors import ContractError
+from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset
-from tmmu_core.judge.canonical import token_from_seed
-from tmmu_core.judge.equivalence import differences
-from tmmu_core.judge.simulator import Asked, simulate
-from tmmu_core.plan.canonical import ir_hash
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.judge.canonical_hashes import token_from_seed
+from tmmu_core.judge.reference.equivalence import differences
+from tmmu_core.judge.reference.simulator import SimulationRequest, simulate
+from tmmu_core.plans.canonical import ir_hash
+from tmmu_core.plans.making.engine import plan_graph
 
 SEEDS = range(10)
 
@@ -34,7 +34,7 @@ def disagreement(graph: Graph, mode: Mode, preset: Preset, seeds: Iterable[int] 
     seeds = list(seeds)
     known = ir_hash(graph)
     try:
-        reference = simulate(graph, Asked(mode=mode, preset=preset, token=token_from_seed(seeds[0])))
+        reference = simulate(graph, SimulationRequest(mode=mode, preset=preset, token=token_from_seed(seeds[0])))
     except ContractError as refusal:
         return _refused_alike(graph, mode, preset, refusal)
     hashes = set()

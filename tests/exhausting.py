@@ -7,7 +7,6 @@ the suite runs it.
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import pickle
 import zlib
@@ -18,17 +17,13 @@ from typing import Any
 
 import cbor2
 import flatbuffers
-import pyarrow as pa
-import pyarrow.parquet as pq
 from onnx import TensorProto, helper
 
 from tests.build import chain
-from tests.fuzz import flat_program
-from tests.fuzz.flat_program import Scalar, There
 from tests.importers.test_xla import ASSIGNMENT, LIVE_RANGE
-from tests.plan.examples import chain_plan
-from tmmu_core.graph import native
-from tmmu_core.plan.formats import parquet
+from tests.tools.fuzz import flat_program
+from tests.tools.fuzz.flat_program import Scalar, There
+from tmmu_core.graph.native import native_file
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,7 @@ def csv_of(last: int) -> bytes:
 
 def long_number(digits: int) -> bytes:
     """A graph whose tensor has a side of so many digits."""
-    return native.encode_json(chain(1)).replace(b'"shape":[4', b'"shape":[' + b"9" * digits)
+    return native_file.encode_json(chain(1)).replace(b'"shape":[4', b'"shape":[' + b"9" * digits)
 
 
 def long_number_in_pickle(size: int) -> bytes:
@@ -96,7 +91,7 @@ def bomb(size: int) -> bytes:
 
 def small_values(size: int) -> bytes:
     """A gzipped graph of so many bytes, all of them empty lists in a field that may hold anything."""
-    head, tail = native.encode_json(chain(1)).split(b'"instr":"RELU"', 1)
+    head, tail = native_file.encode_json(chain(1)).split(b'"instr":"RELU"', 1)
     return gzip.compress(head + b'"instr":"RELU","params":{"a":[' + b"[]," * (size // 3) + b"[]]}" + tail, 6, mtime=0)
 
 
@@ -109,19 +104,6 @@ def repeated_digits(size: int) -> bytes:
 def small_values_in_cbor(size: int) -> bytes:
     """CBOR of so many empty lists."""
     return gzip.compress(b"\xa1\x67tensors\x9a" + size.to_bytes(4, "big") + b"\x80" * size, 6, mtime=0)
-
-
-def parquet_of(rows: int) -> bytes:
-    """A plan's columns, one row said so many times."""
-    plan = chain_plan(2)
-    table = pq.read_table(pa.BufferReader(parquet.to_parquet(plan)))
-    sink = io.BytesIO()
-    writer = pq.ParquetWriter(sink, table.schema, compression="zstd")
-    piece = table.slice(0, 1).take(pa.array([0] * min(rows, 1 << 20)))
-    for _ in range(max(1, rows >> 20)):
-        writer.write_table(piece)
-    writer.close()
-    return sink.getvalue()
 
 
 # --- texts -----------------------------------------------------------------------------------------------------------
@@ -220,30 +202,30 @@ def program_of_lists(length: int) -> bytes:
 
 def _model(builder: Any, subgraph: dict[int, Any]) -> bytes:
     fields = {0: Scalar("Uint32", 3), 1: [{0: Scalar("Int8", 0)}], 2: [subgraph], 4: [{}]}
-    return _finished(builder, flat_program._table(builder, fields), b"TFL3")
+    return _finished(builder, flat_program.table(builder, fields), b"TFL3")
 
 
 def tflite_operands(length: int) -> bytes:
     """So many operators that all read one list of so many operands."""
     builder = flatbuffers.Builder(1024)
-    operands = There(flat_program._written(builder, [0] * length))
-    operator = flat_program._table(builder, {1: operands, 2: operands})
-    operators = There(flat_program._list(builder, [operator] * length))
+    operands = There(flat_program.written(builder, [0] * length))
+    operator = flat_program.table(builder, {1: operands, 2: operands})
+    operators = There(flat_program.tables_vector(builder, [operator] * length))
     return _model(builder, {0: [{0: [4], 3: "a"}], 1: [0], 2: [0], 3: operators})
 
 
 def tflite_name(length: int) -> bytes:
     """So many tensors that share one name of so many letters."""
     builder = flatbuffers.Builder(1024)
-    one = flat_program._table(builder, {0: [4], 3: "a" * length})
-    return _model(builder, {0: There(flat_program._list(builder, [one] * length)), 1: [0], 2: [0]})
+    one = flat_program.table(builder, {0: [4], 3: "a" * length})
+    return _model(builder, {0: There(flat_program.tables_vector(builder, [one] * length)), 1: [0], 2: [0]})
 
 
 def tflite_inputs(length: int) -> bytes:
     """So many tensors, each of them looked for among so many inputs."""
     builder = flatbuffers.Builder(1024)
-    one = flat_program._table(builder, {0: [4], 3: "a"})
-    tensors = There(flat_program._list(builder, [one] * length))
+    one = flat_program.table(builder, {0: [4], 3: "a"})
+    tensors = There(flat_program.tables_vector(builder, [one] * length))
     return _model(builder, {0: tensors, 1: [length - 1] * length, 2: [0]})
 
 
@@ -459,9 +441,6 @@ ATTACKS: dict[str, Attack] = {
         "gz",
         limit="values",
         small=33554432,
-    ),
-    "parquet": Attack(
-        "a Parquet plan of one row said 8 million times", parquet_of, 1 << 23, "parquet", limit="values", small=1 << 20
     ),
     "xla-values": Attack(
         "an XLA allocation of 40,000 values", xla_over_one_another, 40_000, "txt", limit="allocation-values"

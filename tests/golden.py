@@ -11,13 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from tmmu_core.graph import unpacking
+from tmmu_core.base.atomic_files import replace_file
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.formats.planfile.trace import to_json_lines
+from tmmu_core.graph.native import unpacking
 from tmmu_core.liveness.timeline import default_mode
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.formats.trace import to_json_lines
-from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.planners import PLANNERS
-from tmmu_core.writing import replace_file
+from tmmu_core.plans.making.engine import plan_graph
 
 SAMPLES = Path(__file__).resolve().parents[1] / "sample_graphs"
 GOLDEN = SAMPLES / "golden"

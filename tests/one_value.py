@@ -20,25 +20,24 @@ from html import unescape
 from typing import Any, NamedTuple
 
 from app.canvas.pack import claim
-from app.cli import compare as cli_compare
-from app.cli import gate
-from app.cli.show import plan_in_words
-from app.report import build as report
-from app.say import markup, totals, words
+from app.cli.first import compare as cli_compare
+from app.cli.first import gate
+from app.cli.plan_text import print_plan
+from app.texts import markup, numbers, totals_text
 from tests.app.test_pages import html, opened
 from tests.golden import SAMPLES, sample_files
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.formats.planfile.compare_plans import compare
+from tmmu_core.formats.planfile.plan_file import from_document, to_json
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness.timeline import default_mode
-from tmmu_core.plan.analysis import gate as core
-from tmmu_core.plan.analysis.gate import ALL, Measure
-from tmmu_core.plan.figures.storages import live_bytes, peak
-from tmmu_core.plan.formats.compare import compare
-from tmmu_core.plan.formats.files import from_document, to_json
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import ArenaSummary, Plan
 from tmmu_core.planners import PLANNERS
+from tmmu_core.plans.analysis import gate as core
+from tmmu_core.plans.analysis.gate import ALL, Measure
+from tmmu_core.plans.figures.plan_storages import live_bytes, peak
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import ArenaSummary, Plan
 
 SHORT: dict[str, dict[str, Any]] = {"exact": {"budget": 200}, "search": {"iterations": 2}}
 PATIENCE = 20.0
@@ -103,34 +102,28 @@ def _peak(lives: list[list[int]]) -> tuple[int, int]:
 
 def arena_is_one_value(plan: Plan, arena: ArenaSummary, truth: Counted) -> None:
     step, most, extent, slots = truth.arenas[arena.name]
-    gap = words.percent(arena.extent_bytes - arena.bound_bytes, arena.bound_bytes)
+    gap = numbers.percent(arena.extent_bytes - arena.bound_bytes, arena.bound_bytes)
     assert (arena.peak_live_bytes, arena.extent_bytes, arena.slots) == (most, extent, slots)
     # Found the way each face finds it.
     assert (peak(plan, arena.name).step, peak(plan, arena.name).bytes) == (step, most)
     assert int(live_bytes(plan, arena.name)[step]) == most
     assert from_document(to_json(plan)).arena_of[arena.name] == arena
     assert claim(plan, arena.name).endswith(f"gap {gap}")
-    assert words.step(step, plan.node_at(step)) in claim(plan, arena.name)
-    card = report._arena(plan, arena)
-    assert (card.bound, card.gap, card.peak_step) == (arena.bound_bytes, gap, step)
-    assert (card.headroom == "no capacity given") == (arena.headroom_bytes is None)
+    assert numbers.step(step, plan.node_at(step)) in claim(plan, arena.name)
     assert held_to(plan, "gap", arena.name) == gap
-    assert held_to(plan, "peak live bytes", arena.name) == words.full_bytes(most)
-    assert held_to(plan, "extent", arena.name) == words.full_bytes(extent)
+    assert held_to(plan, "peak live bytes", arena.name) == numbers.full_bytes(most)
+    assert held_to(plan, "extent", arena.name) == numbers.full_bytes(extent)
     strip = unescape(markup.strip([arena], {}, slots=plan.has_slots))
     cells = re.findall(r"<td[^>]*>(.*?)</td>", strip)
-    assert words.exact_bytes(arena.bound_bytes) in cells[2]
-    assert words.exact_bytes(extent) in cells[3]
+    assert numbers.exact_bytes(arena.bound_bytes) in cells[2]
+    assert numbers.exact_bytes(extent) in cells[3]
     assert gap in cells
-    row = cli_compare._arena_row(arena.name, (arena, plan), (arena, plan))
-    assert row[1] == words.full_bytes(extent)
-    assert row[-1] == words.short_bytes(arena.bound_bytes)
 
 
 def held_to(plan: Plan, what: Measure, arena: str = ALL) -> str:
     """What the gate says that a figure is."""
     (check,) = core.gate(plan, [core.Limit(what, Fraction(0), arena)])
-    return gate.in_words(check).value
+    return gate.check_row(check).value
 
 
 def totals_are_one_value(plan: Plan, truth: Counted) -> None:
@@ -145,29 +138,31 @@ def totals_are_one_value(plan: Plan, truth: Counted) -> None:
     same = cli_compare.as_json(compare(plan, plan), 0)
     assert same["left_totals"] == same["right_totals"] == expected
     assert plan.metrics["peak_live_bytes"] == peak
-    assert held_to(plan, "peak live bytes") == words.full_bytes(peak)
-    assert held_to(plan, "extent") == words.full_bytes(expected["extent_bytes"])
-    assert held_to(plan, "gap") == dict(totals.rows(plan))[totals.GAP]
-    assert totals.chips(plan)[0].endswith(f"{words.short_bytes(peak)} at {words.step(step)}")
+    assert held_to(plan, "peak live bytes") == numbers.full_bytes(peak)
+    assert held_to(plan, "extent") == numbers.full_bytes(expected["extent_bytes"])
+    assert held_to(plan, "gap") == dict(totals_text.rows(plan))[totals_text.GAP]
+    assert totals_text.chips(plan)[0].endswith(f"{numbers.short_bytes(peak)} at {numbers.step(step)}")
     assert sum(plan.taken) == truth.taken
 
 
 def same_on_the_command_line(plan: Plan, truth: Counted, out: str) -> None:
     step, peak = truth.peak
-    for name, figure in totals.rows(plan):  # the report, the page and the comparison show these very rows
+    for name, figure in totals_text.rows(plan):  # the report, the page and the comparison show these very rows
         assert re.search(rf"^{name} +{re.escape(figure)}$", out, re.MULTILINE)
-    assert f"{words.full_bytes(peak)} at {words.step(step, plan.node_at(step))}" in out
-    granted = words.count(len(plan.handoffs), "hand-off")
-    assert granted in out
-    if truth.taken != len(plan.handoffs):
-        assert f"{granted} granted, {truth.taken:,} of them taken" in out
+    assert f"{numbers.full_bytes(peak)} at {numbers.step(step, plan.node_at(step))}" in out
+    used = (
+        f"{truth.taken:,}"
+        if truth.taken == len(plan.handoffs)
+        else f"{truth.taken:,} of {len(plan.handoffs):,} possible"
+    )
+    assert f"in-place reuse: {used}" in out
     for arena in plan.arenas:
         (line,) = re.findall(rf"^{re.escape(arena.name)} .*$", out, re.MULTILINE)
         for figure in (arena.bound_bytes, arena.extent_bytes):
-            assert words.full_bytes(figure) in line
-        assert words.percent(*arena.gap) in line
+            assert numbers.full_bytes(figure) in line
+        assert numbers.percent(*arena.gap) in line
         at = truth.arenas[arena.name][0]
-        assert words.step(at, plan.node_at(at)) in line
+        assert numbers.step(at, plan.node_at(at)) in line
 
 
 def same_in_every_face(graph: Graph, planner: str) -> dict[str, int]:
@@ -184,7 +179,7 @@ def same_in_every_face(graph: Graph, planner: str) -> dict[str, int]:
     totals_are_one_value(plan, truth)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        plan_in_words(plan)
+        print_plan(plan)
     same_on_the_command_line(plan, truth, out.getvalue())
     if len(plan) <= VERIFIED:
         assert verify_plan(plan, graph).ok
@@ -229,19 +224,19 @@ def same_on_the_planners_page(sample: str, planners: tuple[str, ...] = tuple(PLA
         del peak
         over, bound = plan.arena_of[arena[1]].gap
         row = rows[planner]
-        assert row[1] == words.short_bytes(extent)
-        assert row[2] == words.short_bytes(over)
-        assert row[3] == words.gap(extent, bound)
+        assert row[1] == numbers.short_bytes(extent)
+        assert row[2] == numbers.short_bytes(over)
+        assert row[3] == numbers.gap(extent, bound)
         assert row[4] == plan.arena_of[arena[1]].status
-        assert row[6] == words.short_bytes(truth.peak[1])
-        assert row[7] == words.short_bytes(sum(extent for _, _, extent, _ in truth.arenas.values()))
+        assert row[6] == numbers.short_bytes(truth.peak[1])
+        assert row[7] == numbers.short_bytes(sum(extent for _, _, extent, _ in truth.arenas.values()))
 
 
 def same_on_the_compare_page(sample: str, left: str, right: str) -> None:
     """Run the script of Compare, baseline ``left``, and hold both sides against what their plans' rows make."""
     at = opened("compare", seconds=LONG, graph=f"sample:{sample}", planner=right, baseline=f"planner:{left}")
     until = time.monotonic() + LONG
-    while totals.PEAK not in (page := html(at)):  # while a plan is being made, the page shows how far it is
+    while totals_text.PEAK not in (page := html(at)):  # while a plan is being made, the page shows how far it is
         assert time.monotonic() < until, "the page compares nothing"
         at.run()
     both, truths = zip(*(planned(sample, name) for name in (left, right)), strict=True)
@@ -250,17 +245,19 @@ def same_on_the_compare_page(sample: str, left: str, right: str) -> None:
         row, arenas = rows[name], [plan.arena_of[name] for plan in both]
         for cell, pair in ((1, [a.bound_bytes for a in arenas]), (2, [t.arenas[name][2] for t in truths])):
             for number in pair:
-                assert words.short_bytes(number) in row[cell]
-        assert row[3] == words.change(*(words.over_bound(*a.gap) for a in arenas))
-        slots = [f"{t.arenas[name][3]:,}" if p.has_slots else words.NO_SLOTS for t, p in zip(truths, both, strict=True)]
-        assert row[4] == words.change(*slots)
+                assert numbers.short_bytes(number) in row[cell]
+        assert row[3] == numbers.change(*(numbers.over_bound(*a.gap) for a in arenas))
+        slots = [
+            f"{t.arenas[name][3]:,}" if p.has_slots else numbers.NO_SLOTS for t, p in zip(truths, both, strict=True)
+        ]
+        assert row[5] == numbers.change(*slots)
     figures = []
     for plan, truth in zip(both, truths, strict=True):
         step, peak = truth.peak
-        figures.append(f"{words.full_bytes(peak)} at {words.step(step, plan.node_at(step))}")
-    assert rows[totals.PEAK][1] == words.change(*figures)
-    sums = [words.full_bytes(sum(extent for _, _, extent, _ in t.arenas.values())) for t in truths]
-    assert rows[totals.EXTENT][1] == words.change(*sums)
+        figures.append(f"{numbers.full_bytes(peak)} at {numbers.step(step, plan.node_at(step))}")
+    assert rows[totals_text.PEAK][1] == numbers.change(*figures)
+    sums = [numbers.full_bytes(sum(extent for _, _, extent, _ in t.arenas.values())) for t in truths]
+    assert rows[totals_text.EXTENT][1] == numbers.change(*sums)
 
 
 def main() -> int:

@@ -24,22 +24,23 @@ from numpy.typing import NDArray
 from tests.build import chain
 from tests.fit.random_graphs import drawn, model_of, trained, tree
 from tests.planners.without import branches
-from tmmu_core.fit import offload, recompute
-from tmmu_core.fit.answer import Allowed
-from tmmu_core.fit.asking import question_of
-from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.fitting import fit
-from tmmu_core.fit.moves import KINDS
-from tmmu_core.fit.order.model import OrderModel, order_model
-from tmmu_core.fit.order.searching import best_order
+from tmmu_core.base.atomic_files import replace_file
+from tmmu_core.fitting import recompute
+from tmmu_core.fitting.move import KINDS
+from tmmu_core.fitting.moves import offload
+from tmmu_core.fitting.order.order_model import OrderModel, order_model
+from tmmu_core.fitting.order.order_search import best_order
+from tmmu_core.fitting.problem.answer import Allowed
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.planner_calls import initial_candidate
+from tmmu_core.fitting.search.fit_search import fit
+from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.canonical import ir_hash
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.judge.canonical_hashes import ir_hash
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import Problem
-from tmmu_core.writing import replace_file
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.request import PlanRequest
 
 sys.path.append(str(Path(__file__).parent / "planners"))  # its helpers stand in no package
 
@@ -155,7 +156,7 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
 
 def lowered(kind: str, name: str) -> Row:
     """The first lists of moves of one kind that bring a training step below shares of its peak."""
-    start = question_of(GRAPHS[name](), PlanRequest(mode="backward"))
+    start = initial_candidate(GRAPHS[name](), PlanRequest(mode="backward"))
     room = {"recompute": recompute, "offload": offload}[kind]
     row: Row = {}
     for share in (95, 75, 50, 0):
@@ -166,7 +167,7 @@ def lowered(kind: str, name: str) -> Row:
             return True
 
         goal = Capacity(start.extent_bytes * share // 100)
-        lists = islice(room.lower(start.question, start.solution, goal, goes_on), 3)
+        lists = islice(room.lower(start.plan_input, start.solution, goal, goes_on), 3)
         row[f"to {share} %"] = {
             "lists": [[f"{move.what}: {move.bytes} B for {move.cost.weight}" for move in moves] for moves in lists],
             "asked": dict(asked),
@@ -176,7 +177,7 @@ def lowered(kind: str, name: str) -> Row:
 
 def fitted(name: str) -> Row:
     """The cheapest plan within shares of what a graph takes today, by moves allowed unasked, and by all."""
-    start = question_of(GRAPHS[name](), PlanRequest(mode="backward"))
+    start = initial_candidate(GRAPHS[name](), PlanRequest(mode="backward"))
     row: Row = {}
     for share, allowed in ((100, None), (90, None), (65, None), (0, None), (90, Allowed(frozenset(KINDS)))):
         found = fit(start, Capacity(start.extent_bytes * share // 100), allowed)
@@ -195,7 +196,7 @@ def fitted(name: str) -> Row:
 
 def stopped(name: str) -> Row:
     """What is had of a fit that is told to stop when it asks for the first time, the second time, and so on."""
-    start = question_of(GRAPHS[name](), PlanRequest(mode="backward"))
+    start = initial_candidate(GRAPHS[name](), PlanRequest(mode="backward"))
     row: Row = {}
     for patience in range(9):
         asked: list[str] = []

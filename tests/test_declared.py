@@ -11,11 +11,12 @@ from pathlib import Path
 import msgspec
 
 from tests.build import chain
-from tmmu_core import SPEC_VERSION, errors
-from tmmu_core.errors import ContractError
-from tmmu_core.manifest import OPERATORS
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core import SPEC_VERSION
+from tmmu_core.base import errors
+from tmmu_core.base.errors import ContractError
+from tmmu_core.base.manifest import OPERATORS
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.plans.making.engine import plan_graph
 
 ROOT = Path(__file__).resolve().parents[1]
 

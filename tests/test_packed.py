@@ -13,19 +13,19 @@ import pytest
 
 from app.cli.main import run
 from tests.plan.examples import views_graph
-from tmmu_core.graph import native, unpacking
+from tmmu_core.formats.c_project.c_export import zipped
 from tmmu_core.graph.constants import Held
-from tmmu_core.plan.formats.c_project import zipped
+from tmmu_core.graph.native import native_file, unpacking
 
 ROOT = Path(__file__).parents[1]
 NOTHING = bytes(4) + b"\x02\xff"
 """Bytes 4 to 9 of a gzip header: no time, packed as small as possible, no system named."""
-OURS = "tmmu_core/graph/unpacking.py"
+OURS = "tmmu_core/graph/native/unpacking.py"
 
 
 def test_a_report_and_every_file_that_a_command_gzips_say_no_time_and_no_system(tmp_path: Path) -> None:
     graph = tmp_path / "g.tmmu.json"
-    graph.write_bytes(native.encode_json(views_graph()))
+    graph.write_bytes(native_file.encode_json(views_graph()))
     written = {name: tmp_path / name for name in ("c.tmmu.json.gz", "c.tmmu.cbor.gz", "t.jsonl.gz", "r.html")}
     for name, file in written.items():
         command = {"t": "trace", "r": "report"}.get(name[0], "convert")
@@ -41,6 +41,7 @@ def test_a_gzipped_sample_says_no_time(file: Path) -> None:
     assert file.read_bytes()[4:8] == bytes(4)
 
 
+@pytest.mark.slow
 def test_nothing_else_gzips() -> None:
     """``gzip`` of the standard library writes the byte; reading with it is no harm, but nobody does."""
     folders = ("tmmu_core", "app", "sample_graphs")

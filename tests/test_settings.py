@@ -1,4 +1,4 @@
-"""``docs/settings.md`` names every variable of the environment that the program reads, and no other."""
+"""``docs/reference/settings.md`` names every variable of the environment that the program reads, and no other."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import ast
 import re
 from pathlib import Path
 
-from tmmu_core.errors import AllocationFailure
-from tmmu_core.limits import LIMITS
+import pytest
+
+from tmmu_core.base.errors import AllocationFailure
+from tmmu_core.base.limits import LIMITS
 
 ROOT = Path(__file__).parents[1]
 NO_VARIABLES = {AllocationFailure.code_id, "TMMU_ERROR"}
 """Words of the same form: codes of errors."""
 
 
+@pytest.mark.slow
 def test_every_setting_is_documented_with_its_option() -> None:
     named = set()
     for folder in ("tmmu_core", "app"):
@@ -23,7 +26,9 @@ def test_every_setting_is_documented_with_its_option() -> None:
                     named |= {node.value} if re.fullmatch(r"TMMU_[A-Z_]*[A-Z]", node.value) else set()
     limits = {limit.variable: f"--max-{limit.name} N" for limit in LIMITS}
     table = re.findall(
-        r"^\| `(TMMU_\w+)` \| (?:`([^`]+)`)? ?\|", (ROOT / "docs" / "settings.md").read_text(), re.MULTILINE
+        r"^\| `(TMMU_\w+)` \| (?:`([^`]+)`)? ?\|",
+        (ROOT / "docs" / "reference" / "settings.md").read_text(),
+        re.MULTILINE,
     )
     assert {name for name, _ in table} == (named - NO_VARIABLES) | set(limits)
     assert {name: option for name, option in table if name in limits} == limits

@@ -7,12 +7,13 @@ import sys
 import pytest
 
 from tests.versions import NESTED, Made, asked_of, differences
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph import document
-from tmmu_core.plan.formats.reading import read_any
-from tmmu_core.plan.making.wording import option_pairs, read_json_object
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.graph.native import document
+from tmmu_core.plans.making.request_options import option_pairs, read_json_object
 
 
+@pytest.mark.slow
 def test_another_hash_seed_writes_the_same_store_and_pictures() -> None:
     one, other = (asked_of(sys.executable, ("store", "pictures"), seed) for seed in (1, 2))
     assert len(one.digests) > 150

@@ -17,12 +17,12 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.strategies import Case, cases
-from tmmu_core.errors import ContractError
-from tmmu_core.graph import native
+from tmmu_core.base.errors import ContractError
 from tmmu_core.graph.model import MODES, PRESETS
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.graph.native import native_file
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import PLANNERS
+from tmmu_core.plans.making.engine import plan_graph
 
 FOUND = Path(".fuzz")
 OPTIONS = {"exact": {"budget": 20_000}, "search": {"iterations": 50}, "auto": {"budget": 20_000}}
@@ -75,7 +75,7 @@ def main() -> int:
             except AssertionError:
                 FOUND.mkdir(exist_ok=True)
                 (FOUND / f"refused-{asked.seed}-{counts['graphs']}.tmmu.json").write_bytes(
-                    native.encode_json(case.graph)
+                    native_file.encode_json(case.graph)
                 )
                 counts["REFUSED BY THE VERIFIER"] += 1
                 raise

@@ -33,7 +33,6 @@ SHORT: dict[str, dict[str, Any]] = {
 }
 TAKEN_AWAY = ("mixed_sizes", "must_not_alias", "views", "training_step", "resnet50")
 """Samples of which everything is written that a command writes."""
-DAMAGED = 40
 """Inputs of each reader."""
 NESTED = {
     "params": ('{"tensors":[],"nodes":[{"node_id":"n","instr":"X","params":{"a":', "[", "]", "}}]}"),
@@ -77,10 +76,10 @@ def outputs(parts: Sequence[str] = ()) -> Iterator[tuple[str, bytes]]:
 def plans() -> Iterator[tuple[str, bytes]]:
     """Every sample under every planner: plan and trace."""
     from tests.golden import SAMPLES, sample_files
-    from tmmu_core.plan.formats import files, trace
-    from tmmu_core.plan.formats.reading import read_graph_file
-    from tmmu_core.plan.making.engine import plan_graph
+    from tmmu_core.formats.open_file import read_graph_file
+    from tmmu_core.formats.planfile import plan_file, trace
     from tmmu_core.planners import PLANNERS
+    from tmmu_core.plans.making.engine import plan_graph
 
     for file in sample_files():
         graph = read_graph_file(SAMPLES / file)
@@ -88,14 +87,14 @@ def plans() -> Iterator[tuple[str, bytes]]:
             if planner in SHORT and len(graph.tensors) > SEARCHED:
                 continue
             plan = plan_graph(graph, planner=planner, options=SHORT.get(planner, {})).plan
-            yield f"{file} {planner} json", files.to_json(plan)
-            yield f"{file} {planner} cbor", files.to_cbor(plan)
+            yield f"{file} {planner} json", plan_file.to_json(plan)
+            yield f"{file} {planner} cbor", plan_file.to_cbor(plan)
             yield f"{file} {planner} trace", trace.to_json_lines(plan)
 
 
 def commands() -> Iterator[tuple[str, bytes]]:
     """What every command writes of some samples: to files, to standard output and to standard error."""
-    from app.cli.export import FORMATS, PROJECT
+    from app.cli.first.export import FORMATS, PROJECT
     from app.cli.main import COMMANDS
     from tests.golden import SAMPLES, sample_files
 
@@ -169,11 +168,11 @@ def _ran(called: str, asked: list[str], *, into: str = "", tree: str = "") -> It
 def pictures() -> Iterator[tuple[str, bytes]]:
     """The report's still pictures, and what the canvas draws from."""
     from app.canvas.pack import pack_plan
-    from app.report.look import Sheet
-    from app.report.still import Kind, still
+    from app.report.report_theme import Sheet
+    from app.report.still_pictures import Kind, still
     from tests.golden import SAMPLES, sample_files
-    from tmmu_core.plan.formats.reading import read_graph_file
-    from tmmu_core.plan.making.engine import plan_graph
+    from tmmu_core.formats.open_file import read_graph_file
+    from tmmu_core.plans.making.engine import plan_graph
 
     for file in sample_files():
         graph = read_graph_file(SAMPLES / file)
@@ -208,14 +207,13 @@ def store() -> Iterator[tuple[str, bytes]]:
 
 def refusals() -> Iterator[tuple[str, bytes]]:
     """What is said of damaged files, and what is read of them all the same; and of ends that Python itself has."""
-    from tests.refusals import names, said_of
-    from tmmu_core.errors import TmmuError
-    from tmmu_core.plan.formats.reading import read_any
-    from tmmu_core.plan.making.wording import option_pairs, read_json_object
+    from tests.support.refusal_table import readers, refusals_of
+    from tmmu_core.base.errors import TmmuError
+    from tmmu_core.formats.open_file import read_any
+    from tmmu_core.plans.making.request_options import option_pairs, read_json_object
 
-    for name in names():
-        for k in range(DAMAGED):
-            yield f"{name} {k}", said_of(name, k).encode("utf-8", "surrogatepass")
+    for reader in readers():
+        yield reader, "\n".join(refusals_of(reader)).encode()
     asked: dict[str, Callable[[], Any]] = {}
     for text in ("[1,]", '{"a":1,}', "{'a':1}", '{"a":NaN}', '{"a":' + "9" * 5000 + "}", "{", '"\\ud800"', '{"a" 1}'):
         asked[f"object {text[:20]}"] = partial(read_json_object, text, "thing")
@@ -246,8 +244,6 @@ PARTS: dict[str, Callable[[], Iterator[tuple[str, bytes]]]] = {
 def asked_of(python: str, parts: Sequence[str] = (), seed: int = 0) -> Made:
     """What the interpreter ``python`` makes, in a process of its own, under this hash seed."""
     setting = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": str(seed), "COLUMNS": "80", "NO_COLOR": "1"}
-    # Compiled beforehand, for a command says so when it compiles.
-    subprocess.run([python, "-m", "app.cli.warm"], cwd=ROOT, env=setting, stdout=subprocess.DEVNULL, check=True)
     command = [python, "-m", "tests.versions", "--made", *parts]
     ran = subprocess.run(command, cwd=ROOT, env=setting, stdout=subprocess.PIPE, check=True)
     version, digests = json.loads(ran.stdout.splitlines()[-1])

@@ -1,9 +1,7 @@
-"""The planner under the explorer: graph → liveness → planners → plan → runtime, with the judge apart.
+"""Tensor memory planner: graph → liveness → planners → plans → runtime; the judge verifies plans.
 
-``import tmmu_core as tmmu`` is the library: ``tmmu.plan("model.onnx", planner="auto")``. Its ten names are in
-``__all__``, loaded when they are first asked for, and promised in ``docs/library.md``.
-
-Imports run one way along that line (``tests/test_architecture.py``); nothing in here knows the app but ``door.py``.
+``import tmmu`` is the public API (``docs/how-to/python.md``); the names of ``__all__`` are loaded at their first use.
+Imports run one way along that line (``tests/test_architecture.py``).
 """
 
 from __future__ import annotations
@@ -11,36 +9,36 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tmmu_core import forking as _forking  # noqa: F401 (who forks waits for what is being loaded, from now on)
-from tmmu_core.manifest import SPEC_VERSION as SPEC_VERSION
+from tmmu_core.base import forking as _forking  # noqa: F401 (delays fork() during imports)
+from tmmu_core.base.manifest import SPEC_VERSION as SPEC_VERSION
 
 if TYPE_CHECKING:
-    from tmmu_core.errors import TmmuError as TmmuError
+    from tmmu_core.base.errors import TmmuError as TmmuError
     from tmmu_core.graph.model import Graph as Graph
-    from tmmu_core.library.planned import Plan as Plan
-    from tmmu_core.library.verbs import compare as compare
-    from tmmu_core.library.verbs import fit as fit
-    from tmmu_core.library.verbs import pack as pack
-    from tmmu_core.library.verbs import plan as plan
-    from tmmu_core.library.verbs import read as read
-    from tmmu_core.library.verbs import verify as verify
-    from tmmu_core.plan.making.request import PlanRequest as PlanRequest
+    from tmmu_core.library.functions import compare as compare
+    from tmmu_core.library.functions import fit as fit
+    from tmmu_core.library.functions import pack as pack
+    from tmmu_core.library.functions import plan as plan
+    from tmmu_core.library.functions import read as read
+    from tmmu_core.library.functions import verify as verify
+    from tmmu_core.library.plan_result import Plan as Plan
+    from tmmu_core.plans.making.request import PlanRequest as PlanRequest
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "plan": "",  # a package that can be called (library/callable.py)
-    "fit": "",
-    "pack": "library.verbs",
-    "compare": "library.verbs",
-    "read": "library.verbs",
-    "verify": "library.verbs",
-    "Plan": "library.planned",
+    "plan": "library.functions",
+    "fit": "library.functions",
+    "pack": "library.functions",
+    "compare": "library.functions",
+    "read": "library.functions",
+    "verify": "library.functions",
+    "Plan": "library.plan_result",
     "Graph": "graph.model",
-    "PlanRequest": "plan.making.request",
-    "TmmuError": "errors",
+    "PlanRequest": "plans.making.request",
+    "TmmuError": "base.errors",
 }
-"""Name → the module that has it, loaded when the name is first asked for (PEP 562)."""
+"""Name → the module that defines it, imported at the first use of the name (PEP 562)."""
 
 __all__ = [  # noqa: RUF022 (verbs first, then nouns)
     "plan",
@@ -59,8 +57,7 @@ __all__ = [  # noqa: RUF022 (verbs first, then nouns)
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{_PUBLIC[name] or name}")
-    return getattr(module, name) if _PUBLIC[name] else module
+    return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
 
 
 def __dir__() -> list[str]:
@@ -68,5 +65,5 @@ def __dir__() -> list[str]:
 
 
 def version_line() -> str:
-    """What ``tmmu --version`` says."""
+    """Return the output of ``tmmu --version``."""
     return f"tmmu {__version__} ({SPEC_VERSION})"

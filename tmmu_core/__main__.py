@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 
 from tmmu_core import version_line
-from tmmu_core.door import face
+from tmmu_core.base.app_package import face
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ Layout of the bytes (every array starts at a multiple of 8)::
     arrays      as the header's [type, start, count] triples say; start counts from the end of the header
 
 Integers are stored in the narrowest of u1, u2, u4, u8 that holds the column, so that a million boxes are about 20 MB
-plus their names. Every figure in the header comes from ``tmmu_core.plan.figures.metrics``; this file computes none.
+plus their names. Every figure in the header comes from ``tmmu_core.plans.figures.metrics``; this file computes none.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from app.say import palette, words
-from tmmu_core.judge.finished import conflicting_rows
-from tmmu_core.plan.figures.live import peak_of
-from tmmu_core.plan.figures.storages import beats_of, live_bytes, peak_step_of, storages_of
-from tmmu_core.plan.formats.compare import KINDS, compare
-from tmmu_core.plan.model import INVALID, ArenaSummary, Plan
+from app.texts import numbers as words
+from app.texts import palette
+from tmmu_core.formats.planfile.compare_plans import KINDS, compare
+from tmmu_core.judge.verifier.finished_plan import conflicting_rows
+from tmmu_core.plans.figures.live_bytes import peak_of
+from tmmu_core.plans.figures.plan_storages import PlanStorages, beats_of, live_bytes, peak_step_of, storages_of
+from tmmu_core.plans.model import INVALID, ArenaSummary, Plan
 
 MAGIC = b"TMMUCANV"
 VERSION = 1
@@ -228,28 +229,7 @@ def _pack_one(
 ) -> dict[str, Any]:
     whole, plan, events = picture
     storages = storages_of(whole)
-    beats = beats_of(whole, storages)
-    steps = np.arange(max(1, plan.steps)) if events is None else events[: plan.steps]
     views = [row for row, base in enumerate(plan.base_tensor_uids) if base is not None and base in plan.row_of]
-    arenas = []
-    for summary in plan.arenas:
-        # Told at the plan's beats, which are not always the steps that are drawn.
-        curve = live_bytes(whole, summary.name, storages, beats)[np.searchsorted(beats.steps, steps, side="right") - 1]
-        step, _ = peak_of(curve) if plan.steps else (0, 0)
-        arenas.append(
-            {
-                "name": summary.name,
-                "capacity": None if summary.capacity_bytes >= words.UNLIMITED else str(summary.capacity_bytes),
-                "extent": str(summary.extent_bytes),
-                "bound": str(summary.bound_bytes),
-                "peak": str(summary.peak_live_bytes),
-                "peak_step": step,
-                "slots": summary.slots,
-                "storages": summary.storages,
-                "claim": _claim(whole, summary, int(steps[step]) if plan.steps else 0),
-                "live": arrays.add(curve),
-            }
-        )
     shared = np.flatnonzero(np.bincount(plan.storage, minlength=1)[plan.storage] > 1)
     handoffs = [
         (step, plan.row_of[source], plan.row_of[target])
@@ -265,8 +245,8 @@ def _pack_one(
         "steps": plan.steps,
         "events": None if events is None else arrays.add(events),
         "rows": len(plan),
-        "arenas": arenas,
-        # Computed for a plan that does not verify alone: in another nobody holds another's byte.
+        "arenas": _arenas(arrays, whole, storages, plan, events),
+        # A plan that verifies has no conflicts.
         "conflict": arrays.add(conflicting_rows(plan)) if _is_invalid(plan) else None,
         "columns": {
             "birth": arrays.add(plan.birth),
@@ -292,6 +272,33 @@ def _pack_one(
         "handoffs": arrays.add(np.array(handoffs, np.int64).reshape(-1)),
         "still_read": arrays.add(np.flatnonzero(plan.held_until > plan.death)),
     }
+
+
+def _arenas(
+    arrays: _Arrays, whole: Plan, storages: PlanStorages, plan: Plan, events: NDArray[np.int64] | None
+) -> list[dict[str, Any]]:
+    """Pack the figures and live bytes of each arena."""
+    beats = beats_of(whole, storages)
+    steps = np.arange(max(1, plan.steps)) if events is None else events[: plan.steps]
+    arenas = []
+    for summary in plan.arenas:
+        curve = live_bytes(whole, summary.name, storages, beats)[np.searchsorted(beats.steps, steps, side="right") - 1]
+        step, _ = peak_of(curve) if plan.steps else (0, 0)
+        arenas.append(
+            {
+                "name": summary.name,
+                "capacity": None if summary.capacity_bytes >= words.UNLIMITED else str(summary.capacity_bytes),
+                "extent": str(summary.extent_bytes),
+                "bound": str(summary.bound_bytes),
+                "peak": str(summary.peak_live_bytes),
+                "peak_step": step,
+                "slots": summary.slots,
+                "storages": summary.storages,
+                "claim": _claim(whole, summary, int(steps[step]) if plan.steps else 0),
+                "live": arrays.add(curve),
+            }
+        )
+    return arenas
 
 
 def _is_invalid(plan: Plan) -> bool:

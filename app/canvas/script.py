@@ -1,7 +1,7 @@
-"""The canvas script: the modules of ``js/`` as one text, the very same for the explorer and for the report.
+"""The canvas script: the modules below ``js/`` joined into one text, for the explorer and for the report.
 
-The modules are plain JavaScript that a browser or a linter reads as it is. To travel inside a page without a network
-they are joined here, each in a scope of its own: ``import { a } from "./b.js"`` reads what that module left behind.
+The modules are plain JavaScript that a browser or a linter reads as it is. Each becomes a function scope, so that the
+result works inside a page without a network. Module names are unique, whatever their folder.
 """
 
 from __future__ import annotations
@@ -10,32 +10,35 @@ import json
 import re
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 ENTRY = "tmmuCanvas"
-"""The one name the script leaves behind: an object with ``decode, keep, show, streamlit``."""
+"""Global name of the plan script: an object with ``decode, keep, show, streamlit``."""
 DOOR = "page.js"
 """The module whose exports are that object."""
-WALK_ENTRY, WALK_DOOR = "tmmuWalk", "walk.js"
-"""The same for the graph that is walked; a script of its own, for reports have no use for it."""
+WALK_ENTRY, WALK_DOOR = "tmmuWalk", "graph_chart.js"
+"""The same for the graph drawing, a separate script that reports do not need."""
 WORKER = "worker.js"
-"""A module made here: the text of the worker that lays graphs out, with the library that does it."""
+"""A generated module: the text of the layout worker."""
+WORKER_MODULES = ("layout.js", "worker_main.js")
+"""The modules that run in the worker, after the layout library."""
 LAYOUT = "dagre.min.js"
-"""The library, as its authors publish it, with its licence beside it (``docs/decisions/0093-walking-the-graph.md``)."""
+"""The layout library as published, with its licence beside it (``docs/decisions/03-one-canvas.md``)."""
 
-_IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.]+)";\n', re.M)
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "\.[\w./]*/(\w+\.js)";\n', re.M)
 _NAMED = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.M)
 _LIST = re.compile(r"^export \{([^}]*)\};\n", re.M)
 
 
 @cache
 def canvas_script() -> str:
-    """Plain JavaScript that defines ``globalThis.tmmuCanvas`` (once: a second run finds the first's plans)."""
+    """Return JavaScript that defines ``globalThis.tmmuCanvas``; a second run keeps the first object."""
     return _joined(ENTRY, DOOR)
 
 
 @cache
 def walk_script() -> str:
-    """Plain JavaScript that defines ``globalThis.tmmuWalk``."""
+    """Return JavaScript that defines ``globalThis.tmmuWalk``."""
     return _joined(WALK_ENTRY, WALK_DOOR)
 
 
@@ -45,36 +48,32 @@ def _joined(entry: str, door: str) -> str:
 
 
 def sources() -> dict[str, str]:
-    """The modules by file name."""
-    parts = (files(__package__) / "js").iterdir()
-    found = {part.name: part.read_text(encoding="utf-8") for part in parts if part.name.endswith(".js")}
-    return {**found, WORKER: f"export const WORKER = {json.dumps(_worker(found))};\n"}
+    """Return the text of each module by file name."""
+    paths = Path(str(files(__package__) / "js")).rglob("*.js")
+    found = {path.name: path.read_text(encoding="utf-8") for path in paths}
+    worker = "\n".join([library(), *(_NAMED.sub("", found[name]) for name in WORKER_MODULES)])
+    return {**found, WORKER: f"export const WORKER = {json.dumps(worker)};\n"}
 
 
 def library() -> str:
-    """The layout library's text."""
+    """Return the text of the layout library."""
     return (files(__package__) / "vendor" / LAYOUT).read_text(encoding="utf-8")
 
 
-def _worker(modules: dict[str, str]) -> str:
-    """What the worker runs: the library, what asks it, and who answers the page."""
-    return f"{library()}\n{_NAMED.sub('', modules['arrange.js'])}\n{modules['answer.js']}"
-
-
 def ordered(modules: dict[str, str], door: str = DOOR) -> list[tuple[str, str]]:
-    """The modules that a door needs, each after those that it imports. ``ValueError`` where they go in a circle."""
+    """Return the modules that ``door`` needs, each after its imports. Raises ``ValueError`` for an import cycle."""
     done: dict[str, str] = {}
-    under_way: list[str] = []
+    open_: list[str] = []
 
     def visit(name: str) -> None:
         if name in done:
             return
-        if name in under_way:
-            raise ValueError(f"these modules import one another: {' → '.join([*under_way, name])}")
-        under_way.append(name)
+        if name in open_:
+            raise ValueError(f"these modules import one another: {' → '.join([*open_, name])}")
+        open_.append(name)
         for _, needed in _IMPORT.findall(modules[name]):
             visit(needed)
-        done[under_way.pop()] = modules[name]
+        done[open_.pop()] = modules[name]
 
     visit(door)
     return list(done.items())

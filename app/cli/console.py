@@ -1,7 +1,6 @@
-"""What goes out: tables for people, JSON for machines, faults to standard error; and the exit codes (contract §10).
+"""Output of the commands (tables, JSON, errors) and their exit codes (contract §10).
 
-On a terminal a table is set by rich; in a pipe it is plain aligned text of any width, without a frame, so that it can
-be cut and grepped.
+On a terminal rich draws the tables. In a pipe a table is aligned text of any width without a frame, for cut and grep.
 """
 
 from __future__ import annotations
@@ -16,36 +15,36 @@ from typing import Any
 
 import msgspec
 
-from app.say import words
-from app.say.refused import nearest, others
-from tmmu_core.door import place
-from tmmu_core.errors import ContractError, Misuse, TmmuError, UnreadableInput, spelled_out
-from tmmu_core.graph.unpacking import read_stream, read_whole
-from tmmu_core.names import for_log, visible
-from tmmu_core.writing import put
+from app.texts import numbers
+from app.texts.refusal_text import nearest, others
+from tmmu_core.base.app_package import place
+from tmmu_core.base.atomic_files import put
+from tmmu_core.base.errors import ContractError, Misuse, TmmuError, UnreadableInput, spelled_out
+from tmmu_core.base.escaping import for_log, visible
+from tmmu_core.graph.native.unpacking import read_stream, read_whole
 
-FINE, FINDING, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
-OUR_FAULT = 70
-"""A bug of ours: told apart from every verdict (sysexits' EX_SOFTWARE)."""
+SUCCESS, FINDING, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
+INTERNAL_ERROR = 70
+"""Exit code of a program error (EX_SOFTWARE of sysexits)."""
 
 STREAM = "-"
-"""The name of the standard streams."""
+"""File name of standard input and standard output."""
 
 
-class UsageFault(Misuse):
-    """The command was called in a way that makes no sense."""
+class UsageError(Misuse):
+    """Invalid options or arguments."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its title, and whether it holds figures, which stand at the right."""
+    """A column of a table. ``figures`` aligns its cells to the right."""
 
     title: str
     figures: bool = False
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], title: str = "") -> None:
-    """Write a table to standard output."""
+    """Print a table to standard output."""
     rows = [[for_log(cell) for cell in row] for row in rows]
     columns = [Column(for_log(column.title), column.figures) for column in columns]
     title = for_log(title)
@@ -68,7 +67,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], title: str =
 
 
 def plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
-    """The table as aligned text: a head, and a line per row, two blanks between columns."""
+    """Return the table as aligned text: a header line and a line per row, two blanks between columns."""
     cells = [[column.title for column in columns], *[[cell.replace("\n", " ") for cell in row] for row in rows]]
     widths = [max(len(row[k]) for row in cells) for k in range(len(columns))]
     lines = []
@@ -81,55 +80,58 @@ def plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str
     return "\n".join(lines)
 
 
-def say(*lines: str) -> None:
-    """Write lines to standard output; an end of line within one, which can only be a name's, is spelled out."""
+def print_lines(*lines: str) -> None:
+    """Print lines to standard output; control characters and line ends in names are escaped."""
     for line in lines:
         print(for_log(line))
 
 
-def note(*lines: str) -> None:
-    """Write a remark to standard error, where it does not mix with what is piped on; lines as in :func:`say`."""
+def print_note(*lines: str) -> None:
+    """Print lines to standard error, escaped like :func:`print_lines`."""
     for line in lines:
         print(for_log(line), file=sys.stderr)
 
 
-def say_json(value: Any) -> None:
-    """Write a value as indented JSON to standard output. Takes what msgspec encodes; bytes must be hex by now."""
+def write_json(value: Any) -> None:
+    """Write a value as indented JSON to standard output. ``value`` is what msgspec encodes, without bytes."""
     try:
         written = msgspec.json.encode(value)
-    except UnicodeEncodeError:  # of a file's name, which is bytes that are no text
+    except UnicodeEncodeError:  # a file name that is not valid UTF-8
         written = msgspec.json.encode(spelled_out(msgspec.to_builtins(value)))
-    say_bytes(_for_log(msgspec.json.format(written, indent=2).decode()).encode() + b"\n")
+    write_bytes(_for_log(msgspec.json.format(written, indent=2).decode()).encode() + b"\n")
 
 
 _IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|#(?=#\\w*\\[)")
 
 
 def _for_log(text: str) -> str:
-    """The same JSON, with what a terminal or a log would take for a command as ``\\u…``: the values are the same."""
+    """Escape the characters of a JSON text that a terminal or a CI log interprets as a command."""
     return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def say_bytes(data: bytes) -> None:
-    """Write a document to standard output in its own encoding, whatever the terminal's is."""
+def write_bytes(data: bytes) -> None:
+    """Write bytes to standard output, independent of the terminal's encoding."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
-def fault(error: TmmuError, *, as_json: bool) -> None:
-    """Tell an error on standard error: in words, or as one record on one line."""
+def print_error(error: TmmuError, *, as_json: bool, verbose: bool = False) -> None:
+    """Write an error to standard error: as text, or as one record on one line.
+
+    With ``verbose`` the text lists the reason of every reader.
+    """
     if as_json:
         record: Mapping[str, Any] = error.record()
         sys.stderr.write(_for_log(json.dumps(record, ensure_ascii=True)) + "\n")
         return
-    note(*f"tmmu: {in_words(error)}".split("\n"))
+    print_note(*f"tmmu: {error_text(error, verbose=verbose)}".split("\n"))
 
 
-def in_words(error: TmmuError) -> str:
-    """An error as a sentence: the code, the thing, the place, the way out. No name in it ends a line."""
+def error_text(error: TmmuError, *, verbose: bool = False) -> str:
+    """Return an error as text: code, message, place and fix, with names escaped."""
     if isinstance(error, UnreadableInput):
-        return _unreadable(error)
+        return _unreadable(error, verbose)
     if not isinstance(error, ContractError):
         return visible(str(error))
     place = str(error.diagnostics.get("path", ""))
@@ -139,21 +141,27 @@ def in_words(error: TmmuError) -> str:
     return visible(f"{error.code_id} ({error.numeric_code}): {sentence}{where}.{hint}")
 
 
-def _unreadable(error: UnreadableInput) -> str:
-    """The reader nearest to the bytes first, the others in a line per reason, the way out last."""
+UNRECOGNISED = "Unrecognised file format."
+
+
+def _unreadable(error: UnreadableInput, verbose: bool) -> str:
+    """Return message and fix, with the reason of the closest reader, or of all readers if ``verbose``."""
     near = nearest(error.tried, error.message, error.source)
-    lines = [
-        (f"{error.source}: " if error.source else "") + error.message + (f" (at {error.place})" * bool(error.place))
-    ]
-    if near is not None and near[1] != error.message:
-        lines.append(f"  {near[0]}: {near[1]}")
-    lines += [f"  not {readers}: {reason}" for readers, reason in others(error.tried, near)]
-    said = [visible(line) for line in lines]
-    return "\n".join([*said, error.hint] if error.hint else said)  # a hint may list files, a line each
+    took = any(reason == error.message for _, reason in error.tried)
+    message = error.message
+    if error.tried and not took and message.startswith(UNRECOGNISED):
+        closest = f" Closest: {near[0]} ({near[1]})." if near else ""
+        message += closest + ("" if verbose else " `-v` lists what each reader expected.")
+    source, place = f"{error.source}: " if error.source else "", f" (at {error.place})" if error.place else ""
+    lines = [source + message + place]
+    if verbose:
+        lines += [f"  not {readers}: {reason}" for readers, reason in others(error.tried, near if took else None)]
+    shown = [visible(line) for line in lines]
+    return "\n".join([*shown, error.hint] if error.hint else shown)  # a hint may list files, a line each
 
 
 def read_input(name: str) -> bytes:
-    """The bytes of a file, or of standard input for ``-``. Raises ``UnreadableInput``."""
+    """Return the bytes of a file, or of standard input for ``-``. Raises ``UnreadableInput``."""
     if name == STREAM:
         return read_stream(sys.stdin.buffer, "standard input")
     try:
@@ -162,38 +170,38 @@ def read_input(name: str) -> bytes:
         raise UnreadableInput(
             f"the file cannot be opened: {(error.strerror or str(error)).lower()}.",
             source=name,
-            hint=_sample(name) or "Check the name and the rights, or give - to read standard input.",
+            hint=_sample_hint(name) or "Check the name and the permissions, or use - for standard input.",
         ) from error
 
 
-def _sample(name: str) -> str:
-    """Where the sample of this name lies, as a sentence; an empty text where there is none."""
+def _sample_hint(name: str) -> str:
+    """Return a hint with the path of the sample of this name, or ""."""
     folder, stem = place("sample_graphs"), Path(name).name.split(".")[0]
     try:
         listed = msgspec.json.decode((folder / "index.json").read_bytes())
-    except (OSError, msgspec.DecodeError):  # no catalogue, or one that is being written: the file is what is told of
+    except (OSError, msgspec.DecodeError):  # no catalogue, or one that is being written
         return ""
     files = [Path(entry["file"]) for kind in ("samples", "instances") for entry in listed.get(kind, ())]
-    return next((f"A sample is called so: {folder / file}" for file in files if file.name.split(".")[0] == stem), "")
+    return next(
+        (f"There is a sample of this name: {folder / file}" for file in files if file.name.split(".")[0] == stem), ""
+    )
 
 
 def write_output(name: str, data: bytes, what: str) -> None:
-    """Write to a file, and say so on standard error; to standard output for ``-``. Raises ``UnwritableOutput``."""
+    """Write to a file and report it on standard error; to standard output for ``-``. Raises ``UnwritableOutput``."""
     if name == STREAM:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        write_bytes(data)
         return
     put(Path(name), data)
-    note(f"wrote {what} to {name} ({words.short_bytes(len(data))})")
+    print_note(f"wrote {what} to {name} ({numbers.short_bytes(len(data))})")
 
 
 def format_by_ending(name: str, endings: Mapping[str, str], fallback: str) -> tuple[str, bool]:
-    """``(format, gzipped)`` that a file name asks for; ``fallback`` for ``-``. Raises :class:`UsageFault`."""
+    """Return ``(format, gzipped)`` of a file name; ``fallback`` for ``-``. Raises :class:`UsageError`."""
     if name == STREAM:
         return fallback, False
     plain = name.removesuffix(".gz")
     for ending, format_ in endings.items():
         if plain.endswith(ending):
             return format_, plain != name
-    raise UsageFault(f"the ending of {name} asks for no known format.", f"End it in {', '.join(endings)}.")
+    raise UsageError(f"the file extension of {name} is not a known format.", f"Use one of {', '.join(endings)}.")

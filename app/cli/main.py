@@ -1,4 +1,4 @@
-"""``tmmu``: the commands by name, and the way from what was raised to an exit code."""
+"""``tmmu``: the command table and the mapping from exceptions to exit codes."""
 
 from __future__ import annotations
 
@@ -15,77 +15,72 @@ from typer.core import TyperCommand
 from typer.exceptions import Abort, TyperException
 
 from app.cli import streams
-from app.cli.console import BAD_INPUT, FINE, OUR_FAULT, UsageFault, fault, note
+from app.cli.console import BAD_INPUT, INTERNAL_ERROR, SUCCESS, UsageError, print_error
 from tmmu_core import version_line
-from tmmu_core.compiled import when_compiling
-from tmmu_core.errors import TmmuError
-from tmmu_core.limits import LIMITS, whole_number
-
-COMMANDS = (
-    "plan",
-    "fit",
-    "trace",
-    "compare",
-    "lint",
-    "verify",
-    "gate",
-    "sweep",
-    "export",
-    "report",
-    "convert",
-    "checkpoint",
-    "restore",
-    "apply",
-    "measure",
-    "record",
-    "history",
-    "bisect",
-    "schema",
-    "explore",
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.base.limits import (
+    LIMITS,
+    SERVER_WORKERS,
+    TRACE_SECONDS,
+    UNPACKED_BYTES,
+    VALUES,
+    refuse_unknown_settings,
+    whole_number,
 )
-"""In the order in which the help lists them; each is a module of this package with a function ``command``."""
+
+FIRST = ("plan", "fit", "compare", "gate", "report", "explore", "export", "measure", "record", "history")
+MORE = ("verify", "lint", "trace", "checkpoint", "restore", "apply", "convert", "sweep", "bisect", "schema")
+COMMANDS = (*FIRST, *MORE)
+"""Commands in the order of the help: those that most users need, then the specification's and rarely used ones.
+
+Each is a module of ``app.cli.first`` or ``app.cli.more`` with a function ``command``.
+"""
 
 INTERRUPTED = 130
+VERBOSE = ("-v", "--verbose")
+"""Options of every command: list what each reader expected of a file that none reads."""
 
 BLANK = " \t\r\n,"
-"""A value of nothing else says nothing, whatever it is of."""
-EMPTY = "Give it a value, or leave it out; a variable in the command may be unset."
+"""A value of only these characters counts as empty."""
+EMPTY = "Set a value or omit the option; a shell variable may be unset."
 
 
-class NoRoom(UsageFault):
-    """What is written to has no room for it."""
+class OutputError(UsageError):
+    """Standard output cannot be written, for example because the disk is full."""
 
 
-NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)
+WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)
 
 
-def _with_room(work: Callable[[], int]) -> int:
-    """Work, and have written what there is to write. Raises :class:`NoRoom`."""
+def _flushed(work: Callable[[], int]) -> int:
+    """Run ``work`` and flush standard output. Raises :class:`OutputError`."""
     try:
         code = work()
         sys.stdout.flush()
         return code
     except OSError as error:
-        if error.errno not in NO_ROOM:
+        if error.errno not in WRITE_ERRORS:
             raise
         why = (error.strerror or str(error)).lower()
-        raise NoRoom(f"standard output cannot be written: {why}.", "Make room, or write elsewhere.") from error
+        raise OutputError(
+            f"standard output cannot be written: {why}.", "Free space, or write to another file."
+        ) from error
 
 
-def wanted(arguments: Sequence[str]) -> tuple[str, ...]:
-    """The commands that an argument list needs loaded: the one it begins with, or all, for help, faults and the shell.
+def needed_commands(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the commands to import: the one that the arguments start with, else all, for help and completion.
 
-    Loading every command takes longer than planning a small graph.
+    Importing every command takes longer than planning a small graph.
     """
     first = next(iter(arguments), "")
     return (first,) if first in COMMANDS else COMMANDS
 
 
 class Command(TyperCommand):
-    """A command none of whose values may be empty: an unset variable in a script would take a limit away in silence."""
+    """A command that rejects empty values: an unset shell variable must not remove a limit silently."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it. Raises :class:`UsageFault` for a value that says nothing."""
+        """Run the command. Raises :class:`UsageError` for an empty value."""
         for parameter in self.params:
             given = ctx.params.get(str(parameter.name))
             source = ctx.get_parameter_source(str(parameter.name))
@@ -95,26 +90,32 @@ class Command(TyperCommand):
             if any(isinstance(value, str) and not value.strip(BLANK) for value in values):
                 option = parameter.param_type_name == "option"
                 what = parameter.opts[0] if option else str(parameter.metavar).strip("[].")
-                raise UsageFault(f"{what} is empty.", EMPTY)
+                raise UsageError(f"{what} is empty.", EMPTY)
         return super().invoke(ctx)
 
 
+SHOWN_LIMITS = (UNPACKED_BYTES, VALUES, TRACE_SECONDS, SERVER_WORKERS)
+"""Limits in ``tmmu --help``; the settings page lists all."""
+
+
 def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
-    """The command line as a typer application, with some of its commands or all."""
+    """Return the command line as a typer application with these commands."""
     app = typer.Typer(
         name="tmmu",
-        help="See when every tensor lives, where it lies and why it does not fit.",
+        help="Plan, check and show the memory of tensor programs.",
         no_args_is_help=False,
         add_completion=True,
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
         pretty_exceptions_enable=False,
-        epilog="A file that asks for more than a limit is refused. In every command: "
-        + ", ".join(f"--max-{limit.name} N" for limit in LIMITS)
-        + ".",
+        epilog="Resource limits of every command: "
+        + ", ".join(f"--max-{limit.name} N" for limit in SHOWN_LIMITS)
+        + ". All limits: docs/reference/settings.md. For an unreadable file, -v lists the reasons of all readers.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name in commands:
-        app.command(name, cls=Command)(import_module(f"{__package__}.{name}").command)
+        folder, panel = ("first", "Commands") if name in FIRST else ("more", "More commands")
+        module = import_module(f"{__package__}.{folder}.{name}")
+        app.command(name, cls=Command, rich_help_panel=panel)(module.command)
 
     @app.callback(invoke_without_command=True)
     def whole(
@@ -123,48 +124,50 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
     ) -> int:
         if version:
             print(version_line())
-            raise typer.Exit(FINE)
+            raise typer.Exit(SUCCESS)
         if context.invoked_subcommand is None:
             print(context.get_help())
             raise typer.Exit(BAD_INPUT)
-        return FINE
+        return SUCCESS
 
     return app
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; its exit code. Nothing is raised."""
-    as_json = "--json" in arguments
+    """Run one command line and return its exit code; exceptions become exit codes."""
+    as_json, verbose = "--json" in arguments, any(word in arguments for word in VERBOSE)
     try:
-        arguments = _limits_taken(arguments)
-        when_compiling(note)
-        tmmu = build(wanted(arguments))
-        return _with_room(lambda: int(tmmu(list(arguments), standalone_mode=False, prog_name="tmmu") or FINE))
+        refuse_unknown_settings()
+        arguments = _apply_limits(arguments)
+        tmmu = build(needed_commands(arguments))
+        return _flushed(lambda: int(tmmu(list(arguments), standalone_mode=False, prog_name="tmmu") or SUCCESS))
     except TmmuError as error:
-        fault(error, as_json=as_json)
-        if isinstance(error, NoRoom):
+        print_error(error, as_json=as_json, verbose=verbose)
+        if isinstance(error, OutputError):
             streams.write_no_more()
         return BAD_INPUT
     except TyperException as error:
-        fault(_usage(error), as_json=as_json)
+        print_error(_usage(error), as_json=as_json)
         return BAD_INPUT
     except (KeyboardInterrupt, Abort):
         return INTERRUPTED
     except Exception:
         traceback.print_exc()
-        print("tmmu: this is a fault of the program, not of the input; please report it.", file=sys.stderr)
-        return OUR_FAULT
+        print("tmmu: internal error. This is a bug in tmmu; please report it with the traceback.", file=sys.stderr)
+        return INTERNAL_ERROR
 
 
-def _limits_taken(arguments: Sequence[str]) -> list[str]:
-    """The arguments without ``--max-NAME N``, which set a limit for this process and those it starts, in any command.
+def _apply_limits(arguments: Sequence[str]) -> list[str]:
+    """Set the limits of ``--max-NAME N`` and return the arguments without them and without ``-v``.
 
-    Raises ``UnreadableInput`` where N is no whole number.
+    Raises ``UnreadableInput`` if N is not an integer.
     """
     by_option = {f"--max-{limit.name}": limit for limit in LIMITS}
     rest: list[str] = []
     left = iter(arguments)
     for argument in left:
+        if argument in VERBOSE:
+            continue
         option, equals, value = argument.partition("=")
         if option not in by_option:
             rest.append(argument)
@@ -173,12 +176,12 @@ def _limits_taken(arguments: Sequence[str]) -> list[str]:
     return rest
 
 
-def _usage(error: TyperException) -> UsageFault:
+def _usage(error: TyperException) -> UsageError:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "tmmu"
     message = error.format_message().rstrip(".")
     end = "" if message.endswith("?") else "."
-    return UsageFault(f"{message[:1].lower()}{message[1:]}{end}", f'See "{command} --help".')
+    return UsageError(f"{message[:1].lower()}{message[1:]}{end}", f'See "{command} --help".')
 
 
 def main() -> None:

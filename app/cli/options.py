@@ -1,8 +1,8 @@
-"""The options that every planning command takes (contract §10), parsed in this one place.
+"""The options of every planning command (contract §10).
 
-They are the fields of a :class:`~tmmu_core.plan.making.request.PlanRequest`, written as its table says. A command
-declares a parameter ``request: PlanRequest`` and is wrapped by :func:`planning`, which puts the options in its place;
-:func:`resolve` then turns a file, whatever it holds, into a plan.
+They are the fields of a :class:`~tmmu_core.plans.making.request.PlanRequest`. A command declares a parameter
+``request: PlanRequest``; the decorator :func:`planning` replaces it with the options. :func:`resolve` then returns the
+plan of a file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,29 +19,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.console import STREAM, UsageFault, note, read_input, say
-from app.say import words
-from tmmu_core.errors import U64_MAX, ContractError, UnreadableInput
+from app.cli.console import STREAM, UsageError, print_lines, print_note, read_input
+from app.texts import numbers
+from tmmu_core.base.errors import U64_MAX, ContractError, UnreadableInput
+from tmmu_core.formats.open_file import Opened, read_any, read_at, read_streamed
+from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.judge.finding import Finding, Verdict
-from tmmu_core.judge.finished import finished, refuse_invalid
-from tmmu_core.plan.formats.reading import Opened, read_any, read_at, read_streamed
-from tmmu_core.plan.formats.trace import Trace
-from tmmu_core.plan.making.engine import Solution
-from tmmu_core.plan.making.make import make_plan
-from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.plan.making.wording import SAID, Said, contradiction, idle_for_instance, option_pairs, written
-from tmmu_core.plan.model import UNHELD, Plan
+from tmmu_core.judge.verifier.finished_plan import finished, refuse_invalid
+from tmmu_core.judge.verifier.verify import verdict_warnings
 from tmmu_core.planners.problem import GIVEN, PlainInstance
+from tmmu_core.plans.analysis.plan_warnings import plan_warnings, reuse_warnings
+from tmmu_core.plans.making.engine import Solution
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.making.request_options import SAID, Said, contradiction, idle_for_instance, option_pairs, written
+from tmmu_core.plans.model import Plan
 
 if TYPE_CHECKING:
-    from tmmu_core.plan.formats.xla_folder import Module
+    from tmmu_core.formats.xla.xla_folder import Module
 
 
 @dataclass(frozen=True, eq=False)
 class Resolved:
-    """A plan and what it was made from, as far as that is known."""
+    """A plan and its source, as far as known."""
 
     name: str
     plan: Plan
@@ -49,30 +51,42 @@ class Resolved:
     trace: Trace | None = None
 
     cut_from: bytes | None = None
-    """The ir_hash of the whole graph where the plan is one rank's."""
+    """The ir_hash of the whole graph if the plan is of one rank."""
+    unused: tuple[str, ...] = ()
+    """A warning for each part of the request that has no effect."""
     verdict: Verdict | None = None
-    """What the judge says of a plan that came finished; ``None`` for one that was made now."""
+    """Verdict of a finished plan; ``None`` for a plan made by this command."""
+    ignored: tuple[str, ...] = ()
+    """Options in the command line that have no effect on a finished plan."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Conditions that affect the result: assumed sizes, freed or fixed offsets, a missing content hash …"""
+        texts = [*plan_warnings(self.plan), *([] if self.verdict is None else verdict_warnings(self.verdict))]
+        if self.ignored:
+            texts.append(f"{', '.join(self.ignored)} has no effect on a finished plan.")
+        return (*self.unused, *[f"{self.name}: {text}" for text in texts])
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What makes a finished plan invalid; none where it is sound, or was made now."""
+        """The errors of a finished plan; empty if it is valid or made by this command."""
         return () if self.verdict is None else self.verdict.errors
 
     @property
     def graph(self) -> Graph | None:
-        """The graph as planned: as given, or the rank's share of it."""
+        """The planned graph: the input graph or the rank's share of it."""
         return self.solution.graph if self.solution else None
 
 
-Source = Annotated[str, typer.Argument(metavar="FILE", help="The file to read; - for standard input.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Write JSON, and errors as one JSON record.")]
+Source = Annotated[str, typer.Argument(metavar="FILE", help="File to read; - reads standard input.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON; errors become one JSON record.")]
 Out = Annotated[
-    str | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file; - for standard output.")
+    str | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file; - writes to standard output.")
 ]
 
 
 FIRST_FINDINGS = 5
-"""So many findings are said of an invalid plan; ``tmmu verify`` says all."""
+"""Findings printed for an invalid plan; ``tmmu verify`` prints all."""
 
 OPERATORS = {
     "apply": "UML_OS.TMMU.ApplyPlan_v1",
@@ -80,31 +94,38 @@ OPERATORS = {
     "export": "UML_OS.TMMU.MapToVirtualAddresses_v1",
     "record": "UML_OS.TMMU.PlanMemory_v2",
 }
-"""Command → the operator that refuses an invalid plan."""
+"""Command → the contract's operator in the error of an invalid plan."""
 
-FILES = tuple(name for name, said in SAID.items() if said.file)
-"""The shared options that name a file to read."""
+FILES = tuple(name for name, spec in SAID.items() if spec.file)
+"""The shared options whose value is a file name."""
 
 
-def _parameter(name: str, said: Said) -> inspect.Parameter:
-    kind: Any = list[str] | None if said.many else str | None
-    option = typer.Option(said.option, *said.alias, metavar=said.metavar, help=said.about)
+def _parameter(name: str, spec: Said) -> inspect.Parameter:
+    kind: Any
+    if spec.flag:
+        switch = typer.Option(spec.option, *spec.alias, help=spec.about)
+        return inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, switch]
+        )
+    kind = list[str] | None if spec.many else str | None
+    option = typer.Option(spec.option, *spec.alias, metavar=spec.metavar, help=spec.about)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
 
 
-_SHARED = [_parameter(name, said) for name, said in SAID.items()]
+_SHARED = [_parameter(name, spec) for name, spec in SAID.items()]
 
 
 def planning(command: Callable[..., int]) -> Callable[..., int]:
-    """Put the shared options in the place of the command's ``request`` parameter."""
+    """Replace the command's ``request`` parameter by the shared options."""
     own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "request"]
 
     @functools.wraps(command)
     def wrapper(**given: Any) -> int:
         shared = {name: given.pop(name) for name in SAID}
+        shared |= {name: "1" if shared[name] else None for name, spec in SAID.items() if spec.flag}
         read = [*(v for name, v in given.items() if name != "output"), *(shared[name] for name in FILES)]
         if read.count(STREAM) > 1:
-            raise UsageFault("standard input can be read once only.", "Give - to one of them.")
+            raise UsageError("standard input can be read only once.", "Use - for one file.")
         request = read_request(shared)
         try:
             return command(**given, request=request)
@@ -120,53 +141,53 @@ def planning(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def read_request(given: Mapping[str, str | list[str] | None]) -> PlanRequest:
-    """The options as typed, by field, to a request. Raises :class:`UsageFault` and ``UnreadableInput``."""
+    """Parse option texts, by field name, into a request. Raises :class:`UsageError` and ``UnreadableInput``."""
     request = PlanRequest(**{name: _read(name, text) for name, text in given.items() if text is not None})
     contradicted = contradiction(request)
     if contradicted is not None:
-        raise UsageFault(contradicted.what, contradicted.way_out)
+        raise UsageError(contradicted.what, contradicted.way_out)
     return request
 
 
 def _read(name: str, text: str | list[str]) -> Any:
-    said = SAID[name]
+    spec = SAID[name]
     try:
         if name == "options":
             assert isinstance(text, list)
             return option_pairs(text)
         if isinstance(text, list):
-            return said.read(",".join(text))
-        return _read_file(text, said) if said.file else said.read(text)
+            return spec.read(",".join(text))
+        return _read_file(text, spec) if spec.file else spec.read(text)
     except ValueError as error:
-        raise UsageFault(f"{said.option}: {error}", f"Write {said.option} {said.metavar}.") from None
+        raise UsageError(f"{spec.option}: {error}", f"Write {spec.option} {spec.metavar}.") from None
 
 
-def _read_file(name: str, said: Said) -> Any:
+def _read_file(name: str, spec: Said) -> Any:
     data = read_input(name)
     try:
-        return said.read(data.decode())
+        return spec.read(data.decode())
     except UnicodeDecodeError as error:
         place = f"byte {error.start}"
-        raise UnreadableInput(f"the {said.file} is not text in UTF-8.", source=name, place=place) from error
+        raise UnreadableInput(f"the {spec.file} is not UTF-8 text.", source=name, place=place) from error
     except UnreadableInput as error:
         error.source = name
         raise
 
 
 def read_token(text: str) -> bytes:
-    """64 hexadecimal digits to 32 bytes. Raises :class:`UsageFault`."""
+    """Parse 64 hexadecimal digits to 32 bytes. Raises :class:`UsageError`."""
     token: bytes = _read("token", text)
     return token
 
 
 def read_bytes_option(name: str, text: str) -> int:
-    """A count of bytes as people write it. Raises :class:`UsageFault`."""
+    """Parse a size such as ``8MiB`` to bytes. Raises :class:`UsageError`."""
     try:
         value = parse_bytes(text)
     except ValueError as error:
-        raise UsageFault(f"{name}: {error}") from None
+        raise UsageError(f"{name}: {error}") from None
     if value is None or value > U64_MAX:
-        raise UsageFault(f"{name}: {text!r} is not between 0 and 2^64 − 1.")
+        raise UsageError(f"{name}: {text!r} is not between 0 and 2^64 − 1.")
     return value
 
 
@@ -174,9 +195,9 @@ def read_bytes_option(name: str, text: str) -> int:
 
 
 def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
-    """What a file holds; ``-`` for standard input. Raises ``TmmuError``.
+    """Read a file, or standard input for ``-``. Raises ``TmmuError``.
 
-    A model that leaves sizes open is read at ``dims`` where these are other than its reader assumes.
+    ``dims`` sets the open dimensions of a model that its reader would otherwise assume.
     """
     streamed = None if name == STREAM else read_streamed(Path(name), name)
     if streamed is not None:
@@ -187,130 +208,161 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
 
 
 def input_of(name: str) -> tuple[bytes, str]:
-    """``(bytes, what they are called)`` of a file; ``-`` for standard input. Raises ``UnreadableInput``."""
+    """Return ``(bytes, name)`` of a file or, for ``-``, of standard input. Raises ``UnreadableInput``."""
     if name != STREAM and os.path.isdir(name):
-        from tmmu_core.plan.formats import xla_folder
+        from tmmu_core.formats import unplannable
+        from tmmu_core.formats.xla import xla_folder
 
         folder = Path(name)
+        foreign = unplannable.recognised_folder(folder)
+        if foreign is not None:
+            raise foreign.refusal(name)
         name = str(folder / xla_folder.only(modules_in(folder), name).assignment)
     data = read_input(name)
     for beside in _beside(name):
         if os.path.exists(beside):
-            data += b"\n" + read_input(beside)  # the files of one module of a dump are one finished plan
+            data += b"\n" + read_input(beside)  # the files of one module are one finished plan
     return data, "standard input" if name == STREAM else name
 
 
 def _beside(name: str) -> list[str]:
-    """The files that belong to one of an XLA dump; whoever plans another kind of file does not load its reader."""
+    """Return the other files of the same module of an XLA dump; [] for other files, without importing the reader."""
     if not name.endswith(".txt"):
         return []
-    from tmmu_core.graph.importers import xla
+    from tmmu_core.formats.xla import xla_dump
 
-    return [other for other in (xla.companion(name), xla.program_of(name)) if other is not None]
+    return [other for other in (xla_dump.companion(name), xla_dump.program_of(name)) if other is not None]
 
 
 def modules_in(folder: Path) -> tuple[Module, ...]:
-    """The modules of an XLA dump in a folder, the largest first. Raises ``UnreadableInput``."""
-    from tmmu_core.plan.formats import xla_folder
+    """Return the modules of an XLA dump in a folder, largest first. Raises ``UnreadableInput``."""
+    from tmmu_core.formats.xla import xla_folder
 
     try:
         return xla_folder.modules(xla_folder.sizes_in(folder))
     except OSError as error:
         why = f"the folder cannot be opened: {(error.strerror or str(error)).lower()}."
-        raise UnreadableInput(why, source=str(folder), hint="Check the name and the rights.") from error
+        raise UnreadableInput(why, source=str(folder), hint="Check the name and the permissions.") from error
 
 
 def resolve(name: str, request: PlanRequest, *, plans_too: bool = True) -> Resolved:
-    """The plan of a file: made now from a graph or an instance, taken as it is from a plan, trace or checkpoint.
+    """Return the plan of a file: planned from a graph or an instance, or read from a plan, trace or checkpoint.
 
-    With ``plans_too`` false a file that holds a plan already is refused. Raises ``TmmuError``.
+    ``plans_too=False`` rejects files with a finished plan. Warnings go to standard error. Raises ``TmmuError``.
     """
-    return resolve_opened(open_any(name, request.dims), name, request, plans_too=plans_too)
+    found = resolve_opened(open_any(name, request.dims), name, request, plans_too=plans_too)
+    note_input_warnings(found)
+    return found
 
 
-def resolve_opened(opened: Opened, name: str, request: PlanRequest, *, plans_too: bool = True) -> Resolved:
-    """The same for what was opened already."""
+def resolve_opened(
+    opened: Opened,
+    name: str,
+    request: PlanRequest,
+    *,
+    plans_too: bool = True,
+    graph: Graph | None = None,
+    **how: Any,
+) -> Resolved:
+    """Return the plan of an opened file, as :func:`resolve`.
+
+    A finished plan is verified, with ``graph`` if given; ``how`` are further arguments of ``verify_plan``.
+    """
     if isinstance(opened, Plan | Trace):
         if not plans_too:
-            raise UsageFault(
-                f"{name} holds a plan already.", "Give a graph or an instance; a plan is looked at as it is."
-            )
+            raise UsageError(f"{name} contains a finished plan.", "Pass a graph or an instance.")
         _refuse_idle_options(name, request)
         trace = opened if isinstance(opened, Trace) else None
         plan = opened.plan if isinstance(opened, Trace) else opened
-        return _finished(Resolved(name, plan, trace=trace))
+        return _finished(Resolved(name, plan, trace=trace, cut_from=how.get("cut_from")), graph, **how)
     if isinstance(opened, PlainInstance):
-        about_instance(opened, request)
+        refuse_graph_options(opened, request)
     with progress_on_terminal() as progress:
         made = make_plan(opened, request, progress)
-    found = Resolved(name, made.plan, made.solution, cut_from=made.cut_from)
+    found = Resolved(name, made.plan, made.solution, cut_from=made.cut_from, unused=made.warnings)
     return _finished(found) if made.request.planner == GIVEN else found
 
 
 def _finished(found: Resolved, graph: Graph | None = None, **how: Any) -> Resolved:
-    """A plan that nobody here made, with the judge's verdict (contract §11)."""
+    """Add the verdict (contract §11) and the recomputed lower bounds (§12) to a finished plan."""
     complete = found.trace is None or found.trace.complete
     judged = finished(found.plan, graph, complete=complete, **how)
-    if graph is None and found.plan.remark(UNHELD):
-        note(f"{found.name}: nothing vouches for this file, {found.plan.remark(UNHELD)}.")
-    return replace(found, plan=judged.plan, verdict=judged.verdict)
+    trace = found.trace and replace(found.trace, plan=judged.plan)
+    return replace(found, plan=judged.plan, trace=trace, verdict=judged.verdict)
 
 
-def judged_against(found: Resolved, graph: Graph, request: PlanRequest) -> Resolved:
-    """A finished plan judged once more, against its graph."""
-    if found.verdict is None or (found.trace is not None and not found.trace.complete):
-        return found
-    return _finished(found, graph, dims=request.dims or None, arenas=request.arenas, cut_from=found.cut_from)
-
-
-def about_instance(instance: PlainInstance, request: PlanRequest) -> None:
-    """Tell what its reader has to say, and refuse options that only a graph has."""
-    for line in instance.notes:
-        note(f"{instance.name}: {line}")
+def refuse_graph_options(instance: PlainInstance, request: PlanRequest) -> None:
+    """Raise :class:`UsageError` for options that only a graph has."""
     idle = idle_for_instance(request)
     if idle is not None:
-        raise UsageFault(f"{instance.name} is an instance without a graph: it has no {idle}.")
+        raise UsageError(f"{instance.name} is an instance without a graph: it has no {idle}.")
 
 
 def resolve_either(name: str, request: PlanRequest) -> Resolved:
-    """The same for commands that take finished plans and graphs side by side: the options are for the graphs."""
+    """Return the plan of a file like :func:`resolve`; options that a finished plan ignores become warnings."""
     opened = open_any(name, request.dims)
-    return resolve_opened(opened, name, PlanRequest() if isinstance(opened, Plan | Trace) else request)
+    if not isinstance(opened, Plan | Trace):
+        return resolve_opened(opened, name, request)
+    return replace(resolve_opened(opened, name, PlanRequest()), ignored=_idle_options(request))
+
+
+def warnings_of(*sides: Resolved | None) -> list[str]:
+    """Return the warnings of all sides without duplicates."""
+    return list(dict.fromkeys(text for side in sides if side is not None for text in side.warnings))
+
+
+def note_input_warnings(found: Resolved) -> None:
+    """Write the warnings to standard error, without that about in-place reuse, for commands that list no warnings."""
+    reuse = reuse_warnings(found.plan)
+    show_warnings([text for text in found.warnings if not text.endswith(reuse)], on_stderr=True)
+
+
+def show_warnings(warnings: Sequence[str], *, on_stderr: bool = False) -> None:
+    """Print warnings below a command's text, or to standard error if standard output holds a document."""
+    if on_stderr:
+        print_note(*(f"warning: {text}" for text in warnings))
+    elif warnings:
+        print_lines("", *(f"warning: {text}" for text in warnings))
 
 
 def whole(found: Resolved) -> Plan:
-    """The plan, which must tell its tensors. Raises :class:`UsageFault` for a digest."""
+    """Return the plan with its rows. Raises :class:`UsageError` for a digest, which has none."""
     if found.trace is not None and not found.trace.complete:
-        raise UsageFault(f"{found.name} is a digest: it does not tell its tensors.", "Give the plan, or a whole trace.")
+        raise UsageError(f"{found.name} is a digest without tensors.", "Pass the plan or a complete trace.")
     return found.plan
 
 
 def sound(found: Resolved, command: str) -> Plan:
-    """The plan, to be acted on. Raises :class:`UsageFault` for a digest, and what is wrong with an invalid plan."""
+    """Return a valid plan. Raises :class:`UsageError` for a digest, ``ContractError`` for an invalid plan."""
     plan = whole(found)
     if found.verdict is not None:
         refuse_invalid(plan, OPERATORS.get(command, OPERATORS["export"]), found.verdict)
     return plan
 
 
-def say_invalid(found: Resolved) -> None:
-    """Say on standard output why a finished plan is invalid, with its first findings; nothing where it is sound."""
+def print_findings(found: Resolved) -> None:
+    """Print the first findings of an invalid finished plan; nothing for a valid one."""
     if found.findings:
-        say("", f"INVALID: {found.name} does not verify, with {words.count(len(found.findings), 'finding')}:")
-        say(*(f"  {finding.rule}: {finding.message}" for finding in found.findings[:FIRST_FINDINGS]))
+        print_lines("", f"INVALID: {found.name} has {numbers.count(len(found.findings), 'finding')}:")
+        print_lines(*(f"  {finding.rule}: {finding.message}" for finding in found.findings[:FIRST_FINDINGS]))
+
+
+def _idle_options(request: PlanRequest) -> tuple[str, ...]:
+    """Return the planning options in the command line, all of which a finished plan ignores."""
+    return tuple([SAID[field].option for field in written(request)])
 
 
 def _refuse_idle_options(name: str, request: PlanRequest) -> None:
-    idle = [SAID[field].option for field in written(request)]
+    idle = _idle_options(request)
     if idle:
-        raise UsageFault(
-            f"{name} holds a finished plan, on which {', '.join(idle)} has no effect.", "Give the graph instead."
+        raise UsageError(
+            f"{name} contains a finished plan; {', '.join(idle)} has no effect on it.", "Pass the graph instead."
         )
 
 
 @contextmanager
 def progress_on_terminal() -> Any:
-    """A progress callback that draws on a terminal's standard error; ``None`` in a pipe."""
+    """Yield a progress callback that draws on standard error; ``None`` if that is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

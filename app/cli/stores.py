@@ -1,6 +1,6 @@
-"""What the commands of the store share: its option, how one is opened, and ``store:MODEL@COMMIT`` where a file stands.
+"""Options and functions of the commands that use a store, and the ``store:MODEL@COMMIT`` references.
 
-SQLAlchemy is loaded here, and only where a command touches a store.
+SQLAlchemy is imported only if a command opens a store.
 """
 
 from __future__ import annotations
@@ -11,33 +11,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import UsageFault
+from app.cli.console import UsageError
 from app.cli.options import Resolved, resolve_either, resolve_opened
-from tmmu_core.extras import require
-from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.plan.model import Plan
+from tmmu_core.base import strict
+from tmmu_core.base.extras import require
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.model import Plan
 
 if TYPE_CHECKING:
-    from tmmu_core.store.run import Run
+    from tmmu_core.store.run_label import Run
     from tmmu_core.store.store import Store
 
 VARIABLE = "TMMU_STORE"
-"""The environment variable that names the store where no option does."""
+"""Environment variable with the store's URL, the default of ``--store``."""
 PREFIX = "store:"
 
 StoreUrl = Annotated[
     str | None,
-    typer.Option("--store", metavar="URL", help=f"The store: sqlite:///plans.db, postgresql://… [{VARIABLE}]."),
+    typer.Option("--store", metavar="URL", help=f"Store URL: sqlite:///plans.db or postgresql://… [${VARIABLE}]."),
 ]
-Branch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="The runs of this branch alone.")]
-Planner = Annotated[str | None, typer.Option("--planner", metavar="NAME", help="The runs of this planner alone.")]
+Branch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="Use only runs of this branch.")]
+Planner = Annotated[str | None, typer.Option("--planner", metavar="NAME", help="Use only runs of this planner.")]
 
 
 def open_store(url: str | None, *, create: bool = False) -> Store:
-    """The store of ``--store``, or of the environment. Raises ``StoreFault``, :class:`UsageFault`."""
+    """Open the store of ``--store`` or of ``TMMU_STORE``. Raises ``StoreFault``, :class:`UsageError`."""
     url = url or os.environ.get(VARIABLE)
     if not url:
-        raise UsageFault("no store is named.", f"Give --store sqlite:///plans.db, or set {VARIABLE}.")
+        raise UsageError("no store is given.", f"Use --store sqlite:///plans.db, or set {VARIABLE}.")
     require("sqlalchemy", "a store")
     from tmmu_core.store.store import Store
 
@@ -45,9 +46,9 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
 
 
 def resolve_side(name: str, request: PlanRequest, url: str | None, beside: Plan | None = None) -> Resolved:
-    """As ``resolve_either``, for commands that take ``store:MODEL@COMMIT`` too; a plan of the store is a finished one.
+    """Return the plan of a file or of a ``store:MODEL@COMMIT`` reference; a stored plan counts as finished.
 
-    ``beside`` tells the model where the reference names none.
+    ``beside`` is the plan whose model is used if the reference names none.
     """
     if not name.startswith(PREFIX):
         return resolve_either(name, request)
@@ -59,32 +60,32 @@ def resolve_side(name: str, request: PlanRequest, url: str | None, beside: Plan 
         store.close()
 
 
-def tells_its_model(name: str) -> bool:
-    """Whether a file's name or a reference says of itself which model it is of."""
+def names_model(name: str) -> bool:
+    """Return whether ``name`` is a file or a store reference that includes its model."""
     return not name.startswith(PREFIX) or "@" in name
 
 
 def read_time(text: str | None) -> datetime:
-    """A time as given: ISO 8601 with its zone, or seconds since 1970; now where none is. Raises :class:`UsageFault`."""
+    """Parse ISO 8601 with a time zone or seconds since 1970; ``None`` is now. Raises :class:`UsageError`."""
     if text is None:
         return datetime.now(UTC)
     try:
         if text.isascii() and text.isdigit():
-            return datetime.fromtimestamp(int(text), UTC)
+            return datetime.fromtimestamp(strict.whole_number(text), UTC)
         found = datetime.fromisoformat(text)
         if found.tzinfo is None:
             raise ValueError
         found.astimezone(UTC)
     except (ValueError, OverflowError, OSError):
-        raise UsageFault(
-            f"--at: {text!r} is no time with its zone.",
-            'Write 2026-01-31T12:00:00+00:00, as "git log -1 --format=%cI" does.',
+        raise UsageError(
+            f"--at: {strict.shown(text)} is not a time with a time zone.",
+            'Write 2026-01-31T12:00:00+00:00, the format of "git log -1 --format=%cI".',
         ) from None
     return found
 
 
 def only(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> tuple[Run, ...]:
-    """The runs of one branch and planner, where these are named."""
+    """Return the runs of this branch and planner; ``None`` matches all."""
     return tuple(
         run for run in runs if (branch is None or run.branch == branch) and (planner is None or run.planner == planner)
     )

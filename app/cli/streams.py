@@ -1,8 +1,7 @@
-"""The standard streams as the command line writes to them: what a command found out is its exit code's to tell.
+"""Standard streams that do not change a command's exit code.
 
-``tmmu compare a b | head -1`` closes our output at its first line, ``2>&-`` takes the remarks away, ``2>/dev/full`` has
-no room for them: the verdict is the same. What was asked for and could not be written is another matter: a standard
-output without room is an error, exit code 2.
+A closed pipe (``tmmu compare a b | head -1``) and a standard error that is closed or full are ignored. A standard
+output that is full is an error with exit code 2.
 """
 
 from __future__ import annotations
@@ -14,56 +13,56 @@ import sys
 from typing import Any
 
 
-class Going(io.RawIOBase):
-    """A stream that goes on where nobody reads any more; with ``whatever`` also where it cannot be written to."""
+class TolerantStream(io.RawIOBase):
+    """A raw stream that discards data after the reader closed the pipe; with ``any_error`` after any write error."""
 
-    def __init__(self, descriptor: int, *, whatever: bool = False) -> None:
+    def __init__(self, descriptor: int, *, any_error: bool = False) -> None:
         self._descriptor = descriptor
-        self._passed_over: type[OSError] = OSError if whatever else BrokenPipeError
+        self._ignored: type[OSError] = OSError if any_error else BrokenPipeError
         self._open = True
 
     def writable(self) -> bool:
-        """Always."""
+        """Return true."""
         return True
 
     def fileno(self) -> int:
-        """The file descriptor."""
+        """Return the file descriptor."""
         return self._descriptor
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
+        """Return whether the stream is a terminal."""
         return os.isatty(self._descriptor)
 
     def write(self, data: Any) -> int:
-        """How many bytes are done with: what could be written, or all where nobody reads."""
+        """Write ``data`` and return the number of bytes written or discarded."""
         view = memoryview(data).cast("B")
         while self._open:
             try:
                 return os.write(self._descriptor, view)
-            except BlockingIOError:  # the other end of a pipe that does not wait is slower than we are
+            except BlockingIOError:  # a non-blocking pipe whose reader is slower
                 select.select([], [self._descriptor], [])
-            except self._passed_over:
+            except self._ignored:
                 self._open = False
         return len(view)
 
 
 def settle() -> None:
-    """Make the standard streams such that writing to them decides nothing. One that is closed leads nowhere."""
+    """Replace the standard streams by tolerant ones; a closed stream is replaced by ``/dev/null``."""
     while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass  # it took the place of a closed one: no file that is opened later must
+        pass  # fills descriptors 0 to 2, so that no file opened later gets one of them
     os.close(spare)
     sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115
-    sys.stdout = _going_on(sys.stdout or open(1, "w", closefd=False))  # noqa: SIM115
-    sys.stderr = _going_on(sys.stderr or open(2, "w", closefd=False), whatever=True)  # noqa: SIM115
+    sys.stdout = _tolerant(sys.stdout or open(1, "w", closefd=False))  # noqa: SIM115
+    sys.stderr = _tolerant(sys.stderr or open(2, "w", closefd=False), any_error=True)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # whatever the terminal can write, the rest is spelled out
+            stream.reconfigure(errors="backslashreplace")  # for characters outside the terminal's encoding
 
 
-def _going_on(stream: Any, *, whatever: bool = False) -> Any:
-    """A standard stream that is settled; one that is no file's as it is."""
+def _tolerant(stream: Any, *, any_error: bool = False) -> Any:
+    """Return a tolerant stream in place of ``stream``; ``stream`` itself if it has no file descriptor."""
     try:
-        raw = io.BufferedWriter(Going(stream.fileno(), whatever=whatever))
+        raw = io.BufferedWriter(TolerantStream(stream.fileno(), any_error=any_error))
     except (AttributeError, io.UnsupportedOperation):
         return stream
     stream.flush()
@@ -71,5 +70,5 @@ def _going_on(stream: Any, *, whatever: bool = False) -> Any:
 
 
 def write_no_more() -> None:
-    """Close standard output for good, lest Python complain on its way out about what is left in it."""
+    """Redirect standard output to ``/dev/null``, so that Python does not fail when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

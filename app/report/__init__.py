@@ -1,1 +1,1 @@
-"""The report: one HTML file that works without a network, drawn by the same script as the explorer."""
+"""The report as HTML, PDF and Markdown, and its still pictures."""

@@ -1,4 +1,4 @@
-"""The report on paper: printed by a browser that is installed, without a window and without a network."""
+"""The report as PDF, printed by an installed browser in headless mode."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SECONDS = 120
 
 
 def browser() -> str | None:
-    """The browser that can print, where one is installed."""
+    """Return the path of an installed browser that can print, or ``None``."""
     return next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
 
 def pdf(report: bytes, program: str) -> bytes:
-    """The report as PDF. Raises ``OSError`` where the browser prints nothing."""
+    """Return the report as PDF. Raises ``OSError`` if the browser writes no file."""
     with TemporaryDirectory() as folder:
         page, paper = Path(folder) / "report.html", Path(folder) / "report.pdf"
         page.write_bytes(report)
@@ -27,5 +27,5 @@ def pdf(report: bytes, program: str) -> bytes:
             [program, *options, f"--print-to-pdf={paper}", page.as_uri()], capture_output=True, timeout=SECONDS
         )
         if not paper.exists():
-            raise OSError(f"{program} printed nothing (it ended with {done.returncode})")
+            raise OSError(f"{program} wrote no PDF (exit code {done.returncode})")
         return paper.read_bytes()

@@ -1,33 +1,34 @@
-"""The report in short, as Markdown that reads well in a pull request. Pure."""
+"""The summary of a plan as Markdown."""
 
 from __future__ import annotations
 
-from app.say import totals, words
+from app.texts import certificate_text, numbers, totals_text
+from tmmu_core.base.escaping import for_markdown, natural, visible
 from tmmu_core.judge.finding import Verdict
-from tmmu_core.names import for_markdown, natural, visible
-from tmmu_core.plan.figures.live import peak_of
-from tmmu_core.plan.figures.storages import live_bytes, storages_of
-from tmmu_core.plan.model import Plan
+from tmmu_core.plans.figures.live_bytes import peak_of
+from tmmu_core.plans.figures.plan_storages import live_bytes, storages_of
+from tmmu_core.plans.model import Plan
 
 LARGEST = 8
 FINDINGS = 5
 LONGEST_NAME = 120
-"""Characters of a name: GitHub takes a comment of 65,536 or none."""
+"""Maximum characters of a name: a GitHub comment has at most 65,536."""
 
 
 def markdown(plan: Plan, verified: Verdict, title: str = "") -> bytes:
-    """Verdict, totals, each arena's figures and what is largest at the peak, as Markdown (UTF-8)."""
-    mode, planner = for_markdown(plan.mode), for_markdown(plan.planner)  # of a finished plan: any text
+    """Return verdict, totals, arenas and the largest buffers at the peak as Markdown (UTF-8)."""
+    mode, planner = for_markdown(plan.mode), for_markdown(plan.planner)  # any text in a finished plan
     lines = [f"### {code(title or plan.ir_name or 'a graph')}: {mode}, planned by {planner}", ""]
-    lines += ["✓ verified" if verified.ok else f"✗ **{words.count(len(verified.errors), 'error')}**", ""]
-    first = [words.shortened(finding.message, 4 * LONGEST_NAME) for finding in verified.errors[:FINDINGS]]
+    lines += ["✓ verified" if verified.ok else f"✗ **{numbers.count(len(verified.errors), 'error')}**", ""]
+    first = [numbers.shortened(finding.message, 4 * LONGEST_NAME) for finding in verified.errors[:FINDINGS]]
     lines += [f"* {for_markdown(message)}" for message in first] + ([""] if not verified.ok else [])
-    lines += [f"* {name}: {figure}" for name, figure in totals.rows(plan, code)] + [""]
-    lines += ["| arena | lower bound | extent | gap | capacity | certificate |", "|---|--:|--:|--:|--:|---|"]
+    lines += [line for text in certificate_text.missing(plan) for line in (f"✗ **{for_markdown(text)}**", "")]
+    lines += [f"* {name}: {figure}" for name, figure in totals_text.rows(plan, code)] + [""]
+    lines += ["| arena | lower bound | arena size | gap | capacity | optimality |", "|---|--:|--:|--:|--:|---|"]
     for a in plan.arenas:
         bound = a.bound_bytes
-        cells = [words.full_bytes(bound), words.full_bytes(a.extent_bytes), words.gap(a.extent_bytes, bound)]
-        cells += [words.capacity(a.capacity_bytes), for_markdown(a.status)]
+        cells = [numbers.full_bytes(bound), numbers.full_bytes(a.extent_bytes), numbers.gap(a.extent_bytes, bound)]
+        cells += [numbers.capacity(a.capacity_bytes), for_markdown(a.status)]
         lines.append(f"| {code(a.name)} | {' | '.join(cells)} |")
     lines.append("")
     busiest = max(plan.arenas, key=lambda a: (a.max_live < a.storages, a.extent_bytes, a.name), default=None)
@@ -43,17 +44,17 @@ def _largest(plan: Plan, arena: str) -> list[str]:
     number = [a.name for a in plan.arenas].index(arena)
     alive = [k for k in range(len(s.head)) if int(s.arena[k]) == number and int(s.birth[k]) <= step < int(s.death[k])]
     alive.sort(key=lambda k: (-int(s.size[k]), natural(plan.tensor_ids[int(s.head[k])])))
-    count = words.of(min(LARGEST, len(alive)), len(alive), "storage")
+    count = numbers.of(min(LARGEST, len(alive)), len(alive), "buffer")
     lines = [
-        f"Peak of {code(arena)}: {words.full_bytes(most)} at {code(words.step(step, plan.node_at(step)))}; {count}:"
+        f"Peak of {code(arena)}: {numbers.full_bytes(most)} at {code(numbers.step(step, plan.node_at(step)))}; {count}:"
     ]
-    lines += ["", "| storage | bytes | held |", "|---|--:|---|"]
+    lines += ["", "| buffer | bytes | live |", "|---|--:|---|"]
     for k in alive[:LARGEST]:
-        held = words.live_range(int(s.birth[k]), int(s.death[k]))
-        lines.append(f"| {code(plan.tensor_ids[int(s.head[k])])} | {words.full_bytes(int(s.size[k]))} | {held} |")
+        held = numbers.live_range(int(s.birth[k]), int(s.death[k]))
+        lines.append(f"| {code(plan.tensor_ids[int(s.head[k])])} | {numbers.full_bytes(int(s.size[k]))} | {held} |")
     return [*lines, ""]
 
 
 def code(name: str) -> str:
-    """A name as code: other people's text cannot leave it, nor a cell of a table; a long one is cut in its middle."""
-    return "`" + words.shortened(visible(name), LONGEST_NAME).replace("`", "'").replace("|", "¦") + "`"
+    """Return a name as inline code, escaped for Markdown tables and shortened in its middle."""
+    return "`" + numbers.shortened(visible(name), LONGEST_NAME).replace("`", "'").replace("|", "¦") + "`"

@@ -1,1 +1,1 @@
-"""From where the explorer can be reached, and by whom."""
+"""Access control and server process of the explorer."""

@@ -1,9 +1,8 @@
-"""Who may reach the explorer, and what its pages may reach: asked of every request, before streamlit sees it.
+"""Middleware that authorizes every request and adds the content security policy.
 
-Bound to this machine alone, the explorer answers whoever sits at it, under this machine's own names: a page of another
-site that had its name lead here is refused. Bound to another address, or behind a reverse proxy, it answers those who
-bring the token (``TMMU_TOKEN``), or those for whom the proxy vouches by a header (``TMMU_PROXY_HEADER``); where neither
-is set, nobody.
+On a loopback address, requests must use a loopback host name, which prevents DNS rebinding. On other addresses, or
+behind a reverse proxy, they need the token (``TMMU_TOKEN``) or the header of an authenticating proxy
+(``TMMU_PROXY_HEADER``); without either setting every request is rejected.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
 
 from app.serving.reach import PROXY_HEADER, TOKEN, is_here
-from app.session import visitors
-from app.session.jobs import WORKERS
 from app.session.pages import FIRST
+from app.session.work import visitors
+from app.session.work.jobs import WORKERS
 
 COOKIE = "tmmu_visitor"
 HEALTH = "/_stcore/health"
-"""Says no more than that the server runs, to anybody."""
+"""Health check, open to all requests."""
 
 POLICY = "; ".join(
     (
@@ -47,10 +46,10 @@ POLICY = "; ".join(
         "object-src 'none'",
         "base-uri 'none'",
         "form-action 'none'",
-        "frame-ancestors 'self'",  # a notebook's proxy shows it in a frame of its own
+        "frame-ancestors 'self'",  # notebook proxies use a frame
     )
 )
-"""Whatever a name may look like: nothing on a page can ask another server for anything."""
+"""Content security policy: a page cannot send requests to other servers."""
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -58,41 +57,41 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 SHUTDOWN = 5.0
-"""Seconds that the server takes to end, whatever still runs."""
+"""Seconds after which the server exits although threads still run."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What a request is held against."""
+    """Access rules of a server."""
 
     address: str
-    """What the server is bound to, as configured."""
+    """Address that the server listens on."""
     token: str = ""
     proxy_header: str = ""
 
     def refusal(self, headers: Mapping[str, str], path: str, token: str) -> str:
-        """Why a request is not answered, in a sentence; ``""`` where it is. ``token`` is what its address brings."""
+        """Return the reason to reject a request, or "". ``token``: the token in its URL."""
         if path.endswith(HEALTH):
             return ""
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != headers.get("host"):
-            return "This was asked by a page of another site."
+            return "Cross-origin request rejected."
         if self.proxy_header:
-            return "" if headers.get(self.proxy_header) else f"The proxy must say who is there, by {self.proxy_header}."
+            return "" if headers.get(self.proxy_header) else f"The proxy did not set the header {self.proxy_header}."
         if self.token:
             known = hmac.compare_digest(token.encode(), self.token.encode())
-            return "" if known or self._has_cookie(headers) else "Open the address with ?token=… as you were given it."
+            return "" if known or self._has_cookie(headers) else "Access token missing. Open the address with ?token=…"
         if not is_here(self.address):
             return (
-                "The explorer is bound to an address that others can reach, and nothing says who may: set "
-                f"{TOKEN}, or {PROXY_HEADER} behind a reverse proxy that asks."
+                f"The explorer listens on a public address without access control. Set {TOKEN}, or {PROXY_HEADER} "
+                "behind a proxy that authenticates users."
             )
         host = headers.get("host", "")
-        return "" if is_here(urlsplit(f"//{host}").hostname or "") else f"This explorer is not called {host}."
+        return "" if is_here(urlsplit(f"//{host}").hostname or "") else f"Unknown host name {host}."
 
     @property
     def cookie(self) -> str:
-        """What stands for the token once it was brought."""
+        """Cookie value that replaces the token after the first request."""
         return hashlib.sha256(b"tmmu visitor " + self.token.encode()).hexdigest()
 
     def _has_cookie(self, headers: Mapping[str, str]) -> bool:
@@ -104,37 +103,37 @@ class Rules:
 
 
 def rules() -> Rules:
-    """As configured."""
+    """Return the configured rules."""
     address = str(config.get_option("server.address") or "")
     return Rules(address, os.environ.get(TOKEN, ""), os.environ.get(PROXY_HEADER, "").lower())
 
 
 class Guard:
-    """Holds every request and every websocket against the rules, and every answer to the policy."""
+    """Middleware: check requests and websockets against the rules and add headers to responses."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse."""
+        """Forward, redirect or reject a request."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        held = rules()
+        access = rules()
         query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
-        token = dict(query).get("token", "") if held.token else ""
-        why = held.refusal(Headers(scope=scope), scope["path"], token)
-        if why and scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008, "reason": why[:100]})
-        elif why:
-            await PlainTextResponse(why + "\n", 403, headers=HEADERS)(scope, receive, send)
+        token = dict(query).get("token", "") if access.token else ""
+        reason = access.refusal(Headers(scope=scope), scope["path"], token)
+        if reason and scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": reason[:100]})
+        elif reason:
+            await PlainTextResponse(reason + "\n", 403, headers=HEADERS)(scope, receive, send)
         elif token and scope["type"] == "http" and scope["method"] == "GET":
             rest = urlencode([(key, value) for key, value in query if key != "token"])
             answer = RedirectResponse(_here(scope["path"]) + ("?" + rest if rest else ""), 303, headers=HEADERS)
-            answer.set_cookie(COOKIE, held.cookie, httponly=True, samesite="lax", max_age=30 * 86400)
+            answer.set_cookie(COOKIE, access.cookie, httponly=True, samesite="lax", max_age=30 * 86400)
             await answer(scope, receive, send)
         elif scope["type"] == "http" and scope["path"].endswith(f"/{FIRST}"):
-            # The first page has no name in an address; who writes one is not told that it does not exist.
+            # The first page has no path of its own; its name redirects to it.
             rest = scope.get("query_string", b"").decode("latin-1")
             home = _here(scope["path"]).removesuffix(FIRST) + ("?" + rest if rest else "")
             await RedirectResponse(home, 307, headers=HEADERS)(scope, receive, send)
@@ -143,7 +142,7 @@ class Guard:
 
 
 def _here(path: str) -> str:
-    """A path as an address on this server: two slashes in front would name another one."""
+    """Return a path with one leading slash; two would name another server."""
     return "/" + path.lstrip("/\\")
 
 
@@ -160,14 +159,14 @@ def _with_policy(send: Send) -> Send:
 
 @asynccontextmanager
 async def lifespan(_app: Any) -> AsyncIterator[None]:
-    """Around the server's life: workers are started before anybody waits, and nothing outlives it."""
+    """Start the workers with the server and stop them at its end."""
     visitors.loop = asyncio.get_running_loop()
     threading.Thread(target=WORKERS.ready, daemon=True).start()
     try:
         yield
     finally:
         WORKERS.end()
-        # A thread that still computes must not keep a server that was asked to end.
+        # Exit even if a thread still computes.
         last = threading.Timer(SHUTDOWN, os._exit, (0,))
         last.daemon = True
         last.start()

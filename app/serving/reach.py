@@ -1,15 +1,15 @@
-"""From where the explorer can be reached: what its server and the command that starts it agree on."""
+"""Environment variables of access control, and the check for loopback addresses."""
 
 from __future__ import annotations
 
 import ipaddress
 
 TOKEN, PROXY_HEADER = "TMMU_TOKEN", "TMMU_PROXY_HEADER"
-"""The environment variables that say who may."""
+"""Environment variables: access token; header that an authenticating proxy sets."""
 
 
 def is_here(host: str) -> bool:
-    """Whether a name or an address is this machine's own loopback."""
+    """Return whether a host name or address is loopback."""
     if host == "localhost":
         return True
     try:

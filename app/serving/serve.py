@@ -1,7 +1,4 @@
-"""The server's process: Streamlit as ``streamlit run`` starts it, which ends without a word when it is interrupted.
-
-Streamlit's own command says ``Aborted!`` then, with the exit code of a failure.
-"""
+"""The server process: ``streamlit run`` without the message ``Aborted!`` after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ INTERRUPTED = 130
 
 
 def serve(arguments: list[str]) -> int:
-    """Run Streamlit's command line until it ends; the exit code."""
+    """Run Streamlit's command line and return its exit code."""
     from click import Abort, ClickException
     from streamlit.web.cli import main
 
@@ -27,6 +24,6 @@ def serve(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    own = Path(__file__).resolve().parent  # its modules go by the names of their package
+    own = Path(__file__).resolve().parent  # modules are imported by their package
     sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != own]
     sys.exit(serve(sys.argv[1:]))

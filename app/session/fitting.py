@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
-from app.session import tasks
-from app.session.choice import Choice
-from app.session.jobs import Job, desk
-from app.session.opening import Opened, open_source, shelf
+import msgspec
+
+from app.session.opening import MOVES, Opened, content_of, open_source, shelf
 from app.session.planning import about, requested, spelled_out
-from tmmu_core.fit.answer import Fitted
-from tmmu_core.fit.asking import Candidate
-from tmmu_core.fit.bisecting import Largest
-from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.moves import Kind, Move
-from tmmu_core.fit.whatif import WhatIf
-from tmmu_core.graph import native
+from app.session.view_state import Choice, to_query
+from app.session.work import tasks
+from app.session.work.jobs import Job, desk
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.fitting.move import Kind, Move
+from tmmu_core.fitting.problem.answer import Fitted
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.planner_calls import Candidate
+from tmmu_core.fitting.search.bisection import Largest
+from tmmu_core.fitting.search.what_if import WhatIf
 from tmmu_core.graph.arenas import as_given
 from tmmu_core.graph.model import Arena, Graph
-from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.graph.native import native_file
 from tmmu_core.planners import planner_named
 from tmmu_core.planners.problem import Progress
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.making.request_options import SAID
 
 
 @dataclass
@@ -65,9 +71,10 @@ def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]
 
     def run(progress: Progress) -> Largest:
         opened, request = _opened_and_request(choice)
-        found: Largest = desk().apart(
-            about(tasks.largest, opened, {}, request, tasks.Goal(dim, capacity), kinds), progress
-        )
+        is_read_again = opened.graph is not None and dim in opened.graph.ranges
+        model = tasks.File(*content_of(opened.source)) if is_read_again else None
+        goal = tasks.Goal(dim, capacity, model)
+        found: Largest = desk().apart(about(tasks.largest, opened, {}, request, goal, kinds), progress)
         return found
 
     key = ("fit", dim, capacity.key, tuple(sorted(kinds)), *choice.problem)
@@ -108,33 +115,55 @@ def whole_curve(choice: Choice, kinds: frozenset[Kind]) -> Job[tuple[Candidate, 
 
 
 def _opened_and_request(choice: Choice) -> tuple[Opened, PlanRequest]:
+    """The graph and its request; under a memory limit for all arenas, in one memory."""
     opened = open_source(choice.source)
     assert isinstance(opened.graph, Graph)
+    if choice.fit is not None and not choice.arenas:
+        choice = choice.but(capacities={}, one_memory=True)
     return opened, requested(spelled_out(choice, opened), opened)
 
 
 def as_source(candidate: Candidate, name: str) -> str:
     """The candidate's graph, its moves written out, put on the shelf: a source that can be opened, compared, linked."""
-    data = native.encode(candidate.fitted_graph, "fitted.tmmu.cbor.gz")
+    data = native_file.encode(candidate.fitted_graph, "fitted.tmmu.cbor.gz")
     return shelf().put(f"{name}.fitted.tmmu.cbor.gz", data)
 
 
+def moves_of(choice: Choice) -> tuple[Move, ...]:
+    """Return the moves from the baseline's graph to the current one; none where it was not opened from Fit."""
+    if not choice.moves:
+        return ()
+    with suppress(TmmuError, msgspec.DecodeError):  # the server no longer has the file
+        return msgspec.json.decode(content_of(choice.moves)[0], type=tuple[Move, ...])
+    return ()
+
+
+def start_of(choice: Choice) -> str:
+    """Return the baseline that is exactly the plan of a choice: its whole request, as a link."""
+    request = {name: getattr(choice, name) for name in ("source", *SAID)}
+    return f"link:?{urlencode(to_query(Choice(**request)))}"
+
+
 def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str, Any]:
-    """What opening a candidate changes in a choice: its graph is shown, and today's is what it is compared with.
+    """Return what opening a candidate changes in a choice: its graph is shown, and the plan that the fit started from
+    is its baseline, with the list of moves between the two.
 
     The limits stay, so that it is seen to keep them; so does all that does not stand in a graph: the planner's options,
     and what is said of the arenas.
     """
-    question = candidate.question
-    options = dict(question.options)
-    if (choice.capacities or choice.arenas) and "minimise" in planner_named(question.planner).options:
+    plan_input = candidate.plan_input
+    options = dict(plan_input.options)
+    if (choice.capacities or choice.arenas) and "minimise" in planner_named(plan_input.planner).options:
         options.setdefault("minimise", True)  # no capacity ended its search: none may end this one's
     kept = {"capacities": choice.capacities, "budget": choice.budget, "fit": choice.fit}
     arenas: dict[str, Any] = {name: getattr(choice, name) for name in ("arenas", "alignment", "page_size")}
     if any(move.kind == "alignment" for move in candidate.moves):
-        arenas |= {"arenas": _under_limits_of(choice, question.arenas), "alignment": None}
-    planned = {"planner": question.planner, "options": options}
-    return {"source": as_source(candidate, name), "baseline": choice.source, **kept, **arenas, **planned}
+        arenas |= {"arenas": _under_limits_of(choice, plan_input.arenas), "alignment": None}
+    planned = {"planner": plan_input.planner, "options": options}
+    full = spelled_out(choice, open_source(choice.source))
+    moves = shelf().put(f"{name}{MOVES}", msgspec.json.encode(candidate.moves))
+    compared = {"baseline": start_of(full), "moves": moves}
+    return {"source": as_source(candidate, name), **compared, **kept, **arenas, **planned}
 
 
 def _under_limits_of(choice: Choice, arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:

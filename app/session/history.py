@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tmmu_core.errors import StoreFault, TmmuError, UnreadableInput
-from tmmu_core.extras import require
+from tmmu_core.base.errors import StoreFault, TmmuError, UnreadableInput
+from tmmu_core.base.extras import require
 
 if TYPE_CHECKING:
-    from tmmu_core.store.run import Run
+    from tmmu_core.store.run_label import Run
     from tmmu_core.store.store import Store
 
 VARIABLE = "TMMU_STORE"
@@ -67,9 +67,9 @@ def keep_file(key: str, name: str, data: bytes) -> None:
     with suppress(TmmuError):
         keeper = store()
         if keeper is not None:
-            from tmmu_core.store import files
+            from tmmu_core.store import opened_files
 
-            files.keep(keeper, key, (name, data), datetime.now(UTC))
+            opened_files.keep(keeper, key, (name, data), datetime.now(UTC))
 
 
 def kept_file(key: str) -> tuple[str, bytes] | None:
@@ -77,9 +77,9 @@ def kept_file(key: str) -> tuple[str, bytes] | None:
     with suppress(TmmuError):
         keeper = store()
         if keeper is not None:
-            from tmmu_core.store import files
+            from tmmu_core.store import opened_files
 
-            return files.file(keeper, key)
+            return opened_files.file(keeper, key)
     return None
 
 
@@ -88,6 +88,6 @@ def drop_file(key: str) -> None:
     with suppress(TmmuError):
         keeper = store()
         if keeper is not None:
-            from tmmu_core.store import files
+            from tmmu_core.store import opened_files
 
-            files.drop(keeper, key)
+            opened_files.drop(keeper, key)

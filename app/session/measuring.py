@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from app.session import tasks
-from app.session.choice import Choice
-from app.session.jobs import Job, desk
 from app.session.opening import Opened, content_of
 from app.session.planning import about
-from app.session.question import Question
-from tmmu_core.plan.making.request import PlanRequest
+from app.session.view_state import Choice
+from app.session.work import tasks
+from app.session.work.jobs import Job, desk
+from app.session.work.task_messages import TaskCall
 from tmmu_core.planners.problem import Progress
-from tmmu_core.runtime import measure
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.runtime.measure import measure_model
 
 MOST_LIVES = 20_000
 """Given plans of more lives are planned anew only where somebody asks for it."""
@@ -18,20 +18,20 @@ MOST_LIVES = 20_000
 
 def runtime_of(opened: Opened) -> str:
     """The runtime that a model file is for; ``""`` for whatever is no such file."""
-    return measure.runtime_of(content_of(opened.source)[0]) if opened.graph is not None else ""
+    return measure_model.runtime_of(content_of(opened.source)[0]) if opened.graph is not None else ""
 
 
-def known(choice: Choice) -> Job[measure.Measured] | None:
+def known(choice: Choice) -> Job[measure_model.Measured] | None:
     """The run of this model at these sizes, where somebody asked for one."""
     return desk().known(_key(choice))
 
 
-def measured(choice: Choice, opened: Opened) -> Job[measure.Measured]:
+def measured(choice: Choice, opened: Opened) -> Job[measure_model.Measured]:
     """The run of this model at these sizes, begun now if it was not before."""
 
-    def run(progress: Progress) -> measure.Measured:
-        found: measure.Measured = desk().apart(
-            Question(tasks.measured, (*content_of(opened.source), dict(choice.dims) or None)), progress
+    def run(progress: Progress) -> measure_model.Measured:
+        found: measure_model.Measured = desk().apart(
+            TaskCall(tasks.measured, (*content_of(opened.source), dict(choice.dims) or None)), progress
         )
         return found
 
@@ -45,7 +45,7 @@ def ours(choice: Choice, opened: Opened) -> Job[int] | None:
         return None
 
     def run(progress: Progress) -> int:
-        made = desk().apart(about(tasks.plan, opened, {}, PlanRequest(planner=measure.PLANNER)), progress)
+        made = desk().apart(about(tasks.plan, opened, {}, PlanRequest(planner=measure_model.PLANNER)), progress)
         return int(made.plan.arenas[0].extent_bytes)
 
     return desk().job(("ours", choice.source), "planning the lives anew", run)

@@ -17,20 +17,21 @@ from typing import Any
 import msgspec
 import streamlit as st
 
-from app.session import history, tasks, visitors
-from app.session.jobs import desk
-from app.session.question import Question
-from tmmu_core.door import place
-from tmmu_core.errors import ArenaTooSmall, TmmuError, UnreadableInput
+from app.session import history
+from app.session.work import tasks, visitors
+from app.session.work.jobs import desk
+from app.session.work.task_messages import TaskCall
+from tmmu_core.base.app_package import place
+from tmmu_core.base.errors import ArenaTooSmall, TmmuError, UnreadableInput
+from tmmu_core.base.escaping import visible
+from tmmu_core.base.limits import SHELF_BYTES, ceiling
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.planfile.trace import Trace
+from tmmu_core.formats.xla import xla_folder
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, Made
-from tmmu_core.graph.unpacking import read_whole
-from tmmu_core.limits import SHELF_BYTES, ceiling
-from tmmu_core.names import visible
-from tmmu_core.plan.formats import xla_folder
-from tmmu_core.plan.formats.reading import read_any
-from tmmu_core.plan.formats.trace import Trace
-from tmmu_core.plan.model import Plan
+from tmmu_core.graph.native.unpacking import read_whole
 from tmmu_core.planners.problem import Packing, Problem
+from tmmu_core.plans.model import Plan
 
 READ_APART_FROM = 1 << 23
 """Bytes from which a file is read in a process of its own: that can take seconds, and can be called off."""
@@ -138,7 +139,7 @@ def files_at(path: Path) -> list[tuple[str, bytes]]:
 def read_bytes(data: bytes, name: str, source: str) -> Opened:
     """Read bytes of any kind that the core reads. Raises ``TmmuError``."""
     here = len(data) < READ_APART_FROM
-    thing = read_any(data, name) if here else desk().apart_now(Question(tasks.read, (data, name)))
+    thing = read_any(data, name) if here else desk().apart_now(TaskCall(tasks.read, (data, name)))
     if isinstance(thing, Graph):
         return Opened(source, thing.name or name, "graph", graph=thing)
     if isinstance(thing, Trace):
@@ -190,6 +191,10 @@ def sample_named(name: str) -> Sample | None:
 
 
 # --- the shelf ---------------------------------------------------------------------------------------------------
+
+
+MOVES = ".moves.json"
+"""How the name of a file ends that holds the moves of an opened fit: it is no input of its own."""
 
 
 class Shelf:
@@ -248,7 +253,8 @@ class Shelf:
         mine = {visitors.NOBODY, visitors.visitor()}
         everyone = os.environ.get(SHARED) == "shared"
         with self._lock:
-            listed = [(key, kept) for key, kept in self._files.items() if everyone or kept.owner in mine]
+            visible_ = ((key, kept) for key, kept in self._files.items() if not kept.name.endswith(MOVES))
+            listed = [(key, kept) for key, kept in visible_ if everyone or kept.owner in mine]
         return [(f"file:{key}", kept.name) for key, kept in reversed(listed)]
 
 

@@ -12,32 +12,32 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from app.session import tasks
-from app.session.choice import Choice, from_query
-from app.session.jobs import Job, desk
-from app.session.judging import Judgement, judge
 from app.session.opening import Opened, card_of, content_of, lacks_arenas, open_source, shelf
-from app.session.question import Question, Task
-from app.session.worlds import spec_of
-from tmmu_core.errors import ArenaTooSmall, TmmuError
-from tmmu_core.graph.model import Graph
+from app.session.rank_sets import spec_of
+from app.session.verification import Judgement, judge
+from app.session.view_state import Choice, from_query
+from app.session.work import tasks
+from app.session.work.jobs import Job, desk, running_job
+from app.session.work.task_messages import Task, TaskCall, TaskNotFinished
+from tmmu_core.base.errors import ArenaTooSmall, TmmuError
+from tmmu_core.formats.open_file import read_at
+from tmmu_core.formats.planfile.compare_plans import Comparison, compare
+from tmmu_core.formats.xla import xla_folder
+from tmmu_core.graph.model import ONE_MEMORY, Graph
 from tmmu_core.judge.finding import Verdict
-from tmmu_core.judge.finished import finished
-from tmmu_core.plan.formats import xla_folder
-from tmmu_core.plan.formats.compare import Comparison, compare
-from tmmu_core.plan.formats.reading import read_at
-from tmmu_core.plan.making import configured
-from tmmu_core.plan.making.configured import arena_config
-from tmmu_core.plan.making.engine import Solution
-from tmmu_core.plan.making.make import Made
-from tmmu_core.plan.making.over import make_plan_anyway
-from tmmu_core.plan.making.ranks import RankPlans
-from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.plan.making.wording import SAID, json_text
-from tmmu_core.plan.model import Plan
+from tmmu_core.judge.verifier.finished_plan import finished
 from tmmu_core.planners import PLANNERS
+from tmmu_core.planners.meter import OPTION as NODE_LIMIT
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
-from tmmu_core.runtime.shadow import ShadowVerdict, shadow_replay
+from tmmu_core.plans.making import arena_settings
+from tmmu_core.plans.making.arena_settings import arena_config
+from tmmu_core.plans.making.engine import Solution
+from tmmu_core.plans.making.make import Made
+from tmmu_core.plans.making.over_capacity import make_plan_anyway
+from tmmu_core.plans.making.ranks import RankPlans
+from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
+from tmmu_core.plans.making.request_options import SAID, json_text
+from tmmu_core.plans.model import Plan
 
 BEST = "auto"
 """The planner of the best plan."""
@@ -93,15 +93,16 @@ def take(files: list[tuple[str, bytes]], owner: str | None = None) -> tuple[list
             source = shelf().put(name, data, owner)
             thing = open_source(source)
             first_plan = plan_job(Choice(source=thing.source))
-            if first_plan.wait(PATIENCE):
-                first_plan.answer()  # a graph that cannot be planned at all is refused like one that cannot be read
+            with suppress(TaskNotFinished):  # it was called off: nothing is wrong with the file
+                if first_plan.wait(PATIENCE):
+                    first_plan.answer()  # a graph that cannot be planned at all is refused like one that cannot be read
             opened.append(thing)
         except TmmuError as error:
             if lacks_arenas(error):  # it can be planned once the arenas that it names are declared
                 opened.append(thing)
             else:
                 cards.append(card_of(error, f"{name} was not opened", name))
-                if source not in kept_before:  # nobody looks at it yet
+                if source not in kept_before and not isinstance(error, TaskNotFinished):  # nobody looks at it yet
                     shelf().drop(source)
     return opened, cards
 
@@ -150,9 +151,32 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
         return _finished(full, opened, opened.plan)
     opened = at_its_sizes(opened, full)
     made = _known_rank(full) or _made(full, opened, progress or _heedless)
+    if made.plan.planner_options.get(NODE_LIMIT) != full.options.get(NODE_LIMIT):
+        full = full.but(options=dict(made.plan.planner_options))  # it was stopped
     if full.planner == GIVEN:
         return _finished(full, opened, made.plan)
     return Shown(full, opened, made.plan, made.solution)
+
+
+def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
+    """Return the choice that repeats the plan of a stopped search, for everybody; ``None`` where none was stopped.
+
+    Raises :class:`TaskNotFinished` if it was stopped for other visitors only.
+    """
+    made = job.answer().choice
+    if made.options.get(NODE_LIMIT) == choice.options.get(NODE_LIMIT):
+        return None
+    if job.stopped_for_another:
+        raise TaskNotFinished("another visitor stopped this search.", "Plan it again.")
+    limited = choice.but(planner=made.planner, options=made.options)
+    desk().forget(plan_key(choice))
+    desk().share(plan_key(limited), job)
+    return limited
+
+
+def continued(choice: Choice) -> dict[str, Any]:
+    """Return what changes in a choice when its stopped search goes on to its end."""
+    return {"options": {name: value for name, value in choice.options.items() if name != NODE_LIMIT}}
 
 
 def _heedless(_doing: str, _done: int, _of: int) -> bool:
@@ -169,7 +193,7 @@ def _made(full: Choice, opened: Opened, progress: Progress) -> Made:
     return made
 
 
-def about(task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) -> Question:
+def about(task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) -> TaskCall:
     """The question of a task whose subject is what is planned of ``opened``, at the sizes that its reader assumed."""
     subject: tasks.Subject = asked_of(opened)
     known: dict[str, Any] = {}
@@ -178,7 +202,7 @@ def about(task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) 
         if len(subject.tensors) >= BY_FILE_FROM:
             with suppress(TmmuError):  # gone from the shelf: the graph itself is still at hand
                 subject = tasks.File(*content_of(opened.source), dict(dims) if subject.assumed else None)
-    return Question(task, (subject, *arguments), known)
+    return TaskCall(task, (subject, *arguments), known)
 
 
 def _finished(full: Choice, opened: Opened, plan: Plan) -> Shown:
@@ -197,11 +221,11 @@ def requested(full: Choice, opened: Opened) -> PlanRequest:
     if request.is_plain_about_arenas:
         return request
     in_use = arenas_in_use(full, opened)
-    capacities = {name: n for name, n in request.capacities.items() if name in in_use}
+    capacities = {name: n for name, n in request.capacities.items() if name in (*in_use, ANY_ARENA)}
     if not capacities and request.but(capacities={}).is_plain_about_arenas:
         return request.but(capacities={})
     config = arena_config(opened.graph, request.but(capacities=capacities), in_use)
-    return request.but(arenas=config, alignment=None, capacities={}, page_size=None)
+    return request.but(arenas=config, alignment=None, capacities={}, page_size=None, one_memory=False)
 
 
 _NOT_OF_INSTANCES = {name: value for name, value in vars(PlanRequest()).items() if SAID[name].of_graphs}
@@ -261,18 +285,30 @@ def best(full: Choice) -> dict[str, Any]:
     return picking(full, BEST) | {"options": {"minimise": True} if limited else {}}
 
 
+def compared_under(choice: Choice, planner: str) -> Choice:
+    """Return the choice under a planner that is compared with others: all of them look for the least extent.
+
+    With a capacity some planners stop as soon as everything fits, which answers another question.
+    """
+    one = choice.under(planner)
+    if planner in PLANNERS and (choice.capacities or choice.arenas) and "minimise" in PLANNERS[planner].options:
+        return one.but(options={**one.options, "minimise": True})
+    return one
+
+
 def every_planner(choice: Choice) -> Job[list[str]]:
     """The job that runs all planners on the chosen problem, one after the other so that their times are their own."""
     names = [name for name in PLANNERS if name in planners_for(open_source(choice.source))]
 
     def run(progress: Progress) -> list[str]:
+        everything = running_job()
         for k, name in enumerate(names):
             if not progress(name, k, len(names)):
                 return names[:k]
-            job = plan_job(choice.under(name))
+            job = plan_job(compared_under(choice, name))
             while not job.wait(0.05):
                 if not progress(name, k, len(names)):
-                    job.stop()
+                    job.stop(everything.stopped_for)
         return names
 
     return desk().job(_all_key(choice), "all planners", run)
@@ -282,7 +318,7 @@ def go_on(choice: Choice) -> None:
     """Let the planners that were stopped run again when they are asked for."""
     desk().forget(_all_key(choice))
     for name in planners_for(open_source(choice.source)):
-        key = plan_key(choice.under(name))
+        key = plan_key(compared_under(choice, name))
         job = desk().known(key)
         if job is not None and job.stopping:
             desk().forget(key)
@@ -298,6 +334,8 @@ def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
         return (opened.problem.arena,)
     if opened.plan is not None:
         return tuple(arena.name for arena in opened.plan.arenas)
+    if choice.is_one_memory:
+        return (ONE_MEMORY,)
     if choice.arenas:
         return tuple(choice.arenas)
     planned = desk().known(plan_key(choice))
@@ -315,7 +353,7 @@ def _arenas_in_use(source: str, mode: str, preset: str) -> tuple[str, ...]:
     def found() -> tuple[str, ...]:
         graph = open_source(source).graph
         assert graph is not None
-        return configured.arenas_in_use(graph, PlanRequest(mode=mode or None, preset=preset or None))  # type: ignore[arg-type]
+        return arena_settings.arenas_in_use(graph, PlanRequest(mode=mode or None, preset=preset or None))  # type: ignore[arg-type]
 
     return desk().remembered(("arenas", source, mode, preset), found)
 
@@ -342,15 +380,10 @@ def judgement(shown: Shown) -> Job[Judgement]:
         if shown.opened.kind == "graph" and shown.graph is open_source(shown.opened.source).graph:
             with suppress(TmmuError):  # gone from the shelf: the graph itself is still at hand
                 subject = tasks.File(*content_of(shown.opened.source))
-        answer: Judgement = desk().apart(Question(tasks.judge, (subject, shown.plan, dims, cut_from)), progress)
+        answer: Judgement = desk().apart(TaskCall(tasks.judge, (subject, shown.plan, dims, cut_from)), progress)
         return answer
 
     return desk().job(("judge", shown.key), "judging", judged)
-
-
-def replay(shown: Shown) -> Job[ShadowVerdict]:
-    """The job that executes a plan on shadow memory."""
-    return desk().job(("replay", shown.key), "executing", lambda _: shadow_replay(shown.solution or shown.plan))
 
 
 def compared(left: Shown, right: Shown) -> Comparison:

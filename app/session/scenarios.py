@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from app.session import tasks
-from app.session.choice import Choice
-from app.session.jobs import Job, desk
 from app.session.opening import Opened, open_source
 from app.session.planning import about, ranks_key, requested, spelled_out
-from app.session.question import NotDone
-from app.session.worlds import MOST_RANKS, spec_of
-from tmmu_core.graph.shard_spec import read_spec
-from tmmu_core.plan.making.ranks import RankPlans
-from tmmu_core.plan.making.replan import DimCurve, ReplanLog, Rule
-from tmmu_core.plan.making.request import PlanRequest
+from app.session.rank_sets import MOST_RANKS, spec_of
+from app.session.view_state import Choice
+from app.session.work import tasks
+from app.session.work.jobs import Job, desk
+from app.session.work.task_messages import TaskNotFinished
+from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.planners.problem import Progress
+from tmmu_core.plans.making.ranks import RankPlans
+from tmmu_core.plans.making.replan import DimCurve, ReplanLog, Rule
+from tmmu_core.plans.making.request import PlanRequest
 
 
 def all_ranks(choice: Choice) -> Job[RankPlans]:
@@ -23,7 +23,7 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
         spec = spec_of(choice.shard)
         world = read_spec(spec).world_size
         if world > MOST_RANKS:
-            raise NotDone(
+            raise TaskNotFinished(
                 f"the mesh has {world:,} ranks; this page draws up to {MOST_RANKS:,}.",
                 "Plan single ranks by tmmu plan --shard FILE --rank R, or make the mesh smaller.",
             )

@@ -1,7 +1,7 @@
-"""What one person's session remembers. The only file that says ``session_state``.
+"""State of one browser session; the only module that uses ``st.session_state``.
 
-The choice is the one source of truth: widgets are seated from it before they are drawn, their callbacks change it, and
-the address bar follows it. So a click anywhere selects everywhere, and a link copies the screen.
+The choice is the single source: widgets are set from it before they are drawn, callbacks change it, and the address
+bar shows it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from app.session.choice import LANDING, Choice, from_query, to_query
+from app.session.view_state import LANDING, Choice, from_query, to_query
 
 _CHOICE, _GOOD, _REFUSALS, _EPOCH = "tmmu.choice", "tmmu.good", "tmmu.refusals", "tmmu.epoch"
 _LINK, _ASIDE, _GO, _BEFORE = "tmmu.link", "tmmu.aside", "tmmu.go", "tmmu.before"
@@ -20,10 +20,10 @@ _PAGE, _NEW, _TOUR = "tmmu.page", "tmmu.new", "tmmu.tour"
 
 
 def begin(brought: tuple[str, ...] = ()) -> bool:
-    """Take up the link on a session's first run; whether this is that run.
+    """Read the link on the first run of a session; return whether this is the first run.
 
-    ``brought`` are the sources named on the command line: the first one is shown where the link names no graph, the
-    second is what it is compared with. With neither, a sample is shown that does not fit what is said of its memory.
+    ``brought`` are the files of the command line: the first is opened if the link names no graph, the second is its
+    baseline. Without link and files, :data:`LANDING` is shown.
     """
     if _CHOICE in st.session_state:
         return False
@@ -37,20 +37,22 @@ def begin(brought: tuple[str, ...] = ()) -> bool:
     st.session_state[_LINK] = bool(query)
     st.session_state[_NEW] = not query and not brought
     if len(brought) > 1 and "graph" not in query:
-        go("compare")
+        redirect("compare")
     st.session_state[_REFUSALS] = [{"title": "A part of the link was left out", "message": c} for c in complaints]
     return True
 
 
 def choice() -> Choice:
-    """What is chosen now."""
+    """Return the current choice."""
     chosen: Choice = st.session_state.get(_CHOICE, Choice())
     return chosen
 
 
 def choose(**changes: Any) -> None:
-    """Change the choice. Another graph or another plan lets go of what was only true of the old one."""
+    """Change the choice; another graph or plan resets the fields that depend on it."""
     old = choice()
+    if "baseline" in changes:
+        changes = {"moves": "", **changes}
     if changes.get("planner", old.planner) != old.planner:
         changes = {"options": {}, **changes}
     new = old.but(**changes)
@@ -63,17 +65,14 @@ def choose(**changes: Any) -> None:
         st.session_state[_REFUSALS] = []
         if "step" not in changes:
             new = new.but(step=None)
-        new = new.but(turn=None)
+        new = new.but(turn=None, tried="")
     if new.selected != old.selected and "tried" not in changes:
         new = new.but(tried="")
     st.session_state[_CHOICE] = new
 
 
 def follow_history() -> None:
-    """Take up the address where Back or Forward led to it: the step is undone or done again.
-
-    An address that names no graph was written by nobody's step; there the choice stays.
-    """
+    """Read the choice from the address after Back or Forward; an address without a graph changes nothing."""
     context = get_script_run_ctx()
     query = st.query_params.to_dict()
     if context is None or not context.is_history_navigation or "graph" not in query:
@@ -84,7 +83,7 @@ def follow_history() -> None:
 
 
 def write_link() -> None:
-    """Let the address bar say what is chosen."""
+    """Write the choice into the address bar."""
     query = to_query(choice())
     if st.query_params.to_dict() != query:
         st.query_params.from_dict(query)
@@ -93,30 +92,30 @@ def write_link() -> None:
 # --- widgets -----------------------------------------------------------------------------------------------------
 
 
-def seat(name: str, value: Any) -> str:
-    """Put ``value`` into the widget called ``name`` before it is drawn; its key."""
+def set_widget(name: str, value: Any) -> str:
+    """Set the value of a widget before it is drawn; return its key."""
     key = f"w.{name}"
     st.session_state[key] = value
     return key
 
 
-def value_of(name: str) -> Any:
-    """What the widget called ``name`` says, in its callback."""
+def widget_value(name: str) -> Any:
+    """Return the value of a widget in its callback."""
     return st.session_state.get(f"w.{name}")
 
 
 def raw(key: str) -> Any:
-    """The state that streamlit keeps for a component under its own key (selections of charts and tables)."""
+    """Return a value of the session by key, such as the selection of a chart."""
     return st.session_state.get(key)
 
 
 def put(key: str, value: Any) -> None:
-    """Set such a state before the component is drawn."""
+    """Set a value of the session by key."""
     st.session_state[key] = value
 
 
 def draft(name: str, text: str | None = None) -> str:
-    """What was typed and could not be taken, kept so that it can be mended; with ``text``, keep that from now on."""
+    """Return the invalid text of an input, kept for correction; with ``text``, store it."""
     if text is not None:
         st.session_state[f"tmmu.draft.{name}"] = text
     return str(st.session_state.get(f"tmmu.draft.{name}", ""))
@@ -126,59 +125,59 @@ def draft(name: str, text: str | None = None) -> str:
 
 
 def refuse(card: dict[str, Any]) -> None:
-    """Show an error card until it is dismissed or something else is opened."""
+    """Add an error card; it stays until it is dismissed or another file is opened."""
     cards = [old for old in st.session_state.get(_REFUSALS, []) if old != card]
     st.session_state[_REFUSALS] = [*cards, card]
 
 
 def refusals() -> list[dict[str, Any]]:
-    """The error cards to show, oldest first."""
+    """Return the error cards, oldest first."""
     return list(st.session_state.get(_REFUSALS, []))
 
 
 def dismiss(n: int | None = None) -> None:
-    """Take the error cards away, or the ``n``-th of them."""
+    """Remove all error cards, or the ``n``-th."""
     st.session_state[_REFUSALS] = [] if n is None else [card for k, card in enumerate(refusals()) if k != n]
 
 
 def arrived() -> bool:
-    """Whether this is the first plan of a session that a link began; true once."""
+    """Return once whether a link started the session."""
     return bool(st.session_state.pop(_LINK, False))
 
 
-def no_aside() -> None:
-    """Take the quiet line away."""
+def clear_notice() -> None:
+    """Remove the notice."""
     st.session_state[_ASIDE] = ""
 
 
-def aside(text: str | None = None) -> str:
-    """One quiet line, said until it is dismissed or something else is opened; with ``text``, say that."""
+def notice(text: str | None = None) -> str:
+    """Return the notice of the session; with ``text``, set it."""
     if text is not None:
         st.session_state[_ASIDE] = text
     return str(st.session_state.get(_ASIDE, ""))
 
 
-def good() -> Choice | None:
-    """The last choice whose plan could be made."""
+def last_valid() -> Choice | None:
+    """Return the last choice that could be planned."""
     return st.session_state.get(_GOOD)
 
 
-def worked(chosen: Choice) -> None:
-    """Remember a choice whose plan could be made; where it is another plan of the same file, the one before too."""
-    before = good()
+def remember_valid(chosen: Choice) -> None:
+    """Store a choice that could be planned, and the previous one if it has the same file."""
+    before = last_valid()
     if before is not None and before.problem != chosen.problem:
         st.session_state[_BEFORE] = before if before.source == chosen.source else None
     st.session_state[_GOOD] = chosen
 
 
-def before() -> Choice | None:
-    """The choice that the present one took the place of, until it is let go; ``None`` where the file is another one."""
+def previous() -> Choice | None:
+    """Return the previous choice of the same file, or ``None``."""
     kept: Choice | None = st.session_state.get(_BEFORE)
     return kept
 
 
-def no_before() -> None:
-    """Let it go."""
+def clear_previous() -> None:
+    """Forget the previous choice."""
     st.session_state[_BEFORE] = None
 
 
@@ -186,29 +185,29 @@ def no_before() -> None:
 
 
 def upload_epoch() -> int:
-    """A number that changes once the uploaded files were taken over, so that the widget starts empty again."""
+    """Return a number that changes after each upload; as part of the key it empties the widget."""
     return int(st.session_state.get(_EPOCH, 0))
 
 
-def go(page: str) -> None:
-    """Lead to another page when this run's callbacks are done."""
+def redirect(page: str) -> None:
+    """Switch to another page after the callbacks of this run."""
     st.session_state[_GO] = page
 
 
-def going() -> str:
-    """The page to lead to, once; ``""`` for none."""
+def take_redirect() -> str:
+    """Return and clear the page to switch to; ``""`` for none."""
     return str(st.session_state.pop(_GO, ""))
 
 
 def at(page: str | None = None) -> str:
-    """The name of the page that is drawn; with ``page``, say it."""
+    """Return the current page; with ``page``, set it."""
     if page is not None:
         st.session_state[_PAGE] = page
     return str(st.session_state.get(_PAGE, ""))
 
 
 def tour(*, again: bool = False) -> tuple[bool, int]:
-    """``(new, asked)``: whether this session began at a bare address, and how often the tour was asked for since."""
+    """Return whether the session started without a link, and how often the tour was started."""
     if again:
         st.session_state[_TOUR] = int(st.session_state.get(_TOUR, 0)) + 1
     return bool(st.session_state.get(_NEW)), int(st.session_state.get(_TOUR, 0))

@@ -5,19 +5,19 @@ from __future__ import annotations
 import itertools
 import time
 
-from app.session.question import Asker
+from app.session.work.task_messages import TaskContext
 
 
-def count(asker: Asker) -> int:
+def count(context: TaskContext) -> int:
     """Go on until asked to stop."""
     for k in itertools.count(1):
-        if not asker.progress("counting", k, 0):
+        if not context.progress("counting", k, 0):
             break
         time.sleep(0.01)
     return k
 
 
-def eat(asker: Asker) -> None:
+def eat(context: TaskContext) -> None:
     """Take more memory than there is."""
-    del asker
+    del context
     bytearray(1 << 45)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tmmu_core.graph.model import Graph, Node, Tensor
-from tmmu_core.plan.making.engine import Solution, plan_graph
+from tmmu_core.plans.making.engine import Solution, plan_graph
 
 
 def chain(n: int = 3, **options: object) -> Solution:

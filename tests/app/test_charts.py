@@ -10,19 +10,32 @@ from hypothesis import strategies as st
 from playwright.sync_api import Browser
 from plotly.offline import get_plotlyjs
 
-from app.charts import alive, compare, course, device, fit, ledger, live, waste
-from app.charts.base import ROLE_COLOURS, bytes_axis, clicked_step, clicked_tensor, figure, steps_axis, ticks
-from app.say import palette
+from app.kit.charts import compare_charts, device_chart, live_chart
+from app.kit.charts.chart_base import (
+    ROLE_COLOURS,
+    bytes_axis,
+    clicked_step,
+    clicked_tensor,
+    figure,
+    steps_axis,
+    ticks,
+)
+from app.pages.fit import figures as fit
+from app.pages.fragmentation import figures as waste
+from app.pages.fragmentation import resource_figure as ledger
+from app.pages.peak import alive_figure
+from app.pages.planners import figures as course
+from app.texts import palette
 from tests.app.small import chain
 from tests.build import graph, node, tensor
 from tests.canvas.plans import plan_of
 from tmmu_core.graph.model import Graph, Node, Tensor
-from tmmu_core.plan.analysis.course import Moment
-from tmmu_core.plan.analysis.ledger import resource_ledger
-from tmmu_core.plan.analysis.tenants import slot_reports
-from tmmu_core.plan.analysis.waste import ACCOUNTS, waste_ledger
-from tmmu_core.plan.figures.storages import live_bytes, peak
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plans.analysis.resource_ledger import resource_ledger
+from tmmu_core.plans.analysis.search_progress import Moment
+from tmmu_core.plans.analysis.slot_occupants import slot_reports
+from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_ledger
+from tmmu_core.plans.figures.plan_storages import live_bytes, peak
+from tmmu_core.plans.making.engine import plan_graph
 
 
 def trace_named(figure: go.Figure, name: str) -> Any:
@@ -31,7 +44,7 @@ def trace_named(figure: go.Figure, name: str) -> Any:
 
 def test_the_live_curve_is_what_the_core_says() -> None:
     plan = chain().plan
-    curve = trace_named(live.live_curve(plan, "activations"), "live bytes")
+    curve = trace_named(live_chart.live_curve(plan, "activations"), "live bytes")
     drawn = np.zeros(plan.steps, np.int64)
     for begin, end, value in zip(curve.x, curve.x[1:], curve.y, strict=False):
         drawn[begin:end] = value
@@ -41,7 +54,7 @@ def test_the_live_curve_is_what_the_core_says() -> None:
 
 def test_the_peak_is_marked_where_the_core_says() -> None:
     plan = chain().plan
-    mark = trace_named(live.live_curve(plan, "activations"), "peak")
+    mark = trace_named(live_chart.live_curve(plan, "activations"), "peak")
     moment = peak(plan, "activations")
     assert (mark.x[0], mark.y[0]) == (moment.step + 0.5, moment.bytes)
 
@@ -59,7 +72,7 @@ def test_the_words_of_the_extent_stand_where_those_of_the_peak_do_not_reach(
         ),
         outputs=("t9",),
     )
-    figure = live.live_curve(plan_graph(graph).plan, "activations")
+    figure = live_chart.live_curve(plan_graph(graph).plan, "activations")
     assert trace_named(figure, "peak").textposition == f"top {peaks_words}"
     assert figure.layout.annotations[0].xanchor == extents_words
 
@@ -85,7 +98,7 @@ def test_the_words_of_a_capacity_stand_where_no_curve_runs_through_them(curves: 
 
 
 def test_only_what_is_over_the_capacity_is_in_its_colour() -> None:
-    over = trace_named(fit.memory(np.array([700, 1200, 900], np.uint64), None, 1000), "over the capacity")
+    over = trace_named(fit.memory(np.array([700, 1200, 900], np.uint64), None, 1000), "over the limit")
     assert (over.fill, over.line.width, list(over.y)) == ("tonexty", 0, [700, 1200, 900, 900])
     assert [bool(said) for said in over.hovertemplate] == [False, True, False, False]
     assert over.hoverinfo == ("skip", "all", "skip", "skip")
@@ -99,10 +112,10 @@ def test_the_words_of_the_capacity_stand_clear_in_the_figure() -> None:
 
 
 def test_thinning_keeps_the_peak() -> None:
-    values = np.zeros(live.MOST_POINTS * 3, np.uint64)
+    values = np.zeros(live_chart.MOST_POINTS * 3, np.uint64)
     values[31_234] = 7
-    begins, kept = live.thinned(np.arange(len(values)), values)
-    assert len(begins) == live.MOST_POINTS
+    begins, kept = live_chart.thinned(np.arange(len(values)), values)
+    assert len(begins) == live_chart.MOST_POINTS
     assert kept.max() == 7
 
 
@@ -122,12 +135,14 @@ def test_the_waterfall_ends_at_the_extent() -> None:
 def test_every_tenant_is_a_tick_in_its_slot() -> None:
     reports = slot_reports(chain().plan, "activations")
     figure = waste.slots_against_tenants(reports)
-    assert len(trace_named(figure, "tenant").x) == sum(len(report.tenants) for report in reports) == 4
+    assert len(trace_named(figure, "tensor").x) == sum(len(report.tenants) for report in reports) == 4
 
 
 def test_every_storage_that_is_alive_is_a_box_that_can_be_clicked() -> None:
     plan = chain(planner="naive").plan
-    figure, drawn = alive.areas(plan, [(0, 8), (1, 4)], alive.Group(lambda row: plan.roles[row]), title="#1")
+    figure, drawn = alive_figure.areas(
+        plan, [(0, 8), (1, 4)], alive_figure.Group(lambda row: plan.roles[row]), title="#1"
+    )
     assert drawn == 2
     assert {data[0] for data in figure.data[0]["customdata"]} == {plan.tensor_ids[0], plan.tensor_ids[1]}
 
@@ -138,8 +153,8 @@ def test_an_operator_has_the_colour_that_it_has_in_the_whole_plan_at_every_step(
     assert palette.ranked(plan, operators) == ["conv", "norm", "relu"]  # 140, 60 and 20 bytes
     assert palette.ranked(plan, ["", "norm", "conv", "conv"]) == ["norm", "conv"]  # 60 and 60
     colours = palette.operator_colours(plan, operators)
-    by = alive.Group(lambda row: operators[row], colours)
-    figure, _ = alive.areas(plan, [(1, 60), (2, 40)], by, title="#1")  # at step 1 norm holds more
+    by = alive_figure.Group(lambda row: operators[row], colours)
+    figure, _ = alive_figure.areas(plan, [(1, 60), (2, 40)], by, title="#1")  # at step 1 norm holds more
     assert list(figure.data[0].marker.color) == [colours["norm"], colours["conv"]]
     assert colours["conv"] == palette.CATEGORIES[0]
 
@@ -147,7 +162,9 @@ def test_an_operator_has_the_colour_that_it_has_in_the_whole_plan_at_every_step(
 def test_a_click_means_a_tensor_whatever_it_is_called() -> None:
     made = graph([tensor("a", role="input"), tensor("<b")], [node("n", "a", "<b")], "a", "<b")
     names = plan_graph(made).plan.tensor_ids
-    sent = alive.areas(plan_graph(made).plan, [(0, 8), (1, 8)], alive.Group(lambda row: "all"), title="#1")[0].to_dict()
+    sent = alive_figure.areas(
+        plan_graph(made).plan, [(0, 8), (1, 8)], alive_figure.Group(lambda row: "all"), title="#1"
+    )[0].to_dict()
     clicks = [[{"customdata": list(data)}] for data in sent["data"][0]["customdata"]]
     assert [clicked_tensor(points, names) for points in clicks] == list(names)
     assert clicked_tensor([{"customdata": ["", "3 smaller ones"]}], ["a"]) is None
@@ -158,7 +175,7 @@ def test_a_click_means_a_tensor_whatever_it_is_called() -> None:
 @example([17179869178, 16565863754, 1])
 @given(st.lists(st.integers(1, 2**40), min_size=1, max_size=30).map(lambda sizes: sorted(sizes, reverse=True)))
 def test_areas_are_as_large_as_their_bytes_and_stay_inside(sizes: list[int]) -> None:
-    placed = alive.squarified(sizes, (0.0, 0.0, 1000.0, 620.0))
+    placed = alive_figure.squarified(sizes, (0.0, 0.0, 1000.0, 620.0))
     for size, (x, y, w, h) in zip(sizes, placed, strict=True):
         assert w * h == pytest.approx(620_000 * size / sum(sizes), rel=1e-6)
         assert x >= -1e-3
@@ -168,7 +185,7 @@ def test_areas_are_as_large_as_their_bytes_and_stay_inside(sizes: list[int]) -> 
 
 
 def test_areas_do_not_overlap() -> None:
-    placed = alive.squarified([50, 20, 20, 7, 2, 1], (0.0, 0.0, 10.0, 10.0))
+    placed = alive_figure.squarified([50, 20, 20, 7, 2, 1], (0.0, 0.0, 10.0, 10.0))
     for k, (x, y, w, h) in enumerate(placed):
         for a, b, c, d in placed[k + 1 :]:
             assert x + w <= a + 1e-9 or a + c <= x + 1e-9 or y + h <= b + 1e-9 or b + d <= y + 1e-9
@@ -176,7 +193,7 @@ def test_areas_do_not_overlap() -> None:
 
 def test_every_step_of_a_curve_can_be_clicked() -> None:
     plan = chain().plan
-    marks = trace_named(live.live_curve(plan, "activations"), "step")
+    marks = trace_named(live_chart.live_curve(plan, "activations"), "step")
     assert marks.mode == "markers"
     assert list(marks.customdata) == list(range(plan.steps))
     assert clicked_step([{"x": 2.5, "customdata": 2}]) == 2
@@ -186,18 +203,18 @@ def test_every_step_of_a_curve_can_be_clicked() -> None:
 def test_names_in_the_areas_are_dark_on_light_boxes() -> None:
     plan = chain(planner="naive").plan
     rows = [(plan.row_of["x"], 4), (plan.row_of["h1"], 8)]
-    figure, _ = alive.areas(plan, rows, alive.Group(lambda row: plan.roles[row]), title="#1")
+    figure, _ = alive_figure.areas(plan, rows, alive_figure.Group(lambda row: plan.roles[row]), title="#1")
     ink = dict(zip(figure.data[0]["marker"]["color"], figure.data[0]["textfont"]["color"], strict=True))
     assert (ink[ROLE_COLOURS["input"]], ink[ROLE_COLOURS["activation"]]) == ("#000000", "#ffffff")
 
 
 def test_two_curves_say_which_is_the_baseline() -> None:
-    figure = compare.curves(chain(planner="naive").plan, chain().plan, "activations")
+    figure = compare_charts.curves(chain(planner="naive").plan, chain().plan, "activations")
     assert [trace.name for trace in figure.data] == [
         "candidate, live",
-        "candidate, extent 4 B",
+        "candidate, arena size 4 B",
         "baseline, live",
-        "baseline, extent 388 B",
+        "baseline, arena size 388 B",
     ]
 
 
@@ -214,11 +231,11 @@ def test_every_figure_over_few_steps_marks_whole_ones() -> None:
     plan = chain().plan  # of 4 steps
     accounts = waste_ledger(plan, "activations")
     for drawn in (
-        live.live_curve(plan, "activations"),
+        live_chart.live_curve(plan, "activations"),
         waste.ledger_over_time(plan, accounts),
-        device.together(plan, None),
+        device_chart.together(plan, None),
         ledger.ledger_chart(plan, resource_ledger(plan)),
-        compare.curves(plan, plan, "activations"),
+        compare_charts.curves(plan, plan, "activations"),
     ):
         drawn.for_each_xaxis(_is_whole)
 
@@ -252,12 +269,14 @@ def test_no_two_marks_of_an_axis_of_steps_read_alike(browser: Browser) -> None:
 
 
 def test_the_words_of_the_bound_stand_where_no_label_is() -> None:
-    def run(name: str, extent: int, ms: int) -> compare.Run:
-        return compare.Run(name, extent, 700, ms * 1_000_000, "feasible")
+    def run(name: str, extent: int, ms: int) -> compare_charts.Run:
+        return compare_charts.Run(name, extent, 700, ms * 1_000_000, "feasible")
 
-    def place(*runs: compare.Run) -> tuple[str, bool]:
-        texts = compare.labels(runs)
-        return compare.place_of_bound(runs, texts, compare.sides(runs, texts), len("lower bound 6.89 MiB"))
+    def place(*runs: compare_charts.Run) -> tuple[str, bool]:
+        texts = compare_charts.labels(runs)
+        return compare_charts.place_of_bound(
+            runs, texts, compare_charts.sides(runs, texts), len("lower bound 6.89 MiB")
+        )
 
     slow, fast, naive = (
         run("search, portfolio, auto, exact, ffd", 700, 290),
@@ -274,34 +293,34 @@ def test_the_words_of_the_bound_stand_where_no_label_is() -> None:
 
 
 def test_points_that_nearly_coincide_share_a_label() -> None:
-    def run(name: str, extent: int, ms: int) -> compare.Run:
-        return compare.Run(name, extent, 100, ms * 1_000_000, "feasible")
+    def run(name: str, extent: int, ms: int) -> compare_charts.Run:
+        return compare_charts.Run(name, extent, 100, ms * 1_000_000, "feasible")
 
     runs = [run("a", 100, 10), run("b", 100, 10), run("c", 900, 10), run("d", 100, 900)]
-    assert compare.labels(runs) == ["a, b", "", "c", "d"]
+    assert compare_charts.labels(runs) == ["a, b", "", "c", "d"]
 
 
 def test_a_label_makes_way_for_a_point_that_would_lie_on_it() -> None:
-    def run(name: str, extent: int, ms: int) -> compare.Run:
-        return compare.Run(name, extent, 100, ms * 1_000_000, "feasible")
+    def run(name: str, extent: int, ms: int) -> compare_charts.Run:
+        return compare_charts.Run(name, extent, 100, ms * 1_000_000, "feasible")
 
     low, high = run("greedy", 1000, 100), run("helia", 1500, 4000)
     alone = [low, high]
-    assert compare.sides(alone, compare.labels(alone)) == [1, 1]
+    assert compare_charts.sides(alone, compare_charts.labels(alone)) == [1, 1]
     covered = [low, run("ffd", 1034, 110), high]
-    assert compare.sides(covered, ["greedy", "", "helia"]) == [-1, 1, 1]
+    assert compare_charts.sides(covered, ["greedy", "", "helia"]) == [-1, 1, 1]
     both = [*covered, run("best", 966, 90)]  # nowhere is better than the other side
-    assert compare.sides(both, ["greedy", "", "helia", ""])[0] == 1
-    assert compare.sides([low, run("r10", 4001, 100)], ["greedy", "r10"]) == [1, -1]
-    assert compare.sides([], []) == []
+    assert compare_charts.sides(both, ["greedy", "", "helia", ""])[0] == 1
+    assert compare_charts.sides([low, run("r10", 4001, 100)], ["greedy", "r10"]) == [1, -1]
+    assert compare_charts.sides([], []) == []
 
 
 def test_labels_that_would_touch_are_one() -> None:
-    def run(name: str, ms: int) -> compare.Run:
-        return compare.Run(name, 100, 100, ms * 1_000_000, "optimal")
+    def run(name: str, ms: int) -> compare_charts.Run:
+        return compare_charts.Run(name, 100, 100, ms * 1_000_000, "optimal")
 
-    assert compare.labels([run("exact, auto, greedy", 84), run("portfolio, search", 117)])[1] == ""
-    assert compare.labels([run("a", 84), run("b", 117)]) == ["a", "b"]
+    assert compare_charts.labels([run("exact, auto, greedy", 84), run("portfolio, search", 117)])[1] == ""
+    assert compare_charts.labels([run("a", 84), run("b", 117)]) == ["a", "b"]
 
 
 def test_a_slot_that_every_tenant_fills_is_not_hatched() -> None:
@@ -322,36 +341,41 @@ def test_an_account_without_bytes_is_not_drawn_and_no_band_is_thicker_than_its_b
 
 def test_no_label_of_the_planners_touches_another_however_it_has_grown() -> None:
     names = ("slots", "naive", "ffd", "greedy", "portfolio", "search", "exact", "auto")
-    runs = [compare.Run(n, 1000 + k % 3, 1000, (k + 1) * 40_000_000, "feasible") for k, n in enumerate(names)]
-    texts = compare.labels(runs)
+    runs = [compare_charts.Run(n, 1000 + k % 3, 1000, (k + 1) * 40_000_000, "feasible") for k, n in enumerate(names)]
+    texts = compare_charts.labels(runs)
     assert sorted(", ".join(filter(None, texts)).split(", ")) == sorted(names)
     assert len([text for text in texts if text]) < 5
 
 
 def test_groups_are_told_apart_by_colour_and_boxes_by_what_differs() -> None:
     names = [f"op{k}" for k in range(12)]
-    colours = alive.colours_of(["activation", *names])
+    colours = alive_figure.colours_of(["activation", *names])
     assert colours["activation"] == ROLE_COLOURS["activation"]
     assert len({colours[name] for name in names[:9]}) == 9
-    shared = alive.common(["native_dropout_13:0", "native_dropout_1:0"])
+    shared = alive_figure.common(["native_dropout_13:0", "native_dropout_1:0"])
     assert shared == "native_dropout_"
-    assert alive.brief("native_dropout_13:0", shared, 8) == "…13:0"
-    assert alive.brief("mm", alive.common(["mm"]), 8) == "mm"
-    assert alive.brief("native_dropout", "native_dropout", 8) == "nat…pout"
+    assert alive_figure.brief("native_dropout_13:0", shared, 8) == "…13:0"
+    assert alive_figure.brief("mm", alive_figure.common(["mm"]), 8) == "mm"
+    assert alive_figure.brief("native_dropout", "native_dropout", 8) == "nat…pout"
 
 
 def test_words_of_levels_stand_clear_of_other_lines_and_words() -> None:
-    assert live.ends({"extent": 100, "capacity": 60}, "right") == [("extent", "top right"), ("capacity", "top right")]
-    close = {"extent": 100, "capacity": 85, "lower bound": 75}
-    places = {"extent": "top right", "capacity": "bottom right", "lower bound": "bottom left"}
-    assert dict(live.ends(close, "right")) == places
-    assert dict(live.ends({"extent": 100, "lower bound": 82}, "left"))["lower bound"] == "top left"
-    assert dict(live.ends({"extent": 100, "lower bound": 83}, "left"))["lower bound"] == "bottom left"
-    assert dict(live.ends({"extent": 100, "peak": 90}, "left")) == {"extent": "top left", "peak": ""}
-    assert dict(live.ends({"extent": 10, "lower bound": 9}, "left"))["lower bound"] == "top right"  # none below zero
-    crowd = {"extent": 33, "lower bound": 32, "capacity": 31}
-    assert dict(live.ends(crowd, "right")) == {
-        "extent": "top right",
+    assert live_chart.ends({"arena size": 100, "capacity": 60}, "right") == [
+        ("arena size", "top right"),
+        ("capacity", "top right"),
+    ]
+    close = {"arena size": 100, "capacity": 85, "lower bound": 75}
+    places = {"arena size": "top right", "capacity": "bottom right", "lower bound": "bottom left"}
+    assert dict(live_chart.ends(close, "right")) == places
+    assert dict(live_chart.ends({"arena size": 100, "lower bound": 82}, "left"))["lower bound"] == "top left"
+    assert dict(live_chart.ends({"arena size": 100, "lower bound": 83}, "left"))["lower bound"] == "bottom left"
+    assert dict(live_chart.ends({"arena size": 100, "peak": 90}, "left")) == {"arena size": "top left", "peak": ""}
+    assert (
+        dict(live_chart.ends({"arena size": 10, "lower bound": 9}, "left"))["lower bound"] == "top right"
+    )  # none below zero
+    crowd = {"arena size": 33, "lower bound": 32, "capacity": 31}
+    assert dict(live_chart.ends(crowd, "right")) == {
+        "arena size": "top right",
         "lower bound": "bottom right",
         "capacity": "bottom left",
     }

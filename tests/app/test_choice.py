@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.session.choice import COLOURS, VIEWS, Choice, from_query, to_query, zoom_text
-from tmmu_core.errors import InvalidIrShapes
+from app.session.view_state import COLOURS, VIEWS, Choice, from_query, to_query, zoom_text
+from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.making.configured import arena_config
-from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.plan.making.wording import SAID
+from tmmu_core.plans.making.arena_settings import arena_config
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.making.request_options import SAID
 
 names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
 sizes = st.integers(0, 2**64 - 1)
@@ -96,7 +96,7 @@ def test_a_capacity_of_an_arena_that_is_not_used_is_refused_by_name() -> None:
     with pytest.raises(InvalidIrShapes, match="'gone'") as caught:
         arena_config(Graph(), PlanRequest(capacities={"gone": 1}), IN_USE)
     assert caught.value.diagnostics["reason"] == "unknown_arena"
-    assert caught.value.hint == "In use: activations, parameters. Write one as activations=1MiB."
+    assert caught.value.hint == "Did you mean 'activations'? Known: activations, parameters."
 
 
 def test_what_no_link_says_is_named() -> None:

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from app.canvas.script import sources
-from app.charts.base import ACCOUNT_COLOURS
-from app.say.markup import ROLE_COLOURS
-from app.say.palette import CATEGORIES
+from app.kit.charts.chart_base import ACCOUNT_COLOURS
+from app.texts.markup import ROLE_COLOURS
+from app.texts.palette import CATEGORIES
 
 SIGHT = {
     "everyone": np.eye(3),
@@ -84,10 +84,17 @@ def test_the_canvas_has_the_very_same_palette() -> None:
 @pytest.mark.parametrize("sight", SIGHT)
 @pytest.mark.parametrize("ground", ["#ffffff", "#12161c"])
 def test_what_a_walked_graph_marks_is_told_apart_from_each_other_and_from_the_ground(sight: str, ground: str) -> None:
-    shades = re.findall(r'(?:held|peak): "(#[0-9A-F]{6})"', sources()["walkpen.js"])
+    shades = re.findall(r'(?:held|peak): "(#[0-9A-F]{6})"', sources()["graph_picture.js"])
     assert len(shades) == 2
     seen = [oklab(SIGHT[sight] @ linear(colour)) for colour in (*shades, ground)]
     assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) >= CLEARLY
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_first_operator_colours_differ_from_overflow_colour(sight: str) -> None:
+    overflow = oklab(SIGHT[sight] @ linear("#D55E00"))
+    for colour in CATEGORIES[:5]:
+        assert np.linalg.norm(oklab(SIGHT[sight] @ linear(colour)) - overflow) >= CLEARLY, colour
 
 
 def test_accounts_have_colours_of_their_own() -> None:

@@ -10,13 +10,13 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app.session import opening, planning, repeat
-from app.session.choice import Choice, from_query, to_query
+from app.session import opening, planning, repeat_command
+from app.session.view_state import Choice, from_query, to_query
 from tests.app.test_pages import PAGES, claim, html, opened
-from tmmu_core.errors import UnreadableInput
+from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.making.configured import arena_config
-from tmmu_core.plan.making.wording import read_arenas_text
+from tmmu_core.plans.making.arena_settings import arena_config
+from tmmu_core.plans.making.request_options import read_arenas_text
 
 OWN = json.dumps(
     {
@@ -54,7 +54,7 @@ def uploaded() -> AppTest:
 def test_a_capacity_of_0_is_no_missing_declaration() -> None:
     at = opened(**to_query(Choice(source="sample:linear_chain", capacities={"activations": 0})))
     assert not [button for button in at.button if button.key == "declare"]
-    assert "Does not fit: activations over by 64.0 KiB (65,536 B)" in html(at)
+    assert "activations over capacity by 64.0 KiB" in html(at)
     assert "ARENA_TOO_SMALL" not in html(at)
 
 
@@ -77,13 +77,13 @@ def test_what_is_declared_is_typed_as_json_and_capacities_lie_over_it() -> None:
     at.text_area(key="w.arenas").input('{"activations": {}, "flash": {}, "sram": {"alignment_bytes": 512}}').run()
     assert claim(at).startswith("own: ")
     at.text_input(key="w.capacity.sram").input("100").run()
-    assert "Does not fit: sram over by 156 B" in html(at)
+    assert "sram over capacity by 156 B" in html(at)
 
 
 def test_what_is_not_json_is_told_and_kept_to_be_mended() -> None:
     at = opened()
     at.text_area(key="w.arenas").input('{"sram"').run()
-    assert "The arenas were not changed" in html(at)
+    assert "Arenas not changed" in html(at)
     assert at.text_area(key="w.arenas").value == '{"sram"'
     assert "arenas" not in at.query_params
 
@@ -107,8 +107,8 @@ def test_a_link_that_declares_nonsense_is_told(text: str) -> None:
 def test_the_command_reads_what_was_declared(tmp_path: Path) -> None:
     source = opening.shelf().put("own.json", OWN)
     shown = planning.make_plan(Choice(source=source, arenas={"activations": {}, "flash": {}, "sram": {}}))
-    assert "--arenas arenas.json" in repeat.command(shown)
-    assert json.loads(repeat.files(shown)["arenas.json"]) == {"activations": {}, "flash": {}, "sram": {}}
+    assert "--arenas arenas.json" in repeat_command.command(shown)
+    assert json.loads(repeat_command.files(shown)["arenas.json"]) == {"activations": {}, "flash": {}, "sram": {}}
 
 
 def test_an_arena_that_stands_twice_is_refused_by_its_name() -> None:

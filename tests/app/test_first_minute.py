@@ -9,11 +9,11 @@ from html import escape
 import pytest
 import streamlit as st
 
-from app.say.glossary import define, explained
-from app.say.next_step import BEST, HERE, Known, next_step
-from app.say.tour import STOPS
 from app.session import pages, planning
-from app.session.choice import LANDING, Choice
+from app.session.view_state import LANDING, Choice
+from app.texts.glossary import define, explained
+from app.texts.next_step import BEST, HERE, PlanContext, next_step
+from app.texts.tour_text import STOPS
 from tests.app.test_pages import claim, html, opened
 
 
@@ -26,18 +26,18 @@ def _fresh() -> Iterator[None]:
 
 def test_a_bare_address_lands_on_what_does_not_fit_and_one_click_makes_it_fit() -> None:
     at = opened()
-    assert "Does not fit: activations over by 1.19 MiB" in html(at)
+    assert "activations over capacity by 1.19 MiB (9.19 MiB of 8.00 MiB)" in html(at)
     assert at.query_params["capacity"] == "activations=8388608"
     assert at.query_params["colour"] == "operator"
     at.button(key="next-best").click().run()
-    assert "Does not fit" not in html(at)
-    assert "It fits:" in html(at)
+    assert "over capacity" not in html(at)
+    assert "It fits." in html(at)
     assert claim(at).startswith("resnet50: activations take 6.89 MiB")
 
 
 def test_a_link_is_shown_as_it_is() -> None:
     at = opened(graph="sample:resnet50")
-    assert "Does not fit" not in html(at)
+    assert "over capacity" not in html(at)
     assert "colour" not in at.query_params
 
 
@@ -51,19 +51,19 @@ def plan_of(choice: Choice):  # type: ignore[no-untyped-def]
 
 def test_what_is_next_follows_from_the_figures() -> None:
     over = plan_of(LANDING)
-    assert next_step(over, Known(), "plan").action == BEST  # the bound is within the limit
-    assert next_step(over, Known(fixed=True), "plan").action == "peak"
+    assert next_step(over, PlanContext(), "plan").action == BEST  # the bound is within the limit
+    assert next_step(over, PlanContext(fixed=True), "plan").action == "peak"
     hopeless = plan_of(LANDING.but(capacities={"activations": 1 << 20}))
-    assert next_step(hopeless, Known(), "plan").action == "fit"
-    assert "no packing fits" in next_step(hopeless, Known(), "plan").says
-    assert next_step(hopeless, Known(of_graph=False), "plan").action == "peak"
+    assert next_step(hopeless, PlanContext(), "plan").action == "fit"
+    assert "no plan of this graph fits" in next_step(hopeless, PlanContext(), "plan").text
+    assert next_step(hopeless, PlanContext(of_graph=False), "plan").action == "peak"
     free = plan_of(Choice())
-    assert next_step(free, Known(), "plan").action == BEST
-    assert next_step(free, Known(budget=1 << 40), "plan").action == "report"
+    assert next_step(free, PlanContext(), "plan").action == BEST
+    assert next_step(free, PlanContext(budget=1 << 40), "plan").action == "report"
     best = plan_of(Choice(planner="auto"))
-    assert next_step(best, Known(), "plan").action == "fit"
-    assert next_step(best, Known(), "fit").says == HERE["fit"]  # where one is already
-    assert "contradicts itself" in next_step(free, Known(valid=False), "peak").says
+    assert next_step(best, PlanContext(), "plan").action == "fit"
+    assert next_step(best, PlanContext(), "fit").text == HERE["fit"]  # where one is already
+    assert "is invalid" in next_step(free, PlanContext(valid=False), "peak").text
 
 
 def test_a_term_is_explained_where_it_stands_and_a_name_is_left_alone() -> None:
@@ -77,7 +77,11 @@ def test_a_term_is_explained_where_it_stands_and_a_name_is_left_alone() -> None:
 def test_claims_heads_and_cards_explain_their_terms() -> None:
     at = opened(graph="sample:resnet50", tensor="r12")
     whole = "\n".join(element.proto.body for element in at.get("html"))
-    for term, word in (("lower bound", "lower bound"), ("hand-off", "hand-off"), ("live range", "lives")):
+    for term, word in (
+        ("lower bound", "lower bound"),
+        ("in-place reuse", "in-place reuse"),
+        ("live range", "tensor live"),
+    ):
         assert f'<abbr title="{escape(define(term), quote=True)}">{word}</abbr>' in whole, term
 
 
@@ -88,7 +92,7 @@ def test_the_tour_has_five_stops() -> None:
 
 def test_the_columns_of_tables_explain_themselves() -> None:
     at = opened(graph="sample:resnet50")
-    config = next(json.loads(frame.proto.columns) for frame in at.dataframe if "birth" in frame.value.columns)
-    for column in ("tensor", "role", "arena", "offset", "slot", "tenant", "birth", "death", "operator"):
+    config = next(json.loads(frame.proto.columns) for frame in at.dataframe if "first write" in frame.value.columns)
+    for column in ("tensor", "role", "arena", "offset", "slot", "use of slot", "first write", "freed", "operator"):
         assert config[column]["help"], column
-    assert config["birth"]["help"] == define("birth")
+    assert config["first write"]["help"] == define("birth")

@@ -13,12 +13,14 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app.session import fitting, planning
-from app.session.choice import Choice
+from app.session.view_state import Choice
+from app.texts import numbers
 from tests.app.test_pages import PAGES, claim, html, opened
-from tmmu_core.fit.answer import ALLOWED, Fitted
-from tmmu_core.fit.asking import extents
-from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.moves import Kind
+from tmmu_core.fitting.move import Kind
+from tmmu_core.fitting.problem.answer import ALLOWED, Fitted
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.planner_calls import extents
+from tmmu_core.plans.figures.metrics import totals
 
 GRAPH = "sample:residual_block"
 SMALLER = "300 KiB"
@@ -36,38 +38,38 @@ def _fresh() -> Iterator[None]:
 def test_a_plan_over_its_capacity_is_drawn_and_says_by_how_much(page: str) -> None:
     at = opened(page, graph="sample:mixed_sizes", capacity="activations=1KiB", dim="")
     assert not at.exception
-    assert "Does not fit: activations over by" in html(at)
+    assert "activations over capacity by" in html(at)
 
 
 def test_a_budget_that_is_exceeded_is_in_the_headline() -> None:
-    assert "all arenas, by the budget, over by" in html(opened(graph="sample:mixed_sizes", budget="1KiB"))
+    assert "Over budget by" in html(opened(graph="sample:mixed_sizes", budget="1KiB"))
 
 
 def test_without_a_capacity_the_page_asks_for_one() -> None:
     at = opened("fit", graph=GRAPH)
-    assert "How much memory is there?" in html(at)
+    assert "No memory limit set" in html(at)
 
 
 def test_what_fits_as_it_is_needs_no_move() -> None:
     at = opened("fit", graph=GRAPH, fit="1GiB")
-    assert "fits 1.00 GiB as it is" in claim(at)
-    assert "No moves" in html(at)
+    assert "fits 1.00 GiB without changes" in claim(at)
+    assert "No changes" in html(at)
 
 
 def test_what_cannot_fit_says_why() -> None:
     at = opened("fit", graph=GRAPH, fit="1")
-    assert "cannot fit 1 B: at least" in claim(at)
-    assert "Why no plan has less" in html(at)
+    assert "does not fit: needs at least" in claim(at)
+    assert "Why the lower bound is" in html(at)
 
 
 def test_a_fitted_plan_is_opened_beside_the_one_it_came_from_and_undone() -> None:
     at = opened("fit", graph="sample:mixed_sizes", fit=SMALLER)
-    assert "after 1 move, at no cost" in claim(at)
+    assert "after 1 change, no extra cost" in claim(at)
     at.button(key="fit-apply").click().run()
     assert at.query_params["graph"].startswith("file:")
-    assert at.query_params["baseline"] == "sample:mixed_sizes"
+    assert at.query_params["baseline"].startswith("link:?graph=sample%3Amixed_sizes&")
     assert "fits" in claim(at)
-    assert "as it is" in claim(at)
+    assert "without changes" in claim(at)
     at.button(key="fit-undo").click().run()
     assert at.query_params["graph"] == "sample:mixed_sizes"
 
@@ -78,10 +80,10 @@ def test_an_instance_has_no_graph_to_change() -> None:
 
 def test_single_moves_are_ranked_by_the_bytes_that_each_alone_brings() -> None:
     at = opened("fit", graph="sample:mixed_sizes", fit="1")
-    (table,) = [frame.value for frame in at.dataframe if "bytes off" in frame.value.columns]
-    assert table["move"].tolist()[0] == "planner"
-    assert table["bytes off"].tolist()[0] == 786_432 - 270_336
-    assert table["bytes off"].is_monotonic_decreasing
+    (table,) = [frame.value for frame in at.dataframe if "saved" in frame.value.columns]
+    assert table["change"].tolist()[0] == "planner"
+    assert table["saved"].tolist()[0] == 786_432 - 270_336
+    assert table["saved"].is_monotonic_decreasing
 
 
 def test_the_curve_goes_down_to_the_bound_where_it_is_asked_for() -> None:
@@ -99,7 +101,7 @@ def test_the_curve_goes_down_to_the_bound_where_it_is_asked_for() -> None:
 
 def points(at: AppTest) -> list[int]:
     """The bytes of the curve's points, from today's plan on."""
-    (figure,) = [one for one in charts_of(at) if any("operations more" in str(title) for title in titles(one))]
+    (figure,) = [one for one in charts_of(at) if any("extra FLOPs" in str(title) for title in titles(one))]
     return [int(value) for value in decoded(figure["data"][0]["y"])]
 
 
@@ -127,14 +129,16 @@ def searched(chosen: Choice, capacity: Capacity) -> Fitted:
 
 def test_a_capacity_of_one_arena_is_fitted_and_the_plan_that_is_opened_keeps_it() -> None:
     at = opened("fit", graph="sample:resnet50", capacity="activations=8MiB")
-    assert claim(at) == "resnet50 fits 8.00 MiB of activations: 6.89 MiB after 1 move, at no cost"
+    assert claim(at) == "resnet50 fits 8.00 MiB of activations: 6.89 MiB after 1 change, no extra cost"
     at.button(key="fit-apply").click().run()
     assert at.query_params["capacity"] == "activations=8388608"
-    assert claim(at) == "resnet50 fits 8.00 MiB of activations as it is: 6.89 MiB"  # the very plan that was promised
+    assert (
+        claim(at) == "resnet50 fits 8.00 MiB of activations without changes: 6.89 MiB"
+    )  # the very plan that was promised
     at.button(key="fit-undo").click().run()
     assert at.query_params["graph"] == "sample:resnet50"
     assert at.query_params["capacity"] == "activations=8388608"
-    assert "Does not fit: activations over by 1.19 MiB" in html(at)
+    assert "activations over capacity by 1.19 MiB" in html(at)
 
 
 @pytest.mark.parametrize(
@@ -160,9 +164,19 @@ def test_an_opened_plan_keeps_what_does_not_stand_in_its_graph(asked: dict[str, 
 
 def test_a_plan_that_fits_as_it_is_is_told_with_its_own_bytes() -> None:
     at = opened("fit", graph="sample:resnet50", capacity="activations=8MiB", planner="auto")  # which ends once it fits
-    assert claim(at) == "resnet50 fits 8.00 MiB of activations as it is: 7.46 MiB"
+    assert claim(at) == "resnet50 fits 8.00 MiB of activations without changes: 7.46 MiB"
 
 
 def test_what_is_above_the_capacity_is_said_over_the_map() -> None:
-    assert "above the capacity, in red" in html(opened("fit", graph=GRAPH, fit="1"))
-    assert "all within the capacity" in html(opened("fit", graph=GRAPH, fit="1GiB"))
+    assert "over the limit (red)" in html(opened("fit", graph=GRAPH, fit="1"))
+    assert "within the limit" in html(opened("fit", graph=GRAPH, fit="1GiB"))
+
+
+def test_compare_shows_the_plan_that_the_fit_started_from_and_its_moves() -> None:
+    at = opened("fit", graph="sample:mixed_sizes", fit=SMALLER, planner="naive")
+    at.button(key="fit-apply").click().run()
+    at = opened("compare", **at.query_params)
+    start = planning.make_plan(Choice(source="sample:mixed_sizes", planner="naive")).plan
+    assert numbers.short_bytes(totals(start).extent_bytes) in html(at)
+    assert "not comparable" not in html(at)
+    assert "made by Fit" in html(at)

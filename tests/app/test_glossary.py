@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.say.glossary import define, parse
+from app.texts.glossary import define, parse
 
 
 def test_an_entry_is_a_bold_term_and_its_sentence() -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from app.pages.history.figures import over_commits
 from app.session import history, opening
 from tests.app.test_pages import claim, html, opened
 from tests.store.plans import NEW_YEAR, label, plan_of, swept
-from tmmu_core.store import sweeps
-from tmmu_core.store.run import Run
+from tmmu_core.store import stored_sweeps
+from tmmu_core.store.run_label import Run
 from tmmu_core.store.store import Store
 
 
@@ -32,7 +33,7 @@ def runs(store: Store) -> tuple[Run, ...]:
 def test_without_a_store_the_page_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(history.VARIABLE, raising=False)
     at = opened("history")
-    assert claim(at) == "A history needs a store"
+    assert claim(at) == "No history"
     assert "tmmu explore --store" in html(at)
 
 
@@ -42,7 +43,7 @@ def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path, monkeypatch: pyte
 
 
 def test_an_empty_store_says_how_a_run_comes_to_it(store: Store) -> None:
-    assert claim(opened("history")) == "No run is recorded yet"
+    assert claim(opened("history")) == "No recorded runs"
 
 
 def test_the_page_says_since_when_a_model_takes_what_it_takes(runs: tuple[Run, ...]) -> None:
@@ -51,10 +52,15 @@ def test_the_page_says_since_when_a_model_takes_what_it_takes(runs: tuple[Run, .
     assert "all 2 lines" in html(at)
 
 
+def test_only_the_points_of_the_extent_react_to_the_pointer(runs: tuple[Run, ...]) -> None:
+    reacting = [trace for trace in over_commits(runs, None).data if trace.hoverinfo != "skip"]
+    assert [(trace.name, trace.mode) for trace in reacting] == [("arena size", "lines+markers")]
+
+
 def test_another_branch_is_a_line_of_its_own(runs: tuple[Run, ...]) -> None:
     at = opened("history")
     at.selectbox(key="w.branch").select("topic").run()
-    assert claim(at) == "net on topic takes 1.25 KiB, as ever"
+    assert claim(at) == "net on topic takes 1.25 KiB, unchanged in all runs"
     assert at.query_params["branch"] == "topic"
 
 
@@ -68,9 +74,9 @@ def test_a_plan_that_the_store_does_not_hold_is_refused(store: Store) -> None:
 
 
 def test_a_sweep_shows_how_far_it_is_and_what_failed(store: Store, runs: tuple[Run, ...]) -> None:
-    sweeps.begin(store, "5weeb", NEW_YEAR, {"sources": ["net.onnx"]}, 4)
+    stored_sweeps.begin(store, "5weeb", NEW_YEAR, {"sources": ["net.onnx"]}, 4)
     bad = {**swept("48 is no power of two"), "alignment": 48}
-    sweeps.add(store, "5weeb", [sweeps.Kept(0, (bad,), sweeps.REFUSED)])
+    stored_sweeps.add(store, "5weeb", [stored_sweeps.Kept(0, (bad,), stored_sweeps.REFUSED)])
     at = opened("history")
     (bar,) = [element.proto.text for element in at.get("progress")]
     assert "1 of 4 points, 1 failed" in bar.replace("\\", "")

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 import os
-import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,17 +14,19 @@ from typing import TypeVar
 
 import pytest
 
-from app.session import jobs, opening, planning, tasks, visitors, workers
-from app.session.jobs import WORKERS, Desk, Job
-from app.session.kept import Kept, weight_of
-from app.session.question import NotDone, Question
+from app.session import opening, planning, repeat_command
+from app.session.view_state import Choice, from_query, to_query
+from app.session.work import jobs, tasks, visitors, workers
+from app.session.work.jobs import WORKERS, Desk, Job
+from app.session.work.memory_cache import Kept, weight_of
+from app.session.work.task_messages import TaskCall, TaskNotFinished
 from tests.app.endless import count, eat
-from tmmu_core.errors import InvalidIrShapes
-from tmmu_core.limits import SERVER_WORKERS, SESSION_WORKERS
-from tmmu_core.plan.formats.reading import read_any
-from tmmu_core.plan.making.make import Made, make_plan
-from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.base.limits import SERVER_WORKERS, SESSION_WORKERS
+from tmmu_core.formats.open_file import read_any
 from tmmu_core.planners.problem import Progress
+from tmmu_core.plans.making.make import Made, make_plan
+from tmmu_core.plans.making.request import PlanRequest
 
 T = TypeVar("T")
 
@@ -79,13 +78,13 @@ def test_an_error_comes_back_to_whoever_asks() -> None:
 def searching(desk: Desk) -> Job[Made]:
     """A search that does not end in anybody's time: 10^15 nodes of a hard instance."""
     instance = planning.asked_of(planning.open_source("sample:D"))
-    question = Question(tasks.plan, (instance, PlanRequest(planner="exact", options={"budget": 10**15})))
+    question = TaskCall(tasks.plan, (instance, PlanRequest(planner="exact", options={"budget": 10**15})))
     return desk.job("searching", "searching", lambda progress: desk.apart(question, progress))
 
 
 def endless(desk: Desk, key: str = "endless") -> Job[int]:
     """Work that goes on until it is asked to stop."""
-    return desk.job(key, "counting", lambda progress: desk.apart(Question(count, ()), progress))
+    return desk.job(key, "counting", lambda progress: desk.apart(TaskCall(count, ()), progress))
 
 
 def processes() -> set[int]:
@@ -129,7 +128,7 @@ def test_heavy_work_is_in_a_process_that_ends_with_its_visitor(
     there.discard("ann")
     assert job.wait(60)
     assert until(lambda: not working & processes())
-    with pytest.raises(NotDone, match="nobody waited"):
+    with pytest.raises(TaskNotFinished, match="nobody waited"):
         job.answer()
     assert desk.known("searching") is None
 
@@ -270,7 +269,7 @@ def nicest(process: int, most: bool = True) -> int:
 def test_an_error_of_the_work_comes_back_as_it_was_raised() -> None:
     instance, request = planning.asked_of(planning.open_source("sample:A")), PlanRequest(options={"order": "nobody's"})
     desk = Desk()
-    job = desk.job("a", "planning", lambda progress: desk.apart(Question(tasks.plan, (instance, request)), progress))
+    job = desk.job("a", "planning", lambda progress: desk.apart(TaskCall(tasks.plan, (instance, request)), progress))
     assert job.wait(60)
     with pytest.raises(InvalidIrShapes) as raised:
         job.answer()
@@ -281,9 +280,9 @@ def test_an_error_of_the_work_comes_back_as_it_was_raised() -> None:
 
 def test_work_that_takes_more_memory_than_it_may_is_told() -> None:
     desk = Desk()
-    job = desk.job("a", "eating", lambda progress: desk.apart(Question(eat, ()), progress))
+    job = desk.job("a", "eating", lambda progress: desk.apart(TaskCall(eat, ()), progress))
     assert job.wait(60)
-    with pytest.raises(NotDone, match="more memory"):
+    with pytest.raises(TaskNotFinished, match="more memory"):
         job.answer()
 
 
@@ -373,72 +372,66 @@ def test_work_for_which_there_is_no_thread_is_asked_for_anew(monkeypatch: pytest
     assert job.answer() == 2
 
 
-def test_who_has_a_place_is_counted_while_nobody_comes_or_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    places, alone = jobs._Places(), []
-
-    class Watched(dict[int, tuple[str, float, None]]):
-        def values(self):  # type: ignore[no-untyped-def]
-            alone.append(pool.submit(places._lock.acquire, False).result())
-            if alone[-1]:
-                pool.submit(places._lock.release).result()
-            return super().values()
-
-    places._taken = Watched({1: ("", 0.0, None)})
-    looks = iter([True, True, False])
-    monkeypatch.setenv(SESSION_WORKERS.variable, "1")
-    with ThreadPoolExecutor(1) as pool, pytest.raises(NotDone):
-        places.one(None, lambda *_: next(looks), lambda _: None).__enter__()
-    assert alone
-    assert not any(alone)
-
-
-def test_an_answer_given_in_the_moment_of_the_stop_is_heard() -> None:
-    """The worker has answered and ended; who asks it to stop finds the line closed, and the answer on it."""
-    ours, theirs = socket.socketpair()
-    line = workers._Line(theirs)
-
-    def answers(*_: object) -> bool:
-        if theirs.fileno() >= 0:
-            line.listen()
-            line.say(b"A" + workers.dumped(42, {}))
-            theirs.close()
-        return False
-
-    with ours:
-        kind, sent = workers._conversation(workers._Line(ours), Question(count, ()), answers, lambda _: None)
-    assert (kind, workers.loaded(sent, {})) == ("answer", 42)
-
-
 def test_where_no_process_can_be_begun_the_work_can_be_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left(*_: object, **__: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(subprocess, "Popen", none_left)
-    with pytest.raises(NotDone, match="no process can be begun"):
-        workers.Workers().run(Question(count, ()), lambda *_: True)
+    with pytest.raises(TaskNotFinished, match="no process can be begun"):
+        workers.Workers().run(TaskCall(count, ()), lambda *_: True)
 
 
-def test_a_starter_that_cannot_fork_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    server, starter = socket.socketpair()
-    ours, theirs = socket.socketpair()
-
-    def none_left() -> int:
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-
-    monkeypatch.setattr(os, "fork", none_left)
-    monkeypatch.setattr(os, "killpg", lambda *_: None)
-    with server, starter, ours:
-        with theirs:
-            socket.send_fds(server, [workers._order(workers._START, 0)], [theirs.fileno()])
-        server.shutdown(socket.SHUT_WR)
-        workers.start(starter)
-        assert ours.recv(1) == b"", "who asked hears the line end"
+# --- a stop, or a visitor who leaves, changes nothing for other visitors ---------------------------------------------
 
 
-def test_a_starter_that_does_not_listen_yet_does_not_keep_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "LAST_WORDS", 0.01)
-    own = workers.Workers()
-    own._starter = starter = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    own.end()
-    assert starter.returncode == -signal.SIGKILL
-    assert own.starter is None
+def test_a_stopped_answer_belongs_to_whom_it_was_stopped_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(lambda _: True)
+    visiting(monkeypatch, "ann")
+    hers = endless(desk)
+    assert until(lambda: hers.holds_place)
+    hers.stop()
+    assert hers.wait(30)
+    assert endless(desk) is hers
+    visiting(monkeypatch, "bob")
+    his = endless(desk)
+    assert his is not hers
+    assert not his.finished
+    his.abandon()
+
+
+def test_a_stopped_search_gets_a_link_that_repeats_it_for_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(lambda _: True)
+    monkeypatch.setattr(planning, "desk", lambda: desk)
+    choice = Choice(source="sample:D", planner="exact")
+    visiting(monkeypatch, "ann")
+    job = planning.plan_job(choice)
+    assert until(lambda: job.done > 0)
+    job.stop()
+    assert job.wait(30)
+    limited = planning.repeatable(job, choice)
+    assert limited is not None
+    visiting(monkeypatch, "bob")
+    assert planning.plan_job(limited) is job
+    (link,) = [text for name, text in to_query(limited).items() if name == "options"]
+    assert f"max_nodes={limited.options['max_nodes']}" in link.replace('"', "").replace(":", "=")
+    again = planning.make_plan(from_query(to_query(limited))[0])
+    assert again.plan.tmmu_plan_hash == job.answer().plan.tmmu_plan_hash
+    assert f"--option max_nodes={limited.options['max_nodes']}" in repeat_command.command(again)
+    assert not planning.plan_job(choice).finished
+    planning.plan_job(choice).abandon()
+
+
+def test_a_file_is_kept_when_the_first_visitor_leaves_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "READ_APART_FROM", 0)
+    there: set[str] = set()  # the first visitor reloads the page at once
+    desk = Desk(lambda one: one in there or one == visitors.NOBODY)
+    monkeypatch.setattr(opening, "desk", lambda: desk)
+    monkeypatch.setattr(visitors, "get_script_run_ctx", lambda **_: SimpleNamespace(session_id="ann"))
+    sample = opening.sample_named("views")
+    assert sample is not None
+    data = sample.path.read_bytes()
+    opened, refused = planning.take([("views.tmmu.json", data)], visitors.NOBODY)
+    assert [card["code"] for card in refused] == [TaskNotFinished.CODE]
+    with visitors.as_server():
+        opened, refused = planning.take([("views.tmmu.json", data)], visitors.NOBODY)
+        assert (len(opened), refused) == (1, [])

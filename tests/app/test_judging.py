@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from app.session import planning
-from app.session.choice import Choice
-from app.session.judging import judge
+from app.session.verification import judge
+from app.session.view_state import Choice
 from tests.app.small import chain
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.say import details, markup
+from app.texts import markup, tensor_text
 from tests.app.small import chain
-from tmmu_core.plan.model import ArenaSummary
+from tmmu_core.plans.model import ArenaSummary
 
 
 def arena(**changes: object) -> ArenaSummary:
@@ -32,7 +32,7 @@ def test_other_peoples_text_never_becomes_markup(text: str) -> None:
 
 def test_the_strip_says_bound_extent_gap_and_reuse() -> None:
     strip = markup.strip([arena()], {})
-    for said in ("100 B", "150 B", "50 %", "unlimited", "no capacity given", "2 = 2 live"):
+    for said in ("100 B", "150 B", "50 %", "unlimited", "no limit", "2 <span class=soft>(minimum)</span>"):
         assert said in strip
 
 
@@ -64,16 +64,16 @@ def test_an_error_card_names_code_place_readers_and_way_out() -> None:
 
 def test_the_details_say_who_makes_reads_and_ends_a_tensor() -> None:
     solution = chain()
-    card = details.details(solution.plan, solution, "h0")
-    for said in ("by #1 n0", "#2 n1", "granted to <a", "[1, 2)", "slot", "0 (0x0)"):
+    card = tensor_text.details(solution.plan, solution, "h0")
+    for said in ("#1 n0", "#2 n1", "reuses its memory", "[1, 2)", "slot", "0 (0x0)"):
         assert said in card
 
 
 def test_without_its_graph_a_plan_does_not_know_the_readers() -> None:
-    assert "unknown: a plan does not name them" in details.details(chain().plan, None, "h0")
+    assert "unknown: a plan file does not list readers" in tensor_text.details(chain().plan, None, "h0")
 
 
 def test_neighbours_are_the_tenants_before_and_after() -> None:
     plan = chain().plan
-    assert details.neighbours(plan, "x") == details.Neighbours(None, "h0", 4)
-    assert details.neighbours(plan, "h1") == details.Neighbours("h0", "h2", 4)
+    assert tensor_text.neighbours(plan, "x") == tensor_text.Neighbours(None, "h0", 4)
+    assert tensor_text.neighbours(plan, "h1") == tensor_text.Neighbours("h0", "h2", 4)

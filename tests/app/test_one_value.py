@@ -11,11 +11,11 @@ import streamlit as st
 
 from tests.golden import SAMPLES, sample_files
 from tests.one_value import same_in_every_face, same_on_the_compare_page, same_on_the_planners_page
+from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.figures import metrics
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.planners import PLANNERS
+from tmmu_core.plans.figures import metrics
+from tmmu_core.plans.making.engine import plan_graph
 
 SMALL, LARGE = 400, 5_000
 """Tensors up to which every planner is asked, and up to which ``greedy`` is asked beside ``slots``."""

@@ -10,13 +10,13 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app.parts import platform
-from app.say import claims, details
+from app.kit.frame import platform_form
 from app.session import opening, planning
-from app.session.choice import Choice, from_query, to_query
+from app.session.view_state import Choice, from_query, to_query
+from app.texts import certificate_text, tensor_text
 from tests.app.test_pages import claim, html, opened
-from tmmu_core.plan.figures.storages import align_up
 from tmmu_core.planners.boards import BOARDS, options_of
+from tmmu_core.plans.figures.plan_storages import align_up
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -81,8 +81,8 @@ def test_options_come_back_from_a_link() -> None:
 def test_the_best_plan_is_one_click_away_and_says_who_made_it() -> None:
     at = opened()
     at.button(key="best").click().run()
-    assert claim(at) == "resnet50: activations take 6.89 MiB, the lower bound: no plan is smaller"
-    assert "auto picked exact" in html(at)
+    assert claim(at) == "resnet50: activations take 6.89 MiB, the minimum"
+    assert "auto chose exact" in html(at)
     assert at.button(key="best").disabled
 
 
@@ -97,7 +97,7 @@ def test_the_best_plan_goes_on_to_the_least_where_a_capacity_would_end_it() -> N
 
 def test_offsets_of_a_file_are_planned_again_and_compared_at_once() -> None:
     at = opened(graph="sample:xla_transformer_step")
-    assert "These offsets came with the file" in html(at)
+    assert "These offsets are from the file" in html(at)
     at.button(key="again").click().run()
     assert claim(at) == ("xla_transformer_step, given → auto: arena 2.37 MiB → 2.25 MiB (−128 KiB)")
 
@@ -110,7 +110,7 @@ def test_picking_another_planner_keeps_the_given_plan_as_the_baseline() -> None:
 
 def test_the_witness_is_marked_and_let_go() -> None:
     at = opened()
-    assert "3 storages held together at #13 n12" in html(at)
+    assert "3 buffers live at #13 n12" in html(at)
     at.button(key="witness").click().run()
     assert at.query_params["marked"] == "witness"
     at.button(key="witness").click().run()
@@ -123,7 +123,7 @@ def test_the_witness_holds_the_lower_bound_where_time_is_the_reason(sample: str)
     witnessed = [arena for arena in plan.arenas if arena.witness_step >= 0]
     assert witnessed
     for arena in witnessed:
-        rows = claims.witness_rows(plan, arena)
+        rows = certificate_text.witness_rows(plan, arena)
         heads = {int(plan.storage[row]): row for row in rows if plan.base_tensor_uids[row] is None}.values()
         least = sum(int(plan.size[row]) for row in heads)
         most = sum(align_up(int(plan.size[row]), int(plan.alignment[row])) for row in heads)
@@ -133,14 +133,14 @@ def test_the_witness_holds_the_lower_bound_where_time_is_the_reason(sample: str)
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        ("optimal", "Proven: no plan of this arena is smaller than 9.19 MiB"),
-        ("feasible", "a plan up to 2.30 MiB smaller may exist"),
-        ("unproven", "The search ended before it knew"),
+        ("optimal", "Proven optimal: 9.19 MiB at alignment 128 B"),
+        ("feasible", "Valid, not proven optimal. At most 2.30 MiB can still be saved"),
+        ("unproven", "Search limit reached; optimality unproven"),
     ],
 )
 def test_a_status_is_said_in_one_sentence(status: str, said: str) -> None:
     summary = planning.make_plan(Choice()).plan.arena_of["activations"]
-    assert said in claims.claimed(replace(summary, status=status))
+    assert said in certificate_text.claimed(replace(summary, status=status))
 
 
 def test_the_report_page_offers_what_the_command_reads_and_every_format() -> None:
@@ -166,7 +166,9 @@ def test_a_board_sets_memories_and_the_card_says_who_put_a_tensor_where() -> Non
     at.selectbox(key="w.board").set_value("STM32H743").run()
     assert '"name":"DTCM"' in at.query_params["options"]
     shown = planning.make_plan(Choice(source="sample:mixed_sizes", planner="helia", options=options_of("STM32H743")))
-    assert "DTCM, by the order of the memories" in details.details(shown.plan, None, shown.plan.tensor_ids[0])
+    assert "DTCM, placed by the order of the memories" in tensor_text.details(
+        shown.plan, None, shown.plan.tensor_ids[0]
+    )
 
 
 def test_a_rule_is_added_in_words_before_the_others() -> None:
@@ -174,7 +176,7 @@ def test_a_rule_is_added_in_words_before_the_others() -> None:
         graph="sample:mixed_sizes", planner="helia", options=msgspec.json.encode(options_of("nRF52840")).decode()
     )
     at.selectbox(key="w.rule.role").set_value("scratch")
-    at.button(key="FormSubmitter:add-rule-Add this rule").click().run()
+    at.button(key="FormSubmitter:add-rule-Add rule").click().run()
     rules = msgspec.json.decode(at.query_params["options"])["rules"]
     assert rules == [{"memory": "RAM", "role": "scratch"}, {"memory": "FLASH", "role": "constant"}]
 
@@ -184,7 +186,7 @@ def test_memories_are_made_in_words_moved_and_taken_away() -> None:
     for name, size in (("SRAM", "300KiB"), ("DTCM", "16 KiB")):
         at.text_input(key="w.memory.name").input(name)
         at.text_input(key="w.memory.size").input(size)
-        at.button(key="FormSubmitter:add-memory-Add this memory").click().run()
+        at.button(key="FormSubmitter:add-memory-Add memory").click().run()
     assert memories(at) == [{"name": "SRAM", "max_size": 300 << 10}, {"name": "DTCM", "max_size": 16 << 10}]
     at.button(key="memories-up-1").click().run()
     assert [memory["name"] for memory in memories(at)] == ["DTCM", "SRAM"]
@@ -202,8 +204,8 @@ def memories(at: AppTest) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     ("name", "size", "said"),
     [
-        ("", "1KiB", "It has no name."),
-        ("DTCM", "1KiB", "There is a memory DTCM already."),
+        ("", "1KiB", "The name is empty."),
+        ("DTCM", "1KiB", "A memory named DTCM exists."),
         ("X", "wide", "is not a size"),
     ],
 )
@@ -212,7 +214,7 @@ def test_a_memory_that_cannot_be_meant_is_refused_in_words(name: str, size: str,
     at = opened(graph="sample:mixed_sizes", planner="helia", options=options)
     at.text_input(key="w.memory.name").input(name)
     at.text_input(key="w.memory.size").input(size)
-    at.button(key="FormSubmitter:add-memory-Add this memory").click().run()
+    at.button(key="FormSubmitter:add-memory-Add memory").click().run()
     assert said in html(at)
     assert len(memories(at)) == 3
 
@@ -225,10 +227,10 @@ def test_rules_and_memories_are_said_in_words() -> None:
         "constant_destination_memory": "RAM",
         "min_size": 4096,
     }
-    assert platform.rule_in_words(rule) == "constant called conv* from 4.00 KiB on → FLASH, copied into RAM"
-    assert platform.rule_in_words({"memory": "A"}) == "whatever is → A"
-    said = [platform.memory_in_words(memory) for memory in BOARDS["nRF52840"][1]]
-    assert said == ["RAM, 256 KiB", "FLASH, 1.00 MiB, read only"]
+    assert platform_form.rule_text(rule) == "constant, name conv*, at least 4.00 KiB → FLASH, copied to RAM"
+    assert platform_form.rule_text({"memory": "A"}) == "any role → A"
+    said = [platform_form.memory_text(memory) for memory in BOARDS["nRF52840"][1]]
+    assert said == ["RAM, 256 KiB", "FLASH, 1.00 MiB, read-only"]
 
 
 def test_the_table_says_of_every_tensor_who_put_it_where_and_what_one_memory_up_takes() -> None:
@@ -238,8 +240,8 @@ def test_the_table_says_of_every_tensor_who_put_it_where_and_what_one_memory_up_
         options='{"memories": [{"name": "A", "max_size": 8192}, {"name": "B"}]}',
         arena="*",
     )
-    table = next(frame.value for frame in at.dataframe if "one memory up" in frame.value.columns)
-    assert set(table["put there by"]) >= {"the order of the memories"}
-    assert any(text.startswith("A: ") and text.endswith(" more") for text in table["one memory up"])
+    table = next(frame.value for frame in at.dataframe if "next better memory" in frame.value.columns)
+    assert set(table["placed by"]) >= {"the order of the memories"}
+    assert any(text.startswith("A: ") and text.endswith(" more") for text in table["next better memory"])
     plain = opened(graph="sample:mixed_sizes")
-    assert all("one memory up" not in frame.value.columns for frame in plain.dataframe)
+    assert all("next better memory" not in frame.value.columns for frame in plain.dataframe)

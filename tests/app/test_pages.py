@@ -12,12 +12,12 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app.say.palette import CATEGORIES
-from app.session import opening, pages, placed, planning
-from app.session.choice import Choice
-from tmmu_core.plan.figures.storages import live_bytes
-from tmmu_core.plan.formats.reading import read_any
-from tmmu_core.plan.formats.trace import Trace
+from app.session import opening, pages, plan_rows, planning
+from app.session.view_state import Choice
+from app.texts.palette import CATEGORIES
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.planfile.trace import Trace
+from tmmu_core.plans.figures.plan_storages import live_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKEN = ROOT / "tests" / "data" / "broken"
@@ -38,7 +38,7 @@ def opened(page: str = "plan", *, seconds: int = 60, **query: str) -> AppTest:
         at.query_params[key] = value
     at.run()
     if page != "plan":
-        at.switch_page(f"views/{page}.py").run()
+        at.switch_page(f"pages/{page}/page.py").run()
     assert not at.exception
     return at
 
@@ -82,12 +82,12 @@ def test_every_page_shows_every_kind_of_sample(page: str, sample: str) -> None:
 @pytest.mark.parametrize(
     ("page", "said"),
     [
-        ("peak", "of activations alive in 3 storages at the peak, #14"),
-        ("fragmentation", "Every byte of activations is alive at #14"),
-        ("compare", "Compare with what?"),
-        ("planners", "does best: activations in"),
+        ("peak", "of activations live in 3 buffers at the peak, #14"),
+        ("fragmentation", "of activations are live at #14"),
+        ("compare", "No baseline chosen"),
+        ("planners", "is best: activations"),
         ("graph", "resnet50: 176 nodes, 445 tensors, 177 steps in mode inference"),
-        ("report", "Take resnet50 away"),
+        ("report", "Export resnet50"),
     ],
 )
 def test_each_page_states_its_claim(page: str, said: str) -> None:
@@ -112,11 +112,11 @@ def test_an_arena_too_small_is_drawn_with_what_it_is_over_and_a_way_out() -> Non
     at = opened()
     before = claim(at)
     at.text_input(key="w.capacity.activations").input("1 MiB").run()
-    assert "Does not fit: activations over by 8.19 MiB (8,585,216 B)" in html(at)
+    assert "activations over capacity by 8.19 MiB (9.19 MiB of 1.00 MiB)" in html(at)
     assert claim(at) == before  # the layout is the same: it is what does not fit
     assert at.query_params["capacity"] == "activations=1048576"
     at.text_input(key="w.capacity.activations").input("").run()
-    assert "Does not fit" not in html(at)
+    assert "over capacity" not in html(at)
 
 
 def test_an_alignment_of_48_is_refused_with_its_code() -> None:
@@ -158,7 +158,7 @@ def test_two_uploads_at_once_are_compared() -> None:
         (f"{n}.tmmu.json", (opening.SAMPLES / f"{n}.tmmu.json").read_bytes()) for n in ("linear_chain", "in_place")
     ]
     at.file_uploader(key="upload.0").set_value([(name, data, "application/json") for name, data in files]).run()
-    at.switch_page("views/compare.py").run()
+    at.switch_page("pages/compare/page.py").run()
     assert "in_place" in claim(at)
     assert "linear_chain" in claim(at)
 
@@ -190,32 +190,32 @@ def test_a_finished_plan_says_why_it_cannot_be_planned_anew() -> None:
     at = opened(graph=opening.shelf().put("p.json", plan_bytes()))
     mode = at.selectbox(key="w.mode")
     assert mode.disabled
-    assert "A finished plan keeps its mode" in mode.help
-    at.switch_page("views/planners.py").run()
-    assert claim(at) == "A finished plan has one planner"
+    assert "A finished plan cannot change" in mode.help
+    at.switch_page("pages/planners/page.py").run()
+    assert claim(at) == "A finished plan cannot be planned again"
 
 
 def test_a_digest_is_told_by_a_card_and_drawn_nowhere() -> None:
-    from tmmu_core.plan.formats import trace
-    from tmmu_core.plan.making.engine import plan_graph
+    from tmmu_core.formats.planfile import trace
+    from tmmu_core.plans.making.engine import plan_graph
 
     graph = opening.open_source("sample:linear_chain").graph
     assert graph is not None
     source = opening.shelf().put("d.jsonl", trace.to_json_lines(plan_graph(graph).plan, digest=True))
     at = opened(graph=source)
-    assert "A digest: nothing to draw" in html(at)
+    assert "A digest has no tensors to draw" in html(at)
     assert "executed" not in html(at)
-    at.switch_page("views/peak.py").run()
-    assert "A digest: nothing to draw" in html(at)
+    at.switch_page("pages/peak/page.py").run()
+    assert "A digest has no tensors to draw" in html(at)
     at = opened("compare", graph="sample:linear_chain", baseline=source)
     assert "✓ identical" in html(at)
-    assert "A digest: nothing to draw" in html(at)
+    assert "A digest has no tensors to draw" in html(at)
 
 
 def test_an_invalid_plan_is_red_and_claims_nothing() -> None:
     source = opening.shelf().put("two.csv", b"id,lower,upper,size,offset\na,0,3,64,0\nb,1,4,64,0\n")
     said = html(opened(graph=source))
-    assert "✗ invalid" in said
+    assert "failed" in said
     assert '<tr class="invalid">' in said
     assert 'class="optimal"' not in said
     assert "impossible" in said
@@ -224,14 +224,14 @@ def test_an_invalid_plan_is_red_and_claims_nothing() -> None:
 
 def plan_bytes() -> bytes:
     from tests.app.small import chain
-    from tmmu_core.plan.formats import files
+    from tmmu_core.formats.planfile import plan_file as files
 
     return files.to_json(chain().plan)
 
 
 def test_a_csv_instance_is_planned() -> None:
     source = opening.shelf().put("tiny.csv", b"id,lower,upper,size\na,0,2,64\nb,1,3,64\nc,2,4,64\n")
-    assert "arena takes 128 B, the lower bound: no plan is smaller" in claim(opened(graph=source, planner="greedy"))
+    assert "arena takes 128 B, the minimum" in claim(opened(graph=source, planner="greedy"))
 
 
 def test_a_link_to_a_file_that_is_gone_says_so_and_offers_the_gallery() -> None:
@@ -250,8 +250,8 @@ def test_picking_a_planner_makes_it_the_plan_of_all_pages() -> None:
 def test_a_chosen_step_is_kept_from_page_to_page() -> None:
     at = opened("peak")
     at.number_input(key="w.step").set_value(40).run()
-    at.switch_page("views/fragmentation.py").run()
-    assert "not alive at #40" in claim(at)
+    at.switch_page("pages/fragmentation/page.py").run()
+    assert "holds no live tensor at #40" in claim(at)
 
 
 def test_the_report_page_says_the_command_that_repeats_the_plan() -> None:
@@ -265,7 +265,7 @@ def test_the_storages_alive_at_a_step_hold_its_live_bytes(sample: str) -> None:
     for arena in shown.plan.arenas:
         live = live_bytes(shown.plan, arena.name)
         for step in {0, shown.plan.steps // 2, int(live.argmax())}:
-            assert sum(size for _, size in placed.storages_alive(shown, step, arena.name)) == int(live[step])
+            assert sum(size for _, size in plan_rows.storages_alive(shown, step, arena.name)) == int(live[step])
 
 
 def test_hostile_names_are_text() -> None:
@@ -277,7 +277,7 @@ def test_hostile_names_are_text() -> None:
     source = opening.shelf().put("h.json", graph.encode())
     for page in PAGES:
         at = opened(page, graph=source, tensor="<b>x</b>")
-        assert "<img" not in html(at)
+        assert "<img src=x" not in html(at)
         assert "<b>x" not in html(at)
 
 
@@ -292,3 +292,12 @@ def test_two_drawings_side_by_side_stand_on_one_byte_scale() -> None:
         for name in ("naive", "slots")
     ]
     assert [json.loads(state)["reach"] for state in states] == [max(extents)] * 2
+
+
+def test_all_planners_answer_the_same_question_under_a_capacity() -> None:
+    """With a capacity ``exact`` alone stops where everything fits; beside others it looks for the least."""
+    at = opened("planners", graph="sample:mixed_sizes", planner="exact", capacity="activations=8MiB")
+    for name in ("exact", "auto"):
+        one = planning.compared_under(Choice(source="sample:mixed_sizes", capacities={"activations": 8 << 20}), name)
+        assert one.options == {"minimise": True}
+    assert "exact (minimise=True)" in html(at)

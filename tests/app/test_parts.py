@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 import streamlit as st
 
-from app.charts.ledger import ledger_chart
-from app.parts import remat, replay, sharing
-from app.session import opening, planning
-from app.session.choice import Choice
+from app.pages.fragmentation.resource_figure import ledger_chart
+from app.pages.graph import remat, sharing
+from app.session import planning
+from app.session.view_state import Choice
 from tests.app.test_pages import html, opened
-from tmmu_core.plan.analysis.ledger import resource_ledger
-from tmmu_core.plan.formats import files
+from tmmu_core.plans.analysis.resource_ledger import resource_ledger
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -31,11 +28,11 @@ def plan_of(sample: str, **choice: str) -> planning.Shown:
 
 def test_each_refused_hand_off_is_told_with_its_condition_in_words() -> None:
     at = opened("graph")
-    table = next(frame.value for frame in at.dataframe if "refused, because" in frame.value)
+    table = next(frame.value for frame in at.dataframe if "reason" in frame.value)
     refusals = plan_of("resnet50").solution.liveness.refusals  # type: ignore[union-attr]
     assert len(table) == len(refusals) == 16
-    assert set(table["refused, because"]) == {"the output took over another input's place"}
-    assert "16 hand-offs refused, 118 granted" in html(at)
+    assert set(table["reason"]) == {"the output reuses another input"}
+    assert "In-place reuse: 118 possible, 16 not allowed" in html(at)
 
 
 def test_the_members_of_an_alias_group_are_named() -> None:
@@ -54,7 +51,7 @@ def test_a_graph_without_groups_shows_no_table_of_them() -> None:
 
 def test_rematerialisation_is_told_as_bytes_saved_for_steps_added() -> None:
     at = opened("graph", graph="sample:remat")
-    assert "Rematerialisation saves 256 KiB of activations (28.6 %) for 3 more steps" in html(at)
+    assert "Rematerialization saves 256 KiB of activations (28.6 %) for 3 more steps" in html(at)
     at.button(key="use-remat").click().run()
     assert at.selectbox(key="w.preset").value == "remat_enabled"
     assert at.button(key="use-remat").disabled
@@ -83,27 +80,3 @@ def test_the_ledgers_curve_is_the_ledger() -> None:
     curve = ledger_chart(plan, ledger).data[0]
     drawn = [curve.y[max(k for k, x in enumerate(curve.x) if x <= step)] for step in range(plan.steps)]
     assert drawn == ledger.bytes_allocated.tolist()
-
-
-@pytest.mark.parametrize("sample", ["resnet50", "views", "training_step", "gpt2_small_train_b1_s1024"])
-def test_a_plan_of_usual_size_is_executed_unasked(sample: str) -> None:
-    planning.replay(plan_of(sample)).wait(60)
-    assert "✓ executed" in html(opened(graph=f"sample:{sample}"))
-
-
-def test_a_finished_plan_whose_tensors_overlap_is_caught() -> None:
-    plan = plan_of("residual_block").plan
-    source = opening.shelf().put("bad.json", files.to_json(replace(plan, offset=plan.offset * 0)))
-    page = opened(graph=source)
-    assert re.search(r"✗ [\d,]+ findings?</span>", html(page))
-    assert "✓ executed" not in html(page)
-    assert any("found instead" in frame.value for frame in page.dataframe)
-
-
-def test_a_large_plan_is_executed_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "AT_ONCE", 1)
-    at = opened(graph="sample:must_not_alias")
-    assert "executed" not in html(at)
-    at.button(key="run-replay").click().run()
-    planning.replay(plan_of("must_not_alias")).wait(60)
-    assert "✓ executed" in html(at.run())

@@ -9,7 +9,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app.charts.reality import bars
+from app.pages.plan.measured_figure import bars
 from app.session import opening
 from tests.app.test_pages import opened
 from tests.runtime.test_measure import products
@@ -39,27 +39,27 @@ def test_each_bar_says_its_bytes() -> None:
     (bar,) = bars(4096, 2048, 1024, "LiteRT").data
     assert list(zip(bar.y, bar.x, bar.text, strict=True)) == [
         ("LiteRT", 4096, "4.00 KiB"),
-        ("ours", 2048, "2.00 KiB"),
-        ("bound", 1024, "1.00 KiB"),
+        ("planned", 2048, "2.00 KiB"),
+        ("lower bound", 1024, "1.00 KiB"),
     ]
 
 
 def test_a_given_plan_stands_beside_ours_and_the_bound() -> None:
-    said = until(opened(graph="sample:xla_transformer_step"), "nothing can be below")
-    assert "The file's plan: 2.37 MiB (2,485,860 B); ours 2.25 MiB (2,354,708 B)" in said
-    assert "nothing can be below 2.25 MiB (2,354,708 B)" in said
+    said = until(opened(graph="sample:xla_transformer_step"), "lower bound")
+    assert "The file's plan: 2.37 MiB (2,485,860 B); planned 2.25 MiB (2,354,708 B)" in said
+    assert "lower bound 2.25 MiB (2,354,708 B)" in said
 
 
 def test_a_model_is_run_when_that_is_asked_and_its_difference_is_told() -> None:
     source = opening.shelf().put("products.onnx", products())
     at = opened(graph=source)
-    assert "nothing can be below" not in captions(at)
+    assert "lower bound" not in captions(at)
     at.button(key="measure").click().run()
     assert not at.exception
-    said = until(at, "nothing can be below")
+    said = until(at, "lower bound")
     assert "onnxruntime: " in said
-    assert "nothing can be below 8.00 MiB (8,388,608 B)" in said
-    assert any("Where the difference to the bound sits" in each.proto.body for each in at.get("html"))
+    assert "lower bound 8.00 MiB (8,388,608 B)" in said
+    assert any("Difference to the lower bound" in each.proto.body for each in at.get("html"))
 
 
 def test_a_sample_has_no_runtime_to_ask() -> None:

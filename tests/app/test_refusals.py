@@ -9,14 +9,14 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app.cli.console import in_words
-from app.cli.explore import MAIN
-from app.say import markup, refused
+from app.cli.console import error_text
+from app.cli.first.explore import MAIN
 from app.session import opening
-from app.session.choice import from_query
+from app.session.view_state import from_query
+from app.texts import markup, refusal_text
 from tests.app.test_pages import BROKEN, claim, html, opened
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.plan.formats.reading import READERS, read_any
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.open_file import READERS, read_any
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,25 +49,25 @@ def refusal(name: str) -> UnreadableInput:
 )
 def test_the_reader_that_took_the_bytes_or_has_the_ending_is_nearest(name: str, reader: str) -> None:
     error = refusal(name)
-    near = refused.nearest(error.tried, error.message, error.source)
+    near = refusal_text.nearest(error.tried, error.message, error.source)
     assert near is not None
     assert near[0] == reader
 
 
 def test_nothing_points_at_a_reader_where_the_name_has_no_known_ending() -> None:
-    assert refused.nearest([("onnx", "no"), ("plan", "no")], "no reader knows this content.", "notes.md") is None
+    assert refusal_text.nearest([("onnx", "no"), ("plan", "no")], "no reader knows this content.", "notes.md") is None
 
 
 def test_the_others_share_a_line_where_their_reason_is_the_same() -> None:
     rows = [("trace", "no JSON"), ("plan", "no JSON"), ("onnx", "no field"), ("csv", "no columns")]
-    assert refused.others(rows, ("onnx", "no field")) == [("trace, plan", "no JSON"), ("csv", "no columns")]
+    assert refusal_text.others(rows, ("onnx", "no field")) == [("trace, plan", "no JSON"), ("csv", "no columns")]
 
 
 def test_every_reader_is_told_once() -> None:
     error = refusal("text.onnx")
-    near = refused.nearest(error.tried, error.message, error.source)
+    near = refusal_text.nearest(error.tried, error.message, error.source)
     assert near is not None
-    rest = [name for readers, _ in refused.others(error.tried, near) for name in readers.split(", ")]
+    rest = [name for readers, _ in refusal_text.others(error.tried, near) for name in readers.split(", ")]
     assert sorted([near[0], *rest]) == sorted(reader.name for reader in READERS)
 
 
@@ -77,23 +77,28 @@ def test_the_other_readers_and_the_record_are_folded() -> None:
     shown = markup.error_card({**card, "tried": error.tried, "record": error.record()})
     in_view, _, folded = shown.partition("<details>")
     assert "<b>onnx</b>: its first byte begins no field of an ONNX model" in in_view
-    assert "Way out:" in in_view
-    assert "parquet" not in in_view.replace("plan as parquet", "")
-    assert "<b>parquet</b>" in folded
+    assert "<b>tflite</b>" not in in_view
+    assert "<b>tflite</b>" in folded
     assert "UNREADABLE_INPUT" in folded
 
 
-def test_the_command_line_says_the_nearest_readers_reason_first_and_the_way_out_last() -> None:
-    lines = in_words(refusal("text.onnx")).splitlines()
-    assert lines[0] == "text.onnx: no reader knows this content."
-    assert lines[1] == "  onnx: its first byte begins no field of an ONNX model"
-    assert all(line.startswith("  not ") for line in lines[2:-1])
-    assert lines[-1].startswith("Give one of: ")
+def test_unknown_format_names_the_closest_reader_and_v_lists_all() -> None:
+    lines = error_text(refusal("text.onnx")).splitlines()
+    assert lines == [
+        (
+            "text.onnx: Unrecognised file format. Closest: onnx (its first byte begins no field of an ONNX model). "
+            "`-v` lists what each reader expected."
+        ),
+        "Open a model as ONNX, `.tflite` or `.pt2`, or a native graph.",
+    ]
+    _, *reasons, _ = error_text(refusal("text.onnx"), verbose=True).splitlines()
+    assert reasons
+    assert all(line.startswith("  not ") for line in reasons)
 
 
 def test_the_command_line_says_a_reason_once() -> None:
     error = refusal("truncated.onnx")
-    assert in_words(error).count(error.message) == 1
+    assert error_text(error).count(error.message) == 1
 
 
 def with_refused(*names: str) -> AppTest:
@@ -109,7 +114,7 @@ def cards(at: AppTest) -> list[str]:
 
 def test_several_refusals_are_one_group_with_its_count() -> None:
     at = with_refused("truncated.onnx", "cycle.tmmu.json", "text.onnx")
-    assert "3 refused, and what was shown before stays" in html(at)
+    assert "3 errors" in html(at)
     assert cards(at) == ["truncated.onnx", "cycle.tmmu.json", "text.onnx"]
 
 
@@ -170,7 +175,7 @@ def test_a_packing_problem_has_no_mode_and_no_preset() -> None:
 
 def test_a_planner_that_needs_a_graph_is_a_quiet_row_on_a_packing_problem() -> None:
     page = html(opened("planners", graph="sample:A", planner="greedy"))
-    assert "needs a graph: it spreads tensors over memories by their roles" in page
+    assert "needs a graph: it selects memories by tensor role" in page
     assert "tm-error" not in page
 
 
@@ -206,4 +211,5 @@ def test_a_rank_without_a_spec_is_told_as_such() -> None:
 def test_a_step_is_a_whole_number(step: str) -> None:
     chosen, complaints = from_query({"step": step})
     assert chosen.step is None
-    assert complaints == (f"The link says step={step!r}: it is no whole number from 0 up.",)
+    assert len(complaints) == 1
+    assert f"step={step!r}" in complaints[0]

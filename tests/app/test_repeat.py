@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from app.cli.main import run
-from app.session import opening, planning, repeat
-from app.session.choice import Choice
-from tmmu_core import names
-from tmmu_core.plan.formats import files
+from app.session import opening, planning, repeat_command
+from app.session.view_state import Choice
+from tmmu_core.base import escaping
+from tmmu_core.formats.planfile import plan_file
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORIES = {"memories": [{"name": "DTCM", "max_size": 4096}, {"name": "SRAM"}], "min_alignment": 32}
@@ -46,30 +46,32 @@ def without_time(plan: bytes) -> dict[str, Any]:
 def test_the_command_repeats_the_plan(choice: Choice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = planning.make_plan(choice)
     (tmp_path / "sample_graphs").symlink_to(ROOT / "sample_graphs")
-    for name, data in repeat.files(shown).items():
+    for name, data in repeat_command.files(shown).items():
         (tmp_path / name).write_bytes(data)
     monkeypatch.chdir(tmp_path)
-    words = shlex.split(repeat.command(shown))
+    words = shlex.split(repeat_command.command(shown))
     assert run(words[1:]) == 0
-    assert without_time((tmp_path / words[-1]).read_bytes()) == without_time(files.to_json(shown.plan))
+    assert without_time((tmp_path / words[-1]).read_bytes()) == without_time(plan_file.to_json(shown.plan))
 
 
 def test_an_opened_file_is_called_by_its_own_name() -> None:
     data = (ROOT / "sample_graphs" / "views.tmmu.json").read_bytes()
     shown = planning.make_plan(Choice(source=opening.shelf().put("mine.json", data)))
-    assert repeat.command(shown).startswith("tmmu plan mine.json --mode inference --preset inference --planner slots")
+    assert repeat_command.command(shown).startswith(
+        "tmmu plan mine.json --mode inference --preset inference --planner slots"
+    )
 
 
 def test_a_file_is_never_taken_for_an_option() -> None:
     data = (ROOT / "sample_graphs" / "views.tmmu.json").read_bytes()
     shown = planning.make_plan(Choice(source=opening.shelf().put("-mine.json", data)))
-    assert repeat.command(shown).startswith("tmmu plan ./-mine.json ")
+    assert repeat_command.command(shown).startswith("tmmu plan ./-mine.json ")
 
 
 def test_a_text_option_that_looks_like_json_stays_a_text() -> None:
     shown = planning.make_plan(Choice(source="sample:views", planner="greedy"))
     object.__setattr__(shown.choice, "options", {"order": "1"})
-    assert "--option 'order=\"1\"'" in repeat.command(shown)
+    assert "--option 'order=\"1\"'" in repeat_command.command(shown)
 
 
 CONTROLS = "\x15touch pwned\n\x1b[201~'$(id)`\\x7f\u202e"
@@ -80,8 +82,8 @@ def test_no_control_character_of_a_name_stands_in_the_command_and_a_shell_gets_t
     document = json.loads((ROOT / "sample_graphs" / "dynamic_batch.tmmu.json").read_text())
     text = json.dumps(document).replace('"B"', json.dumps(CONTROLS)).encode()
     shown = planning.make_plan(Choice(source=opening.shelf().put("g.json", text), dims={CONTROLS: 2}))
-    line = repeat.command(shown)
-    assert names.visible(line) == line
+    line = repeat_command.command(shown)
+    assert escaping.visible(line) == line
     printed = subprocess.run(["bash", "-c", f'printf "%s\\0" {line}'], capture_output=True, check=True).stdout
     words = printed.decode().split("\0")
     assert f"{CONTROLS}=2" in words
@@ -108,5 +110,5 @@ def test_a_file_is_kept_by_a_name_without_folders_that_can_be_seen(name: str, ke
 
 @pytest.mark.parametrize("name", ["con", "NUL", "aux.json", "Com1", "lpt9.tmmu.json", "COM¹"])
 def test_no_download_is_called_what_windows_takes_for_a_device(name: str) -> None:
-    assert repeat.file_stem(name) == name.split(".")[0] + "_"
-    assert repeat.file_stem(f"{name.split('.')[0]}x") == f"{name.split('.')[0]}x"
+    assert repeat_command.file_stem(name) == name.split(".")[0] + "_"
+    assert repeat_command.file_stem(f"{name.split('.')[0]}x") == f"{name.split('.')[0]}x"

@@ -15,9 +15,10 @@ from websockets.exceptions import InvalidStatus
 
 from app.serving import guard
 from app.serving.guard import Rules
-from app.session import opening, visitors
+from app.session import opening
+from app.session.work import visitors
 from tests.served import Served, Tab, descendants, served, status, until
-from tmmu_core.errors import UnreadableInput
+from tmmu_core.base.errors import UnreadableInput
 
 HERE = {"host": "localhost:8501"}
 
@@ -44,6 +45,7 @@ def listening(process: int) -> set[str]:
 LOOPBACK = {"0100007F", "00000000000000000000000001000000"}
 
 
+@pytest.mark.slow
 def test_streamlit_run_listens_on_this_machine_alone(server: Served) -> None:
     assert listening(server.process.pid)
     assert listening(server.process.pid) <= LOOPBACK
@@ -160,6 +162,7 @@ def test_who_is_answered(rules: Rules, headers: dict[str, str], token: str, answ
     assert (rules.refusal(headers, "/", token) == "") is answered
 
 
+@pytest.mark.slow
 def test_bound_to_every_address_it_answers_who_brings_the_token(tmp_path: Path) -> None:
     with served(tmp_path, ["--server.address", "0.0.0.0"], {guard.TOKEN: "s3cret"}) as server:
         assert not listening(server.process.pid) <= LOOPBACK

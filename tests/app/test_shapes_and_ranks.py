@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 import streamlit as st
 
-from app.charts.ranks import fold, heat_map
-from app.charts.shapes import dim_curve
-from app.say import words
-from app.session import envelopes, opening, planning, worlds
-from app.session.choice import Choice
+from app.pages.ranks.figures import fold, heat_map
+from app.pages.shapes.figures import dim_curve
+from app.session import opening, planning, rank_sets, shape_sequences
+from app.session.view_state import Choice
+from app.texts import numbers
 from tests.app.test_pages import claim, html, opened
 from tests.build import graph, node, tensor
-from tmmu_core.errors import UnreadableInput
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Dim
-from tmmu_core.graph.shard_spec import read_spec
-from tmmu_core.plan.formats.reading import read_any
-from tmmu_core.plan.formats.trace import Trace
-from tmmu_core.plan.making.ranks import plan_ranks
-from tmmu_core.plan.making.replan import peak_over_dim
-from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.graph.sharding.shard_spec import read_spec
+from tmmu_core.plans.making.ranks import plan_ranks
+from tmmu_core.plans.making.replan import peak_over_dim
+from tmmu_core.plans.making.request import PlanRequest
 
 DYNAMIC = "sample:dynamic_batch"
 B = {"B": Dim(1, 32)}
@@ -49,55 +49,57 @@ def _fresh() -> Iterator[None]:
         ("B=8\n4", ((("B", 8),), (("B", 4),))),
     ],
 )
-def test_a_sequence_is_an_iteration_per_size(text: str, shapes: tuple[envelopes.Shape, ...]) -> None:
-    assert envelopes.read_shapes(text, B, "B") == shapes
+def test_a_sequence_is_an_iteration_per_size(text: str, shapes: tuple[shape_sequences.Shape, ...]) -> None:
+    assert shape_sequences.read_shapes(text, B, "B") == shapes
 
 
 def test_an_iteration_may_give_several_dimensions() -> None:
-    assert envelopes.read_shapes("T=9 B=8", {**B, "T": Dim(1, 64)}, "B") == ((("B", 8), ("T", 9)),)
+    assert shape_sequences.read_shapes("T=9 B=8", {**B, "T": Dim(1, 64)}, "B") == ((("B", 8), ("T", 9)),)
 
 
 @pytest.mark.parametrize("text", ["", "many", "C=3", "-4", "8*9999", "B=1 B=2"])
 def test_what_is_no_sequence_is_told(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        envelopes.read_shapes(text, B, "B")
+        shape_sequences.read_shapes(text, B, "B")
 
 
 @pytest.mark.parametrize("dim", [Dim(1, 32), Dim(1, 1), Dim(0, 5), Dim(512, 4096)])
 def test_presets_can_be_read(dim: Dim) -> None:
-    for text in envelopes.presets(dim).values():
-        assert envelopes.read_shapes(text, {"B": dim}, "B")
+    for text in shape_sequences.presets(dim).values():
+        assert shape_sequences.read_shapes(text, {"B": dim}, "B")
 
 
 # --- specs -------------------------------------------------------------------------------------------------------
 
 
 def test_ranks_are_said_in_runs() -> None:
-    assert words.runs((0, 1, 2, 5, 7, 8)) == "0–2, 5, 7–8"
-    assert words.runs(tuple(range(0, 20, 2)), 2) == "0, 2 and 8 more"
+    assert numbers.runs((0, 1, 2, 5, 7, 8)) == "0–2, 5, 7–8"
+    assert numbers.runs(tuple(range(0, 20, 2)), 2) == "0, 2 and 8 more"
 
 
 def test_a_rank_is_told_by_its_place_in_the_mesh() -> None:
-    assert worlds.place(read_spec({"mesh": [{"name": "dp", "size": 2}, {"name": "tp", "size": 4}]}), 6) == "dp 1 · tp 2"
+    assert (
+        rank_sets.place(read_spec({"mesh": [{"name": "dp", "size": 2}, {"name": "tp", "size": 4}]}), 6) == "dp 1 · tp 2"
+    )
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", ""])
 def test_a_spec_that_is_no_object_is_unreadable(text: str) -> None:
     with pytest.raises(UnreadableInput):
-        worlds.spec_of(text)
+        rank_sets.spec_of(text)
 
 
 def test_a_preset_as_shown_is_the_preset() -> None:
-    for preset in worlds.presets(opening.open_source(DYNAMIC).graph):  # type: ignore[arg-type]
+    for preset in rank_sets.presets(opening.open_source(DYNAMIC).graph):  # type: ignore[arg-type]
         assert json.loads(preset.text) == preset.spec
-        assert worlds.spec_of(worlds.compact(preset.text)) == preset.spec
+        assert rank_sets.spec_of(rank_sets.compact(preset.text)) == preset.spec
 
 
 @pytest.mark.parametrize("sample", ["dynamic_batch", "views", "training_step", "gpt2_small_train_b1_s1024"])
 def test_every_preset_can_be_planned(sample: str) -> None:
     whole = opening.open_source(f"sample:{sample}").graph
     assert whole is not None
-    for preset in worlds.presets(whole):
+    for preset in rank_sets.presets(whole):
         assert plan_ranks(whole, PlanRequest(shard_spec=preset.spec)).world_size == read_spec(preset.spec).world_size
 
 
@@ -140,7 +142,7 @@ def test_the_curve_holds_what_the_core_says_at_every_size() -> None:
     assert dynamic is not None
     curve = peak_over_dim(dynamic, "B", values=[1, 8, 32])
     figure = dim_curve(curve, "activations", now=8, capacity=2**64 - 1, whole=False)
-    extent = next(trace for trace in figure.data if trace.name == "extent")
+    extent = next(trace for trace in figure.data if trace.name == "arena size")
     assert list(extent.y) == curve.extent_bytes[:, curve.arena_names.index("activations")].tolist()
 
 
@@ -158,7 +160,7 @@ def test_a_point_chosen_here_is_where_all_pages_plan() -> None:
     at = opened("shapes", graph=DYNAMIC)
     at.number_input(key="w.point-number").set_value(8).run()
     assert at.query_params["dims"] == "B=8"
-    at.switch_page("views/plan.py").run()
+    at.switch_page("pages/plan/page.py").run()
     assert "activations take 40.5 KiB" in claim(at)
 
 
@@ -170,15 +172,15 @@ def test_sizes_over_the_capacity_are_told() -> None:
 def test_a_shape_outside_the_envelope_is_replanned_for() -> None:
     at = opened("shapes", graph=DYNAMIC, shapes="16, 40, 8")
     log = at.dataframe[0].value
-    assert log["what"].tolist() == ["first plan", "replanned, made anew", "kept"]
+    assert log["plan"].tolist() == ["first", "replanned, computed", "kept"]
     assert log["planned for"].tolist() == ["B = 32", "B = 40", "B = 40"]
-    assert "→" in log["plan, old → new"][1]
-    assert "3 iterations, 1 replan, 2 plans made" in html(at)
+    assert "→" in log["plan hash, old → new"][1]
+    assert "3 iterations, 1 replan, 2 plans computed" in html(at)
 
 
 def test_a_shape_that_comes_back_is_served_from_the_cache() -> None:
     log = opened("shapes", graph=DYNAMIC, shapes="8, 16, 8", plan_at="point").dataframe[0].value
-    assert log["what"].tolist() == ["first plan", "replanned, made anew", "replanned, from the cache"]
+    assert log["plan"].tolist() == ["first", "replanned, computed", "replanned, from the cache"]
 
 
 def test_under_abort_the_session_ends_with_a_card_and_its_way_out() -> None:
@@ -192,16 +194,16 @@ def test_under_abort_the_session_ends_with_a_card_and_its_way_out() -> None:
 def test_a_sequence_that_cannot_be_read_is_told_and_kept() -> None:
     at = opened("shapes", graph=DYNAMIC)
     at.text_input(key="w.session-shapes").input("8, lots").run()
-    assert "The sequence was not read" in html(at)
+    assert "Invalid sequence" in html(at)
     assert at.text_input(key="w.session-shapes").value == "8, lots"
 
 
 def test_the_sessions_trace_holds_its_replans() -> None:
     from app.session import scenarios
-    from tmmu_core.plan.formats import trace
-    from tmmu_core.plan.making.replan import Rule
+    from tmmu_core.formats.planfile import trace
+    from tmmu_core.plans.making.replan import Rule
 
-    shapes = envelopes.read_shapes("16, 40", B, "B")
+    shapes = shape_sequences.read_shapes("16, 40", B, "B")
     job = scenarios.session(Choice(source=DYNAMIC), shapes, Rule("upper", "REPLAN_AT_SAFEPOINT"))
     assert job.wait(60)
     log = job.answer()
@@ -216,36 +218,36 @@ def test_the_sessions_trace_holds_its_replans() -> None:
 
 def test_all_ranks_of_the_first_preset_are_planned_at_once() -> None:
     at = opened("ranks", graph=DYNAMIC)
-    assert claim(at).startswith("dynamic_batch over 8 ranks: each needs 361 KiB, 20.6 % of the whole graph's")
+    assert claim(at).startswith("dynamic_batch on 8 ranks: each needs 361 KiB, 20.6 % of the whole graph's")
     assert "✓ verified" in html(at)
 
 
 def test_ranks_over_a_capacity_are_drawn_and_the_one_that_is_open_says_by_how_much() -> None:
     at = opened("ranks", graph=DYNAMIC, capacity="activations=1KiB")
-    assert claim(at).startswith("dynamic_batch over 8 ranks: each needs 361 KiB")
+    assert claim(at).startswith("dynamic_batch on 8 ranks: each needs 361 KiB")
     page = html(at)
     assert "over its capacity" in page
-    assert "The ranks were not planned" not in page
+    assert "The ranks could not be planned" not in page
 
 
 def test_a_thousand_ranks_are_few_plans() -> None:
     at = opened("ranks", graph="sample:gpt2_small_train_b1_s1024")
     at.pills(key="w.shard-preset").set_value("Fully sharded 1,024").run()
-    assert "over 1,024 ranks" in claim(at)
+    assert "on 1,024 ranks" in claim(at)
     assert len(re.findall(r"<tr", html(at).split("Rank classes")[1].split("</table>")[0])) == 5
 
 
 def test_an_opened_rank_tells_its_place_and_its_share() -> None:
     page = html(opened("ranks", graph=DYNAMIC, shard=COLUMNS, look="2"))
     assert "Rank 2 (tp 2)" in page
-    assert "3 other ranks run the same graph" in page
+    assert "3 other ranks have the same graph" in page
 
 
 def test_a_rank_becomes_the_current_plan_and_the_whole_graph_comes_back() -> None:
     at = opened("ranks", graph=DYNAMIC, shard=COLUMNS, look="2")
     at.button(key="use-rank").click().run()
     assert at.query_params["rank"] == "2"
-    at.switch_page("views/plan.py").run()
+    at.switch_page("pages/plan/page.py").run()
     assert "✓ verified" in html(at)
     at.button(key="whole-graph").click().run()
     assert "rank" not in at.query_params
@@ -273,9 +275,9 @@ def test_the_current_rank_is_the_plan_that_the_command_line_makes() -> None:
 def test_a_bad_spec_is_a_card_with_the_way_out(spec: str, said: str) -> None:
     at = opened("ranks", graph=DYNAMIC, shard=spec)
     page = html(at)
-    assert claim(at) == "This shard spec gives no plans"
+    assert claim(at) == "This shard spec cannot be planned"
     assert said in page
-    assert "Way out:" in page
+    assert "Fix:" in page
 
 
 def test_a_rank_that_the_mesh_does_not_have_is_a_card() -> None:
@@ -286,7 +288,7 @@ def test_a_rank_that_the_mesh_does_not_have_is_a_card() -> None:
 
 def test_a_finished_plan_cannot_be_cut() -> None:
     source = opening.shelf().put("two.csv", b"id,lower,upper,size\na,0,2,64\n")
-    assert "cannot be cut for ranks" in claim(opened("ranks", graph=source))
+    assert "has no graph to shard" in claim(opened("ranks", graph=source))
 
 
 def test_hostile_names_are_text_here_too() -> None:
@@ -305,5 +307,5 @@ def test_hostile_names_are_text_here_too() -> None:
 @pytest.mark.parametrize("text", ["\ud800", '{"mesh": "\ud800"}'])
 def test_a_spec_with_half_a_character_is_refused_like_any_that_is_not_json(text: str) -> None:
     with pytest.raises(UnreadableInput, match="not JSON"):
-        worlds.spec_of(text)
-    assert worlds.compact(text) == text
+        rank_sets.spec_of(text)
+    assert rank_sets.compact(text) == text

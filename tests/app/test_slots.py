@@ -11,9 +11,9 @@ import pytest
 import streamlit as st
 
 from app.cli.main import run
-from app.parts.tensors import frame_of
-from app.report.build import build_report
-from app.say import details, markup, words
+from app.kit.tensor.tensor_table import frame_of
+from app.report.html_report import build_report
+from app.texts import markup, numbers, tensor_text
 from tests.app.small import chain
 from tests.app.test_pages import html, opened
 
@@ -34,10 +34,10 @@ def test_which_plans_have_slots(planner: str, has: bool) -> None:
 
 def test_the_strip_tells_no_slots_where_there_are_none() -> None:
     arenas = chain(planner="greedy").plan.arenas
-    assert "4 <span class=soft>(1 live)" in markup.strip(arenas, {})
+    assert "4 <span class=soft>(minimum 1)" in markup.strip(arenas, {})
     strip = markup.strip(arenas, {}, slots=False)
-    assert strip.count(f">{words.NO_SLOTS}</span>") == 2 * len(arenas)
-    assert "(1 live)" in strip
+    assert strip.count(f">{numbers.NO_SLOTS}</span>") == 2 * len(arenas)
+    assert "(minimum 1)" in strip
 
 
 def figures(said: str) -> dict[str, str]:
@@ -71,18 +71,20 @@ def test_the_report_tells_none() -> None:
 
 
 def test_fragmentation_looks_into_no_slots_where_there_are_none() -> None:
-    assert "No slots to look into" in html(opened("fragmentation", planner="greedy"))
-    assert "No slots to look into" not in html(opened("fragmentation"))
+    assert "No slots" in html(opened("fragmentation", planner="greedy"))
+    assert "No slots" not in html(opened("fragmentation"))
 
 
 def test_the_details_of_a_tensor_name_no_slot_where_there_is_none() -> None:
     solution = chain(planner="greedy")
-    card = details.details(solution.plan, solution, "h0")
+    card = tensor_text.details(solution.plan, solution, "h0")
     assert "slot</abbr></dt><dd>–</dd>" in card
     assert "slot before" not in card
-    assert "slot</abbr></dt><dd>0, tenant 2 of 4</dd>" in details.details(chain().plan, chain(), "h0")
+    assert "slot</abbr></dt><dd>0 <span class=soft>2nd of 4 tensors in this slot</span></dd>" in tensor_text.details(
+        chain().plan, chain(), "h0"
+    )
 
 
 def test_the_table_has_no_columns_for_slots_where_there_are_none() -> None:
     columns = set(frame_of(chain().plan, np.arange(2))) - set(frame_of(chain(planner="greedy").plan, np.arange(2)))
-    assert columns == {"slot", "tenant"}
+    assert columns == {"slot", "use of slot"}

@@ -8,7 +8,6 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator
-from itertools import permutations
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -16,15 +15,15 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app.cli.export import EXPORTERS
-from app.parts import takeaway
-from app.session import opening, planning, repeat
-from app.session.choice import Choice, from_query, to_query
+from app.cli.first.export import EXPORTERS
+from app.kit.download import downloads
+from app.session import opening, planning, repeat_command
+from app.session.view_state import Choice, from_query, to_query
 from tests.app.test_pages import html, opened, plan_bytes
-from tmmu_core.graph import native
+from tmmu_core.formats.planfile import checkpoint, parquet, plan_file
 from tmmu_core.graph.model import Graph, Node, Tensor
-from tmmu_core.plan.formats import checkpoint, files, parquet
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.graph.native import native_file
+from tmmu_core.plans.making.engine import plan_graph
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,7 +38,7 @@ def _fresh() -> Iterator[None]:
 def made(shown: planning.Shown) -> dict[str, bytes]:
     """File name → bytes of all that is offered."""
     found = {}
-    for listed in takeaway.entries(shown, "it").values():
+    for listed in downloads.entries(shown, "it").values():
         for _, name, _, _, make in listed:
             data = make()
             found[name] = data.encode() if isinstance(data, str) else data
@@ -52,11 +51,11 @@ def test_every_format_of_export_is_offered_with_its_very_bytes() -> None:
     missing = [name for name, write in EXPORTERS.items() if name != "instance" and write(shown.plan) not in offered]
     assert missing == []
     for arena in shown.plan.arenas:
-        assert files.to_instance(shown.plan, arena.name) in offered
+        assert plan_file.to_instance(shown.plan, arena.name) in offered
 
 
 def test_each_file_says_what_it_is_for_and_no_two_share_a_name() -> None:
-    listed = [row for rows in takeaway.entries(planning.make_plan(Choice()), "it").values() for row in rows]
+    listed = [row for rows in downloads.entries(planning.make_plan(Choice()), "it").values() for row in rows]
     assert all(what for _, _, _, what, _ in listed)
     assert len({name for _, name, _, _, _ in listed}) == len(listed)
 
@@ -66,7 +65,7 @@ def test_arenas_whose_names_end_alike_are_files_of_their_own() -> None:
     tensors = tuple(Tensor(id=name, shape=(4,), arena=name) for name in names)
     graph = Graph(name="g", tensors=tensors, nodes=(Node(node_id="n", instr="F", outputs=names),))
     plan = plan_graph(graph, arenas={name: {} for name in names}).plan
-    shown = planning.make_plan(Choice(source=opening.shelf().put("p.json", files.to_json(plan))))
+    shown = planning.make_plan(Choice(source=opening.shelf().put("p.json", plan_file.to_json(plan))))
     files_ = [name for name in made(shown) if name.endswith(".csv")]
     assert files_ == ["it.plan.csv", "it.a.csv", "it.a-1.csv", "it.plan-2.csv"]
 
@@ -74,8 +73,8 @@ def test_arenas_whose_names_end_alike_are_files_of_their_own() -> None:
 def test_the_graph_and_the_arenas_make_the_same_layout_again() -> None:
     shown = planning.make_plan(Choice(source="sample:two_arenas"))
     taken = made(shown)
-    graph = native.decode(taken["it.tmmu.json"])
-    arenas = json.loads(taken[takeaway.ARENAS])
+    graph = native_file.decode(taken["it.tmmu.json"])
+    arenas = json.loads(taken[downloads.ARENAS])
     assert plan_graph(graph, arenas=arenas).plan.layout_hash == shown.plan.layout_hash
 
 
@@ -86,7 +85,7 @@ def test_the_checkpoint_is_restored() -> None:
 
 def test_chosen_arenas_are_those_that_the_command_reads() -> None:
     shown = planning.make_plan(Choice(source="sample:two_arenas", alignment=64))
-    assert made(shown)[takeaway.ARENAS] == repeat.files(shown)[takeaway.ARENAS]
+    assert made(shown)[downloads.ARENAS] == repeat_command.files(shown)[downloads.ARENAS]
 
 
 def test_a_packing_problem_is_taken_away_without_what_needs_a_graph() -> None:
@@ -97,18 +96,22 @@ def test_a_packing_problem_is_taken_away_without_what_needs_a_graph() -> None:
 
 def test_a_finished_plan_is_not_planned_again() -> None:
     shown = planning.make_plan(Choice(source=opening.shelf().put("p.json", plan_bytes())))
-    assert not {"it.tmmu.json", takeaway.ARENAS} & set(made(shown))
+    assert not {"it.tmmu.json", downloads.ARENAS} & set(made(shown))
 
 
 def test_nothing_is_made_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> bytes:
         raise AssertionError
 
-    writers = ((files, ("to_json", "to_instance")), (parquet, ("to_parquet",)), (takeaway, ("c_header", "c_source")))
+    writers = (
+        (plan_file, ("to_json", "to_instance")),
+        (parquet, ("to_parquet",)),
+        (downloads, ("c_header", "c_source")),
+    )
     for module, names in writers:
         for name in names:
             monkeypatch.setattr(module, name, never)
-    assert "Take resnet50 away" in html(opened("report"))
+    assert "Export resnet50" in html(opened("report"))
 
 
 # --- the link ------------------------------------------------------------------------------------------------------
@@ -116,7 +119,7 @@ def test_nothing_is_made_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_link_holds_what_is_chosen_and_opens_on_the_first_page() -> None:
     chosen = Choice(planner="greedy", selected="a/b:0 é", arena="*", capacities={"activations": 2**20})
-    link = takeaway.address("http://here:8501/sub/report?old=1", {"graph": chosen.source, **to_query(chosen)})
+    link = downloads.address("http://here:8501/sub/report?old=1", {"graph": chosen.source, **to_query(chosen)})
     assert link.startswith("http://here:8501/sub/?graph=sample:resnet50&planner=greedy")
     assert from_query(dict(parse_qsl(urlsplit(link).query))) == (chosen, ())
 
@@ -145,7 +148,7 @@ def test_a_picture_is_shown_and_every_camera_saves_as_it_is_chosen() -> None:
     assert 'width="800" height="460"' in drawing(at)
     assert "Lifetimes in activations" in drawing(at)
     at.selectbox(key="w.picture.format").select("png").run()
-    at.switch_page("views/peak.py").run()
+    at.switch_page("pages/peak/page.py").run()
     configs = [json.loads(chart.proto.config) for chart in at.get("plotly_chart")]
     assert configs
     for config in configs:
@@ -161,9 +164,3 @@ def drawing(at: AppTest) -> str:
     """The SVG that the page shows."""
     (coded,) = re.findall(r'<img class="tm-picture" alt="[^"]+" src="data:image/svg\+xml;base64,([^"]*)">', html(at))
     return base64.b64decode(coded).decode()
-
-
-def test_arenas_that_look_alike_have_files_of_their_own_also_where_case_does_not_count() -> None:
-    for arenas in permutations(("a!", "a?", "a_-1", "A_", "plan", "plan-0", "con")):
-        names = takeaway._file_names(list(arenas))
-        assert len({name.lower() for name in names} | {"plan"}) == len(arenas) + 1

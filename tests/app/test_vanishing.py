@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import console, options
+from app.cli import options
 from app.cli.main import run
 from app.session import opening
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph.importers import xla
-from tmmu_core.plan.formats import xla_folder
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.xla import xla_dump, xla_folder
 
 MODULE = "module_0001.jit_step"
-NAMES = (MODULE + xla.ASSIGNMENT_ENDING, MODULE + xla.RANGES_ENDING, "other.txt")
+NAMES = (MODULE + xla_dump.ASSIGNMENT_ENDING, MODULE + xla_dump.RANGES_ENDING, "other.txt")
 
 
 @pytest.fixture
@@ -77,20 +75,3 @@ def test_a_file_of_ours_that_is_gone_though_it_is_listed_is_named(
     with pytest.raises(UnreadableInput, match="cannot be opened: no such file") as caught:
         opening.content_of(source)
     assert caught.value.source == source
-
-
-@pytest.mark.parametrize("left", [None, "", '{"samples": [{"fi'])
-def test_without_a_whole_catalogue_there_are_no_samples_and_a_missing_file_is_told_of_all_the_same(
-    left: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    catalogue = tmp_path / "index.json"
-    catalogue.write_text(json.dumps({"samples": [{"file": "chain.json"}]}))
-    monkeypatch.setattr(console, "place", lambda _: tmp_path)
-    assert [sample.name for sample in opening.read_catalogue(tmp_path)] == ["chain"]
-    assert console._sample("chain.onnx").endswith("chain.json")
-    if left is None:
-        catalogue.unlink()
-    else:
-        catalogue.write_text(left)
-    assert opening.read_catalogue(tmp_path) == ()
-    assert console._sample("chain.onnx") == ""

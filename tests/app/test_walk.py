@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.session.walked import path_text, paths_of, with_, without
+from app.session.graph_levels import path_text, paths_of, with_, without
 from tests.app.test_pages import html, opened
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.say import words
+from app.texts import numbers
+from tmmu_core.base.escaping import natural
 from tmmu_core.graph.quantities import parse_bytes
-from tmmu_core.names import natural
 
 
 @pytest.mark.parametrize(
@@ -22,15 +22,15 @@ from tmmu_core.names import natural
     ],
 )
 def test_bytes_come_with_their_exact_count(n: int | None, text: str) -> None:
-    assert words.full_bytes(n) == text
+    assert numbers.full_bytes(n) == text
 
 
 def test_an_unlimited_capacity_is_said_so() -> None:
-    assert words.capacity(2**64 - 1) == "unlimited"
+    assert numbers.capacity(2**64 - 1) == "unlimited"
 
 
 def test_an_offset_is_decimal_and_hex() -> None:
-    assert words.offset(1_998_848) == "1,998,848 (0x1E8000)"
+    assert numbers.offset(1_998_848) == "1,998,848 (0x1E8000)"
 
 
 @pytest.mark.parametrize(
@@ -45,15 +45,15 @@ def test_an_offset_is_decimal_and_hex() -> None:
     ],
 )
 def test_a_percentage_has_one_decimal_and_never_hides_a_rest(part: int | None, whole: int | None, text: str) -> None:
-    assert words.percent(part, whole) == text
+    assert numbers.percent(part, whole) == text
 
 
 def test_a_change_is_told_by_its_sign() -> None:
-    assert [words.delta_bytes(n) for n in (2048, 0, -5)] == ["+2.00 KiB", "±0 B", "−5 B"]
+    assert [numbers.delta_bytes(n) for n in (2048, 0, -5)] == ["+2.00 KiB", "±0 B", "−5 B"]
 
 
 def test_a_long_name_keeps_both_ends() -> None:
-    assert words.shortened("layer4.2.bottleneck.conv3.weight", 13) == "layer4…weight"
+    assert numbers.shortened("layer4.2.bottleneck.conv3.weight", 13) == "layer4…weight"
 
 
 @pytest.mark.parametrize(
@@ -98,16 +98,16 @@ def test_what_is_no_size_is_refused_in_a_sentence(text: str) -> None:
 
 @given(st.integers(0, 2**64))
 def test_a_short_size_never_shows_more_than_four_digits(n: int) -> None:
-    assert len(words.short_bytes(n).split()[0].replace(".", "")) <= 4
+    assert len(numbers.short_bytes(n).split()[0].replace(".", "")) <= 4
 
 
 @pytest.mark.parametrize(("arena", "said"), [("activations", "activations take"), ("arena", "arena takes")])
 def test_an_arena_takes_and_activations_take(arena: str, said: str) -> None:
-    assert words.takes(arena) == said
+    assert numbers.takes(arena) == said
 
 
 def test_large_steps_are_grouped_like_every_figure() -> None:
-    assert words.step(12_288, "loss") == "#12,288 loss"
+    assert numbers.step(12_288, "loss") == "#12,288 loss"
 
 
 def test_names_are_sorted_as_people_count() -> None:
@@ -116,5 +116,5 @@ def test_names_are_sorted_as_people_count() -> None:
 
 def test_the_figures_of_a_sentence_are_set_in_threes_and_names_are_left_alone() -> None:
     said = "the greedy runs are 602112 bytes above the bound, and 154 storages can be searched exactly"
-    assert words.grouped(said).startswith("the greedy runs are 602,112 bytes above the bound, and 154 storages")
-    assert words.grouped("sizes beyond 2^62, r10240, 1,048,576") == "sizes beyond 2^62, r10240, 1,048,576"
+    assert numbers.grouped(said).startswith("the greedy runs are 602,112 bytes above the bound, and 154 storages")
+    assert numbers.grouped("sizes beyond 2^62, r10240, 1,048,576") == "sizes beyond 2^62, r10240, 1,048,576"

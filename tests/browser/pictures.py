@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import sync_playwright
 
-from app.cli.explore import arguments
+from app.cli.first.explore import arguments
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 GPT2 = "sample:gpt2_small_train_b1_s1024"
@@ -55,7 +55,7 @@ def main() -> None:
                 )
                 page.goto(f"http://localhost:{port}/{path}?{urlencode(query)}")
                 page.locator(".tm-claim h1").wait_for(timeout=60_000)
-                page.locator(".tm-claim", has_text="being verified").wait_for(state="detached", timeout=60_000)
+                page.locator(".tm-claim", has_text="verifying").wait_for(state="detached", timeout=60_000)
                 time.sleep(6)  # charts and small maps come one after the other, and nobody waits for a picture
                 page.screenshot(path=FOLDER / f"{name}.png")
                 page.close()

@@ -15,7 +15,7 @@ def first_visit(server: str, browser: Browser) -> Page:
     """A browser that was never here."""
     page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
     page.goto(server)
-    expect(page.locator(".tm-over")).to_contain_text("Does not fit: activations over by 1.19 MiB")
+    expect(page.locator(".tm-over")).to_contain_text("activations over capacity by 1.19 MiB")
     return page
 
 
@@ -23,7 +23,7 @@ def test_who_comes_first_is_shown_around_once_and_one_key_leaves(server: str, br
     page = first_visit(server, browser)
     card = page.locator(".tmmu-tour .card")
     expect(card).to_contain_text("Does it fit?", timeout=30_000)
-    for title in ("A row per arena", "Where every tensor lies", "Why"):
+    for title in ("A row per arena", "Arena map", "Tensor details"):
         page.keyboard.press("ArrowRight")
         expect(card).to_contain_text(title)
     page.keyboard.press("Escape")
@@ -42,7 +42,7 @@ def test_the_tour_stops_nothing_on_the_page(server: str, browser: Browser) -> No
     page = first_visit(server, browser)
     expect(page.locator(".tmmu-tour .card")).to_be_visible(timeout=30_000)
     page.locator(".st-key-next-best button").click()
-    expect(page.locator(".tm-next")).to_contain_text("It fits:")
+    expect(page.locator(".tm-next")).to_contain_text("It fits.")
     page.context.close()
 
 

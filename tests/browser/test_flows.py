@@ -60,7 +60,7 @@ def test_two_traces_opened_at_once_are_compared(visit: Visit) -> None:
 
 def test_the_report_is_downloaded_and_opens_without_a_network(visit: Visit, browser: Browser, tmp_path: Path) -> None:
     page = visit("report", graph="sample:residual_block")
-    taken = download(page, "Download the report")
+    taken = download(page, "Download report")
     file = tmp_path / taken.suggested_filename
     taken.save_as(file)
     offline = browser.new_context(offline=True)
@@ -78,7 +78,7 @@ def test_bad_files_are_refused_one_by_one_and_the_explorer_goes_on(visit: Visit)
     page = visit()
     open_files(page, BROKEN / "truncated.onnx", BROKEN / "cycle.tmmu.json", BROKEN / "text.onnx")
     expect(page.locator(".tm-error")).to_have_count(3)
-    for said in ("truncated.onnx was not opened", "LIVENESS_CYCLE 1305", "Way out:"):
+    for said in ("truncated.onnx was not opened", "LIVENESS_CYCLE 1305", "Fix:"):
         expect(page.locator(".tm-error", has_text=said).first).to_be_visible()
     expect(page.locator(".tm-claim h1")).to_contain_text("resnet50")
     page.keyboard.press("Escape")

@@ -9,16 +9,16 @@ from urllib.parse import parse_qs, urlparse
 from markdown_it import MarkdownIt
 from playwright.sync_api import Browser, expect
 
-from app.parts import takeaway
+from app.kit.download import downloads
 from app.report import pdf
-from app.report.build import build_report
-from app.session import opening, planning, repeat
-from app.session.choice import Choice
+from app.report.html_report import build_report
+from app.session import opening, planning, repeat_command
 from app.session.pages import PAGES
+from app.session.view_state import Choice
 from tests.browser.conftest import Visit, open_files, rest
 from tests.hostile import hostile_graph, hostile_names, hostile_to_files
-from tmmu_core.graph import native
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.graph.native import native_file
+from tmmu_core.plans.making.engine import plan_graph
 
 
 def test_a_hostile_graph_asks_for_nothing_on_any_page(
@@ -27,7 +27,7 @@ def test_a_hostile_graph_asks_for_nothing_on_any_page(
     address, asked = listener
     names = hostile_names(address)
     file = tmp_path / "![f](x).tmmu.json"
-    file.write_bytes(native.encode_json(hostile_graph(names)))
+    file.write_bytes(native_file.encode_json(hostile_graph(names)))
     page = visit()
     open_files(page, file)
     declare = page.get_by_role("button", name="Declare the arenas")
@@ -68,11 +68,11 @@ def test_no_export_of_a_hostile_graph_asks_for_anything(
     names = hostile_to_files(address)
     graph = hostile_graph(names)
     arenas = {"activations": {}, names[0]: {}}
-    source = opening.shelf().put(f"{names[0]}.tmmu.json", native.encode_json(graph))
+    source = opening.shelf().put(f"{names[0]}.tmmu.json", native_file.encode_json(graph))
     shown = planning.make_plan(Choice(source=source, arenas=arenas))
-    stem = repeat.file_stem(graph.name)
+    stem = repeat_command.file_stem(graph.name)
     files = {}
-    for listed in takeaway.entries(shown, stem).values():
+    for listed in downloads.entries(shown, stem).values():
         for _, name, _, _, make in listed:
             data = make()
             files[name] = data if isinstance(data, bytes) else data.encode()

@@ -18,10 +18,10 @@ from app.session.pages import PAGES
 from tests.browser.conftest import Visit, open_files, rest, serving
 from tests.hostile import hostile_graph, hostile_names
 from tests.store.plans import label, plan_of, swept
-from tmmu_core.plan.formats.files import to_json
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import Plan
-from tmmu_core.store import sweeps
+from tmmu_core.formats.planfile.plan_file import to_json
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
+from tmmu_core.store import stored_sweeps
 from tmmu_core.store.store import Store
 
 pytestmark = pytest.mark.browser
@@ -54,10 +54,10 @@ def team(listener: tuple[str, list[str]], tmp_path: Path) -> Iterator[str]:
     for hour, name in enumerate(names):
         plan = replace(plan_of({"a": hour + 1}), planner=names[0], mode=names[1], preset=names[2])
         store.record(plan, label(name.replace("@", "")[:150], hour, model=names[0], branch=names[2][:150]))
-    sweeps.begin(store, names[1], datetime(2026, 1, 1, tzinfo=UTC), {"sources": list(names)}, 2)
+    stored_sweeps.begin(store, names[1], datetime(2026, 1, 1, tzinfo=UTC), {"sources": list(names)}, 2)
     row = {**swept(names[2]), "planner": names[0], "mode": names[1], "model": names[3]}
     row["error"]["code_id"] = names[4]
-    sweeps.add(store, names[1], [sweeps.Kept(0, (row,), sweeps.REFUSED)])
+    stored_sweeps.add(store, names[1], [stored_sweeps.Kept(0, (row,), stored_sweeps.REFUSED)])
     store.close()
     with sqlite3.connect(tmp_path / "team.db") as connection:  # as no command of ours writes them
         connection.execute(

@@ -12,11 +12,11 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Visit, open_files, pixel_of, rest
 from tests.judge.faults import refigured, rehashed
-from tmmu_core.judge.finished import conflicting_rows
-from tmmu_core.plan.formats import files
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import Plan
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.formats.planfile import plan_file
+from tmmu_core.judge.verifier.finished_plan import conflicting_rows
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
 
 pytestmark = pytest.mark.browser
 
@@ -57,7 +57,7 @@ def colour_at(page: Page, tensor: str) -> tuple[int, ...]:
 
 def test_conflicting_boxes_are_red_and_no_others(visit: Visit, stacked: Plan, tmp_path: Path) -> None:
     file = tmp_path / "stacked.json"
-    file.write_bytes(files.to_json(stacked))
+    file.write_bytes(plan_file.to_json(stacked))
     page = visit(graph="sample:linear_chain")
     open_files(page, file)
     expect(page.locator(".tm-claim")).to_contain_text(re.compile("invalid|not verified|✗"))

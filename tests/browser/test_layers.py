@@ -34,14 +34,14 @@ def test_a_layer_is_marked_in_the_drawing_and_lists_its_tensors_alone(visit: Vis
     expect(page.locator(".tm-sub", has_text="Tensors of activations")).to_contain_text("of layer block3")
     rest(page)
     page.get_by_text("Storages by idle bytes").click()
-    expect(page.locator(".tm-sub", has_text="Storages of activations")).to_contain_text("bytes × idle steps")
+    expect(page.locator(".tm-sub", has_text="Buffers of activations")).to_contain_text("bytes × idle steps")
 
 
 def test_the_peak_is_told_by_layer_and_down_the_module_tree_and_phases_are_bands(visit: Visit) -> None:
     page = visit("peak", graph="sample:resnet50_train_b32_224")
     rest(page)
     page.get_by_text("layer", exact=True).click()
-    expect(page.locator(".tm-sub", has_text="Down the module tree")).to_be_visible()
+    expect(page.locator(".tm-sub", has_text="Module tree")).to_be_visible()
     flame = page.locator("[class*=st-key-flames]")
     expect(flame.locator(".barlayer .point", has_text="the model")).to_be_visible()
     count = flame.locator(".barlayer .point").count()

@@ -44,6 +44,6 @@ def test_every_drawing_is_taken_away_at_the_size_that_is_chosen(visit: Visit, tm
     page.locator(".tmmu-canvas[data-paintings]").first.wait_for()
     rest(page)
     with page.expect_download() as begun:
-        page.get_by_role("button", name="save what is drawn as a PNG").click()
+        page.get_by_role("button", name="save as PNG").click()
     begun.value.save_as(file)
     assert size_of(file.read_bytes()) == (900, 300)

@@ -28,7 +28,7 @@ def test_a_board_and_a_rule_are_chosen_planned_and_downloaded_as_a_c_project(vis
     expect(page.locator(".tm-strip")).to_contain_text("scratch@AXI_SRAM")
     page.keyboard.press("Escape")
     page.get_by_role("link", name="Report").click()
-    expect(page.locator(".tm-claim h1")).to_contain_text("Take mixed_sizes away")
+    expect(page.locator(".tm-claim h1")).to_contain_text("Export mixed_sizes")
     rest(page)
     file = tmp_path / "c.zip"
     download(page, "C project").save_as(file)

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Visit, click_in_plot, download, rest
-from tmmu_core.plan.formats.reading import read_any
-from tmmu_core.plan.formats.trace import Trace
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.planfile.trace import Trace
 
 pytestmark = pytest.mark.browser
 
@@ -67,7 +67,7 @@ def test_a_bad_spec_typed_in_is_a_card_and_a_preset_is_the_way_out(visit: Visit)
     page.get_by_label("Shard spec as JSON", exact=True).fill('{"mesh": {"tp": 3}, "tensors": {"w9": null}}')
     page.get_by_label("Shard spec as JSON", exact=True).press("Control+Enter")
     expect(page.locator(".tm-error")).to_contain_text("the graph does not have")
-    expect(page.locator(".tm-error")).to_contain_text("Way out:")
+    expect(page.locator(".tm-error")).to_contain_text("Fix:")
     page.get_by_text("128 × 8", exact=True).click()
     expect(page.locator(".tm-claim h1")).to_contain_text("over 1,024 ranks")
     expect(page.locator(".tm-error")).to_have_count(0)

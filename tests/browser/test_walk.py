@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from app.session.walked import path_text
+from app.session.graph_levels import path_text
 from tests.browser.conftest import Visit, open_files, pixel_of, rest
 from tests.build import chain
 from tests.hostile import hostile_graph, hostile_names
-from tmmu_core.graph import native
+from tmmu_core.graph.native import native_file
 
 pytestmark = pytest.mark.browser
 
@@ -124,14 +124,14 @@ def test_a_drag_pans_the_wheel_zooms_and_a_selection_keeps_both(visit: Visit) ->
 def test_from_a_box_on_the_plan_to_its_node_and_back(visit: Visit) -> None:
     page = visit(graph="sample:resnet50")
     page.mouse.click(*pixel_of(page, "r12"))
-    page.get_by_role("button", name="In the graph").click()
+    page.get_by_role("button", name="Show in graph").click()
     expect(page).to_have_url(re.compile("/graph.*tensor=r12.*walk=around|/graph.*walk=around.*tensor=r12"))
     expect(drawing(page)).to_have_attribute("data-selected", "n12")
     page.mouse.click(*place(page, "n13"))
     expect(drawing(page)).to_have_attribute("data-selected", "n13")
     expect(page.locator('.tm-card[data-tensor="r13"]')).to_be_visible()
     rest(page)
-    page.get_by_role("button", name="On the plan").click()
+    page.get_by_role("button", name="Show in plan").click()
     expect(page.locator(".tmmu-canvas[data-paintings]").first).to_have_attribute("data-selected", "r13")
 
 
@@ -152,7 +152,7 @@ def test_the_keyboard_follows_edges_opens_and_closes(visit: Visit) -> None:
 
 def test_a_thousand_nodes_without_modules_are_laid_out_beside_the_page(visit: Visit, tmp_path: Path) -> None:
     file = tmp_path / "thousand.tmmu.json"
-    file.write_bytes(native.encode_json(chain(1000)))
+    file.write_bytes(native_file.encode_json(chain(1000)))
     page = visit()
     open_files(page, file)
     expect(page.locator(".tm-claim h1")).to_contain_text("thousand")
@@ -175,7 +175,7 @@ def test_a_thousand_nodes_without_modules_are_laid_out_beside_the_page(visit: Vi
 def test_names_of_others_are_text(visit: Visit, tmp_path: Path) -> None:
     names = hostile_names("http://127.0.0.1:9")
     file = tmp_path / "hostile.tmmu.json"
-    file.write_bytes(native.encode_json(hostile_graph(names)))
+    file.write_bytes(native_file.encode_json(hostile_graph(names)))
     page = visit()
     open_files(page, file)
     page.get_by_role("button", name="Declare the arenas").click()
@@ -188,7 +188,7 @@ def test_names_of_others_are_text(visit: Visit, tmp_path: Path) -> None:
     assert page.locator(".walk :is(img, a[href], script)").count() == 0
     file = tmp_path / "graph.svg"
     with page.expect_download() as begun:
-        page.get_by_role("button", name="save the whole drawing as an SVG").click()
+        page.get_by_role("button", name="save the whole graph as SVG").click()
     begun.value.save_as(file)
     root = ET.fromstring(file.read_text())
     tags = {element.tag.rpartition("}")[2] for element in root.iter()}

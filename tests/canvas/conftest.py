@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page
 
 from app.canvas.pack import pack_plan
 from app.canvas.script import canvas_script
-from tmmu_core.plan.model import Plan
+from tmmu_core.plans.model import Plan
 
 
 @pytest.fixture(scope="session")

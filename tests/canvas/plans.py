@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.plan.figures.live import live_bytes_of, peak_of
-from tmmu_core.plan.model import ArenaSummary, Plan
+from tmmu_core.plans.figures.live_bytes import live_bytes_of, peak_of
+from tmmu_core.plans.model import ArenaSummary, Plan
 
 Row = tuple[str, str, int, int, int, int, int]
 

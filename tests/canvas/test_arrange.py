@@ -11,7 +11,7 @@ from app.canvas.script import library, sources
 
 pytestmark = pytest.mark.browser
 
-ARRANGE = f"{library()}\n{sources()['arrange.js'].replace('export function arrange', 'globalThis.arrange = function')}"
+ARRANGE = f"{library()}\n{sources()['layout.js'].replace('export function arrange', 'globalThis.arrange = function')}"
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ import pytest
 from playwright.sync_api import Page
 
 from app.canvas.pack import matches, pack_plan
-from app.parts.tensors import matching
-from app.say import words
+from app.kit.tensor.tensor_table import matching
+from app.texts import numbers
 from benchmarks.canvas_plans import synthetic_plan
 from tests.canvas.conftest import Draw
 from tests.canvas.plans import FOUR, plan_of
 from tests.plan.examples import problem_of
-from tmmu_core.plan.making.instance import plan_problem
-from tmmu_core.plan.model import Plan
+from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.model import Plan
 
 pytestmark = pytest.mark.browser
 
@@ -63,13 +63,13 @@ def test_figures_are_said_as_everywhere_else(sheet: Page, n: int) -> None:
     said = sheet.evaluate(
         "(n) => ['shortBytes', 'fullBytes', 'offsetWords'].map((how) => tmmuCanvas.words[how](BigInt(n)))", str(n)
     )
-    assert said == [words.short_bytes(n), words.full_bytes(n), words.offset(n)]
+    assert said == [numbers.short_bytes(n), numbers.full_bytes(n), numbers.offset(n)]
 
 
 def test_names_are_cut_as_everywhere_else(sheet: Page) -> None:
     for width in (5, 10, 11):
         said = sheet.evaluate("(w) => tmmuCanvas.words.shortened('abcdefghijklmnop', w)", width)
-        assert said == words.shortened("abcdefghijklmnop", width)
+        assert said == numbers.shortened("abcdefghijklmnop", width)
 
 
 def test_bytes_that_are_no_plan_are_refused(sheet: Page) -> None:
@@ -249,10 +249,10 @@ def test_the_legend_tells_the_colours_of_the_arenas_that_are_shown(draw: Draw) -
     assert legend_of(page)[1:] == ["0", "1", "2", "3", "4", "slot free"]
 
 
-@pytest.mark.parametrize(("capacity", "drawn"), [(2**64 - 1, []), (5000, ["capacity"]), (2**30, [])])
+@pytest.mark.parametrize(("capacity", "drawn"), [(2**64 - 1, []), (5000, ["limit"]), (2**30, [])])
 def test_the_legend_tells_of_a_capacity_where_its_line_is(draw: Draw, capacity: int, drawn: list[str]) -> None:
     page = draw(plan_of(capacity=capacity), view="map")
-    assert [name for name in legend_of(page) if name == "capacity"] == drawn
+    assert [name for name in legend_of(page) if name == "limit"] == drawn
 
 
 def test_in_one_memory_no_name_lies_on_the_boxes_of_the_arena_above(draw: Draw) -> None:
@@ -279,8 +279,8 @@ def test_of_a_shared_storage_the_tooltip_says_who_holds_its_bytes(draw: Draw) ->
     rows = (*FOUR[:2], ("v", "activations", 0, 0, 1024, 1, 4))
     page = draw(plan_of(rows, bases={"v": "a"}), view="map")
     lines = dict(page.evaluate("() => charts[0].lines(0)"))
-    assert (lines["lives"], lines["storage"]) == ("[0, 2) · 2 steps", "a and 1 more tensor")
-    assert lines["bytes held"] == "[0, 4) · 4 steps, at last by v"
+    assert (lines["tensor live"], lines["buffer"]) == ("[0, 2) · 2 steps", "a and 1 more tensor")
+    assert lines["memory held"] == "[0, 4) · 4 steps, last by v"
 
 
 def long_plan(birth: int = 2**40) -> Plan:
@@ -291,8 +291,8 @@ def long_plan(birth: int = 2**40) -> Plan:
 def test_whatever_is_said_of_steps_says_the_plans_own_though_few_of_them_are_drawn(draw: Draw) -> None:
     page = draw(long_plan(), view="map", selected="b")
     lines = dict(page.evaluate("() => charts[0].lines(1)"))
-    assert lines["lives"] == f"[{2**40:,}, {2**62:,}) · {2**62 - 2**40:,} steps"
-    assert lines["born"] == f"#{2**40:,}"
+    assert lines["tensor live"] == f"[{2**40:,}, {2**62:,}) · {2**62 - 2**40:,} steps"
+    assert lines["written by"] == f"#{2**40:,}"
     label = page.locator(".stage").get_attribute("aria-label") or ""
     for said in (page.locator(".claim").inner_text(), label):
         assert f"Peak 2.00 KiB at #{2**40:,};" in said
@@ -303,13 +303,13 @@ def test_whatever_is_said_of_steps_says_the_plans_own_though_few_of_them_are_dra
         f"#{2**40:,}",
     ]
     page.mouse.click(*pixel(page, "a"))
-    assert f"lives [0, {2**31:,}) · {2**31:,} steps" in page.locator("[aria-live]").inner_text()
+    assert f"tensor live [0, {2**31:,}) · {2**31:,} steps" in page.locator("[aria-live]").inner_text()
 
 
 def test_two_plans_of_very_many_steps_have_the_same_ones_drawn(draw: Draw) -> None:
     """Else the outline of one would lie at other steps than the boxes of the other."""
     page = draw(long_plan(), baseline=long_plan(2**35), view="map")
-    assert dict(page.evaluate("() => charts[0].lines(1)"))["lives"] == (
+    assert dict(page.evaluate("() => charts[0].lines(1)"))["tensor live"] == (
         f"[{2**35:,}, {2**62:,}) → [{2**40:,}, {2**62:,})"
     )
     assert page.evaluate("() => [charts[0].plan.birth[1], charts[0].other.birth[1]]") == [3, 2]
@@ -323,7 +323,7 @@ def test_hover_previews_with_exact_figures(draw: Draw) -> None:
     page.mouse.move(*pixel(page, "c"))
     page.wait_for_selector(".tip:not([hidden])")
     said = page.locator(".tip").inner_text()
-    for part in ("512 B", "0 (0x0)", "activations, slot 0, tenant 2", "[2, 3) · 1 step", "#2 n2", "a at #2"):
+    for part in ("512 B", "0 (0x0)", "activations, slot 0, use 2", "[2, 3) · 1 step", "#2 n2", "a at #2"):
         assert part in said
     assert sent(page, "select") == []
 
@@ -373,6 +373,47 @@ def test_the_wheel_zooms_at_the_cursor(draw: Draw) -> None:
     assert after == pytest.approx(before)
     low, high = map(float, data(page)["window"].split(","))
     assert high - low < 4
+
+
+@pytest.mark.parametrize("view", ["lifetimes", "slots", "map"])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("size", [2048, 2**20 + 7, 2**52])
+def test_zooming_in_ends_at_one_step_and_one_byte_and_keeps_the_boxes(
+    draw: Draw, view: str, transposed: bool, size: int
+) -> None:
+    faults: list[str] = []
+    rows = (("a", "activations", 0, 0, 1024, 0, 2), ("b", "activations", 1, 1024, size, 1, 4))
+    page = draw(plan_of(rows), view=view, transposed=transposed)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    x, y = pixel(page, "b")
+    page.mouse.move(x, y)
+    for _ in range(60):
+        page.mouse.wheel(0, -120)
+    for _ in range(40):
+        page.mouse.wheel(0, -300)
+    settle(page)
+    spans = [high - low for low, high in (map(float, data(page)[edge].split(",")) for edge in ("window", "levels"))]
+    least = max(1, size / 2**40) if view == "map" else 1  # the finest part of a very large offset in a double
+    assert spans == [pytest.approx(1), pytest.approx(least, rel=0.1)]
+    assert colour_at(page, x, y)[3] == 255
+    assert faults == []
+
+
+def test_a_faulty_label_is_reported_once_and_leaves_the_boxes_drawn(draw: Draw) -> None:
+    faults: list[str] = []
+    page = draw(plan_of(), view="map", selected="b", step=1)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.evaluate(
+        """() => { BigInt.prototype.toLocaleString = () => { throw new RangeError("no such number"); };
+             Object.assign(charts[0].win, { t0: 1, t1: 3 });
+             charts[0].moved(); charts[0].newTheme(); }"""
+    )
+    settle(page)
+    page.mouse.click(*pixel(page, "b"))
+    settle(page)
+    assert colour_at(page, *pixel(page, "b"))[3] == 255
+    assert (data(page)["drawn"], data(page)["window"], data(page)["selected"]) == ("4", "1,3", "b")
+    assert faults == ["no such number"]
 
 
 def test_a_drag_pans_and_selects_nothing_and_a_double_click_fits(draw: Draw) -> None:
@@ -599,7 +640,7 @@ def test_once_zoomed_a_small_picture_shows_where_one_is_and_a_click_in_it_leads_
 def test_the_drawing_is_taken_away_as_a_png_of_twice_its_size(draw: Draw) -> None:
     page = draw(plan_of(), view="map", selected="b")
     with page.expect_download() as begun:
-        page.get_by_role("button", name="save what is drawn as a PNG").click()
+        page.get_by_role("button", name="save as PNG").click()
     data = begun.value.path().read_bytes()
     width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
     assert (data[1:4], begun.value.suggested_filename.split(".")[-2:]) == (b"PNG", ["map", "png"])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from app.canvas.pack import MAGIC, claim, matches, pack_plan, packed_once
 from benchmarks.canvas_plans import synthetic_plan
 from tests.canvas.plans import FOUR, plan_of
-from tmmu_core.judge.finished import conflicting_rows, finished
-from tmmu_core.plan.formats.compare import compare
+from tmmu_core.formats.planfile.compare_plans import compare
+from tmmu_core.judge.verifier.finished_plan import conflicting_rows, finished
 
 
 class Read:

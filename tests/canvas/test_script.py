@@ -5,11 +5,22 @@ from __future__ import annotations
 import hashlib
 import re
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page
 
-from app.canvas.script import DOOR, WALK_DOOR, WORKER, canvas_script, library, ordered, sources, walk_script
+from app.canvas.script import (
+    DOOR,
+    WALK_DOOR,
+    WORKER,
+    WORKER_MODULES,
+    canvas_script,
+    library,
+    ordered,
+    sources,
+    walk_script,
+)
 
 WRITTEN = sorted(set(sources()) - {WORKER})
 """The modules that are files here; the worker's is made of two of them and the library."""
@@ -20,15 +31,22 @@ def test_lines_are_of_readable_length(name: str) -> None:
     assert [line for line in sources()[name].splitlines() if len(line) > 120] == []
 
 
+def test_folders_are_small_and_module_names_unique() -> None:
+    folders = Path(str(files("app.canvas") / "js"))
+    names = [path.name for path in folders.rglob("*.js")]
+    assert len(names) == len(set(names))
+    assert max(len(list(folder.glob("*.js"))) for folder in [folders, *folders.iterdir()]) <= 15
+
+
 def test_every_module_is_reached_and_comes_after_those_it_imports() -> None:
     reached = set()
     for door in (DOOR, WALK_DOOR):
         names = [name for name, _ in ordered(sources(), door)]
         reached |= set(names)
         for name, text in ordered(sources(), door):
-            for needed in re.findall(r'from "\./([\w.]+)"', text):
+            for needed in re.findall(r'from "\.[\w./]*/(\w+\.js)"', text):
                 assert names.index(needed) < names.index(name)
-    assert reached | {"arrange.js", "answer.js"} == set(sources())  # these two run in the worker
+    assert reached | set(WORKER_MODULES) == set(sources())
 
 
 def test_the_library_is_what_its_authors_publish_and_stands_beside_its_licence() -> None:

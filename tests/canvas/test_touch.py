@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, CDPSession, Page
 
 from app.canvas.pack import pack_plan
 from app.canvas.script import canvas_script
-from app.say import words
+from app.texts import numbers
 from tests.canvas.plans import plan_of
 
 pytestmark = pytest.mark.browser
@@ -119,4 +119,4 @@ def test_one_finger_moves_the_picture_once_one_has_zoomed_in(touched: tuple[Page
 def test_steps_are_said_as_everywhere_else(touched: tuple[Page, CDPSession]) -> None:
     page, _ = touched
     said = page.evaluate("() => [[104, 'conv_12'], [12288, '']].map(([t, n]) => tmmuCanvas.words.stepName(t, n))")
-    assert said == [words.step(104, "conv_12"), words.step(12_288)] == ["#104 conv_12", "#12,288"]
+    assert said == [numbers.step(104, "conv_12"), numbers.step(12_288)] == ["#104 conv_12", "#12,288"]

@@ -17,15 +17,15 @@ import pytest
 import yaml
 
 from app.cli.main import run as run_here
-from app.report.change import Change, Check, bars, markdown
+from app.report.pull_request import Change, Check, bars, markdown
 from app.report.summary import markdown as summarised
 from tests.build import graph, node, tensor
 from tests.cli.test_store import file_of, record
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.files import to_json
-from tmmu_core.plan.formats.reading import read_any
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import Plan
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.planfile.plan_file import to_json
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -178,6 +178,8 @@ def test_the_package_is_installed_from_the_action_and_its_programs_are_found(tmp
     *_, asked = (tmp_path / "asked").read_text().split()
     folder, extras = asked.removesuffix("]").split("[")
     project = tomllib.loads((Path(folder) / "pyproject.toml").read_text())["project"]
+    assert "run" in extras.split(",")  # shapes of ONNX models
+    assert any(line.startswith("tflite") for line in project["dependencies"])
     assert set(extras.split(",")) <= set(project["optional-dependencies"])
     assert (tmp_path / "path").read_text() == f"{tmp_path}/tmmu/bin\n"
 
@@ -194,8 +196,8 @@ def test_a_grown_model_is_red_with_its_bars_its_tensors_and_its_report(act: Call
     assert kept >= {"report.html", "summary.md", "gate.json", "compare.txt", "baseline.plan.json"}
     assert ran.commented.startswith("pr\ncomment\n7\n--repo\nthem/net\n")
     assert ran.commented.endswith((ran.folder / "summary.md").read_text())
-    rows = dict(re.findall(r"^(before|after|bound) +(█+)", ran.summary, re.M))
-    assert {name: len(bar) for name, bar in rows.items()} == {"before": 24, "after": 40, "bound": 40}
+    rows = dict(re.findall(r"^(baseline|plan|lower bound) +(█+)", ran.summary, re.M))
+    assert {name: len(bar) for name, bar in rows.items()} == {"baseline": 24, "plan": 40, "lower bound": 40}
     assert "| `b` | +256 B | 128 B | 384 B |" in ran.summary
     assert "**EXCEEDED**" in ran.summary
     assert "tmmu explore candidate.plan.json baseline.plan.json" in ran.summary
@@ -205,6 +207,7 @@ def test_a_grown_model_is_red_with_its_bars_its_tensors_and_its_report(act: Call
     assert "not comparable" in (ran.folder / "compare.txt").read_text()
 
 
+@pytest.mark.slow
 def test_a_model_that_did_not_grow_is_green_and_kept_with_a_link(
     act: Callable[..., Ran], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -243,6 +246,7 @@ def test_what_cannot_be_read_is_an_error_that_says_why(act: Callable[..., Ran], 
     assert not (tmp_path / "gone").exists()
 
 
+@pytest.mark.slow
 def test_an_error_that_names_things_leaves_no_fence_and_commands_no_runner(
     act: Callable[..., Ran], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -262,17 +266,18 @@ def test_an_error_that_names_things_leaves_no_fence_and_commands_no_runner(
 def test_what_others_planned_is_theirs(tmp_path: Path) -> None:
     plan = _plan(file_of(tmp_path, {"a": 2}))
     theirs = replace(plan, planner="their compiler")
-    assert [line.split()[0] for line in bars(plan, theirs)] == ["theirs", "ours", "bound"]
-    assert [line.split()[0] for line in bars(plan, plan)] == ["before", "after", "bound"]
-    assert [line.split()[0] for line in bars(plan, None)] == ["after", "bound"]
+    assert [line.split()[0] for line in bars(plan, theirs)] == ["baseline", "plan", "lower"]
+    assert [line.split()[0] for line in bars(plan, plan)] == ["baseline", "plan", "lower"]
+    assert [line.split()[0] for line in bars(plan, None)] == ["plan", "lower"]
 
 
 def _plan(file: str) -> Plan:
-    from tmmu_core.plan.formats.reading import read_graph
+    from tmmu_core.formats.open_file import read_graph
 
     return plan_graph(read_graph(Path(file).read_bytes(), file)).plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hook", "lines", "code"),
     [("tmmu-gate", {"a": 4}, 1), ("tmmu-compare", {"a": 1}, 0)],
@@ -292,6 +297,7 @@ def test_a_hook_passes_or_stops_a_commit(
     assert ran.returncode == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arenas", "letters"), [(200, 10), (3, 200_000)])
 def test_a_summary_is_never_longer_than_a_comment_may_be(arenas: int, letters: int) -> None:
     """GitHub refuses a comment of more than 65,536 characters, and the action puts 20,000 bytes behind the summary."""

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import convert
 from app.cli.main import run
-from tmmu_core.plan.formats.constants import constants_of
-from tmmu_core.plan.formats.reading import read_graph_file
+from app.cli.more import convert
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.formats.weights import constants_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = str(ROOT / "tests" / "data" / "tflite" / "hello_world_int8.tflite")
@@ -41,9 +41,9 @@ def test_a_plan_without_bytes_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ([], "c-project is a folder of files"),
-        (["-o", "{folder}/there", "--blobs", "huge"], "there are no blobs 'huge'"),
-        (["-o", "{folder}/there", "--model", CHAIN], "holds no bytes of constants"),
+        ([], "c-project is a folder"),
+        (["-o", "{folder}/there", "--blobs", "huge"], "unknown value 'huge' of --blobs"),
+        (["-o", "{folder}/there", "--model", CHAIN], "does not contain bytes of constants"),
         (["-o", "{folder}/file"], "it is a file"),
     ],
 )
@@ -67,7 +67,7 @@ def test_a_sidecar_elsewhere_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "in").mkdir()
     asked = ["convert", PROGRAM, "-o", str(tmp_path / "in" / "g.json"), "--sidecar", str(tmp_path / "w.safetensors")]
     assert run(asked) == 2
-    assert "beside its graph" in capsys.readouterr().err
+    assert "folder of its graph" in capsys.readouterr().err
     assert [file.name for file in tmp_path.iterdir()] == ["in"]
 
 

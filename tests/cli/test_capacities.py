@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.cli.main import run
-from tmmu_core.planners.instances import read_csv, write_csv
+from tmmu_core.formats.csv.instance_csv import read_csv, write_csv
 
 A = Path(__file__).resolve().parents[2] / "sample_graphs" / "instances" / "A.1048576.csv"
 MIXED = A.parents[1] / "mixed_sizes.tmmu.json"

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from app.cli.main import run
-from tmmu_core.graph import native
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.planfile.compare_plans import same_plan
+from tmmu_core.formats.planfile.plan_file import to_json
+from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.plan.formats.compare import same_plan
-from tmmu_core.plan.formats.files import to_json
-from tmmu_core.plan.formats.reading import read_any
-from tmmu_core.plan.formats.trace import Trace
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import Plan
+from tmmu_core.graph.native import native_file
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
 CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
@@ -92,7 +92,7 @@ def test_json_is_the_plan_file(tmmu: Any) -> None:
     assert same_plan(found, plan_graph(graph_of(VIEWS)).plan) == ()
 
 
-@pytest.mark.parametrize("ending", [".json", ".cbor", ".parquet", ".json.gz", ".cbor.gz"])
+@pytest.mark.parametrize("ending", [".json", ".cbor", ".json.gz", ".cbor.gz"])
 def test_a_plan_is_written_in_the_format_of_its_ending(tmp_path: Path, ending: str) -> None:
     path = plan_file(tmp_path, VIEWS, as_file="plan" + ending)
     found = read_any(Path(path).read_bytes(), path)
@@ -220,7 +220,7 @@ def test_diverged_plans_end_with_1_and_say_where(tmmu: Any, tmp_path: Path) -> N
 def test_plans_that_number_slots_alone_otherwise_are_told_as_such(tmmu: Any, tmp_path: Path) -> None:
     """Their layout hashes differ, so they are not identical; no tensor moved. A planner without slots names none."""
     code, out, _ = tmmu("compare", CHAIN, plan_file(tmp_path, CHAIN, "--planner", "ffd"))
-    assert (code, out.partition("\n")[0]) == (1, "diverged in numbers of slots alone")
+    assert (code, out.partition("\n")[0]) == (1, "diverged in slot numbers only")
     assert re.search(r"^renumbered +8 ", out, re.MULTILINE)
     assert "moved" not in out
     row = next(line for line in out.splitlines() if line.startswith("t1 "))
@@ -230,7 +230,7 @@ def test_plans_that_number_slots_alone_otherwise_are_told_as_such(tmmu: Any, tmp
 def test_incomparable_plans_end_with_3_and_say_why(tmmu: Any, tmp_path: Path) -> None:
     code, out, _ = tmmu("compare", CHAIN, plan_file(tmp_path, CHAIN, "--seed", "5"))
     assert code == 3
-    assert "not comparable: another replay token" in out
+    assert "not comparable: different replay tokens" in out
 
 
 def test_the_json_of_a_comparison_has_the_same_keys_whatever_the_verdict(tmmu: Any) -> None:
@@ -317,12 +317,12 @@ def test_a_baseline_of_another_model_is_told(tmmu: Any, tmp_path: Path) -> None:
     """A wrong path in CI would be green for ever; a graph that changed, or was renamed in part, is no other model."""
     other = plan_file(tmp_path, VIEWS)
     code, out, _ = tmmu("gate", CHAIN, "--baseline", other, "--max-growth", "1MiB", "--out", str(tmp_path / "out"))
-    sentence = "none of the 9 tensors of linear_chain: is it the plan of another model?"
+    sentence = "linear_chain, 9 tensors) have no tensor in common"
     assert (code, sentence in out) == (0, True)
-    assert "none of the 9 tensors of `linear_chain`: is it" in (tmp_path / "out" / "summary.md").read_text()
+    assert "`linear_chain`, 9 tensors) have no tensor in common" in (tmp_path / "out" / "summary.md").read_text()
     record = json.loads(tmmu("gate", CHAIN, "--baseline", other, "--max-growth", "1MiB", "--json")[1])
     assert record["tensors_in_common"] == 0
-    assert "another model" not in tmmu("gate", NONE, "--baseline", CHAIN)[1]
+    assert "no tensor in common" not in tmmu("gate", NONE, "--baseline", CHAIN)[1]
     assert json.loads(tmmu("gate", NONE, "--baseline", CHAIN, "--json")[1])["tensors_in_common"] == 9
 
 
@@ -336,7 +336,7 @@ def test_the_gap_of_a_gate_is_held_exactly(tmmu: Any, tmp_path: Path) -> None:
 # --- export, report, convert, checkpoint, restore, sweep, apply --------------------------------------------------
 
 
-@pytest.mark.parametrize("format_", ["json", "cbor", "parquet", "trace", "trace-cbor"])
+@pytest.mark.parametrize("format_", ["json", "cbor", "trace", "trace-cbor"])
 def test_an_export_is_read_back(tmp_path: Path, format_: str) -> None:
     path = tmp_path / "out"
     assert run(["export", plan_file(tmp_path, VIEWS), "--to", format_, "-o", str(path)]) == 0
@@ -379,7 +379,7 @@ def test_a_report_is_not_written_under_an_ending_that_says_something_else(
 ) -> None:
     path = tmp_path / "report.txt"
     assert run(["report", VIEWS, "-o", str(path)]) == 2
-    assert "End it in .html, .htm, .pdf, .md." in capsys.readouterr().err
+    assert "Use one of .html, .htm, .pdf, .md." in capsys.readouterr().err
     assert not path.exists()
 
 
@@ -396,7 +396,7 @@ def test_bounds_of_named_dimensions_are_given_where_a_model_is_converted(tmmu: A
     wide = tmp_path / "wide.tmmu.json"
     batches = str(SAMPLES / "dynamic_batch.tmmu.json")
     assert run(["convert", batches, "--dims", "B=2:64", "-o", str(wide)]) == 0
-    assert native.decode(wide.read_bytes()).dims["B"] == Dim(2, 64)
+    assert native_file.decode(wide.read_bytes()).dims["B"] == Dim(2, 64)
 
 
 @pytest.mark.parametrize("bounds", ["B", "B=x", "B=8:1", "=4"])
@@ -479,3 +479,12 @@ def test_a_plan_written_twice_is_the_same_bytes() -> None:
     one, other = (to_json(plan_graph(graph_of(VIEWS)).plan) for _ in range(2))
     assert one == other
     assert b"allocation_time_ns" not in one
+
+
+def test_help_shows_four_limits_and_names_the_settings_page(tmmu: Any) -> None:
+    _, out, _ = tmmu("--help")
+    words = out.replace("-\n  ", "-").split()
+    assert [word for word in words if word.startswith("--max-")] == [
+        *("--max-unpacked-bytes", "--max-values", "--max-trace-seconds", "--max-server-workers")
+    ]
+    assert "docs/reference/settings.md." in words

@@ -19,6 +19,7 @@ def answered(shell: str, words: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [("tmmu pl", {"plan"}), ("tmmu re", {"report", "restore", "record"}), ("tmmu fit --mes", {"--mesh"})],

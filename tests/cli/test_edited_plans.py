@@ -5,7 +5,7 @@ another name. Left out, by name, is what nobody can hold against anything:
 
 * an edit after which the file says what it said: an optional field that held its default is taken out, a key that
   nobody knows is put in. What is read is then the plan that was written, and the test looks whether it is;
-* ``digests`` taken out as a whole: that is a file of another writer, and all that it says is still judged.
+* ``content_hash`` taken out as a whole: that is a file of another writer, and all that it says is still judged.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import msgspec
 import pytest
 
 from app.cli.main import run
-from tmmu_core.errors import TmmuError
-from tmmu_core.judge.finished import finished
-from tmmu_core.plan.formats import files
-from tmmu_core.plan.formats.compare import same_plan
-from tmmu_core.plan.formats.reading import read_any, read_graph_file
-from tmmu_core.plan.formats.trace import Trace, to_json_lines
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import UNSAID, Plan
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.formats.open_file import read_any, read_graph_file
+from tmmu_core.formats.planfile import plan_file
+from tmmu_core.formats.planfile.compare_plans import same_plan
+from tmmu_core.formats.planfile.trace import Trace, to_json_lines
+from tmmu_core.judge.verifier.finished_plan import finished
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import UNSAID, Plan
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
 GRAPHS = ("residual_block", "training_step", "views", "linear_chain")
@@ -73,7 +73,7 @@ def edited(document: Any, choice: Random) -> str:
     last: Any = at[-1]
     how = choice.choice(("changed", "changed", "taken out", "called otherwise"))
     value = holder[last]
-    if at[-1:] == ("digests",):
+    if at[-1:] == ("content_hash",):
         how = "changed"
     if how == "changed":
         holder[last] = other(value, choice)
@@ -115,7 +115,7 @@ def originals() -> list[tuple[str, Plan]]:
 def written(plan: Plan, as_trace: bool) -> Any:
     if as_trace:
         return [msgspec.json.decode(line) for line in to_json_lines(plan).splitlines()]
-    return msgspec.json.decode(files.to_json(plan))
+    return msgspec.json.decode(plan_file.to_json(plan))
 
 
 def encoded(document: Any) -> bytes:
@@ -152,6 +152,7 @@ def test_the_originals_are_believed(as_trace: bool) -> None:
         assert believed(encoded(written(plan, as_trace))) is not None
 
 
+@pytest.mark.slow
 def test_two_hundred_edits_are_refused_or_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     choice, plans = Random(9), originals()
     out = tmp_path / "written"

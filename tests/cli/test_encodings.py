@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import run
-from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.store.store import Store
 
 NAME = "g\udcff.json"
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-16"])
 @pytest.mark.parametrize(
     "command", ["--help", "plan sample_graphs/views.tmmu.json", "plan sample_graphs/views.tmmu.json --json"]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.explore import arguments
-from app.cli.explore import free_port as next_free_port
+from app.cli.first.explore import arguments
+from app.cli.first.explore import free_port as next_free_port
 from app.cli.main import INTERRUPTED, run
 from tests.served import free_port
 
@@ -52,13 +52,13 @@ def test_a_port_that_is_named_and_taken_is_told_before_anything_is_announced(
         assert run(["explore", CHAIN, "--no-browser", "--port", str(taken)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(f"tmmu: port {taken} is in use at localhost. Name another --port")
+    assert err.startswith(f"tmmu: port {taken} is in use at localhost. Set another --port")
 
 
 def test_explorers_that_begin_at_once_serve_on_a_port_each() -> None:
     """From the look at a port to where the server listens it is seconds."""
     code = (
-        "import os, sys; from app.cli.explore import free_port\n"
+        "import os, sys; from app.cli.first.explore import free_port\n"
         "port = free_port('localhost', 20000)\n"
         "os.execv(sys.executable, [sys.executable, '-c', f'print({port}, flush=True); input()'])"
     )
@@ -78,6 +78,7 @@ def test_streamlits_own_greeting_is_kept_off_the_page() -> None:
     assert asked[asked.index("--logger.hideWelcomeMessage") + 1] == "true"
 
 
+@pytest.mark.slow
 def test_the_explorer_serves_until_it_is_stopped() -> None:
     port = free_port()
     command = [sys.executable, "-m", "app.cli.main", "explore", CHAIN, "--no-browser", "--port", str(port)]
@@ -94,6 +95,7 @@ def test_the_explorer_serves_until_it_is_stopped() -> None:
     assert not healthy(port)
 
 
+@pytest.mark.slow
 def test_it_ends_without_a_word_when_it_is_interrupted() -> None:
     port = free_port()
     command = [sys.executable, "-m", "app.cli.main", "explore", CHAIN, "--no-browser", "--port", str(port)]

@@ -15,10 +15,10 @@ import pytest
 from typer.main import get_command
 
 from app.cli.main import COMMANDS, build, run
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.plan.formats import files
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.formats.planfile import plan_file as files
+from tmmu_core.plans.making.engine import plan_graph
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "sample_graphs"
@@ -183,7 +183,7 @@ def test_a_table_that_commas_do_not_part_is_told_so_with_the_way_out(tmmu: Any, 
     code, out, err = tmmu("plan", str(tmp_path / "lives.csv"))
     assert (code, out) == (2, "")
     called = "semicolons" if mark == ";" else "tabs"
-    assert f"  instance: its first line parts the columns by {called}, not by commas\n" in err
+    assert f"Closest: instance (its first line separates the columns by {called}, not by commas)." in err
     assert "tmmu convert TABLE --columns" in err.splitlines()[-1]
     into, columns = str(tmp_path / "instance.csv"), "size=size,lower=lower,upper=upper,id=id"
     assert tmmu("convert", str(tmp_path / "lives.csv"), "--columns", columns, "-o", into)[0] == 0
@@ -208,18 +208,20 @@ def test_a_fault_of_ours_is_told_apart_from_every_verdict(tmmu: Any, monkeypatch
     def broken(*_: object, **__: object) -> None:
         raise AssertionError("ours")
 
-    monkeypatch.setattr("app.cli.plan.resolve_opened", broken)
+    monkeypatch.setattr("app.cli.first.plan.resolve_opened", broken)
     code, _, err = tmmu("plan", CHAIN)
     assert code == 70
-    assert "fault of the program" in err
+    assert "internal error" in err
 
 
+@pytest.mark.slow
 def test_the_console_script_ends_with_the_code() -> None:
     tmmu = [sys.executable, "-m", "app.cli.main"]
     assert subprocess.run([*tmmu, "plan", CHAIN], capture_output=True, check=False).returncode == 0
     assert subprocess.run([*tmmu, "plan", "/no/file"], capture_output=True, check=False).returncode == 2
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
     read, write = os.pipe()
     os.close(read)
@@ -233,6 +235,7 @@ def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -267,11 +270,12 @@ def test_a_closed_pipe_turns_no_verdict(tmp_path: Path, arguments: list[str], co
 def test_a_file_that_is_not_there_but_called_as_a_sample_is_pointed_to(tmmu: Any) -> None:
     code, _, error = tmmu("plan", "resnet50")
     assert (code, "the file cannot be opened: no such file" in error) == (2, True)
-    assert f"A sample is called so: {SAMPLES / 'resnet50.tmmu.json.gz'}" in error
-    assert tmmu("plan", error.rsplit("so: ")[1].strip())[0] == 0
-    assert "A sample is called so" not in tmmu("plan", "index")[2]
+    assert f"There is a sample of this name: {SAMPLES / 'resnet50.tmmu.json.gz'}" in error
+    assert tmmu("plan", error.rsplit("name: ")[1].strip())[0] == 0
+    assert "There is a sample of this name" not in tmmu("plan", "index")[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&- <&-", ">/dev/null 2>/dev/full", "1</dev/null"])
 @pytest.mark.parametrize(
     ("arguments", "code"),
@@ -287,6 +291,7 @@ def test_streams_that_are_closed_or_full_turn_no_verdict(arguments: str, code: i
     assert done.returncode == (2 if streams == "1</dev/null" else code)  # nothing can be written there at all
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", ["", "--help", "plan --help", "--version", "schema plan"])
 def test_help_without_room_is_told_in_a_sentence(arguments: str) -> None:
     command = f"{sys.executable} -m tmmu_core {arguments} >/dev/full"
@@ -313,7 +318,7 @@ def test_a_reader_that_is_slow_is_waited_for() -> None:
 )
 def test_standard_input_is_read_once(tmmu: Any, arguments: tuple[str, ...]) -> None:
     code, _, error = tmmu(*arguments)
-    assert (code, "standard input can be read once only" in error) == (2, True)
+    assert (code, "standard input can be read only once" in error) == (2, True)
 
 
 def test_a_world_has_a_rank(tmmu: Any) -> None:
@@ -324,7 +329,7 @@ def test_a_world_has_a_rank(tmmu: Any) -> None:
 def test_an_order_that_is_not_text_is_refused(tmmu: Any, tmp_path: Path) -> None:
     (tmp_path / "order.json").write_bytes(b'["relu\xff"]')
     code, _, error = tmmu("plan", CHAIN, "--order", str(tmp_path / "order.json"))
-    assert (code, "the execution order is not text in UTF-8" in error) == (2, True)
+    assert (code, "the execution order is not UTF-8 text" in error) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -402,6 +407,7 @@ VALUED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["", " ", ","])
 @pytest.mark.parametrize(("command", "option"), VALUED)
 def test_an_empty_value_of_an_option_is_refused(tmmu: Any, command: str, option: str, text: str) -> None:
@@ -434,5 +440,5 @@ def test_a_plan_verified_against_another_graph_is_told_so_first(tmmu: Any, tmp_p
     tmmu("plan", RESIDUAL, "-o", plan)
     code, out, _ = tmmu("verify", plan, "--graph", CHAIN)
     assert code == 1
-    assert out.startswith("1 finding: the plan was made of another graph: the ir_hash differs; the graph cannot be run")
+    assert out.startswith("1 finding: the plan is of another graph (ir_hash differs); the graph is invalid")
     assert ".;" not in out

@@ -15,7 +15,7 @@ from tests.cli.test_commands import SAMPLES, tmmu
 from tests.fit.test_alignment import odd_sizes
 from tests.fit.test_mesh import layers
 from tests.fit.test_order import two_branches
-from tmmu_core.graph import native
+from tmmu_core.graph.native import native_file
 
 __all__ = ["tmmu"]
 TRAINING = str(SAMPLES / "training_step.tmmu.json")
@@ -26,7 +26,7 @@ BATCH = str(SAMPLES / "dynamic_batch.tmmu.json")
 def branches(tmp_path: Path) -> str:
     """Two branches that need 408 bytes in the best order and 804 as given."""
     path = tmp_path / "branches.tmmu.json"
-    path.write_bytes(native.encode(two_branches(), path.name))
+    path.write_bytes(native_file.encode(two_branches(), path.name))
     return str(path)
 
 
@@ -48,14 +48,14 @@ def test_what_fits_ends_with_0_and_says_what_contract_11_asks_for(tmmu: Any, bra
 def test_what_cannot_ends_with_1_and_names_the_step(tmmu: Any, branches: str) -> None:
     code, out, _ = tmmu("fit", branches, "--alignment", "4", "--capacity", "0")
     assert code == 1
-    assert "cannot fit" in out
+    assert "Does not fit" in out
     assert "_a'" in out
     assert "'biga'" in out
 
 
 def test_the_smallest_mesh_is_told_with_the_share_that_fits(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "layers.tmmu.json"
-    path.write_bytes(native.encode(layers(), path.name))
+    path.write_bytes(native_file.encode(layers(), path.name))
     code, answer = fitted(tmmu, str(path), "--capacity", f"parameters={3 * 1024 * 8}", "--mesh", "tp")
     assert (code, answer["answer"], answer["mesh"]) == (0, "fits", {"tp": 3})
     assert [move["kind"] for move in answer["moves"]] == ["shards"]
@@ -65,7 +65,7 @@ def test_the_smallest_mesh_is_told_with_the_share_that_fits(tmmu: Any, tmp_path:
 
 def test_a_finer_alignment_says_how_the_fitted_file_is_planned(tmmu: Any, tmp_path: Path) -> None:
     path, out = tmp_path / "odd.tmmu.json", tmp_path / "fitted.tmmu.json"
-    path.write_bytes(native.encode(odd_sizes(), path.name))
+    path.write_bytes(native_file.encode(odd_sizes(), path.name))
     capacity = 4 * 64 + 36
     code, words, _ = tmmu("fit", str(path), "--capacity", str(capacity), "--allow", "alignment", "-o", str(out))
     assert code == 0
@@ -105,13 +105,13 @@ def test_what_one_arenas_capacity_is_held_against_are_its_own_bytes(tmmu: Any) -
     code, out, _ = tmmu("fit", resnet50, "--capacity", "activations=8MiB", "--allow", "planner")
     assert code == 0
     assert out.startswith(
-        "fits: 6.89 MiB (7,225,344 B) of 8.00 MiB (8,388,608 B) of activations; today 9.19 MiB (9,633,792 B)\n"
+        "Fits: 6.89 MiB (7,225,344 B) of 8.00 MiB (8,388,608 B) in activations (before: 9.19 MiB (9,633,792 B)).\n"
     )
     code, out, _ = tmmu("fit", resnet50, "--capacity", "activations=1MiB", "--allow", "planner")
     assert code == 1
     first, why = out.splitlines()[:2]
     assert first == (
-        "cannot fit: at least 6.89 MiB (7,225,344 B) are needed, there are 1.00 MiB (1,048,576 B) of activations"
+        "Does not fit: needs at least 6.89 MiB (7,225,344 B), capacity 1.00 MiB (1,048,576 B) in activations."
     )
     assert why.startswith("  activations: 6.89 MiB")
     assert "  parameters: " not in out  # nothing limits them
@@ -149,17 +149,17 @@ def test_a_plan_is_no_graph(tmmu: Any, tmp_path: Path) -> None:
 
 
 def test_an_interruption_keeps_the_best(tmmu: Any, branches: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from app.cli import fit as module
+    from app.cli.first import fit as module
 
-    planned = module.question_of
+    planned = module.initial_candidate
 
     def interrupted(*given: Any) -> Any:
         start = planned(*given)
         os.kill(os.getpid(), signal.SIGINT)
         return start
 
-    monkeypatch.setattr(module, "question_of", interrupted)
+    monkeypatch.setattr(module, "initial_candidate", interrupted)
     code, out, err = tmmu("fit", branches, "--alignment", "4", "--capacity", "408")
     assert code == 3
-    assert "stopped early" in out
-    assert "best so far" in err
+    assert "search was stopped" in out
+    assert "best result so far" in err

@@ -14,17 +14,17 @@ from markdown_it import MarkdownIt
 from msgspec import structs
 
 from app.cli.main import run
-from app.report.change import Change
-from app.report.change import markdown as in_a_gate
+from app.report.pull_request import Change
+from app.report.pull_request import markdown as in_a_gate
 from app.report.summary import markdown
-from app.session.repeat import file_stem
+from app.session.repeat_command import file_stem
 from tests.hostile import hostile_graph
-from tmmu_core.graph import native
+from tmmu_core.base.escaping import for_log, natural, visible
+from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.names import _spelled, for_log, natural, visible
-from tmmu_core.plan.formats.files import to_json
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.graph.native import native_file
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
 
 FENCE = "```\n![x](http://127.0.0.1:9/i.png)\n```"
 NAMES = (
@@ -57,8 +57,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A graph, one that is grown, its plan, a plan that does not verify, and damaged graphs, by names of the kind."""
     monkeypatch.chdir(tmp_path)
     graph = _graph()
-    larger = replace_sizes(native.encode_json(graph))
-    (tmp_path / "g.json").write_bytes(native.encode_json(graph))
+    larger = replace_sizes(native_file.encode_json(graph))
+    (tmp_path / "g.json").write_bytes(native_file.encode_json(graph))
     (tmp_path / "h.json").write_bytes(larger)
     plan = json.loads(to_json(plan_graph(hostile_graph(NAMES), arenas={"activations": {}, NAMES[0]: {}}).plan))
     plan["planner"] = FENCE
@@ -66,7 +66,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         row["offset_bytes"] = 0
     (tmp_path / "bad.json").write_text(json.dumps(plan))
     for k, name in enumerate(NAMES[:2]):
-        document = json.loads(native.encode_json(graph))
+        document = json.loads(native_file.encode_json(graph))
         document["nodes"][2]["inputs"] = [f"{name} not there"]
         (tmp_path / f"damaged{k}.json").write_text(json.dumps(document))
     (tmp_path / f"{NAMES[1]}.json").write_text("{")
@@ -191,8 +191,3 @@ def test_names_are_sorted_as_people_count() -> None:
     """Of two that begin alike the shorter one comes first; letters before digits; equal but for zeros, by the text."""
     names = ["r10", "r2", "r", "r2b", "r02", "10", "9", "rs", "", "r2.1"]
     assert sorted(names, key=natural) == ["", "r", "r02", "r2", "r2.1", "r2b", "r10", "rs", "9", "10"]
-
-
-def test_a_character_is_spelled_in_as_many_digits_as_it_needs() -> None:
-    spelled = [_spelled(chr(number)) for number in (0x7, 0xFF, 0x100, 0xFFFF, 0x1_0000, 0x1_FFFF)]
-    assert spelled == ["\\x07", "\\xff", "\\u0100", "\\uffff", "\\U00010000", "\\U0001ffff"]

@@ -13,9 +13,9 @@ import pytest
 from app.cli.main import run
 from tests.build import chain, graph, node, tensor
 from tests.plan.examples import chain_plan
-from tmmu_core.errors import AddressCollision, ArenaTooSmall, ContractError, InvalidIrShapes, TmmuError
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.sparse import with_sparse_addresses
+from tmmu_core.base.errors import AddressCollision, ArenaTooSmall, ContractError, InvalidIrShapes, TmmuError
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
 from tmmu_core.runtime.apply import apply_plan
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"

@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from app.cli.main import COMMANDS, run
-from tmmu_core import schemas
+from tmmu_core.base import schemas
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
 MIXED, TRAINING, OPEN, TWO = (
@@ -79,7 +79,7 @@ def test_plans_and_traces(sample: str, planner: str, capfd: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("name", "command", "code"),
     [
-        ("verify", f"verify {MIXED} --json --replay", 0),
+        ("verify", f"verify {MIXED} --json", 0),
         ("verify", f"lint {MIXED} --json", 0),
         ("gate", f"gate {MIXED} --max-gap 5 --baseline {MIXED} --json", 1),
         ("compare", f"compare {MIXED} {TWO} --json", 3),
@@ -87,7 +87,7 @@ def test_plans_and_traces(sample: str, planner: str, capfd: pytest.CaptureFixtur
         ("fit", f"fit {MIXED} --capacity 300KiB --json", 0),
         ("fit", f"fit {MIXED} --capacity 1KiB --json", 1),
         ("fit", f"fit {OPEN} --largest B --capacity 100KiB --json", None),
-        ("apply", f"apply {MIXED} --replay --json", 0),
+        ("apply", f"apply {MIXED} --json", 0),
         ("sweep", f"sweep {OPEN} --over B --json", 0),
         ("sweep", f"sweep {MIXED} {TWO} --capacities 300KiB --planners slots,greedy --json", 0),
         ("sweep", f"sweep {MIXED} --capacity 700KiB --planners slots,greedy --json", 0),

@@ -11,8 +11,8 @@ import pytest
 from app.cli.main import run
 from tests.cli.test_commands import tmmu  # noqa: F401 - the fixture
 from tests.store.plans import graph_of, plan_of
-from tmmu_core.graph import native
-from tmmu_core.plan.formats.files import to_json
+from tmmu_core.formats.planfile.plan_file import to_json
+from tmmu_core.graph.native import native_file
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def store(tmp_path: Path) -> str:
 
 def file_of(tmp_path: Path, lines: dict[str, int]) -> str:
     path = tmp_path / ("-".join(f"{name}{n}" for name, n in lines.items()) + ".tmmu.json")
-    path.write_bytes(native.encode(graph_of(lines), path.name))
+    path.write_bytes(native_file.encode(graph_of(lines), path.name))
     return str(path)
 
 
@@ -118,7 +118,29 @@ def test_bisect_names_the_commit_and_its_tensors(tmmu: Any, grown: str) -> None:
     assert (arena["grown_bytes"], arena["slack_bytes"]) == (384, 0)
     assert [(t["tensor_id"], t["grown_bytes"]) for t in arena["tensors"]] == [("b", 256), ("c", 128)]
     _, out, _ = tmmu("bisect", "net", "--store", grown)
-    assert "c2 made the extent grow by +384 B" in out
+    assert "c2 increased the extent by +384 B" in out
+
+
+def test_bisect_does_not_blame_a_commit_alone_for_another_planner(tmmu: Any, store: str) -> None:  # noqa: F811
+    file = str(Path(__file__).resolve().parents[2] / "sample_graphs" / "residual_block.tmmu.json")
+    for hour, planner in enumerate(("slots", "slots", "naive")):
+        record(store, file, f"net@c{hour}", hour, "--planner", planner)
+    code, out, _ = tmmu("bisect", "net", "--store", store)
+    assert code == 1
+    assert out.splitlines()[0] == "3 runs of net on main, by slots, inference, inference; naive, inference, inference"
+    assert "plan settings changed (planner slots → naive)" in out
+    assert "increased the extent" not in out
+    assert "slots → naive" in tmmu("history", "net", "--store", store)[1]
+
+
+def test_bisect_names_planner_options_that_changed_with_the_culprit(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
+    file = file_of(tmp_path, {"a": 1, "b": 1})
+    for hour, alignment in enumerate(("128", "4096")):
+        record(store, file, f"net@c{hour}", hour, "--alignment", alignment)
+    code, out, _ = tmmu("bisect", "net", "--store", store)
+    assert code == 1
+    assert "plan settings changed (arena configuration)" in out
+    assert "increased the extent" not in out
 
 
 def test_bisect_between_runs_that_did_not_grow_is_fine(tmmu: Any, grown: str) -> None:  # noqa: F811
@@ -136,15 +158,15 @@ def test_a_commit_that_changed_the_planner_is_found_too(tmmu: Any, tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("history", "net"), "no store is named"),
+        (("history", "net"), "no store is given"),
         (("history", "nix", "--store", "STORE"), "no run of the model"),
         (("record", "GRAPH", "--store", "STORE", "--as", "net"), "MODEL@COMMIT"),
-        (("record", "GRAPH", "--store", "STORE", "--as", "net@c", "--at", "yesterday"), "no time"),
-        (("record", "GRAPH", "--store", "STORE", "--as", "net@c", "--at", "2026-01-01T00:00:00"), "its zone"),
+        (("record", "GRAPH", "--store", "STORE", "--as", "net@c", "--at", "yesterday"), "not a time"),
+        (("record", "GRAPH", "--store", "STORE", "--as", "net@c", "--at", "2026-01-01T00:00:00"), "a time zone"),
         (("gate", "GRAPH", "--store", "STORE", "--baseline", "store:gone"), "no run of a commit or branch"),
-        (("bisect", "net", "--store", "STORE", "--figure", "speed"), "no figure"),
+        (("bisect", "net", "--store", "STORE", "--figure", "speed"), "unknown figure"),
         (("bisect", "net", "--store", "STORE", "--arena", "attic"), "no run has an arena"),
-        (("history", "net", "--store", "nonsense"), "no URL of a store"),
+        (("history", "net", "--store", "nonsense"), "not the URL of a store"),
     ],
 )
 def test_what_cannot_be_done_is_told_with_the_way_out(

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CHAIN = str(Path(__file__).resolve().parents[2] / "sample_graphs" / "linear_chain.tmmu.json")
 
 
@@ -37,6 +39,7 @@ def test_a_table_on_a_terminal_is_ruled() -> None:
     assert "64.0 KiB (65,536 B)" in written
 
 
+@pytest.mark.slow
 def test_an_id_in_brackets_is_no_markup(tmp_path: Path) -> None:
     path = tmp_path / "odd.json"
     path.write_text(Path(CHAIN).read_text().replace('"t3"', '"[bold]t3[/bold]"'))

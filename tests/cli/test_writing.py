@@ -21,10 +21,10 @@ from random import Random
 import pytest
 
 from app.cli.main import run
-from tmmu_core import writing
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph import unpacking
-from tmmu_core.writing import replace_file
+from tmmu_core.base import atomic_files
+from tmmu_core.base.atomic_files import replace_file
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.graph.native import unpacking
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
 CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
@@ -50,6 +50,7 @@ def test_a_file_that_cannot_be_written_in_whole_stays_what_it_was(tmp_path: Path
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("plan.json", "precious")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [(), ("--json",), ("-o", "-")])
 def test_a_full_standard_output_is_told_in_a_sentence(how: tuple[str, ...]) -> None:
     done = tmmu("plan", CHAIN, *how, out="/dev/full")
@@ -88,6 +89,7 @@ def test_a_plan_is_written_over_an_older_one(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
 
 
+@pytest.mark.slow
 def test_a_writer_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     file, texts = tmp_path / "plan.json", (b"a" * 300_000, b"b" * 300_000)
     file.write_bytes(texts[0])
@@ -148,7 +150,7 @@ CONTAINER = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
 def test_writers_of_two_containers_that_share_a_folder_do_not_meet(tmp_path: Path, how: str) -> None:
     """Both are called 1, and neither sees the other's process."""
     code = (
-        "import os, sys, pathlib; from tmmu_core.writing import replace_file\n"
+        "import os, sys, pathlib; from tmmu_core.base.atomic_files import replace_file\n"
         "if sys.argv[3] == 'named' and hasattr(os, 'O_TMPFILE'): del os.O_TMPFILE\n"
         "file = pathlib.Path(sys.argv[1]) / sys.argv[2]; mine = sys.argv[2].encode() * 100_000\n"
         "assert os.getpid() == 1; print(flush=True); sys.stdin.readline()\n"
@@ -173,17 +175,6 @@ def test_writers_of_two_containers_that_share_a_folder_do_not_meet(tmp_path: Pat
         writer.stdin.flush()
     assert [(writer.wait(120), writer.communicate()[1]) for writer in writers] == [(0, "")] * 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
-
-
-def test_what_is_being_written_is_not_swept_up_though_nobody_sees_its_writer(tmp_path: Path) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    part = tmp_path / f".tmmu-{gone.pid}-of-another-container.part"
-    with writing._new(part, [b"whole"]):
-        replace_file(tmp_path / "plan.json", b"new")
-        assert part.read_bytes() == b"whole"
-    replace_file(tmp_path / "plan.json", b"new")
-    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
 
 
 def test_what_cannot_be_swept_up_is_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +202,7 @@ def test_no_link_that_stands_beside_is_written_through(tmp_path: Path, monkeypat
         if not nameless:
             monkeypatch.delattr(os, "O_TMPFILE")
         victim.write_text("precious")
-        monkeypatch.setattr(writing.secrets, "token_hex", lambda count: "known")
+        monkeypatch.setattr(atomic_files.secrets, "token_hex", lambda count: "known")
         (tmp_path / f".tmmu-{os.getpid()}-known.part").symlink_to(victim)
         replace_file(tmp_path / "plan.json", b"new")
         assert (tmp_path / "plan.json").read_bytes() == b"new"
@@ -272,6 +263,7 @@ def small_disk(tmp_path: Path) -> Iterator[tuple[Path, int | None]]:
 LARGE = str(SAMPLES / "llama3_8b_train_b1_s2048.tmmu.cbor.gz")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "name"),
     [

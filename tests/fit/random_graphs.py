@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from tests.build import graph, node, tensor
-from tmmu_core.fit.order.kernels import I64, measure
-from tmmu_core.fit.order.model import OrderModel, order_model
+from tmmu_core.fitting.order.order_loops import I64, measure
+from tmmu_core.fitting.order.order_model import OrderModel, order_model
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline

@@ -1,12 +1,12 @@
-"""A finer alignment: the coarsest that fits, never finer than an element, and a bound that holds for all of them."""
+"""Alignment moves: the largest that fits, never smaller than an element, with a lower bound for all of them."""
 
 from __future__ import annotations
 
 from tests.fit.test_fitting import shown, started
-from tmmu_core.fit.answer import Allowed
-from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.fitting import fit
-from tmmu_core.fit.moves import KINDS
+from tmmu_core.fitting.move import KINDS
+from tmmu_core.fitting.problem.answer import Allowed
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.graph.model import Graph, Node, Tensor
 
 ALONE = Allowed(frozenset({"alignment"}))

@@ -10,18 +10,18 @@ import pytest
 
 from tests.build import chain
 from tests.fit.test_fitting import FREE, SAMPLES, shown, started
-from tmmu_core.fit.answer import Allowed
-from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.curve import curve
-from tmmu_core.fit.fitting import fit
-from tmmu_core.fit.moves import Kind
-from tmmu_core.fit.order.model import order_model
-from tmmu_core.fit.order.windows import improved
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
+from tests.support.shadow.replay import shadow_replay
+from tmmu_core.fitting.move import Kind
+from tmmu_core.fitting.order.order_model import order_model
+from tmmu_core.fitting.order.windows import improve_windows
+from tmmu_core.fitting.problem.answer import Allowed
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.search.curve import curve
+from tmmu_core.fitting.search.fit_search import fit
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.runtime.onnx_run import arena_run, plain_run
-from tmmu_core.runtime.shadow import shadow_replay
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 
@@ -46,7 +46,7 @@ def test_every_point_of_the_curve_is_a_plan_that_opens() -> None:
     for candidate in points:
         again = plan_graph(candidate.fitted_graph)
         assert again.plan.layout_hash == candidate.plan.layout_hash
-        assert verify_plan(candidate.plan, candidate.question.graph).ok
+        assert verify_plan(candidate.plan, candidate.plan_input.graph).ok
         assert shadow_replay(candidate.solution).ok
 
 
@@ -68,17 +68,17 @@ def test_stretches_find_what_an_order_turned_round_has_lost() -> None:
     start = started(read_graph_file(next(SAMPLES.glob("squeezenet.tmmu.*"))))
     model = order_model(start.solution.liveness)
     assert model is not None
-    from tmmu_core.fit.order.baselines import breadth_first
-    from tmmu_core.fit.order.kernels import measure
+    from tmmu_core.fitting.order.baselines import breadth_first
+    from tmmu_core.fitting.order.order_loops import measure
 
     worse = breadth_first(model)
-    assert measure(model, improved(model, worse, lambda: True)).total <= measure(model, worse).total
+    assert measure(model, improve_windows(model, worse, lambda: True)).total <= measure(model, worse).total
 
 
 def test_phases_stay_apart_where_that_is_asked_for() -> None:
     start = started(read_graph_file(SAMPLES / "training_step.tmmu.json"))
     fitted = fit(start, Capacity(1), Allowed(frozenset({"planner", "order"}), keep_phases=True))
-    phase = {n.node_id: n.phase for n in start.question.graph.nodes}
+    phase = {n.node_id: n.phase for n in start.plan_input.graph.nodes}
     runs = [phase[n] for n in fitted.best.plan.execution_order]
     assert runs == sorted(runs, key=["forward", "backward", "optimizer"].index)
-    assert msgspec.structs.asdict(start.question.graph)["execution_order"] is not None
+    assert msgspec.structs.asdict(start.plan_input.graph)["execution_order"] is not None

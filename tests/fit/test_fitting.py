@@ -12,38 +12,38 @@ import pytest
 from tests.build import chain, graph, node, tensor
 from tests.fit.random_graphs import all_orders, drawn, model_of
 from tests.fit.test_order import two_branches
-from tmmu_core.errors import InvalidIrShapes
-from tmmu_core.fit.answer import ALLOWED, Allowed, Fitted
-from tmmu_core.fit.applying import applied
-from tmmu_core.fit.asking import Candidate, ask, extents, extents_of, question_of
-from tmmu_core.fit.bounds import lower_bound
-from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.fitting import fit
-from tmmu_core.fit.largest import largest_that_fits
-from tmmu_core.fit.moves import KINDS
-from tmmu_core.fit.recipe import moves_of, recipe
-from tmmu_core.fit.sizes import sized
+from tests.support.shadow.replay import shadow_replay
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.fitting.move import KINDS
+from tmmu_core.fitting.moves.sizes import with_size
+from tmmu_core.fitting.problem.answer import ALLOWED, Allowed, Fitted
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.lower_bounds import lower_bound
+from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_of, initial_candidate, solve_input
+from tmmu_core.fitting.recipe import moves_of, recipe
+from tmmu_core.fitting.search.apply_moves import apply_moves
+from tmmu_core.fitting.search.fit_search import fit
+from tmmu_core.fitting.search.largest_size import largest_that_fits
+from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import Dim, Graph, Tensor
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.runtime.shadow import shadow_replay
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.request import PlanRequest
 
 SAMPLES = Path(__file__).parents[2] / "sample_graphs"
 FREE = Allowed(frozenset({"planner", "order", "inplace"}))
 
 
 def started(ir: Graph, **asked: object) -> Candidate:
-    return question_of(ir, PlanRequest(**asked))  # type: ignore[arg-type]
+    return initial_candidate(ir, PlanRequest(**asked))  # type: ignore[arg-type]
 
 
 def shown(fitted: Fitted) -> Fitted:
     """The same, its plan verified, executed on symbols and made again from its graph with nothing said."""
     best = fitted.best
-    assert verify_plan(best.plan, best.question.graph).ok
+    assert verify_plan(best.plan, best.plan_input.graph).ok
     assert shadow_replay(best.solution).ok
-    again = plan_graph(best.fitted_graph, arenas=best.question.arenas)
+    again = plan_graph(best.fitted_graph, arenas=best.plan_input.arenas)
     assert extents(again.plan) == extents(best.plan)
     assert again.plan.layout_hash == best.plan.layout_hash
     if fitted.answer == "fits":
@@ -128,7 +128,7 @@ def test_what_a_planner_comes_to_at_the_smallest_size_is_no_bound_of_the_others(
     bytes_ = tuple(msgspec.structs.replace(t, dtype="uint8") for t in tensors)
     ir = Graph(bytes_, tuple(nodes), (), ("c", "d"), dims={"B": Dim(1, 3)}, execution_order=("n0", "n1", "n2", "n3"))
     start = started(ir, planner="greedy", alignment=1)
-    assert [sum(extents(sized(start, "B", size).plan).values()) for size in (1, 2, 3)] == [31, 26, 27]
+    assert [sum(extents(with_size(start, "B", size).plan).values()) for size in (1, 2, 3)] == [31, 26, 27]
     only_sizes = Allowed(frozenset({"sizes"}))
     assert fit(start, Capacity(26), only_sizes).answer == "open"
     assert fit(start, Capacity(25), only_sizes).answer == "cannot"  # a and b are alive together
@@ -144,12 +144,12 @@ def test_the_largest_size_that_fits_is_found() -> None:
     ir = Graph(tensors, nodes, ("x",), ("b",), dims={"B": Dim(1, 64)})
     found = largest_that_fits(started(ir, alignment=64), "B", Capacity(2 * 64 * 10 + 63), FREE)
     assert (found.size, shown(found.fitted).answer) == (10, "fits")
-    assert found.fitted.best.question.graph.dims["B"].max == 10
+    assert found.fitted.best.plan_input.graph.dims["B"].max == 10
     none = largest_that_fits(started(ir, alignment=64), "B", Capacity(100), FREE)
     assert (none.size, none.fitted.answer) == (None, "cannot")
     sizes = fit(started(ir, alignment=64), Capacity(2 * 64 * 10), replace(FREE, kinds=FREE.kinds | {"sizes"}))
-    assert (sizes.answer, sizes.best.question.graph.dims["B"].max) == ("fits", 10)
-    with pytest.raises(InvalidIrShapes, match="names no dimension 'C'"):
+    assert (sizes.answer, sizes.best.plan_input.graph.dims["B"].max) == ("fits", 10)
+    with pytest.raises(InvalidIrShapes, match="has no dimension 'C'"):
         largest_that_fits(started(ir), "C", Capacity(1), FREE)
 
 
@@ -175,7 +175,7 @@ def test_a_recipe_makes_the_same_plan_again() -> None:
     start = started(two_branches(), alignment=4, planner="naive")
     fitted = fit(start, Capacity(4 * 102), FREE)
     written = msgspec.json.encode(recipe(fitted.best.moves, b"\x00"))
-    again = ask(applied(start.question, moves_of(written)))
+    again = solve_input(apply_moves(start.plan_input, moves_of(written)))
     assert again.plan.layout_hash == fitted.best.plan.layout_hash
 
 
@@ -190,9 +190,9 @@ def test_brute_force_over_all_orders_agrees_with_the_answer() -> None:
         if len(orders) > 12:
             continue
         start = started(ir, planner="exact", alignment=4)
-        question = start.question
+        plan_input = start.plan_input
         least = min(
-            sum(extents_of(replace(question, graph=_ordered(question.graph, model.ids_of(o.tolist())))).values())
+            sum(extents_of(replace(plan_input, graph=_ordered(plan_input.graph, model.ids_of(o.tolist())))).values())
             for o in orders
         )
         assert shown(fit(start, Capacity(least), allowed)).answer == "fits"
@@ -212,10 +212,10 @@ def test_the_bound_of_every_move_is_below_every_plan_with_recomputed_tensors() -
     for _ in range(40):
         ir = drawn(rng, rng.randint(2, 6))
         start = started(ir, planner="exact", alignment=4)
-        bound = lower_bound(start.question, start.solution, KINDS).bytes
+        bound = lower_bound(start.plan_input, start.solution, KINDS).bytes
         for chosen in range(1 << min(4, len(ir.nodes))):
-            again = recomputed(start.question.graph, {k for k in range(4) if chosen >> k & 1})
-            assert sum(extents_of(replace(start.question, graph=again)).values()) >= bound
+            again = recomputed(start.plan_input.graph, {k for k in range(4) if chosen >> k & 1})
+            assert sum(extents_of(replace(start.plan_input, graph=again)).values()) >= bound
 
 
 def recomputed(ir: Graph, chosen: set[int]) -> Graph:

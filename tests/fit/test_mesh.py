@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from tests.fit.test_fitting import shown
-from tmmu_core.errors import InvalidIrShapes
-from tmmu_core.fit import mesh
-from tmmu_core.fit.answer import Allowed
-from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.mesh import smallest_mesh
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.fitting.problem.answer import Allowed
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.search import smallest_mesh as mesh
+from tmmu_core.fitting.search.smallest_mesh import smallest_mesh
 from tmmu_core.graph.model import Graph, Node, Shard, Tensor
-from tmmu_core.plan.making.ranks import plan_ranks
-from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.plans.making.ranks import plan_ranks
+from tmmu_core.plans.making.request import PlanRequest
 
 NOTHING_MORE = Allowed(frozenset({"planner"}))
 ROWS = 24
@@ -61,7 +61,7 @@ def test_other_axes_keep_the_size_that_the_spec_gives_them() -> None:
     capacity = Capacity(None, {"parameters": 3 * 1024 * 12})
     found = smallest_mesh(layers(), PlanRequest(shard_spec=spec), "tp", (capacity, NOTHING_MORE))
     assert found.size == 2
-    shapes = {tensor.id: tensor.shape for tensor in found.fitted.best.question.graph.tensors}
+    shapes = {tensor.id: tensor.shape for tensor in found.fitted.best.plan_input.graph.tensors}
     assert (shapes["h0"], shapes["w0"]) == ((32,), (12, 256))
 
 
@@ -74,7 +74,7 @@ def test_an_axis_along_which_nothing_is_split_is_refused_with_those_that_there_a
 def test_no_more_parts_are_tried_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mesh, "MOST_PARTS", 4)
     found = smallest_mesh(layers(), PlanRequest(), "tp", (Capacity(1024), NOTHING_MORE))
-    shapes = {tensor.id: tensor.shape for tensor in found.fitted.best.question.graph.tensors}
+    shapes = {tensor.id: tensor.shape for tensor in found.fitted.best.plan_input.graph.tensors}
     assert (found.size, shapes["w0"]) == (None, (ROWS // 4, 256))
 
 
@@ -82,5 +82,5 @@ def test_an_axis_that_no_spec_sizes_is_of_one_part() -> None:
     tensors = [msgspec.structs.replace(t, shard=Shard(0, "dp")) if t.id == "h0" else t for t in layers().tensors]
     graph = msgspec.structs.replace(layers(), tensors=tuple(tensors))
     found = smallest_mesh(graph, PlanRequest(), "tp", (Capacity(None, {"parameters": 3 * 1024 * 12}), NOTHING_MORE))
-    shapes = {tensor.id: tensor.shape for tensor in found.fitted.best.question.graph.tensors}
+    shapes = {tensor.id: tensor.shape for tensor in found.fitted.best.plan_input.graph.tensors}
     assert (found.size, shapes["h0"], shapes["w0"]) == (2, (64,), (12, 256))

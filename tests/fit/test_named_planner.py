@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from tests.build import chain
-from tmmu_core.graph import native
-from tmmu_core.plan.canonical import ir_hash
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.graph.native import native_file
+from tmmu_core.plans.canonical import ir_hash
+from tmmu_core.plans.making.engine import plan_graph
 
 
 def test_the_named_planner_is_asked_where_nobody_names_one() -> None:
@@ -17,6 +17,6 @@ def test_the_named_planner_is_asked_where_nobody_names_one() -> None:
 
 def test_the_name_is_written_and_hashed_where_there_is_one() -> None:
     ir = msgspec.structs.replace(chain(3), planner="auto")
-    assert native.decode(native.encode(ir, "g.json")).planner == "auto"
+    assert native_file.decode(native_file.encode(ir, "g.json")).planner == "auto"
     assert ir_hash(ir) != ir_hash(chain(3))
-    assert b"planner" not in native.encode(chain(3), "g.json")
+    assert b"planner" not in native_file.encode(chain(3), "g.json")

@@ -6,25 +6,25 @@ import pytest
 
 from tests.fit.test_recompute import KIB, F, T, chain_step, needed, sound, step
 from tests.golden import SAMPLES
-from tmmu_core.errors import InvalidIrShapes
-from tmmu_core.fit.applying import applied
-from tmmu_core.fit.asking import Question, ask
-from tmmu_core.fit.capacity import extents
-from tmmu_core.fit.moves import Move
-from tmmu_core.fit.offload import lower, single_moves
-from tmmu_core.fit.recompute import lower as lower_by_recomputing
-from tmmu_core.fit.recompute import single_moves as single_by_recomputing
-from tmmu_core.fit.recompute.moves import Bytes
-from tmmu_core.fit.recompute.simulate import run
-from tmmu_core.fit.recompute.unwrite import unwritten
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.runtime.shadow import shadow_replay
+from tests.support.shadow.replay import shadow_replay
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.fitting.move import Move
+from tmmu_core.fitting.moves.offload import lower, single_moves
+from tmmu_core.fitting.problem.capacity import extents
+from tmmu_core.fitting.problem.planner_calls import PlanInput, solve_input
+from tmmu_core.fitting.recompute import lower as lower_by_recomputing
+from tmmu_core.fitting.recompute import single_moves as single_by_recomputing
+from tmmu_core.fitting.recompute.live_curve import run
+from tmmu_core.fitting.recompute.recompute_moves import Bytes
+from tmmu_core.fitting.recompute.recover_choice import recover_choice
+from tmmu_core.fitting.search.apply_moves import apply_moves
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.judge.verifier.verify import verify_plan
 
 
 def test_what_leaves_is_copied_behind_its_last_use_and_back_before_its_next() -> None:
-    question = chain_step()
-    after = applied(question, [Move("offload", "", details={"drops": [["a", "fb"]]})])
+    plan_input = chain_step()
+    after = apply_moves(plan_input, [Move("offload", "", details={"drops": [["a", "fb"]]})])
     assert after.graph.execution_order == ("fa", "fb", "a@copy_out", "fc", "bc", "a@back", "bb", "ba")
     nodes = {node.node_id: node for node in after.graph.nodes}
     tensors = {tensor.id: tensor for tensor in after.graph.tensors}
@@ -35,8 +35,8 @@ def test_what_leaves_is_copied_behind_its_last_use_and_back_before_its_next() ->
     assert (nodes["a@back"].instr, nodes["a@back"].inputs) == ("copy_in", ("a@offload",))
     assert nodes["bb"].inputs == ("a@back", "gc")
     assert tensors["a@offload"].arena == "offload"
-    sound(question, after.graph)
-    assert extents(ask(after).plan) == {"activations": 9 * KIB, "gradients": 2 * KIB}
+    sound(plan_input, after.graph)
+    assert extents(solve_input(after).plan) == {"activations": 9 * KIB, "gradients": 2 * KIB}
 
 
 def test_a_copy_costs_its_bytes_both_ways_and_tells_the_steps_it_has() -> None:
@@ -48,23 +48,23 @@ def test_a_copy_costs_its_bytes_both_ways_and_tells_the_steps_it_has() -> None:
 
 
 def test_what_cannot_leave_is_refused() -> None:
-    with pytest.raises(InvalidIrShapes, match="cannot be moved away"):
-        applied(chain_step(), [Move("offload", "", details={"drops": [["gx", "ba"]]})])
+    with pytest.raises(InvalidIrShapes, match="cannot be offloaded"):
+        apply_moves(chain_step(), [Move("offload", "", details={"drops": [["gx", "ba"]]})])
 
 
 def test_what_is_recomputed_and_what_leaves_go_together_in_any_order() -> None:
-    question = chain_step()
+    plan_input = chain_step()
     moves = [
         Move("offload", "", details={"drops": [["a", "fb"]]}),
         Move("recompute", "", details={"drops": [["b", "fc"]]}),
     ]
-    one, other = applied(question, moves).graph, applied(question, reversed(moves)).graph
+    one, other = apply_moves(plan_input, moves).graph, apply_moves(plan_input, reversed(moves)).graph
     assert one == other
     assert one.execution_order == ("fa", "fb", "a@copy_out", "fc", "a@back", "fb@remat", "bc", "bb", "ba")
-    sound(question, one)
+    sound(plan_input, one)
 
 
-def idle_twice() -> Question:
+def idle_twice() -> PlanInput:
     """h of 8 KiB is idle while a of 9 KiB is made and read, and again while b of 8 KiB is; all else is small."""
     return step(
         F("fh", "Relu", "x", "h"),
@@ -80,51 +80,51 @@ def idle_twice() -> Question:
 
 
 def test_what_has_left_once_leaves_in_another_gap_for_the_way_back_alone() -> None:
-    question = idle_twice()
+    plan_input = idle_twice()
     first = Move("offload", "", details={"drops": [["h", "fh"]]})
-    after = applied(question, [first])
+    after = apply_moves(plan_input, [first])
     (move,) = single_moves(after, None)
     assert move.tensors == ("h",)
     assert move.what == "offload 'h', idle for 3 steps"
     assert (move.cost.moved_bytes, move.cost.extra_steps) == (8 * KIB, 1)
     assert move.details["drops"] == [["h", "fi"]]
-    both = applied(after, [move])
-    assert both.graph == applied(question, [first, move]).graph
-    sound(question, both.graph)
+    both = apply_moves(after, [move])
+    assert both.graph == apply_moves(plan_input, [first, move]).graph
+    sound(plan_input, both.graph)
     assert [drops for moves in lower(after, None, Bytes(12 * KIB)) for m in moves for drops in m.details["drops"]] == [
         ["h", "fi"]
     ]
 
 
 def test_what_leaves_is_not_made_again_in_another_gap() -> None:
-    question = idle_twice()
-    assert {move.tensors for move in single_by_recomputing(question, None)} == {("h",)}
-    after = applied(question, [Move("offload", "", details={"drops": [["h", "fh"]]})])
+    plan_input = idle_twice()
+    assert {move.tensors for move in single_by_recomputing(plan_input, None)} == {("h",)}
+    after = apply_moves(plan_input, [Move("offload", "", details={"drops": [["h", "fh"]]})])
     assert list(single_by_recomputing(after, None)) == []
     assert list(lower_by_recomputing(after, None, Bytes(12 * KIB))) == []
 
 
 def test_resnet50_leaves_a_third_of_its_activations_elsewhere() -> None:
-    question = Question(read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz"))
-    before = ask(question).plan
+    plan_input = PlanInput(read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz"))
+    before = solve_input(plan_input).plan
     whole = sum(map(needed, before.arenas))
     goal = whole - needed(before.arena_of["activations"]) // 3
-    moves = next(lower(question, None, Bytes(goal)))
-    after = applied(question, moves)
-    solution = ask(after)
+    moves = next(lower(plan_input, None, Bytes(goal)))
+    after = apply_moves(plan_input, moves)
+    solution = solve_input(after)
     assert sum(needed(arena) for arena in solution.plan.arenas if arena.name != "offload") <= goal
     assert verify_plan(solution.plan, after.graph).ok
     assert shadow_replay(solution).findings == ()
     moved = sum(move.cost.moved_bytes for move in moves)
-    assert moved == run(*unwritten(after)).moved
+    assert moved == run(*recover_choice(after)).moved
     assert 2 * (whole - goal) <= moved < 4 * (whole - goal)
 
 
 def test_recomputing_goes_on_from_what_has_left() -> None:
-    question = Question(read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz"))
-    whole = run(*unwritten(question)).total
-    away = applied(question, next(lower(question, None, Bytes(whole * 9 // 10))))
+    plan_input = PlanInput(read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz"))
+    whole = run(*recover_choice(plan_input)).total
+    away = apply_moves(plan_input, next(lower(plan_input, None, Bytes(whole * 9 // 10))))
     moves = next(lower_by_recomputing(away, None, Bytes(whole * 8 // 10)))
-    after = run(*unwritten(applied(away, moves)))
+    after = run(*recover_choice(apply_moves(away, moves)))
     assert after.total <= whole * 8 // 10
-    assert after.moved == run(*unwritten(away)).moved
+    assert after.moved == run(*recover_choice(away)).moved

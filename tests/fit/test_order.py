@@ -11,16 +11,16 @@ import pytest
 from benchmarks.wired import randwire, searched
 from tests.build import graph, node, tensor
 from tests.fit.random_graphs import all_orders, drawn, least_peak, model_of, trained, tree
-from tmmu_core.fit.order import searching
-from tmmu_core.fit.order.baselines import baselines
-from tmmu_core.fit.order.beam import beam
-from tmmu_core.fit.order.exact import Walk, as_array, orders_within, walk_best_first
-from tmmu_core.fit.order.hills import hills_and_valleys
-from tmmu_core.fit.order.kernels import measure
-from tmmu_core.fit.order.searching import best_order
-from tmmu_core.fit.order.windows import improved
+from tmmu_core.fitting.order import order_search
+from tmmu_core.fitting.order.baselines import baselines
+from tmmu_core.fitting.order.beam_search import beam
+from tmmu_core.fitting.order.hill_valley import hill_valley_order
+from tmmu_core.fitting.order.order_exact import OrderStates, best_first_search, order_array, orders_within
+from tmmu_core.fitting.order.order_loops import measure
+from tmmu_core.fitting.order.order_search import best_order
+from tmmu_core.fitting.order.windows import improve_windows
+from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.formats.reading import read_graph_file
 
 SAMPLES = Path(__file__).parents[2] / "sample_graphs"
 
@@ -58,9 +58,9 @@ def test_brute_force_over_all_orders_agrees() -> None:
         compared += 1
         found = best_order(model)
         assert (found.peak, found.optimal) == (least, True)
-        assert int(model.constant.sum()) + sum(Walk(model).unavoidable()) <= least
+        assert int(model.constant.sum()) + sum(OrderStates(model).lower_bound()) <= least
         above = measure(model, np.arange(len(model))).total + 1
-        assert walk_best_first(Walk(model), above).bound == least
+        assert best_first_search(OrderStates(model), above).bound == least
     assert compared > 50
 
 
@@ -71,7 +71,7 @@ def test_a_walk_that_is_broken_off_proves_no_more_than_is_true() -> None:
         least = least_peak(model, 2_000)
         if least is not None:
             for budget in (0, 10, 40):
-                assert walk_best_first(Walk(model), 1 << 40, budget=budget).bound <= least
+                assert best_first_search(OrderStates(model), 1 << 40, budget=budget).bound <= least
 
 
 def test_every_method_gives_an_order_that_keeps_what_must_be_kept() -> None:
@@ -80,10 +80,10 @@ def test_every_method_gives_an_order_that_keeps_what_must_be_kept() -> None:
         model = model_of(drawn(rng, 14))
         given = np.arange(len(model))
         orders = [order for _, order in baselines(model)]
-        orders += [hills_and_valleys(model, given), improved(model, given, lambda: True)]
-        found = beam(Walk(model), 1 << 40, lambda: True)
+        orders += [hill_valley_order(model, given), improve_windows(model, given, lambda: True)]
+        found = beam(OrderStates(model), 1 << 40, lambda: True)
         assert found is not None
-        for order in [*orders, as_array(found), best_order(model).order]:
+        for order in [*orders, order_array(found), best_order(model).order]:
             place = np.empty(len(model), np.int64)
             place[order] = np.arange(len(order))
             before = np.repeat(np.arange(len(model)), np.diff(model.succ_ptr))
@@ -97,7 +97,7 @@ def test_hills_and_valleys_are_exact_on_trees() -> None:
         model = model_of(tree(rng, rng.randint(2, 9)))
         least = least_peak(model)
         if least is not None:
-            assert measure(model, hills_and_valleys(model, np.arange(len(model)))).total == least
+            assert measure(model, hill_valley_order(model, np.arange(len(model)))).total == least
 
 
 def test_an_optimizer_step_moves_up_to_its_gradient() -> None:
@@ -143,7 +143,7 @@ def test_an_order_that_is_just_low_enough_ends_the_search() -> None:
 
 def test_what_is_too_large_to_be_walked_is_ordered_without_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(drawn(random.Random(0), 9))
-    monkeypatch.setattr(searching, "WALKED_UP_TO", len(model) - 1)
+    monkeypatch.setattr(order_search, "SEARCHED_UP_TO", len(model) - 1)
     found = best_order(model)
     assert {"beam", "proof"}.isdisjoint(found.tried)
     assert found.bound == int(model.constant.sum())
@@ -154,6 +154,6 @@ def test_the_orders_within_a_limit_are_all_that_brute_force_finds(seed: int) -> 
     model = model_of(drawn(random.Random(f"within/{seed}"), 6))
     peaks = {tuple(order.tolist()): measure(model, order).total for order in all_orders(model)}
     for limit in (min(peaks.values()) - 1, min(peaks.values()), max(peaks.values())):
-        found = list(orders_within(Walk(model), limit, len(peaks) + 1))
+        found = list(orders_within(OrderStates(model), limit, len(peaks) + 1))
         assert sorted(found) == sorted(order for order, peak in peaks.items() if peak <= limit)
-    assert len(list(orders_within(Walk(model), max(peaks.values()), 2))) == min(2, len(peaks))
+    assert len(list(orders_within(OrderStates(model), max(peaks.values()), 2))) == min(2, len(peaks))

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from tests.build import graph, node, tensor
 from tests.strategies import graphs, orders
-from tmmu_core.errors import ContractError
-from tmmu_core.fit.order import model as order_model_room
-from tmmu_core.fit.order.kernels import measure
-from tmmu_core.fit.order.model import OrderModel, order_model
+from tmmu_core.base.errors import ContractError
+from tmmu_core.fitting.order import order_model as order_model_room
+from tmmu_core.fitting.order.order_loops import measure
+from tmmu_core.fitting.order.order_model import OrderModel, order_model
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.analyse import analyse
-from tmmu_core.liveness.model import Liveness
+from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 
 
@@ -86,7 +86,7 @@ def test_random_operators_keep_their_order_among_themselves() -> None:
 
 
 def test_a_scope_is_one_unit() -> None:
-    inner = {"params": {"scope": "loop_0/then"}}
+    inner = {"scope": "loop_0/then"}
     ir = graph(
         [tensor("x", role="input"), *(tensor(t) for t in "abcd")],
         [node("open", "x", "a", **inner), node("body", "a", "b", **inner), node("out", "b", "c"), node("f", "x", "d")],

@@ -15,28 +15,28 @@ from hypothesis import strategies as st
 
 from tests.golden import SAMPLES
 from tests.strategies import graphs
-from tmmu_core.errors import ContractError, InvalidIrShapes
-from tmmu_core.fit.applying import applied
-from tmmu_core.fit.asking import Question, ask, question_of
-from tmmu_core.fit.moves import Move
-from tmmu_core.fit.recompute import lower, recompute_to, single_moves
-from tmmu_core.fit.recompute.cut import boundary, cheapest, minimum_cut
-from tmmu_core.fit.recompute.model import RecomputeModel, recompute_model
-from tmmu_core.fit.recompute.moves import Bytes
-from tmmu_core.fit.recompute.search import Search
-from tmmu_core.fit.recompute.simulate import Choice, run
-from tmmu_core.fit.recompute.unwrite import unwritten
-from tmmu_core.fit.recompute.write import with_drops, written
+from tests.support.shadow.replay import shadow_replay
+from tmmu_core.base.errors import ContractError, InvalidIrShapes
+from tmmu_core.fitting.move import Move
+from tmmu_core.fitting.problem.planner_calls import PlanInput, initial_candidate, solve_input
+from tmmu_core.fitting.recompute import lower, recompute_to, single_moves
+from tmmu_core.fitting.recompute.live_curve import Choice, run
+from tmmu_core.fitting.recompute.min_cut import boundary, cheapest, minimum_cut
+from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
+from tmmu_core.fitting.recompute.recompute_moves import Bytes
+from tmmu_core.fitting.recompute.recompute_search import Search
+from tmmu_core.fitting.recompute.recover_choice import recover_choice
+from tmmu_core.fitting.recompute.write_graph import with_drops, write_graph
+from tmmu_core.fitting.search.apply_moves import apply_moves
+from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.flops import graph_flops
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import OFFLOAD_ARENA, Graph, Node, Tensor, View
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.liveness.order import default_order, dependencies, source_of
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.liveness.execution_order import default_order, dependencies, source_of
 from tmmu_core.liveness.views import view_roots
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.plan.model import ArenaSummary
-from tmmu_core.runtime.shadow import shadow_replay
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.model import ArenaSummary
 
 LAW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=25)
 KIB = 1024
@@ -46,19 +46,19 @@ def T(name: str, kib: int = 1, **more: Any) -> Tensor:  # a tensor of so many Ki
     return Tensor(name, (kib * KIB // 4,), **more)
 
 
-def ordered(graph: Graph) -> Question:
+def ordered(graph: Graph) -> PlanInput:
     """The graph with its default order written out."""
     index = index_graph(graph)
     everything = np.ones(len(index.node_ids), np.bool_)
     edges = dependencies(index, source_of(index, view_roots(index)[0]), everything)
     order = tuple(index.node_ids[k] for k in default_order(index, edges, everything))
-    return Question(msgspec.structs.replace(graph, execution_order=order))
+    return PlanInput(msgspec.structs.replace(graph, execution_order=order))
 
 
-def step(*nodes: Node, tensors: list[Tensor], outputs: tuple[str, ...]) -> Question:
+def step(*nodes: Node, tensors: list[Tensor], outputs: tuple[str, ...]) -> PlanInput:
     order = tuple(node.node_id for node in nodes)
     graph = Graph(tensors=tuple(tensors), nodes=nodes, inputs=("x",), outputs=outputs, execution_order=order)
-    return Question(graph)
+    return PlanInput(graph)
 
 
 def F(node_id: str, instr: str, reads: str, writes: str, **more: Any) -> Node:  # a forward node
@@ -74,7 +74,7 @@ def needed(arena: ArenaSummary) -> int:
     return min(arena.peak_live_bytes, arena.lower_bound_bytes or arena.peak_live_bytes)
 
 
-def chain_step() -> Question:
+def chain_step() -> PlanInput:
     """x → a → b → c, and back: c's gradient needs b, b's needs a. a and b are as large as all others together."""
     return step(
         F("fa", "Relu", "x", "a"),
@@ -88,8 +88,8 @@ def chain_step() -> Question:
     )
 
 
-def choice_with(question: Question, *drops: tuple[str, str]) -> tuple[RecomputeModel, Choice]:
-    model = recompute_model(question)
+def choice_with(plan_input: PlanInput, *drops: tuple[str, str]) -> tuple[RecomputeModel, Choice]:
+    model = recompute_model(plan_input)
     return model, with_drops(model, Choice.nothing(model), drops)
 
 
@@ -105,11 +105,11 @@ def bases_are_read(graph: Graph) -> bool:
         root(name) in {root(other) for other in (*node.inputs, *node.outputs)}
         for node in graph.nodes
         for name in node.outputs
-        if node.params.get("recomputes")
+        if node.recomputes
     )
 
 
-def sound(before: Question, after: Graph) -> None:
+def sound(before: PlanInput, after: Graph) -> None:
     """The same values are computed; the plan is verified and executed."""
     assert bases_are_read(after)
     ends = (
@@ -117,7 +117,7 @@ def sound(before: Question, after: Graph) -> None:
         *(name for node in before.graph.nodes for _, o in node.in_place_write for name in [node.outputs[o]]),
     )
     assert spelled(before.graph, ends) == spelled(after, ends)
-    solution = ask(Question(after))
+    solution = solve_input(PlanInput(after))
     assert verify_plan(solution.plan, after).ok
     assert shadow_replay(solution).findings == ()
 
@@ -136,7 +136,7 @@ def spelled(graph: Graph, names: tuple[str, ...]) -> list[str]:
         if name in known:
             pending.pop()
             continue
-        if name in maker and maker[name][0].params.get("offloads"):  # the same bytes, elsewhere
+        if name in maker and maker[name][0].offloads:  # the same bytes, elsewhere
             source = maker[name][0].inputs[0]
             if source not in known:
                 pending.append(source)
@@ -146,7 +146,7 @@ def spelled(graph: Graph, names: tuple[str, ...]) -> list[str]:
             continue
         if name in maker:
             node, o = maker[name]
-            of = node.params.get("recomputes", node.node_id)
+            of = node.recomputes or node.node_id
             apart = {i for i, _ in nodes[of].in_place_write}
             reads = [x for i, x in enumerate(node.inputs) if i not in apart and x not in states]
             head: Any = ("node", of, o)
@@ -174,38 +174,38 @@ def spelled(graph: Graph, names: tuple[str, ...]) -> list[str]:
 
 
 def test_a_dropped_tensor_is_made_again_just_before_its_first_reader() -> None:
-    question = chain_step()
-    model, choice = choice_with(question, ("a", "fb"))
-    graph = written(model, choice)
+    plan_input = chain_step()
+    model, choice = choice_with(plan_input, ("a", "fb"))
+    graph = write_graph(model, choice)
     assert graph.execution_order == ("fa", "fb", "fc", "bc", "fa@remat", "bb", "ba")
     assert next(node for node in graph.nodes if node.node_id == "bb").inputs == ("a@remat", "gc")
     again = next(node for node in graph.nodes if node.node_id == "fa@remat")
-    assert (again.outputs, again.phase, again.params) == (("a@remat",), "backward", {"recomputes": "fa"})
-    sound(question, graph)
+    assert (again.outputs, again.phase, again.recomputes) == (("a@remat",), "backward", "fa")
+    sound(plan_input, graph)
 
 
 def test_what_a_dropped_tensor_is_made_of_is_made_first() -> None:
-    question = chain_step()
-    model, choice = choice_with(question, ("a", "fb"), ("b", "fc"))
-    graph = written(model, choice)
+    plan_input = chain_step()
+    model, choice = choice_with(plan_input, ("a", "fb"), ("b", "fc"))
+    graph = write_graph(model, choice)
     assert graph.execution_order == ("fa", "fb", "fc", "fa@remat", "fb@remat", "bc", "bb", "ba")
     assert run(model, choice).flops == 2 * KIB
-    sound(question, graph)
+    sound(plan_input, graph)
 
 
 def test_later_it_is_made_a_third_time_where_it_is_dropped_again() -> None:
-    question = chain_step()
-    model, choice = choice_with(question, ("a", "fb"), ("b", "fc"), ("a", "fb@remat"))
-    graph = written(model, choice)
+    plan_input = chain_step()
+    model, choice = choice_with(plan_input, ("a", "fb"), ("b", "fc"), ("a", "fb@remat"))
+    graph = write_graph(model, choice)
     assert graph.execution_order == ("fa", "fb", "fc", "fa@remat", "fb@remat", "bc", "fa@remat.2", "bb", "ba")
-    sound(question, graph)
+    sound(plan_input, graph)
     # a and b are together only while b is made again, beside x and c; behind it a is dropped once more.
     activations = run(model, choice).live[0] // KIB
     assert activations.tolist() == [1, 5, 9, 6, 6, 10, 6, 5, 5, 1]
 
 
 def test_a_view_is_made_again_behind_its_base_and_a_later_view_looks_into_the_copy() -> None:
-    question = step(
+    plan_input = step(
         F("fa", "Relu", "x", "a"),
         F("fv", "view", "a", "v"),
         F("fb", "Relu", "v", "b"),
@@ -220,60 +220,60 @@ def test_a_view_is_made_again_behind_its_base_and_a_later_view_looks_into_the_co
         ],
         outputs=("gx",),
     )
-    model, choice = choice_with(question, ("a", "fb"))
-    graph = written(model, choice)
+    model, choice = choice_with(plan_input, ("a", "fb"))
+    graph = write_graph(model, choice)
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     assert graph.execution_order == ("fa", "fv", "fb", "fa@remat", "fv@remat", "bt", "bb", "bx")
     assert tensors["v@remat"].view == View("a@remat")
     assert tensors["late"].view == View("v@remat")
-    assert verify_plan(ask(Question(graph)).plan, graph).ok
+    assert verify_plan(solve_input(PlanInput(graph)).plan, graph).ok
 
 
 def test_random_numbers_are_drawn_again_from_the_saved_state() -> None:
-    question = step(
+    plan_input = step(
         F("drop", "native_dropout", "x", "y m"),
         F("f", "Relu", "y", "z"),
         B("b", "Mul", "y m z", "g"),
         tensors=[T("x"), T("y", 8), T("m", 8), T("z"), T("g", role="gradient")],
         outputs=("g",),
     )
-    model, choice = choice_with(question, ("y", "f"), ("m", "drop"))
-    graph = written(model, choice)
+    model, choice = choice_with(plan_input, ("y", "f"), ("m", "drop"))
+    graph = write_graph(model, choice)
     nodes = {node.node_id: node for node in graph.nodes}
     assert nodes["drop"].outputs == ("y", "m", "drop@state")
     assert nodes["drop@remat"].inputs == ("x", "drop@state")
     assert nodes["b"].inputs == ("y@remat", "m@remat", "z")
-    sound(question, graph)
+    sound(plan_input, graph)
 
 
 def test_what_speaks_to_other_ranks_never_runs_again() -> None:
-    question = step(
+    plan_input = step(
         F("f", "all_reduce", "x", "a"),
         B("b", "Mul", "a x", "g"),
         tensors=[T("x"), T("a"), T("g", role="gradient")],
         outputs=("g",),
     )
-    assert not recompute_model(question).droppable.any()
+    assert not recompute_model(plan_input).droppable.any()
 
 
 def test_a_batch_norm_runs_again_without_writing_its_statistics_again() -> None:
-    question = step(
+    plan_input = step(
         F("bn", "_native_batch_norm_legit_functional", "x mean", "y mean2", in_place_write=((1, 1),)),
         F("f", "Relu", "y", "z"),
         B("b", "Mul", "y z", "g"),
         tensors=[*map(T, "xyz"), T("mean", role="buffer"), T("mean2", role="buffer"), T("g", role="gradient")],
         outputs=("g",),
     )
-    model, choice = choice_with(question, ("y", "f"))
-    graph = written(model, choice)
+    model, choice = choice_with(plan_input, ("y", "f"))
+    graph = write_graph(model, choice)
     again = next(node for node in graph.nodes if node.node_id == "bn@remat")
     assert (again.inputs, again.in_place_write) == (("x", "mean2"), ())
     assert next(tensor for tensor in graph.tensors if tensor.id == "mean2@remat").role == "activation"
-    sound(question, graph)
+    sound(plan_input, graph)
 
 
 def test_nothing_is_made_again_from_what_was_written_over() -> None:
-    question = step(
+    plan_input = step(
         F("f", "Mul", "x w", "a"),
         F("g", "Relu", "a", "b"),
         F("o", "sgd", "w b", "w2", phase="optimizer", in_place_write=((0, 0),)),
@@ -281,18 +281,18 @@ def test_nothing_is_made_again_from_what_was_written_over() -> None:
         tensors=[*map(T, "xab"), T("w", role="parameter"), T("w2", role="parameter"), T("g", role="gradient")],
         outputs=("g",),
     )
-    model, choice = choice_with(question, ("a", "g"))
+    model, choice = choice_with(plan_input, ("a", "g"))
     assert not run(model, choice).valid
     with pytest.raises(InvalidIrShapes, match="overwritten"):
-        written(model, choice)
+        write_graph(model, choice)
 
 
 @pytest.mark.parametrize(
     ("drop", "words"),
     [
         *(
-            (("q", "fb"), "no tensor 'q'"),
-            (("a", "q"), "no node 'q'"),
+            (("q", "fb"), "unknown tensor 'q'"),
+            (("a", "q"), "unknown node 'q'"),
             (("a", "bc"), "neither"),
             (("x", "fa"), "cannot"),
         ),
@@ -302,25 +302,25 @@ def test_nothing_is_made_again_from_what_was_written_over() -> None:
 def test_a_move_that_names_what_is_not_there_is_refused(drop: tuple[str, str], words: str) -> None:
     move = Move("recompute", "", details={"drops": [list(drop)]})
     with pytest.raises(InvalidIrShapes, match=words):
-        applied(chain_step(), [move])
+        apply_moves(chain_step(), [move])
 
 
 def test_moves_are_made_one_after_the_other_in_any_order() -> None:
-    question = chain_step()
+    plan_input = chain_step()
     moves = [Move("recompute", "", details={"drops": [drop]}) for drop in (["a", "fb"], ["b", "fc"])]
-    one, other = applied(question, moves).graph, applied(question, reversed(moves)).graph
+    one, other = apply_moves(plan_input, moves).graph, apply_moves(plan_input, reversed(moves)).graph
     assert one == other
 
 
 def test_the_fullest_step_is_lowered_by_single_moves_most_bytes_first() -> None:
-    question = chain_step()
-    moves = list(single_moves(question, None))
+    plan_input = chain_step()
+    moves = list(single_moves(plan_input, None))
     assert [move.tensors for move in moves] == [("a",)]  # b is read by the very step that is fullest
     assert moves[0].bytes == KIB  # a and b are together where b is made: 9 of the 10 KiB stay
     assert moves[0].cost.extra_flops == KIB
 
 
-def long_chain(count: int) -> Question:
+def long_chain(count: int) -> PlanInput:
     """x → h0 → h1 … and back: the gradient of each needs what the one before it gave; every tensor is 1 KiB."""
     h = ["x", *(f"h{k}" for k in range(count))]
     forward = [F(f"f{k}", "Relu", h[k], h[k + 1]) for k in range(count)]
@@ -332,16 +332,16 @@ def long_chain(count: int) -> Question:
 
 @pytest.mark.parametrize(("tensors", "further_runs"), [(8, 9), (7, 10), (6, 11), (5, 15)])
 def test_a_long_chain_goes_below_what_one_cut_reaches(tensors: int, further_runs: int) -> None:
-    question = long_chain(16)
-    model = recompute_model(question)
+    plan_input = long_chain(16)
+    model = recompute_model(plan_input)
     arena = list(model.liveness.arenas).index("activations")
     gradients = run(model, Choice.nothing(model)).total - 17 * KIB
     capacity = tensors * KIB + gradients
-    moves = recompute_to(question, capacity)
+    moves = recompute_to(plan_input, capacity)
     assert moves is not None
-    after = applied(question, moves)
-    sound(question, after.graph)
-    model, choice = unwritten(after)
+    after = apply_moves(plan_input, moves)
+    sound(plan_input, after.graph)
+    model, choice = recover_choice(after)
     found = run(model, choice)
     assert found.peaks[arena] <= tensors * KIB
     assert found.flops <= further_runs * KIB // 4
@@ -352,30 +352,32 @@ def test_a_long_chain_goes_below_what_one_cut_reaches(tensors: int, further_runs
 )
 def test_the_way_below_a_cut_begins_at_the_cut(tensors: int, capacity: int, further_runs: int) -> None:
     """From nothing dropped, the same takes 102, 126, 254, 382 and 606."""
-    question = long_chain(tensors)
-    gradients = run(recompute_model(question), Choice.nothing(recompute_model(question))).total - (tensors + 1) * KIB
-    moves = recompute_to(question, capacity * KIB + gradients)
+    plan_input = long_chain(tensors)
+    gradients = (
+        run(recompute_model(plan_input), Choice.nothing(recompute_model(plan_input))).total - (tensors + 1) * KIB
+    )
+    moves = recompute_to(plan_input, capacity * KIB + gradients)
     assert moves is not None
-    after = applied(question, moves)
-    sound(question, after.graph)
-    assert run(*unwritten(after)).flops <= further_runs * KIB // 4
+    after = apply_moves(plan_input, moves)
+    sound(plan_input, after.graph)
+    assert run(*recover_choice(after)).flops <= further_runs * KIB // 4
 
 
 def test_a_model_in_less_than_its_lowest_cut() -> None:
     """One cut comes to 1,815,844,352 bytes at least. From nothing dropped it takes 223 GFLOP, from that cut 45."""
     graph = read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz")
-    question = question_of(graph, PlanRequest(mode="backward")).question
-    moves = recompute_to(question, 1_725_052_134)
+    plan_input = initial_candidate(graph, PlanRequest(mode="backward")).plan_input
+    moves = recompute_to(plan_input, 1_725_052_134)
     assert moves is not None
-    found = run(*unwritten(applied(question, moves)))
+    found = run(*recover_choice(apply_moves(plan_input, moves)))
     assert found.valid
     assert found.total <= 1_725_052_134
     assert found.flops < 17 * 10**9
 
 
 def test_where_nothing_fits_the_way_down_ends_at_the_lowest_that_is_found() -> None:
-    question = long_chain(16)
-    totals = [run(*unwritten(applied(question, moves))).total for moves in lower(question, None, Bytes(1))]
+    plan_input = long_chain(16)
+    totals = [run(*recover_choice(apply_moves(plan_input, moves))).total for moves in lower(plan_input, None, Bytes(1))]
     assert totals == sorted(totals, reverse=True)
     assert 2 < len(totals) <= 16
     assert totals[-1] == 5 * KIB  # 3 of activations, 2 of gradients
@@ -383,21 +385,21 @@ def test_where_nothing_fits_the_way_down_ends_at_the_lowest_that_is_found() -> N
 
 def test_a_list_of_permissions_that_is_empty_permits_nothing() -> None:
     nodes = (F("f", "Relu", "x", "a"), Node("g", "Relu", ("a",), ("b",), inplace=()), F("h", "Relu", "b", "c"))
-    question = step(*nodes, tensors=[*map(T, "xabc")], outputs=("c",))
-    model = recompute_model(question)
-    (activations,) = ask(question).plan.arenas
+    plan_input = step(*nodes, tensors=[*map(T, "xabc")], outputs=("c",))
+    model = recompute_model(plan_input)
+    (activations,) = solve_input(plan_input).plan.arenas
     assert run(model, Choice.nothing(model)).total == needed(activations) == 2 * KIB
 
 
 # -- laws --------------------------------------------------------------------------------------------------------------
 
 
-def dropped(graph: Graph, seed: int, away: float = 0.3) -> tuple[Question, RecomputeModel, Choice] | None:
+def dropped(graph: Graph, seed: int, away: float = 0.3) -> tuple[PlanInput, RecomputeModel, Choice] | None:
     """The graph, if it plans, and random gaps in which storages are dropped."""
     try:
-        question = ordered(graph)
-        ask(question)
-        model = recompute_model(question)
+        plan_input = ordered(graph)
+        solve_input(plan_input)
+        model = recompute_model(plan_input)
     except ContractError:
         return None
     dice = random.Random(seed)
@@ -409,7 +411,7 @@ def dropped(graph: Graph, seed: int, away: float = 0.3) -> tuple[Question, Recom
     for o, s in enumerate(model.out_idx.tolist()):
         choice.born[o] = model.droppable[s] and dice.random() < share / 2
     choice.away[:] = model.droppable & model.movable & np.array([dice.random() < away for _ in model.size], np.bool_)
-    return question, model, choice
+    return plan_input, model, choice
 
 
 SEEDS = st.integers(0, 2**32)
@@ -417,30 +419,30 @@ SEEDS = st.integers(0, 2**32)
 
 def test_bytes_that_several_tensors_share_are_held_until_the_last_is_made() -> None:
     """x and y are one storage: alive while a and b are, though x is read no more, and y not yet made nor ever read."""
-    question = step(
+    plan_input = step(
         F("fa", "Relu", "x", "a"),
         F("fb", "Relu", "a", "b"),
         F("fy", "Relu", "b", "y"),
         tensors=[T("x", 4, alias_group_id="one"), T("a", 2), T("b", 2), T("y", alias_group_id="one")],
         outputs=("b",),
     )
-    model = recompute_model(question)
+    model = recompute_model(plan_input)
     found = run(model, Choice.nothing(model))
     assert found.live.tolist() == [[4 * KIB, 6 * KIB, 8 * KIB, 6 * KIB]]
-    assert needed(ask(question).plan.arenas[0]) == 8 * KIB == found.peaks[0]
+    assert needed(solve_input(plan_input).plan.arenas[0]) == 8 * KIB == found.peaks[0]
 
 
 def test_the_first_input_that_may_gives_its_place_though_it_is_too_small_for_the_output() -> None:
     """b takes over x's place, of one KiB, and needs another: a's four, read last at the same node, stay beside it."""
-    question = step(
+    plan_input = step(
         F("fa", "Relu", "x", "a"),
         Node("fb", "Add", ("x", "a"), ("b",), inplace="any"),
         tensors=[T("x", 1), T("a", 4), T("b", 3)],
         outputs=("b",),
     )
-    plan = ask(question).plan
+    plan = solve_input(plan_input).plan
     assert list(plan.handoffs) == [(2, "x", "b")]
-    model = recompute_model(question)
+    model = recompute_model(plan_input)
     found = run(model, Choice.nothing(model))
     assert found.live.tolist() == [[1 * KIB, 5 * KIB, 8 * KIB]]
     assert needed(plan.arenas[0]) == 7 * KIB <= found.peaks[0]
@@ -452,14 +454,14 @@ def test_any_choice_means_the_same_and_is_as_large_as_was_told(graph: Graph, see
     case = dropped(graph, seed)
     if case is None:
         return
-    question, model, choice = case
+    plan_input, model, choice = case
     found = run(model, choice)
     if not found.valid:
         return
-    after = written(model, choice)
-    sound(question, after)
+    after = write_graph(model, choice)
+    sound(plan_input, after)
     peaks = dict(zip(model.liveness.arenas, found.peaks.tolist(), strict=True))
-    for arena in ask(Question(after)).plan.arenas:
+    for arena in solve_input(PlanInput(after)).plan.arenas:
         if arena.name == OFFLOAD_ARENA:
             continue
         assert needed(arena) <= peaks[arena.name], (arena.name, needed(arena), peaks[arena.name])
@@ -472,14 +474,14 @@ def test_what_was_written_is_read_back(graph: Graph, seed: int) -> None:
     case = dropped(graph, seed, away=0.0)
     if case is None:
         return
-    question, model, choice = case
+    plan_input, model, choice = case
     choice.again[:] = False
     if not run(model, choice).valid:
         return
-    after = written(model, choice)
-    back, found = unwritten(Question(after))
-    assert [node.node_id for node in back.timeline.graph.nodes] == [node.node_id for node in question.graph.nodes]
-    again = written(back, found)
+    after = write_graph(model, choice)
+    back, found = recover_choice(PlanInput(after))
+    assert [node.node_id for node in back.timeline.graph.nodes] == [node.node_id for node in plan_input.graph.nodes]
+    again = write_graph(back, found)
     assert again.execution_order == after.execution_order
     assert again.nodes == after.nodes
     assert again.tensors == after.tensors
@@ -500,8 +502,8 @@ def test_the_cut_is_as_small_as_networkx_says(vertices: int, listed: list[tuple[
 
 
 def test_the_cut_holds_what_is_dear_and_makes_again_what_is_cheap() -> None:
-    question = chain_step()
-    model = recompute_model(question)
+    plan_input = chain_step()
+    model = recompute_model(plan_input)
     at = boundary(model, 2)
     free = cheapest(model, at, model.size * 0)
     dear = cheapest(model, at, model.size * 1000)
@@ -514,19 +516,19 @@ def test_the_cut_holds_what_is_dear_and_makes_again_what_is_cheap() -> None:
 
 
 @pytest.fixture(scope="module")
-def gpt2() -> Question:
-    return Question(read_graph_file(SAMPLES / "gpt2_small_train_b1_s1024.tmmu.cbor.gz"))
+def gpt2() -> PlanInput:
+    return PlanInput(read_graph_file(SAMPLES / "gpt2_small_train_b1_s1024.tmmu.cbor.gz"))
 
 
-def test_half_of_gpt2s_activations_cost_a_thousandth_more(gpt2: Question) -> None:
-    before = ask(gpt2).plan
+def test_half_of_gpt2s_activations_cost_a_thousandth_more(gpt2: PlanInput) -> None:
+    before = solve_input(gpt2).plan
     activations = needed(before.arena_of["activations"])
     rest = sum(map(needed, before.arenas)) - activations
     moves = recompute_to(gpt2, rest + activations // 2)
     assert moves is not None
-    after = applied(gpt2, moves)
-    solution = ask(after)
-    peaks = run(*unwritten(after)).peaks
+    after = apply_moves(gpt2, moves)
+    solution = solve_input(after)
+    peaks = run(*recover_choice(after)).peaks
     excess = [needed(arena) - peak for arena, peak in zip(solution.plan.arenas, peaks.tolist(), strict=True)]
     assert max(map(abs, excess)) < 100_000  # views' steps, generators' states and the last bytes of the grid
     assert needed(solution.plan.arena_of["activations"]) <= activations // 2
@@ -538,7 +540,8 @@ def test_half_of_gpt2s_activations_cost_a_thousandth_more(gpt2: Question) -> Non
     assert sum(move.bytes for move in moves) >= activations // 2
 
 
-def test_the_way_down_is_cheapest_first_and_each_list_is_lower(gpt2: Question) -> None:
+@pytest.mark.slow
+def test_the_way_down_is_cheapest_first_and_each_list_is_lower(gpt2: PlanInput) -> None:
     search = Search(recompute_model(gpt2), Bytes(0).over)
     lists = list(lower(gpt2, None, Bytes(0)))
     costs = [sum(move.cost.extra_flops for move in moves) for moves in lists]

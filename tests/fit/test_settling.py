@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 
 from tests.strategies import Case, plannable_cases
-from tmmu_core.errors import ContractError
-from tmmu_core.fit.settling import written_out
+from tmmu_core.base.errors import ContractError
+from tmmu_core.fitting.problem.lowered_graph import lower_graph
 from tmmu_core.graph.model import Graph, Tensor
 from tmmu_core.liveness.analyse import analyse
-from tmmu_core.liveness.model import Liveness
+from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 
 
@@ -21,6 +22,7 @@ def lives(liveness: Liveness) -> dict[str, tuple[int, ...]]:
     return {ids[h]: row for h, *row in zip(storages.head.tolist(), *(c.tolist() for c in columns), strict=True)}  # type: ignore[misc]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(plannable_cases())
 def test_every_storage_has_the_range_that_it_has_as_asked(case: Case) -> None:
@@ -29,7 +31,7 @@ def test_every_storage_has_the_range_that_it_has_as_asked(case: Case) -> None:
         asked = analyse(timeline)
     except ContractError:
         return
-    here = written_out(timeline, case.dims)
+    here = lower_graph(timeline, case.dims)
     # Without a backward node nothing reads a mark any more: marks of a step that has none are let go.
     assume(case.mode != "backward" or default_mode(here) == "backward")
     assert lives(analyse(build_timeline(here, default_mode(here), default_preset(default_mode(here))))) == lives(asked)
@@ -37,4 +39,4 @@ def test_every_storage_has_the_range_that_it_has_as_asked(case: Case) -> None:
 
 def test_what_is_marked_and_made_by_nobody_is_no_output() -> None:
     tensors = (Tensor("w", (4,), role="parameter"), Tensor("t", (4,), saved_for_backward=True))
-    assert written_out(build_timeline(Graph(tensors=tensors), "forward", "train_full")).outputs == ()
+    assert lower_graph(build_timeline(Graph(tensors=tensors), "forward", "train_full")).outputs == ()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.build import chain, graph, node, tensor
 from tests.fit.test_fitting import started
 from tests.fit.test_order import two_branches
-from tmmu_core.fit.applying import applied
-from tmmu_core.fit.asking import ask, extents, extents_of
-from tmmu_core.fit.moves import KINDS
-from tmmu_core.fit.whatif import what_if
+from tmmu_core.fitting.move import KINDS
+from tmmu_core.fitting.problem.planner_calls import extents, extents_of, solve_input
+from tmmu_core.fitting.search.apply_moves import apply_moves
+from tmmu_core.fitting.search.what_if import what_if
 
 
 def test_moves_are_ranked_by_the_bytes_that_they_really_bring() -> None:
@@ -17,7 +17,7 @@ def test_moves_are_ranked_by_the_bytes_that_they_really_bring() -> None:
     assert found.moves[0].kind == "planner"
     assert [m.bytes for m in found.moves] == sorted((m.bytes for m in found.moves), reverse=True)
     for move in found.moves:
-        after = ask(applied(start.question, (move,)))
+        after = solve_input(apply_moves(start.plan_input, (move,)))
         assert move.bytes == start.extent_bytes - sum(extents(after.plan).values()) > 0
 
 
@@ -49,4 +49,4 @@ def test_it_can_be_stopped() -> None:
 def test_the_lean_plan_has_the_extents_of_the_whole_one() -> None:
     for planner in ("slots", "naive", "greedy", "auto", "helia"):
         start = started(two_branches(), planner=planner)
-        assert extents_of(start.question, {}) == extents(start.plan)
+        assert extents_of(start.plan_input, {}) == extents(start.plan)

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from tmmu_core.graph.importers.onnx import flattened
-from tmmu_core.graph.importers.onnx_scopes import in_place, is_scope
+from tmmu_core.formats.onnx.onnx_reader import flattened
+from tmmu_core.formats.onnx.onnx_scopes import in_place, is_scope
 from tmmu_core.graph.model import Graph, Node
-from tmmu_core.plan.model import Plan
+from tmmu_core.plans.model import Plan
 
 Array = NDArray[Any]
 Feeds = dict[str, Array]
@@ -116,7 +116,7 @@ class NestedRun:
         at = {self.plan.node_at(k): k for k in range(step, self.plan.steps)}
         while step < self.plan.steps:
             node = nodes[self.plan.node_at(step)]
-            scope = str(node.params.get("scope", ""))
+            scope = node.scope
             around = [branches[key] for key in branches if scope == key or scope.startswith(key + "/")]
             if any(bool(self._read(step, node.node_id, name).all()) != flag for name, flag in around):
                 step += 1

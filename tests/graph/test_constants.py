@@ -15,13 +15,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tmmu_core import limits
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph import native, sidecar
-from tmmu_core.graph.constants import Constants, Held, InFile
-from tmmu_core.graph.importers import onnx_bytes
-from tmmu_core.plan.formats.constants import constants_in, constants_of
-from tmmu_core.plan.formats.reading import read_graph, read_graph_file
+from tmmu_core.base import limits
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.open_file import read_graph, read_graph_file
+from tmmu_core.formats.weights import constants_in, constants_of
+from tmmu_core.graph.constants import Constants, Held
+from tmmu_core.graph.native import native_file, sidecar
 
 DATA = Path(__file__).parents[1] / "data"
 SMALL = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -50,26 +49,6 @@ def read(path: Path) -> Constants:
 
 def weights() -> tuple[TensorProto, TensorProto]:
     return numpy_helper.from_array(SMALL, "A"), numpy_helper.from_array(LARGE, "B")
-
-
-def test_raw_bytes_are_a_range_of_the_models_file(tmp_path: Path) -> None:
-    path = saved(tmp_path, onnx_model(*weights()))
-    found = read(path)
-    assert (found["A"], found["B"]) == (SMALL.tobytes(), LARGE.tobytes())
-    assert isinstance(found._pieces["B"], InFile)
-    assert constants_in(path.read_bytes(), read_graph_file(path))["B"] == LARGE.tobytes()
-    packed = tmp_path / "model.onnx.gz"
-    packed.write_bytes(gzip.compress(path.read_bytes()))
-    assert read(packed)["B"] == LARGE.tobytes()
-
-
-def test_large_numbers_are_not_taken_into_memory_with_the_model() -> None:
-    data = onnx_model(*weights()).SerializeToString()
-    places: dict[int, tuple[int, int, int]] = {}
-    skeleton = b"".join(onnx_bytes._without_numbers(memoryview(data), "model", 0, 0, places))
-    assert len(skeleton) < len(data) - LARGE.nbytes + 200
-    ((number, start, length),) = places.values()
-    assert (number, data[start : start + length]) == (9, LARGE.tobytes())
 
 
 @pytest.mark.parametrize(
@@ -237,8 +216,8 @@ def test_a_native_graphs_sidecar_holds_its_bytes(tmp_path: Path) -> None:
 
 def test_the_sidecar_is_in_no_hash_and_survives_writing(tmp_path: Path) -> None:
     graph = read_graph_file(native_with_sidecar(tmp_path))
-    assert native.normal_form(graph).get("sidecar") is None
-    assert read_graph(native.encode_json(graph)).sidecar == "w.safetensors"
+    assert native_file.normal_form(graph).get("sidecar") is None
+    assert read_graph(native_file.encode_json(graph)).sidecar == "w.safetensors"
 
 
 @pytest.mark.parametrize("cut", [4, 12, -1])
@@ -298,20 +277,6 @@ def test_a_model_that_is_cut_while_its_bytes_are_read_ends_nobody(tmp_path: Path
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_a_sidecar_that_goes_when_its_head_was_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = native_with_sidecar(tmp_path)
-    head = sidecar._head
-
-    def and_gone(where: Path) -> Any:
-        found = head(where)
-        where.unlink()
-        return found
-
-    monkeypatch.setattr(sidecar, "_head", and_gone)
-    with pytest.raises(UnreadableInput, match="cannot be opened: no such file"):
-        read(path)
-
-
 def test_a_gzipped_model_is_unpacked_beside_memory_and_within_the_limit(tmp_path: Path) -> None:
     wide = np.zeros((3, 1 << 20), np.float32)
     model = onnx_model(weights()[0], numpy_helper.from_array(wide, "B"), width=1 << 20)
@@ -326,32 +291,3 @@ def test_a_gzipped_model_is_unpacked_beside_memory_and_within_the_limit(tmp_path
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(UnreadableInput, match="cut off or damaged"):
         constants_of(path, read_graph(model.SerializeToString()))
-
-
-def test_the_fields_that_are_walked_are_those_of_the_format() -> None:
-    """Every field on the way to a tensor holds the message that it is said to hold.
-
-    None is left out but the default values of a function's attributes, which no sample has.
-    """
-    kinds = {kind: getattr(onnx, f"{kind.capitalize()}Proto").DESCRIPTOR for kind in [*onnx_bytes._INSIDE, "tensor"]}
-    names = {descriptor.full_name: kind for kind, descriptor in kinds.items()}
-    left_out = {}
-    for kind, inside in onnx_bytes._INSIDE.items():
-        messages = {f.number: f.message_type.full_name for f in kinds[kind].fields if f.message_type}
-        held = {number: names[message] for number, message in messages.items() if message in names}
-        assert inside.items() <= held.items(), kind
-        left_out |= {(kind, number): held[number] for number in held.keys() - inside.keys()}
-    assert left_out == {("function", 11): "attribute"}
-
-
-def test_the_numbers_of_a_tensor_stand_in_the_fields_of_the_format() -> None:
-    fields = {field.number: field.name for field in TensorProto.DESCRIPTOR.fields}
-    assert {fields[number]: numbers for number, numbers in onnx_bytes._NUMBERS.items()} == {
-        "float_data": "<f4",
-        "int32_data": "<i4",
-        "int64_data": "<i8",
-        "raw_data": "",
-        "double_data": "<f8",
-        "uint64_data": "<u8",
-    }
-    assert fields[onnx_bytes._DOC_STRING] == "doc_string"

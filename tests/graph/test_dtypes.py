@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmmu_core.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
+from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
 from tmmu_core.graph import dtypes
 
 NUMPY_NAMES = (

@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from app.cli.main import run
 from app.session import opening
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph.importers import onnx_external, onnx_operators
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.onnx import onnx_external, onnx_operators
 
 KINDS = (
     *("absolute", "parent", "behind a folder", "link", "folder that is a link", "hard link", "pipe"),
@@ -133,6 +133,6 @@ def test_a_default_is_said_where_it_is_not() -> None:
             helper.make_node("Relu", ["x"], ["w"]),
         ]
     )
-    onnx_operators.say_defaults(proto)
+    onnx_operators.write_defaults(proto)
     said = [{each.name: each.i for each in made.attribute} for made in proto.graph.node]
     assert said == [{"onesided": 1}, {"onesided": 0, "other": 3}, {"other": 3, "onesided": 1}, {}]

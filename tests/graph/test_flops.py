@@ -7,11 +7,11 @@ import pytest
 
 from tests.build import graph, node, tensor
 from tests.golden import SAMPLES
-from tmmu_core.graph.flops import Call, Flops, _attention, graph_flops, operations, plain_name
-from tmmu_core.graph.importers.adamw import add_adamw
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.formats.pytorch.adamw import add_adamw
+from tmmu_core.graph.flops import Flops, graph_flops, operations
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Node, Tensor
-from tmmu_core.plan.formats.reading import read_graph_file
 
 Shape = tuple[int, ...]
 
@@ -171,23 +171,6 @@ def test_a_training_step_of_llama_costs_six_operations_a_parameter_and_token_and
     attention = 6 * 2 * 32 * 2048 * 2048 * 4096  # layers, q·kᵀ and its product with v, thrice
     assert found.contraction == 6 * parameters_in_products * 2048 + attention
     assert found.unknown == {}
-
-
-def test_names_are_plain() -> None:
-    assert [plain_name(name) for name in ("add.Tensor", "ai.onnx::Add", "ADD", "add_", "_to_copy")] == [
-        *["add"] * 4,
-        "tocopy",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("q", "k", "known"),
-    [((2, 4, 32, 16), (2, 4, 48, 16), True), ((2, 4, 32, 16), (2, 4, 48, 8), False), ((16,), (16,), False)],
-)
-def test_an_attention_whose_queries_and_keys_do_not_fit_is_unknown(
-    q: tuple[int, ...], k: tuple[int, ...], known: bool
-) -> None:
-    assert (_attention(Call((q, k, k), (q,))) is not None) == known
 
 
 def test_the_order_is_written_out_behind_the_optimizer_only_where_it_was_before() -> None:

@@ -12,12 +12,12 @@ import onnx
 import onnx.helper
 import pytest
 
-from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph import native
-from tmmu_core.graph.importers.sniff import not_onnx
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.formats.onnx.onnx_signature import refuses
+from tmmu_core.formats.open_file import GRAPH_READERS, read_graph, read_graph_file
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Tensor, View
-from tmmu_core.plan.formats.reading import GRAPH_READERS, read_graph, read_graph_file
+from tmmu_core.graph.native import native_file
 
 SAMPLES = Path(__file__).parents[2] / "sample_graphs"
 
@@ -156,7 +156,7 @@ def test_sizes_and_shapes_do_not_mix() -> None:
 
 def test_the_dialect_is_written_as_a_native_file() -> None:
     graph = read(ports())
-    assert read_graph(native.encode_json(graph)) == graph
+    assert read_graph(native_file.encode_json(graph)) == graph
 
 
 @pytest.mark.parametrize("length", [3, 127, 128, 300, 20_000])
@@ -164,10 +164,10 @@ def test_a_model_is_known_by_its_fields_whatever_stands_before_the_graph(length:
     """A producer's name of any length, and fields whose tags take two bytes."""
     model = onnx.helper.make_model(onnx.helper.make_graph([], "g", [], []), producer_name="p" * length)
     model.functions.add(name="f")
-    assert not_onnx(model.SerializeToString()) == ""
+    assert refuses(model.SerializeToString()) == ""
     late = onnx.ModelProto(producer_name="p" * length).SerializeToString()
-    assert not_onnx(late) == "it ends before a graph begins"
-    assert not_onnx(late + onnx.ModelProto(functions=model.functions, graph=model.graph).SerializeToString()) == ""
+    assert refuses(late) == "it ends before a graph begins"
+    assert refuses(late + onnx.ModelProto(functions=model.functions, graph=model.graph).SerializeToString()) == ""
     functions_first = onnx.ModelProto(functions=model.functions).SerializeToString() + late
-    assert not_onnx(functions_first + model.SerializeToString()) == ""
-    assert not_onnx(late + b"\xf8\x01\x00") == "field 31 after 1 others is none of an ONNX model"
+    assert refuses(functions_first + model.SerializeToString()) == ""
+    assert refuses(late + b"\xf8\x01\x00") == "field 31 after 1 others is none of an ONNX model"

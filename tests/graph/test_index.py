@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.build import graph, node, tensor, view
-from tmmu_core.errors import ContractError, InvalidIrShapes
+from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.graph.index import index_graph, named
 from tmmu_core.graph.model import Dim, Graph, Tensor, View
 

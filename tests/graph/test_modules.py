@@ -6,11 +6,11 @@ import pytest
 
 from app.session.opening import SAMPLES, read_catalogue
 from tests.build import graph, node, tensor, view
+from tmmu_core.formats.open_file import read_any
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.modules import Modules, block_of, families_of, modules_of
+from tmmu_core.graph.modules.module_paths import Modules, block_of, families_of, modules_of
 from tmmu_core.graph.origin import Origin
-from tmmu_core.plan.formats.reading import read_any
 
 
 def modules_in(which: Graph) -> Modules:

@@ -11,14 +11,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph.importers import onnx as importer
-from tmmu_core.graph.importers.onnx_complete import ELEMENTS
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.formats.onnx import onnx_reader as importer
+from tmmu_core.formats.onnx.onnx_shape_run import ELEMENTS
+from tmmu_core.formats.open_file import read_graph, read_graph_file, read_within
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.reading import read_graph, read_graph_file, read_within
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
 
 LIGHT = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -413,6 +413,7 @@ def test_a_size_that_depends_on_data_is_a_dimension_where_it_is_bounded() -> Non
     assert tensors(graph)["y"].shape == (1, "K")
 
 
+@pytest.mark.slow
 def test_where_it_is_not_bounded_the_refusal_says_how() -> None:
     with pytest.raises(InvalidIrShapes, match='has the size "K", which depends on data') as caught:
         read(data_dependent())
@@ -488,6 +489,7 @@ def test_an_operator_of_another_set_is_planned_where_the_model_tells_its_shape()
     assert [node.instr for node in read(proto).nodes] == ["own::Mystery", "Relu"]
 
 
+@pytest.mark.slow
 def test_a_size_that_depends_on_data_is_refused_naming_the_operator() -> None:
     proto = model([op("NonZero", "x", "n"), op("Cast", "n", "y", to=FLOAT)], [value("x", [2])], [value("y", None)])
     with pytest.raises(InvalidIrShapes, match="the operator NonZero") as caught:
@@ -517,6 +519,7 @@ def test_a_spectrum_has_the_bins_that_the_operator_says_where_the_model_does_not
     assert tensors(read(proto))["y"].shape == (1, 3, 201, 2)
 
 
+@pytest.mark.slow
 def test_the_blocked_layout_of_onnxruntime_is_read() -> None:
     """A graph as onnxruntime writes it after its own rewriting: channels in blocks, operators of its own."""
     own = "com.microsoft.nchwc"

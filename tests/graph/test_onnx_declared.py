@@ -10,8 +10,8 @@ import pytest
 from onnx import helper
 
 from tests.graph.test_onnx import model, op, read, value
-from tmmu_core.graph.importers.onnx_declared import MOST_ROUNDS, corrected, pool_windows
-from tmmu_core.graph.importers.onnx_shapes import declared_by
+from tmmu_core.formats.onnx.onnx_declared import MOST_ROUNDS, corrected, pool_windows
+from tmmu_core.formats.onnx.onnx_shapes import declared_by
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -71,6 +71,7 @@ def pooled(operator: str, size: int, opset: int, **said: object) -> onnx.ModelPr
     return model(nodes, [value("x", [1, 2, size])], [rankless], opset=opset)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", ["MaxPool", "AveragePool", "LpPool"])
 @pytest.mark.parametrize("opset", [19, 22])
 def test_a_pool_that_rounds_up_leaves_out_a_window_in_the_padding_alone(operator: str, opset: int) -> None:

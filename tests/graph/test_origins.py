@@ -10,20 +10,20 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from app.say.details import details
+from app.texts.tensor_text import details
 from tests.build import graph, node, tensor
 from tests.graph.test_modules import modules_in, two_blocks, where
 from tests.importers.test_pt2 import changed
-from tmmu_core.errors import InvalidIrShapes
-from tmmu_core.graph import native
-from tmmu_core.graph.importers.pt2_graph import as_saved
-from tmmu_core.graph.importers.pt2_program import read_program
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.formats.open_file import read_graph
+from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
+from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
 from tmmu_core.graph.model import Graph, Origin
+from tmmu_core.graph.native import native_file
 from tmmu_core.graph.origin import scopes_path, source_of, stack_path
-from tmmu_core.judge.canonical import ir_hash as judged
-from tmmu_core.plan.canonical import ir_hash
-from tmmu_core.plan.formats.reading import read_graph
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.judge.canonical_hashes import ir_hash as judged
+from tmmu_core.plans.canonical import ir_hash
+from tmmu_core.plans.making.engine import plan_graph
 
 TRACE = 'File "/home/me/nets/model.py", line 12, in forward\n    x = self.up(x)\n'
 
@@ -63,16 +63,16 @@ def test_origins_are_in_no_hash_and_survive_a_file() -> None:
     bare = msgspec.structs.replace(which, origins={})
     assert ir_hash(which) == ir_hash(bare) == judged(which)
     assert plan_graph(which).plan.ir_hash == plan_graph(bare).plan.ir_hash
-    for data in (native.encode_json(which), native.encode_cbor(which)):
-        assert native.decode(data).origins == which.origins
-    assert b"origins" not in native.encode_json(bare)
+    for data in (native_file.encode_json(which), native_file.encode_cbor(which)):
+        assert native_file.decode(data).origins == which.origins
+    assert b"origins" not in native_file.encode_json(bare)
 
 
 def test_a_file_whose_origins_are_none_is_refused_with_its_place() -> None:
-    document = json.loads(native.encode_json(with_origins()))
+    document = json.loads(native_file.encode_json(with_origins()))
     document["origins"]["n"] = {"module": 3}
     with pytest.raises(InvalidIrShapes) as refused:
-        native.decode(json.dumps(document).encode())
+        native_file.decode(json.dumps(document).encode())
     assert "origins" in str(refused.value)
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from sample_graphs import lessons, make, mobilenet
 from tests.build import graph
+from tmmu_core.formats.open_file import read_any, read_graph_file
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.formats.reading import read_any, read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import ArenaSummary
 from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import ArenaSummary
 
 MIB = 1 << 20
 MADE_HERE = [sample for sample in make.CATALOGUE if sample.make is not None]

@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build import chain, graph, node, tensor, view
-from tmmu_core.errors import InvalidIrShapes
-from tmmu_core.graph import shares
+from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Dim, Graph, Node, Shard, Tensor, View
-from tmmu_core.graph.shard_spec import read_spec, rows_of
-from tmmu_core.graph.sharding import local_graph, shard
+from tmmu_core.graph.sharding.shard_spec import read_spec, rows_of
+from tmmu_core.graph.sharding.splits import local_graph, shard
 
 TP4 = {"mesh": {"tp": 4}}
 
@@ -304,17 +303,3 @@ def test_a_view_of_a_base_without_bytes_cannot_follow_its_split():
     base = Tensor(id="x", shape=(8, 0), role="input")
     ir = graph([base, Tensor(id="v", shape=(8, 0), view=View("x"))], [], "x", "x")
     assert refusal(lambda: shapes(ir, spec(tensors={"x": split(0)}))) == "shard_view"
-
-
-@pytest.mark.parametrize(
-    ("shape", "axis", "deals"),
-    [
-        *(((4, 2), 0, True), ((4, 2), 1, False), ((1, 4), 0, True), ((1, 4), 1, True), ((1, 4, 2), 2, False)),
-        *(((1, 1), 0, True), ((1, 1), 1, False), ((2,), 0, True)),
-    ],
-)
-def test_rows_are_dealt_out_along_the_slowest_axis_that_has_several(
-    shape: tuple[int, ...], axis: int, deals: bool
-) -> None:
-    assert shares._deals_rows(shape, ((axis, "tp"),)) is deals
-    assert not shares._deals_rows(shape, ())

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from tests.build import chain, graph, node, tensor, view
 from tests.graph.test_modules import two_blocks
-from tmmu_core.graph import walk as walking
-from tmmu_core.graph.collapsed import Asked, Collapsed, Edge, Vertex, collapse, writer_of
 from tmmu_core.graph.index import GraphIndex, index_graph
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.modules import modules_of
-from tmmu_core.graph.tree import A_STRETCH, MOST_BESIDE, Tree, tree_of
-from tmmu_core.graph.walk import MOST_DRAWN, MOST_NEAR, Wish, walk
+from tmmu_core.graph.modules import graph_view as walking
+from tmmu_core.graph.modules.collapsed_graph import Asked, Collapsed, Edge, Vertex, collapse, writer_of
+from tmmu_core.graph.modules.graph_view import MOST_DRAWN, MOST_NEAR, Wish, walk
+from tmmu_core.graph.modules.module_paths import modules_of
+from tmmu_core.graph.modules.module_tree import A_STRETCH, MOST_BESIDE, Tree, tree_of
 
 
 def grown(which: Graph) -> tuple[GraphIndex, Tree]:

@@ -17,27 +17,27 @@ from tests.build import chain
 from tests.graph.test_onnx_scopes import CASES
 from tests.importers.test_xla import ASSIGNMENT, LIVE_RANGE
 from tests.plan.examples import chain_plan
-from tmmu_core.errors import TmmuError
-from tmmu_core.graph import native
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.planfile import plan_file
+from tmmu_core.formats.planfile.trace import to_json_lines
 from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native import native_file
 from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.plan.formats import files
-from tmmu_core.plan.formats.reading import read_any
-from tmmu_core.plan.formats.trace import to_json_lines
 
 ROOT = Path(__file__).parents[2]
-GRAPH = native.decode((ROOT / "sample_graphs" / "in_place.tmmu.json").read_bytes())
+GRAPH = native_file.decode((ROOT / "sample_graphs" / "in_place.tmmu.json").read_bytes())
 ONNX = {f"onnx, {case.name}": case.model.SerializeToString() for case in CASES if case.name in ("nested", "a scan")}
 FILES: dict[str, bytes] = {
-    "native JSON": native.encode_json(GRAPH),
-    "native CBOR": native.encode_cbor(GRAPH),
-    "gzip": native.encode_cbor(GRAPH, gzip=True),
+    "native JSON": native_file.encode_json(GRAPH),
+    "native CBOR": native_file.encode_cbor(GRAPH),
+    "gzip": native_file.encode_cbor(GRAPH, gzip=True),
     "node-centric": (ROOT / "sample_graphs" / "node_centric.json").read_bytes(),
     "tflite": (ROOT / "tests" / "data" / "tflite" / "hello_world_int8.tflite").read_bytes(),
     **ONNX,
     "xla": (ASSIGNMENT + LIVE_RANGE).encode(),
     "instance": b"id,lower,upper,size,offset\na,0,3,4,0\nb,1,2,8,4\n",
-    "plan": files.to_json(chain_plan()),
+    "plan": plan_file.to_json(chain_plan()),
     "trace": to_json_lines(chain_plan()),
 }
 
@@ -89,4 +89,4 @@ def test_the_files_themselves_are_read(name: str) -> None:
 
 
 def test_a_deeply_nested_document_is_read_or_refused() -> None:
-    opened(native.encode_json(chain(2)).replace(b"{", b'{"x": ' * 4000, 1))
+    opened(native_file.encode_json(chain(2)).replace(b"{", b'{"x": ' * 4000, 1))

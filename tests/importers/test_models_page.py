@@ -1,4 +1,4 @@
-"""``docs/models.md`` speaks of every real model there is, and of no plan above a peer's."""
+"""``docs/measured/models.md`` speaks of every real model there is, and of no plan above a peer's."""
 
 from __future__ import annotations
 

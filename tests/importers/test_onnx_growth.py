@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,15 +9,14 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from tmmu_core import limits
-from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph.importers import onnx as importer
-from tmmu_core.graph.importers import onnx_complete, onnx_functions, onnx_growth, onnx_shapes, onnx_values
-from tmmu_core.graph.importers.onnx_scopes import SCOPE, Flat, Origin, branch
+from tmmu_core.base import limits
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.formats.onnx import onnx_constant_folding, onnx_functions, onnx_loop_growth, onnx_shapes
+from tmmu_core.formats.onnx import onnx_reader as importer
+from tmmu_core.formats.open_file import read_graph, read_within
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.reading import read_graph, read_within
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
 
 FLOAT = TensorProto.FLOAT
 ROW = numpy_helper.from_array(np.ones((1, 3), np.float32), "row")
@@ -183,41 +181,14 @@ def test_what_is_gathered_is_as_long_as_it_is_said_to_be() -> None:
     assert shapes(within(model, 7))["rows"] == (7, 1, 3)
 
 
-def test_of_two_inferences_each_value_is_the_larger_one() -> None:
-    one = {"same": (1, [2, 3]), "less": (1, [2, 3]), "more": (1, [2, 4]), "open": (1, [None, 3]), "here": (1, [5])}
-    other = {"same": (7, [3, 2]), "less": (7, [7]), "more": (7, [7]), "open": (7, [1]), "there": (7, [1])}
-    shut = {**dict.fromkeys(one, (7, [None])), "less": (7, ["N", 9])}
-    largest = {**one, "less": (7, [7]), "open": (7, [1]), "there": (7, [1])}
-    assert onnx_growth._larger(one, other) == largest
-    assert onnx_growth._larger(one, shut) == {**one, "open": (7, [None])}
-    assert onnx_growth._larger({}, {"scalar": (1, [])}) == {"scalar": (1, [])}
-
-
-def test_which_branch_every_run_took_is_said_where_both_have_nodes() -> None:
-    """Both with nodes: the one that ran. Both ran, neither, or the other has no node: nothing is said."""
-    flat_nodes, origins = [], []
-    ran = set()
-    for number, (then, otherwise) in enumerate(product(("ran", "stood", "empty"), repeat=2)):
-        for which, taken in ((then, True), (otherwise, False)):
-            if which != "empty":
-                name = f"{number}{taken}"
-                flat_nodes.append(helper.make_node("Neg", ["x"], [name]))
-                origins.append(Origin("s", 0, (branch(number, taken),)))
-                ran |= {name} if which == "ran" else set()
-        flat_nodes.append(helper.make_node("If.close", [f"{then} {otherwise}"], [], domain=SCOPE, number=number))
-        origins.append(Origin("", 0))
-    flat = Flat(helper.make_model(helper.make_graph(flat_nodes, "g", [], [])), tuple(origins))
-    assert dict(onnx_complete._taken(flat, ran)) == {"ran stood": True, "stood ran": False}
-
-
 def test_values_are_kept_of_weights_that_are_few_in_the_file_and_whole() -> None:
-    kept = numpy_helper.from_array(np.zeros(onnx_values.KEPT_ELEMENTS, np.int8), "kept")
-    many = numpy_helper.from_array(np.zeros(onnx_values.KEPT_ELEMENTS + 1, np.int8), "many")
+    kept = numpy_helper.from_array(np.zeros(onnx_constant_folding.KEPT_ELEMENTS, np.int8), "kept")
+    many = numpy_helper.from_array(np.zeros(onnx_constant_folding.KEPT_ELEMENTS + 1, np.int8), "many")
     beside, short = TensorProto.FromString(kept.SerializeToString()), TensorProto.FromString(kept.SerializeToString())
     beside.name, beside.data_location = "beside", TensorProto.EXTERNAL
     short.name, short.raw_data = "short", b"x"
     untyped = TensorProto(name="untyped", dims=[1])
-    found = onnx_values.written_values(
+    found = onnx_constant_folding.written_values(
         helper.make_model(helper.make_graph([], "g", [], [], [kept, many, beside, short, untyped]))
     )
     assert list(found) == ["kept"]
@@ -227,7 +198,7 @@ def largest(model: ModelProto) -> tuple[bool, onnx_shapes.Facts, onnx_shapes.Siz
     flat = importer.flattened(ModelProto.FromString(model.SerializeToString()))
     sizes = onnx_shapes.named_dims(flat.model, {})
     facts = onnx_shapes.infer(flat.model, sizes, "from")
-    return onnx_growth.by_the_largest(flat, facts, sizes, "from"), facts, sizes
+    return onnx_loop_growth.use_largest_shapes(flat, facts, sizes, "from"), facts, sizes
 
 
 STAYS = helper.make_node("Relu", ["s0"], ["r0"])
@@ -252,34 +223,8 @@ def test_what_is_not_known_to_move_is_left_as_it_is() -> None:
 
 
 def test_a_state_that_doubles_past_what_is_walked_is_not_told() -> None:
-    assert largest(looped(body_of(concat("s0", "s0")), onnx_growth.ONE_BY_ONE + 1, [1, 3]))[0] is False
+    assert largest(looped(body_of(concat("s0", "s0")), onnx_loop_growth.ONE_BY_ONE + 1, [1, 3]))[0] is False
     assert largest(looped(body_of(concat("s0", "s0")), 3, [1, 3]))[0] is True
-
-
-def test_what_is_larger_than_was_known_takes_its_place() -> None:
-    outputs = ["new", "words", "same", "more", "", "open", "kept", "nobody", "last"]
-    flat_nodes = [helper.make_node("Own", [], [name]) for name in outputs]
-    flat = Flat(helper.make_model(helper.make_graph(flat_nodes, "g", [], [])), tuple(Origin("", 0) for _ in outputs))
-    facts = onnx_shapes.Facts({"same": ("N", 3), "more": ("N", 3), "kept": (2, "K")}, {"kept": "int8"})
-    known: onnx_shapes.Known = {name: (1, [2, 3]) for name in ("new", "same", "kept", "last")}
-    known |= {"words": (8, [2, 3]), "more": (1, [5, 3]), "open": (1, ["N", 3])}
-    onnx_growth._take(facts, known, flat, {"N": 2})
-    assert facts.shape == {
-        "same": ("N", 3),
-        "more": (5, 3),
-        "new": (2, 3),
-        "kept": (2, 3),
-        "last": (2, 3),
-    }
-    assert facts.derived == {"new", "more", "kept", "last"}
-    assert facts.dtype == {**dict.fromkeys(("new", "same", "more", "last"), "float32"), "kept": "int8"}
-
-
-def test_what_is_written_in_scopes_is_all_but_what_closes_them() -> None:
-    rows = [("Loop.open", SCOPE, "a"), ("Own.close", "", "b"), ("Loop.close", SCOPE, "c"), ("Relu", "", "d")]
-    flat_nodes = [helper.make_node(kind, [], [name], domain=domain) for kind, domain, name in rows]
-    flat = Flat(helper.make_model(helper.make_graph(flat_nodes, "g", [], [])), tuple(Origin(k, 0) for k in "wxyz"))
-    assert list(onnx_growth._written(flat)) == [("a", "w"), ("b", "x"), ("d", "z")]
 
 
 def nodes_of(count: int, inner: int = 0) -> list[Any]:
@@ -288,22 +233,6 @@ def nodes_of(count: int, inner: int = 0) -> list[Any]:
     return [
         helper.make_node("Relu", ["x"], [f"y{k}"], **({"body": body} if body and not k else {})) for k in range(count)
     ]
-
-
-def test_nodes_are_counted_to_the_ceiling_and_one_more() -> None:
-    for count, inner, ceiling, size in (
-        (0, 0, 3, 0),
-        (3, 0, 3, 3),
-        (4, 0, 3, 4),
-        (9, 0, 3, 4),
-        (2, 3, 9, 5),
-        (2, 3, 4, 5),
-    ):
-        assert onnx_functions._size(nodes_of(count, inner), {}, ceiling) == size
-    called = {("own", "F", ""): 7}
-    calls = [*nodes_of(1), helper.make_node("F", ["x"], ["z"], domain="own"), *nodes_of(1)]
-    assert onnx_functions._size(calls, called, 9) == 9
-    assert onnx_functions._size(calls, called, 8) == 9
 
 
 def test_a_model_with_its_functions_written_out_may_have_as_many_nodes_as_the_limit() -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph.importers.tflite import _Reading, read
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.formats.edge.tflite import read
+from tmmu_core.formats.open_file import read_graph, read_graph_file
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.formats.reading import read_graph, read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import ArenaSummary
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import ArenaSummary
 
 MODELS = Path(__file__).parent.parent / "data" / "tflite"
 MICRO_ARENAS = {name: {"alignment_bytes": 16} for name in ("activations", "parameters")}
@@ -171,9 +169,9 @@ def test_nameless_tensors_scalars_uint32_and_variables_are_read() -> None:
     ]
 
 
-def test_further_subgraphs_are_told_in_the_name() -> None:
+def test_name_counts_subgraphs_that_no_operator_runs() -> None:
     made = written([("x", [1], "INT8", False, b""), ("y", [1], "INT8", False, b"")], ["RELU"])
-    assert read(made, "m.tflite").name == "m (subgraph 1 of 2; the others are not planned)"
+    assert read(made, "m.tflite").name == "m (1 of 2 subgraphs not planned)"
 
 
 def test_an_absent_optional_operand_is_left_out() -> None:
@@ -195,47 +193,3 @@ def test_a_tensor_of_strings_is_refused_by_name() -> None:
     made = written([("words", [1], "STRING", False, b""), ("y", [1], "INT8", False, b"")], ["RELU"])
     with pytest.raises(InvalidIrShapes, match='"words" is of the type STRING'):
         read(made)
-
-
-class _Vectors:
-    """A table of the file as it is asked for: how long its vectors are, and its name."""
-
-    def __init__(self, name: bytes | None = None, **lengths: int) -> None:
-        self._tab = SimpleNamespace(Bytes=b"x" * 100)
-        self.name, self.lengths = name, lengths
-
-    def Name(self) -> bytes | None:
-        return self.name
-
-    def InputsLength(self) -> int:
-        return self.lengths["inputs"]
-
-    def OutputsLength(self) -> int:
-        return self.lengths["outputs"]
-
-    def ShapeLength(self) -> int:
-        return self.lengths["shape"]
-
-
-@pytest.mark.parametrize(
-    ("inputs", "outputs", "shape", "letters", "much"),
-    [
-        *((20, 20, 0, None, False), (25, 15, 0, b"", False), (20, 21, 0, b"", True), (20, 20, 1, None, True)),
-        *((20, 19, 1, None, False), (20, 10, 5, b"abcde", False), (20, 10, 5, b"abcdef", True)),
-        *((0, 0, 20, b"a" * 20, False), (0, 0, 20, b"a" * 21, True), (0, 0, 0, b"a" * 40, False)),
-    ],
-)
-def test_operands_sides_and_letters_are_no_more_than_four_for_each_byte(
-    inputs: int, outputs: int, shape: int, letters: bytes | None, much: bool
-) -> None:
-    reading: Any = SimpleNamespace(
-        subgraph=SimpleNamespace(_tab=SimpleNamespace(Bytes=b"x" * 10)),
-        operators=[_Vectors(inputs=inputs, outputs=0), _Vectors(inputs=0, outputs=outputs)],
-        name="model.tflite",
-    )
-    tensors = [_Vectors(shape=0), _Vectors(letters, shape=shape)]
-    if much:
-        with pytest.raises(UnreadableInput, match="more operands, sides and letters than its 10 bytes"):
-            _Reading._check_shared(reading, tensors)
-    else:
-        _Reading._check_shared(reading, tensors)

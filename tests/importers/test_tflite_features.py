@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +10,11 @@ import flatbuffers
 import pytest
 import tflite
 
-from tmmu_core.graph.importers.tflite import SUBGRAPH_FIELDS, constants, read
+from tmmu_core.formats.edge.tflite import constants, read
+from tmmu_core.formats.edge.tflite_subgraph import SUBGRAPH_FIELDS
 from tmmu_core.graph.model import Tensor
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
 
 LINK = "PrependUOffsetTRelative"
 
@@ -58,10 +60,26 @@ def _tensor(b: flatbuffers.Builder, fields: dict[str, Any], external: int) -> in
     return int(b.EndObject())
 
 
+@dataclass
+class Sub:
+    """A further subgraph."""
+
+    tensors: list[T]
+    ops: list[Op]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
 def model(
-    tensors: list[T], ops: list[Op], *, subgraphs: int = 1, metadata: str = "", ends: Any = ((0,), (1,))
+    tensors: list[T],
+    ops: list[Op],
+    *,
+    subgraphs: int = 1,
+    bodies: Sequence[Sub] = (),
+    metadata: str = "",
+    ends: Any = ((0,), (1,)),
 ) -> bytes:
-    """A model whose subgraphs are all alike."""
+    """A model of one subgraph, or of ``subgraphs`` equal ones, and the ``bodies`` after them."""
     b = flatbuffers.Builder(1024)
 
     def table(kind: str, **fields: Any) -> int:
@@ -76,8 +94,9 @@ def model(
             getattr(b, prepend)(item)
         return int(b.EndVector())
 
-    buffers, rows, operators, codes = [table("Buffer")], [], [], []
-    for tensor in tensors:
+    buffers, codes = [table("Buffer")], []
+
+    def tensor_row(tensor: T) -> int:
         held: dict[str, Any] = {"Data": b.CreateByteVector(tensor.data)} if tensor.data else {}
         held |= {"Offset": 4096, "Size": tensor.behind} if tensor.behind else {}
         buffers.append(table("Buffer", **held))
@@ -90,9 +109,10 @@ def model(
         }
         if tensor.sparse:
             fields["Sparsity"] = table("SparsityParameters")
-        rows.append(_tensor(b, fields, tensor.external))
-    for op in ops:
-        fields = {
+        return _tensor(b, fields, tensor.external)
+
+    def operator(op: Op) -> int:
+        fields: dict[str, Any] = {
             "Inputs": vector("Operator", "Inputs", op.inputs),
             "Outputs": vector("Operator", "Outputs", op.outputs),
             "OpcodeIndex": len(codes),
@@ -103,20 +123,26 @@ def model(
             union = tflite.BuiltinOptions2 if op.second else tflite.BuiltinOptions
             side = "BuiltinOptions2" if op.second else "BuiltinOptions"
             fields |= {side: table(kind, **given), f"{side}Type": getattr(union, kind)}
-        operators.append(table("Operator", **fields))
+        row = table("Operator", **fields)
         number = getattr(tflite.BuiltinOperator, op.code)
         codes.append(table("OperatorCode", BuiltinCode=number, DeprecatedBuiltinCode=min(number, 127)))
-    subgraph = table(
-        "SubGraph",
-        Tensors=vector("SubGraph", "Tensors", rows, LINK),
-        Inputs=vector("SubGraph", "Inputs", ends[0]),
-        Outputs=vector("SubGraph", "Outputs", ends[1]),
-        Operators=vector("SubGraph", "Operators", operators, LINK),
-    )
+        return row
+
+    def subgraph(sub: Sub) -> int:
+        rows, operators = [tensor_row(tensor) for tensor in sub.tensors], [operator(op) for op in sub.ops]
+        return table(
+            "SubGraph",
+            Tensors=vector("SubGraph", "Tensors", rows, LINK),
+            Inputs=vector("SubGraph", "Inputs", sub.inputs),
+            Outputs=vector("SubGraph", "Outputs", sub.outputs),
+            Operators=vector("SubGraph", "Operators", operators, LINK),
+        )
+
+    rows = [subgraph(Sub(tensors, ops, *ends))] * subgraphs + [subgraph(sub) for sub in bodies]
     whole = {
         "Version": 3,
         "OperatorCodes": vector("Model", "OperatorCodes", codes, LINK),
-        "Subgraphs": vector("Model", "Subgraphs", [subgraph] * subgraphs, LINK),
+        "Subgraphs": vector("Model", "Subgraphs", rows, LINK),
         "Buffers": vector("Model", "Buffers", buffers, LINK),
     }
     if metadata:
@@ -158,24 +184,11 @@ def test_every_number_of_a_subgraph_in_the_schema_is_heard() -> None:
     assert tables == {name for name, _ in known}
 
 
-def test_the_subgraphs_of_a_loop_are_named_and_not_planned() -> None:
-    loop = Op("WHILE", (0,), (1,), ("WhileOptions", {"CondSubgraphIndex": 1, "BodySubgraphIndex": 2}))
-    graph = read(model([X, Y], [loop], subgraphs=3), "m.tflite")
-    assert graph.name == "m (subgraph 1 of 3; the others are not planned)"
-    assert graph.nodes[0].params == {"subgraphs_not_planned": ["subgraph_1", "subgraph_2"]}
-
-
-def test_options_of_the_newer_union_are_heard_too() -> None:
+def test_options_of_the_newer_union_are_read() -> None:
     options = ("StableHLOCompositeOptions", {"Name": "odml.rms_norm", "DecompositionSubgraphIndex": 1})
-    graph = read(model([X, Y], [Op("STABLEHLO_COMPOSITE", (0,), (1,), options, second=True)], subgraphs=2))
-    assert graph.nodes[0].params == {"subgraphs_not_planned": ["subgraph_1"]}
-
-
-def test_an_operator_without_inputs_or_outputs_runs() -> None:
-    once = Op("CALL_ONCE", (), (), ("CallOnceOptions", {"InitSubgraphIndex": 1}))
-    graph = read(model([X, Y], [once, Op("RELU", (0,), (1,))], subgraphs=2))
-    assert [node.instr for node in graph.nodes] == ["CALL_ONCE", "RELU"]
-    assert plan_graph(graph).plan.steps == 3
+    composite = Op("STABLEHLO_COMPOSITE", (0,), (1,), options, second=True)
+    graph = read(model([X, Y], [composite], bodies=[Sub([X, Y], [Op("RELU", (0,), (1,))], (0,), (1,))]))
+    assert [node.instr for node in graph.nodes] == ["Call.open", "RELU", "Call.close"]
 
 
 def test_a_variable_behind_a_handle_is_a_buffer_as_large_as_its_value() -> None:

@@ -20,10 +20,10 @@ from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tmmu_core.graph.importers.torch import import_torch
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.reading import read_graph
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.formats.open_file import read_graph
+from tmmu_core.formats.pytorch.torch_module import import_torch
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
 
 pytestmark = pytest.mark.torch
 

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.torch
 
 
 def test_every_operator_knows_its_module_and_line_and_what_undoes_it_the_same() -> None:
-    from tmmu_core.graph.importers.torch import import_torch
+    from tmmu_core.formats.pytorch.torch_module import import_torch
 
     class Block(torch.nn.Module):
         def __init__(self) -> None:

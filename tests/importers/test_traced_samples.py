@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from sample_graphs import make
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph.importers import step_checks
-from tmmu_core.graph.importers.torch import import_torch
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.open_file import read_graph, read_graph_file
+from tmmu_core.formats.pytorch import step_checks
+from tmmu_core.formats.pytorch.torch_module import import_torch
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.plan.formats.reading import read_graph, read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plans.making.engine import plan_graph
 
 SAVED_PROGRAM = Path(__file__).parent.parent / "data" / "torch" / "two_layers.pt2"
 TRACED = [sample.file for sample in make.CATALOGUE if "make_torch" in sample.source]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
 from pathlib import Path
 
 import pytest
 
 from app.cli.options import open_any
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph.importers import xla
-from tmmu_core.graph.importers.xla import Buffer, _carried, _Row, _Settled, companion, read
-from tmmu_core.plan.formats.reading import read_any
-from tmmu_core.plan.making.instance import plan_problem
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.xla import xla_dump
+from tmmu_core.formats.xla.xla_dump import Buffer, companion, read_dump
 from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.making.instance import plan_problem
 
 SAMPLE = Path(__file__).parents[2] / "sample_graphs" / "instances" / "xla_transformer_step.txt"
 
@@ -56,7 +55,7 @@ def of(buffers: tuple[Buffer, ...], name: str) -> Buffer:
 
 
 def dump(assignment: str = ASSIGNMENT, ranges: str = LIVE_RANGE) -> tuple[Buffer, ...]:
-    return read((assignment + ranges).encode()).buffers
+    return read_dump((assignment + ranges).encode()).buffers
 
 
 def test_a_value_lives_to_the_end_of_its_last_instruction() -> None:
@@ -95,19 +94,19 @@ def test_values_that_are_one_buffer_for_longer_are_one_storage() -> None:
 
 
 def test_called_computations_are_left_out_and_told() -> None:
-    read_dump = read((ASSIGNMENT + LIVE_RANGE).encode())
-    assert read_dump.extent == 64 + 16 + 4 + 48
-    assert "1 allocations of called computations (4 bytes) are left out" in read_dump.notes
+    dump = read_dump((ASSIGNMENT + LIVE_RANGE).encode())
+    assert dump.extent == 64 + 16 + 4 + 48
+    assert "1 allocations of called computations (4 bytes) are omitted" in dump.notes
 
 
 def test_the_order_of_the_two_texts_does_not_matter() -> None:
-    assert read((LIVE_RANGE + ASSIGNMENT).encode()) == read((ASSIGNMENT + LIVE_RANGE).encode())
+    assert read_dump((LIVE_RANGE + ASSIGNMENT).encode()) == read_dump((ASSIGNMENT + LIVE_RANGE).encode())
 
 
 @pytest.mark.parametrize(("half", "missing"), [(ASSIGNMENT, "live ranges"), (LIVE_RANGE, "buffer assignment")])
 def test_half_a_dump_is_refused_with_what_is_missing(half: str, missing: str) -> None:
     with pytest.raises(UnreadableInput, match=missing) as caught:
-        read(half.encode())
+        read_dump(half.encode())
     assert "cat X-buffer-assignment.txt X-live-range.txt" in caught.value.hint
 
 
@@ -173,7 +172,7 @@ def test_a_value_at_two_places_is_refused_by_name() -> None:
 
 
 def test_what_the_temporaries_would_take_at_best_in_their_own_allocation_is_told() -> None:
-    assert read((ASSIGNMENT + LIVE_RANGE).encode()).within == 64 + 16 + 4 + 32
+    assert read_dump((ASSIGNMENT + LIVE_RANGE).encode()).within == 64 + 16 + 4 + 32
 
 
 def opened() -> PlainInstance:
@@ -207,71 +206,9 @@ def test_planned_again_the_sample_needs_no_more_than_is_alive() -> None:
     assert plan.arenas[0].extent_bytes == 2_354_708
 
 
-@pytest.mark.parametrize("half", [xla.ASSIGNMENT, xla.LIVE_RANGE])
+@pytest.mark.parametrize("half", [xla_dump.ASSIGNMENT, xla_dump.LIVE_RANGE])
 def test_half_of_a_dump_is_known_alone_and_behind_a_program(half: str) -> None:
-    assert xla.refuses(f"{half}\n".encode()) == ""
-    assert xla.refuses(f"HloModule m\nENTRY e\n{half}\n".encode()) == ""
-    assert xla.refuses(b"HloModule m\nENTRY e\n") != ""
-    assert xla.refuses(b"") == "the file is empty"
-
-
-@pytest.mark.parametrize(
-    ("birth", "death", "offset", "size", "meets"),
-    [
-        *((2, 5, 10, 10, True), (4, 9, 19, 9, True), (2, 3, 0, 11, True)),  # the same; a byte at a step; from below
-        *((5, 9, 10, 10, False), (2, 5, 20, 10, False), (2, 5, 0, 10, False)),  # touching it
-        *((6, 9, 10, 10, False), (2, 5, 30, 10, False), (6, 9, 30, 10, False)),  # away from it
-    ],
-)
-def test_rows_meet_where_both_a_step_and_a_byte_are_of_both(
-    birth: int, death: int, offset: int, size: int, meets: bool
-) -> None:
-    settled = _Settled(3)
-    for row in (_Row(deque(["far"]), 1, 91, 1, 90, "temp"), held := _Row(deque(["held"]), 2, 5, 10, 10, "temp")):
-        settled.append(row)
-    asked = _Row(deque(["asked"]), birth, death, size, offset, "temp")
-    assert settled.met_by(asked) is (held if meets else None)
-    settled.remove(held)
-    assert settled.met_by(asked) is None
-
-
-@pytest.mark.parametrize(
-    ("offset", "size", "birth", "death", "joined"),
-    [
-        *((15, 8, 3, 5, False), (8, 3, 3, 5, False), (10, 8, 2, 9, False)),  # a byte of the place, or all of it
-        *((18, 8, 3, 5, True), (2, 8, 3, 5, True)),  # beside it
-        *((10, 4, 0, 2, True), (10, 4, 6, 9, True), (15, 8, 1, 2, True)),  # before it was left and after it was taken
-    ],
-)
-def test_a_phi_carries_what_lay_at_its_place_unless_a_byte_of_it_was_anothers_in_between(
-    offset: int, size: int, birth: int, death: int, joined: bool
-) -> None:
-    """``a`` is at [10, 18) until step 2, the phi from step 6 on."""
-    rows = [_Row(deque(["a"]), 0, 2, 8, 10, "temp"), _Row(deque(["phi"]), 6, 9, 8, 10, "activation")]
-    other = _Row(deque(["other"]), birth, death, size, offset, "temp")
-    left = {row.id: (row.birth, row.death, row.role) for row in _carried([*rows, other], {"phi"})}
-    assert ("a+phi" in left) is joined
-    assert not joined or left["a+phi"] == (0, 9, "temp")
-
-
-def test_what_is_taken_out_meets_nobody_also_at_the_first_step() -> None:
-    settled = _Settled(2)
-    rows = [_Row(deque([name]), 0, 5, 8, 0, "temp") for name in "ab"]
-    for row in rows:
-        settled.append(row)
-    settled.remove(rows[0])
-    assert settled.met_by(_Row(deque(["asked"]), 0, 2, 8, 0, "temp")) is rows[1]
-
-
-@pytest.mark.parametrize("past", [0, 1])
-def test_allocations_together_end_at_the_last_byte_that_is_counted(past: int) -> None:
-    lines = [
-        xla.ASSIGNMENT,
-        "allocation 0: size 8, preallocated-temp:",
-        f"allocation 1: size {xla.MOST - 8 + past}, x:",
-    ]
-    if past:
-        with pytest.raises(UnreadableInput, match="end at"):
-            xla._parse(lines, "dump.txt")
-    else:
-        assert [each.size for each in xla._parse(lines, "dump.txt")[0]] == [8, xla.MOST - 8]
+    assert xla_dump.refuses(f"{half}\n".encode()) == ""
+    assert xla_dump.refuses(f"HloModule m\nENTRY e\n{half}\n".encode()) == ""
+    assert xla_dump.refuses(b"HloModule m\nENTRY e\n") != ""
+    assert xla_dump.refuses(b"") == "the file is empty"

@@ -9,12 +9,11 @@ import pytest
 from app.cli.options import open_any
 from app.session.opening import files_at
 from tests.importers.test_xla import ASSIGNMENT, LIVE_RANGE
-from tmmu_core.graph.importers import xla
-from tmmu_core.graph.importers.xla_program import origins_of, scopes_of
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.xla import xla_dump, xla_folder
+from tmmu_core.formats.xla.xla_program import origins_of, scopes_of
 from tmmu_core.graph.model import Made, Origin
-from tmmu_core.liveness.phases import Stretch, phases_told
-from tmmu_core.plan.formats import xla_folder
-from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.liveness.phases import Stretch, phases_from_known
 from tmmu_core.planners.problem import PlainInstance
 
 HOSTILE = '<img src=x onerror=\\"alert(1)\\">'
@@ -52,7 +51,7 @@ source_file="/home/someone/gpt/it's \\"model\\".py" source_line=7}}, backend_con
 
 
 def test_a_value_keeps_its_module_its_line_its_operator_and_its_phase() -> None:
-    made = xla.read((ASSIGNMENT + LIVE_RANGE + PROGRAM).encode()).made
+    made = xla_dump.read_dump((ASSIGNMENT + LIVE_RANGE + PROGRAM).encode()).made
     assert made["a"] == Made(
         Origin(("GPT", "h_0", "mlp"), "gpt/model.py:12"), "tanh", "forward"
     )  # of its fusion's root
@@ -62,24 +61,24 @@ def test_a_value_keeps_its_module_its_line_its_operator_and_its_phase() -> None:
 
 
 def test_names_of_others_are_text_and_of_paths_only_the_end_is_kept() -> None:
-    b = xla.read((ASSIGNMENT + LIVE_RANGE + PROGRAM).encode()).made["b"]
+    b = xla_dump.read_dump((ASSIGNMENT + LIVE_RANGE + PROGRAM).encode()).made["b"]
     assert b.origin == Origin(("GPT", "h_0", '<img src=x onerror="alert(1)">'), 'gpt/it\'s "model".py:7')
     assert (b.operator, b.phase) == ("dot_general", "backward")
 
 
 def test_the_program_stands_before_or_behind_and_changes_no_byte_and_no_line_number() -> None:
-    alone = xla.read((ASSIGNMENT + LIVE_RANGE).encode())
+    alone = xla_dump.read_dump((ASSIGNMENT + LIVE_RANGE).encode())
     for text in (
         ASSIGNMENT + LIVE_RANGE + PROGRAM,
         PROGRAM + LIVE_RANGE + ASSIGNMENT,
         LIVE_RANGE + PROGRAM + ASSIGNMENT,
     ):
-        assert xla.refuses(text.encode()) == ""
-        assert xla.read(text.encode()).buffers == alone.buffers
-    assert xla.refuses(PROGRAM.encode())
+        assert xla_dump.refuses(text.encode()) == ""
+        assert xla_dump.read_dump(text.encode()).buffers == alone.buffers
+    assert xla_dump.refuses(PROGRAM.encode())
     broken = PROGRAM + LIVE_RANGE + ASSIGNMENT.replace("(size=32,offset=0)", "(size=32)")
-    with pytest.raises(xla.UnreadableInput) as caught:
-        xla.read(broken.encode())
+    with pytest.raises(xla_dump.UnreadableInput) as caught:
+        xla_dump.read_dump(broken.encode())
     assert caught.value.place == f"line {(PROGRAM + LIVE_RANGE).count(chr(10)) + 4}"
 
 
@@ -110,11 +109,11 @@ def test_what_goes_round_in_circles_ends() -> None:
 
 
 def test_phases_are_stretches_of_steps_and_gaps_go_with_what_is_before() -> None:
-    assert phases_told(6, [(1, "forward"), (2, None), (3, "backward")]) == (
+    assert phases_from_known(6, [(1, "forward"), (2, None), (3, "backward")]) == (
         Stretch("forward", 0, 3),
         Stretch("backward", 3, 6),
     )
-    assert phases_told(6, [(1, None)]) == ()
+    assert phases_from_known(6, [(1, None)]) == ()
 
 
 def test_a_folder_reads_the_program_beside_it_unless_it_is_too_large(
@@ -126,7 +125,7 @@ def test_a_folder_reads_the_program_beside_it_unless_it_is_too_large(
     opened = open_any(str(tmp_path))
     assert isinstance(opened, PlainInstance)
     assert opened.made["a"].origin.module == ("GPT", "h_0", "mlp")
-    assert opened.notes[-1] == "the program says of 4 of 7 buffers where they come from"
+    assert opened.notes[-1] == "the program contains the origin of 4 of 7 buffers"
     (whole,) = files_at(tmp_path)
     together = xla_folder.joined([(file.name, file.read_bytes()) for file in sorted(tmp_path.iterdir())])
     assert together == [whole]

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.judge.canonical import hash_of, layout_hash, plan_hash
-from tmmu_core.judge.facts import PlanFacts
-from tmmu_core.plan.model import ArenaSummary, Plan
+from tmmu_core.judge.canonical_hashes import hash_of, layout_hash, plan_hash
+from tmmu_core.judge.verifier.row_columns import PlanFacts
+from tmmu_core.plans.model import ArenaSummary, Plan
 
 Fault = Callable[[Plan, Random], Plan | None]
 

@@ -12,8 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build import graph, node, tensor
-from tmmu_core.cbor import cbor_canonical
-from tmmu_core.judge.canonical import encode, hash_of, ir_hash, ir_object, layout_hash, plan_hash, token_from_seed
+from tmmu_core.base.cbor import cbor_canonical
+from tmmu_core.judge.canonical_hashes import (
+    encode,
+    hash_of,
+    ir_hash,
+    ir_object,
+    layout_hash,
+    plan_hash,
+    token_from_seed,
+)
 
 VECTORS: list[tuple[Any, str]] = [
     (0, "00"),

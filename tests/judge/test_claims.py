@@ -10,11 +10,11 @@ import pytest
 from tests.build import chain, graph, node, residual, tensor
 from tests.judge.faults import rehashed
 from tests.plan.examples import chain_plan, ledger_plan
-from tmmu_core.judge.figures import check_metrics
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import ArenaSummary, Plan
+from tmmu_core.judge.verifier.check_figures import check_metrics
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import PLANNERS
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import ArenaSummary, Plan
 
 
 def rules(plan: Plan) -> set[str]:

@@ -10,14 +10,14 @@ import pytest
 from tests.build import chain, graph, node, tensor
 from tests.judge.faults import changed, refigured, rehashed
 from tests.plan.examples import ledger_plan, problem_of
-from tmmu_core.errors import AddressCollision, AlignmentViolation, ArenaTooSmall, ContractError, InvalidIrShapes
-from tmmu_core.judge import finished as judge_finished
-from tmmu_core.judge.finished import conflicting_rows, finished, refuse_invalid
-from tmmu_core.plan.formats.checkpoint import checkpoint
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.instance import plan_problem
-from tmmu_core.plan.model import INVALID, Plan
+from tmmu_core.base.errors import AddressCollision, AlignmentViolation, ArenaTooSmall, ContractError, InvalidIrShapes
+from tmmu_core.formats.planfile.checkpoint import checkpoint
+from tmmu_core.judge.verifier import finished_plan as judge_finished
+from tmmu_core.judge.verifier.finished_plan import conflicting_rows, finished, refuse_invalid
 from tmmu_core.planners.problem import Packing, PlainInstance
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.model import INVALID, Plan
 from tmmu_core.runtime.apply import apply_plan
 
 
@@ -49,7 +49,7 @@ def test_an_extent_under_its_bound_is_proof_enough_even_of_a_digest() -> None:
         found = finished(small, complete=complete)
         assert "figures" in {finding.rule for finding in found.verdict.errors}
     assert finished(plan, complete=False).ok
-    assert dict(finished(plan, complete=False).verdict.left_out)["overlap"] == "a digest does not tell its tensors"
+    assert dict(finished(plan, complete=False).verdict.left_out)["overlap"] == "a digest has no rows"
 
 
 @pytest.mark.parametrize("act", [apply_plan, lambda plan: checkpoint(plan, plan_graph(chain(4, "none")).liveness)])
@@ -115,7 +115,7 @@ def test_bytes_of_another_arena_are_other_bytes() -> None:
 def test_who_meets_only_one_that_was_left_out_is_looked_for_among_so_many_pairs(
     looked_at: int, found: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judge_finished, "LOOKED_AT", looked_at)
+    monkeypatch.setattr(judge_finished, "MAX_PAIRS", looked_at)
     # a and b share [8, 16), b and c [16, 24): the sweep leaves b out when it has met a.
     problem = problem_of(("a", 0, 4, 16), ("b", 1, 4, 16), ("c", 2, 4, 16), alignment=1)
     packing = Packing(np.array([0, 8, 16], np.uint64))

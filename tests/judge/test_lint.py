@@ -10,9 +10,9 @@ import pytest
 from tests.build import chain, graph, node, residual, tensor, view
 from tests.judge.faults import changed, refigured, rehashed
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge import verifier
 from tmmu_core.judge.lint import RULES, lint_plan, lint_verdict
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.judge.verifier import verify
+from tmmu_core.plans.making.engine import plan_graph
 
 
 def test_a_plan_without_hand_offs_has_nothing_to_tell() -> None:
@@ -108,7 +108,7 @@ def test_where_the_plan_was_given_another_order_it_is_none() -> None:
 
 def scoped(order: tuple[str, ...], inner: str = "loop") -> Graph:
     """``x → open → body → close``, a scope; ``aside`` needs nothing but the input."""
-    inside, deeper = {"params": {"scope": "loop"}}, {"params": {"scope": inner}}
+    inside, deeper = {"scope": "loop"}, {"scope": inner}
     nodes = [
         node("open", "x", "s", inplace="none", **inside),
         node("body", "s", "h", inplace="none", **deeper),
@@ -135,7 +135,7 @@ def test_a_scope_whose_nodes_follow_one_another_is_none(order: tuple[str, ...]) 
 
 def test_whatever_the_verifier_finds_has_a_name_in_the_lint() -> None:
     named = {rule for lint in RULES for rule in lint.made_of}
-    assert sorted(set(verifier.RULES) - named) == []
+    assert sorted(set(verify.RULES) - named) == []
 
 
 def test_without_a_graph_the_rules_that_ask_it_are_not_said_to_be_tried() -> None:

@@ -11,17 +11,17 @@ import pytest
 
 from tests.build import chain, graph, node, tensor, view
 from tests.judge.faults import rehashed
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats import files
-from tmmu_core.plan.formats.reading import read_any
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import Plan
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.planfile import plan_file
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
 
 
 def edited(plan: Plan, tensor_id: str, **fields: Any) -> Plan:
-    """The plan as another writer's file would say it: no digests, one row changed."""
-    document = msgspec.json.decode(files.to_json(plan))
-    del document["digests"]
+    """The plan as another writer's file would say it: no content hash, one row changed."""
+    document = msgspec.json.decode(plan_file.to_json(plan))
+    del document["content_hash"]
     row = next(row for row in document["tensors"] if row["tensor_id"] == tensor_id)
     row |= fields
     found = read_any(msgspec.json.encode(document))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.build import chain, graph, node, residual, tensor, view
-from tmmu_core.errors import (
+from tmmu_core.base.errors import (
     AllocationFailure,
     AllocationOverflow,
     ArenaTooSmall,
@@ -17,12 +17,12 @@ from tmmu_core.errors import (
     LivenessCycle,
 )
 from tmmu_core.graph.model import Arena, Graph, Tensor, View
-from tmmu_core.judge.simulator import Asked, SimulatedPlan, addresses, simulate
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.judge.reference.simulator import SimulatedPlan, SimulationRequest, addresses, simulate
+from tmmu_core.plans.making.engine import plan_graph
 
 
 def played(g: Graph, mode: str = "inference", preset: str = "inference", **how: object) -> SimulatedPlan:
-    return simulate(g, Asked(mode=mode, preset=preset, **how))  # type: ignore[arg-type]
+    return simulate(g, SimulationRequest(mode=mode, preset=preset, **how))  # type: ignore[arg-type]
 
 
 def lives(plan: SimulatedPlan) -> dict[str, tuple[int, int]]:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmmu_core.judge import sweep
-from tmmu_core.judge.sweep import Box, Intervals, overlapping
+from tmmu_core.judge.verifier import box_overlap
+from tmmu_core.judge.verifier.box_overlap import Box, Intervals, overlapping
 
 
 def test_boxes_that_touch_do_not_overlap() -> None:
@@ -59,7 +59,7 @@ def test_many_intervals_in_chunks_are_found_like_few(starts: list[int], asked: i
 
 @pytest.mark.parametrize("seed", range(30))
 def test_intervals_in_chunks_of_two_are_those_of_a_plain_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "CHUNK", 2)
+    monkeypatch.setattr(box_overlap, "CHUNK", 2)
     rng = random.Random(seed)
     intervals, plain = Intervals(), set[tuple[int, int, int]]()
     for number in range(120):

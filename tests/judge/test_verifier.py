@@ -12,15 +12,15 @@ import pytest
 
 from tests.build import chain, graph, node, residual, tensor, view
 from tests.judge.faults import changed, refigured, rehashed
+from tests.support.shadow.replay import shadow_replay
 from tmmu_core.graph.model import ROLES, Dim, Graph, Tensor
-from tmmu_core.judge.against_graph import RULES as AGAINST_GRAPH
-from tmmu_core.judge.against_graph import check_apart, examine
-from tmmu_core.judge.facts import PlanFacts
-from tmmu_core.judge.slotting import check_slot_counts, check_sparse_addresses
-from tmmu_core.judge.verifier import RULES, verify_plan
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import Plan
-from tmmu_core.runtime.shadow import shadow_replay
+from tmmu_core.judge.verifier.against_graph import RULES as AGAINST_GRAPH
+from tmmu_core.judge.verifier.against_graph import check_must_not_alias, examine
+from tmmu_core.judge.verifier.check_slots import check_slot_counts, check_sparse_addresses
+from tmmu_core.judge.verifier.row_columns import PlanFacts
+from tmmu_core.judge.verifier.verify import RULES, verify_plan
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
 
 
 def rules(plan: Plan, g: Graph | None = None, **how: object) -> set[str]:
@@ -271,8 +271,8 @@ def test_a_place_is_given_once_and_taken_once(x: str, y: str) -> None:
     plan = plan_graph(graph(tensors, [node("n", "x z", "y")], "x z w", "y")).plan
     assert list(plan.handoffs) == [(1, "x", "y")]
     twice = replace(plan, handoffs=((1, "x", "y"), (1, x, y)), taken=(True, False))
-    found = [f.message for f in verify_plan(twice).findings if "a second time" in f.message]
-    assert found == [f'"{x}" gives, or "{y}" takes, a second time at step 1.']
+    found = [(f.tensor, f.other) for f in verify_plan(twice).findings if "a second time" in f.message]
+    assert found == [(x, y)]
 
 
 @pytest.mark.parametrize("at", range(0, 44, 4))
@@ -291,7 +291,7 @@ def test_storages_apart_are_held_apart_over_all_their_rows(at: int) -> None:
         lives = SimpleNamespace(
             apart={("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")}, storage_of={name: name[0] for name in (*names, "c")}
         )
-        found = [(f.tensor, f.other) for f in check_apart(plan, lives)]  # type: ignore[arg-type]
+        found = [(f.tensor, f.other) for f in check_must_not_alias(plan, lives)]  # type: ignore[arg-type]
         shares = arenas[0] == arenas[-1] and (slots[0] == slots[-1] or 8 < at < 32)
         assert found == [("a", "b")] * shares
 
@@ -306,18 +306,17 @@ def test_every_row_is_held_to_the_graph_though_one_is_of_another() -> None:
 @pytest.mark.parametrize("pair", [("t0", "nobody"), ("nobody", "t1"), ("nobody", "nothing")])
 def test_a_hand_off_of_a_tensor_without_a_row_is_found(pair: tuple[str, str]) -> None:
     plan = replace(plan_graph(chain(2)).plan, handoffs=((1, *pair),), taken=(True,))
-    found = [finding.message for finding in verify_plan(plan).findings if finding.rule == "handoff"]
-    assert f'"{pair[0]}" is handed to "{pair[1]}" at step 1, and one of them has no row.' in found
+    found = [(f.tensor, f.other, f.step) for f in verify_plan(plan).findings if f.rule == "handoff"]
+    assert (*pair, 1) in found
 
 
 def test_a_slot_begins_on_the_arenas_grid_unless_a_view_alone_opens_it() -> None:
     """64 bytes up, where the rows ask for no more than 4: off a grid of 128. A view's base may stand before it."""
     plan = plan_graph(chain(2, "none"), planner="greedy").plan
     moved = replace(plan, offset=plan.offset + np.uint64(64), alignment=np.full(len(plan), 4, np.uint64))
-    words = "lies at 64, off the arena's grid of 128 bytes."
-    assert any(f.rule == "alignment" and words in f.message for f in verify_plan(moved).findings)
+    assert "alignment" in rules(moved)
     of_views = replace(moved, base_tensor_uids=("gone",) * len(plan))
-    assert not any(words in f.message for f in verify_plan(of_views).findings)
+    assert "alignment" not in rules(of_views)
 
 
 def test_a_graph_that_cannot_be_run_leaves_every_other_rule_of_it_untried() -> None:
@@ -334,14 +333,15 @@ def test_a_hand_off_is_held_to_the_node_of_its_step_where_there_is_one(step: int
     g = graph([tensor("a"), tensor("b")], [node("n000", "", "a"), node("n001", "a", "b", inplace="none")], "", "b")
     plan = replace(plan_graph(g).plan, handoffs=((step, "a", "b"),), taken=(False,))
     found = [f.message for f in verify_plan(plan, g).findings if f.rule == "illegal_handoff"]
-    assert found == [f'"{who}" does not permit "b" to take over "a".']
+    assert len(found) == 1
+    assert found[0].startswith(f'"{who}" ')
 
 
 @pytest.mark.parametrize("bits", [None, 0, 65, "48", 48.0])
 def test_hashed_addresses_say_how_many_bits_they_have(bits: object) -> None:
     plan = plan_graph(chain(2)).plan
     found = list(check_sparse_addresses(PlanFacts(replace(plan, notes={"addressing": {"bits": bits}}))))
-    assert [finding.message for finding in found] == ["the plan does not say how many bits its hashed addresses have."]
+    assert [finding.rule for finding in found] == ["sparse_address"]
 
 
 def test_a_giver_that_outlives_its_hand_off_lies_with_its_taker() -> None:
@@ -358,8 +358,7 @@ def test_a_row_lies_in_an_arena_that_there_is(number: int, amiss: bool) -> None:
     plan = plan_graph(g).plan
     assert len(plan.arenas) == 2
     moved = changed(plan, "arena", plan.row_of["y"], number)
-    words = f'"y" lies in arena number {number}, which there is not.'
-    assert (words in [finding.message for finding in verify_plan(moved).findings]) == amiss
+    assert any(f.rule == "columns" and '"y"' in f.message for f in verify_plan(moved).findings) == amiss
 
 
 def test_two_that_nothing_links_do_not_share_a_storage() -> None:
@@ -369,11 +368,12 @@ def test_two_that_nothing_links_do_not_share_a_storage() -> None:
     assert plan.logical_slot[a] == plan.logical_slot[b]
     together = [plan.storage[a if row == b else row] for row in range(len(plan))]
     joined = replace(plan, storage=np.unique(together, return_inverse=True)[1])
-    assert any("nothing says why" in f.message for f in verify_plan(joined).findings)
-    # What a view lies in whose base has no row is told by nobody: then it may be the others.
+    unlinked = {("t4", "t0"), ("t0", "t4")}
+    assert any(f.rule == "storage" and (f.tensor, f.other) in unlinked for f in verify_plan(joined).findings)
+    # A view whose base has no row may be linked to any other row.
     bases = tuple("gone" if row == b else None for row in range(len(plan)))
     looking = replace(joined, base_tensor_uids=bases)
-    assert not any("nothing says why" in f.message for f in verify_plan(looking).findings)
+    assert not any(f.rule == "storage" and (f.tensor, f.other) in unlinked for f in verify_plan(looking).findings)
 
 
 def test_slots_are_counted_in_every_arena() -> None:

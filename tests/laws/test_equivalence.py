@@ -15,20 +15,20 @@ from hypothesis import HealthCheck, Phase, given, settings
 from tests.equivalence import disagreement
 from tests.golden import SAMPLES, sample_files
 from tests.strategies import Case, cases, plannable_cases
-from tmmu_core.errors import ContractError
+from tmmu_core.base.errors import ContractError
+from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import MODES, PRESETS, Mode, Preset
-from tmmu_core.judge.canonical import token_from_seed
-from tmmu_core.judge.equivalence import differences
-from tmmu_core.judge.simulator import Asked, SimulatedPlan, simulate
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.analysis.waste import waste_ledger
-from tmmu_core.plan.figures.storages import live_bytes
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.engine import Solution, plan_graph
+from tmmu_core.judge.canonical_hashes import token_from_seed
+from tmmu_core.judge.reference.equivalence import differences
+from tmmu_core.judge.reference.simulator import SimulatedPlan, SimulationRequest, simulate
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import PLANNERS
+from tmmu_core.plans.analysis.waste_ledger import waste_ledger
+from tmmu_core.plans.figures.plan_storages import live_bytes
+from tmmu_core.plans.making.engine import Solution, plan_graph
 
 ROOT = Path(__file__).resolve().parents[2]
-TRIALS = int(os.environ.get("TMMU_TRIALS", "1"))
+TRIALS = int(os.environ.get("TESTS_TRIALS", "1"))
 """How many times as many random graphs as usual."""
 LAW = settings(
     deadline=None,
@@ -54,7 +54,7 @@ def both(case: Case) -> tuple[Solution | Refusal, SimulatedPlan | Refusal]:
     token = token_from_seed(case.seed)
     return (
         outcome(lambda: plan_graph(case.graph, seed=case.seed, **case.arguments())),
-        outcome(lambda: simulate(case.graph, Asked(token=token, **case.arguments()))),
+        outcome(lambda: simulate(case.graph, SimulationRequest(token=token, **case.arguments()))),
     )
 
 
@@ -78,6 +78,7 @@ def test_planner_and_reference_agree_on_larger_graphs(case: Case) -> None:
         assert list(differences(mine.plan, theirs)) == []
 
 
+@pytest.mark.slow
 @LAW
 @given(plannable_cases())
 def test_planner_and_reference_refuse_the_same_hand_offs(case: Case) -> None:
@@ -87,6 +88,7 @@ def test_planner_and_reference_refuse_the_same_hand_offs(case: Case) -> None:
         assert sorted(refusals) == sorted(theirs.refusals)
 
 
+@pytest.mark.slow
 @LAW
 @given(cases())
 def test_every_planners_plan_is_verified(case: Case) -> None:
@@ -99,6 +101,7 @@ def test_every_planners_plan_is_verified(case: Case) -> None:
             assert verify_plan(made.plan).ok
 
 
+@pytest.mark.slow
 @LAW
 @given(plannable_cases())
 def test_slots_are_as_many_as_are_ever_alive_together(case: Case) -> None:
@@ -122,6 +125,7 @@ def test_the_waste_ledger_sums_to_the_extent_at_every_step(case: Case) -> None:
                 assert int(live_bytes(mine.plan, arena.name).max()) == arena.peak_live_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", SMALL)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("preset", PRESETS)
@@ -134,8 +138,8 @@ HASHES_OF_SAMPLES = """
 import sys
 from tests.golden import SAMPLES
 from tests.strategies import Case
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.plans.making.engine import plan_graph
 for file in sys.argv[1:]:
     for mode in ("inference", "backward"):
         plan = plan_graph(read_graph_file(SAMPLES / file), mode=mode, seed=5).plan

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.golden import SAMPLES
 from tests.judge.faults import IN_CONTENT, IN_HASHES, rehashed
 from tests.strategies import Case, cases, plannable_cases
-from tmmu_core.errors import ContractError
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import Plan
+from tmmu_core.base.errors import ContractError
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
 
 SMALL_SAMPLES = (
     *("linear_chain", "linear_chain_none", "residual_block", "fan_out_fan_in", "early_output", "mixed_sizes"),

@@ -6,9 +6,9 @@ import pytest
 
 from tests.build import graph, node, tensor, view
 from tests.equivalence import disagreement
-from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.base.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset, Tensor, View
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plans.making.engine import plan_graph
 
 VIEWS_OF_NOTHING = graph(
     [tensor("b", 8), tensor("x", role="input"), view("v", "b", 4, 16), view("w", "b"), tensor("y")],

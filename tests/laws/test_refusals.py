@@ -1,16 +1,12 @@
-"""What every reader says of damaged files is what its golden lines tell."""
+"""Damaged files are refused with the code, place and reason of the golden table."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.refusals import answer, kept, questions
+from tests.support.refusal_table import kept_refusals, readers, refusals_of
 
 
-@pytest.mark.parametrize("question", questions())
-def test_damaged_files_are_told_of_as_the_golden_lines_say(question: str) -> None:
-    assert answer(question) == kept()[question]
-
-
-def test_every_golden_block_is_of_a_question() -> None:
-    assert list(kept()) == list(questions())
+@pytest.mark.parametrize("reader", readers())
+def test_damaged_file_is_refused_with_code_place_and_reason(reader: str) -> None:
+    assert refusals_of(reader) == kept_refusals()[reader]

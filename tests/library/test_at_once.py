@@ -14,10 +14,10 @@ from types import SimpleNamespace
 
 import pytest
 
-import tmmu_core as tmmu
-from tmmu_core import forking
-from tmmu_core.graph import document
-from tmmu_core.once import cached_property
+import tmmu
+from tmmu_core.base import forking
+from tmmu_core.base.once import cached_property
+from tmmu_core.graph.native import document
 
 CHAIN = Path(__file__).resolve().parents[2] / "sample_graphs" / "linear_chain.tmmu.json"
 SECONDS = 60
@@ -65,10 +65,10 @@ def test_threads_that_ask_one_value_at_once_are_given_one_answer() -> None:
 
 
 def test_a_process_forked_while_a_thread_works_a_figure_out_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tmmu_core.library import planned
+    from tmmu_core.library import plan_result
 
     plans, inside, go = [tmmu.plan(CHAIN) for _ in range(2)], threading.Event(), threading.Event()
-    totals, here = planned.totals, threading.get_ident()
+    totals, here = plan_result.totals, threading.get_ident()
 
     def slowly(plan: tmmu.Plan) -> object:
         if threading.get_ident() != here:
@@ -76,7 +76,7 @@ def test_a_process_forked_while_a_thread_works_a_figure_out_has_its_own(monkeypa
             go.wait(SECONDS)
         return totals(plan)
 
-    monkeypatch.setattr(planned, "totals", slowly)
+    monkeypatch.setattr(plan_result, "totals", slowly)
     with ThreadPoolExecutor(1) as pool:
         working = pool.submit(lambda: plans[0].totals)
         assert inside.wait(SECONDS)

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_a_plan_at_the_end_of_a_cell_draws_its_map() -> None:
     cells = [
-        "import tmmu_core as tmmu\nplan = tmmu.plan('sample_graphs/residual_block.tmmu.json', planner='greedy')",
+        "import tmmu\nplan = tmmu.plan('sample_graphs/residual_block.tmmu.json', planner='greedy')",
         "plan",
         "plan.table().head(2)",
         "plan.gate(max_gap=0)",

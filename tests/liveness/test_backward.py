@@ -9,12 +9,11 @@ import pytest
 
 from tests.build import chain, graph, node, residual, tensor, view
 from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset
-from tmmu_core.judge.runs import backward as judged
-from tmmu_core.judge.runs.remat import _copy_of
-from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.judge.reference.schedule import ref_backward as judged
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness import backward
-from tmmu_core.liveness.remat import _copy, with_rematerialisation
-from tmmu_core.plan.making.engine import Solution, plan_graph
+from tmmu_core.liveness.remat import with_rematerialisation
+from tmmu_core.plans.making.engine import Solution, plan_graph
 
 
 def ranges(solution: Solution) -> dict[str, tuple[int, int]]:
@@ -190,15 +189,6 @@ def test_a_dropped_input_of_a_dropped_tensor_is_computed_first() -> None:
 def test_every_mode_runs_with_every_preset(g: Graph, mode: Mode, preset: Preset) -> None:
     plan = plan_graph(g, mode=mode, preset=preset).plan
     assert all(arena.slots == arena.max_live for arena in plan.arenas)
-
-
-@pytest.mark.parametrize("copy", [_copy, _copy_of], ids=["planner", "judge"])
-def test_a_copy_is_its_tensor_without_the_marks_that_made_it_one(copy) -> None:
-    """It is made to be read at once: neither saved, nor dropped again, and in no group of its own accord."""
-    marked = tensor("h", 8, role="activation", saved_for_backward=True, remat=True, alias_group_id="g", arena="fast")
-    assert copy(marked, {"h"}) == tensor("h@remat", 8, role="activation", arena="fast")
-    assert copy(view("v", "h", 4, 16, remat=True), {"h", "v"}) == view("v@remat", "h@remat", 4, 16)
-    assert copy(view("v", "h", 4, 16, remat=True), {"v"}) == view("v@remat", "h", 4, 16)
 
 
 def test_what_is_dropped_is_no_longer_saved_and_what_is_kept_still_is() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from tests.build import graph, node, tensor, view
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
 
 
 def written_in_place(count: int) -> Graph:
@@ -68,6 +68,7 @@ def operations(play: Callable[[], Any]) -> int:
     return counted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", [written_in_place, among_aliases, with_views, written_views])
 @pytest.mark.parametrize("who", ["planner", "judge"])
 def test_twice_as_many_cost_twice_as_much(of: Callable[[int], Graph], who: str) -> None:

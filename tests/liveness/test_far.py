@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.build import graph, node
-from tests.several import named
-from tmmu_core.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
+from tests.support.refusals import result_or_refusal
+from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
 from tmmu_core.graph.model import Graph, Tensor, View
-from tmmu_core.judge.simulator import Asked, simulate
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.judge.reference.simulator import SimulationRequest, simulate
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
 
 ONE_BYTE_GRID = {"activations": {"alignment_bytes": 1}}
 
@@ -36,8 +36,10 @@ def test_a_view_may_begin_at_any_byte_there_is(offset: int) -> None:
 @pytest.mark.parametrize(("offset", "fits"), [(U64_MAX - 8, True), (U64_MAX - 7, False), (2**63, True)])
 def test_what_is_written_in_place_ends_within_64_bits(offset: int, fits: bool) -> None:
     g = written_over_a_view(U64_MAX, offset, 8)
-    mine = named(lambda: plan_graph(g, arenas=ONE_BYTE_GRID).plan)
-    theirs = named(lambda: simulate(g, Asked(mode="inference", preset="inference", arenas=ONE_BYTE_GRID)))
+    mine = result_or_refusal(lambda: plan_graph(g, arenas=ONE_BYTE_GRID).plan)
+    theirs = result_or_refusal(
+        lambda: simulate(g, SimulationRequest(mode="inference", preset="inference", arenas=ONE_BYTE_GRID))
+    )
     if fits:
         assert (mine.arenas[0].extent_bytes, mine.layout_hash) == (U64_MAX, theirs.layout_hash)
         assert verify_plan(mine, g, arenas=ONE_BYTE_GRID).ok
@@ -52,8 +54,8 @@ def test_what_is_written_in_place_begins_within_64_bits() -> None:
     with pytest.raises(AllocationOverflow) as mine:
         plan_graph(g)
     assert (mine.value.diagnostics["tensor"], mine.value.diagnostics["offset"]) == ("w", str(2**64))
-    theirs = named(lambda: simulate(g, Asked(mode="inference", preset="inference")))
-    assert theirs == named(lambda: plan_graph(g)) == ("ALLOCATION_OVERFLOW", None, None, "", "w", "")
+    theirs = result_or_refusal(lambda: simulate(g, SimulationRequest(mode="inference", preset="inference")))
+    assert theirs == result_or_refusal(lambda: plan_graph(g)) == ("ALLOCATION_OVERFLOW", None, None, "", "w", "")
 
 
 @pytest.mark.parametrize("more", [0, 1])
@@ -64,8 +66,10 @@ def test_a_view_of_a_view_begins_within_64_bits(more: int) -> None:
     g = graph(tensors, [node("n", "w", "y", inplace="none")], "x")
     arenas = ONE_BYTE_GRID | {"sram": {}}
     g = Graph((*g.tensors[:3], Tensor("y", (1,), "uint8", arena="sram")), g.nodes, g.inputs, g.outputs)
-    mine = named(lambda: plan_graph(g, arenas=arenas).plan)
-    theirs = named(lambda: simulate(g, Asked(mode="inference", preset="inference", arenas=arenas)))
+    mine = result_or_refusal(lambda: plan_graph(g, arenas=arenas).plan)
+    theirs = result_or_refusal(
+        lambda: simulate(g, SimulationRequest(mode="inference", preset="inference", arenas=arenas))
+    )
     if more:
         assert mine == theirs == ("ALLOCATION_OVERFLOW", None, None, "", "w", "")
     else:  # but the two arenas together are past 64 bits
@@ -84,7 +88,7 @@ def test_memories_end_within_64_bits() -> None:
 
 def test_a_graph_made_in_memory_without_a_hash_is_refused_by_both() -> None:
     g = graph([Tensor("x", (2**64, 0), role="input")], [], "x")
-    for play in (lambda: plan_graph(g), lambda: simulate(g, Asked(mode="inference", preset="inference"))):
+    for play in (lambda: plan_graph(g), lambda: simulate(g, SimulationRequest(mode="inference", preset="inference"))):
         with pytest.raises(InvalidIrShapes) as refused:
             play()
         assert refused.value.diagnostics["reason"] == "not_canonical"

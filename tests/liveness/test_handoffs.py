@@ -3,13 +3,9 @@
 import pytest
 
 from tests.build import chain, graph, node, residual, tensor, view
-from tests.odd import drawn
-from tmmu_core.errors import ContractError
 from tmmu_core.graph.model import Graph, Node, Tensor
-from tmmu_core.liveness.handoffs import _candidates
-from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.plan.making.engine import Solution, plan_graph
-from tmmu_core.plan.making.rows import without_handoffs
+from tmmu_core.plans.making.engine import Solution, plan_graph
+from tmmu_core.plans.making.plan_rows import without_handoffs
 
 
 def solve(g: Graph, **how: object) -> Solution:
@@ -134,31 +130,6 @@ def test_hand_offs_are_taken_back_all_of_them_unless_those_across_arenas_are_mea
     assert (granted.storages.handoff_from >= 0).sum() == 3
     assert (without_handoffs(granted).storages.handoff_from >= 0).sum() == 0
     assert without_handoffs(granted, across_arenas=True) is granted
-
-
-@pytest.mark.parametrize("k", range(0, 60, 2))
-def test_candidates_are_the_permitted_pairs_each_tensor_once_at_its_first_mention(k: int) -> None:
-    case = drawn(k)
-    try:
-        timeline = build_timeline(case.graph, case.mode, case.preset, order=case.order, dims=case.dims)
-    except ContractError:
-        return
-    ids = timeline.index.tensor_ids
-    expected = set()
-    for number, each in enumerate(timeline.graph.nodes):
-        if timeline.step_of[number] < 0 or not each.outputs or each.inplace == "none":
-            continue
-        pairs = each.inplace if isinstance(each.inplace, tuple) else [(i, 0) for i in range(len(each.inputs))]
-        permitted = {i for i, _ in pairs}
-        met = set()
-        for at, (i, o) in enumerate(pairs):
-            x = each.inputs[i]
-            if x not in met and all(j in permitted for j, name in enumerate(each.inputs) if name == x):
-                met.add(x)
-                expected.add((number, x, each.outputs[o], at))
-    found = list(zip(*(column.tolist() for column in _candidates(timeline)), strict=True))
-    assert {(n, ids[x], ids[y], at) for n, x, y, at in found} == expected
-    assert len(found) == len(expected)
 
 
 def test_an_output_that_lies_somewhere_already_takes_no_place_over() -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-import pytest
 from hypothesis import given, settings
 
 from tests.build import graph, node, residual, tensor
-from tests.odd import drawn
 from tests.strategies import Case, plannable_cases
-from tmmu_core.errors import ContractError
 from tmmu_core.liveness.analyse import analyse
-from tmmu_core.liveness.idle import idle_of
-from tmmu_core.liveness.model import Liveness
+from tmmu_core.liveness.idle_time import idle_of
+from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.liveness.timeline import build_timeline
 
 
@@ -47,28 +42,3 @@ def test_idle_steps_and_stretches_lie_inside_the_life(case: Case) -> None:
     assert (idle.gap_to - idle.gap_from <= idle.idle).all()
     assert ((idle.gap_to > idle.gap_from) == (idle.idle > 0)).all()
     assert (idle.before < storages.death).all()
-
-
-@pytest.mark.parametrize("k", range(0, 90, 3))
-def test_uses_and_the_longest_stretch_between_them_are_those_that_counting_finds(k: int) -> None:
-    case = drawn(k)
-    try:
-        liveness = analyse(build_timeline(case.graph, case.mode, case.preset, order=case.order, dims=case.dims))
-    except ContractError:
-        return
-    timeline, storages, idle = liveness.timeline, liveness.storages, idle_of(liveness)
-    index = timeline.index
-    uses: dict[int, set[int]] = {s: set() for s in range(len(storages))}
-    for number, node_ in enumerate(timeline.graph.nodes):
-        for name in (*node_.inputs, *node_.outputs) if timeline.step_of[number] >= 0 else ():
-            uses.get(int(liveness.storage_of[index.tensor_of[name]]), set()).add(int(timeline.step_of[number]))
-    for name in timeline.graph.inputs if timeline.has_inputs_step else ():
-        uses.get(int(liveness.storage_of[index.tensor_of[name]]), set()).add(0)
-    for s, steps in uses.items():
-        birth, death = int(storages.birth[s]), int(storages.death[s])
-        inside = sorted(step for step in steps if birth <= step < death)
-        stretches = [(a + 1, b) for a, b in pairwise([birth - 1, *inside, death]) if a + 1 < b]
-        longest = max(stretches, key=lambda each: (each[1] - each[0], -each[0]), default=(death, death))
-        last, before = [-1, -1, *inside][:-3:-1]
-        found = (idle.held[s], idle.idle[s], idle.gap_from[s], idle.gap_to[s], idle.last[s], idle.before[s])
-        assert found == (death - birth, death - birth - len(inside), *longest, last, before)

@@ -5,13 +5,13 @@ import pytest
 
 from tests.build import chain, graph, node, tensor, view
 from tests.equivalence import disagreement
-from tmmu_core.errors import InvalidIrShapes, LivenessCycle
+from tmmu_core.base.errors import InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.liveness.order import source_of
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.liveness.execution_order import source_of
 from tmmu_core.liveness.views import view_roots
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plans.making.engine import plan_graph
 
 
 def ranges(g: Graph, **how: object) -> dict[str, tuple[int, int]]:

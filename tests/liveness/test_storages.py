@@ -4,12 +4,12 @@ import pytest
 
 from tests.build import graph, node, tensor, view
 from tests.equivalence import disagreement
-from tmmu_core.errors import AlignmentViolation, ContractError, InvalidIrShapes, LivenessCycle
+from tmmu_core.base.errors import AlignmentViolation, ContractError, InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.model import Graph, Tensor, View
-from tmmu_core.judge.simulator import Asked, simulate
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import TensorRow
+from tmmu_core.judge.reference.simulator import SimulationRequest, simulate
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import TensorRow
 
 
 def rows(g: Graph, **how: object) -> dict[str, TensorRow]:
@@ -128,7 +128,7 @@ def test_of_two_writes_that_may_not_be_the_node_says_which_is_told_of(listed: st
     tensors = [tensor("x", role="input"), *map(of.__getitem__, listed.split()), tensor("a"), tensor("b")]
     g = graph(tensors, nodes, "x", "given")
     with pytest.raises(InvalidIrShapes) as theirs:
-        simulate(g, Asked(mode="forward", preset="train_full"))
+        simulate(g, SimulationRequest(mode="forward", preset="train_full"))
     said = [error.diagnostics["condition"] for error in (refusal(g, mode="forward"), theirs.value)]
     assert said == [("saved_for_backward", "graph_output")[first]] * 2
 
@@ -141,7 +141,7 @@ def test_what_was_loaded_is_there_before_the_first_step() -> None:
     ]
     g = graph([tensor("p", role="parameter"), view("v", "p", 0), tensor("y"), tensor("z")], nodes, "", "z")
     with pytest.raises(InvalidIrShapes) as theirs:
-        simulate(g, Asked(mode="inference", preset="inference"))
+        simulate(g, SimulationRequest(mode="inference", preset="inference"))
     assert [error.diagnostics["condition"] for error in (refusal(g), theirs.value)] == ["refcount"] * 2
     unread = graph(g.tensors, [nodes[0], node("n1", "y", "z", inplace="none")], "", "z")
     assert verify_plan(plan_graph(unread).plan, unread).ok, "a view that nobody reads later may be written over"

@@ -6,8 +6,8 @@ import pytest
 
 from tests.build import chain, graph, node, tensor
 from tmmu_core.graph.model import Graph
-from tmmu_core.liveness.why import Explanation, explain
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.liveness.why_live import Explanation, explain
+from tmmu_core.plans.making.engine import plan_graph
 
 
 def why(g: Graph, name: str, **how: str) -> Explanation:
@@ -15,7 +15,7 @@ def why(g: Graph, name: str, **how: str) -> Explanation:
 
 
 def held() -> Graph:
-    """``w`` is there before anything runs; ``n0`` runs at step 0, for nothing is loaded; ``z`` is read by nobody."""
+    """``w`` is persistent; ``n0`` runs at step 0, as there are no inputs; ``z`` is never read."""
     tensors = [tensor("w", role="parameter"), tensor("a"), tensor("z"), tensor("y")]
     return graph(tensors, [node("n0", "w", "a z"), node("n1", "a w", "y", inplace="none")], "", "y")
 
@@ -30,10 +30,10 @@ def test_a_reader_at_the_first_step_is_one() -> None:
 @pytest.mark.parametrize(
     ("name", "reason", "span", "words"),
     [
-        ("a", "last_read", (0, 2), "dies after its last read, by #1 n1"),
-        ("z", "dead", (0, 1), "is read by nobody, and lives for the one step that writes it"),
-        ("y", "graph_output", (1, 2), "lives to the end: it is an output of the graph"),
-        ("w", "persistent", (0, 2), "lives through every step: its role is parameter"),
+        ("a", "last_read", (0, 2), "#1 n1"),
+        ("z", "dead", (0, 1), "never read; live for the step that writes it"),
+        ("y", "graph_output", (1, 2), "live to the end: output of the graph"),
+        ("w", "persistent", (0, 2), "live at every step: its role is parameter"),
     ],
 )
 def test_each_end_of_a_life_has_its_sentence(name: str, reason: str, span: tuple[int, int], words: str) -> None:
@@ -56,12 +56,12 @@ def test_the_producer_of_an_input_is_the_loading_of_all() -> None:
     assert why(chain(2, "none"), "t1").producer is not None
 
 
-def test_a_place_is_handed_on_from_one_end_of_the_chain_to_the_other() -> None:
+def test_in_place_reuse_chain_is_explained_from_first_to_last() -> None:
     first, middle, last = (why(chain(2, "any"), name) for name in ("t0", "t1", "t2"))
     assert (first.granted_by, first.handed_to, first.handed_over) == (None, "t1", True)
     assert (middle.takes_over, middle.granted_by, middle.handed_to) == ("t0", "t0", "t2")
     assert (last.takes_over, last.handed_to, last.handed_over) == ("t1", None, False)
-    assert first.sentence == "dies at #1 n000: its last reader writes t1 over it"
+    assert first.sentence == "#1 n000, overwritten in place by t1"
 
 
 def test_refusals_are_those_of_the_tensor_itself() -> None:

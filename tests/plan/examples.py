@@ -7,12 +7,12 @@ from hypothesis import reject
 
 from tests.build import chain, graph, node, tensor, view
 from tests.strategies import Case
-from tmmu_core.errors import ContractError
+from tmmu_core.base.errors import ContractError
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.making.engine import Solution, plan_graph
-from tmmu_core.plan.making.instance import plan_problem
-from tmmu_core.plan.model import Plan
 from tmmu_core.planners.problem import Problem
+from tmmu_core.plans.making.engine import Solution, plan_graph
+from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.model import Plan
 
 Block = tuple[str, int, int, int]
 """id, birth, death, bytes."""

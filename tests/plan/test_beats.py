@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from app.canvas.pack import pack_plan, picture_of
-from app.charts.ledger import ledger_chart
-from app.charts.live import live_curve
-from app.charts.waste import ledger_over_time
+from app.kit.charts.live_chart import live_curve
+from app.pages.fragmentation.figures import ledger_over_time
+from app.pages.fragmentation.resource_figure import ledger_chart
 from tests.plan.examples import ledger_plan, problem_of
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.analysis.ledger import resource_ledger
-from tmmu_core.plan.analysis.waste import waste_ledger
-from tmmu_core.plan.figures.live import _squeezed, live_bytes_of, peak_and_count, peak_of, peak_together
-from tmmu_core.plan.figures.storages import beats_of, live_bytes, peak_step_of, storages_of
-from tmmu_core.plan.making.instance import plan_problem
-from tmmu_core.plan.model import Plan
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.analysis.resource_ledger import resource_ledger
+from tmmu_core.plans.analysis.waste_ledger import waste_ledger
+from tmmu_core.plans.figures.live_bytes import live_bytes_of, peak_of, peak_together
+from tmmu_core.plans.figures.plan_storages import beats_of, live_bytes, peak_step_of, storages_of
+from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.model import Plan
 
 LATE = 2**62
 
@@ -82,31 +82,6 @@ def test_beats_and_steps_tell_the_same(steps: int) -> None:
     size = np.array([3, 5, 7], np.uint64)
     curve = live_bytes_of(birth, death, size, steps)
     assert peak_together(birth, death, size, steps) == peak_of(curve)
-
-
-@pytest.mark.parametrize(
-    ("steps", "all_of_them"), [(1, True), (1039, True), (1040, True), (1041, False), (2**40, False)]
-)
-def test_where_steps_are_many_only_those_are_looked_at_at_which_something_happens(
-    steps: int, all_of_them: bool
-) -> None:
-    """Eight steps a row and 1,024 more, here of two rows."""
-    birth, death = np.array([0, 3], np.int64), np.array([9, 7], np.int64)
-    times, born, gone, many = _squeezed(birth, death, steps)
-    if all_of_them:
-        assert times is None
-        assert (born.tolist(), gone.tolist(), many) == ([0, 3], [9, 7], steps)
-    else:
-        assert times is not None
-        assert (times.tolist(), born.tolist(), gone.tolist(), many) == ([0, 3, 7, 9], [0, 1], [3, 2], 4)
-
-
-def test_of_nobody_no_more_than_a_step_is_looked_at() -> None:
-    nobody, sizes = np.zeros(0, np.int64), np.zeros(0, np.uint64)
-    assert _squeezed(nobody, nobody, 1024)[3] == 1024
-    assert _squeezed(nobody, nobody, 1025)[3] == 0
-    assert peak_together(nobody, nobody, sizes, 2**50) == (0, 0)
-    assert peak_and_count(nobody, nobody, sizes, 2**50) == (0, 0)
 
 
 @pytest.mark.parametrize("more", [0, 1])

@@ -7,8 +7,8 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tmmu_core.plan.formats.c_names import REGION_NAMES, TENSOR_NAMES, c_prefix, region_names, tensor_stems
-from tmmu_core.plan.formats.render_c import comment
+from tmmu_core.formats.c_project.c_names import REGION_NAMES, TENSOR_NAMES, c_prefix, region_names, tensor_stems
+from tmmu_core.formats.c_project.render_c import comment
 
 LEGAL = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 FREE = st.text(max_size=12) | st.sampled_from(

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from tests.build import chain, graph, node, tensor
 from tests.plan.examples import chain_plan
-from tmmu_core import cbor
-from tmmu_core.cbor import Coded, H, NotCanonical, Table, Texts, cbor_canonical
-from tmmu_core.errors import InvalidIrShapes
-from tmmu_core.plan import canonical
+from tmmu_core.base import cbor
+from tmmu_core.base.cbor import Coded, H, NotCanonical, Table, Texts, cbor_canonical
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.plans import canonical
 
 INTEGERS = st.integers(-(2**64), 2**64 - 1)
 LEAVES = st.none() | st.booleans() | INTEGERS | st.text() | st.binary()

@@ -7,11 +7,11 @@ from hypothesis import given
 from tests.build import chain
 from tests.plan.examples import solved, views_graph
 from tests.strategies import Case, plannable_cases
-from tmmu_core.cbor import H, cbor_canonical
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.plan.formats.checkpoint import checkpoint, restore, rows_in_order
-from tmmu_core.plan.formats.compare import same_plan
-from tmmu_core.plan.making.engine import Solution, plan_graph
+from tmmu_core.base.cbor import H, cbor_canonical
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.planfile.checkpoint import checkpoint, restore, rows_in_order
+from tmmu_core.formats.planfile.compare_plans import same_plan
+from tmmu_core.plans.making.engine import Solution, plan_graph
 
 
 def kept(solution: Solution) -> bytes:

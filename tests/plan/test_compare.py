@@ -8,11 +8,11 @@ import pytest
 
 from tests.build import chain, graph, node, tensor
 from tests.plan.examples import chain_plan, views_graph
+from tmmu_core.formats.planfile.compare_plans import KINDS, Difference, compare, same_plan
+from tmmu_core.formats.planfile.trace import read_trace, to_json_lines
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.formats.compare import KINDS, Difference, compare, same_plan
-from tmmu_core.plan.formats.trace import read_trace, to_json_lines
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import Plan
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
 
 
 def counts(verdict: Any) -> dict[str, int]:

@@ -10,13 +10,13 @@ import pytest
 
 from tests.build import chain
 from tests.plan.examples import problem_of
-from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
-from tmmu_core.plan.figures.metrics import committed_bytes
-from tmmu_core.plan.making.configured import arena_config, arenas_in_use, settled
-from tmmu_core.plan.making.make import make_plan
-from tmmu_core.plan.making.request import ANY_ARENA, DEFAULT_PLANNER, KEEPS_OFFSETS, PlanRequest, default_planner
 from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.figures.metrics import committed_bytes
+from tmmu_core.plans.making.arena_settings import arena_config, arenas_in_use, settled
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, KEEPS_OFFSETS, PlanRequest, default_planner
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,8 @@ from tmmu_core.planners.problem import PlainInstance
         ({"alignment": 64}, {"activations": {"alignment_bytes": 64}}),
         ({"page_size": 4096}, {"activations": {"page_size": 4096}}),
         ({"capacities": {"activations": 9}}, {"activations": {"capacity_bytes": 9}}),
-        ({"capacities": {ANY_ARENA: 9}}, {"activations": {"capacity_bytes": 9}}),
+        ({"capacities": {ANY_ARENA: 9}}, {"memory": {"capacity_bytes": 9}}),
+        ({"one_memory": True}, {"memory": {}}),
         ({"arenas": {"activations": {}, "kv": {}}}, {"activations": {}, "kv": {}}),
         (
             {"arenas": {"activations": {"page_size": 16}, "kv": {}}, "alignment": 64},
@@ -46,12 +47,15 @@ def test_the_arena_of_an_instance_is_its_own() -> None:
     assert arenas_in_use(PlainInstance("", problem_of(("a", 0, 1, 4))), PlanRequest()) == ("arena",)
 
 
-@pytest.mark.parametrize(("capacities", "words"), [({"kv": 9}, "there is no arena 'kv'"), ({ANY_ARENA: 9}, "not said")])
-def test_a_capacity_of_no_arena_in_use_is_refused(capacities: dict[str, int], words: str) -> None:
-    arenas = {"activations": {}, "weights": {}} if ANY_ARENA in capacities else None
-    with pytest.raises(InvalidIrShapes, match=words) as caught:
-        arena_config(chain(2), PlanRequest(capacities=capacities, arenas=arenas))  # type: ignore[arg-type]
+def test_capacity_of_an_unknown_arena_is_rejected() -> None:
+    with pytest.raises(InvalidIrShapes, match="there is no arena 'kv'") as caught:
+        arena_config(chain(2), PlanRequest(capacities={"kv": 9}))
     assert caught.value.diagnostics["reason"] == "unknown_arena"
+
+
+def test_memory_limit_beside_declared_arenas_is_rejected() -> None:
+    with pytest.raises(InvalidIrShapes, match="one memory for all"):
+        arena_config(chain(2), PlanRequest(capacities={ANY_ARENA: 9}, arenas={"activations": {}, "weights": {}}))
 
 
 def test_an_arena_of_which_nothing_is_said_is_unlimited_on_lines_and_of_no_pages() -> None:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from app.charts.course import falling
-from tmmu_core.plan.analysis.course import Moment, course
-from tmmu_core.plan.formats.files import from_document, to_json
-from tmmu_core.plan.formats.reading import read_any
-from tmmu_core.plan.making.make import make_plan
-from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.plan.model import Plan
+from app.pages.planners.figures import falling
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.planfile.plan_file import from_document, to_json
 from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.analysis.search_progress import Moment, course
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.model import Plan
 
 DATA = Path(__file__).parents[2] / "sample_graphs" / "instances"
 

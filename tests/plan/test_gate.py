@@ -9,10 +9,10 @@ import pytest
 
 from tests.build import graph, node, tensor
 from tests.plan.examples import ledger_plan
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.plan.analysis.gate import ALL, Limit, Measure, gate
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import Plan
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.plans.analysis.gate import ALL, GROWTH, Limit, Measure, gate, made_differently
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
 
 
 def two_arenas() -> Plan:
@@ -62,16 +62,43 @@ def test_a_plan_below_a_bound_of_its_own_keeps_no_gap() -> None:
     )
 
 
-def test_growth_is_over_the_baseline_arena_by_arena_and_of_nothing_where_it_lacks_one() -> None:
+def test_growth_is_measured_arena_by_arena_and_from_zero_where_the_baseline_lacks_one() -> None:
     before, after = ledger_plan(), two_arenas()
-    grown = gate(after, [Limit("growth", Fraction(160))], before)
+    grown = gate(after, [Limit("extent growth", Fraction(160))], before)
     assert [(c.arena, c.value, c.of, c.ok) for c in grown] == [
         ("activations", 160, 1, True),
         ("arena", -232, 1, True),
         ("parameters", 400, 1, False),
     ]
-    again = gate(after, [Limit("growth", Fraction(1, 4), relative=True)], after)
+    again = gate(after, [Limit("extent growth", Fraction(1, 4), relative=True)], after)
     assert [(c.value, c.limit, c.ok) for c in again] == [(0, 40, True), (0, 100, True)]
+
+
+@pytest.mark.parametrize("grown", GROWTH)
+def test_each_growth_measure_has_a_row_of_its_own(grown: Measure) -> None:
+    before = ledger_plan()
+    fields = {"peak growth": "peak_live_bytes", "extent growth": "extent_bytes"}
+    field = fields.get(grown, "lower_bound_bytes")
+    (arena,) = before.arenas
+    after = replace(before, arenas=(replace(arena, **{field: getattr(arena, field) + 1}),))  # type: ignore[arg-type]
+    checks = gate(after, [Limit(what, Fraction(0)) for what in GROWTH], before)
+    assert {check.what: check.ok for check in checks} == {what: what != grown for what in GROWTH}
+
+
+def test_peak_of_several_arenas_together_is_checked_too() -> None:
+    checks = gate(two_arenas(), [Limit("peak growth", Fraction(0))], two_arenas())
+    assert [check.arena for check in checks] == ["activations", "parameters", ALL]
+
+
+def test_baseline_made_differently_is_named() -> None:
+    g = graph([tensor("x", 16, role="input"), tensor("y", 8)], [node("n", "x", "y")], "x", "y")
+    one, same, other = (plan_graph(g, planner=name).plan for name in ("slots", "slots", "greedy"))
+    assert made_differently(one, same) == ()
+    assert made_differently(other, one) == ("planner slots → greedy",)
+    aligned = plan_graph(g, planner="slots", arenas={"activations": {"alignment_bytes": 4}}).plan
+    assert made_differently(aligned, one) == ("arena configuration",)
+    trained = plan_graph(g, planner="slots", mode="forward").plan
+    assert "mode inference → forward" in made_differently(trained, one)
 
 
 def test_an_arena_that_there_is_not_is_refused_by_name() -> None:

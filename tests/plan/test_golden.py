@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from tests.golden import BY_EVERY_PLANNER, GOLDEN, PLAIN, SAMPLES, golden_traces, planner_traces, sample_files
-from tmmu_core.graph import unpacking
-from tmmu_core.plan.formats.compare import compare
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.formats.trace import read_trace
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.formats.planfile.compare_plans import compare
+from tmmu_core.formats.planfile.trace import read_trace
+from tmmu_core.graph.native import unpacking
 from tmmu_core.planners import PLANNERS
+from tmmu_core.plans.making.engine import plan_graph
 
 
 @pytest.mark.parametrize("file", sample_files())

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.build import chain, graph, node, tensor
-from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
+from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
+from tmmu_core.formats.c_project.render_c import c_header, c_source
+from tmmu_core.formats.c_project.render_plan import build_render_plan, residency
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.formats.render import build_render_plan, residency
-from tmmu_core.plan.formats.render_c import c_header, c_source
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import Plan
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
 
 
 def model() -> Graph:

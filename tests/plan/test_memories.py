@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
-import random
-from itertools import product
 from typing import Any
 
 import pytest
 
 from tests.build import graph, node, tensor
-from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
+from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
+from tmmu_core.formats.c_project.render_c import c_header
+from tmmu_core.formats.c_project.render_plan import build_render_plan, residency
+from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.analysis.uplift import Uplift, _first_fit, uplift
-from tmmu_core.plan.formats import files
-from tmmu_core.plan.formats.render import build_render_plan, residency
-from tmmu_core.plan.formats.render_c import c_header
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import Plan
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.boards import BOARDS, options_of
+from tmmu_core.plans.analysis.why_memory import Uplift, uplift
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
 
 SRAM, TCM, MRAM = {"name": "SRAM"}, {"name": "TCM"}, {"name": "MRAM", "writable": False}
 STAGED = {"role": "constant", "memory": "MRAM", "constant_destination_memory": "TCM"}
@@ -166,7 +164,7 @@ def test_a_tensor_says_what_one_memory_up_would_have_to_have() -> None:
 
 def test_the_table_and_the_residency_say_it_of_every_tensor() -> None:
     plan = planned(model(8), memories=[{**TCM, "max_size": 40}, SRAM, MRAM])
-    rows = {row["tensor_id"]: row for row in csv.DictReader(io.StringIO(files.to_csv(plan).decode()))}
+    rows = {row["tensor_id"]: row for row in csv.DictReader(io.StringIO(plan_file.to_csv(plan).decode()))}
     resident = {row["tensor_id"]: row for row in residency(build_render_plan(plan))["tensors"]}
     for name in plan.tensor_ids:
         found = uplift(plan, name)
@@ -177,7 +175,7 @@ def test_the_table_and_the_residency_say_it_of_every_tensor() -> None:
         assert [rows[name][field] for field in fields] == wanted
         assert [str(resident[name][field]) for field in fields] == wanted
     assert {row["one_memory_up"] for row in rows.values()} == {"", "TCM"}
-    assert "put_there_by" not in files.to_csv(plan_graph(model(1)).plan).decode()
+    assert "put_there_by" not in plan_file.to_csv(plan_graph(model(1)).plan).decode()
 
 
 def test_what_spilled_says_why() -> None:
@@ -193,29 +191,3 @@ def test_what_spilled_says_why() -> None:
 def test_a_board_plans_a_model(board: str) -> None:
     plan = planned(model(64), **options_of(board))
     assert home(plan, "c0") == ("FLASH", "FLASH")
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_the_first_fit_is_the_lowest_place_beside_all_that_is_alive(seed: int) -> None:
-    rng = random.Random(seed)
-    count = 9
-    tensors = [
-        tensor(f"t{k}", rng.choice((0, 1, 2, 2, 3, 5)), role="input" if k < 2 else "activation") for k in range(count)
-    ]
-    nodes = [
-        node(f"n{k}", f"t{rng.randrange(max(0, k - 4), k)} t{k - 1}", f"t{k}", inplace="none") for k in range(2, count)
-    ]
-    plan = planned(
-        graph(tensors, nodes, "t0 t1", f"t{count - 1}"), memories=[TCM], min_alignment=rng.choice((1, 4, 16))
-    )
-    (arena,) = [each.name for each in plan.arenas]
-    rows = list(plan.rows())
-    for mate, size, grid in product(range(count), (0, 1, 4, 8, 20), (1, 4, 16)):
-        me = rows[mate]
-        beside = [r for r in rows if r.birth < me.death and r.death > me.birth and r.size_bytes]
-        free = (
-            at
-            for at in range(0, 1 << 10, grid)
-            if all(at + size <= r.offset_bytes or at >= r.offset_bytes + r.size_bytes for r in beside)
-        )
-        assert _first_fit(plan, [mate], arena, (size, grid)) == next(free), (mate, size, grid)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.plan.test_helia import model
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.render import build_render_plan
-from tmmu_core.plan.making.memory_plan import (
+from tmmu_core.formats.c_project.render_plan import build_render_plan
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.seed.memory_plan import (
     ArenaRole,
     ArenaUsage,
     GreedyMemoryPlanner,

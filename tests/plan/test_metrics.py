@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from tests.build import chain, graph, node, tensor, view
 from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.strategies import Case, plannable_cases
-from tmmu_core.errors import AllocationOverflow
+from tmmu_core.base.errors import AllocationOverflow
+from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import Arena, Graph
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.analysis.ledger import resource_ledger
-from tmmu_core.plan.analysis.tenants import slot_reports
-from tmmu_core.plan.analysis.waste import waste_ledger
-from tmmu_core.plan.figures import metrics
-from tmmu_core.plan.figures.live import (
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.analysis.resource_ledger import resource_ledger
+from tmmu_core.plans.analysis.slot_occupants import slot_reports
+from tmmu_core.plans.analysis.waste_ledger import waste_ledger
+from tmmu_core.plans.figures import metrics
+from tmmu_core.plans.figures.live_bytes import (
     change_points,
     exact_sum,
     live_bytes_of,
@@ -28,9 +29,8 @@ from tmmu_core.plan.figures.live import (
     peak_of,
     peak_together,
 )
-from tmmu_core.plan.figures.storages import alive_at, live_bytes, peak, storages_of
-from tmmu_core.plan.formats import files
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plans.figures.plan_storages import alive_at, live_bytes, peak, storages_of
+from tmmu_core.plans.making.engine import plan_graph
 
 RANGES = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 6), st.integers(0, 2**62)), max_size=12)
 
@@ -144,7 +144,7 @@ def test_arenas_that_fit_64_bits_one_by_one_need_not_do_so_together(planner: str
     plan = plan_graph(of(half, half - 1), arenas=arenas, planner=planner).plan
     assert metrics.totals(plan).extent_bytes == 2**64 - 1
     assert verify_plan(plan).ok
-    assert files.from_document(files.to_json(plan)).layout_hash == plan.layout_hash
+    assert plan_file.from_document(plan_file.to_json(plan)).layout_hash == plan.layout_hash
     for activations, parameters, largest in ((half, half, "parameters"), (half + 1, half - 1, "activations")):
         with pytest.raises(AllocationOverflow) as caught:
             plan_graph(of(activations, parameters), arenas=arenas, planner=planner)
@@ -181,6 +181,7 @@ def test_the_resource_ledger_tells_the_run_so_far() -> None:
     assert rows[1]["internal_fragmentation_ratio"] == 28 / 178
 
 
+@pytest.mark.slow
 @given(plannable_cases())
 def test_the_last_row_of_the_resource_ledger_is_the_plans_own_figure(case: Case) -> None:
     plan = solved(case).plan
@@ -190,6 +191,7 @@ def test_the_last_row_of_the_resource_ledger_is_the_plans_own_figure(case: Case)
         assert rows[-1]["internal_fragmentation_ratio"] == plan.metrics["internal_fragmentation_ratio"]
 
 
+@pytest.mark.slow
 @given(plannable_cases())
 def test_a_summary_agrees_with_what_the_rows_say(case: Case) -> None:
     plan = solved(case).plan
@@ -231,6 +233,24 @@ def read_through_a_view(saved: bool) -> tuple[int, int]:
 def test_reading_a_view_is_a_use_of_its_base_and_saving_it_retains_the_base() -> None:
     assert read_through_a_view(saved=False) == (0, 64)
     assert read_through_a_view(saved=True) == (16, 64)
+
+
+def test_activation_is_retained_while_a_view_of_it_is_live() -> None:
+    """``a`` and ``b`` are kept for the backward pass, ``a`` only through its view ``v``; ``c`` is not."""
+    tensors = [tensor("x", role="input"), tensor("a"), view("v", "a", 4, 0), tensor("b"), tensor("c")]
+    tensors += [tensor("g", role="gradient"), tensor("y", role="output")]
+    nodes = [
+        node("n0", "x", "a", inplace="none"),
+        node("n1", "a", "b", inplace="none"),
+        node("n2", "b", "c", inplace="none"),
+        node("n3", "c", "g", inplace="none"),
+        node("n4", "g", "y", inplace="none", phase="backward"),
+        node("n5", "y b v", "", inplace="none", phase="backward"),
+    ]
+    made = graph(tensors, nodes, "x", "", execution_order=tuple(node.node_id for node in nodes))
+    plan = plan_graph(made, mode="backward").plan
+    assert (plan.metrics["activation_bytes_retained"], plan.metrics["activation_bytes"]) == (32, 48)
+    assert verify_plan(plan, made).ok
 
 
 def test_a_chain_in_one_slot_reuses_it() -> None:

@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 from tests.build import chain, graph, node, tensor
 from tests.plan.examples import problem_of as instance
 from tests.planners.packings import extent, faults, problem, problem_with, problems, smallest_extent
-from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
+from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.plan.figures.metrics import totals
-from tmmu_core.plan.making import certificate
-from tmmu_core.plan.making.certificate import certify
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.instance import live_parts, plan_problem
-from tmmu_core.plan.making.problems import arena_problems
 from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
+from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.making import arena_summary
+from tmmu_core.plans.making.arena_problems import arena_problems
+from tmmu_core.plans.making.arena_summary import certify
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.instance import live_parts, plan_problem
 
 ONE = {"activations": {"alignment_bytes": 1}}
 
@@ -102,6 +102,7 @@ def problem_of(g: Graph) -> Problem:
     return problem
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(small_graphs())
 def test_the_bound_is_one_and_no_planner_nor_the_best_packing_is_below_it(g: Graph) -> None:
@@ -186,7 +187,7 @@ def test_the_only_hand_off_may_be_that_of_the_first_storage() -> None:
 
 
 def test_of_too_many_storages_the_fullest_moment_is_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificate, "DEAR_BOUNDS_UP_TO", 3)
+    monkeypatch.setattr(arena_summary, "ALL_BOUNDS_UP_TO", 3)
     # a ends where b and c begin; d begins where b ends.
     problem = instance(("a", 0, 2, 9), ("b", 2, 3, 8), ("c", 2, 5, 7), ("d", 3, 5, 6))
     found = certify(problem, Packing(np.array([0, 64, 0, 64], np.uint64)), 72, 5)

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from tests.build import chain
-from tmmu_core.errors import AllocationFailure, ArenaTooSmall, InvalidIrShapes
-from tmmu_core.judge.canonical import ir_hash
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.reading import read_any, read_graph_file
-from tmmu_core.plan.making import summary
-from tmmu_core.plan.making.make import make_plan
-from tmmu_core.plan.making.over import make_plan_anyway, over_limits, plan_ranks_anyway, without_limits
-from tmmu_core.plan.making.ranks import plan_ranks
-from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.base.errors import AllocationFailure, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.formats.open_file import read_any, read_graph_file
+from tmmu_core.judge.canonical_hashes import ir_hash
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.making import arena_summary
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.over_capacity import make_plan_anyway, over_limits, plan_ranks_anyway, without_limits
+from tmmu_core.plans.making.ranks import plan_ranks
+from tmmu_core.plans.making.request import PlanRequest
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
 MIXED = read_graph_file(SAMPLES / "mixed_sizes.tmmu.json")
@@ -118,7 +118,7 @@ FIVE = b"id,lower,upper,size\na,0,3,4\nb,3,9,4\nc,0,9,4\nd,9,21,4\ne,0,21,4\n"
 def test_an_arena_too_small_says_what_would_fit(
     monkeypatch: pytest.MonkeyPatch, capacity: int, tried_up_to: int, other: str, says: str
 ) -> None:
-    monkeypatch.setattr(summary, "TRIED_UP_TO", tried_up_to)
+    monkeypatch.setattr(arena_summary, "TRIED_UP_TO", tried_up_to)
     found = read_any(FIVE, "five.csv")
     assert isinstance(found, PlainInstance)
     with pytest.raises(ArenaTooSmall) as caught:

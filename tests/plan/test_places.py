@@ -11,22 +11,22 @@ import pytest
 
 from tests.judge.faults import changed, refigured, rehashed
 from tests.plan.examples import chain_plan, problem_of, views_graph
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats import files, parquet, trace
-from tmmu_core.plan.formats.checkpoint import checkpoint, restore
-from tmmu_core.plan.formats.places import Addresses, derived
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.instance import plan_problem
-from tmmu_core.plan.making.sparse import with_sparse_addresses
-from tmmu_core.plan.model import UNSAID, Plan
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.planfile import plan_file, trace
+from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
+from tmmu_core.formats.planfile.placed_kinds import Addresses, derived
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import Packing, PlainInstance
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
+from tmmu_core.plans.model import UNSAID, Plan
 
 
 def without_the_key(plan: Plan, **changes: Any) -> Plan:
-    document = msgspec.json.decode(files.to_json(plan))
-    del document["places"], document["own_arenas"], document["digests"]
-    return files.from_document(msgspec.json.encode(document | changes))
+    document = msgspec.json.decode(plan_file.to_json(plan))
+    del document["places"], document["own_arenas"], document["content_hash"]
+    return plan_file.from_document(msgspec.json.encode(document | changes))
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,8 @@ def test_every_file_says_what_its_planner_placed(planner: str, places: str) -> N
     plan = solution.plan
     assert (plan.places, plan.own_arenas) == (places, planner == "helia")
     for read in (
-        files.from_document(files.to_json(plan)),
-        files.from_document(files.to_cbor(plan)),
-        parquet.from_parquet(parquet.to_parquet(plan)),
+        plan_file.from_document(plan_file.to_json(plan)),
+        plan_file.from_document(plan_file.to_cbor(plan)),
         trace.read_trace(trace.to_json_lines(plan)).plan,
         restore(checkpoint(plan, solution.liveness)),
         without_the_key(plan),
@@ -79,9 +78,9 @@ def test_without_the_key_storages_numbered_by_offset_are_bytes_whoever_planned_t
 
 
 def test_a_word_that_says_nothing_is_refused_at_its_place() -> None:
-    document = msgspec.json.decode(files.to_json(chain_plan())) | {"places": "pages"}
+    document = msgspec.json.decode(plan_file.to_json(chain_plan())) | {"places": "pages"}
     with pytest.raises(UnreadableInput, match="slots, bytes, sparse") as refused:
-        files.from_document(msgspec.json.encode(document))
+        plan_file.from_document(msgspec.json.encode(document))
     assert refused.value.place == "$.places"
 
 

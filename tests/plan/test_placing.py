@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from tests.build import chain, graph, node, tensor
 from tests.strategies import Case, plannable_cases
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.analysis.placing import ghost, parting, why_here
-from tmmu_core.plan.figures.storages import by_birth, storages_of
-from tmmu_core.plan.making.engine import Solution, plan_graph
-from tmmu_core.plan.making.sequence import placed_in, problem_of
+from tmmu_core.plans.analysis.why_offset import ghost, parting, why_here
+from tmmu_core.plans.figures.plan_storages import by_birth, storages_of
+from tmmu_core.plans.making.engine import Solution, plan_graph
+from tmmu_core.plans.making.placement_order import placed_in, problem_of
 
 ARENAS = {"activations": {"alignment_bytes": 1}, "parameters": {}}
 

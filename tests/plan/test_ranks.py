@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from tests.build import chain, graph, node, tensor
-from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
+from tests.support.shadow.replay import shadow_replay
+from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import MODES, PRESETS
-from tmmu_core.plan import canonical
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.ranks import plan_rank, plan_ranks
-from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.runtime.shadow import shadow_replay
+from tmmu_core.plans import canonical
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.ranks import plan_rank, plan_ranks
+from tmmu_core.plans.making.request import PlanRequest
 
 
 def layers(count=3, width=50):

@@ -8,16 +8,18 @@ import pytest
 
 from tests.build import chain
 from tests.plan.examples import chain_plan
-from tmmu_core.errors import TmmuError, UnreadableInput
-from tmmu_core.graph import native, unpacking
+from tmmu_core.base.errors import TmmuError, UnreadableInput
+from tmmu_core.formats.open_file import READERS, endings, read_any
+from tmmu_core.formats.planfile import plan_file, trace
+from tmmu_core.formats.planfile.checkpoint import checkpoint
+from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.formats import files, parquet, sniff, trace
-from tmmu_core.plan.formats.checkpoint import checkpoint
-from tmmu_core.plan.formats.reading import READERS, endings, read_any
-from tmmu_core.plan.formats.trace import Trace
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import Plan
+from tmmu_core.graph.native import native_file, unpacking
 from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
+
+REFUSES = {reader.name: reader.refuses for reader in READERS}
 
 
 def _checkpoint() -> bytes:
@@ -26,16 +28,15 @@ def _checkpoint() -> bytes:
 
 
 KINDS: dict[str, tuple[Callable[[], bytes], type]] = {
-    "plan as JSON": (lambda: files.to_json(chain_plan()), Plan),
-    "plan as CBOR": (lambda: files.to_cbor(chain_plan()), Plan),
-    "plan as parquet": (lambda: parquet.to_parquet(chain_plan()), Plan),
-    "plan gzipped": (lambda: unpacking.pack(files.to_json(chain_plan())), Plan),
+    "plan as JSON": (lambda: plan_file.to_json(chain_plan()), Plan),
+    "plan as CBOR": (lambda: plan_file.to_cbor(chain_plan()), Plan),
+    "plan gzipped": (lambda: unpacking.pack(plan_file.to_json(chain_plan())), Plan),
     "checkpoint": (_checkpoint, Plan),
     "trace as lines": (lambda: trace.to_json_lines(chain_plan()), Trace),
     "trace as sequence": (lambda: trace.to_cbor_sequence(chain_plan()), Trace),
     "digest": (lambda: trace.to_json_lines(chain_plan(), digest=True), Trace),
-    "graph as JSON": (lambda: native.encode_json(chain(2)), Graph),
-    "graph as CBOR": (lambda: native.encode_cbor(chain(2)), Graph),
+    "graph as JSON": (lambda: native_file.encode_json(chain(2)), Graph),
+    "graph as CBOR": (lambda: native_file.encode_cbor(chain(2)), Graph),
     "instance": (lambda: b"id,lower,upper,size\na,0,1,2\n", PlainInstance),
     "instance of another tool": (lambda: b"\xef\xbb\xbfbuffer,start,end,size\r\na,0,1,2\r\n", PlainInstance),
 }
@@ -67,10 +68,11 @@ def test_what_nobody_reads_is_refused_by_everybody(data: bytes) -> None:
 
 def test_the_rows_of_a_plan_say_why_they_cannot_be_read_back() -> None:
     with pytest.raises(UnreadableInput) as refused:
-        read_any(files.to_csv(chain_plan()))
+        read_any(plan_file.to_csv(chain_plan()))
     assert "without its head" in dict(refused.value.tried)["instance"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "instance" not in kind and "gzipped" not in kind])
 def test_a_truncated_file_is_refused(kind: str) -> None:
     data = KINDS[kind][0]()
@@ -81,13 +83,13 @@ def test_a_truncated_file_is_refused(kind: str) -> None:
 
 def test_a_truncated_plan_is_refused_as_a_plan() -> None:
     with pytest.raises(UnreadableInput, match="not JSON") as refused:
-        read_any(files.to_json(chain_plan())[:900])
+        read_any(plan_file.to_json(chain_plan())[:900])
     assert "byte 900" in refused.value.place
 
 
 def test_endings_are_listed_once_each() -> None:
     assert len(set(endings())) == len(endings())
-    assert {".json", ".onnx", ".csv", ".parquet", ".jsonl"} <= set(endings())
+    assert {".json", ".onnx", ".csv", ".jsonl"} <= set(endings())
 
 
 def test_of_what_is_nested_too_deeply_every_reader_says_so() -> None:
@@ -115,22 +117,22 @@ def test_a_snapshot_is_known_by_words_that_only_together_say_so(
     for chosen in range(1 << len(marks)):
         there = {k for k in range(len(marks)) if chosen >> k & 1}
         data = opening + b" ".join(marks[k] for k in sorted(there))
-        assert (not sniff.not_torch_snapshot(data)) is any(words <= there for words in needed), data
+        assert (not REFUSES["torch-snapshot"](data)) is any(words <= there for words in needed), data
 
 
 def test_a_mark_counts_as_far_as_it_is_looked_for() -> None:
     """The last place at which each is seen, and the one after that."""
     segments, program = b'"total_size" "blocks"', b"1234ET12"
-    near = [not sniff.not_torch_snapshot(b" " * k + b"[" + segments) for k in (63, 64)]
-    plan = [not sniff.not_plan(b'{"' + b"x" * k + b"tmmu_plan/") for k in (244, 245)]
-    head = [not sniff.not_trace(b"{" + b"x" * k + b"allocation_header") for k in (238, 239)]
-    tail = [not sniff.not_checkpoint(b"\xa1tmmu_checkpoint/" + b"x" * k) for k in (240, 241)]
+    near = [not REFUSES["torch-snapshot"](b" " * k + b"[" + segments) for k in (63, 64)]
+    plan = [not REFUSES["plan"](b'{"' + b"x" * k + b"tmmu_plan/") for k in (244, 245)]
+    head = [not REFUSES["trace"](b"{" + b"x" * k + b"allocation_header") for k in (238, 239)]
+    tail = [not REFUSES["checkpoint"](b"\xa1tmmu_checkpoint/" + b"x" * k) for k in (240, 241)]
     events = [
-        not sniff.not_executorch_trace(b"{" + b" " * k + b'"traceEvents"' + b"memory_allocation") for k in (4082, 4083)
+        not REFUSES["executorch-trace"](b"{" + b" " * k + b'"traceEvents"' + b"memory_allocation") for k in (4082, 4083)
     ]
     assert [near, plan, head, tail, events] == [[True, False]] * 5
     kinds = [program, program[:7], program[:7] + b"x", b"1234EX12", b"1234xT12", b""]
-    assert [not sniff.not_executorch(data) for data in kinds] == [True] + [False] * 5
+    assert [not REFUSES["executorch"](data) for data in kinds] == [True] + [False] * 5
 
 
 @pytest.mark.parametrize("inner", [(), (("inner", "why"),)])

@@ -8,15 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build import node
-from tmmu_core.errors import InvalidIrShapes
+from tests.support.shadow.replay import shadow_replay
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
+from tmmu_core.formats.planfile.trace import read_trace, to_json_lines
 from tmmu_core.graph.model import Dim, Graph, Tensor
-from tmmu_core.plan import canonical
-from tmmu_core.plan.formats.checkpoint import checkpoint, restore
-from tmmu_core.plan.formats.trace import read_trace, to_json_lines
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.replan import CURVE_POINTS, Rule, envelope_hash, peak_over_dim, replan_session, sample_points
-from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.runtime.shadow import shadow_replay
+from tmmu_core.plans import canonical
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.replan import (
+    CURVE_POINTS,
+    Rule,
+    envelope_hash,
+    peak_over_dim,
+    replan_session,
+    sample_points,
+)
+from tmmu_core.plans.making.request import PlanRequest
 
 
 def batched(policy="REPLAN_AT_SAFEPOINT", safepoints=("n1",), **dims):
@@ -166,6 +173,7 @@ def test_another_mode_or_arena_configuration_is_another_key():
 # --- laws
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.sampled_from(["upper", "point"]))
 def test_every_iteration_runs_on_a_plan_that_is_large_enough(batches, plan_at):
     log = replan_session(batched(), [{"B": b} for b in batches], Rule(plan_at))
@@ -175,6 +183,7 @@ def test_every_iteration_runs_on_a_plan_that_is_large_enough(batches, plan_at):
         assert shadow_replay(iteration.solution).ok
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.sampled_from(["upper", "point"]))
 def test_a_session_is_the_same_on_every_run(batches, plan_at):
     def hashes():

@@ -10,18 +10,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.fuzz.targets import noting_plans
 from tests.plan.examples import chain_plan
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.plan.analysis.ledger import resource_ledger
-from tmmu_core.plan.formats import files, trace
-from tmmu_core.plan.formats.compare import same_plan
-from tmmu_core.plan.making.wording import option_pairs
-from tmmu_core.plan.model import Plan
+from tests.tools.fuzz.targets import noting_plans
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.planfile import plan_file, trace
+from tmmu_core.formats.planfile.compare_plans import same_plan
+from tmmu_core.plans.analysis.resource_ledger import resource_ledger
+from tmmu_core.plans.making.request_options import option_pairs
+from tmmu_core.plans.model import Plan
 
 
 def with_changed(plan: Plan, change: Callable[[dict[str, Any]], None]) -> bytes:
-    document = msgspec.json.decode(files.to_json(plan))
+    document = msgspec.json.decode(plan_file.to_json(plan))
     change(document)
     return msgspec.json.encode(document)
 
@@ -38,13 +38,13 @@ def with_changed(plan: Plan, change: Callable[[dict[str, Any]], None]) -> bytes:
 def test_a_metric_that_is_no_figure_is_refused(figure: str, value: Any) -> None:
     data = with_changed(chain_plan(), lambda document: document["metrics"].update({figure: value}))
     with pytest.raises(UnreadableInput) as caught:
-        files.from_document(data)
+        plan_file.from_document(data)
     assert caught.value.place in (f"$.metrics.{figure}", f"$.metrics.{figure}.peak_step")
 
 
 def test_failures_may_be_as_many_as_63_bits_count() -> None:
     data = with_changed(chain_plan(), lambda document: document["metrics"].update(allocation_failures=2**63 - 1))
-    assert resource_ledger(files.from_document(data)).allocation_failures[0] == 2**63 - 1
+    assert resource_ledger(plan_file.from_document(data)).allocation_failures[0] == 2**63 - 1
 
 
 @pytest.mark.parametrize("figure", ["slots", "extent_bytes", "max_live"])
@@ -56,7 +56,7 @@ def test_figures_that_add_up_past_64_bits_are_refused(figure: str) -> None:
             arena[figure] = 2**63
 
     with pytest.raises(UnreadableInput, match=figure) as caught:
-        files.from_document(with_changed(plan, change))
+        plan_file.from_document(with_changed(plan, change))
     assert caught.value.place == "$.arenas"
 
 
@@ -76,7 +76,7 @@ def test_a_note_on_an_arena_that_no_planner_writes_is_refused(key: str, value: A
     arena = plan.arenas[0].name
     data = with_changed(plan, lambda document: document["notes"][arena].update({key: value}))
     with pytest.raises(UnreadableInput) as caught:
-        files.from_document(data)
+        plan_file.from_document(data)
     assert caught.value.place == f"$.notes.{arena}"
 
 
@@ -84,23 +84,23 @@ def test_a_note_on_an_arena_that_no_planner_writes_is_refused(key: str, value: A
 def test_a_note_on_addresses_that_is_none_is_refused(value: Any) -> None:
     data = with_changed(noting_plans()[1], lambda document: document["notes"].update(addressing=value))
     with pytest.raises(UnreadableInput) as caught:
-        files.from_document(data)
+        plan_file.from_document(data)
     assert caught.value.place == "$.notes.addressing"
 
 
 @pytest.mark.parametrize("value", [0.5, 3, None, [1]])
 def test_a_note_on_nothing_of_the_plan_is_carried_along(value: Any) -> None:
     data = with_changed(chain_plan(), lambda document: document["notes"].update(colour=value))
-    plan = files.from_document(data)
+    plan = plan_file.from_document(data)
     assert plan.notes["colour"] == value
-    assert len(list(csv.reader(io.StringIO(files.to_csv(plan).decode())))) == len(plan) + 1
+    assert len(list(csv.reader(io.StringIO(plan_file.to_csv(plan).decode())))) == len(plan) + 1
     assert trace.read_trace(trace.to_json_lines(plan)).plan.notes["colour"] == value
 
 
 def test_what_planners_write_is_read() -> None:
     for plan in noting_plans():
-        assert same_plan(plan, files.from_document(files.to_json(plan))) == ()
-        files.to_csv(files.from_document(files.to_json(plan)))
+        assert same_plan(plan, plan_file.from_document(plan_file.to_json(plan))) == ()
+        plan_file.to_csv(plan_file.from_document(plan_file.to_json(plan)))
 
 
 @pytest.mark.parametrize("text", ["fit", "", "=3", " =3"])

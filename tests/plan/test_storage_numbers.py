@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from tmmu_core.plan.making.rows import _dense, storage_numbers
+from tmmu_core.plans.making.plan_rows import storage_numbers
 
 
 def plainly(arena: list[int], slot: list[int], birth: list[int]) -> tuple[list[int], list[int]]:
@@ -27,21 +27,3 @@ def test_storages_are_numbered_by_arena_slot_and_birth(in_order: bool) -> None:
         columns = np.array(arena, np.int32), np.array(slot, np.int64), np.array(birth, np.int64)
         number, generation = storage_numbers(*columns)
         assert (number.tolist(), generation.tolist()) == plainly(arena, slot, birth)
-
-
-@pytest.mark.parametrize(
-    ("arena", "slot", "dense", "bits"),
-    [
-        ([], [], [], 16),
-        ([0, 1, 1], [0, 0, 0], [0, 1, 1], 16),
-        ([0, 1, 2], [1, 0, 2], [1, 3, 8], 16),
-        ([0, 0], [2, 65535], [2, 65535], 16),
-        ([0, 0], [2, 65536], [2, 65536], 64),
-        ([1, 0], [0, 65535], [65536, 65535], 64),
-    ],
-)
-def test_slots_of_all_arenas_are_numbered_in_one_row(
-    arena: list[int], slot: list[int], dense: list[int], bits: int
-) -> None:
-    found = _dense(np.array(arena, np.int32), np.array(slot, np.int64))
-    assert (found.tolist(), found.dtype.itemsize * 8) == (dense, bits)

@@ -9,12 +9,11 @@ from hypothesis import given
 
 from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.strategies import Case, plannable_cases
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph import unpacking
-from tmmu_core.plan.formats import sniff
-from tmmu_core.plan.formats.compare import same_plan
-from tmmu_core.plan.formats.trace import Trace, read_trace, to_cbor_sequence, to_json_lines
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.planfile.compare_plans import same_plan
+from tmmu_core.formats.planfile.trace import Trace, read_trace, refuses, to_cbor_sequence, to_json_lines
+from tmmu_core.graph.native import unpacking
+from tmmu_core.plans.making.engine import plan_graph
 
 
 def lines(trace: bytes) -> list[dict[str, object]]:
@@ -101,7 +100,7 @@ def test_a_trace_without_its_end_is_refused() -> None:
 
 def test_a_trace_that_lost_a_tensor_is_refused() -> None:
     whole = to_json_lines(chain_plan(1)).splitlines(keepends=True)
-    with pytest.raises(UnreadableInput, match="2 tensors, 1 follow"):
+    with pytest.raises(UnreadableInput, match="2 tensors, but 1 follow"):
         read_trace(b"".join(whole[:1] + whole[2:]))
 
 
@@ -133,11 +132,11 @@ def test_a_trace_is_known_by_its_first_record_wherever_that_says_so() -> None:
     whole = chain_plan(2)
     first, *rest = to_json_lines(whole).splitlines()
     later = msgspec.json.encode({"pad": "x" * 5000, **msgspec.json.decode(first)})
-    assert sniff.not_trace(b"\n".join([later, *rest])) == ""
-    assert sniff.not_trace(b"\n".join([b'{"a": 1}', first])) != ""
+    assert refuses(b"\n".join([later, *rest])) == ""
+    assert refuses(b"\n".join([b'{"a": 1}', first])) != ""
     one = cbor2.dumps({"line\nend": 1, **msgspec.json.decode(first)})
-    assert sniff.not_trace(one + to_cbor_sequence(whole)) == ""
-    assert sniff.not_trace(cbor2.dumps({"pad": "x" * 5000, **msgspec.json.decode(first)})) != ""
+    assert refuses(one + to_cbor_sequence(whole)) == ""
+    assert refuses(cbor2.dumps({"pad": "x" * 5000, **msgspec.json.decode(first)})) != ""
 
 
 def test_a_digest_whose_header_does_not_count_its_tensors_counts_none() -> None:

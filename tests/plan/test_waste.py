@@ -6,13 +6,12 @@ from hypothesis import strategies as st
 
 from tests.plan.examples import ledger_plan, problem_of, solved
 from tests.strategies import Case, plannable_cases
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.analysis import waste
-from tmmu_core.plan.analysis.waste import ACCOUNTS, Region, regions_at, waste_at, waste_ledger
-from tmmu_core.plan.figures.storages import storages_of
-from tmmu_core.plan.making.instance import plan_problem
-from tmmu_core.plan.model import Plan
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
+from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, Region, regions_at, waste_at, waste_ledger
+from tmmu_core.plans.figures.plan_storages import storages_of
+from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.model import Plan
 
 
 def by_bytes(plan: Plan, arena: int, step: int) -> dict[str, int]:
@@ -85,6 +84,7 @@ def test_sizes_beyond_63_bits_are_counted() -> None:
 BLOCKS = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(0, 300)), min_size=1, max_size=9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", ["slots", "naive", *[name for name in ("greedy", "ffd") if name in PLANNERS]])
 @given(blocks=BLOCKS)
 def test_every_byte_belongs_to_one_account(planner: str, blocks: list[tuple[int, int, int]]) -> None:
@@ -95,6 +95,7 @@ def test_every_byte_belongs_to_one_account(planner: str, blocks: list[tuple[int,
         assert ledger.at(step) == waste_at(plan, "arena", step) == by_bytes(plan, 0, step)
 
 
+@pytest.mark.slow
 @given(plannable_cases())
 def test_the_accounts_of_a_graphs_plan_add_up_to_the_extent(case: Case) -> None:
     plan = solved(case).plan
@@ -102,15 +103,6 @@ def test_the_accounts_of_a_graphs_plan_add_up_to_the_extent(case: Case) -> None:
         ledger = waste_ledger(plan, arena.name)
         for step in range(plan.steps):
             assert sum(ledger.at(step).values()) == arena.extent_bytes
-
-
-def test_the_compiled_sweep_gives_what_the_plain_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = [(f"t{i:03}", i, i + 1 + i * 7 % 13, 1 + i * 31 % 97) for i in range(200)]
-    plan = plan_problem(problem_of(*blocks), planner="naive")
-    plain = waste_ledger(plan, "arena")
-    monkeypatch.setattr(waste, "WORTH_COMPILING", 0)
-    compiled = waste_ledger(plan, "arena")
-    assert all((getattr(plain, name) == getattr(compiled, name)).all() for name in ACCOUNTS)
 
 
 def test_each_step_has_the_gaps_and_the_top_of_what_is_alive_then() -> None:

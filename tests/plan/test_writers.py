@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from app.session import planning
-from app.session.choice import Choice
+from app.session.view_state import Choice
 from tests.build import residual
-from tmmu_core.plan.analysis.writers import held_by_writer
-from tmmu_core.plan.figures.storages import live_bytes, storages_of
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plans.analysis.bytes_by_node import held_by_writer
+from tmmu_core.plans.figures.plan_storages import live_bytes, storages_of
+from tmmu_core.plans.making.engine import plan_graph
 
 
 def test_a_skip_is_held_by_the_input_and_the_rest_by_who_wrote_it() -> None:

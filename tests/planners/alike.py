@@ -1,9 +1,8 @@
-"""Answers of the planners' loops to problems by seed: ``python -m tests.planners.alike COUNT FIRST`` prints them.
+"""Results of the native loops, or of their Python forms: ``python -m tests.planners.alike COUNT FIRST`` prints them.
 
-A line for each problem: every order and fit by both greedy loops, what is torn down and put up again in some turns,
-and what ``exact`` finds after how many nodes. What runs them is said by the environment: the library, numba
-(``TMMU_NATIVE=0``), or Python (``plainly`` as a third word, and neither). :func:`ways` asks all three, and tells the
-first problem that is not answered alike.
+One line per seed: every order and fit by both greedy loops, the large neighbourhood search, what ``exact`` finds, the
+waste ledger; execution orders, executions with recomputation and minimum cuts of a random graph. ``TMMU_NATIVE=0``
+selects Python. :func:`compared` runs both and returns the first seed with different results.
 """
 
 from __future__ import annotations
@@ -17,24 +16,33 @@ from pathlib import Path
 
 import numpy as np
 
-if "plainly" in sys.argv:
-    sys.modules["numba"] = None  # type: ignore[assignment]
-sys.path.append(str(Path(__file__).parent))  # as a command it stands in no package
+sys.path.append(str(Path(__file__).parent))  # run as a command, the module is in no package
 
 from brute_force import made
 from packings import offsets, problem_with
 
-from tmmu_core.errors import TmmuError
+from tests.fit.random_graphs import drawn, model_of
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.fitting.order.local_moves import eager, late
+from tmmu_core.fitting.order.order_loops import alone, lpmf, measure, peaks_outside
+from tmmu_core.fitting.problem.planner_calls import initial_candidate
+from tmmu_core.fitting.recompute.live_curve import Choice, run
+from tmmu_core.fitting.recompute.min_cut import boundary, cheapest
+from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
 from tmmu_core.planners.columns import SAFE, columns
 from tmmu_core.planners.exact import exact
-from tmmu_core.planners.exact.model import build, chains
-from tmmu_core.planners.exact.rebuild import rebuild_of
-from tmmu_core.planners.exact.tables import shape_of
-from tmmu_core.planners.greedy import ORDERS, greedy, place
+from tmmu_core.planners.exact.lns import lns_run
+from tmmu_core.planners.exact.search_model import search_model, units_of
+from tmmu_core.planners.exact.search_tables import build_tables
+from tmmu_core.planners.greedy import ORDERS, greedy, place, place_native
+from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import Problem
+from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_ledger
+from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.making.request import PlanRequest
 
 ROOT = Path(__file__).resolve().parents[2]
-WAYS = {"library": ({}, ()), "numba": ({"TMMU_NATIVE": "0"}, ()), "Python": ({"TMMU_NATIVE": "0"}, ("plainly",))}
+WAYS = {"native": {}, "Python": {"TMMU_NATIVE": "0"}}
 
 
 def wild(seed: int) -> Problem:
@@ -73,47 +81,94 @@ def wild(seed: int) -> Problem:
 
 
 def answers(seed: int) -> list[object]:
-    """All of one problem."""
+    """Results for one seed."""
     p = wild(seed)
     try:
-        cols = columns(p)
-        found: list[object] = []
-        for order in ORDERS.values():
-            for fit in ("lowest", "tightest"):
-                found.append(place(cols, order(cols), fit, compiled=True))
-                if cols.small:
-                    from tmmu_core.planners import kernels
-
-                    given = [i for i in order(cols) if cols.fixed[i] >= 0]
-                    free = [i for i in order(cols) if cols.fixed[i] < 0]
-                    found.append(kernels.place(cols, [*given, *free], fit == "tightest"))
-        searched = exact(p, {"budget": 600})
-        if cols.small:
-            model = build(cols, chains(cols, ()) or ())
-            again = rebuild_of(model, shape_of(model), 1)
-            found += [again.run(max(searched.lower_bound or 0, 1), 30), again.site.now.tolist()]
-        return [*found, offsets(searched), searched.lower_bound, repr(sorted(searched.notes.items()))]
+        return [*planned(p), *fitted(seed)]
     except TmmuError as error:
         return [repr(error)]
 
 
-def ways(count: int, first: int) -> tuple[str, int]:
-    """The first problem of ``count`` that is not answered alike by all three, empty where all are; how many greedy
-    runs and searches were compared."""
+def planned(p: Problem) -> list[object]:
+    """Results of the planners."""
+    cols = columns(p)
+    found: list[object] = []
+    loops = library()
+    for order in ORDERS.values():
+        for fit in ("lowest", "tightest"):
+            found.append(place(cols, order(cols), fit))
+            if cols.small:
+                sequence = sorted(order(cols), key=lambda i: cols.fixed[i] < 0)
+                if loops is None:
+                    found.append(place(cols, sequence, fit, plain=True))
+                else:
+                    found.append(place_native(loops, cols, sequence, fit == "tightest"))
+    searched = exact(p, {"budget": 600})
+    if cols.small:
+        model = search_model(cols, units_of(cols, ()) or ())
+        again = lns_run(model, build_tables(model), 1)
+        found += [again.run(max(searched.lower_bound or 0, 1), 30), again.state.progress.tolist()]
+    ledger = waste_ledger(plan_problem(p, planner="greedy"), "arena")
+    found += [getattr(ledger, name).tolist() for name in ACCOUNTS]
+    return [*found, offsets(searched), searched.lower_bound, repr(sorted(searched.notes.items()))]
+
+
+def fitted(seed: int) -> list[object]:
+    """Results of the loops of fit on a random graph."""
+    rng = random.Random(seed)
+    graph = drawn(rng, rng.randrange(1, 24))
+    model = model_of(graph)
+    given = np.arange(len(model), dtype=np.int64)
+    orders = [given, lpmf(model), lpmf(model, 40), eager(model, given), late(model, given)]
+    orders += [eager(model, orders[1]), late(model, orders[2])]
+    found: list[object] = []
+    for order in orders:
+        measured = measure(model, order)
+        begin, end = sorted(rng.sample(range(len(model) + 1), 2))
+        columns_ = (order, measured.peaks, measured.where, peaks_outside(model, order, begin, end))
+        found += [column.tolist() for column in (*columns_, *alone(model, order))]
+    again = recompute_model(initial_candidate(graph, PlanRequest(mode="backward")).plan_input)
+    for _ in range(4):
+        executed = run(again, dropped(again, rng))
+        lives = executed.lives
+        tables = (executed.peaks, executed.live, executed.at, executed.first, lives.of, lives.birth, lives.last)
+        found += [executed.valid, executed.flops, executed.moved, executed.extra_steps]
+        found += [table.tolist() for table in (*tables, lives.node, lives.further, lives.read_ptr, lives.reads)]
+        at = boundary(again, rng.randrange(len(again.node_at)))
+        price = np.array([rng.randrange(1 << rng.randrange(1, 40)) for _ in again.size], np.int64)
+        found.append(cheapest(again, at, price).tolist())
+    return found
+
+
+def dropped(model: RecomputeModel, rng: random.Random) -> Choice:
+    """Drop storages after random uses; some of them are copied to another memory."""
+    choice = Choice.nothing(model)
+    share = rng.random()
+    for k, s in enumerate(model.in_idx.tolist()):
+        if model.droppable[s] or (model.movable[s] and choice.away[s]):
+            choice.used[k], choice.again[k] = rng.random() < share, rng.random() < share
+    for k, s in enumerate(model.out_idx.tolist()):
+        choice.born[k] = model.droppable[s] and rng.random() < share / 2
+    choice.away[:] = [bool(movable) and rng.random() < 0.2 for movable in model.movable]
+    return choice
+
+
+def compared(count: int, first: int) -> tuple[str, int]:
+    """Return the first seed of ``count`` with different results (empty: none), and the number of compared results."""
     lines: dict[str, list[str]] = {}
-    for name, (more, words) in WAYS.items():
-        asked = {**{key: value for key, value in os.environ.items() if key != "TMMU_NATIVE"}, **more}
-        command = [sys.executable, "-m", "tests.planners.alike", str(count), str(first), *words]
-        done = subprocess.run(command, cwd=ROOT, env=asked, stdout=subprocess.PIPE, text=True, check=True)
+    for name, more in WAYS.items():
+        environment = {**{key: value for key, value in os.environ.items() if key != "TMMU_NATIVE"}, **more}
+        command = [sys.executable, "-m", "tests.planners.alike", str(count), str(first)]
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
         lines[name] = done.stdout.splitlines()
-    for k, said in enumerate(zip(*lines.values(), strict=True)):
-        if len(set(said)) > 1:
-            return f"seed {first + k}: {dict(zip(lines, said, strict=True))}", 0
-    return "", sum(len(json.loads(line)) for line in lines["library"])
+    for k, results in enumerate(zip(*lines.values(), strict=True)):
+        if len(set(results)) > 1:
+            return f"seed {first + k}: {dict(zip(lines, results, strict=True))}", 0
+    return "", sum(len(json.loads(line)) for line in lines["native"])
 
 
 def main() -> None:
-    """Print the answers."""
+    """Print the results."""
     for seed in range(int(sys.argv[2]), int(sys.argv[2]) + int(sys.argv[1])):
         print(json.dumps(answers(seed)))
 

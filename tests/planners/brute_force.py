@@ -16,20 +16,20 @@ sys.path.append(str(Path(__file__).parent))  # as a command it stands in no pack
 
 from packings import extent, faults, offsets, problem, problem_with, smallest_extent
 
-from tmmu_core.errors import ArenaTooSmall
+from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import Graph, Node, Tensor
-from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.problems import arena_problems
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import exact
-from tmmu_core.planners.exact.across import Across
-from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE
+from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE
+from tmmu_core.planners.exact.time_cut import TimeCutSearch
 from tmmu_core.planners.greedy import greedy
 from tmmu_core.planners.problem import Problem, without_empty
+from tmmu_core.plans.making.arena_problems import arena_problems
+from tmmu_core.plans.making.engine import plan_graph
 
 
 def made(seed: int, most: int = 6) -> Problem:
@@ -85,13 +85,13 @@ def differs_in_pieces(seed: int) -> str:
     cols, least = columns(p), smallest_extent(p)
     if len(cols.births) < 2:
         return ""
-    across = Across(cols, [1 + seed % (len(cols.births) - 1)])
+    search = TimeCutSearch(cols, [1 + seed % (len(cols.births) - 1)])
     for target in (least, least, least - 1, least - 1):  # both ways through time
-        verdict, _, offset = across.ask(target, 10**5, None)
+        verdict, _, offset = search.solve(target, 10**5, None)
         if verdict == FOUND and (target < least or faults(p, offset or ())):
-            return f"seed {seed}: pieces at {across.at} give no packing of {target} bytes, the least is {least}"
+            return f"seed {seed}: pieces at {search.at} give no packing of {target} bytes, the least is {least}"
         if verdict == INFEASIBLE and target >= least:
-            return f"seed {seed}: pieces at {across.at} refuse {target} bytes, the least is {least}"
+            return f"seed {seed}: pieces at {search.at} refuse {target} bytes, the least is {least}"
     return ""
 
 
@@ -121,7 +121,9 @@ def made_graph(seed: int, most: int = 8) -> tuple[Graph, dict[str, dict[str, int
         inplace = rng.choice(("any", "none"))
         nodes.append(Node(node_id=f"n{k}", instr="OP", inputs=reads, outputs=(f"t{k}",), inplace=inplace))
     outputs = tuple(t.id for t in tensors if rng.randrange(4) == 0)
-    return Graph(tensors=tuple(tensors), nodes=tuple(nodes), outputs=outputs), arenas
+    used = {tensor.arena for tensor in tensors}
+    graph = Graph(tensors=tuple(tensors), nodes=tuple(nodes), outputs=outputs)
+    return graph, {name: arena for name, arena in arenas.items() if name in used}
 
 
 def differs_in_arenas(seed: int) -> str:

@@ -1,14 +1,17 @@
-/* Calls of the library as they were recorded, made again: standard input and output, in words of 64 bits.
- * A call: which, how many words, and of each whether it is a number (0, itself) or an array (1, bytes, the bytes).
- * An answer: what was given back, and the bytes of every array. */
+/* Replay recorded calls of the library: standard input and output, in words of 64 bits.
+ * A call: the function, the number of words, and each as a number (0, value) or an array (1, length, bytes).
+ * A result: the return value, and the bytes of every array. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-int64_t tmmu_place_near(const void *), tmmu_place(const void *), tmmu_search(const void *), tmmu_neighbours(const void *),
-    tmmu_rebuild(const void *);
-static int64_t (*const calls[])(const void *) = {tmmu_place_near, tmmu_place, tmmu_search, tmmu_neighbours,
-    tmmu_rebuild};
+#define FUNCTIONS(X) \
+    X(place_near) X(place) X(search) X(neighbours) X(lns) X(order_measure) X(order_alone) \
+    X(order_lpmf) X(order_eager) X(order_late) X(recompute_run) X(minimum_cut) X(waste)
+#define DECLARE(name) int64_t tmmu_##name(const void *);
+#define LIST(name) tmmu_##name,
+FUNCTIONS(DECLARE)
+static int64_t (*const calls[])(const void *) = {FUNCTIONS(LIST)};
 
 static int64_t word(void)
 {

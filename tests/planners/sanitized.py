@@ -15,12 +15,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tmmu_core.loops import library as loading
-from tmmu_core.loops.build import SOURCES
-from tmmu_core.loops.library import FOLDER
+from tmmu_core.planners.native import load as loading
+from tmmu_core.planners.native.build import SOURCES
+from tmmu_core.planners.native.load import FOLDER
 
 FLAGS = ("-std=c11", "-O1", "-g", "-shared", "-fPIC", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-MARK = "TMMU_SANITIZED"
+MARK = "TESTS_SANITIZED"
 
 
 def main(count: int) -> None:
@@ -38,7 +38,7 @@ def main(count: int) -> None:
             command = [sys.executable, "-m", "tests.planners.sanitized", str(count)]
             sys.exit(subprocess.run(command, env={**os.environ, **more, MARK: str(path)}).returncode)
     found = loading.prepared(ctypes.CDLL(os.environ[MARK]))
-    loading.load = lambda _: found  # type: ignore[assignment]
+    loading.prebuilt = lambda: found  # type: ignore[assignment]
     from tests.planners.alike import answers
 
     lines = "".join(f"{json.dumps(answers(seed))}\n" for seed in range(count))

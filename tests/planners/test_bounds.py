@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packings import live_moments, live_steps, problem, problems, smallest_extent
+from packings import live_steps, problem, problems, smallest_extent
 
-from tests.small_problems import mixed
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.making.instance import plan_problem
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import bounds
-from tmmu_core.planners.bounds import Bound, _conflict, _conflicts, lower_bound, on_grid, reachable
+from tmmu_core.planners.bounds import Bound, lower_bound, on_grid, reachable
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.problem import Problem
+from tmmu_core.plans.making.instance import plan_problem
 
 
 def test_the_fullest_moment_is_the_bound_and_its_storages_the_witness() -> None:
@@ -108,32 +107,6 @@ def test_what_passes_int64_is_left_as_it_is() -> None:
     assert reachable(columns(problem()), 13) == 13
 
 
-def test_two_that_can_share_no_byte_are_those_that_meet_or_never_alias_or_are_fixed_apart_though_one_hands_on() -> None:
-    for seed in range(40):
-        p = mixed(seed)
-        cols, alive = columns(p), live_moments(p)
-        never = {frozenset(pair) for pair in (p.must_not_alias.tolist() if p.must_not_alias is not None else ())}
-        taken = set() if p.handoff_from is None else {(int(i), j) for j, i in enumerate(p.handoff_from) if i >= 0}
-        at = cols.fixed
-        for i in range(len(p)):
-            row = _conflicts(cols, i)
-            for j in (j for j in range(len(p)) if j != i):
-                handed = (i, j) in taken or (j, i) in taken
-                expected = bool(alive[i] & alive[j]) or frozenset((i, j)) in never
-                expected |= handed and at[i] >= 0 and at[j] >= 0 and at[i] != at[j]
-                assert _conflict(cols, i, j) == row[j] == expected, (seed, i, j)
-
-
-def test_one_that_is_fixed_hands_on_to_one_that_is_free_or_at_the_very_same_place() -> None:
-    """Of two at 0 and at 4 the first is held at the step of writing; at 0 and 0, or anywhere, it is not."""
-    for fixed, extent in (((0, 4), 8), ((4, 0), 8), ((0, 0), 4), ((0, -1), 4), ((-1, 0), 4)):
-        p = problem((0, 2, 4), (2, 3, 4), handoff_from=np.array([-1, 0]), fixed=np.array(fixed))
-        assert lower_bound(p).bytes == extent, fixed
-        cols = columns(p)
-        pairs = [_conflict(cols, 0, 1), _conflict(cols, 1, 0), _conflicts(cols, 0)[1], _conflicts(cols, 1)[0]]
-        assert pairs == [extent == 8] * 4, fixed
-
-
 def test_what_must_not_alias_counts_on_a_grid_too() -> None:
     """Padded to the grid each moment has 8 bytes: what more there is is found all the same."""
     p = problem((0, 1, 8), (2, 3, 8), alignment=8, must_not_alias=np.array([[0, 1]]))
@@ -143,39 +116,6 @@ def test_what_must_not_alias_counts_on_a_grid_too() -> None:
 def test_what_reaches_2_62_is_left_as_it_is() -> None:
     cols = columns(problem((0, 1, 1), alignment=8))
     assert (reachable(cols, 2**62), reachable(cols, 2**62 - 1)) == (2**62, 2**62 + 1)
-
-
-def test_few_pairs_are_kept_where_many_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    p = problem(*[(0, 1, 4)] * 3)
-    for most, kept in ((0, 0), (3, 1), (4, 2), (99, 3)):
-        monkeypatch.setattr(bounds, "CONFLICTS_KEPT", most)
-        cols = columns(p)
-        for i in (0, 1, 2):
-            _conflicts(cols, i)
-        assert len(cols.memo["conflicts"]) == kept
-
-
-@settings(max_examples=300)
-@given(problems(), st.data())
-def test_a_clique_grows_by_the_largest_that_conflicts_with_all_of_it(p: Problem, data: st.DataObject) -> None:
-    """As said in a sentence, pair by pair; what is grown takes short ways."""
-    cols = columns(p)
-    if not len(cols.births) or p.must_not_alias is None:
-        return
-    held = bounds._alive(cols, data.draw(st.integers(0, len(cols.births) - 1)))
-    clique, near = list(held), {int(j) for pair in p.must_not_alias for j in pair if set(pair.tolist()) & set(held)}
-    for j in sorted(near - set(held), key=lambda j: (-cols.size[j], j)):
-        if all(bounds._conflict(cols, i, j) for i in clique):
-            clique.append(j)
-    assert bounds._never_alias(cols, held) == sorted(set(clique) - set(held))
-
-
-def test_near_is_who_may_conflict_with_all_that_are_held() -> None:
-    """2 is alive later: kept apart from one of the two that are held it is out at once, from both it is near."""
-    alive = ((0, 2, 8), (0, 2, 8), (4, 5, 8))
-    for pairs, near in (([(0, 2)], False), ([(0, 2), (1, 2)], True)):
-        cols = columns(problem(*alive, must_not_alias=np.array(pairs)))
-        assert bounds._nearby(cols, (0, 1)).tolist() == [False, False, near]
 
 
 def test_one_kept_apart_from_many_is_no_look_at_every_pair() -> None:

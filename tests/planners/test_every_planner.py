@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from tests.golden import SAMPLES, sample_files
 from tests.planners.packings import problems
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.instance import plan_problem
+from tests.support.shadow.replay import shadow_replay
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 from tmmu_core.planners.problem import Problem
-from tmmu_core.runtime.shadow import shadow_replay
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.instance import plan_problem
 
-EXAMPLES = int(os.environ.get("TMMU_EXAMPLES", "60"))
-"""Random instances for each planner; ``TMMU_EXAMPLES=2000`` asks for more."""
+EXAMPLES = int(os.environ.get("TESTS_EXAMPLES", "60"))
+"""Random instances for each planner; ``TESTS_EXAMPLES=2000`` asks for more."""
 OF_ONE_ARENA = sorted(ARENA_PLANNERS)
 SMALL = [file for file in sample_files() if (SAMPLES / file).stat().st_size < 25_000]
 OPTIONS = {
@@ -58,6 +58,7 @@ def test_random_instances_are_coloured_rightly(planner: str, problem: Problem) -
     assert [f for f in verify_plan(plan).findings if f.severity != "warning"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", SMALL)
 @pytest.mark.parametrize("planner", sorted(PLANNERS))
 def test_a_sample_is_planned_rightly(planner: str, file: str) -> None:
@@ -68,15 +69,17 @@ def test_a_sample_is_planned_rightly(planner: str, file: str) -> None:
         assert shadow_replay(solved).findings == ()
 
 
-def test_plans_and_fits_are_made_without_library_and_numba_to_the_same_bytes() -> None:
+@pytest.mark.slow
+def test_plans_and_fits_are_the_same_with_and_without_native_library() -> None:
     runs = [
         subprocess.run(
-            [sys.executable, "-m", "tests.planners.without", *how],
+            [sys.executable, "-m", "tests.planners.without"],
+            env={**os.environ, "TMMU_NATIVE": switch},
             capture_output=True,
             text=True,
             check=True,
             cwd=Path(__file__).parents[2],
         ).stdout
-        for how in ((), ("numba",), ("neither",))
+        for switch in ("1", "0")
     ]
-    assert runs[0] == runs[1] == runs[2]
+    assert runs[0] == runs[1]

@@ -1,4 +1,4 @@
-"""greedy and portfolio: one loop, a table of orders and fits, compiled and plain alike."""
+"""greedy and portfolio: one loop, a table of orders and fits, native and plain Python."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packings import extent, faults, offsets, problem, problem_with, problems
 
-from tmmu_core.errors import AlignmentViolation, AllocationOverflow, InvalidIrShapes
-from tmmu_core.planners import kernels, near_kernel
+from tmmu_core.base.errors import AlignmentViolation, AllocationOverflow, InvalidIrShapes
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import columns
-from tmmu_core.planners.greedy import FITS, ORDERS, _place, _times, by_birth, greedy, place
-from tmmu_core.planners.near import COMPILED_NEAR_UP_TO, NEAR_UP_TO, near_of, neighbours, place_near
+from tmmu_core.planners.greedy import FITS, ORDERS, by_birth, greedy, place, place_native
+from tmmu_core.planners.greedy_sparse import NATIVE_NEAR_UP_TO, NEAR_UP_TO, near_of, neighbours
+from tmmu_core.planners.meter import Meter
+from tmmu_core.planners.native.load import library
 from tmmu_core.planners.portfolio import RUNS, Best, best_greedy, portfolio
 from tmmu_core.planners.problem import Problem
 
@@ -139,31 +140,21 @@ def test_what_is_fixed_where_it_lay_stays_there(p: Problem, data: st.DataObject)
 
 @settings(deadline=None)
 @given(problems(most=30, steps=40), st.sampled_from(list(ORDERS)), st.sampled_from(["lowest", "tightest"]))
-def test_the_compiled_loop_gives_the_same_bytes(p: Problem, order: str, fit: str) -> None:
+def test_native_loop_returns_the_offsets_of_plain_python(p: Problem, order: str, fit: str) -> None:
     cols = columns(p)
     sequence = ORDERS[order](cols)
-    by_python = place(cols, sequence, fit, compiled=False)
-    assert place(cols, sequence, fit, compiled=True) == by_python
-    assert kernels.place(cols, sequence, tightest=fit == "tightest") == by_python
-
-
-@given(problems(most=30, steps=40, odd=False), st.sampled_from(sorted(ORDERS)), st.booleans())
-def test_sorting_neighbours_gives_the_same_bytes_as_the_tree(p: Problem, order: str, tightest: bool) -> None:
-    cols = columns(p)
-    near = near_of(cols)
-    assert near is not None
-    sequence = ORDERS[order](cols)
-    assert place_near(cols, sequence, near, tightest) == _place(cols, sequence, tightest)
-    met = neighbours(cols, COMPILED_NEAR_UP_TO)
-    assert met is not None
-    assert near_kernel.place(cols, sequence, met, tightest) == _place(cols, sequence, tightest)
+    by_python = place(cols, sequence, fit, plain=True)
+    assert place(cols, sequence, fit) == by_python
+    loops = library()
+    if loops is not None:
+        assert place_native(loops, cols, sequence, tightest=fit == "tightest") == by_python
 
 
 def test_who_meets_too_many_is_placed_by_the_tree() -> None:
     crowd = problem(*((0, 2, 1 + k) for k in range(NEAR_UP_TO + 2)))
     cols = columns(crowd)
     assert near_of(cols) is None
-    assert neighbours(cols, COMPILED_NEAR_UP_TO) is not None
+    assert neighbours(cols, NATIVE_NEAR_UP_TO) is not None
     assert neighbours(cols, NEAR_UP_TO) is None
 
 
@@ -206,9 +197,9 @@ def test_attempts_end_where_the_bound_is_reached() -> None:
 def test_who_is_told_to_stop_stops_and_says_so() -> None:
     cols = columns(problem((0, 2, 8)))
     bound = replace(lower_bound(cols.problem), bytes=0)
-    best = best_greedy(cols, bound, lambda what, made, of: made < 2)
+    best = best_greedy(cols, bound, Meter(progress=lambda what, made, of: made < 2))
     assert (best.runs, best.stopped) == (2, True)
-    assert not best_greedy(cols, bound, lambda what, made, of: made < of).stopped
+    assert not best_greedy(cols, bound, Meter(progress=lambda what, made, of: made < of)).stopped
 
 
 def test_the_storage_placed_last_is_named_whichever_it_is() -> None:
@@ -232,9 +223,3 @@ def test_a_sum_that_reaches_2_62_is_not_left_to_int64(extra: int, small: bool) -
     """Two storages on a grid of 1: the sizes and a grain each, less the −1 that stands for no offset given."""
     cols = columns(problem((0, 2, 1 << 61), (0, 2, (1 << 61) - 1 + extra)))
     assert cols.small is small
-
-
-def test_bytes_times_steps_may_pass_int64() -> None:
-    cols = columns(problem((0, 2, 2**41), (0, 2, 3)))
-    assert list(_times(cols, np.array([2**22, 5]))) == [2**63, 15]
-    assert list(_times(cols, np.array([2**22 - 1, -5]))) == [2**63 - 2**41, -15]

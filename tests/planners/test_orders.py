@@ -10,8 +10,8 @@ from packings import live_steps, problem, problem_with
 
 from tests.small_problems import mixed, plain
 from tmmu_core.planners import PLANNERS, ArenaPlannerEntry
-from tmmu_core.planners.columns import HANDOFF, Columns, columns
-from tmmu_core.planners.greedy import ORDERS, _place, _sorted_by, _times, greedy, place, widest
+from tmmu_core.planners.columns import Columns, columns
+from tmmu_core.planners.greedy import ORDERS, greedy, widest
 from tmmu_core.planners.problem import Problem, without_empty
 
 SMALL = [*(mixed(seed) for seed in range(60)), *(plain(seed, n) for seed, n in product(range(4), (1, 2, 5, 24)))]
@@ -67,81 +67,12 @@ def test_every_order_is_by_its_key_and_then_the_normative_one() -> None:
             assert order(cols) == sorted(range(len(p)), key=lambda i: (*(-k for k in by[i]), i)), name
 
 
-@pytest.mark.parametrize("size", [2**49, 2**50 - 1, 2**50, 2**50 + 1])
-def test_bytes_times_steps_are_counted_past_64_bits(size: int) -> None:
-    """2^50 bytes for 2^13 steps are the first past 64 bits with a sign; a byte beside them changes nothing."""
-    p = problem((0, 2**13, size), (3, 4, 1))
-    cols = columns(p)
-    assert cols.small
-    steps = (p.death - p.birth).astype(np.int64)
-    assert [int(x) for x in _times(cols, steps)] == [size * 2**13, 1]
-
-
 def test_a_life_all_of_gaps_is_alive_at_no_moment() -> None:
     p = problem_with(problem((0, 4, 8), (1, 3, 4)), gaps=(((0, 4),), ()))
     assert widest(columns(p)) == [0, 4]
 
 
-@pytest.mark.parametrize("most", [2**63 - 1, 2**63, 2**64 - 1, 2**64])
-def test_keys_past_64_bits_are_put_in_order_all_the_same(most: int) -> None:
-    many, few = [1, most, most - 1, most, 0], [0, 0, 5, 3, 0]
-    assert _sorted_by([many]) == [1, 3, 2, 0, 4]
-    assert _sorted_by([many, few]) == [3, 1, 2, 0, 4]
-    assert _sorted_by([few, many]) == [2, 3, 1, 0, 4]
-    assert _sorted_by([np.array(few), many]) == [2, 3, 1, 0, 4]
-    assert _sorted_by([[]]) == []
-
-
 # ------------------------------------------------------------------------------------------------------- placement
-
-
-def placed_plainly(cols: Columns, sequence: list[int], tightest: bool) -> list[int]:
-    """One storage after the other, by looking at all that have their place: no tree, no merged ranges."""
-    lives = held(cols)
-    offset: dict[int, int] = {}
-
-    def free(at: int, size: int, others: list[int]) -> bool:
-        return all(at + size <= offset[j] or offset[j] + cols.size[j] <= at for j in others)
-
-    for i in sequence:
-        if cols.fixed[i] >= 0:
-            offset[i] = cols.fixed[i]
-            continue
-        kinds = dict(cols.odd[i]) if cols.odd is not None else {}
-        others = [j for j in offset if lives[i] & lives[j] or j in kinds]
-        size, grid = cols.size[i], cols.align[i]
-        ends = sorted({0, *(offset[j] + cols.size[j] for j in others)})
-        gaps = []
-        for edge in ends:
-            wall = min((offset[j] for j in others if offset[j] >= edge), default=None)
-            begin = -(-edge // grid) * grid
-            if free(edge, 1, others) and (wall is None or begin + size <= wall):
-                gaps.append((0 if not tightest else 2**70 if wall is None else wall - edge, begin))
-        at = min(gaps)[1]
-        for j, kind in cols.odd[i] if cols.odd is not None else ():
-            if kind != HANDOFF or j not in offset or offset[j] % grid or not (tightest or offset[j] < at):
-                continue
-            if free(offset[j], size, [o for o in others if o != j]):
-                at = offset[j]
-                if tightest:
-                    break
-        offset[i] = at
-    return [offset[i] for i in range(len(cols))]
-
-
-@pytest.mark.parametrize("fit", ["lowest", "tightest"])
-def test_greedy_lays_each_where_the_plainest_look_lays_it(fit: str) -> None:
-    for number, each in enumerate((*SMALL, *LARGE)):
-        cols = columns(without_empty(each)[0])
-        for name in ("size", "birth") if number % 2 else ("breadth", "length"):
-            order = ORDERS[name](cols)
-            first = [i for i in order if cols.fixed[i] >= 0] + [i for i in order if cols.fixed[i] < 0]
-            wanted = placed_plainly(cols, first, fit == "tightest")
-            assert _place(cols, first, fit == "tightest") == wanted
-            assert place(cols, order, fit, compiled=False) == wanted
-            assert place(cols, order, fit, compiled=True) == wanted
-        if cols.plain:
-            assert place(cols, [], "free_list") == placed_plainly(cols, ORDERS["birth"](cols), False)
 
 
 @pytest.mark.parametrize("planner", ["greedy", "portfolio", "ffd"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.planners.boards import BOARDS, options_of
 from tmmu_core.planners.helia import NEVER
 from tmmu_core.planners.platform import BASE_ALIGNMENT, Platform, read_platform
@@ -57,11 +57,11 @@ def test_what_can_be_meant_is_read(options: dict[str, Any]) -> None:
         ({"memories": [{"name": "A", "size": 1}]}, "unknown field"),
         (
             rules({"memory": "ROM"}, {"memory": "X"}),
-            "rule 2 names memory 'X', which is not declared; declared are RAM,",
+            "memory 'X' is not declared. Did you mean 'RAM'?",
         ),
         (
             rules({"memory": "RAM", "constant_destination_memory": "X"}),
-            "rule 1 names memory 'X', which is not declared; declared are RAM, ROM, TCM",
+            "memory 'X' is not declared. Did you mean 'RAM'? Known: RAM, ROM, TCM.",
         ),
         (
             rules({"memory": "RAM", "constant_destination_memory": "ROM"}),

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packings import problem
 
-from tmmu_core.errors import AlignmentViolation, AllocationOverflow
+from tmmu_core.base.errors import AlignmentViolation, AllocationOverflow
 from tmmu_core.planners.ffd import ffd
-from tmmu_core.planners.r10 import (
+from tmmu_core.seed.r10 import (
     AllocationPlan,
     MemoryBinding,
     MemoryPlanner,

@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given, settings
 from packings import extent, faults, offsets, problem, problem_with, problems
 
-from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.planners import search as search_room
 from tmmu_core.planners.auto import auto
 from tmmu_core.planners.bounds import Bound
-from tmmu_core.planners.columns import columns
-from tmmu_core.planners.instances import read_csv
-from tmmu_core.planners.portfolio import Best, portfolio
+from tmmu_core.planners.portfolio import portfolio
 from tmmu_core.planners.problem import Problem
-from tmmu_core.planners.search import _Climb, search
+from tmmu_core.planners.search import search
 
 DATA = Path(__file__).parents[2] / "sample_graphs" / "instances"
 
@@ -111,42 +110,6 @@ def test_auto_proves_a_trace_of_a_thousand_optimal() -> None:
     p = instance("somas_resnet50")
     packing = auto(p, {})
     assert (packing.notes["picked"], packing.optimal, extent(p, packing.offset)) == ("exact", True, 1515472556)
-
-
-STACKED = ((0, 9, 4),) * 4
-BESIDE = ((0, 2, 4), (2, 4, 4), (4, 6, 4), (6, 8, 4))
-
-
-@pytest.mark.parametrize(
-    ("rows", "lies", "order", "raw", "found"),
-    [
-        # any storage anywhere
-        (STACKED, [0, 4, 8, 12], [0, 1, 2, 3], [7, 1, 3, 0], [0, 2, 3, 1]),
-        (STACKED, [0, 4, 8, 12], [0, 1, 2, 3], [15, 5, 4, 0], [1, 0, 2, 3]),
-        (STACKED, [0, 4, 8, 12], [2, 3, 1, 0], [23, 3, 2, 0], [2, 3, 0, 1]),
-        # one that ends at the top, to an earlier place
-        (STACKED, [0, 4, 8, 12], [0, 1, 2, 3], [0, 0, 5, 0], [0, 1, 3, 2]),
-        (STACKED, [0, 4, 8, 12], [0, 1, 2, 3], [3, 9, 3, 0], [3, 0, 1, 2]),
-        (STACKED, [0, 4, 8, 12], [3, 2, 1, 0], [8, 0, 5, 0], [3, 2, 1, 0]),
-        (STACKED, [0, 4, 8, 12], [0, 3, 1, 2], [1, 0, 5, 0], [3, 0, 1, 2]),
-        (BESIDE, [0, 4, 4, 0], [0, 3, 1, 2], [0, 1, 0, 0], [2, 0, 3, 1]),
-        (BESIDE, [0, 4, 4, 0], [0, 3, 1, 2], [0, 2, 1, 0], [0, 1, 3, 2]),
-        # one that lies right under it, where the two meet
-        (STACKED, [0, 4, 8, 12], [0, 1, 2, 3], [4, 0, 1, 0], [0, 2, 1, 3]),
-        (STACKED, [0, 4, 8, 12], [0, 1, 2, 3], [6, 0, 2, 7], [2, 0, 1, 3]),
-        (BESIDE, [0, 4, 8, 0], [0, 1, 3, 2], [5, 0, 0, 0], [2, 0, 1, 3]),
-        (((0, 9, 4), (0, 9, 4), (0, 9, 4), (0, 2, 4)), [0, 4, 4, 8], [0, 3, 1, 2], [12, 0, 0, 3], [2, 0, 3, 1]),
-    ],
-)
-def test_a_neighbour_is_the_order_with_one_storage_moved(
-    rows: tuple[tuple[int, int, int], ...], lies: list[int], order: list[int], raw: list[int], found: list[int]
-) -> None:
-    """Random words: what is done, which one, where to, and which of those under it."""
-    cols = columns(problem(*rows))
-    extent = max(at + size for at, size in zip(lies, cols.size, strict=True))
-    climb = _Climb(cols, Best(lies, extent, "size", "lowest", 1, False, order), 0)
-    assert climb._neighbour(raw) == found
-    assert climb.order == order
 
 
 @pytest.mark.parametrize(("iterations", "size", "made"), [(400, 2, 400), (400, 3, 266), (5, 6, 4), (0, 6, 0)])

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from heapq import heapify, heappop
-
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.planners.packings import live_steps, problem, problem_with, problems
-from tmmu_core.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.making.make import make_plan
-from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import ARENA_PLANNERS, PLANNERS, slots
 from tmmu_core.planners.problem import PlainInstance, Problem
 from tmmu_core.planners.slots import (
-    _lowest_but,
-    _passing_over,
     assign_slots,
     plan_naive,
     plan_slots,
     slot_offsets,
     slot_sizes,
 )
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
 
 HALF = 2**63
 
@@ -123,19 +118,6 @@ def test_an_instance_that_gives_some_offsets_is_planned_around_them() -> None:
     made = make_plan(instance, PlanRequest())
     assert (made.request.planner, made.plan.offset.tolist()) == ("greedy", [200, 0])
     assert verify_plan(made.plan).ok
-
-
-@given(st.lists(st.integers(0, 12), max_size=9), st.lists(st.integers(-1, 12), max_size=9))
-def test_many_that_are_barred_are_passed_over_as_few_are(free: list[int], barred: list[int]) -> None:
-    one, other = list(set(free)), list(set(free))
-    heapify(one)
-    heapify(other)
-    taken = _passing_over(one, set(barred))
-    assert _lowest_but(other, np.array(barred, np.int64)) == taken
-    assert taken == min(set(free) - set(barred), default=-1)
-    left = set(free) - {taken}
-    assert [heappop(one) for _ in left] == [heappop(other) for _ in left] == sorted(left)
-    assert (one, other) == ([], [])
 
 
 def test_slots_are_the_same_however_many_are_barred(monkeypatch: pytest.MonkeyPatch) -> None:

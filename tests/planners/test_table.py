@@ -9,13 +9,13 @@ import pytest
 from packings import problem
 
 from tests.build import graph, node, residual, tensor
-from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import DEFAULT_BUDGET
-from tmmu_core.planners.exact.hunt import STEPS
+from tmmu_core.planners.exact.driver import TARGET_STEPS
 from tmmu_core.planners.search import DEFAULT_ITERATIONS
+from tmmu_core.plans.making.engine import plan_graph
 
 
 def test_defaults_are_said_once_and_the_same() -> None:
@@ -78,12 +78,12 @@ def test_a_storage_without_bytes_keeps_the_place_that_it_was_given_and_the_other
 
 
 def test_the_default_budget_is_the_one_that_the_benchmarks_name() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "measured" / "benchmarks.md").read_text()
     assert f"its default of {DEFAULT_BUDGET:,} nodes" in text
 
 
 def test_aims_between_bound_and_best_rise_and_stay_below_the_best() -> None:
     """One for each boldness from 0 to 7, in eighths: the best itself would be no aim."""
-    assert list(STEPS) == sorted(STEPS)
-    assert len(STEPS) == 8
-    assert all(0 < step < 8 for step in STEPS)
+    assert list(TARGET_STEPS) == sorted(TARGET_STEPS)
+    assert len(TARGET_STEPS) == 8
+    assert all(0 < step < 8 for step in TARGET_STEPS)

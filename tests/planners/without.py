@@ -1,21 +1,20 @@
-"""Plans, ledgers, replays and fits as one line of JSON: ``python -m tests.planners.without``.
-
-With the library of loops, with numba alone (``numba``), or with neither (``neither``).
-"""
+"""Print plans, ledgers, replays and fits as one line of JSON: ``python -m tests.planners.without``."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
 from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.planners.problem import Problem
 
 
 def branches(count: int) -> Graph:
-    """Branches that each begin large and end small, every one begun before the first is ended."""
+    """Branches that begin large and end small; every branch begins before the first one ends."""
     one = [Tensor(id=f"a{k}", shape=(64 * (9 + k % 3),)) for k in range(count)]
     two = [Tensor(id=f"b{k}", shape=(16,)) for k in range(count)]
     begin = [Node(node_id=f"m{k:02}", instr="OP", inputs=("x",), outputs=(one[k].id,)) for k in range(count)]
@@ -24,24 +23,42 @@ def branches(count: int) -> Graph:
     return Graph(tensors=tensors, nodes=(*begin, *end), inputs=("x",), outputs=tuple(t.id for t in two))
 
 
+def ring() -> Problem:
+    """Five buffers, at most two live together, that need three places: the planner needs a search to prove it."""
+    lives = ((0, 5), (0, 2), (1, 3), (2, 4), (3, 5))
+    birth, death = (np.array(column, dtype=np.int64) for column in zip(*lives, strict=True))
+    ids = tuple(f"b{k}" for k in range(len(lives)))
+    size, ones = np.full(len(lives), 8, dtype=np.uint64), np.ones(len(lives), dtype=np.uint64)
+    return Problem("arena", ids, birth, death, size, ones, gaps=(((1, 4),), (), (), (), ()))
+
+
+def chain(length: int) -> Graph:
+    """One tensor after another, of three sizes."""
+    tensors = tuple(Tensor(id=f"t{k:06}", shape=(64 * (1 + k % 3),)) for k in range(length))
+    nodes = tuple(
+        Node(node_id=f"n{k:06}", instr="OP", inputs=(tensors[k - 1].id,) if k else (), outputs=(tensors[k].id,))
+        for k in range(length)
+    )
+    return Graph(tensors=tensors, nodes=nodes, outputs=(tensors[-1].id,))
+
+
 def main() -> None:
-    """Ask for what has a compiled loop."""
+    """Run everything that has a native loop."""
     sys.path.append(str(Path(__file__).parent))
     from brute_force import made
 
-    from app.cli.warm import chain, ring
-    from tmmu_core.fit.asking import question_of
-    from tmmu_core.fit.capacity import Capacity
-    from tmmu_core.fit.fitting import fit
-    from tmmu_core.fit.order.model import order_model
-    from tmmu_core.fit.order.searching import best_order
-    from tmmu_core.fit.recompute import lower
-    from tmmu_core.plan.analysis.waste import waste_ledger
-    from tmmu_core.plan.formats.reading import read_graph_file
-    from tmmu_core.plan.making.engine import plan_graph
-    from tmmu_core.plan.making.request import PlanRequest
+    from tests.support.shadow.replay import shadow_replay
+    from tmmu_core.fitting.order.order_model import order_model
+    from tmmu_core.fitting.order.order_search import best_order
+    from tmmu_core.fitting.problem.capacity import Capacity
+    from tmmu_core.fitting.problem.planner_calls import initial_candidate
+    from tmmu_core.fitting.recompute import lower
+    from tmmu_core.fitting.search.fit_search import fit
+    from tmmu_core.formats.open_file import read_graph_file
     from tmmu_core.planners import PLANNERS
-    from tmmu_core.runtime.shadow import shadow_replay
+    from tmmu_core.plans.analysis.waste_ledger import waste_ledger
+    from tmmu_core.plans.making.engine import plan_graph
+    from tmmu_core.plans.making.request import PlanRequest
 
     samples = Path(__file__).resolve().parents[2] / "sample_graphs"
     found: list[object] = [
@@ -57,16 +74,12 @@ def main() -> None:
     model = order_model(plan_graph(branches(14)).liveness)
     found.append(repr(model and best_order(model)))
     for graph in (branches(8), chain(24), read_graph_file(samples / "training_step.tmmu.json")):
-        start = question_of(graph, PlanRequest(mode="backward"))
-        offered = islice(lower(start.question, start.solution, Capacity(1), None), 4)
+        start = initial_candidate(graph, PlanRequest(mode="backward"))
+        offered = islice(lower(start.plan_input, start.solution, Capacity(1), None), 4)
         found += [[move.what for move in moves] for moves in offered]
         found.append(fit(start, Capacity(1)).best.plan.layout_hash.hex())
     print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] in (["numba"], ["neither"]):
-        os.environ["TMMU_NATIVE"] = "0"
-    if sys.argv[1:] == ["neither"]:
-        sys.modules["numba"] = None  # type: ignore[assignment]
     main()

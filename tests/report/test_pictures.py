@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import run
-from app.parts.takeaway import PICTURES, picture
-from app.report.build import build_report
-from app.report.look import LOOKS, Sheet, Theme
-from app.report.still import OVER, still
+from app.kit.download.downloads import PICTURES, picture
+from app.report.html_report import build_report
+from app.report.report_theme import LOOKS, Sheet, Theme
+from app.report.still_pictures import OVER, still
 from tests.build import residual
 from tests.canvas.plans import plan_of
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.over import make_plan_anyway
-from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.over_capacity import make_plan_anyway
+from tmmu_core.plans.making.request import PlanRequest
 
 SVG = "{http://www.w3.org/2000/svg}"
 RESNET = str(Path(__file__).resolve().parents[2] / "sample_graphs" / "residual_block.tmmu.json")

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser
 
-from app.report.build import Known, build_report
-from app.report.figures import MOST_COLUMNS, drawn_steps, ledger_figure
-from app.say import words
+from app.report.html_report import Known, build_report
+from app.report.report_figures import MOST_COLUMNS, drawn_steps, ledger_figure
+from app.texts import numbers
 from tests.build import chain, residual
 from tests.canvas.plans import FOUR, plan_of
 from tests.plan.examples import problem_of
 from tmmu_core.judge.finding import Finding, Verdict
-from tmmu_core.plan.analysis.waste import WasteLedger, waste_ledger
-from tmmu_core.plan.making.engine import Solution, plan_graph
-from tmmu_core.plan.making.instance import plan_problem
-from tmmu_core.plan.making.over import make_plan_anyway
-from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.plans.analysis.waste_ledger import WasteLedger, waste_ledger
+from tmmu_core.plans.making.engine import Solution, plan_graph
+from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.making.over_capacity import make_plan_anyway
+from tmmu_core.plans.making.request import PlanRequest
 
 RED = Verdict((Finding("overlap", "error", "a and b share bytes [0, 16) at step 1", "a", "b"),), ("overlap",))
 
@@ -42,13 +42,13 @@ def test_the_report_says_each_arenas_figures() -> None:
     said = text_of(build_report(solution))
     for arena in solution.plan.arenas:
         for figure in (arena.peak_live_bytes, arena.extent_bytes):
-            assert words.full_bytes(figure) in said
+            assert numbers.full_bytes(figure) in said
 
 
 def test_the_ledger_at_the_peak_sums_to_the_extent() -> None:
     plan = plan_of()
     report = build_report(plan).decode()
-    table = report.split("The waste ledger at the peak", 1)[1].split("</table>", 1)[0]
+    table = report.split("Waste ledger at the peak", 1)[1].split("</table>", 1)[0]
     counts = [int(n.replace(",", "")) for n in re.findall(r"\(?([\d,]+) B\)?</", table)]
     assert len(counts) == 6
     assert sum(counts[:5]) == counts[5] == plan.arenas[0].extent_bytes
@@ -65,21 +65,21 @@ def test_a_red_verdict_is_told_with_its_findings() -> None:
     said = text_of(build_report(plan_of(), known=Known(RED, Verdict())))
     assert "✗ 1 error" in said
     assert "a and b share bytes [0, 16) at step 1" in said
-    assert "Lint: ✓ nothing wrong" in said
+    assert "Lint: ✓ passed" in said
 
 
 def test_a_plan_over_its_capacity_keeps_its_certificates_as_on_the_pages() -> None:
     over = make_plan_anyway(residual(), PlanRequest(capacities={"activations": 16}))
     said = build_report(over.solution or over.plan).decode()
     assert "✗ 1 error" in said
-    certificates = re.findall(r"<td>(\w+)</td></tr>", said.split("certificate", 1)[1].split("</table>", 1)[0])
+    certificates = re.findall(r"<td>(\w+)</td></tr>", said.split("optimality", 1)[1].split("</table>", 1)[0])
     assert certificates[: len(over.plan.arenas)] == [arena.status for arena in over.plan.arenas]
     assert "invalid" not in certificates
 
 
 def test_hand_offs_and_the_tensors_alive_at_the_peak_are_listed() -> None:
     said = text_of(build_report(plan_graph(chain(3))))
-    assert "all 3 hand-offs" in said
+    assert "all 3 in-place reuses" in said
     assert "#1 n000 t0 t1 16 B" in said
 
 

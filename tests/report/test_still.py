@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import run
-from app.report.build import build_report
+from app.report.html_report import build_report
 from app.report.pdf import browser
-from app.report.still import map_figure
+from app.report.still_pictures import map_figure
 from app.report.summary import markdown
 from tests.build import residual
 from tests.canvas.plans import FOUR, plan_of
 from tmmu_core.judge.finding import Finding, Verdict
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
 
 RESNET = str(Path(__file__).resolve().parents[2] / "sample_graphs" / "residual_block.tmmu.json")
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.plan.making.engine import Solution
-from tmmu_core.plan.model import Plan
+from tmmu_core.plans.making.engine import Solution
+from tmmu_core.plans.model import Plan
 
 Fault = Callable[[], Plan]
 

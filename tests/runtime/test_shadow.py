@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,15 +9,13 @@ import pytest
 from tests.build import chain, graph, node, residual, tensor, view
 from tests.runtime import faults
 from tests.runtime.faults import changed
-from tests.verdicts import COLUMNS, TEXTS
+from tests.support.shadow.replay import kinds, shadow_replay
+from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import MODES, PRESETS
-from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
-from tmmu_core.runtime import shadow_memory, shadow_rules
-from tmmu_core.runtime.shadow import kinds, shadow_replay
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.instance import plan_problem
 
 ROOT = Path(__file__).parents[2] / "sample_graphs"
 SAMPLES = [*sorted(ROOT.glob("*.tmmu.json*")), ROOT / "node_centric.json"]
@@ -32,6 +29,7 @@ def found(plan, solution=None):
 # --- no false alarm
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name.split(".")[0])
 def test_every_mode_and_preset_of_a_sample_is_executed_without_a_finding(sample):
     ir = read_graph_file(sample)
@@ -53,6 +51,7 @@ def test_the_plans_of_every_planner_are_executed_without_a_finding(name, planner
 # --- every fault
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", faults.KINDS)
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name.split(".")[0])
 def test_every_injected_fault_is_caught(sample, kind):
@@ -225,18 +224,6 @@ def test_an_arena_of_a_terabyte_takes_as_many_cells_as_blocks_have_ends():
     assert verdict.cells < 10
 
 
-# --- both loops
-
-
-@pytest.mark.parametrize("kind", ["overlap", "illegal_in_place"])
-def test_the_compiled_loop_says_what_the_plain_one_says(kind, monkeypatch):
-    solution = plan_graph(read_graph_file(ROOT / "mixed_sizes.tmmu.json"), planner="greedy")
-    plans = faults.spread(faults.KINDS[kind](solution), 10)
-    plain = [shadow_replay(plan, solution.liveness.timeline) for plan in plans]
-    monkeypatch.setattr(shadow_memory, "COMPILED_FROM", 0)
-    assert [shadow_replay(plan, solution.liveness.timeline) for plan in plans] == plain
-
-
 def test_a_tensor_without_a_row_is_told_of_no_row():
     """The finding is about the missing tensor alone: it names no other one as concerned."""
     shorter, longer = plan_graph(chain(2, "none")).plan, plan_graph(chain(3, "none")).liveness.timeline
@@ -249,34 +236,6 @@ def test_a_hand_off_to_the_first_tensor_of_the_graph_is_one():
     solution = plan_graph(ir)
     assert [(x, y) for _, x, y in solution.plan.handoffs] == [("x", "y")]
     assert shadow_replay(solution).findings == ()
-
-
-@pytest.mark.parametrize(("cells", "compiled"), [(15, False), (16, True)])
-def test_the_compiled_loop_is_taken_for_the_cells_of_both_memories_together(cells, compiled, monkeypatch):
-    asked = []
-
-    def loop():
-        asked.append(cells)
-        return shadow_memory._loop
-
-    monkeypatch.setattr(shadow_memory, "COMPILED_FROM", 16)
-    monkeypatch.setattr(shadow_memory, "_compiled", loop)
-    one, none = np.zeros(1, np.int64), np.zeros(1, np.uint64)
-    planned = shadow_memory.Cells(np.zeros(9, np.uint64), one, one + 8)
-    low = one + 3  # what is visited counts, wherever it begins
-    ideal = shadow_memory.Cells(np.zeros(cells - 4, np.uint64), low, low + cells - 8)
-    tape = shadow_memory.Tape(
-        kind=np.zeros(1, np.int8),
-        planned_low=planned.low,
-        planned_high=planned.high,
-        ideal_low=ideal.low,
-        ideal_high=ideal.high,
-        tag=one,
-        planned_start=none,
-        ideal_start=none,
-    )
-    shadow_memory.run(tape, planned, ideal, none, none)
-    assert bool(asked) is compiled
 
 
 def test_a_row_that_outlives_the_plan_is_looked_at_in_the_last_step():
@@ -313,13 +272,6 @@ def test_a_storage_of_two_keeps_its_bytes_also_where_none_of_them_lies_any_more(
     assert shadow_replay(plan).ok
 
 
-def test_members_that_touch_have_no_byte_in_common():
-    """One of [8, 16) is written; [0, 8) and [16, 24) touch it, [0, 9) and [15, 24) meet it, as does what it lies in."""
-    begin, size = [8, 0, 16, 0, 15, 0], [8, 8, 8, 9, 9, 24]
-    scene = SimpleNamespace(offset=begin, size=size)
-    assert list(shadow_rules._meeting(scene, range(6), 0)) == [0, 3, 4, 5]
-
-
 def test_a_view_at_its_bases_start_need_not_keep_the_grid_of_the_arena():
     """Base and view are moved off the arena's grid together, by their own alignment: the base alone is misaligned."""
     tensors = [tensor("x", role="input"), view("v", "x", 2), tensor("y")]
@@ -329,19 +281,6 @@ def test_a_view_at_its_bases_start_need_not_keep_the_grid_of_the_arena():
     moved = changed(plan, "offset", both, plan.offset[both] + np.uint64(4))
     off = [f.tensor for f in shadow_replay(moved, solution.liveness.timeline).findings if f.kind == "misaligned"]
     assert off == ["x"]
-
-
-def test_what_a_node_writes_that_the_plan_does_not_hold_is_missing_and_writes_over_nobody():
-    solution = plan_graph(
-        graph([tensor("x", role="input"), tensor("d"), tensor("y")], [node("n", "x", "d y")], "x", "y")
-    )
-    plan = solution.plan
-    rows = [row for row, name in enumerate(plan.tensor_ids) if name != "d"]
-    columns = {name: getattr(plan, name)[rows] for name in COLUMNS}
-    texts = {name: tuple(getattr(plan, name)[row] for row in rows) for name in TEXTS}
-    without = replace(plan, **columns, **texts)
-    findings = shadow_replay(without, solution.liveness.timeline).findings
-    assert [(f.kind, f.tensor, f.step) for f in findings] == [("missing", "", 1)]
 
 
 def test_a_plan_alone_is_looked_at_by_its_rows_and_with_its_graph_by_the_graph():

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from tests.runtime import faults
 from tests.strategies import Case, cases, plannable_cases
-from tmmu_core.errors import ContractError
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.runtime.shadow import shadow_replay
+from tests.support.shadow.replay import shadow_replay
+from tmmu_core.base.errors import ContractError
+from tmmu_core.plans.making.engine import plan_graph
 
 FEW = settings(max_examples=40, deadline=None)
 planners = st.sampled_from(["slots", "naive", "ffd", "greedy"])

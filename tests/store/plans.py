@@ -7,10 +7,10 @@ from typing import Any
 
 from tests.build import graph, node, tensor
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.model import Plan
-from tmmu_core.store.run import Label
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
+from tmmu_core.store.run_label import Label
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 LINE = 32

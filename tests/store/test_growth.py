@@ -9,10 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.store.plans import label, plan_of
-from tmmu_core.errors import StoreFault
-from tmmu_core.plan.model import Plan
-from tmmu_core.store.growth import Asked, between, blame, culprit, grown_arenas, like_the_latest, steps_of, value_of
-from tmmu_core.store.run import Run, run_of
+from tmmu_core.base.errors import StoreFault
+from tmmu_core.plans.model import Plan
+from tmmu_core.store.find_growth import (
+    Asked,
+    between,
+    blame,
+    culprit,
+    grown_arenas,
+    like_the_latest,
+    steps_of,
+    value_of,
+)
+from tmmu_core.store.run_label import Run, run_of
 
 TINY = plan_of({"a": 1})
 

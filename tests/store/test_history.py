@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 
 from tests.store.plans import label, plan_of
-from tests.verdicts import judged
-from tmmu_core.errors import StoreFault
-from tmmu_core.plan.model import Plan
-from tmmu_core.store import files
-from tmmu_core.store.growth import FIGURES, Asked, between, blame, grown_arenas, like_the_latest, value_of
-from tmmu_core.store.run import Label, Run, check_name, instant, split_reference
+from tmmu_core.base.errors import StoreFault
+from tmmu_core.store import opened_files
+from tmmu_core.store.find_growth import FIGURES, Asked, between, grown_arenas, like_the_latest, value_of
+from tmmu_core.store.run_label import Label, Run, check_name, instant, split_reference
 from tmmu_core.store.store import Store
 
 COMMITS = ("aaaa11", "aaaa22", "aaab33", "b1b1b1", "main", "c_c%c", "dev2")
@@ -91,7 +89,7 @@ def test_a_reference_is_the_latest_commit_then_branch_then_beginning_of_four(kep
         if exact or len({run.commit for run in begin}) == 1:
             assert store.resolve(f"net@{point}") == (exact or begin)[-1], point
         else:
-            with pytest.raises(StoreFault, match="begins several" if begin else "no run of a commit"):
+            with pytest.raises(StoreFault, match="is ambiguous" if begin else "no run of a commit"):
                 store.resolve(f"net@{point}")
 
 
@@ -111,61 +109,19 @@ def test_a_plan_is_kept_under_the_hash_of_its_bytes(kept: tuple[Store, list[Run]
     assert content in {run.content for run in runs}
     assert store.plan(content).tmmu_plan_hash == plan.tmmu_plan_hash
     assert store.content_of(plan_of({"a": 77})) == b""
-    with pytest.raises(StoreFault, match="there is no plan 0000"):
+    with pytest.raises(StoreFault, match="no plan 0000"):
         store.document(bytes(32))
 
 
 def test_a_file_of_no_bytes_or_of_many_comes_back(kept: tuple[Store, list[Run]]) -> None:
     store, _ = kept
     for name, data in (("empty", b""), ("long", bytes(range(256)) * 999)):
-        files.keep(store, name, (name, data), datetime(2026, 1, 1, tzinfo=UTC))
-        files.keep(store, name, (name, b"another"), datetime(2026, 1, 2, tzinfo=UTC))
-        assert files.file(store, name) == (name, data), "what is there stays"
+        opened_files.keep(store, name, (name, data), datetime(2026, 1, 1, tzinfo=UTC))
+        opened_files.keep(store, name, (name, b"another"), datetime(2026, 1, 2, tzinfo=UTC))
+        assert opened_files.file(store, name) == (name, data), "what is there stays"
 
 
 # --- who grew ----------------------------------------------------------------------------------------------------
-
-
-def held_at_the_peak(plan: Plan, arena: str) -> tuple[int, dict[str, int]]:
-    """The first step at which the most bytes are in use, and the storages alive at it by their names, in loops."""
-    if arena not in plan.arena_of:
-        return 0, {}
-    members: dict[int, list[int]] = {}
-    for row, storage in enumerate(plan.storage.tolist()):
-        if plan.arenas[plan.arena[row]].name == arena:
-            members.setdefault(storage, []).append(row)
-    lives = [
-        (min(plan.birth[r] for r in rows), max(plan.held_until[r] for r in rows), _size(plan, rows), _name(plan, rows))
-        for rows in members.values()
-    ]
-    held = [sum(size for b, d, size, _ in lives if b <= step < d) for step in range(max(plan.steps, 1))]
-    peak = held.index(max(held))
-    return peak, {name: size for b, d, size, name in lives if b <= peak < d}
-
-
-def _size(plan: Plan, rows: list[int]) -> int:
-    return max(int(plan.offset[r] + plan.size[r]) for r in rows) - min(int(plan.offset[r]) for r in rows)
-
-
-def _name(plan: Plan, rows: list[int]) -> str:
-    return plan.tensor_ids[min(rows, key=lambda r: (plan.birth[r], plan.base_tensor_uids[r] is not None, r))]
-
-
-def test_growth_is_laid_to_the_storages_that_are_there_at_the_peaks() -> None:
-    plans = [solution.plan for _, planner, solution in judged() if planner in ("slots", "naive")][:24]
-    for before, after in pairwise(plans):
-        for arena in sorted({a.name for plan in (before, after) for a in plan.arenas} | {"nowhere"}):
-            found = blame(before, after, arena)
-            (one, held), (two, later) = held_at_the_peak(before, arena), held_at_the_peak(after, arena)
-            assert found.peak_steps == (one, two)
-            assert found.peak_bytes == (sum(held.values()), sum(later.values()))
-            shares = {name: (held.get(name, 0), later.get(name, 0)) for name in {**held, **later}}
-            assert {s.tensor_id: (s.before_bytes, s.after_bytes) for s in found.shares} == {
-                name: pair for name, pair in shares.items() if pair[0] != pair[1]
-            }
-            order = [(s.before_bytes - s.after_bytes, s.tensor_id.encode()) for s in found.shares]
-            assert order == sorted(order)
-            assert found.slack_bytes == found.grown_bytes - sum(share.grown_bytes for share in found.shares)
 
 
 def test_of_each_commit_the_runs_like_the_latest_count(kept: tuple[Store, list[Run]]) -> None:
@@ -213,6 +169,6 @@ def test_a_label_has_a_zone_and_no_at_in_its_commit() -> None:
 
 def test_no_store_is_made_by_asking(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'none.db'}"
-    with pytest.raises(StoreFault, match="there is no store"):
+    with pytest.raises(StoreFault, match="the store does not exist"):
         Store.at(url)
     assert not (tmp_path / "none.db").exists()

@@ -12,8 +12,8 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 import tmmu_core.store
-from tmmu_core.store.schema import HEAD, METADATA, U64
 from tmmu_core.store.store import Store
+from tmmu_core.store.tables import HEAD, METADATA, U64
 
 REVISIONS = ScriptDirectory(str(Path(tmmu_core.store.__file__).parent / "migrations"))
 

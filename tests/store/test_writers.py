@@ -7,16 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from sqlalchemy import func, select
 
 from tests.store.writers import PROCESSES
-from tmmu_core.store.schema import PLANS
 from tmmu_core.store.store import Store
+from tmmu_core.store.tables import PLANS
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = 16
 
 
+@pytest.mark.slow
 def test_eight_processes_and_a_kill_lose_nothing(url: str, tmp_path: Path) -> None:
     writers = [sys.executable, "-m", "tests.store.writers", url, str(tmp_path), str(RUNS)]
     done = subprocess.run(writers, cwd=ROOT, capture_output=True, text=True, timeout=240)

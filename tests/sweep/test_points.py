@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 
 from tests.build import chain
-from tmmu_core.graph import native
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats import files
-from tmmu_core.plan.formats.reading import read_graph
-from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.make import make_plan
-from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.sweep import working
-from tmmu_core.sweep.points import Axes, Done, Point, Source, points_of
-from tmmu_core.sweep.working import FIGURES, FIT_FIGURES, KEPT_OPEN, figures, refused, work
+from tmmu_core.formats.open_file import read_graph
+from tmmu_core.formats.planfile import plan_file
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.sweep import sweep_worker
+from tmmu_core.sweep.sweep_points import Axes, Done, Point, Source, points_of
+from tmmu_core.sweep.sweep_worker import FIGURES, FIT_FIGURES, figures, refused, work
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
 INSTANCE = Source("few.csv", b"id,lower,upper,size\na,0,2,8\nb,1,3,4\n")
@@ -108,7 +107,7 @@ def test_a_size_that_a_model_leaves_open_is_the_points() -> None:
     for size in (1, 8):
         request = PlanRequest(planner="slots", dims={"B": size})
         (row,) = work(source, Point(0, 0, request)).rows
-        made = make_plan(working.read_at(read_graph(source.data, source.name), {"B": size}, b"", ""), request)
+        made = make_plan(sweep_worker.read_at(read_graph(source.data, source.name), {"B": size}, b"", ""), request)
         assert row["layout_hash"] == made.plan.layout_hash.hex()
         extents.append(row["extent_bytes"])
     assert extents[0] < extents[1]
@@ -152,7 +151,7 @@ def said(source: Source, **asked: Any) -> Any:
 def test_what_is_a_plan_already_or_has_no_graph_is_refused_in_its_row() -> None:
     plan = plan_graph(chain(3)).plan
     assert said(INSTANCE) is None
-    assert "finished plan" in said(Source("p.json", files.WRITERS["json"](plan)))[1]
+    assert "finished plan" in said(Source("p.json", plan_file.WRITERS["json"](plan)))[1]
     assert "no graph" in said(INSTANCE, ranks=True)[1]
     assert "no graph" in said(INSTANCE, fits={"": 99})[1]
     overlapping = Source("given.csv", b"id,lower,upper,size,offset\na,0,2,100,0\nb,1,3,100,50\n")
@@ -165,42 +164,7 @@ def test_a_fault_of_ours_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch)
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("no")
 
-    monkeypatch.setattr(working, "make_plan", broken)
+    monkeypatch.setattr(sweep_worker, "make_plan", broken)
     code, message = said(INSTANCE)
     assert (code, message.partition(" (")[0]) == ("INTERNAL", "ZeroDivisionError: no")
     assert message.partition(" (")[2].startswith("test_points.py:")
-
-
-def test_the_last_few_sources_stay_read_and_what_cannot_be_read_is_kept_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-    real = working.read_any
-    monkeypatch.setattr(working, "read_any", lambda data, name: (read.append(name), real(data, name))[1])
-    working._read.clear()
-    graphs = [Source(f"{k}.tmmu.json", native.encode_json(chain(2 + k))) for k in range(KEPT_OPEN)]
-    for source in (*graphs, graphs[0]):
-        work(source, Point(0, 0, PlanRequest()))
-    assert len(read) == KEPT_OPEN, "the first is still read"
-    nothing = Source("x.txt", b"nothing")
-    for source in (nothing, nothing, graphs[0], graphs[1]):
-        work(source, Point(0, 0, PlanRequest()))
-    assert read[KEPT_OPEN:] == ["x.txt", "1.tmmu.json"], "who was asked for longest ago went, not the first"
-
-
-def test_a_source_that_another_thread_lets_go_of_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker of Dask has several threads, and so many sources are kept, whoever asks for them."""
-    source, asked = sample("linear_chain"), []
-
-    class Busy(Source):
-        """Whenever it is looked for another thread has just let everything go."""
-
-        @property
-        def digest(self) -> str:  # type: ignore[override]
-            working._read.clear()
-            asked.append(1)
-            return source.digest
-
-    busy = Busy(source.name, source.data)
-    working._read.clear()
-    for _ in range(3):
-        assert work(busy, Point(0, 0, PlanRequest())).failed is False
-    assert len(asked) > 3

@@ -19,15 +19,15 @@ import pytest
 
 from app.cli.main import run
 from tests.cli.test_commands import tmmu  # noqa: F401 - the fixture
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.reading import read_graph
-from tmmu_core.plan.making.make import make_plan
-from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.store import sweeps
+from tmmu_core.formats.open_file import read_graph
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.store import stored_sweeps
 from tmmu_core.store.store import Store
-from tmmu_core.sweep.points import Axes, Done, Point, Source, name_of_sweep, points_of
-from tmmu_core.sweep.running import DIED, cluster, run_here, run_on
-from tmmu_core.sweep.working import work
+from tmmu_core.sweep.sweep_points import Axes, Done, Point, Source, name_of_sweep, points_of
+from tmmu_core.sweep.sweep_run import DIED, cluster, run_here, run_on
+from tmmu_core.sweep.sweep_worker import work
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "sample_graphs"
@@ -118,12 +118,14 @@ def client() -> Iterator[Any]:
         yield client
 
 
+@pytest.mark.slow
 def test_a_cluster_of_two_processes_gives_the_rows_of_this_one(client: Any) -> None:
     given = sources(CHAIN, BLOCK)
     points = product(12, given)
     assert rows(run_on(client, given, points)) == rows(run_here(given, points))
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_mid_sweep_loses_nothing(client: Any) -> None:
     given = sources(CHAIN, BLOCK)
     points = tuple(
@@ -153,6 +155,7 @@ def _end() -> Killer:
     return Killer()
 
 
+@pytest.mark.slow
 def test_a_point_that_kills_its_workers_is_a_row_and_the_others_are_planned(client: Any) -> None:
     given = sources(CHAIN)
     points = list(product(1, given))
@@ -186,6 +189,7 @@ def scheduler(tmp_path: Path) -> Iterator[str]:
                 process.wait(SECONDS)
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_was_started_apart_is_worked_on(tmmu: Any, scheduler: str) -> None:  # noqa: F811
     asked = ("sweep", CHAIN, BLOCK, "--alignments", "48,64", "--json")
     here, there = (json.loads(tmmu(*asked, *how)[1]) for how in ((), ("--scheduler", scheduler)))
@@ -200,6 +204,7 @@ def test_a_scheduler_that_is_not_there_is_told(tmmu: Any) -> None:  # noqa: F811
 # --- in a store --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rows_stream_into_the_store_and_a_killed_sweep_goes_on(tmmu: Any, tmp_path: Path) -> None:  # noqa: F811
     url = f"sqlite:///{tmp_path / 'store.db'}"
     asked = ["sweep", CHAIN, BLOCK, "--planners", "slots,naive,greedy,ffd"]
@@ -216,7 +221,7 @@ def test_rows_stream_into_the_store_and_a_killed_sweep_goes_on(tmmu: Any, tmp_pa
     found = json.loads(out)
     assert (code, len(found["rows"])) == (0, 2 * 4 * 26)
     assert f"{kept:,} kept already" in err
-    (listed,) = sweeps.sweeps(Store.at(url))
+    (listed,) = stored_sweeps.sweeps(Store.at(url))
     assert (listed.name, listed.points, listed.done, listed.failed) == (found["sweep"], 208, 208, 0)
     different = {(row["model"], row["planner"], row["alignment"]) for row in found["rows"]}
     assert len(different) == len(found["rows"])
@@ -227,7 +232,7 @@ def _kept(url: str) -> int:
         store = Store.at(url)
     except Exception:  # it is being made
         return 0
-    found = sum(sweep.done for sweep in sweeps.sweeps(store))
+    found = sum(sweep.done for sweep in stored_sweeps.sweeps(store))
     store.close()
     return found
 
@@ -236,12 +241,12 @@ def test_what_died_is_tried_again_and_what_failed_is_not(tmp_path: Path) -> None
     store = Store.at(f"sqlite:///{tmp_path / 'store.db'}", create=True)
     from tests.store.plans import NEW_YEAR, swept
 
-    sweeps.begin(store, "s", NEW_YEAR, {"sources": ["net"]}, 3)
-    for failed in (sweeps.DIED, sweeps.FINE, sweeps.REFUSED):
-        sweeps.add(store, "s", [sweeps.Kept(0, (swept(str(failed)),), failed)])
-    (kept,) = sweeps.points(store, "s")
-    assert (kept.failed, kept.rows) == (sweeps.FINE, (swept("0"),))
-    (listed,) = sweeps.sweeps(store)
+    stored_sweeps.begin(store, "s", NEW_YEAR, {"sources": ["net"]}, 3)
+    for failed in (stored_sweeps.DIED, stored_sweeps.FINE, stored_sweeps.REFUSED):
+        stored_sweeps.add(store, "s", [stored_sweeps.Kept(0, (swept(str(failed)),), failed)])
+    (kept,) = stored_sweeps.points(store, "s")
+    assert (kept.failed, kept.rows) == (stored_sweeps.FINE, (swept("0"),))
+    (listed,) = stored_sweeps.sweeps(store)
     assert (listed.points, listed.done, listed.failed) == (3, 1, 0)
 
 

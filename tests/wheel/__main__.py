@@ -1,7 +1,7 @@
 """The wheel from an index: ``python -m tests.wheel`` makes environments with pip, uvx and pipx, and tries them.
 
 Takes minutes and the network; the suite's form of it links packages instead (``environment.py``). What it prints stands
-in ``docs/jobs/install.md``.
+in ``docs/how-to/install.md``.
 """
 
 from __future__ import annotations

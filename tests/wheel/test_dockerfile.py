@@ -20,9 +20,16 @@ def said(instruction: str) -> list[str]:
 def test_what_is_copied_is_there_and_all_that_a_wheel_is_built_of() -> None:
     copied = [name for line in said("COPY") if not line.startswith("--from") for name in line.split()[:-1]]
     assert [name for name in copied if not (ROOT / name).exists()] == []
-    assert {"pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "app", "tmmu_core", "sample_graphs"} <= set(
-        copied
-    )
+    assert {
+        "pyproject.toml",
+        "hatch_build.py",
+        "README.md",
+        "LICENSE",
+        "app",
+        "tmmu",
+        "tmmu_core",
+        "sample_graphs",
+    } <= set(copied)
     ignored = (ROOT / ".dockerignore").read_text().split()
     assert not set(copied) & set(ignored)
 

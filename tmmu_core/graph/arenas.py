@@ -7,16 +7,18 @@ from typing import Any
 
 import msgspec
 
-from tmmu_core.errors import U64_MAX, AlignmentViolation, InvalidIrShapes
-from tmmu_core.graph.model import Arena, ArenaConfig
-from tmmu_core.limits import ARENAS, ceiling, past
+from tmmu_core.base import strict
+from tmmu_core.base.errors import U64_MAX, AlignmentViolation, InvalidIrShapes
+from tmmu_core.base.limits import ARENAS, ceiling, past
+from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Arena, ArenaConfig, Graph
 
 
 def read_arenas(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> ArenaConfig:
-    """Arena name → :class:`Arena`; what an arena says beyond its three fields is kept for the hash alone.
+    """Return arena name → :class:`Arena`.
 
     Raises ``AlignmentViolation`` for an alignment that is no power of two, ``InvalidIrShapes`` (reason
-    ``arena_config``) for a figure that is no uint64, ``UnreadableInput`` for more arenas than the limit.
+    ``arena_config``) for an unknown field and a figure that is no
+    uint64, ``UnreadableInput`` for more arenas than the limit.
     """
     refuse_many(config or {})
     arenas: ArenaConfig = {}
@@ -24,13 +26,41 @@ def read_arenas(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> Arena
         try:
             arena = given if isinstance(given, Arena) else msgspec.convert(given, Arena, strict=True)
         except msgspec.ValidationError as error:
-            raise _bad(name, str(error)) from error
+            raise _bad(name, str(error), strict.field_hint(error, Arena)) from error
         for field in ("capacity_bytes", "alignment_bytes", "page_size"):
             if not 0 <= getattr(arena, field) <= U64_MAX:
                 raise _bad(name, f"{field} is {getattr(arena, field)}, not between 0 and 2^64 − 1")
         check_alignment(arena.alignment_bytes, arena=name)
         arenas[name] = arena
     return arenas
+
+
+ALONE = {ONE_MEMORY, OFFLOAD_ARENA}
+
+
+def refuse_unknown_arenas(config: Mapping[str, Any], graph: Graph) -> None:
+    """Raise ``InvalidIrShapes`` (reason ``unknown_arena``) for an unused arena whose name resembles a known one."""
+    known, unused = unused_arenas(config, graph)
+    for name in unused:
+        if not strict.resembles(name, known):
+            continue
+        raise InvalidIrShapes(
+            f"there is no arena {name!r} in this graph.",
+            reason="unknown_arena",
+            node_id="",
+            arena=name,
+            path=f"$.{name}",
+            hint=strict.closest_hint(name, known),
+        )
+
+
+def unused_arenas(config: Mapping[str, Any], graph: Graph) -> tuple[tuple[str, ...], list[str]]:
+    """Return the arenas that roles or tensors of ``graph`` name, and those of ``config`` that are not among them."""
+    known = (*DEFAULT_ARENAS, "optimizer_state", OFFLOAD_ARENA)
+    if config.keys() <= {*known, ONE_MEMORY} and (ONE_MEMORY not in config or config.keys() <= ALONE):
+        return known, []
+    known = (*known, *sorted({tensor.arena for tensor in graph.tensors if tensor.arena} - {*known}))
+    return known, sorted(config.keys() - {*known})
 
 
 def refuse_many(config: Mapping[str, Any]) -> None:
@@ -59,12 +89,12 @@ def check_alignment(alignment: int, *, arena: str) -> None:
         )
 
 
-def _bad(name: str, what: str) -> InvalidIrShapes:
+def _bad(name: str, what: str, hint: str = "") -> InvalidIrShapes:
     return InvalidIrShapes(
         f"arena {name!r} of the arena configuration: {what}.",
         reason="arena_config",
         node_id="",
         arena=name,
         path=f"$.{name}",
-        hint='Write it as {"capacity_bytes": 1048576, "alignment_bytes": 128, "page_size": 4096}.',
+        hint=hint or 'Write it as {"capacity_bytes": 1048576, "alignment_bytes": 128, "page_size": 4096}.',
     )

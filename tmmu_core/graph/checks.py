@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import NoReturn
 
-from tmmu_core.errors import AlignmentViolation, AllocationOverflow, InvalidIrShapes, LivenessCycle
+from tmmu_core.base import strict
+from tmmu_core.base.errors import AlignmentViolation, AllocationOverflow, InvalidIrShapes, LivenessCycle
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import PHASES, ROLES, Graph, Inplace, Tensor
 
@@ -339,12 +340,11 @@ def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]
         point[name] = dim.max
     for name, value in sorted({**graph.assumed, **(dims or {})}.items()):
         if name not in graph.dims:
-            known = ", ".join(graph.dims) or "none"
             refuse(
                 f'the graph has no dimension "{name}".',
                 reason="unknown_dim",
                 path=f"$.dims.{name}",
-                hint=f"Its named dimensions are: {known}.",
+                hint=strict.closest_hint(name, graph.dims),
             )
         envelope = graph.dims[name]
         if not envelope.min <= value <= envelope.max:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tmmu_core.errors import UnreadableInput
+from tmmu_core.base.errors import UnreadableInput
 
 CHUNK = 1 << 20
 """Bytes that are read at once."""

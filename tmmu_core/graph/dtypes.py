@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from tmmu_core.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
+from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
 
 BITS: dict[str, int] = {
     "bool": 8,

@@ -1,7 +1,6 @@
-"""What operators cost: floating-point operations from an operator's name and the shapes of its operands alone.
+"""The cost of operators: floating-point operations from an operator and the shapes of its operands alone.
 
-``FORMULAS`` is the one table, for the names of ONNX, PyTorch's aten, TensorFlow Lite and the native samples. Names are
-looked up without case, underscores and overload: ``add.Tensor``, ``Add`` and ``ADD`` are ``add``.
+:mod:`.operator_table` names the formula of each operator; ``FORMULAS`` holds them.
 
 A multiplication and an addition of a contraction (matrix products, convolutions, attention) are two operations. Of
 everything else each arithmetic operation, comparison or elementary function (``exp``, ``tanh`` …) on an element is one.
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from math import isqrt, prod
 
 from tmmu_core.graph.index import GraphIndex
+from tmmu_core.graph.operators import operator_of
 
 Shape = tuple[int, ...]
 
@@ -60,19 +60,13 @@ Formula = Callable[[Call], Flops | None]
 
 def operations(instr: str, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]) -> Flops | None:
     """Operations of ``instr`` on operands of these shapes; ``None`` where they are not known."""
-    formula = FORMULAS.get(plain_name(instr))
+    formula = FORMULAS.get(operator_of(instr).cost)
     if formula is None:
         return None
     try:
         return formula(Call(inputs, outputs))
     except (IndexError, ValueError):
         return None
-
-
-def plain_name(instr: str) -> str:
-    """``instr`` as the table spells it: no domain, no overload, no case, no underscores."""
-    name = instr.rpartition("::")[2].partition(".")[0]
-    return name.replace("_", "").lower()
 
 
 @dataclass(frozen=True)
@@ -292,149 +286,32 @@ def _matrix_vector(call: Call) -> Flops:
     return Flops(2 * call.operand)
 
 
-def _names(text: str) -> list[str]:
-    return text.split()
-
-
 FORMULAS: dict[str, Formula] = {
-    # Bytes are moved, or only their names are.
-    **dict.fromkeys(
-        _names(
-            "copyout copyin "
-            "view reshape unsafeview flatten squeeze unsqueeze expanddims transpose permute t swapaxes expand "
-            "expandas broadcastto alias detach identity clone copy tocopy to cast contiguous slice slicescatter "
-            "slicebackward stridedslice selectbackward selectscatter split splitwithsizes splitv unbind chunk "
-            "cat concat concatenation concatenate stack pack unpack tile repeat gather gathernd gatherelements "
-            "indexselect index indexput embedding embeddinglookup take scatter scatternd scatterelements pad "
-            "padv2 constantpadnd mirrorpad reflectionpad2d replicationpad2d flip roll reverse reversev2 "
-            "depthtospace spacetodepth batchtospacend spacetobatchnd pixelshuffle pixelunshuffle channelshuffle "
-            "narrow asstrided diagonal movedim zeros zeroslike ones oneslike full fulllike empty emptylike "
-            "emptystrided newzeros newones newempty newfull newemptystrided constant constantofshape fill zero "
-            "scalartensor arange range eyelike eye liftfreshcopy tangent shape size unfold castlike complex real "
-            "imag viewasreal viewascomplex resolveconj resolveneg col2im readvariable assignvariable "
-            "upsamplenearest resizenearestneighbor upsamplenearest2d hashtablelookup assert"
-        ),
-        _nothing,
-    ),
-    # One operation for each element that is written.
-    **dict.fromkeys(
-        _names(
-            "add sub subtract rsub mul multiply div divide divnonan neg negative abs sign ceil floor round trunc "
-            "frac sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 "
-            "sinh cosh tanh asinh acosh atanh erf erfc pow square mod fmod remainder floordivide floordiv "
-            "floormod truncatediv maximum minimum relu relu6 threshold eq ne ge gt le lt equal notequal greater "
-            "greaterequal greaterorequal less lessequal lessorequal logicaland logicalor logicalnot logicalxor "
-            "and or xor not bitwiseand bitwiseor bitwisenot bitwisexor bitshift isnan isinf isfinite where "
-            "selectv2 maskedfill maskedfillscalar thresholdbackward reluback reluneg1to1 scale bias tril triu "
-            "quantize dequantize cumsum cumprod onehot bernoulli randint rand randn randlike randnlike "
-            "randomnormal randomuniform randomnormallike randomuniformlike outer hardtanh isneginf isposinf "
-            "signbit conj maskedscatter"
-        ),
-        _each(1),
-    ),
-    # Two: a product and a sum, two comparisons, a scaled mask.
-    **dict.fromkeys(
-        _names(
-            "addcmul addcdiv lerp clamp clip clampmin clampmax leakyrelu prelu thresholdedrelu shrink "
-            "nativedropout nativedropoutbackward affine hardsigmoid squareddifference tanhshrink quantizelinear "
-            "dequantizelinear leakyrelubackward hardtanhbackward preluback softsign batchnormalization"
-        ),
-        _each(2),
-    ),
-    # The functions written out: sigmoid is exp, negation, addition, division; the others stand on it.
-    **dict.fromkeys(_names("sigmoid hardswish elu celu selu softplus logistic logit sigmoidbackward"), _each(4)),
-    **dict.fromkeys(_names("tanhbackward elubackward hardswishbackward hardsigmoidbackward logsigmoid"), _each(3)),
-    **dict.fromkeys(_names("silu swish mish"), _each(5)),
-    **dict.fromkeys(_names("gelu fastgelu quickgelu biasgelu silubackward softplusbackward"), _each(8)),
-    **dict.fromkeys(_names("gelubackward geluback"), _each(14)),
-    # Greatest, difference, exp, sum, quotient; backward product, sum, difference, product.
-    **dict.fromkeys(_names("softmax logsoftmax safesoftmax softmin hardmax"), _each(5)),
-    **dict.fromkeys(_names("softmaxbackwarddata logsoftmaxbackwarddata softmaxback"), _each(4)),
-    # Reductions read each element once; a mean's or a variance's few further operations are per result.
-    **dict.fromkeys(
-        _names(
-            "mean prod amax amin all any argmax argmin cummax cummin norm logsumexp reducemean reducesum "
-            "reducemax reducemin reduceprod reduceany reduceall reducelogsum countnonzero topk sort argsort "
-            "nonzero unique multinomial embeddingdensebackward indexadd scatteradd indexputaccumulate maxpool "
-            "averagepool avgpool maxpool2d avgpool2d globalaveragepool globalmaxpool adaptiveavgpool2d "
-            "maxpool2dwithindices maxpool2dwithindicesbackward avgpool2dbackward adaptiveavgpool2dbackward "
-            "lppool"
-        ),
-        _read(1),
-    ),
-    **dict.fromkeys(_names("sum max min"), _fold),
+    "moves": _nothing,
+    **{f"each{count}": _each(count) for count in (1, 2, 3, 4, 5, 8, 9, 14)},
+    **{f"read{count}": _read(count) for count in (1, 2, 3, 4, 6, 11, 14)},
+    "fold": _fold,
     "select": _select,
     "dropout": _dropout,
-    **dict.fromkeys(
-        _names("reducel1 reducesumsquare reducel2 linalgvectornorm l2normalization lpnormalization"), _read(2)
-    ),
-    **dict.fromkeys(_names("var std varmean stdmean reducelogsumexp"), _read(4)),
-    **dict.fromkeys(_names("lrn localresponsenormalization"), _each(8)),
-    # Normalisations: mean 1, variance 3, normalised 2, scale and shift 2; backward the two sums and the gradient.
-    **dict.fromkeys(
-        _names(
-            "layernorm layernormalization nativelayernorm groupnorm groupnormalization nativegroupnorm "
-            "instancenorm instancenormalization nativebatchnorm nativebatchnormlegit "
-            "nativebatchnormlegitfunctional batchnorm cudnnbatchnorm batchnormwithupdate "
-            "batchnormwithupdatefunctional"
-        ),
-        _each(8),
-    ),
-    **dict.fromkeys(
-        _names(
-            "nativelayernormbackward nativebatchnormbackward cudnnbatchnormbackward nativegroupnormbackward "
-            "batchnormbackward fusedrmsnormbackward"
-        ),
-        _read(11),
-    ),
-    **dict.fromkeys(_names("rmsnorm fusedrmsnorm simplifiedlayernormalization rmsnormalization"), _each(5)),
-    "skiplayernormalization": _each(9),
-    # Losses.
-    **dict.fromkeys(
-        _names("nllloss nlllossforward nllloss2dforward nlllossbackward nllloss2dbackward"),
-        lambda call: Flops(elementwise=2 * prod(call.inputs[-2 if len(call.inputs) > 2 else -1])),
-    ),
-    **dict.fromkeys(_names("crossentropy softmaxcrossentropyloss crossentropyloss"), _read(6)),
-    **dict.fromkeys(_names("crossentropyback mseloss smoothl1loss l1loss huberloss mselossbackward"), _read(3)),
-    # Optimizers, for each element of the parameter.
-    "sgd": _read(2),
-    "sgdmomentum": _read(4),
-    **dict.fromkeys(_names("adam adamw fusedadam fusedadamw"), _read(14)),
-    # Contractions.
-    **dict.fromkeys(_names("matmul mm bmm batchmatmul batchmatmulv2 matmulinteger"), _matmul),
-    **dict.fromkeys(_names("addmm baddbmm"), _addmm),
+    "loss": lambda call: Flops(elementwise=2 * prod(call.inputs[-2 if len(call.inputs) > 2 else -1])),
+    "matmul": _matmul,
+    "addmm": _addmm,
     "addbmm": _addbmm,
-    **dict.fromkeys(_names("gemm linear fullyconnected fusedmatmul"), _dense),
-    **dict.fromkeys(_names("mv dot vdot"), _matrix_vector),
+    "dense": _dense,
+    "matrixvector": _matrix_vector,
     "addmv": lambda call: Flops(2 * prod(call.inputs[1]), call.result),
     "gelumatmul": lambda call: _matmul(call, added=8),
-    **dict.fromkeys(_names("conv convolution conv1d convinteger mkldnnconvolution"), _convolution),
-    "convolutionoverrideable": _convolution,
+    "convolution": _convolution,
     "conv2d": lambda call: _convolution_of_tflite(call) or _convolution(call),
-    "conv3d": _convolution,
-    **dict.fromkeys(_names("depthwiseconv depthwiseconv2d"), _depthwise),
+    "depthwise": _depthwise,
     "convtranspose": _transposed,
     "transposeconv": _transposed_of_tflite,
-    **dict.fromkeys(_names("convolutionbackward convolutionbackwardoverrideable"), _convolution_backward),
+    "convolutionbackward": _convolution_backward,
     "qlinearconv": _quantised_convolution,
-    **dict.fromkeys(
-        _names(
-            "scaleddotproductattention scaleddotproductflashattention scaleddotproductflashattentionforcpu "
-            "scaleddotproductefficientattention scaleddotproductcudnnattention attention flashattentionforward "
-            "scaleddotproductattentionmathformps efficientattentionforward "
-            "scaleddotproductfusedattentionoverrideable"
-        ),
-        _attention,
-    ),
-    **dict.fromkeys(
-        _names(
-            "scaleddotproductflashattentionbackward scaleddotproductflashattentionforcpubackward "
-            "scaleddotproductefficientattentionbackward scaleddotproductcudnnattentionbackward"
-        ),
-        _attention_backward,
-    ),
+    "attention": _attention,
+    "attentionbackward": _attention_backward,
     "lstm": _recurrent(4),
     "gru": _recurrent(3),
     "rnn": _recurrent(1),
 }
-"""Operator, as :func:`plain_name` spells it → its formula."""
+"""Cost formulas by the names that the operator table uses."""

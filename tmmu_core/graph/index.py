@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core import limits
+from tmmu_core.base import limits
+from tmmu_core.base.once import cached_property
 from tmmu_core.graph import checks
+from tmmu_core.graph.id_columns import Ids
 from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph, Inplace, Phase
-from tmmu_core.graph.naming import Ids
-from tmmu_core.once import cached_property
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]

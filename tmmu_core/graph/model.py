@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from tmmu_core.once import learned
+from tmmu_core.base.once import learned
 
 Phase = Literal["forward", "backward", "optimizer"]
 Mode = Literal["forward", "backward", "inference"]
@@ -106,7 +106,20 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     inplace: Inplace | None = None
     in_place_write: tuple[tuple[int, int], ...] = ()
     params: dict[str, Any] = {}
+    """Attributes of the operator, for readers only: no answer depends on them."""
     grad_edges: tuple[tuple[int, int], ...] = ()
+    unplanned: tuple[str, ...] = ()
+    """Names of bodies that this operator runs and the graph does not hold. A plan of such a graph is incomplete."""
+    scope: str = ""
+    """The nested scope (the body of a loop or a branch) that it belongs to; ``outer/inner`` for a scope in another."""
+    recomputes: str = ""
+    """The node of which this is a further run."""
+    offloads: str = ""
+    """The tensor that this node copies to another memory, or back."""
+
+
+SCOPING = ("scope", "recomputes", "offloads")
+"""Fields of a node that no plan depends on. In the graph's hash they stand among ``params``."""
 
 
 class Dim(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
@@ -150,6 +163,8 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     dims: dict[str, Dim] = {}
     assumed: dict[str, int] = {}
     """Sizes of named dimensions that no file said and a reader assumed: where they stand if no point is given."""
+    ranges: dict[str, Dim] = {}
+    """Named dimension → the sizes at which the model can be read again. In no hash and no file."""
     replan_policy: Literal["ABORT", "REPLAN_AT_SAFEPOINT"] = "ABORT"
     safepoints: tuple[str, ...] = ()
     execution_order: tuple[str, ...] | None = None
@@ -159,6 +174,8 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     """Tensor → who said its shape, in graphs of models that do not say them all. In no hash."""
     planner: str = ""
     """The planner that this graph was fitted with, asked where nobody names one; empty: the default one."""
+    alignment: int = 0
+    """Bytes: the alignment of every arena for which a request gives none, that of the model's runtime; 0: 128."""
     origins: dict[str, Origin] = {}
     """By node id, where nodes come from; of some, of all or of none. In no hash: it changes nothing of a plan."""
 
@@ -167,7 +184,14 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
         return f"<Graph {self.name[:60]!r}: {size}>"
 
 
-class Arena(msgspec.Struct, frozen=True, omit_defaults=True):
+class AnnotatedGraph(Graph, frozen=True, omit_defaults=True, forbid_unknown_fields=True, weakref=True):
+    """A graph with remarks of its reader, which are in no hash and in no file."""
+
+    notes: tuple[str, ...] = ()
+    """Sentences, such as how many tensors have no data type in the file."""
+
+
+class Arena(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One named region of memory (contract §4), in bytes; ``page_size`` 0 means that nothing is said of pages."""
 
     capacity_bytes: int = 2**64 - 1
@@ -175,7 +199,7 @@ class Arena(msgspec.Struct, frozen=True, omit_defaults=True):
     page_size: int = 0
 
 
-learned(View, Shard, Tensor, Node, Dim, Origin, Made, Graph, Arena)
+learned(View, Shard, Tensor, Node, Dim, Origin, Made, Graph, AnnotatedGraph, Arena)
 
 
 ArenaConfig = dict[str, Arena]
@@ -183,5 +207,8 @@ ArenaConfig = dict[str, Arena]
 
 OFFLOAD_ARENA = "offload"
 """Another memory, to which tensors are copied while they are idle. It is there without being declared."""
+
+ONE_MEMORY = "memory"
+"""The arena that holds all tensors where it is the only one that is configured (contract §12)."""
 
 DEFAULT_ARENAS: tuple[str, ...] = ("activations", "gradients", "parameters")

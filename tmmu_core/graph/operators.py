@@ -1,79 +1,182 @@
-"""What is known of operators by name: data that the synthesised backward and its referee both read.
+"""What an operator's name means: its parts, and its properties by the one table (:mod:`.operator_table`).
 
-Names are upper-cased before they are looked up, so that ``Relu``, ``RELU`` and ``relu`` are one operator.
+Every spelling of an operator gives the same properties: ``aten::mul.Tensor``, ``torch.ops.aten.mul``, ``aten.mul_``,
+``ai.onnx::Mul``, ``stablehlo.multiply``, ``TFL.MUL``, ``MUL``. A name of a namespace that is not listed here is another
+operator, whatever its base name is, and unknown.
 """
 
 from __future__ import annotations
 
-INPUTS: frozenset[str] = frozenset({"inputs"})
-OUTPUTS: frozenset[str] = frozenset({"outputs"})
-NOTHING: frozenset[str] = frozenset()
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, cast
 
-GRADIENT_NEEDS: dict[str, frozenset[str]] = {
-    # Linear in their inputs, or mere rearrangements: the incoming gradient is enough.
-    **dict.fromkeys(
-        (
-            *("ADD", "SUB", "SUM", "NEG", "IDENTITY", "CAST", "DROPOUT"),
-            *("RESHAPE", "FLATTEN", "SQUEEZE", "UNSQUEEZE", "TRANSPOSE", "CONCAT", "SPLIT", "SLICE", "PAD", "EXPAND"),
-            *("AVERAGEPOOL", "GLOBALAVERAGEPOOL", "REDUCEMEAN", "REDUCESUM", "RESIZE", "UPSAMPLE"),
-        ),
-        NOTHING,
-    ),
-    # The derivative is a function of the result.
-    **dict.fromkeys(("RELU", "SIGMOID", "TANH", "EXP", "SQRT", "SOFTMAX", "LOGSOFTMAX", "RECIPROCAL"), OUTPUTS),
-    # The derivative needs where the result came from as well.
-    **dict.fromkeys(("MAXPOOL", "GLOBALMAXPOOL", "REDUCEMAX", "REDUCEMIN", "MAX", "MIN"), INPUTS | OUTPUTS),
-}
-"""Operator → which of its operands its gradient reads; one that is not listed needs its inputs (contract §2)."""
+from tmmu_core.graph.operator_table import ROWS
 
+Needs = Literal["nothing", "inputs", "outputs", "both", "mask"]
 
-DRAWS_RANDOM_NUMBERS: frozenset[str] = frozenset(
+HLO = frozenset(("stablehlo", "mhlo", "chlo", "hlo", "xla", "lax", "vhlo"))
+ATEN = frozenset(("aten", "prims", "prim", "torch", "ops", "executorch", "dimorderops", "rngprims", "edge"))
+COMMUNICATION = frozenset(
+    ("c10d", "c10dfunctional", "distributed", "dist", "nccl", "rccl", "gloo", "mpi", "horovod", "symmmem", "dtensor")
+)
+OTHERS = frozenset(
     (
-        # ONNX and TensorFlow Lite
-        *("RANDOMNORMAL", "RANDOMNORMALLIKE", "RANDOMUNIFORM", "RANDOMUNIFORMLIKE", "MULTINOMIAL", "BERNOULLI"),
-        *("DROPOUT", "RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL"),
-        # PyTorch, without the overload
-        *("RAND", "RAND_LIKE", "RANDINT", "RANDINT_LIKE", "RANDN", "RANDN_LIKE", "RANDPERM", "NORMAL", "NORMAL_"),
-        *("NATIVE_DROPOUT", "ALPHA_DROPOUT", "FEATURE_DROPOUT", "FEATURE_ALPHA_DROPOUT", "BERNOULLI_", "UNIFORM"),
-        *("UNIFORM_", "RANDOM", "RANDOM_", "EXPONENTIAL", "EXPONENTIAL_", "GEOMETRIC", "CAUCHY", "LOG_NORMAL"),
-        *("POISSON", "BINOMIAL", "RRELU_WITH_NOISE", "PHILOX_RAND", "_FUSED_DROPOUT", "_STANDARD_GAMMA"),
-        *("_SCALED_DOT_PRODUCT_FLASH_ATTENTION", "_SCALED_DOT_PRODUCT_EFFICIENT_ATTENTION"),
-        *("_SCALED_DOT_PRODUCT_CUDNN_ATTENTION", "_SCALED_DOT_PRODUCT_FUSED_ATTENTION_OVERRIDEABLE"),
-        # XLA
-        *("RNG", "RNG-BIT-GENERATOR", "RNG-GET-AND-UPDATE-STATE"),
+        *("ai", "onnx", "ml", "training", "preview", "com", "microsoft", "ms", "internal", "nchwc", "nhwc", "org"),
+        *("pytorch", "pkg", "onnxscript", "torchlib", "tfl", "tf", "tflite", "tensorflow", "builtin", "rawops", "jax"),
+        *("numpy", "np", "jnp", "nn", "functional", "f", "modules", "module", "activation", "special", "math"),
+        *("linalg", "operator", "builtins", "keras", "layers", "exir", "dialects", "quantized", "quantizeddecomposed"),
+        *("higherorder", "inductor", "tosa"),
     )
 )
-"""Operators that take numbers from a generator, or may: run again they give others, and in another order too."""
+"""Words of namespaces whose operators are those of the table."""
+NAMESPACES = HLO | ATEN | COMMUNICATION | OTHERS
 
-SPEAKS_TO_OTHERS: frozenset[str] = frozenset(
-    (
-        *("ALL_REDUCE", "ALL_GATHER", "REDUCE_SCATTER", "ALL_TO_ALL", "BROADCAST", "SEND", "RECV", "BARRIER"),
-        *("ALL_GATHER_INTO_TENSOR", "REDUCE_SCATTER_TENSOR", "ALL_TO_ALL_SINGLE", "WAIT_TENSOR"),
-        *("ALL-REDUCE", "ALL-GATHER", "REDUCE-SCATTER", "ALL-TO-ALL", "COLLECTIVE-PERMUTE", "SEND-DONE"),
-        *("RECV-DONE", "INFEED", "OUTFEED", "PRINT", "ASSERT", "_ASSERT_ASYNC", "_ASSERT_SCALAR"),
-    )
+GRADIENT = "_GRAD"
+"""What the synthesized backward step of an operator has after the operator's name."""
+OVERLOADS = (
+    *("default", "Tensor", "Scalar", "Tensor_Scalar", "Scalar_Tensor", "Tensor_Tensor", "Tensor_mode", "Scalar_mode"),
+    *("int", "int_list", "dim", "dims", "dim_IntList", "self", "sizes", "using_ints", "dtype", "correction", "vec"),
+    *("Dimname", "indices", "sections", "other", "device", "dtype_layout", "out", "start", "start_step", "tensor_list"),
 )
-"""Operators that are met by other ranks, or seen from outside: all must come to them in one order."""
+"""Overloads that a name of one word may end with."""
+ONE_WORD = re.compile(r"(?:executorch_exir_dialects_edge__ops_)?(aten|prims|dim_order_ops|(?i:stablehlo))_+(\w+)")
+_OBJECT = re.compile(r"<(?:built-in )?(?:function|method|class) '?([\w.]+).*>")
 
 
-def bare_name(instr: str) -> str:
-    """An operator's name without namespace and overload, upper-cased: ``aten.rand.default`` is ``RAND``."""
-    parts = [part for part in instr.replace("::", ".").upper().split(".") if part]
-    if len(parts) > 1 and parts[0] in ("ATEN", "PRIMS", "_C10D_FUNCTIONAL", "C10D_FUNCTIONAL", "RNGPRIMS"):
-        parts = parts[1:]
-    return parts[0] if parts else ""
+@dataclass(frozen=True)
+class Entry:
+    """The properties of one operator; those of an unknown one are the defaults."""
+
+    cost: str = ""
+    gradient: Needs = "inputs"
+    traits: frozenset[str] = frozenset()
 
 
-def is_random(instr: str) -> bool:
-    """Whether another run of the operator may give another result."""
-    return bare_name(instr) in DRAWS_RANDOM_NUMBERS
+@dataclass(frozen=True)
+class Operator:
+    """An operator's name in parts, and its entry in the table."""
+
+    namespace: str
+    base: str
+    overload: str
+    is_gradient: bool = False
+    """Whether it is the synthesized backward step of the operator."""
+    entry: Entry | None = None
+    """``None`` where the operator is unknown."""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it has a name that the table does not hold. A node without a name only moves data between tensors."""
+        return self.entry is None and self.base != ""
+
+    @property
+    def cost(self) -> str:
+        """The name of its cost formula; empty where none is known."""
+        return "" if self.entry is None or self.is_gradient else self.entry.cost
+
+    @property
+    def gradient_needs(self) -> Needs:
+        """The operands that its gradient reads (contract §2)."""
+        return Entry().gradient if self.entry is None else self.entry.gradient
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether an input of the output's shape and dtype may be overwritten."""
+        return self._has("elementwise") and not self.is_gradient
+
+    @property
+    def is_random(self) -> bool:
+        """Whether a second run gives another result. A gradient reads the mask that its forward step wrote."""
+        return self._has("random") and not self.is_gradient
+
+    @property
+    def writes_statistics(self) -> bool:
+        """Whether its outputs do not depend on what it overwrites."""
+        return self._has("statistics")
+
+    @property
+    def keeps_position(self) -> bool:
+        """Whether its place among other such operators is part of what it computes; so for an unknown operator."""
+        return self.is_unknown or self.is_random or self._has("communicates") or self._has("effects")
+
+    @property
+    def is_sequenced(self) -> bool:
+        """Whether it is random, communicates or has side effects, or has the base name of such an operator."""
+        if self.entry is not None or not self.base:
+            return self.keeps_position
+        known = TABLE.get(plain(self.base))
+        return known is not None and bool(known.traits & {"random", "communicates", "effects"})
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a second run gives the same result, once the state of the generator is restored."""
+        return self.is_random or not self.keeps_position
+
+    def _has(self, trait: str) -> bool:
+        return self.entry is not None and trait in self.entry.traits
 
 
-def keeps_its_turn(instr: str) -> bool:
-    """Whether the operator's place among others of its kind is part of what it computes."""
-    return is_random(instr) or bare_name(instr) in SPEAKS_TO_OTHERS
+def plain(word: str) -> str:
+    """``word`` as the table spells it: no case, hyphens or underscores."""
+    return word.replace("_", "").replace("-", "").lower()
 
 
-def gradient_needs(instr: str) -> frozenset[str]:
-    """A subset of ``{"inputs", "outputs"}`` for the operator named ``instr``."""
-    return GRADIENT_NEEDS.get(instr.upper(), INPUTS)
+@lru_cache(maxsize=4096)
+def operator_of(instr: str) -> Operator:
+    """Return the operator that ``instr`` names."""
+    text = instr.strip()
+    text, is_gradient = text.removesuffix(GRADIENT), text.endswith(GRADIENT)
+    if (found := _OBJECT.fullmatch(text)) is not None:
+        text = found[1].rpartition(".")[2]
+    if (found := ONE_WORD.fullmatch(text)) is not None:
+        space, base, overload = one_word(found[1], found[2])
+    else:
+        space, base, overload = _parts(text)
+    words = {plain(word) for word in re.split(r"::|\.", space) if word}
+    known = TABLE.get(f"{plain(base)}.{plain(overload)}") or TABLE.get(plain(base))
+    for family, names in (("hlo", HLO), ("aten", ATEN)):
+        if words & names:
+            known = TABLE.get(f"{family}:{plain(base)}", known)
+    if not words <= NAMESPACES:
+        known = None
+    elif words & COMMUNICATION:
+        known = TABLE["allreduce"]
+    return Operator(space, base, overload, is_gradient, known)
+
+
+def one_word(space: str, rest: str) -> tuple[str, str, str]:
+    """Namespace, base name and overload of ``aten_add_Tensor``, given ``aten`` and ``add_Tensor``."""
+    ends = [each for each in OVERLOADS if rest.endswith(f"_{each}") and plain(rest) not in TABLE]
+    overload = max(ends, key=len, default="")
+    return space, rest.removesuffix(f"_{overload}") if overload else rest, overload
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """Namespace, base name and overload of a name with dots and colons."""
+    space, colons, rest = text.rpartition("::")
+    words = [word for word in rest.split(".") if word]
+    count = 0
+    while not colons and count < len(words) - 1 and plain(words[count]) in NAMESPACES:
+        count += 1
+        if words[count - 1] in ("aten", "prims"):
+            break  # the next word is the operator, whatever it is
+    space = space if colons else ".".join(words[:count])
+    return space, "".join(words[count : count + 1]), ".".join(words[count + 1 :])
+
+
+def _table() -> dict[str, Entry]:
+    found: dict[str, Entry] = {}
+    for line in ROWS.splitlines():
+        if not line.startswith((" ", "#")):
+            row, _, line = line.partition(": ")
+            cost, gradient, *traits = row.split() or ("-", "inputs")
+            entry = Entry(cost.strip("-"), cast(Needs, gradient), frozenset(traits))
+        if not line.startswith("#"):
+            found.update(dict.fromkeys(line.split(), entry))
+    return found
+
+
+TABLE: dict[str, Entry] = _table()
+"""Operator as :func:`plain` spells it → its properties."""

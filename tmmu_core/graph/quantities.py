@@ -1,17 +1,21 @@
-"""Counts of bytes, and percentages, as people write them."""
+"""Parse byte counts, percentages and ``NAME=VALUE`` lists as people write them."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
 from fractions import Fraction
 
-from tmmu_core.errors import U64_MAX
+from tmmu_core.base.errors import U64_MAX
 
 _PERCENT = re.compile(r"\+?(?:\d{1,20}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?|\d{1,20}/\d{1,20}", re.ASCII)
 """What a percentage may look like: whatever matches is a number of a few hundred digits at most."""
 
 _PARTED = re.compile(r"(?:[^,]*\D)?\d{1,3}(?:,\d{3})+(?:[^\d,][^,]*)?", re.ASCII)
 """A size with commas: they part thousands and nothing else, so that no decimal comma is passed over."""
+
+_QUOTED = json.JSONDecoder()
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
 
@@ -59,3 +63,51 @@ def parse_percent(text: str) -> Fraction:
     if value is None or value > U64_MAX:
         raise ValueError(f"{text[:80]!r} is not a percentage. Write a number of 0 or more, with or without %.")
     return value / 100
+
+
+def read_pairs(text: str) -> list[tuple[str | None, str]]:
+    """Parse ``NAME=VALUE,…`` into ``(name, value)`` pairs in order; the name is ``None`` where a part has none.
+
+    A name with a comma, a quote or a space at an end is a JSON string: ``"a,b"=8``. Raises ``ValueError`` for a name
+    that occurs twice.
+    """
+    pairs: list[tuple[str | None, str]] = []
+    rest = text.strip()
+    while rest:
+        name, rest = _quoted(rest)
+        part, _, rest = rest.partition(",")
+        if name is None:
+            before, _, part = part.rpartition("=")
+            name = before.strip() or None
+        if name is not None or part.strip():
+            pairs.append((name, part.strip()))
+        rest = rest.strip()
+    seen: set[str | None] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise ValueError(f"{name!r} occurs twice." if name else f"{text[:80]!r} gives more than one value.")
+        seen.add(name)
+    return pairs
+
+
+def _quoted(rest: str) -> tuple[str | None, str]:
+    """Return ``(name, text after "=")`` where a part begins with a quoted name, else ``(None, rest)``."""
+    if rest.startswith('"'):
+        try:
+            name, end = _QUOTED.raw_decode(rest)
+        except ValueError:
+            return None, rest
+        after = rest[end:].lstrip()
+        if after.startswith("="):
+            return name, after[1:]
+    return None, rest
+
+
+def pair_texts(pairs: Iterable[tuple[str | None, int]]) -> list[str]:
+    """Format each pair as :func:`read_pairs` reads it; the value alone where there is no name."""
+    return [str(value) if name is None else f"{_name(name)}={value}" for name, value in pairs]
+
+
+def _name(name: str) -> str:
+    plain = name and name == name.strip() and "," not in name and not name.startswith('"')
+    return name if plain else json.dumps(name, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What the judge says: findings, and the verdict that they make. Values, never errors."""
+"""Findings, recomputed certificates and the verdict of a check. Findings are values; nothing is raised."""
 
 from __future__ import annotations
 
@@ -9,49 +9,70 @@ from typing import Any, Literal
 
 Severity = Literal["error", "warning"]
 
+Examined = Literal["graph", "rows", "totals"]
+
 MOST_PER_RULE = 50
-"""A plan that breaks one rule a million times is told so fifty times, and how often in all."""
+"""The maximum number of findings per rule; one more finding counts the rest."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong with a plan (``error``) or worth knowing (``warning``)."""
+    """One violated rule (``error``), or a condition to know about (``warning``)."""
 
     rule: str
-    """A word to test for; the verifier's are in ``verifier.RULES``, the lint's in ``lint.RULES``."""
+    """A key of ``verify.RULES``, or the name of a rule in ``lint.RULES``."""
     severity: Severity
     message: str
-    """A sentence that names everything concerned."""
+    """One sentence with the tensors, arenas and figures concerned."""
     tensor: str = ""
     other: str = ""
-    """The second tensor, where two are concerned."""
+    """The second tensor of a pair."""
     arena: str = ""
     step: int = -1
 
 
+@dataclass(frozen=True)
+class Certificate:
+    """The part of an arena's certificate that a reader recomputed."""
+
+    arena: str
+    status: str
+    """``optimal`` where the extent equals the recomputed bound; ``claimed`` where the file claims a larger bound."""
+    lower_bound_bytes: int
+    """At most the bound of the file: a plan may leave out an in-place reuse that the problem permits."""
+    claimed_bytes: int | None
+    """The bound that the file claims, where it is larger."""
+    witness: tuple[str, ...] = ()
+    witness_step: int = -1
+
+
 @dataclass(frozen=True, repr=False)
 class Verdict:
-    """What was checked and what was found. ``ok``: no error among the findings (warnings may be)."""
+    """The rules that were checked and their findings. ``ok``: no finding is an error."""
 
     findings: tuple[Finding, ...] = ()
     checked: tuple[str, ...] = ()
-    """Names of the rules that were tried."""
+    """Names of the rules that were checked."""
     left_out: tuple[tuple[str, str], ...] = ()
-    """``(rule, why)`` of those that were not: they do not apply to this plan, or what they ask was not given."""
+    """``(rule, reason)`` of the rules that were not checked: not applicable, or an input is missing."""
+    certificates: tuple[Certificate, ...] = ()
+    """The recomputed lower bound and status per arena, by name; empty for a plan with invalid columns."""
+    examined: Examined = "rows"
+    """What the plan was checked against: ``graph`` (its rows and its graph), ``rows``, or ``totals`` (of a digest)."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether no finding is an error."""
         return all(finding.severity != "error" for finding in self.findings)
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """The findings that make the verdict red."""
+        """The findings with severity ``error``."""
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """The findings that do not."""
+        """The findings with severity ``warning``."""
         return tuple(finding for finding in self.findings if finding.severity == "warning")
 
     def __repr__(self) -> str:
@@ -60,21 +81,21 @@ class Verdict:
     def __str__(self) -> str:
         if self.ok:
             return "verified" + (f", {counted(len(self.warnings), 'warning')}" if self.warnings else "")
-        return said(len(self.errors), self.errors[0].message)
+        return summary(len(self.errors), self.errors[0].message)
 
 
 def counted(n: int, noun: str) -> str:
-    """``1 warning``, ``1,200 warnings``."""
+    """Format a count with its noun: ``1 warning``, ``1,200 warnings``."""
     return f"{n:,} {noun}" + ("s" if n != 1 else "")
 
 
-def said(found: int, first: str) -> str:
-    """How many findings there are, and what the first says, in a line."""
+def summary(found: int, first: str) -> str:
+    """Summarize findings in one line: their number and the first message."""
     return f"{counted(found, 'finding')}{', the first' if found != 1 else ''}: {first}"
 
 
 def shortened(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The first :data:`TOLD_PER_RULE` of every rule, and one more saying how many there were."""
+    """Return at most :data:`MOST_PER_RULE` findings per rule, then one that counts the rest."""
     kept: list[Finding] = []
     seen: Counter[str] = Counter()
     severity: dict[str, Severity] = {}
@@ -90,5 +111,5 @@ def shortened(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def error(rule: str, message: str, **fields: Any) -> Finding:
-    """A finding that makes a plan invalid."""
+    """Return a finding with severity ``error``."""
     return Finding(rule, "error", message, **fields)

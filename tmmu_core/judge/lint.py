@@ -1,8 +1,6 @@
-"""The lint rules of the seed (VII.A) by their names, and the contract's warnings.
+"""The lint rules of seed VII.A and the warnings of the contract.
 
-The rules are the verifier's, told in the seed's words: a plan that passes them is aligned and slotted without live
-overlap, uses as many slots as storages are ever alive together, keeps what the backward pass reads, and has unique
-addresses that its hashes fix.
+The error rules group rules of the verifier under the names of the seed.
 """
 
 from __future__ import annotations
@@ -12,14 +10,14 @@ from dataclasses import dataclass, replace
 
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, Verdict, shortened
-from tmmu_core.judge.runs.order import timeline_order
-from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.model import Plan
+from tmmu_core.judge.reference.schedule.ref_order import timeline_order
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.model import Plan
 
 
 @dataclass(frozen=True)
 class LintRule:
-    """One rule: its name, what it says, the clause it comes from, and the verifier's rules that make it."""
+    """A rule: its name, its statement, its source, and the verifier's rules in it."""
 
     name: str
     says: str
@@ -40,69 +38,69 @@ RULES: tuple[LintRule, ...] = (
     ),
     LintRule(
         "slots_equal_max_live",
-        "In every arena there are exactly as many slots as storages are ever alive together.",
+        "Every arena has as many slots as storages live together.",
         "seed VII.A, I.E",
         ("slots_max_live",),
     ),
     LintRule(
         "lifetimes",
-        "Nothing is read or written while it is dead; what the backward pass reads lives until then.",
+        "No tensor is read or written outside its live range, including reads of the backward pass.",
         "seed VII.A, I.E",
         ("dead_access", "live_range"),
     ),
     LintRule(
         "addresses",
-        "Logical addresses are unique and follow from the rows alone: prefix sums and hashes agree.",
+        "Logical addresses are unique and follow from the rows: prefix sums and hashes agree.",
         "seed VII.A",
         ("slot_offset", "numbering", "sparse_address", "address", "hash"),
     ),
     LintRule(
         "undeclared_inplace",
-        "A node hands its input's storage to its output and its graph never said that it may.",
+        "A node reuses its input in place by default; the graph does not declare inplace.",
         "contract §1",
     ),
     LintRule(
         "backward_before_forward",
-        "No order is given, and by the order of ids a backward node runs before a forward node.",
+        "Without an execution_order, a backward node runs before a forward node.",
         "contract §2",
     ),
     LintRule(
         "split_scope",
-        "A node runs between the nodes of a nested scope that it is not in.",
+        "A node runs between the nodes of a scope that it is not part of.",
         "docs/decisions/0004",
     ),
     LintRule(
         "untouched",
-        "A tensor is read and written by no node, and is no input and no output.",
+        "A tensor is not read, not written, and neither input nor output.",
         "design",
     ),
     LintRule(
         "unread",
-        "A tensor is written, and is read by nobody and no output.",
+        "A tensor is written but not read, and is not an output.",
         "design",
     ),
     LintRule(
         "slots_over_optimal",
-        "must_not_alias pairs cost slots above the optimum.",
+        "must_not_alias pairs need slots above the optimum.",
         "contract §3",
         ("slots_over_optimal",),
     ),
     LintRule(
         "places_unsaid",
-        "The file does not say whether it places slots or bytes, so that the rules for its offsets are guessed.",
+        "The file does not state whether it places slots or bytes; the reader derived it.",
         "contract §9",
         ("places",),
     ),
     LintRule(
         "unheld",
-        "The file holds no hashes of what was written, so that an edit that leaves it a sound plan is not found.",
+        "The file has no content hash, so that an edit may not be detected.",
         "docs/decisions/0060",
         ("held",),
     ),
 )
-"""The first four are errors when broken, the others are warnings."""
+"""The first four are errors, the others warnings."""
 
-_ASKS_THE_GRAPH = ("undeclared_inplace", "backward_before_forward", "split_scope", "untouched", "unread")
+_NEED_GRAPH = ("undeclared_inplace", "backward_before_forward", "split_scope", "untouched", "unread")
 
 _RULE_OF = {rule: lint.name for lint in RULES for rule in lint.made_of}
 
@@ -110,7 +108,7 @@ _RULE_OF = {rule: lint.name for lint in RULES for rule in lint.made_of}
 def lint_plan(
     plan: Plan, graph: Graph | None = None, *, dims: Mapping[str, int] | None = None, cut_from: bytes | None = None
 ) -> tuple[Finding, ...]:
-    """Findings under the lint's names; those on lifetimes and hand-offs need the graph."""
+    """Return findings under the lint rules; those on lifetimes and in-place reuse need the graph."""
     verified = verify_plan(plan, graph, dims=dims, cut_from=cut_from)
     found = [replace(finding, rule=_RULE_OF[finding.rule]) for finding in verified.findings]
     if graph is not None:
@@ -121,23 +119,22 @@ def lint_plan(
 def lint_verdict(
     plan: Plan, graph: Graph | None = None, *, dims: Mapping[str, int] | None = None, cut_from: bytes | None = None
 ) -> Verdict:
-    """The same with the list of rules tried; ``ok`` when there are at most warnings."""
-    tried = [rule.name for rule in RULES if graph is not None or rule.name not in _ASKS_THE_GRAPH]
-    return Verdict(lint_plan(plan, graph, dims=dims, cut_from=cut_from), tuple(tried))
+    """Return the findings with the checked rules; ``ok`` where none is an error."""
+    checked = [rule.name for rule in RULES if graph is not None or rule.name not in _NEED_GRAPH]
+    return Verdict(lint_plan(plan, graph, dims=dims, cut_from=cut_from), tuple(checked))
 
 
 def _undeclared(plan: Plan, graph: Graph) -> Iterator[Finding]:
-    """Warning ``undeclared_inplace``: the default permits what a real operator may not do."""
-    unsaid = {node.node_id for node in graph.nodes if node.inplace is None}
+    """Yield ``undeclared_inplace``: the default permission may be wrong for the operator."""
+    undeclared = {node.node_id for node in graph.nodes if node.inplace is None}
     for step, x, y in plan.handoffs:
         node_id = plan.node_at(step)
-        # A synthesised backward step permits what its forward node does.
-        if node_id in unsaid or node_id.removesuffix("@grad") in unsaid:
+        # A synthesised backward node has the permission of its forward node.
+        if node_id in undeclared or node_id.removesuffix("@grad") in undeclared:
             yield Finding(
                 "undeclared_inplace",
                 "warning",
-                f'"{node_id}" lets "{y}" take over the storage of "{x}" because its graph says nothing of inplace; '
-                'say "any", "none" or the pairs.',
+                f'"{node_id}" reuses "{x}" for "{y}" by default; declare inplace as "any", "none" or pairs.',
                 tensor=x,
                 other=y,
                 arena=plan.arenas[plan.arena[plan.row_of[x]]].name if x in plan.row_of else "",
@@ -146,9 +143,9 @@ def _undeclared(plan: Plan, graph: Graph) -> Iterator[Finding]:
 
 
 def _out_of_phase(plan: Plan, graph: Graph) -> Iterator[Finding]:
-    """Warning ``backward_before_forward``: ready ties go to the lowest id, and nothing else holds a backward node back.
+    """Yield ``backward_before_forward`` once, with the first backward node and the next forward node.
 
-    It is told once, with the first backward node and the first forward node after it.
+    The default order breaks ties by id, which does not keep backward nodes behind forward nodes.
     """
     phase = {node.node_id: node.phase for node in graph.nodes}
     ran = [node_id for node_id in plan.execution_order if node_id in phase]
@@ -159,19 +156,18 @@ def _out_of_phase(plan: Plan, graph: Graph) -> Iterator[Finding]:
     yield Finding(
         "backward_before_forward",
         "warning",
-        f'no order is given, and by the order of ids the backward node "{ran[early]}" runs before the forward node '
-        f'"{ran[late]}"; give the graph an execution_order.',
+        f'without an execution_order the backward node "{ran[early]}" runs before the forward node '
+        f'"{ran[late]}"; add an execution_order.',
         step=early + plan.has_inputs_step,
     )
 
 
 def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
-    """Warning ``split_scope``: a body may run many times, and what stands inside its steps would run as often.
+    """Yield ``split_scope`` once per scope, with the first node that runs inside it but is not part of it.
 
-    ``params.scope`` names a node's scope, ``outer/inner`` for one in another. Told once a scope, with its first
-    stranger.
+    A body may run many times, so its nodes must be consecutive. ``Node.scope`` is ``outer/inner`` for a nested scope.
     """
-    scope = {node.node_id: str(node.params.get("scope", "")) for node in graph.nodes}
+    scope = {node.node_id: node.scope for node in graph.nodes}
     members: dict[str, list[int]] = {}
     for k, node_id in enumerate(plan.execution_order):
         name = scope.get(node_id, "")
@@ -185,17 +181,17 @@ def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
         yield Finding(
             "split_scope",
             "warning",
-            f'the node "{plan.execution_order[stranger]}" runs between the nodes of the scope "{name}", whose ranges '
-            "hold where its nodes follow one another; give an execution_order that keeps them together.",
+            f'the node "{plan.execution_order[stranger]}" runs between the nodes of the scope "{name}", which '
+            "must be consecutive; add an execution_order that keeps them together.",
             step=stranger + plan.has_inputs_step,
         )
 
 
 def _idle(graph: Graph) -> Iterator[Finding]:
-    """Warnings ``untouched`` and ``unread``: bytes that nobody has a use for, perhaps a slip in a name.
+    """Yield ``untouched`` and ``unread``: tensors without a use, perhaps by a wrong name.
 
-    Whoever reads one view of bytes, or one of an alias group, reads them for all; a gradient that leaves the step and
-    what is written into another tensor are results.
+    A read of a view or of a member of an alias group counts for all of them. Gradients and in-place outputs are
+    results.
     """
     base = {tensor.id: tensor.view.base_tensor_uid for tensor in graph.tensors if tensor.view is not None}
     group = {tensor.id: tensor.alias_group_id for tensor in graph.tensors if tensor.alias_group_id is not None}
@@ -216,8 +212,8 @@ def _idle(graph: Graph) -> Iterator[Finding]:
         if own in used or tensor.role in ("output", "gradient"):
             continue
         if own in written:
-            message = f'"{tensor.id}" is written, and nobody reads it; list it in outputs, or let nobody write it.'
+            message = f'"{tensor.id}" is written but not read; list it in outputs, or remove it.'
             yield Finding("unread", "warning", message, tensor=tensor.id)
         elif tensor.id not in graph.inputs:
-            message = f'"{tensor.id}" is read and written by no node; is it written otherwise there?'
+            message = f'"{tensor.id}" is neither read nor written; check its name.'
             yield Finding("untouched", "warning", message, tensor=tensor.id)

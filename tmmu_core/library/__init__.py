@@ -1,1 +1,1 @@
-"""What ``import tmmu_core as tmmu`` offers: verbs, and values that can be asked. ``docs/library.md`` shows them."""
+"""The Python API: functions and the values that they return. ``docs/how-to/python.md`` shows them."""

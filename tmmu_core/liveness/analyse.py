@@ -1,11 +1,11 @@
-"""``AnalyzeLiveness_v1``: from a timeline to the live ranges of tensors and storages (contract §1, §3).
+"""``AnalyzeLiveness_v1``: compute live ranges of tensors and storages from a timeline (contract §1, §3).
 
 ::
 
-    ranges      births, last reads, deaths, tensor by tensor
-    groups      which tensors share a storage, and at which byte of it
-    hand-offs   who may take over whose place, and why not
-    storages    hulls, sizes, alignments, arenas, in the normative order
+    ranges      birth, last read and death of each tensor
+    groups      tensors that share a storage, and their offsets in it
+    hand-offs   granted and refused in-place reuses
+    storages    hulls, sizes, alignments and arenas, in normative order
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.base.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.dtypes import itemsize
-from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ROLES, Arena
-from tmmu_core.liveness.groups import Groups, storage_groups
-from tmmu_core.liveness.handoffs import Grouping, decide_handoffs
-from tmmu_core.liveness.model import Liveness, Storages, Timeline
-from tmmu_core.liveness.ranges import Ranges, tensor_ranges
-from tmmu_core.liveness.views import far_away, view_roots
+from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, ROLES, Arena, Graph
+from tmmu_core.liveness.in_place_reuse import Grouping, decide_handoffs
+from tmmu_core.liveness.live_model import Liveness, Storages, Timeline
+from tmmu_core.liveness.live_ranges import Ranges, tensor_ranges
+from tmmu_core.liveness.storages import Groups, storage_groups
+from tmmu_core.liveness.views import overflow_error, view_roots
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
@@ -41,10 +41,11 @@ ARENA_OF_ROLE = {
 
 
 def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Liveness:
-    """Live ranges of everything in ``timeline``.
+    """Return the live ranges of everything in ``timeline``.
 
-    ``arenas`` is the configuration (empty or ``None``: the three default ones). Raises ``ArenaTooSmall`` (capacity 0)
-    for a needed arena that is not declared, ``InvalidIrShapes`` and ``AlignmentViolation`` for impossible storages.
+    ``arenas`` is the configuration (empty or ``None``: the three default arenas). Raises ``ArenaTooSmall`` (capacity
+    0) for a needed arena that is not declared, ``InvalidIrShapes`` and ``AlignmentViolation`` for impossible
+    storages.
     """
     arenas = arenas or {}
     ranges = tensor_ranges(timeline, *view_roots(timeline.index))
@@ -73,7 +74,7 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
 
 
 def _heads(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
-    """Shape (tensors,), read at a group's number: its first-born member, bases before views, then by id bytes."""
+    """Shape (tensors,), indexed by group: the first-born member, bases before views, then by id bytes."""
     heads = np.arange(len(groups.group), dtype=np.int64)
     ids, base = timeline.index.tensor_ids, timeline.index.base
     birth, group = ranges.birth, groups.group
@@ -87,10 +88,25 @@ def _heads(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
     return heads
 
 
+def arena_of_tensor(graph: Graph, tensor_id: str, arenas: Mapping[str, object]) -> str | None:
+    """The arena of one tensor, for the record of an error; ``None`` where the graph does not define it."""
+    by_id = {tensor.id: tensor for tensor in graph.tensors}
+    tensor, seen = by_id.get(tensor_id), set()
+    while tensor is not None and tensor.view is not None and tensor.id not in seen:
+        seen.add(tensor.id)
+        tensor = by_id.get(tensor.view.base_tensor_uid)
+    if tensor is None:
+        return None
+    if ONE_MEMORY in arenas:
+        return ONE_MEMORY
+    own = {"optimizer_state": "optimizer_state"} if "optimizer_state" in arenas else {}
+    return tensor.arena or {**ARENA_OF_ROLE, **own}[tensor.role]
+
+
 def _arenas(
     timeline: Timeline, ranges: Ranges, head_of: I64, arenas: Mapping[str, Arena]
 ) -> tuple[tuple[str, ...], I64]:
-    """The arenas in use by name bytes, and for every tensor the number of its storage's arena."""
+    """Return the arenas in use by name, and for each tensor the number of its storage's arena."""
     tensors = timeline.graph.tensors
     by_role = dict(ARENA_OF_ROLE)
     if "optimizer_state" in arenas:
@@ -99,7 +115,7 @@ def _arenas(
     planned = np.flatnonzero(ranges.planned)
     is_head = np.zeros(len(tensors), np.bool_)
     is_head[head_of[planned]] = True
-    # An arena's code: the role that it is of, or, past the roles, the how-manieth that a tensor names itself.
+    # Arena codes: roles first, then arenas that tensors name themselves.
     codes = timeline.index.role.astype(np.int64)
     of_code = [by_role[role] for role in ROLES]
     code_of: dict[str, int] = {}
@@ -110,8 +126,10 @@ def _arenas(
                 code_of[own] = len(of_code)
                 of_code.append(own)
             codes[i] = code_of[own]
+    if ONE_MEMORY in arenas and set(arenas) <= {ONE_MEMORY, OFFLOAD_ARENA}:
+        of_code = [OFFLOAD_ARENA if name == OFFLOAD_ARENA else ONE_MEMORY for name in of_code]
     used = {of_code[code] for code in np.flatnonzero(np.bincount(codes[is_head])).tolist()}
-    missing = sorted(used - set(arenas or DEFAULT_ARENAS) - {OFFLOAD_ARENA})
+    missing = sorted(used - set(arenas or DEFAULT_ARENAS) - {OFFLOAD_ARENA} - ({ONE_MEMORY} if not arenas else set()))
     if missing:
         heads = np.flatnonzero(is_head).tolist()
         tensor = min(tensors[i].id for i in heads if of_code[codes[i]] == missing[0])
@@ -132,7 +150,7 @@ def _arenas(
 
 
 def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
-    """Shape (pairs, 2), ascending: groups that must not share bytes, each pair once, the lower number first."""
+    """Shape (pairs, 2), ascending: groups that must not alias, the lower number first."""
     index = timeline.index
     count = len(index.tensor_ids)
     found = [np.zeros(0, np.int64)]
@@ -149,18 +167,18 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
     if together:
         one, other_id, i = min(together)
         raise InvalidIrShapes(
-            f"tensors {one!r} and {other_id!r} must not alias, yet they share one storage.",
+            f"tensors {one!r} and {other_id!r} must not alias, but they share one storage.",
             reason="must_not_alias_same_storage",
             node_id="",
             tensor=one,
             path=f"$.tensors[{i}].must_not_alias",
-            hint="Take the pair out of must_not_alias, or undo the view, alias group or in-place write.",
+            hint="Remove the pair from must_not_alias, or undo the view, alias group or in-place write.",
         )
     return np.stack(np.divmod(np.unique(np.concatenate(found)), count), axis=1)
 
 
 def row_bytes(timeline: Timeline) -> U64:
-    """Shape (tensors,): bytes a tensor's row takes: a view's ``byte_length`` where it is said, else its own size."""
+    """Shape (tensors,): bytes of each tensor; a view's ``byte_length`` where given."""
     nbytes = timeline.index.nbytes.copy()
     for i in np.flatnonzero(timeline.index.base >= 0).tolist():
         view = timeline.graph.tensors[i].view
@@ -171,19 +189,19 @@ def row_bytes(timeline: Timeline) -> U64:
 
 
 def _storages(timeline: Timeline, grouping: Grouping, death: I64, handoffs: I64) -> tuple[Storages, I64]:
-    """The storages by (birth, −bytes, id bytes) of their first members; per tensor the number of its storage."""
+    """Return the storages by (birth, −bytes, id bytes) of their first members, and the storage of each tensor."""
     ranges, groups, heads, arena_of, pairs = grouping
     index, tensors = timeline.index, timeline.graph.tensors
     count = len(tensors)
     planned = np.flatnonzero(ranges.planned)
     group = groups.group[planned]
-    # A group is numbered by its lowest planned member, so the members that are their own number are the groups.
+    # A group is numbered by its lowest planned member.
     roots_of_groups = planned[group == planned]
     head = heads[roots_of_groups]
 
     order = np.lexsort((index.id_rank[head], ~index.nbytes[head], ranges.birth[head]))
     roots_of_groups, head = roots_of_groups[order], head[order]
-    row_of_group = np.zeros(count, np.int64)  # read at groups' numbers alone
+    row_of_group = np.zeros(count, np.int64)  # indexed by group
     row_of_group[roots_of_groups] = np.arange(len(head))
     storage_of = np.full(count, -1, np.int64)
     storage_of[planned] = row = row_of_group[group]
@@ -196,17 +214,17 @@ def _storages(timeline: Timeline, grouping: Grouping, death: I64, handoffs: I64)
     birth[persistent] = 0
     hull_end[persistent] = max(timeline.steps, 1)
 
-    _refuse_misplaced(timeline, groups, planned)
+    _reject_misaligned(timeline, groups, planned)
     ends = groups.offset[planned] + row_bytes(timeline)[planned]
-    _refuse_far_ends(timeline, groups, planned[ends < groups.offset[planned]])
+    _reject_far_ends(timeline, groups, planned[ends < groups.offset[planned]])
     size = np.zeros(len(head), np.uint64)
     np.maximum.at(size, row, ends)
     alignment = np.ones(len(head), np.uint64)
     for i in index.marked.tolist():
-        asked = tensors[i].alignment
-        if asked is not None and ranges.planned[i]:
+        required = tensors[i].alignment
+        if required is not None and ranges.planned[i]:
             s = storage_of[i]
-            alignment[s] = max(int(alignment[s]), asked)
+            alignment[s] = max(int(alignment[s]), required)
 
     handoff_from = np.full(len(head), -1, np.int64)
     handoff_from[storage_of[handoffs[:, 2]]] = storage_of[handoffs[:, 1]]
@@ -225,24 +243,24 @@ def _storages(timeline: Timeline, grouping: Grouping, death: I64, handoffs: I64)
     return storages, storage_of
 
 
-def _refuse_misplaced(timeline: Timeline, groups: Groups, planned: I64) -> None:
-    """Refuse the tensor of lowest id that lies off the alignment it asks for, or else off its dtype's grid.
+def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None:
+    """Reject the tensor of lowest id that is off its required alignment, or else off its dtype's alignment.
 
-    A view of a view may keep to its base's grid and still miss its own dtype's within the storage (contract §3).
+    A view of a view can be aligned in its base and still misaligned in the storage (contract §3).
     """
     tensors, ids = timeline.graph.tensors, timeline.index.tensor_ids
-    inside = planned[groups.offset[planned] > 0].tolist()  # at the start all is well
+    inside = planned[groups.offset[planned] > 0].tolist()  # offset 0 is aligned
     unaligned = [i for i in inside if int(groups.offset[i]) % (tensors[i].alignment or 1)]
     if unaligned:
         i = min(unaligned, key=ids.__getitem__)
         raise AlignmentViolation(
-            f"tensor {ids[i]!r} asks for an alignment of {tensors[i].alignment} B, but lies at byte "
+            f"tensor {ids[i]!r} requires an alignment of {tensors[i].alignment} B, but lies at byte "
             f"{int(groups.offset[i])} of its storage.",
             arena="unknown",
             logical_slot="unknown",
             tensor=ids[i],
             path=f"$.tensors[{i}].alignment",
-            hint="Ask for the alignment on the base, at an offset that is a multiple of it.",
+            hint="Set the alignment on the base, and view it at a multiple of it.",
         )
     off_grid = [i for i in inside if int(groups.offset[i]) % itemsize(tensors[i].dtype)]
     if off_grid:
@@ -250,18 +268,18 @@ def _refuse_misplaced(timeline: Timeline, groups: Groups, planned: I64) -> None:
         grid = itemsize(tensors[i].dtype)
         raise AlignmentViolation(
             f"tensor {ids[i]!r} lies at byte {int(groups.offset[i])} of its storage, "
-            f"off the {grid}-byte grid of {tensors[i].dtype}.",
+            f"which is not a multiple of {grid}, the item size of {tensors[i].dtype}.",
             arena="unknown",
             logical_slot="unknown",
             tensor=ids[i],
             path=f"$.tensors[{i}].view.byte_offset",
-            hint=f"Let it, with the views it looks through, begin at a multiple of {grid}.",
+            hint=f"Choose byte offsets, of this view and its bases, that add up to a multiple of {grid}.",
         )
 
 
-def _refuse_far_ends(timeline: Timeline, groups: Groups, past: I64) -> None:
-    """Refuse the one of lowest id among the tensors ``past``, which end where no byte has a number."""
+def _reject_far_ends(timeline: Timeline, groups: Groups, past: I64) -> None:
+    """Reject the tensor of lowest id among those that end past 2^64 − 1."""
     if len(past):
         ids = timeline.index.tensor_ids
         i = min(past.tolist(), key=ids.__getitem__)
-        raise far_away(ids[i], int(groups.offset[i]) + int(row_bytes(timeline)[i]), f"$.tensors[{i}]")
+        raise overflow_error(ids[i], int(groups.offset[i]) + int(row_bytes(timeline)[i]), f"$.tensors[{i}]")

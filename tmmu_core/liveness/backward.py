@@ -1,14 +1,13 @@
-"""The backward pass of a graph that has none, written into the graph (contract §2).
+"""Synthesise the backward pass of a graph (contract §2).
 
-For every forward node ``n``, in reverse order, one node ``n@grad``; for every differentiable tensor ``t`` one tensor
-``t@grad``::
+One node ``n@grad`` per forward node ``n``, in reverse order; one tensor ``t@grad`` per differentiable tensor ``t``::
 
       forward   x ──► n ──► y            backward   y@grad ──► n@grad ──► x@grad
-                                                    (and what was saved of x, y)
+                                                    (and saved tensors of x, y)
 
-The first step (in backward order) that contributes to a gradient writes it, later ones read and add to it, so the
-order of additions is the order of steps. The gradient of a graph output, to which no step contributes, is written
-by its producer's own backward step: it comes from the loss, whose graph this is not.
+The first backward step that contributes to a gradient writes it, later ones accumulate into it, so the order of
+additions is the order of steps. The gradient of a graph output is written by its producer's backward step: it comes
+from the loss, which is not part of the graph.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ import msgspec
 
 from tmmu_core.graph.dtypes import is_floating
 from tmmu_core.graph.model import Graph, Inplace, Node, Tensor
-from tmmu_core.graph.operators import gradient_needs
+from tmmu_core.graph.operators import operator_of
 
 NOT_DIFFERENTIABLE = frozenset({"constant", "buffer", "optimizer_state"})
 
 
 def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[Graph, list[str]]:
-    """The joint graph and its order: the forward nodes of ``order``, their backward steps, then the rest of it.
+    """Return the joint graph and its order: forward nodes of ``order``, their backward steps, then the rest.
 
-    ``order`` lists node ids as run. With ``retain`` false no saved operand is read by the backward steps: that is
-    what dropping every activation would leave to hold.
+    ``order`` lists node ids. With ``retain`` false, backward steps read no saved tensors, as if all activations were
+    dropped.
     """
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     nodes = {node.node_id: node for node in graph.nodes}
@@ -46,9 +45,9 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
         incoming = _distinct(node.outputs[o] for _, o in sorted(edges, key=lambda edge: edge[1]))
         targets = _distinct(node.inputs[i] for i, _ in sorted(edges))
         reads = [_grad(y) for y in incoming if y in gradients]
-        # Nobody contributed yet: the loss, or nothing at all, and the step begins by writing it.
+        # No step contributed yet: this step writes the gradient.
         fresh = [y for y in incoming if y not in gradients]
-        reads += [_grad(x) for x in targets if x in gradients]  # nobody reads what it writes
+        reads += [_grad(x) for x in targets if x in gradients]  # no step reads what it writes
         written = fresh + [x for x in targets if x not in gradients]
         for x in written:
             gradients[x] = _gradient_of(tensors[x])
@@ -56,11 +55,11 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
             Node(
                 node_id=_grad(node.node_id),
                 instr=f"{node.instr}_GRAD" if node.instr else "",
-                # A node through which no gradient flows needs none of its operands.
+                # Without a gradient, no operands are needed.
                 inputs=(*reads, *(_saved(node, marked) if retain and edges else ())),
                 outputs=tuple(map(_grad, written)),
                 phase="backward",
-                inplace=_mirrored(node, reads, written),
+                inplace=_backward_inplace(node, reads, written),
             )
         )
     kept = tuple(_grad(tensor.id) for tensor in graph.tensors if tensor.role == "parameter" and tensor.id in gradients)
@@ -83,20 +82,20 @@ def _distinct(names: Iterable[str]) -> list[str]:
 
 
 def _edges(node: Node) -> list[tuple[int, int]]:
-    """(input index, output index) pairs along which gradients flow: the declared ones, else all."""
+    """Return the (input, output) index pairs along which gradients flow: the declared ones, else all."""
     if node.grad_edges:
         return list(node.grad_edges)
     return [(i, o) for i in range(len(node.inputs)) for o in range(len(node.outputs))]
 
 
 def _differentiable(graph: Graph, tensors: dict[str, Tensor], forward: Sequence[Node]) -> set[str]:
-    """Ids of the tensors that have a gradient: parameters, graph inputs, and what is computed from them."""
+    """Return the tensors that have a gradient: parameters, graph inputs, and tensors computed from them."""
 
     def can(name: str) -> bool:
         return is_floating(tensors[name].dtype) and tensors[name].role not in NOT_DIFFERENTIABLE
 
     sources = {tensor.id for tensor in graph.tensors if tensor.role == "parameter"}.union(graph.inputs)
-    # A view that no node writes is as differentiable as its base.
+    # A view without a producer is differentiable if its base is.
     produced = {name for node in graph.nodes for name in node.outputs}
     bases = {tensor.id: tensor.view.base_tensor_uid for tensor in graph.tensors if tensor.view}
     onwards: dict[str, list[str]] = {}
@@ -118,22 +117,26 @@ def _differentiable(graph: Graph, tensors: dict[str, Tensor], forward: Sequence[
 
 
 def _saved(node: Node, marked: set[str]) -> list[str]:
-    """The operands of ``node`` that its backward step reads: the marked ones, else those its gradient needs."""
+    """Return the operands that the backward step reads: the marked ones, else those that the gradient needs."""
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
-    needs = gradient_needs(node.instr)
+    needs = operator_of(node.instr).gradient_needs
+    mask = node.outputs[1:2] or node.outputs
     return _distinct(
-        (*(node.inputs if "inputs" in needs else ()), *(node.outputs if "outputs" in needs else ())),
+        (
+            *(node.inputs if needs in ("inputs", "both") else ()),
+            *(node.outputs if needs in ("outputs", "both") else mask if needs == "mask" else ()),
+        ),
     )
 
 
 def _gradient_of(tensor: Tensor) -> Tensor:
-    """A plain tensor of the same extent: a view's gradient owns its bytes."""
+    """Return the gradient tensor, of the same shape; a view's gradient owns its bytes."""
     return Tensor(id=_grad(tensor.id), shape=tensor.shape, dtype=tensor.dtype, role="gradient", shard=tensor.shard)
 
 
-def _mirrored(node: Node, reads: Sequence[str], written: Sequence[str]) -> Inplace | None:
-    """The hand-offs the backward step permits: the forward node's, turned round."""
+def _backward_inplace(node: Node, reads: Sequence[str], written: Sequence[str]) -> Inplace | None:
+    """Return the in-place permissions of the backward step: those of the forward node, reversed."""
     if node.inplace is None or isinstance(node.inplace, str):
         return node.inplace
     pairs = []

@@ -1,4 +1,4 @@
-"""The phases of a timeline as stretches of steps: forward, backward, optimizer."""
+"""Phases of a timeline as ranges of steps: forward, backward, optimizer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tmmu_core.graph.model import Phase
-from tmmu_core.liveness.model import Timeline
+from tmmu_core.liveness.live_model import Timeline
 
 
 @dataclass(frozen=True)
@@ -19,16 +19,15 @@ class Stretch:
 
 
 def phases_of(timeline: Timeline) -> tuple[Stretch, ...]:
-    """The stretches, first to last; together they are all steps. ``@inputs`` goes with the step behind it."""
+    """Return the ranges, first to last; together they cover all steps. ``@inputs`` belongs to the next step."""
     nodes = timeline.graph.nodes
     return _stretches([nodes[node].phase if node >= 0 else None for node in timeline.node_at.tolist()])
 
 
-def phases_told(steps: int, known: Iterable[tuple[int, Phase | None]]) -> tuple[Stretch, ...]:
-    """The stretches of ``steps`` steps of which ``(step, phase)`` of what is made there is told, for some of them.
+def phases_from_known(steps: int, known: Iterable[tuple[int, Phase | None]]) -> tuple[Stretch, ...]:
+    """Return the ranges of ``steps`` steps, given ``(step, phase)`` of some of them.
 
-    A step of which nothing is told goes with the one before it, the first ones with the first that is; without any
-    there are no stretches.
+    A step without a phase belongs to the step before it, the first ones to the first known phase; empty without any.
     """
     by_step = dict(sorted((step, phase) for step, phase in known if phase is not None))
     phases: list[Phase | None] = []

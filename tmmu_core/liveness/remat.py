@@ -1,8 +1,9 @@
-"""Rematerialisation: marked tensors are dropped after the forward pass and computed again (contract §2).
+"""Rematerialisation (activation checkpointing): drop marked tensors after the forward pass and recompute them (contract
+§2).
 
-Before the first backward step that reads a marked tensor ``h`` a node ``n0@remat`` is inserted, a copy of ``h``'s
-producer ``n0``; it writes ``h@remat``, which the backward steps read instead. Every tensor so keeps one range. What
-``n0`` reads must still be there: an input that is dropped too is recomputed first, by its own node.
+Before the first backward step that reads a marked tensor ``h``, insert ``n0@remat``, a copy of its producer ``n0``;
+it writes ``h@remat``, which the backward steps read instead. So every tensor keeps one range. Dropped inputs of
+``n0`` are recomputed first.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from tmmu_core.graph.model import Graph, Node, Tensor, View
 
 
 def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
-    """The graph with recomputing nodes and readers of their results, and the order with them in place.
+    """Return the graph with recomputing nodes and rewired readers, and its order.
 
-    Marks on what no forward node writes, or that no backward step reads, have no effect.
+    Marks on tensors that no forward node writes, or no backward step reads, have no effect.
     """
     nodes = {node.node_id: node for node in graph.nodes}
     tensors = {tensor.id: tensor for tensor in graph.tensors}
@@ -30,7 +31,7 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
     new_order: list[str] = []
 
     def recompute(name: str) -> None:
-        """Put ``name``'s producer, and before it whatever dropped tensors it reads, in front of the current step."""
+        """Insert the producer of ``name``, and before it the producers of its dropped inputs, at the current step."""
         pending = [producer[name]]
         while pending:
             node = pending[-1]
@@ -87,7 +88,7 @@ def _remat(name: str) -> str:
 
 
 def _copy(tensor: Tensor, dropped: set[str]) -> Tensor:
-    """The tensor as recomputed; a view looks into its base's copy where the base is dropped too."""
+    """Return the recomputed tensor; a view of a dropped base becomes a view of the base's copy."""
     view = tensor.view
     if view is not None and view.base_tensor_uid in dropped:
         view = View(_remat(view.base_tensor_uid), view.byte_offset, view.byte_length, view.stride_desc)

@@ -1,8 +1,7 @@
-"""From a graph, a mode, a preset and perhaps an order to the sequence of steps that is run (contract §2).
+"""Resolve a graph, a mode, a preset and an optional order to a sequence of steps (contract §2).
 
-Where the mode asks for a backward pass that the graph does not carry, it is written into a larger graph first
-(``backward.py``); where the preset asks for rematerialisation, the recomputing nodes are (``remat.py``). What follows
-then sees one graph and one order, whoever wrote the nodes.
+Where the mode needs a backward pass that the graph lacks, it is synthesised (``backward.py``); where the preset needs
+rematerialisation, recomputing nodes are inserted (``remat.py``). Later stages see one graph and one order.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from numpy.typing import NDArray
 from tmmu_core.graph.index import GraphIndex, index_graph
 from tmmu_core.graph.model import Graph, Mode, Preset
 from tmmu_core.liveness.backward import with_backward
-from tmmu_core.liveness.model import Timeline
-from tmmu_core.liveness.order import default_order, dependencies, given_order, source_of
+from tmmu_core.liveness.execution_order import default_order, dependencies, given_order, source_of
+from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.liveness.remat import with_rematerialisation
 from tmmu_core.liveness.views import view_roots
 
 
 def default_mode(graph: Graph) -> Mode:
-    """``backward`` for a graph that carries backward nodes, else ``inference`` (contract §10)."""
+    """Return ``backward`` for a graph with backward nodes, else ``inference`` (contract §10)."""
     return "backward" if "backward" in [node.phase for node in graph.nodes] else "inference"
 
 
 def default_preset(mode: Mode) -> Preset:
-    """``inference`` for mode ``inference``, else ``train_full`` (contract §10)."""
+    """Return ``inference`` for mode ``inference``, else ``train_full`` (contract §10)."""
     return "inference" if mode == "inference" else "train_full"
 
 
@@ -41,9 +40,9 @@ def build_timeline(
 ) -> Timeline:
     """Resolve ``graph`` to steps.
 
-    ``order`` overrides the graph's own ``execution_order``; ``dims`` sets named dimensions, at their upper bounds
-    otherwise. Raises ``InvalidIrShapes`` for an order that is no permutation, ``LivenessCycle`` for a cycle or a
-    violated dependency, and what :func:`index_graph` raises for a graph that is not whole.
+    ``order`` overrides the graph's ``execution_order``; ``dims`` sets named dimensions (default: upper bounds).
+    Raises ``InvalidIrShapes`` for an order that is no permutation, ``LivenessCycle`` for a cycle or a violated
+    dependency, and the errors of :func:`index_graph`.
     """
     index = index_graph(graph, dims)
     given = order if order is not None else graph.execution_order
@@ -81,14 +80,14 @@ def build_timeline(
 
 
 def _ids(index: GraphIndex, ordered: NDArray[np.int64]) -> Sequence[str]:
-    """The ids of the nodes in an order, those of the graph itself where the order is the graph's own."""
+    """Return the node ids in an order; the graph's own tuple where the order is the graph's."""
     if np.array_equal(ordered, np.arange(len(index.node_ids))):
         return index.node_ids
     return list(map(index.node_ids.__getitem__, ordered.tolist()))
 
 
 def _order(index: GraphIndex, given: Sequence[str] | None, mode: Mode) -> NDArray[np.int64]:
-    """Node numbers in the order run: the given one, checked, or the default one."""
+    """Return the node numbers in execution order: the given one, checked, or the default."""
     inside = np.ones(len(index.node_ids), np.bool_) if mode == "backward" else index.is_forward
     edges = dependencies(index, source_of(index, view_roots(index)[0]), inside)
     return default_order(index, edges, inside) if given is None else given_order(index, given, edges, inside)

@@ -1,4 +1,4 @@
-"""Views of views resolved to their roots (contract §3)."""
+"""Resolve views of views to their roots (contract §3)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.errors import U64_MAX, AllocationOverflow
+from tmmu_core.base.errors import U64_MAX, AllocationOverflow
 from tmmu_core.graph.index import GraphIndex
 
 I64 = NDArray[np.int64]
@@ -15,10 +15,9 @@ U64 = NDArray[np.uint64]
 
 
 def view_roots(index: GraphIndex) -> tuple[I64, U64]:
-    """Shape (tensors,) each: the root base of every tensor (itself where it is no view), and its byte offset in it.
+    """Shape (tensors,) each: root base of every tensor (itself without a view), and its byte offset in the root.
 
-    Every chain of views ends: a graph in which they lead round in a circle has no index. Raises ``AllocationOverflow``
-    for one that ends past 2^64 − 1.
+    Chains of views are acyclic in an index. Raises ``AllocationOverflow`` for an offset past 2^64 − 1.
     """
     views = np.flatnonzero(index.base >= 0)
     roots = np.arange(len(index.tensor_ids), dtype=np.int64)
@@ -28,28 +27,28 @@ def view_roots(index: GraphIndex) -> tuple[I64, U64]:
         view = index.graph.tensors[number].view
         assert view is not None
         offsets[number] = view.byte_offset
-    while not np.array_equal(reached := roots[views], above := roots[reached]):  # each time twice as far
+    while not np.array_equal(reached := roots[views], above := roots[reached]):  # doubles the distance
         further = offsets[views] + offsets[reached]
         if (further < offsets[views]).any():
-            _refuse_far_view(index)
+            _reject_far_view(index)
         roots[views], offsets[views] = above, further
     return roots, offsets
 
 
-def _refuse_far_view(index: GraphIndex) -> NoReturn:
-    """Name the first view whose way to its root is past 64 bits: one that repeats bytes may be looked far into."""
+def _reject_far_view(index: GraphIndex) -> NoReturn:
+    """Reject the first view whose offset in its root exceeds 64 bits."""
     tensors, base = index.graph.tensors, index.base.tolist()
     for number, tensor in enumerate(tensors):
         offset, at = 0, number
         while (view := tensors[at].view) is not None:
             offset, at = offset + view.byte_offset, base[at]
         if offset > U64_MAX:
-            raise far_away(tensor.id, offset, f"$.tensors[{number}].view.byte_offset")
-    raise AssertionError("no view lies past 2^64 − 1 after all")
+            raise overflow_error(tensor.id, offset, f"$.tensors[{number}].view.byte_offset")
+    raise AssertionError("unreachable: no view exceeds 2^64 − 1")
 
 
-def far_away(tensor: str, byte: int, path: str) -> AllocationOverflow:
-    """``tensor`` begins or ends at a byte of its storage that has no number."""
+def overflow_error(tensor: str, byte: int, path: str) -> AllocationOverflow:
+    """Return the error for a tensor that begins or ends past 2^64 − 1 in its storage."""
     return AllocationOverflow(
         f"the tensor {tensor!r} reaches byte {byte:,} of its storage, past 2^64 − 1.",
         arena="unknown",
@@ -57,5 +56,5 @@ def far_away(tensor: str, byte: int, path: str) -> AllocationOverflow:
         size="unknown",
         tensor=tensor,
         path=path,
-        hint="Check the byte_offset of the views it looks through, and the shape of what it is written in place of.",
+        hint="Check the byte_offset of its views, and the shape of the tensor that it overwrites.",
     )

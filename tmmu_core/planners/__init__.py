@@ -1,4 +1,4 @@
-"""``PLANNERS``: every planner by name. A planner is a function and a line in this table."""
+"""``PLANNERS``: every planner by name. A planner is a function and a row of this table."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.base import strict
+from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.planners.problem import ArenaPlanner, Packing, Problem, Progress, without_empty
 
 
 @dataclass(frozen=True)
 class PlannerEntry:
-    """A line of the table; the function's module is loaded when it is first called."""
+    """A row of the table; the module is loaded at the first call."""
 
     name: str
     summary: str
@@ -26,20 +27,19 @@ class PlannerEntry:
 
     @property
     def call(self) -> Callable[..., Any]:
-        """The function itself."""
+        """The planner function."""
         function: Callable[..., Any] = getattr(import_module(self.module), self.function)
         return function
 
     def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The defaults with ``given`` laid over them; an option that the planner does not have is refused by name."""
+        """Return the defaults updated by ``given``; reject unknown options."""
         unknown = sorted(set(given) - set(self.options))
         if unknown:
-            has = ", ".join(sorted(self.options)) or "none"
             raise InvalidIrShapes(
                 f"planner {self.name!r} has no option {unknown[0]!r}.",
                 reason="planner_option",
                 node_id="",
-                hint=f"Its options: {has}.",
+                hint=strict.closest_hint(unknown[0], sorted(self.options)),
             )
         return {**self.options, **given}
 
@@ -52,10 +52,10 @@ class ArenaPlannerEntry(PlannerEntry):
 
     @property
     def pack(self) -> ArenaPlanner:
-        """The planner itself; one that places bytes is asked only for storages that have some.
+        """The planner function, called only with storages that have bytes (slot planners: with all).
 
-        One of slots, whose offsets are prefix sums, raises ``InvalidIrShapes`` (reason ``fixed_offset``) where a given
-        offset is another.
+        Slot planners raise ``InvalidIrShapes`` (reason ``fixed_offset``) where a fixed offset differs from the
+        slot's.
         """
         return self._pack_slots if self.has_slots else self._pack_bytes
 
@@ -87,11 +87,11 @@ class ArenaPlannerEntry(PlannerEntry):
 
 @dataclass(frozen=True)
 class MemoryPlannerEntry(PlannerEntry):
-    """A planner that spreads a graph's storages over memories of its own, by rules and roles (``helia``)."""
+    """A planner that places storages in several memories, by rules and roles (``helia``)."""
 
     @property
     def place(self) -> Callable[..., Any]:
-        """The planner itself."""
+        """The planner function."""
         return self.call
 
 
@@ -138,27 +138,28 @@ PLANNERS: dict[str, ArenaPlannerEntry | MemoryPlannerEntry] = {
             "every greedy order with every fit, the best kept",
             f"{_HERE}.portfolio",
             "portfolio",
+            {"max_nodes": None},
         ),
         ArenaPlannerEntry(
             "search",
             "local search on the order that greedy places in",
             f"{_HERE}.search",
             "search",
-            {"iterations": 400, "seed": 0},
+            {"iterations": 400, "seed": 0, "max_nodes": None},
         ),
         ArenaPlannerEntry(
             "exact",
             "branch and bound over canonical packings: any time, minimising, with a proven bound",
             f"{_HERE}.exact",
             "exact",
-            {"budget": 600_000, "minimise": None},
+            {"budget": 600_000, "minimise": None, "max_nodes": None},
         ),
         ArenaPlannerEntry(
             "auto",
             "picks by size, and says what it picked and why",
             f"{_HERE}.auto",
             "auto",
-            {"minimise": None},
+            {"minimise": None, "max_nodes": None},
         ),
     )
 }
@@ -167,17 +168,17 @@ PLANNERS: dict[str, ArenaPlannerEntry | MemoryPlannerEntry] = {
 ARENA_PLANNERS: dict[str, ArenaPlannerEntry] = {
     name: entry for name, entry in PLANNERS.items() if isinstance(entry, ArenaPlannerEntry)
 }
-"""Those that pack one arena at a time, which is all that an instance has."""
+"""Planners of one arena at a time."""
 
 
 def planner_named(name: str) -> ArenaPlannerEntry | MemoryPlannerEntry:
-    """The entry called ``name``; raises ``InvalidIrShapes`` (reason ``unknown_planner``) with the names there are."""
+    """Return the entry ``name``; raises ``InvalidIrShapes`` (reason ``unknown_planner``)."""
     if name not in PLANNERS:
         raise InvalidIrShapes(
             f"there is no planner {name!r}.",
             reason="unknown_planner",
             node_id="",
-            hint=f"Choose one of: {', '.join(PLANNERS)}.",
+            hint=strict.closest_hint(name, PLANNERS),
         )
     return PLANNERS[name]
 

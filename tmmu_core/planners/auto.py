@@ -1,12 +1,11 @@
-"""``auto``: the planner that suits the size, and the reason told.
+"""``auto``: choose the planner by problem size and report the reason.
 
-Greedy runs first; where they meet the bound nothing else is needed, and that is most graphs. What is left goes to
-``exact`` up to a few thousand storages, then, if that leaves it open, to ``search`` as well, the better of the two
-kept; to ``search`` alone while a greedy run takes well under a second; and stays with the greedy runs beyond (from
-some hundred thousand storages on with the three quickest of them only).
+Greedy runs come first; on most graphs they meet the lower bound. Otherwise ``exact`` runs up to a few thousand
+storages, followed by ``search`` if optimality stays open (the lower result is kept); ``search`` alone while a greedy
+run takes well under a second; only greedy runs beyond (from some hundred thousand storages on, only the three
+fastest).
 
-With a capacity the question is whether everything fits: the first packing that does is the answer, unless the least is
-asked for (contract §11).
+With a capacity, the first packing that fits is the result, unless ``minimise`` is set (contract §11).
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from typing import Any
 
 from tmmu_core.planners.bounds import Bound, bound_of, reachable
 from tmmu_core.planners.columns import Columns, columns, extent_of, finished, flag_option
-from tmmu_core.planners.exact import searched
+from tmmu_core.planners.exact import exact_from
+from tmmu_core.planners.meter import metered
 from tmmu_core.planners.portfolio import RUNS, Best, best_greedy
 from tmmu_core.planners.problem import UNLIMITED, Packing, Problem, Progress
 from tmmu_core.planners.search import search
@@ -30,10 +30,12 @@ QUICK_RUNS = (("size", "lowest"), ("size_length", "lowest"), ("length", "lowest"
 
 
 def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-    """Pick a planner by size; ``notes`` say which (``picked``) and why (``why``).
+    """Choose a planner by size; ``notes`` contain the planner (``picked``) and the reason (``why``).
 
-    Options: ``minimise``: with a capacity it ends as soon as everything fits, unless this is true; without one it is.
+    Options: ``minimise``: continue below the capacity (default: only without a capacity); ``max_nodes``
+    (:mod:`.meter`).
     """
+    meter = metered(progress, options)
     cols = columns(problem)
     bound = bound_of(cols)
     minimise = flag_option(options, "minimise", problem.capacity == UNLIMITED)
@@ -41,7 +43,7 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     bound = replace(bound, bytes=reachable(cols, bound.bytes))
     count = len(cols)
     runs = RUNS if count <= ALL_RUNS_UP_TO else QUICK_RUNS
-    best = best_greedy(cols, bound, progress, runs, goal=goal)
+    best = best_greedy(cols, bound, meter, runs, goal=goal)
     above = f"the greedy runs are {best.extent - bound.bytes} bytes above the bound"
     if best.extent <= bound.bytes:
         return _greedy(cols, bound, best, "a greedy run meets the lower bound")
@@ -54,18 +56,18 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     if not cols.small:
         return _greedy(cols, bound, best, "sizes beyond 2^62 are packed greedily")
     if count <= EXACT_UP_TO:
-        packing = searched(cols, bound, best, {"minimise": minimise, "rebuilds": False}, progress)
+        packing = exact_from(cols, bound, best, {"minimise": minimise, "use_lns": False}, meter)
         why = f"{above}, and {count} storages can be searched exactly"
         fits = _extent(cols, packing) <= goal
         if fits or packing.optimal or packing.notes.get("told_to_stop") or count <= EXACT_ALONE_UP_TO:
             return _noted(packing, "exact", why)
-        walked = search(problem, {}, progress)
+        walked = search(problem, {}, meter)
         if _extent(cols, walked) < _extent(cols, packing):
             walked = replace(walked, lower_bound=packing.lower_bound)
             return _noted(walked, "search", f"{above}; it came lower than exact, which could not end")
         return _noted(packing, "exact", f"{why}; search came no lower")
     if count <= SEARCH_UP_TO:
-        return _noted(search(problem, {}, progress), "search", f"{above}, and {count} storages are too many for exact")
+        return _noted(search(problem, {}, meter), "search", f"{above}, and {count} storages are too many for exact")
     return _greedy(cols, bound, best, f"{count} storages: greedy runs only")
 
 

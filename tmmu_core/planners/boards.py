@@ -1,6 +1,6 @@
-"""A few boards as memories: sizes and addresses as their makers' public datasheets and reference manuals say them.
+"""Memories of some boards: sizes and addresses from public datasheets and reference manuals.
 
-What a program itself needs of a memory (code, stack, heap) is not taken off: lower a ``max_size`` by it.
+Memory that the program itself needs (code, stack, heap) is not subtracted: lower ``max_size`` by it.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ BOARDS: dict[str, tuple[str, list[dict[str, Any]]]] = {
         [_memory("SRAM", 264 * KIB, 0x20000000), _memory("FLASH", 2048 * KIB, 0x10000000, writable=False)],
     ),
 }
-"""Name → where the figures are from, and its memories in the order of preference."""
+"""Name → source of the figures, and memories in order of preference."""
 
 CONSTANTS_STAY = ({"role": "constant", "memory": "FLASH"},)
-"""The rules that a board begins with: constants are read where they are stored."""
+"""Default rules of a board: constants are read where they are stored."""
 
 
 def options_of(board: str) -> dict[str, Any]:
-    """``helia``'s options for a board."""
+    """Return the options of ``helia`` for a board."""
     return {"memories": BOARDS[board][1], "rules": list(CONSTANTS_STAY)}

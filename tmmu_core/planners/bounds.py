@@ -1,13 +1,13 @@
-"""Lower bounds on the extent of an arena, each provable, each with the storages that make it.
+"""Lower bounds on the extent of an arena, each provable, with the storages that prove it (witness).
 
-* **live**: the storages alive at one moment are pairwise disjoint, so their bytes add up (the classic max live).
-* **grid**: if all of them start on multiples of g, every one but the topmost takes a multiple of g.
-* **hand-off**: a storage whose taker is fixed elsewhere, or must not alias it, cannot pass its place on; both are held
-  at the step between them. (Where the place can be passed on, no bound assumes that it is not.)
-* **never alias**: storages that must not share a byte with any of the moment's count as well, dead or alive.
-* **fixed**: the end of a storage whose offset is given.
+* **live**: storages alive at one moment are pairwise disjoint, so their bytes add up (max live bytes).
+* **grid**: if all of them start at multiples of g, each but the topmost takes a multiple of g.
+* **hand-off**: a storage that cannot be reused in place (fixed elsewhere, or must not alias) is live together with
+  its successor at the step between them.
+* **never alias**: storages that must not alias any of those count as well, live or not.
+* **fixed**: the end of a storage with a fixed offset.
 
-All are cliques of the conflict graph weighed by bytes; the first alone is linear-time, O(n log n) with its witness.
+All are weighted cliques of the conflict graph. The first takes O(n log n) with its witness.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from numpy.typing import NDArray
 from tmmu_core.planners.columns import NEVER, SAFE, Columns, align_up, columns
 from tmmu_core.planners.problem import Problem, without_empty
 
-WHERE_TRIED = 64
-"""Moments, fullest first, at which the dearer bounds are worked out."""
-CONFLICTS_KEPT = 1 << 26
-"""Pairs of storages of which it is kept whether they conflict: a byte each."""
+MAX_MOMENTS = 64
+"""Moments, highest live bytes first, at which the expensive bounds are computed."""
+MAX_CACHED_CONFLICTS = 1 << 26
+"""Largest number of cached pairs, one byte each."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """No packing has a smaller extent than ``bytes``; ``witness`` (indices, ascending) is why."""
+    """No packing has a smaller extent than ``bytes``, because of ``witness`` (indices, ascending)."""
 
     bytes: int
     witness: tuple[int, ...]
     step: int
-    """A step at which the witness is held; −1 where time is not the reason."""
+    """A step at which the witness is live; −1 where the bound does not depend on time."""
     rule: str
     """``live``, ``grid``, ``handoff``, ``never_alias`` or ``fixed``; ``empty`` without storages."""
     max_live: int
-    """Max live bytes of the backed sizes: what ``bytes`` never falls below."""
+    """Max live bytes; never more than ``bytes``."""
 
 
 def lower_bound(problem: Problem) -> Bound:
-    """The best of the bounds above for a problem. Raises as :func:`columns` does for given offsets that collide.
+    """Return the best lower bound of a problem. Raises as :func:`columns` for fixed offsets that overlap.
 
-    Storages without bytes take none, and make no bound.
+    Storages of zero bytes do not count.
     """
     rest, kept = without_empty(problem)
     found = bound_of(columns(rest))
@@ -51,7 +51,7 @@ def lower_bound(problem: Problem) -> Bound:
 
 
 def bound_of(cols: Columns) -> Bound:
-    """The same, for a problem already squeezed."""
+    """Return the best lower bound of prepared columns."""
     if not len(cols):
         return Bound(0, (), -1, "empty", 0)
     live = cols.live_bytes()
@@ -64,19 +64,19 @@ def bound_of(cols: Columns) -> Bound:
     peak = live[fullest[0]] if live else 0
     if peak >= cols.size[tallest]:
         best = Bound(peak, _alive(cols, fullest[0]), int(cols.births[fullest[0]]), "live", peak)
-    else:  # all its life is gaps: it is never alive, and has its place all the same
+    else:  # a storage that is never live still needs its bytes
         best = Bound(cols.size[tallest], (tallest,), -1, "live", peak)
 
     for i, at in enumerate(cols.fixed) if cols.problem.fixed is not None else ():
         if at >= 0 and at + cols.size[i] > best.bytes:
-            parts = cols.part_lo[cols.part_of[i] : cols.part_of[i + 1]]  # its life may begin with a gap, or be one
+            parts = cols.part_lo[cols.part_of[i] : cols.part_of[i + 1]]  # empty where its lifetime is one gap
             best = Bound(at + cols.size[i], (i,), int(cols.births[parts[0]]) if len(parts) else -1, "fixed", peak)
 
     coarse = min(cols.align) > 1
     most = _padded(cols) if coarse and cols.odd is None and cols.small else None
-    for column in fullest[:WHERE_TRIED] if coarse or cols.odd is not None else ():
+    for column in fullest[:MAX_MOMENTS] if coarse or cols.odd is not None else ():
         if most is not None and most[column] <= best.bytes:
-            continue  # no grid can make more of it
+            continue  # no alignment can raise it above the best
         alive = _alive(cols, column)
         step = int(cols.births[column])
         ended = _refused_handoffs(cols, alive, step)
@@ -91,7 +91,9 @@ def bound_of(cols: Columns) -> Bound:
 
 
 def _padded(cols: Columns) -> list[int]:
-    """Per column the bytes alive, each storage padded to its own alignment: no less than what any grid says."""
+    """Return, per column, the live bytes with each size padded to its own alignment: an upper limit of the grid
+    bound.
+    """
     padded = (-(-cols.sizes // cols.aligns) * cols.aligns)[cols.storage_of_part]
     change = np.zeros(len(cols.births) + 1, np.int64)
     np.add.at(change, cols.part_lo, padded)
@@ -101,10 +103,7 @@ def _padded(cols: Columns) -> list[int]:
 
 
 def reachable(cols: Columns, at: int) -> int:
-    """The least extent from ``at`` bytes on that a packing can have.
-
-    An extent is where some storage ends, and that is a multiple of its alignment and its size.
-    """
+    """Return the least possible extent ≥ ``at``: an extent is a multiple of a storage's alignment plus its size."""
     if not len(cols) or not cols.small or at >= SAFE or max(cols.align) == 1:
         return at
     under = np.maximum(at - cols.sizes, 0)
@@ -112,10 +111,10 @@ def reachable(cols: Columns, at: int) -> int:
 
 
 def on_grid(storages: list[tuple[int, int]]) -> int:
-    """The least extent of pairwise disjoint ``(size, alignment)``: all but the topmost end where another may start.
+    """Return the least extent of pairwise disjoint ``(size, alignment)`` storages.
 
-    With g the finest alignment among them every start is a multiple of g, so each takes ``align_up(size, g)`` but for
-    one, at best the one that wastes most. Coarser subsets are tried alone too.
+    With g the smallest alignment, every start is a multiple of g, so each storage but the topmost takes
+    ``align_up(size, g)``; the topmost is the one that saves most. Subsets of larger alignment are tried too.
     """
     best = 0
     for grid in sorted({align for _, align in storages}):
@@ -130,7 +129,7 @@ def _alive(cols: Columns, column: int) -> tuple[int, ...]:
 
 
 def _refused_handoffs(cols: Columns, alive: tuple[int, ...], step: int) -> list[int]:
-    """Storages that end at ``step``, conflict with what was made there out of them, and with all else alive."""
+    """Return the storage that ends at ``step`` and conflicts with its in-place successor and everything live."""
     if cols.problem.handoff_from is None or cols.odd is None:
         return []
     for j in alive:
@@ -143,7 +142,7 @@ def _refused_handoffs(cols: Columns, alive: tuple[int, ...], step: int) -> list[
 
 
 def _never_alias(cols: Columns, held: tuple[int, ...]) -> list[int]:
-    """Further storages, largest first, that conflict with all of ``held`` and with each other."""
+    """Return further storages, largest first, that conflict with all of ``held`` and with each other."""
     if cols.problem.must_not_alias is None:
         return []
     kept: dict[tuple[int, ...], list[int]] = cols.memo.setdefault("never_alias", {})
@@ -153,7 +152,7 @@ def _never_alias(cols: Columns, held: tuple[int, ...]) -> list[int]:
 
 
 def _grown(cols: Columns, held: tuple[int, ...], nearby: NDArray[np.bool_]) -> list[int]:
-    """The clique ``held`` grown by what is ``nearby`` (n,), largest first: what joined, ascending."""
+    """Return the storages of ``nearby`` (n,) that extend the clique ``held``, largest first; ascending."""
     left = nearby
     if len(held) <= np.count_nonzero(nearby):
         for i in held:
@@ -177,7 +176,7 @@ def _grown(cols: Columns, held: tuple[int, ...], nearby: NDArray[np.bool_]) -> l
 
 
 def _meeting_all(cols: Columns, among: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Shape (n,): whoever of ``among`` (n,) is alive together with each of them, where that is seen at once."""
+    """Shape (n,): storages of ``among`` that are certainly live together with all others of it."""
     found = np.zeros(len(cols), np.bool_)
     if not among.any() or (np.diff(cols.part_of)[among] != 1).any():
         return found
@@ -188,10 +187,9 @@ def _meeting_all(cols: Columns, among: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _nearby(cols: Columns, held: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Shape (n,): who must not alias one of ``held``, is none of them, and may conflict with all of them.
+    """Shape (n,): storages that must not alias one of ``held`` and may conflict with all of them.
 
-    The conflicts with ``held`` are counted, some of them twice: whoever has fewer than there are in it is out, without
-    a look at each pair.
+    Counts conflicts, some of them twice; a storage with fewer conflicts than ``held`` has members is excluded.
     """
     first, other, kind = cols.odd_rows
     is_held = np.zeros(len(cols), np.bool_)
@@ -212,7 +210,7 @@ def _nearby(cols: Columns, held: tuple[int, ...]) -> NDArray[np.bool_]:
 
 
 def _conflicts(cols: Columns, i: int) -> NDArray[np.bool_]:
-    """Shape (n,): :func:`_conflict` of storage i with each; kept, for the steps that are tried share most of them."""
+    """Shape (n,): :func:`_conflict` of storage i with each; cached."""
     kept: dict[int, NDArray[np.bool_]] = cols.memo.setdefault("conflicts", {})
     if i in kept:
         return kept[i]
@@ -225,13 +223,13 @@ def _conflicts(cols: Columns, i: int) -> NDArray[np.bool_]:
     for a in range(cols.part_of[i], cols.part_of[i + 1]):
         meets = (cols.part_lo < cols.part_hi[a]) & (cols.part_lo[a] < cols.part_hi)
         found[cols.storage_of_part[meets]] = True
-    if len(kept) * len(cols) < CONFLICTS_KEPT:
+    if len(kept) * len(cols) < MAX_CACHED_CONFLICTS:
         kept[i] = found
     return found
 
 
 def _conflict(cols: Columns, i: int, j: int) -> bool:
-    """Whether the two can share no byte in any packing."""
+    """Return whether two storages share no byte in any packing."""
     for other, kind in cols.odd[i] if cols.odd is not None else ():
         if other == j:
             same = cols.fixed[i] >= 0 and cols.fixed[j] >= 0

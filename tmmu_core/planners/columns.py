@@ -1,8 +1,8 @@
-"""A problem made ready for packing: time squeezed to the births, sizes backed, the odd conflicts as lists.
+"""A problem prepared for packing: compressed time, sizes, and conflicts without overlap in time.
 
-Two half-open ranges meet if and only if one of them holds the other's first step, so all that matters of time is
-the order of births (a storage is born again after each of its gaps). With k distinct births a life becomes a range
-of columns in ``[0, k)`` and every structure over time has at most k leaves.
+Two half-open ranges overlap if and only if one of them contains the other's first step, so only the order of births
+matters (a storage is born again after each gap). With k distinct births, a lifetime is a range of columns in ``[0,
+k)``.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from typing import Any, overload
 
 import numpy as np
 
-from tmmu_core.errors import U64_MAX, AlignmentViolation, AllocationOverflow, InvalidIrShapes
-from tmmu_core.once import cached_property
+from tmmu_core.base import strict
+from tmmu_core.base.errors import U64_MAX, AlignmentViolation, AllocationOverflow, InvalidIrShapes
+from tmmu_core.base.once import cached_property
 from tmmu_core.planners.problem import I64, Problem
 
 SAFE = 2**62
-"""Below this sum of aligned sizes no offset + size can leave int64, whatever a planner does."""
+"""Sums of aligned sizes below this keep all offsets within int64."""
 
 NEVER, HANDOFF = 0, 1
-"""Kinds of odd conflict: never the same byte; never, but for the very same offset."""
+"""Kinds of odd conflict: never share a byte; share bytes only at exactly the same offset."""
 
 
 class Odd(Sequence[tuple[tuple[int, int], ...]]):
-    """Per storage a row of ``(other, kind)`` pairs; a ragged table, of which a row is made when it is asked for."""
+    """Ragged table: per storage, ``(other, kind)`` pairs; rows are created on first access."""
 
     def __init__(self, first: I64, table: I64) -> None:
-        """``first`` (n + 1,): storage i has the rows ``first[i]:first[i + 1]`` of ``table`` (m, 2)."""
+        """Rows of storage i are ``table[first[i]:first[i + 1]]``; ``first`` (n + 1,), ``table`` (m, 2)."""
         self.first, self.table = first.astype(np.int64), table
         self._made: dict[int, tuple[tuple[int, int], ...]] = {}
 
@@ -54,11 +55,11 @@ class Odd(Sequence[tuple[tuple[int, int], ...]]):
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A problem with n storages as plain columns; ``part_*`` is a ragged table of live ranges, in squeezed time."""
+    """A problem with n storages as columns; ``part_*`` is a ragged table of live ranges in compressed time."""
 
     problem: Problem
     size: tuple[int, ...]
-    """Bytes that back the storage: at least 1."""
+    """Bytes, at least 1."""
     align: tuple[int, ...]
     fixed: tuple[int, ...]
     """Offset or −1."""
@@ -67,9 +68,9 @@ class Columns:
     part_lo: I64
     part_hi: I64
     births: I64
-    """Shape (k,): the step at which each column of squeezed time begins."""
+    """Shape (k,): first step of each column of compressed time."""
     odd: Odd | None = None
-    """Per storage, ``(other, NEVER | HANDOFF)``: conflicts that time does not tell. ``None``: there are none."""
+    """Per storage, ``(other, NEVER | HANDOFF)``: conflicts without overlap in time. ``None``: none."""
     memo: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -77,12 +78,12 @@ class Columns:
 
     @cached_property
     def plain(self) -> bool:
-        """One live part each, nothing fixed, no odd conflict."""
+        """Whether every storage has one live part, no fixed offset and no odd conflict."""
         return self.odd is None and max(self.fixed, default=-1) < 0 and bool((np.diff(self.part_of) == 1).all())
 
     @cached_property
     def small(self) -> bool:
-        """Whether int64 holds whatever a planner may compute."""
+        """Whether int64 holds every intermediate value of a planner."""
         worst = sum(map(int, self.size)) + len(self) * max(self.align, default=1) + max(self.fixed, default=0)
         return worst < SAFE
 
@@ -100,12 +101,12 @@ class Columns:
 
     @cached_property
     def storage_of_part(self) -> I64:
-        """Which storage each live part belongs to."""
+        """Storage of each live part."""
         return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.part_of))
 
     @cached_property
     def odd_rows(self) -> tuple[I64, I64, I64]:
-        """``odd`` as a ragged table: (first row per storage, the other one, the kind)."""
+        """``odd`` as a ragged table: first row per storage, other storage, kind."""
         n = len(self)
         if self.odd is None:
             empty = np.zeros(0, dtype=np.int64)
@@ -114,7 +115,7 @@ class Columns:
         return self.odd.first, np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])
 
     def live_bytes(self) -> list[int]:
-        """Σ size of the storages alive at each column of squeezed time, as plain integers."""
+        """Return the live bytes of each column of compressed time."""
         k = len(self.births)
         if self.small:
             delta = np.zeros(k + 1, dtype=np.int64)
@@ -134,13 +135,13 @@ class Columns:
         return out
 
     def alive_at(self, column: int) -> I64:
-        """Indices of the storages alive at one column, ascending."""
+        """Return the storages live at a column, ascending."""
         rows = (self.part_lo <= column) & (column < self.part_hi)
         return _distinct(self.storage_of_part[rows])
 
 
 def columns(problem: Problem) -> Columns:
-    """Squeeze a problem. Raises AlignmentViolation or InvalidIrShapes where given offsets cannot be kept."""
+    """Prepare a problem. Raises AlignmentViolation or InvalidIrShapes for impossible fixed offsets."""
     n = len(problem)
     size = tuple(np.maximum(problem.size, np.uint64(1)).tolist())
     align = tuple(problem.alignment.tolist())
@@ -163,7 +164,7 @@ def columns(problem: Problem) -> Columns:
 
 
 def _distinct(ascending: I64) -> I64:
-    """Each value once: of a hundred what ``np.unique`` takes to sort them by hashing first."""
+    """Return the distinct values of a sorted column; about 100 times faster than ``np.unique``."""
     first = np.ones(len(ascending), np.bool_)
     first[1:] = ascending[1:] != ascending[:-1]
     return ascending[first]
@@ -190,7 +191,7 @@ def _live_parts(problem: Problem) -> tuple[I64, I64, I64]:
 
 
 def _odd_conflicts(problem: Problem) -> Odd | None:
-    """Pairs that time does not tell, both ways round; ``NEVER`` wins over ``HANDOFF``."""
+    """Return the conflicts without overlap in time, in both directions; ``NEVER`` overrides ``HANDOFF``."""
     n = len(problem)
     pairs = [np.zeros(0, np.int64)]
     if problem.handoff_from is not None:
@@ -209,13 +210,13 @@ def _odd_conflicts(problem: Problem) -> Odd | None:
 
 
 def _both_ways(pairs: I64, n: int) -> I64:
-    """``one · n + other`` of each pair, both ways round, a pair of a storage with itself left out."""
+    """Return ``one · n + other`` for both directions of each pair of distinct storages."""
     pairs = pairs[pairs[:, 0] != pairs[:, 1]].astype(np.int64)
     return np.concatenate([pairs[:, 0] * n + pairs[:, 1], pairs[:, 1] * n + pairs[:, 0]])
 
 
 def _check_fixed(cols: Columns) -> None:
-    """Given offsets must lie on their grid and must not collide with each other: no packing could mend that."""
+    """Reject fixed offsets that are misaligned or overlap."""
     if cols.problem.fixed is None:
         return
     given = [i for i, offset in enumerate(cols.fixed) if offset >= 0]
@@ -266,17 +267,17 @@ def _refuse_collision(cols: Columns, i: int, j: int, exact_ok: bool) -> None:
 
 
 def align_up(at: int, alignment: int) -> int:
-    """The next multiple of a power of two, ``at`` itself included."""
+    """Return the next multiple (≥ ``at``) of a power of two."""
     return (at + alignment - 1) & -alignment
 
 
 def extent_of(cols: Columns, offset: Sequence[int]) -> int:
-    """Last byte + 1, 0 when there is nothing."""
+    """Return the end of the highest storage; 0 without storages."""
     return max(map(add, offset, cols.size), default=0)
 
 
 def finished(cols: Columns, offset: Sequence[int]) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Offsets as the packing's column. Raises AllocationOverflow where one ends past 2^64 − 1."""
+    """Return the offsets as a uint64 column. Raises AllocationOverflow where a storage ends past 2^64 − 1."""
     for i, at in enumerate(offset) if extent_of(cols, offset) > U64_MAX else ():
         if at + cols.size[i] > U64_MAX:
             raise AllocationOverflow(
@@ -292,36 +293,42 @@ def finished(cols: Columns, offset: Sequence[int]) -> np.ndarray[Any, np.dtype[n
 
 
 def option(options: Mapping[str, Any], name: str, default: str, known: Sequence[str]) -> str:
-    """A named choice out of a planner's options. Raises InvalidIrShapes (``planner_option``) naming what is known."""
+    """Return a named choice from planner options. Raises InvalidIrShapes (``planner_option``) for an unknown one."""
     value = options.get(name, default)
     if value not in known:
-        raise _bad_option(name, value, f"One of: {', '.join(known)}.")
+        raise _bad_option(name, value, strict.closest_hint(strict.shown(value), known))
     return str(value)
 
 
+COUNT = "A whole number, 0 or more, within 64 bits."
+
+
 def count_option(options: Mapping[str, Any], name: str, default: int) -> int:
-    """A whole number ≥ 0 out of a planner's options (text is read). Raises InvalidIrShapes (``planner_option``)."""
+    """Return an integer ≥ 0 from planner options (text is parsed). Raises InvalidIrShapes (``planner_option``)."""
     value = options.get(name, default)
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise _bad_option(name, value, "A whole number, 0 or more.")
+    if isinstance(value, str):
+        try:
+            return strict.whole_number(value)
+        except ValueError:
+            raise _bad_option(name, value, COUNT) from None
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value <= U64_MAX:
+        raise _bad_option(name, value, COUNT)
     return int(value)
 
 
 def flag_option(options: Mapping[str, Any], name: str, default: bool) -> bool:
-    """Yes or no out of a planner's options (text is read; ``None`` is the default). Raises InvalidIrShapes."""
+    """Return a Boolean from planner options (text is parsed; ``None``: default). Raises InvalidIrShapes."""
     value = options.get(name)
     if value is None:
         return default
     if isinstance(value, bool):
         return value
     if str(value).lower() not in ("true", "false"):
-        raise _bad_option(name, value, "true or false.")
+        raise _bad_option(name, value, strict.closest_hint(str(value), ("true", "false")))
     return str(value).lower() == "true"
 
 
 def _bad_option(name: str, value: Any, hint: str) -> InvalidIrShapes:
     return InvalidIrShapes(
-        f"planner option {name}={value!r} is not possible.", reason="planner_option", node_id="", hint=hint
+        f"planner option {name}={strict.shown(value)} is not possible.", reason="planner_option", node_id="", hint=hint
     )

@@ -1,12 +1,11 @@
 """``ffd``: first-fit decreasing over whole regions, the r10 memory planner.
 
-Tensors are taken largest first. Each joins the first region whose every tenant it can live beside (disjoint lives,
-no pair that must not alias) and whose offset is on its grid; otherwise it opens a region at the next aligned offset.
-A region is as large as its first tenant, so a later one always fits. Lives are bit masks over squeezed time: one
-``and`` tells whether *any* tenant of a region is alive with the newcomer. O(n · regions) mask operations.
+Storages are taken largest first. Each joins the first region whose tenants it does not conflict with and whose offset
+is aligned for it; otherwise it opens a region at the next aligned offset. The first tenant is the largest, so later
+ones fit. Lifetimes are bit masks over compressed time. O(n · regions) mask operations.
 
-It tells how many pairs share a region, and what that saves beside a region for every storage. The same under r10's own
-names is :mod:`~tmmu_core.planners.r10`.
+Notes: number of regions, pairs that share a region, and bytes saved compared with a region per storage. The same with
+r10's names is :mod:`~tmmu_core.seed.r10`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tmmu_core.planners.problem import Packing, Problem, Progress
 
 
 def ffd(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-    """First-fit decreasing as an arena planner. No options. Raises AllocationOverflow past 2^64 − 1."""
+    """Pack by first-fit decreasing. No options. Raises AllocationOverflow past 2^64 − 1."""
     cols = columns(problem)
     regions = _regions(cols)
     offset = [0] * len(cols)
@@ -35,7 +34,7 @@ def ffd(problem: Problem, options: Mapping[str, Any], progress: Progress | None 
 
 
 def _isolated(cols: Columns) -> int:
-    """What the pool would be with a region for every storage, laid out in the same order: bytes."""
+    """Return the extent with a region for every storage, in the same order."""
     order = _decreasing(cols)
     end = max((cols.fixed[i] + cols.size[i] for i in order if cols.fixed[i] >= 0), default=0)
     for i in order:
@@ -57,7 +56,7 @@ def _decreasing(cols: Columns) -> list[int]:
 def _regions(cols: Columns) -> list[_Region]:
     lives = list(_masks(cols))
     order = _decreasing(cols)
-    # A region of fixed offsets has neighbours of its own choosing: nobody else moves in.
+    # No other storage joins a region of fixed offsets.
     closed, top = _fixed_regions(cols, [i for i in order if cols.fixed[i] >= 0])
     regions: list[_Region] = []
     busy: list[int] = []
@@ -83,7 +82,7 @@ def _regions(cols: Columns) -> list[_Region]:
 
 
 def _fixed_regions(cols: Columns, given: list[int]) -> tuple[list[_Region], int]:
-    """One closed region per given offset, and the first byte after all of them."""
+    """Return one closed region per fixed offset, and the first byte after all of them."""
     at: dict[int, _Region] = {}
     for i in given:
         at.setdefault(cols.fixed[i], _Region(cols.fixed[i], [])).tenants.append(i)
@@ -91,7 +90,7 @@ def _fixed_regions(cols: Columns, given: list[int]) -> tuple[list[_Region], int]
 
 
 def _masks(cols: Columns) -> Iterator[int]:
-    """Per storage, the columns of squeezed time it is alive at, as bits."""
+    """Yield, per storage, the columns of compressed time at which it is live, as bits."""
     lows, highs, first = cols.part_lo.tolist(), cols.part_hi.tolist(), cols.part_of.tolist()
     for i in range(len(cols)):
         mask = 0

@@ -1,28 +1,26 @@
 """``greedy``: one placement loop, a table of orders and a table of fits.
 
-Storages are taken one after another in a fixed order and each goes where the fit says among the bytes that are free
-for its whole life. What is free is asked of a segment tree over squeezed time: a node keeps the merged address
-ranges of the storages that cover it (``own``) and of those that touch it anywhere (``any``). A life is O(log k)
-nodes, merged ranges stay few because low memory fills up, so a run is near-linear: O(n log k) list visits.
+Storages are placed one after another in a fixed order; the fit chooses among the addresses that are free during the
+whole lifetime. A segment tree over compressed time holds, per node, the merged address ranges of the storages that
+cover it (``own``) and of those that overlap it (``any``). A lifetime is O(log k) nodes, so a run visits O(n log k)
+range lists.
 
-Orders and fits are the field's: by size and by breadth (Pisarchyk & Lee 2020), by area and length (Knuth's dynamic
-storage allocation and the strip-packing literature), first fit in birth order with a free list (every allocator).
-From :data:`COMPILED_FROM` storages on the same loop runs compiled (:mod:`tmmu_core.planners.kernels`), where numba is
-installed. Where storages meet few others, those are sorted instead, compiled or not (:mod:`tmmu_core.planners.near`).
+Orders and fits are those of the literature: size and breadth (Pisarchyk & Lee 2020), area and length (dynamic storage
+allocation and strip packing), first fit in birth order with a free list. Where storages overlap few others in time,
+sorting these is faster (:mod:`tmmu_core.planners.greedy_sparse`). Both loops run in the native library where it is
+loaded, with the same result.
 """
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from ctypes import CDLL
 from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
 
-from tmmu_core import compiled as compiling
-from tmmu_core.loops.library import library
 from tmmu_core.planners.columns import (
     HANDOFF,
     Columns,
@@ -32,14 +30,10 @@ from tmmu_core.planners.columns import (
     finished,
     option,
 )
-from tmmu_core.planners.near import COMPILED_NEAR_UP_TO, near_of, neighbours, place_near
+from tmmu_core.planners.greedy_sparse import NATIVE_NEAR_UP_TO, near_of, neighbours, place_near, place_near_native
+from tmmu_core.planners.native import native
+from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64, Packing, Problem, Progress
-
-COMPILED_FROM = 10_000
-"""Storages placed (times runs) from which loading the compiled loop pays for itself."""
-
-LOADED_FROM = 64
-"""Storages from which the compiled loop is the quicker one where it is loaded already."""
 
 FITS = ("lowest", "tightest", "free_list")
 
@@ -48,8 +42,7 @@ def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | No
     """Place every storage once, in one order, with one fit.
 
     Options: ``order`` (a key of :data:`ORDERS`, default ``size``) and ``fit`` (one of :data:`FITS`, default
-    ``lowest``). ``free_list`` takes storages in birth order whatever ``order`` says. Raises AllocationOverflow
-    when an end passes 2^64 − 1.
+    ``lowest``). ``free_list`` always uses birth order. Raises AllocationOverflow where an end passes 2^64 − 1.
     """
     fit = option(options, "fit", "lowest", FITS)
     order = option(options, "order", "size", tuple(ORDERS))
@@ -65,10 +58,10 @@ def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | No
 
 
 def _sorted_by(keys: Sequence[Sequence[int] | I64]) -> list[int]:
-    """Indices by the first key, largest first, then the next; the normative order breaks ties."""
+    """Return the indices by the first key, largest first, then the next; ties in normative order."""
     n = len(keys[0])
     numbers = [np.asarray(key) for key in keys]
-    if any(column.dtype != np.int64 for column in numbers):  # past 64 bits with a sign
+    if any(column.dtype != np.int64 for column in numbers):  # beyond int64
         return sorted(range(n), key=lambda i: (*(-int(k[i]) for k in keys), i))
     order: list[int] = np.lexsort((np.arange(n), *(-column for column in reversed(numbers)))).tolist()
     return order
@@ -79,14 +72,14 @@ def _sizes(cols: Columns) -> Sequence[int] | I64:
 
 
 def _held(cols: Columns) -> I64:
-    """Σ (hi − lo) over each storage's live parts."""
+    """Σ (hi − lo) over the live parts of each storage."""
     held = np.zeros(len(cols), dtype=np.int64)
     np.add.at(held, cols.storage_of_part, cols.part_hi - cols.part_lo)
     return held
 
 
 def _steps(cols: Columns) -> I64:
-    """Steps each storage holds bytes for, its gaps taken off."""
+    """Return the live steps of each storage, without its gaps."""
     life: I64 = cols.problem.death - cols.problem.birth
     if cols.problem.gaps is None:
         return life
@@ -94,14 +87,14 @@ def _steps(cols: Columns) -> I64:
 
 
 def _times(cols: Columns, steps: I64) -> Sequence[int] | I64:
-    """Bytes × steps of each storage, which may pass 64 bits."""
+    """Return bytes × steps of each storage; may exceed 64 bits."""
     if cols.small and int(cols.sizes.max(initial=0)) * int(np.abs(steps).max(initial=0)) < 2**63:
         return cols.sizes * steps
     return [a * b for a, b in zip(cols.size, steps.tolist(), strict=True)]
 
 
 def by_size(cols: Columns) -> list[int]:
-    """Most bytes first, the longer life first among equals."""
+    """Most bytes first; ties: longer lifetime first."""
     return _sorted_by([_sizes(cols), _held(cols)])
 
 
@@ -111,28 +104,28 @@ def by_area(cols: Columns) -> list[int]:
 
 
 def by_birth(cols: Columns) -> list[int]:
-    """As the tensors are made: the normative order."""
+    """Birth order: the normative order."""
     order: list[int] = np.argsort(cols.problem.birth, kind="stable").tolist()
     return order
 
 
 def by_length(cols: Columns) -> list[int]:
-    """Longest life first, the larger first among equals."""
+    """Longest lifetime first; ties: larger first."""
     return _sorted_by([_held(cols), _sizes(cols)])
 
 
 def by_size_length(cols: Columns) -> list[int]:
-    """Most bytes × births lived through first: like area, but idle stretches of the clock weigh nothing."""
+    """Most bytes × births during the lifetime first: like area without idle stretches of time."""
     return _sorted_by([_times(cols, _held(cols))])
 
 
 def by_breadth(cols: Columns) -> list[int]:
-    """Those who live through the fullest moment first, the larger first among them (Pisarchyk & Lee 2020)."""
+    """Storages live at the moment of most live bytes first, larger ones first (Pisarchyk & Lee 2020)."""
     return _sorted_by([widest(cols), _sizes(cols)])
 
 
 def widest(cols: Columns) -> list[int]:
-    """Per storage, the most live bytes at any moment of its life."""
+    """Return, per storage, the most live bytes during its lifetime."""
     live = np.asarray(cols.live_bytes(), dtype=np.int64 if cols.small else object)
     levels = [live]  # levels[l][c]: the most over columns [c, c + 2^l)
     while 2 ** len(levels) <= len(live):
@@ -170,34 +163,48 @@ ORDERS: Mapping[str, Callable[[Columns], list[int]]] = {
 # ------------------------------------------------------------------------------------------------------- placement
 
 
-def place(cols: Columns, order: Sequence[int], fit: str, *, runs: int = 1, compiled: bool | None = None) -> list[int]:
-    """Offsets of one run. ``order`` is a permutation; storages with a fixed offset go first all the same.
+def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False) -> list[int]:
+    """Return the offsets of one run. ``order`` is a permutation; storages with a fixed offset are placed first.
 
-    ``runs`` tells how many runs will share the cost of loading the compiled loop; ``compiled`` forces the choice.
-    The answer does not depend on either.
+    ``plain`` selects the Python loop even where the native library is loaded. The offsets are the same.
     """
     if fit == "free_list" and cols.plain:
         return _free_list(cols)
     sequence = order
     if cols.problem.fixed is not None:
         sequence = [i for i in order if cols.fixed[i] >= 0] + [i for i in order if cols.fixed[i] < 0]
-    if compiled is None:
-        pays = len(cols) * runs >= COMPILED_FROM or (len(cols) >= LOADED_FROM and "numba" in sys.modules)
-        compiled = library() is not None or (pays and compiling.is_there())
-    if compiled and cols.small:
-        met = neighbours(cols, COMPILED_NEAR_UP_TO) if cols.plain else None
+    loops = None if plain or not cols.small else library()
+    if loops is not None:
+        met = neighbours(cols, NATIVE_NEAR_UP_TO) if cols.plain else None
         if met is not None:
-            from tmmu_core.planners import near_kernel
-
-            return near_kernel.place(cols, sequence, met, tightest=fit == "tightest")
-        from tmmu_core.planners import kernels
-
-        return kernels.place(cols, sequence, tightest=fit == "tightest")
+            return place_near_native(loops, cols, sequence, met, tightest=fit == "tightest")
+        return place_native(loops, cols, sequence, tightest=fit == "tightest")
     if cols.plain:
         near = near_of(cols)
         if near is not None:
             return place_near(cols, sequence, near, tightest=fit == "tightest")
     return _place(cols, sequence, tightest=fit == "tightest")
+
+
+def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
+    """Return the offsets of one run of the native segment-tree loop; ``cols`` must be small."""
+    odd_of, odd_other, odd_kind = cols.odd_rows
+    found: list[int] = native.place(
+        loops,
+        len(cols.births),
+        sequence=np.asarray(sequence, dtype=np.int64),
+        part_of=cols.part_of,
+        part_lo=cols.part_lo,
+        part_hi=cols.part_hi,
+        size=cols.sizes,
+        align=cols.aligns,
+        fixed=np.asarray(cols.fixed, dtype=np.int64),
+        odd_of=odd_of,
+        odd_other=odd_other,
+        odd_kind=odd_kind,
+        tightest=tightest,
+    ).tolist()
+    return found
 
 
 def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
@@ -215,7 +222,7 @@ def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
             blocked = taken + [([offset[j]], [offset[j] + cols.size[j]]) for j, _ in placed]
             at = _tightest(blocked, size, align) if tightest else _lowest(blocked, size, align)
             for j, kind in placed:
-                # The whole of a handed-off place is the tightest gap there is; for the lowest fit it must be lower.
+                # A reused place is the tightest possible gap; for the lowest fit it must also be lower.
                 if kind == HANDOFF and (tightest or offset[j] < at) and offset[j] % align == 0:
                     others = [([offset[o]], [offset[o] + cols.size[o]]) for o, _ in placed if o != j]
                     if _is_free(taken + others, offset[j], size):
@@ -229,11 +236,11 @@ def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
 
 
 Ranges = tuple[list[int], list[int]]
-"""Merged address ranges, half-open: sorted starts, sorted ends."""
+"""Merged half-open address ranges: sorted starts, sorted ends."""
 
 
 class _Tree:
-    """Which addresses are taken when: a segment tree over squeezed time with merged ranges at its nodes."""
+    """Segment tree over compressed time with merged address ranges at its nodes."""
 
     def __init__(self, k: int) -> None:
         self.leaves = 1 << max(k - 1, 0).bit_length()
@@ -241,13 +248,13 @@ class _Tree:
         self.any: dict[int, Ranges] = {}
 
     def taken(self, lo: int, hi: int) -> Iterator[Ranges]:
-        """The range lists whose union is what is taken at some moment of ``[lo, hi)``."""
+        """Yield the range lists whose union is taken at some moment of ``[lo, hi)``."""
         inside, above = self._nodes(lo, hi)
         yield from (self.any[v] for v in inside if v in self.any)
         yield from (self.own[v] for v in above if v in self.own)
 
     def take(self, lo: int, hi: int, start: int, end: int) -> None:
-        """Mark addresses ``[start, end)`` as taken throughout ``[lo, hi)``."""
+        """Mark addresses ``[start, end)`` as taken during ``[lo, hi)``."""
         inside, above = self._nodes(lo, hi)
         for v in inside:
             _merge(self.own.setdefault(v, ([], [])), start, end)
@@ -256,7 +263,7 @@ class _Tree:
             _merge(self.any.setdefault(v, ([], [])), start, end)
 
     def _nodes(self, lo: int, hi: int) -> tuple[list[int], list[int]]:
-        """The fewest nodes that make up ``[lo, hi)``, and all nodes strictly above one of them."""
+        """Return the fewest nodes that cover ``[lo, hi)``, and all their proper ancestors."""
         left, right = lo + self.leaves, hi + self.leaves
         inside = []
         while left < right:
@@ -288,7 +295,7 @@ def _merge(ranges: Ranges, start: int, end: int) -> None:
 
 
 def _lowest(blocked: Sequence[Ranges], size: int, align: int) -> int:
-    """The lowest multiple of ``align`` at which ``size`` bytes are free in every list."""
+    """Return the lowest multiple of ``align`` at which ``size`` bytes are free in every list."""
     at, agreed, which = 0, 0, 0
     while agreed < len(blocked):
         starts, ends = blocked[which]
@@ -302,11 +309,11 @@ def _lowest(blocked: Sequence[Ranges], size: int, align: int) -> int:
 
 
 def _tightest(blocked: Sequence[Ranges], size: int, align: int) -> int:
-    """The offset in the smallest free gap that takes ``size`` bytes, the lowest of equals; else on top of all."""
+    """Return the offset in the smallest free gap of ``size`` bytes, the lowest of equals; else above everything."""
     edge, best, smallest = 0, -1, -1
     while True:
         moved = True
-        while moved:  # leave whatever covers the edge
+        while moved:  # skip ranges that cover the edge
             moved = False
             for starts, ends in blocked:
                 i = bisect_right(ends, edge)
@@ -332,9 +339,9 @@ def _is_free(blocked: Sequence[Ranges], at: int, size: int) -> bool:
 
 
 def _free_list(cols: Columns) -> list[int]:
-    """First fit in birth order over a sorted list of free blocks that join when they touch.
+    """Return the offsets of first fit in birth order over a sorted list of free blocks.
 
-    For plain problems only. Gives what ``lowest`` gives in birth order, without the tree.
+    For plain problems only; the same result as ``lowest`` in birth order.
     """
     offset = [0] * len(cols)
     deaths: list[tuple[int, int]] = []
@@ -368,4 +375,4 @@ def _free_list(cols: Columns) -> list[int]:
     return offset
 
 
-__all__ = ["COMPILED_FROM", "FITS", "ORDERS", "extent_of", "greedy", "place", "widest"]
+__all__ = ["FITS", "ORDERS", "extent_of", "greedy", "place", "widest"]

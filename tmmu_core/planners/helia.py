@@ -1,19 +1,19 @@
-"""``helia``: tensors spread over memories, by rules, with reasons (the heliaAOT memory plan).
+"""``helia``: place tensors in several memories, by rules, with reasons (the heliaAOT memory plan).
 
-A platform has several memories (a small fast one, a large slow one, a read-only one). Every storage has one of three
-roles: *scratch* (reused along its lifetime), *persistent* (writable, whole-program) or *constant* (read-only). Each
-memory holds at most one arena of each role. Rules say where a storage belongs; where it does not fit, it spills to the
-next memory, and the plan tells why::
+A platform has several memories (small and fast, large and slow, read-only). Every storage has one of three roles:
+*scratch* (reused along its lifetime), *persistent* (writable, whole-program) or *constant* (read-only). Each memory
+holds at most one arena of each role. Rules choose the memory of a storage; if it does not fit, it spills to the next
+memory, and the plan reports why::
 
       rules      ┌ DTCM 128 KiB ────────┐   full   ┌ SRAM 1 MiB ──────────┐
     storage ───► │ scratch │ persistent │ ───────► │ scratch │ persistent │ ──► …
                  └──────────────────────┘          └──────────────────────┘
 
-Persistent and constant arenas are filled by bumping a mark; scratch arenas by first fit over free blocks, in the
-order of births, after the whole-program ones have taken their room. A constant is *cold* when kernels read it where
-its bytes are stored, *staged* when it is copied first; one arena has one source. What is stored takes room too: the
-source of a staged arena is charged to the memory that holds it, and arenas of one memory lie one behind the other on
-their alignments. A staged constant whose destination is full is read where it is stored. O(n · free blocks).
+Persistent and constant arenas are filled by a bump allocator; scratch arenas by first fit over free blocks in birth
+order, after the whole-program arenas. A constant is *cold* when kernels read it where it is stored, *staged* when it
+is copied first; one arena has one source. The source of a staged arena takes room in the memory that stores it;
+arenas of one memory follow each other, aligned. A staged constant whose destination is full is read where it is
+stored. O(n · free blocks).
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from tmmu_core.errors import U64_MAX, AllocationOverflow, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.base.errors import U64_MAX, AllocationOverflow, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.planners.platform import BASE_ALIGNMENT, ROLES, Memory, Platform, Rule, read_platform
 from tmmu_core.planners.problem import Problem
 
 NEVER = 2**63 - 1
-"""A death that does not come."""
+"""Death of a block that is never freed."""
 BY_ITSELF, BY_PREFERENCE = -2, -1
-"""Who said where a storage belongs, where no rule did: the tensor, or the order of the memories."""
+"""Origin of a placement without a rule: the tensor itself, or the order of the memories."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What rules ask about one storage, beyond the problem's columns."""
+    """Properties of one storage that rules match, beyond the problem's columns."""
 
     role: str
     """One of :data:`ROLES`."""
     operator: str = ""
     dtype_alignment: int = 1
     memory: str | None = None
-    """The memory that the tensor itself names; stronger than a rule's, and for constants the source too."""
+    """Memory that the tensor names; overrides rules, and is also the source of a constant."""
 
 
 @dataclass(frozen=True)
 class Spill:
-    """A storage that did not get the memory it belongs to."""
+    """A storage that did not get its preferred memory."""
 
     storage: str
     wanted: str
     """A memory."""
     got: str
-    """A region, by its name."""
+    """Name of a region."""
     reason: str
 
 
@@ -67,55 +67,55 @@ class Region:
     alignment: int
     used: int = 0
     members: list[int] = field(default_factory=list)
-    asked_for: bool = False
-    """Whether a rule, or a tensor itself, said its source."""
+    is_requested: bool = False
+    """Whether a rule or a tensor named its source."""
 
     @property
     def name(self) -> str:
-        """The arena's name in a plan."""
+        """Name of the arena in a plan."""
         return f"{self.role}@{self.memory}"
 
     @property
     def is_staged(self) -> bool:
-        """Whether its contents are copied in before the first run."""
+        """Whether its contents are copied before the first run."""
         return self.source_memory != self.memory
 
 
 @dataclass(frozen=True)
 class Residency:
-    """The answer: regions in region-id order, and per storage its region and offset."""
+    """Result: regions in region-id order, and the region and offset of each storage."""
 
     regions: tuple[Region, ...]
     region_of: tuple[int, ...]
     offset: tuple[int, ...]
     spills: tuple[Spill, ...]
     said_by: tuple[int, ...] = ()
-    """Per storage the rule that decided (its place among the rules), ``BY_ITSELF`` or ``BY_PREFERENCE``."""
+    """Per storage, the number of the deciding rule, ``BY_ITSELF`` or ``BY_PREFERENCE``."""
 
 
 @dataclass(frozen=True)
 class _Try:
-    """One place to try for a storage."""
+    """A candidate place of a storage."""
 
     memory: str
     source: str
-    asked_for: bool = False
-    """Whether it is what a rule, or the tensor itself, asks for."""
+    is_requested: bool = False
+    """Whether a rule or the tensor itself names it."""
 
 
 def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> Residency:
-    """Spread all storages of ``problem`` (one problem over all roles; its arena and capacity mean nothing here).
+    """Place all storages of ``problem`` (one problem over all roles; its arena and capacity are ignored).
 
-    Hand-offs are not looked at: whoever wants a giver held through its taker's step says so in the deaths.
+    In-place reuse is not used: a caller that wants an input to outlive its reader extends its death.
 
-    Raises ``ArenaTooSmall`` for a storage that fits nowhere, ``InvalidIrShapes`` (reason ``constant_source``) where
-    rules would give one constant arena two sources.
+    Raises ``ArenaTooSmall`` for a storage that fits no memory, ``InvalidIrShapes`` (reason ``constant_source``) where
+    rules give one constant arena two sources.
     """
     return _Placing(problem, facts, platform).run()
 
 
 class _Placing:
-    """One run: regions fill up, storage by storage."""
+    """State of one run."""
 
     def __init__(self, problem: Problem, facts: Sequence[Facts], platform: Platform) -> None:
         self.problem, self.facts, self.platform = problem, facts, platform
@@ -126,11 +126,11 @@ class _Placing:
         self.said_by = [BY_PREFERENCE] * len(problem)
         self.spills: list[Spill] = []
         pairs = problem.must_not_alias
-        # What must never share bytes is never given back: whoever comes later finds the place taken.
+        # Blocks of storages that must not alias are never freed.
         self.apart = set(pairs.ravel().tolist()) if pairs is not None else set()
 
     def run(self) -> Residency:
-        # Whole-program arenas first: what is left of a memory is scratch. The problem's order is by birth already.
+        # Whole-program arenas first; scratch uses the rest of a memory.
         for role in ("persistent", "constant", "scratch"):
             for i in range(len(self.problem)):
                 if self.facts[i].role == role:
@@ -161,9 +161,9 @@ class _Placing:
         )
 
     def _tries(self, i: int, role: str) -> list[_Try]:
-        """Where storage ``i`` is tried, in turn: what is asked for, then every other memory.
+        """Return the candidate places of storage ``i``: the requested one, then every other memory.
 
-        A constant that a rule would have copied is stored where the rule says, whether it gets its copy or not.
+        A constant with a destination is stored in the rule's memory whether or not it gets the copy.
         """
         own = self.facts[i].memory
         at = self.said_by[i] = BY_ITSELF if own is not None else self._rule(i)
@@ -175,7 +175,7 @@ class _Placing:
             stored = _Try(rule.memory, rule.memory, True)
             to = rule.constant_destination_memory if role == "constant" else None
             if to is not None and to != rule.memory:
-                return [_Try(to, rule.memory, True), replace(stored, asked_for=False)]
+                return [_Try(to, rule.memory, True), replace(stored, is_requested=False)]
             first = [stored]
         return first + [_Try(name, name) for name in self.memory if name not in {each.memory for each in first}]
 
@@ -194,12 +194,12 @@ class _Placing:
         return BY_PREFERENCE
 
     def _try(self, i: int, role: str, where: _Try) -> str | None:
-        """Place storage ``i`` there, or say why not."""
+        """Place storage ``i``; return the reason if it does not fit."""
         memory, region = self.memory[where.memory], self.regions.get((role, where.memory))
         if not memory.writable and role != "constant":  # nothing is copied there: see :mod:`.platform`
             return f"{memory.name} is read-only"
         if region is not None and region.source_memory != where.source:
-            if where.asked_for and region.asked_for:
+            if where.is_requested and region.is_requested:
                 raise InvalidIrShapes(
                     f"rules give the constant arena of {memory.name} two sources, {region.source_memory} and "
                     f"{where.source} (storage {self.problem.ids[i]!r}).",
@@ -233,13 +233,13 @@ class _Placing:
         if region is None:
             region = self.regions[role, where.memory] = candidate
         region.used, region.alignment = end, base
-        region.asked_for |= where.asked_for
+        region.is_requested |= where.is_requested
         region.members.append(i)
         self.offset[i] = offset
         return None
 
     def _next(self, i: int, role: str, name: str, alignment: int) -> tuple[int, int]:
-        """``(offset, end of the region)`` that storage ``i`` would have there."""
+        """Return ``(offset, end of the region)`` for storage ``i``."""
         size, region = int(self.problem.size[i]), self.regions.get((role, name))
         used = region.used if region else 0
         if not size:  # it takes no byte, wherever it is said to lie
@@ -253,7 +253,9 @@ class _Placing:
         return offset, offset + size
 
     def _no_room(self, candidate: Region, name: str) -> str:
-        """Why memory ``name`` would be too full if ``candidate`` stood for the region of its role and memory."""
+        """Return why memory ``name`` would be over its size with ``candidate`` in place of its region; empty if it
+        fits.
+        """
         most = self.memory[name].max_size
         others = [region for region in self.regions.values() if region.name != candidate.name]
         whole = filled([*others, candidate], name)
@@ -265,9 +267,9 @@ class _Placing:
 
 
 def filled(regions: Sequence[Region], name: str) -> int:
-    """Bytes that memory ``name`` needs for its arenas, and for the sources of what is copied from it.
+    """Return the bytes that memory ``name`` needs for its arenas and for the sources of staged arenas.
 
-    One behind the other, each on its alignment: arenas in region order, then sources.
+    Arenas in region order, then sources, each aligned.
     """
     end = 0
     for stored in (False, True):
@@ -283,7 +285,7 @@ def _by_region(region: Region) -> tuple[int, str]:
 
 
 class _FreeBlocks:
-    """Free and active blocks of one scratch arena; the arena grows at its end."""
+    """Free and active blocks of one scratch arena, which grows at its end."""
 
     def __init__(self) -> None:
         self.free: list[tuple[int, int]] = []
@@ -293,7 +295,7 @@ class _FreeBlocks:
         self.end = 0
 
     def expire(self, now: int) -> None:
-        """Give back what is dead at step ``now``."""
+        """Free the blocks that are dead at step ``now``."""
         gone = 0
         while gone < len(self.active) and self.active[gone][0] <= now:
             self._release(*self.active[gone][1:])
@@ -301,7 +303,7 @@ class _FreeBlocks:
         del self.active[:gone]
 
     def first_fit(self, size: int, alignment: int) -> int:
-        """The lowest offset at which ``size`` bytes fit; the last free block may be stretched past the end."""
+        """Return the lowest offset at which ``size`` bytes fit; the last free block can grow past the end."""
         for offset, length in self.free:
             at = -(-offset // alignment) * alignment
             if at + size <= offset + length or offset + length == self.end:
@@ -309,7 +311,7 @@ class _FreeBlocks:
         return -(-self.end // alignment) * alignment
 
     def take(self, offset: int, size: int, death: int) -> None:
-        """Hold ``[offset, offset + size)`` until ``death``."""
+        """Allocate ``[offset, offset + size)`` until ``death``."""
         if offset + size > self.end:
             self._release(self.end, offset + size - self.end)
             self.end = offset + size

@@ -1,24 +1,26 @@
-"""What ``helia`` is asked with: the memories of a platform and the rules that say where a storage belongs.
+"""Options of ``helia``: the memories of a platform and the rules that choose one for a storage.
 
-Whatever cannot be meant is refused here, before anything is placed: a memory without room, a rule that names a memory
-that is not there, a copy into a memory that cannot be written, two rules that say the same of other memories.
+Impossible options are rejected before anything is placed: a memory without room, a rule with an unknown memory, a
+copy into a read-only memory, contradicting rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from tmmu_core.errors import U64_MAX, InvalidIrShapes, spelled_out
-from tmmu_core.once import learned
+from tmmu_core.base import strict
+from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, spelled_out
+from tmmu_core.base.once import learned
+from tmmu_core.graph.model import ROLES as TENSOR_ROLES
 
 ROLES = ("scratch", "persistent", "constant")
 READ_ONLY_ROLES = frozenset({"parameter", "constant"})
 """Roles of tensors that no node writes: alone they make a constant."""
 BASE_ALIGNMENT = 16
-"""Bytes: what every arena's base is aligned to at least."""
+"""Smallest base alignment of an arena, in bytes."""
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,59 +29,61 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     max_size: int | None = None
     arena_alignment: int | None = None
-    """Bytes: a floor for the arena's base and for every slot in it (DMA, cache lines); ``None``: none beyond others."""
+    """Bytes: least alignment of the arena's base and of its slots (DMA, cache lines)."""
     writable: bool = True
     origin: int | None = None
-    """The address of its first byte, where it is known: then a linker's fragment says it."""
+    """Address of its first byte, if known; the linker fragment uses it."""
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where tensors of a kind belong; every condition that is said must hold. The first rule that matches decides."""
+    """The memory of storages that meet all given conditions. The first rule that matches decides."""
 
     memory: str
-    """For constants the source, where the bytes are stored."""
+    """For constants, the source."""
     constant_destination_memory: str | None = None
-    """For constants the memory that kernels read, where it differs: then the arena is staged."""
+    """For constants, the memory that kernels read if it differs: the arena is staged."""
     role: str | None = None
     """``scratch``, ``persistent``, ``constant``, or a tensor role such as ``gradient``."""
     operator: str | None = None
-    """A pattern for the producing operator's name."""
+    """Pattern of the producing operator's name."""
     name: str | None = None
-    """A pattern for the tensor id."""
+    """Pattern of the tensor id."""
     min_size: int = 0
     max_size: int | None = None
 
     @property
     def conditions(self) -> tuple[Any, ...]:
-        """What it asks; two rules that ask the same are one question with two answers."""
+        """The conditions; two rules with the same conditions must name the same memories."""
         return self.role, self.operator, self.name, self.min_size, self.max_size
 
 
 class Platform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``helia``'s options. Memories in the order of preference."""
+    """Options of ``helia``. Memories in order of preference."""
 
     memories: tuple[Memory, ...] = (Memory("SRAM"),)
     rules: tuple[Rule, ...] = ()
     min_alignment: int = 16
-    """Bytes: the platform's floor for every slot."""
+    """Bytes: least alignment of every slot."""
 
 
 learned(Memory, Rule, Platform)
 
 
 def read_platform(options: Mapping[str, Any]) -> Platform:
-    """Options → :class:`Platform`. ``InvalidIrShapes`` (reason ``planner_option``) names what is wrong, and where."""
+    """Return the options as a :class:`Platform`. Raises ``InvalidIrShapes`` (reason ``planner_option``)."""
     try:
         platform = msgspec.convert({k: v for k, v in options.items() if v is not None}, Platform)
     except msgspec.ValidationError as error:
-        raise _bad(f"{error}.") from error
+        raise _bad(f"{error}.", strict.field_hint(error, Platform)) from error
+    for rule in platform.rules:
+        _refuse_unknown_names(rule, [memory.name for memory in platform.memories])
     for wrong in (*_wrong_values(msgspec.to_builtins(platform)), *_wrong_memories(platform), *_wrong_rules(platform)):
         raise _bad(wrong)
     return platform
 
 
 def _wrong_values(value: Any) -> Iterator[str]:
-    """Numbers that no figure of a plan can be, and texts that are not: they would end in a hash."""
+    """Yield integers beyond 64 bits and invalid Unicode, which no plan can store."""
     if isinstance(value, int) and not -U64_MAX <= value <= U64_MAX:
         yield f"{value:,} does not fit 64 bits."
     elif isinstance(value, str) and value != spelled_out(value):
@@ -107,10 +111,6 @@ def _wrong_rules(platform: Platform) -> Iterator[str]:
     said: dict[tuple[Any, ...], int] = {}
     for k, rule in enumerate(platform.rules):
         where = f"rule {k + 1}"
-        for wanted in (rule.memory, rule.constant_destination_memory or rule.memory):
-            if wanted not in memory:
-                yield f"{where} names memory {wanted!r}, which is not declared; declared are {', '.join(memory)}."
-                return
         to = rule.constant_destination_memory
         if to is not None and not memory[to].writable:
             yield f"{where} copies constants into {to}, which cannot be written."
@@ -127,11 +127,21 @@ def _wrong_rules(platform: Platform) -> Iterator[str]:
             yield f"rules {before + 1} and {k + 1} contradict each other: they match the same and name other memories."
 
 
-def _bad(what: str) -> InvalidIrShapes:
+def _refuse_unknown_names(rule: Rule, memories: Sequence[str]) -> None:
+    """Raise ``InvalidIrShapes`` for an unknown role and for a memory that is not declared."""
+    if rule.role is not None and rule.role not in (*ROLES, *TENSOR_ROLES):
+        raise _bad(f"there is no role {rule.role!r}.", strict.closest_hint(rule.role, (*ROLES, *TENSOR_ROLES)))
+    for wanted in (rule.memory, rule.constant_destination_memory or rule.memory):
+        if wanted not in memories:
+            raise _bad(f"memory {wanted!r} is not declared.", strict.closest_hint(wanted, memories))
+
+
+def _bad(what: str, hint: str = "") -> InvalidIrShapes:
     return InvalidIrShapes(
         f"planner 'helia': {what}",
         reason="planner_option",
         node_id="",
-        hint='Options look like {"memories": [{"name": "DTCM", "max_size": 131072}, {"name": "SRAM"}], "rules": '
+        hint=hint
+        or 'Options look like {"memories": [{"name": "DTCM", "max_size": 131072}, {"name": "SRAM"}], "rules": '
         '[{"role": "constant", "memory": "SRAM"}]}.',
     )

@@ -1,11 +1,10 @@
-"""``portfolio``: every order with every fit of ``greedy``, the best kept, stopping at the lower bound.
+"""``portfolio``: every order with every fit of ``greedy``; keep the best, stop at the lower bound.
 
-No single order wins on real traces (the best of six lies within 0–6 % of the bound), and all of them together cost
-twelve near-linear runs. The runs go through a fixed list, so the first of equals wins and the answer is the same
-everywhere.
+No single order is best on real traces (the best of six is 0–6 % above the bound); all of them cost twelve near-linear
+runs. The list of runs is fixed and the first of equals wins, so the result is deterministic.
 
-A run that ends less than one grid above the bound is made once more with the *crown* placed last: of the storages that
-make the bound only the topmost may end off the grid, and it must be the one that gains most by it.
+A run that ends less than one alignment above the bound is repeated with the *crown* placed last: of the storages of
+the bound's witness only the topmost may end off the grid, and it should be the one that saves most by it.
 """
 
 from __future__ import annotations
@@ -17,15 +16,16 @@ from typing import Any
 from tmmu_core.planners.bounds import Bound, bound_of
 from tmmu_core.planners.columns import Columns, align_up, columns, extent_of, finished
 from tmmu_core.planners.greedy import ORDERS, place
+from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import Packing, Problem, Progress
 
 RUNS = tuple((order, fit) for fit in ("lowest", "tightest") for order in ORDERS)
-"""(order, fit) in the order tried. ``free_list`` is left out: it equals ``lowest`` in birth order."""
+"""(order, fit) in this order. ``free_list`` equals ``lowest`` in birth order."""
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best greedy run: its offsets, extent, name, how many runs were made, and whether they were cut short."""
+    """The best greedy run: offsets, extent, order and fit, number of runs, and whether they were stopped early."""
 
     offset: list[int]
     extent: int
@@ -35,19 +35,19 @@ class Best:
     stopped: bool
     sequence: list[int]
     crown: int = -1
-    """The storage placed last, out of its turn; −1: none."""
+    """The storage placed last; −1: none."""
 
     def notes(self, cols: Columns) -> dict[str, Any]:
-        """What is told of the run."""
+        """Return the notes of the run."""
         found: dict[str, Any] = {"order": self.order, "fit": self.fit, "runs": self.runs}
         return found if self.crown < 0 else {**found, "last": cols.problem.ids[self.crown]}
 
 
 def portfolio(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-    """The best packing of all greedy runs; never worse than any of them. No options."""
+    """Return the best packing of all greedy runs. Option: ``max_nodes`` (:mod:`.meter`)."""
     cols = columns(problem)
     bound = bound_of(cols)
-    best = best_greedy(cols, bound, progress)
+    best = best_greedy(cols, bound, metered(progress, options))
     return Packing(
         finished(cols, best.offset),
         lower_bound=bound.bytes,
@@ -60,15 +60,12 @@ def portfolio(problem: Problem, options: Mapping[str, Any], progress: Progress |
 def best_greedy(
     cols: Columns,
     bound: Bound,
-    progress: Progress | None = None,
+    meter: Meter | None = None,
     runs: Iterable[tuple[str, str]] = RUNS,
     *,
     goal: int = 0,
 ) -> Best:
-    """Run through ``runs`` and keep the first of the lowest extents; stop at the bound or when told to.
-
-    An extent of ``goal`` bytes is low enough too.
-    """
+    """Return the first run of least extent; stop at the lower bound, at ``goal`` bytes, or by the meter."""
     enough = max(bound.bytes, goal)
     todo = list(runs)
     sequences: dict[str, list[int]] = {}
@@ -79,27 +76,31 @@ def best_greedy(
         if order not in sequences:
             sequences[order] = ORDERS[order](cols)
         sequence = sequences[order]
-        offset = place(cols, sequence, fit, runs=len(todo))
+        offset = place(cols, sequence, fit)
         made += 1
         extent = extent_of(cols, offset)
         if best is None or extent < best.extent:
             best = Best(offset, extent, order, fit, made, False, sequence)
         if crown >= 0 and enough < extent < bound.bytes + grid:
             sequence = [*(i for i in sequence if i != crown), crown]
-            offset = place(cols, sequence, fit, runs=len(todo))
+            offset = place(cols, sequence, fit)
             extent = extent_of(cols, offset)
             if extent < best.extent:
                 best = Best(offset, extent, order, fit, made, False, sequence, crown)
         if best.extent <= enough:
             break
-        if progress is not None and not progress("portfolio", made, len(todo)):
-            return replace(best, runs=made, stopped=made < len(todo))
+        if meter is not None:
+            meter.spend(1)
+            if not meter("portfolio", made, len(todo)):
+                meter.halt()
+            if meter.ended():
+                return replace(best, runs=made, stopped=made < len(todo))
     assert best is not None
     return replace(best, runs=made)
 
 
 def _crown(cols: Columns, bound: Bound) -> tuple[int, int]:
-    """The storage of the bound's witness that gains most by ending off the grid, and the grid; (−1, 0) for none."""
+    """Return the witness storage that saves most by ending off the grid, and the grid; (−1, 0): none."""
     free = [i for i in bound.witness if cols.fixed[i] < 0]
     grid = min((cols.align[i] for i in bound.witness), default=0)
     gain, crown = max(((align_up(cols.size[i], grid) - cols.size[i], -i) for i in free), default=(0, 0))

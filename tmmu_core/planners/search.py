@@ -1,12 +1,11 @@
-"""``search``: local search on the order in which ``greedy`` places, for where exact search is out of reach.
+"""``search``: local search on the order in which ``greedy`` places, for problems beyond exact search.
 
-A packing is decided by an order and a fit, so neighbours are orders: a storage that ends at the top, or one that lies
-right under it, moves to an earlier place; now and then any storage moves anywhere. Each is judged by one compiled
-greedy run (near-linear). Late acceptance (Burke and Bykov 2017): an order is kept if it is no worse than the current
-one or than the one :data:`MEMORY` rounds ago, which walks across plateaus and out of shallow pits without a
-temperature, in integers. Half of the rounds use the fit of the best greedy run, half the other fit.
+An order and a fit determine a packing, so neighbours are orders: a storage that ends at the top, or one directly
+below it, moves to an earlier position; sometimes any storage moves anywhere. Each order costs one greedy run. Late
+acceptance (Burke and Bykov 2017): an order is accepted if it is no worse than the current one or the one
+:data:`MEMORY` iterations ago. Half of the iterations use the fit of the best greedy run, half the other fit.
 
-Random numbers are raw Philox words keyed by the option ``seed`` (0 by default; never the replay token). Budget: rounds.
+Random numbers are raw Philox words with the option ``seed`` as key. The budget is a number of iterations.
 """
 
 from __future__ import annotations
@@ -19,20 +18,22 @@ import numpy as np
 from tmmu_core.planners.bounds import bound_of
 from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, finished
 from tmmu_core.planners.greedy import place
+from tmmu_core.planners.meter import metered
 from tmmu_core.planners.portfolio import Best, best_greedy
 from tmmu_core.planners.problem import Packing, Problem, Progress
 
 DEFAULT_ITERATIONS = 400
 FULL_SPEED = 2_000
-"""Storages up to which all iterations asked for are made; larger problems get proportionally fewer, at least 4."""
+"""Storages up to which all iterations are made; larger problems get proportionally fewer, at least 4."""
 MEMORY = 12
 
 
 def search(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-    """The best packing found by moving storages about in the order of the best greedy run; never worse than it.
+    """Return the best packing found from the best greedy run.
 
-    Options: ``iterations`` (for up to :data:`FULL_SPEED` storages) and ``seed``.
+    Options: ``iterations`` (for up to :data:`FULL_SPEED` storages), ``seed`` and ``max_nodes`` (:mod:`.meter`).
     """
+    meter = metered(progress, options)
     rounds = count_option(options, "iterations", DEFAULT_ITERATIONS)
     seed = count_option(options, "seed", 0)
     cols = columns(problem)
@@ -52,7 +53,10 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
                 found.turn(list(best.sequence), other)
             found.step([int(x) for x in draws.random_raw(4)])
             done += 1
-            if progress is not None and not progress("search", done, rounds):
+            meter.spend(1)
+            if not meter("search", done, rounds):
+                meter.halt()
+            if meter.ended():
                 stopped = done < rounds
                 break
     notes["iterations"] = done
@@ -66,7 +70,7 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
 
 
 class _Climb:
-    """The walk: the best packing so far, and the order it stands at."""
+    """State of the local search: the best packing, and the current order."""
 
     def __init__(self, cols: Columns, start: Best, bound: int) -> None:
         self.cols, self.bound = cols, bound
@@ -77,17 +81,17 @@ class _Climb:
         self.steps = 0
 
     def turn(self, order: list[int], fit: str) -> None:
-        """Begin anew from ``order`` with the other fit."""
+        """Restart from ``order`` with another fit."""
         self.order, self.fit = order, fit
-        self.lies = place(self.cols, order, fit, runs=DEFAULT_ITERATIONS)
+        self.lies = place(self.cols, order, fit)
         self.here = extent_of(self.cols, self.lies)
         self.memory = [self.here] * MEMORY
         self._keep(self.here, self.lies)
 
     def step(self, raw: list[int]) -> None:
-        """One neighbour: try it, and go there if it is no worse than here, or than some time ago."""
+        """Try one neighbour and accept it if it is no worse than the current or the remembered extent."""
         order = self._neighbour(raw)
-        lies = place(self.cols, order, self.fit, runs=DEFAULT_ITERATIONS)
+        lies = place(self.cols, order, self.fit)
         extent = extent_of(self.cols, lies)
         slot = self.steps % MEMORY
         if extent <= self.here or extent <= self.memory[slot]:
@@ -104,8 +108,8 @@ class _Climb:
         size, lies = self.cols.size, self.lies
         order = list(self.order)
         if raw[0] % 8 == 7:
-            who = raw[1] % len(order)
-            moved = order.pop(who)
+            at = raw[1] % len(order)
+            moved = order.pop(at)
             order.insert(raw[2] % (len(order) + 1), moved)
             return order
         top = [i for i in range(len(order)) if lies[i] + size[i] == self.here]

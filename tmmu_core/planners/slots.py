@@ -1,15 +1,15 @@
 """``slots``: the normative planner (seed §5, ``AssignLogicalSlots_v1`` and ``MapToVirtualAddresses_v1``).
 
-Walk the storages by birth; whatever died by then gives its slot back; take the lowest slot that is free. On intervals
-this greedy colouring uses exactly as many slots as storages are ever alive together, which no colouring can beat
-(interval graphs are perfect). Each slot is as large as its largest tenant, and the slots lie one behind the other::
+Interval graph colouring: visit the storages by birth, free the slots of dead ones, take the lowest free slot. This
+greedy colouring uses as many slots as storages are ever live together, which is optimal (interval graphs are
+perfect). A slot is as large as its largest tenant; slots follow each other::
 
     slot 2          ┌────┐                 offset 2 = align_up(offset 1 + size 1, alignment 2)
     slot 1     ┌────┴┬───┤
     slot 0  ───┴─────┴───┴───
 
 O(N log N) time, O(N) space. The number of slots is optimal, the number of bytes is not: a small tensor in a large
-slot wastes the rest of it, which the waste ledger calls slot rounding.
+slot wastes the rest, which the waste ledger calls slot rounding.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.errors import U64_MAX, AllocationOverflow
+from tmmu_core.base.errors import U64_MAX, AllocationOverflow
 from tmmu_core.planners.problem import I64, U64, Packing, Problem, Progress
 
 
 def plan_slots(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-    """Slots and offsets of one arena. Takes no options."""
+    """Return slots and offsets of one arena. No options."""
     slot = assign_slots(problem)
     return Packing(offset=slot_offsets(problem, slot)[slot] if len(problem) else np.zeros(0, np.uint64), slot=slot)
 
 
 def plan_naive(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-    """``naive``: a slot for each storage, the honest baseline of no reuse. Takes no options."""
+    """``naive``: one slot per storage, the baseline without reuse. No options."""
     slot = np.arange(len(problem), dtype=np.int64)
     return Packing(offset=slot_offsets(problem, slot), slot=slot)
 
 
 def assign_slots(problem: Problem) -> I64:
-    """Shape (n,): the lowest slot free at each storage's birth, in the problem's (normative) order."""
+    """Shape (n,): the lowest slot free at each storage's birth, in normative order."""
     if problem.must_not_alias is not None and len(problem.must_not_alias):
         return _assign_apart(problem, *_forbidden(problem.must_not_alias, len(problem)))
     slot = [0] * len(problem)
     free: list[int] = []
     opened = 0
-    # Ranges are never empty, so whoever is dead by now was placed before now.
+    # Ranges are never empty: a storage that is dead by now was placed before.
     by_death = np.argsort(problem.death, kind="stable")
     dying = by_death.tolist()
     dead_by = np.searchsorted(problem.death[by_death], problem.birth, side="right").tolist()
     gone = 0
     for i, dead in enumerate(dead_by):
-        if dead == gone + 1:  # one goes, one comes
+        if dead == gone + 1:  # one dies, one is born
             slot[i] = heappushpop(free, slot[dying[gone]])
             gone = dead
             continue
@@ -65,18 +65,18 @@ def assign_slots(problem: Problem) -> I64:
 
 
 FEW = 32
-"""So many barred slots are passed over one by one, however few are free."""
+"""Forbidden slots up to which each is skipped one by one."""
 
 
 def _forbidden(pairs: I64, storages: int) -> tuple[I64, I64]:
-    """``(first, others)``: storage i must not share with ``others[first[i]:first[i + 1]]``."""
+    """Return ``(first, others)``: storage i must not alias ``others[first[i]:first[i + 1]]``."""
     both = np.concatenate([pairs, pairs[:, ::-1]])
     both = both[np.argsort(both[:, 0], kind="stable")]
     return np.searchsorted(both[:, 0], np.arange(storages + 1)), both[:, 1]
 
 
 def _assign_apart(problem: Problem, first: I64, others: I64) -> I64:
-    """The same walk, passing over free slots that ever held a storage which must not share with the new one."""
+    """Assign slots, skipping those that ever held a storage which must not alias the new one."""
     slot = np.full(len(problem), -1, np.int64)
     free: list[int] = []
     opened = gone = 0
@@ -99,20 +99,20 @@ def _assign_apart(problem: Problem, first: I64, others: I64) -> I64:
 
 
 def _passing_over(free: list[int], barred: set[int]) -> int:
-    """Take the lowest of the heap ``free`` that is not ``barred``, one by one; −1: there is none."""
+    """Pop the lowest slot of the heap ``free`` that is not ``barred``; −1: none."""
     passed_over = []
     while free and free[0] in barred:
         passed_over.append(heappop(free))
     taken = heappop(free) if free else -1
-    for again in passed_over:
-        heappush(free, again)
+    for slot in passed_over:
+        heappush(free, slot)
     return taken
 
 
 def _lowest_but(free: list[int], barred: I64) -> int:
-    """The same where there are as many barred as free ones: all of them at once."""
-    there = np.array(free, np.int64)
-    left = there[~np.isin(there, barred)]
+    """The same for many barred slots."""
+    slots = np.array(free, np.int64)
+    left = slots[~np.isin(slots, barred)]
     if not len(left):
         return -1
     taken = int(left.min())
@@ -132,7 +132,7 @@ def slot_sizes(problem: Problem, slot: I64) -> tuple[U64, U64]:
 
 
 def slot_offsets(problem: Problem, slot: I64) -> U64:
-    """Shape (slots,): ``offset 0 = 0``, then aligned prefix sums, exactly as the seed writes them.
+    """Shape (slots,): aligned prefix sums from 0.
 
     Raises ``AllocationOverflow`` at the first slot that ends past 2^64 − 1.
     """

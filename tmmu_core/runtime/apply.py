@@ -1,15 +1,12 @@
-"""``ApplyPlan_v1``: a plan onto real memory (seed §5).
+"""``ApplyPlan_v1``: bind a plan to real memory (seed §5).
 
-When bytes become zero (``ZeroTensor_v1``):
+Bytes are zeroed (``ZeroTensor_v1``):
 
-* at :func:`apply_plan` every tensor that is not resident, in tensor-map order. Memory that the system has just mapped
-  is zero already and is not touched;
-* at :meth:`Applied.enter`, step by step, every storage born at that step: its slot may hold a former tenant's bytes.
+* by :func:`apply_plan`: all tensors that are not resident, in tensor-map order. Memory just mapped is zero already;
+* by :meth:`Applied.enter`: every storage born at the step, whose slot may contain bytes of another storage.
 
-Two are excepted at birth. A storage that takes over another's bytes by a hand-off is born full: its producer reads
-there what it then overwrites; only what it has beyond those bytes is zeroed. (One that was granted a hand-off and lies
-elsewhere is zeroed like any other.) A resident storage (one with a persistent member) holds what was loaded: zeroing it
-at a second apply, after a replan, would lose the parameters.
+Exceptions at birth: a storage that reuses another in place keeps those bytes, which its producer reads; only bytes
+beyond them are zeroed. A resident storage (with a persistent member) keeps the loaded values.
 """
 
 from __future__ import annotations
@@ -22,14 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.cbor import cbor_canonical
-from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.base import strict
+from tmmu_core.base.cbor import cbor_canonical
+from tmmu_core.base.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.base.once import cached_property
 from tmmu_core.graph.model import PERSISTENT_ROLES
-from tmmu_core.judge.finished import refuse_invalid
-from tmmu_core.once import cached_property
-from tmmu_core.plan.analysis.ledger import ResourceLedger, resource_ledger
-from tmmu_core.plan.making.sparse import in_memory
-from tmmu_core.plan.model import Plan
+from tmmu_core.judge.verifier.finished_plan import refuse_invalid
+from tmmu_core.plans.analysis.resource_ledger import ResourceLedger, resource_ledger
+from tmmu_core.plans.making.sparse_addresses import in_memory
+from tmmu_core.plans.model import Plan
 from tmmu_core.runtime import draft_fill, philox
 from tmmu_core.runtime.arena import ArenaHandle, check_base, map_arena
 
@@ -42,7 +40,7 @@ NO_DEBUG_FILL: frozenset[str] = frozenset({"confidential", "regulated"})
 
 @dataclass(frozen=True)
 class Bound:
-    """One tensor of the tensor map (seed §6): where it is, in logic and in memory."""
+    """One tensor of the tensor map (seed §6): its logical address and its address in memory."""
 
     tensor_id: str
     arena: str
@@ -53,12 +51,12 @@ class Bound:
     alignment: int
     lifetime: tuple[int, int]
     address: int
-    """Base pointer + offset; of a draft-era plan, + the offset of the memory that its hashed address is mapped to."""
+    """Base pointer + offset; for hashed addresses, + the offset of the memory that they map to."""
 
 
 @dataclass(frozen=True, eq=False)
 class StorageBlocks:
-    """Columns over a plan's storages: where each block lies and when it is zeroed."""
+    """The blocks of a plan's storages, and the steps at which they are zeroed, as columns."""
 
     arena: I64
     start: NDArray[np.uint64]
@@ -66,24 +64,24 @@ class StorageBlocks:
     birth: I64
     resident: NDArray[np.bool_]
     taken: NDArray[np.bool_]
-    """Whether it takes over another's bytes by a hand-off."""
+    """Whether it reuses another storage in place."""
     zero_from: NDArray[np.uint64]
-    """First byte to zero at birth: its start, or the end of the bytes that it takes over."""
+    """First byte to zero at birth: its start, or the end of the reused bytes."""
     by_birth: I64
-    """The storages to zero at birth, by (birth, the least id of their rows)."""
+    """Storages to zero at birth, sorted by (birth, smallest row)."""
     first: I64
-    """Shape (steps + 1,): those of step k are ``by_birth[first[k]:first[k + 1]]``."""
+    """Shape (steps + 1,): step k zeroes ``by_birth[first[k]:first[k + 1]]``."""
 
 
 @dataclass(frozen=True)
 class TmmuState:
-    """What a commit seals. Addresses are not in it: they differ from run to run, what was done does not."""
+    """The result of a commit; without addresses, which differ from run to run."""
 
     tmmu_plan_hash: bytes
     batch: int
-    """The how-manieth sealed batch, from 0."""
+    """Number of the sealed batch, from 0."""
     barriers: tuple[str, ...]
-    """Arenas in the order in which they were passed."""
+    """Arenas in barrier order."""
     operations: int
     """Memory operations in this batch."""
     state_hash: bytes
@@ -91,13 +89,13 @@ class TmmuState:
 
 @dataclass(eq=False)
 class Applied:
-    """A plan in memory. It has state, as the operator does: what was done since the last commit is journalled."""
+    """A plan in memory, with a journal of the operations since the last commit."""
 
     plan: Plan
     arenas: Mapping[str, ArenaHandle]
     security: str = "standard"
     state: TmmuState | None = None
-    """What the last commit sealed; ``None`` before the first."""
+    """The last commit; ``None`` before the first."""
     pending: int = 0
     """Memory operations since the last commit."""
     _journal: Any = field(default_factory=hashlib.sha256)
@@ -105,29 +103,29 @@ class Applied:
     # --- bindings
 
     def is_bound(self, tensor_id: str, step: int | None = None) -> bool:
-        """Whether the tensor has a place; with ``step``, whether the place is its own at that step."""
+        """Return whether the tensor has an address; with ``step``, whether it is live at that step."""
         row = self.plan.row_of.get(tensor_id)
         if row is None:
             return False
         return step is None or int(self.plan.birth[row]) <= step < int(self.plan.held_until[row])
 
     def pointer(self, tensor_id: str) -> int:
-        """Base pointer + offset. Raises ``InvalidIrShapes`` (reason ``unbound_tensor``)."""
+        """Return base pointer + offset. Raises ``InvalidIrShapes`` (reason ``unbound_tensor``)."""
         row = self._row(tensor_id)
         return self.arenas[self.plan.arenas[self.plan.arena[row]].name].base_ptr + int(self.placed.offset[row])
 
     def array(self, tensor_id: str) -> NDArray[np.uint8]:
-        """The tensor's bytes in the arena, writable. Raises ``InvalidIrShapes`` (reason ``unbound_tensor``)."""
+        """Return the tensor's bytes in the arena, writable. Raises ``InvalidIrShapes`` (reason ``unbound_tensor``)."""
         row = self._row(tensor_id)
         start = int(self.placed.offset[row])
         return self._memory(int(self.plan.arena[row]))[start : start + int(self.plan.size[row])]
 
     def view(self, tensor_id: str) -> memoryview:
-        """The same as :meth:`array`, as a ``memoryview``."""
+        """Return :meth:`array` as a ``memoryview``."""
         return memoryview(self.array(tensor_id).data)
 
     def tensor_map(self) -> dict[str, Bound]:
-        """All tensors, by id bytes (seed §6, step 4)."""
+        """Return all tensors, sorted by id bytes (seed §6, step 4)."""
         return {tensor_id: self._bound(row) for row, tensor_id in enumerate(self.plan.tensor_ids)}
 
     def _bound(self, row: int) -> Bound:
@@ -147,17 +145,17 @@ class Applied:
         row = self.plan.row_of.get(tensor_id)
         if row is None:
             raise self._refusal(
-                f"the tensor {tensor_id!r} is not bound: the plan does not hold it.",
+                f"the tensor {tensor_id!r} is not bound: it is not in the plan.",
                 operator=OPERATOR,
                 reason="unbound_tensor",
                 node_id="",
                 tensor=tensor_id,
-                hint="Ask is_bound first, or plan a mode whose timeline holds the tensor.",
+                hint="Check is_bound first, or plan a mode that uses the tensor.",
             )
         return row
 
     def _refusal(self, message: str, **about: Any) -> InvalidIrShapes:
-        """The error, with what the plan knows of its run."""
+        """Return the error with the hashes of the plan."""
         error = InvalidIrShapes(message, **about)
         error.fill(replay_token=self.plan.replay_token.hex(), rank=self.plan.rank, ir_hash=self.plan.ir_hash.hex())
         return error
@@ -168,7 +166,7 @@ class Applied:
     # --- memory operations
 
     def enter(self, step: int) -> int:
-        """Begin a step: zero the storages born at it. Returns the bytes zeroed."""
+        """Begin a step: zero the storages born at it; return the number of bytes."""
         blocks = self.blocks
         total = 0
         for storage in blocks.by_birth[blocks.first[step] : blocks.first[step + 1]].tolist():
@@ -178,17 +176,16 @@ class Applied:
         return total
 
     def zero_tensor(self, tensor_id: str) -> None:
-        """``ZeroTensor_v1``: literal zeros over the tensor's bytes."""
+        """``ZeroTensor_v1``: zero the tensor's bytes."""
         row = self._row(tensor_id)
         self._zero(int(self.plan.arena[row]), int(self.placed.offset[row]), int(self.plan.size[row]))
 
     def debug_fill(self, tensor_id: str, pattern_seed: int) -> None:
-        """``DebugFillTensor_v1``: a Philox pattern over the tensor's bytes, for finding who reads what was not written.
+        """``DebugFillTensor_v1``: write a Philox pattern to the tensor's bytes, to find reads before writes.
 
-        A plan at the superseded draft's addresses gets the draft's pattern, which the replay token seeds (BLAKE3).
-
-        Raises ``InvalidIrShapes`` (reason ``debug_fill_forbidden``) under security ``confidential`` or ``regulated``,
-        and for a seed that is no uint64 (``pattern_seed``).
+        A plan with hashed addresses gets the draft's pattern, seeded by the replay token (BLAKE3). Raises
+        ``InvalidIrShapes`` (reason ``debug_fill_forbidden``) under security ``confidential`` or ``regulated``, and
+        for a seed outside of uint64 (``pattern_seed``).
         """
         operator = "UML_OS.TMMU.DebugFillTensor_v1"
         if self.security in NO_DEBUG_FILL:
@@ -202,7 +199,7 @@ class Applied:
             )
         if not 0 <= pattern_seed < 2**64:
             raise self._refusal(
-                f"the pattern seed {pattern_seed} is no uint64.",
+                f"the pattern seed {pattern_seed} is not a uint64.",
                 operator=operator,
                 reason="pattern_seed",
                 node_id="",
@@ -226,7 +223,7 @@ class Applied:
         self.pending += 1
 
     def seal(self, state: TmmuState) -> None:
-        """Take ``state`` as what is committed; the journal begins anew."""
+        """Store the committed state and start a new journal."""
         self.state, self.pending, self._journal = state, 0, hashlib.sha256()
 
     @property
@@ -239,17 +236,17 @@ class Applied:
 
     @cached_property
     def placed(self) -> Plan:
-        """The plan with its offsets in memory, which are its own but for hashed addresses."""
+        """The plan with offsets in memory; they differ from the plan's for hashed addresses only."""
         return in_memory(self.plan)
 
     @cached_property
     def blocks(self) -> StorageBlocks:
-        """The storages' blocks, from the plan alone."""
+        """The blocks of the storages."""
         return storage_blocks(self.placed)
 
     @cached_property
     def ledger(self) -> ResourceLedger:
-        """The resource ledger per step (seed II.J)."""
+        """The resource ledger by step (seed II.J)."""
         return resource_ledger(self.placed)
 
 
@@ -260,21 +257,20 @@ def apply_plan(
     security: str = "standard",
     verified: bool = False,
 ) -> Applied:
-    """Bind every tensor of ``plan`` to memory: ``ptr = base_ptr + offset``, all arenas or none.
+    """Bind every tensor of ``plan`` to memory: ``ptr = base_ptr + offset``, for all arenas or none.
 
-    ``handles`` are arenas that exist already, by name; those not among them are mapped. A plan is verified first,
-    unless ``verified`` says that it was. Before anything is mapped or written an invalid one is refused as
-    ``refuse_invalid`` does: ``AddressCollision`` for two live tensors on one byte. Raises ``ArenaTooSmall`` for a
-    handle smaller than its extent, ``AlignmentViolation`` for a base pointer or a tensor's address off its grid,
-    ``AllocationFailure`` when the system gives no memory, ``InvalidIrShapes`` for an unknown security word.
+    ``handles`` are existing arenas by name; the others are mapped. The plan is verified first unless ``verified`` is
+    set: an invalid one raises as ``refuse_invalid`` does, such as ``AddressCollision``, before memory is mapped.
+    Raises ``ArenaTooSmall`` for a handle smaller than its arena, ``AlignmentViolation`` for a misaligned base pointer
+    or tensor, ``AllocationFailure`` when mapping fails, ``InvalidIrShapes`` for an unknown security level.
     """
     if security not in SECURITY:
         raise InvalidIrShapes(
-            f"there is no security {security!r}.",
+            f"unknown security level {security!r}.",
             operator=OPERATOR,
             reason="unknown_security",
             node_id="",
-            hint=f"Choose one of: {', '.join(SECURITY)}.",
+            hint=strict.closest_hint(security, SECURITY),
         )
     if not verified:
         refuse_invalid(plan, OPERATOR)
@@ -288,13 +284,13 @@ def apply_plan(
         check_base(arena.name, handle.base_ptr, arena.alignment_bytes)
         if handle.size_bytes < arena.extent_bytes:
             raise ArenaTooSmall(
-                f"the memory handed over for arena {arena.name!r} has {handle.size_bytes:,} B, the plan needs "
+                f"the memory given for arena {arena.name!r} has {handle.size_bytes:,} B, the plan needs "
                 f"{arena.extent_bytes:,} B; nothing was committed.",
                 operator=OPERATOR,
                 arena=arena.name,
                 capacity=handle.size_bytes,
                 required=arena.extent_bytes,
-                hint="Hand over a larger block, or let apply_plan map the arena.",
+                hint="Give a larger block, or let apply_plan map the arena.",
             )
         arenas[arena.name] = handle
     _check_addresses(placed, arenas)
@@ -307,7 +303,7 @@ def apply_plan(
 
 
 def _check_addresses(plan: Plan, arenas: Mapping[str, ArenaHandle]) -> None:
-    """Every tensor inside its arena and on its grid, told for the first by id bytes."""
+    """Raise an error for the first tensor outside its arena or off its alignment."""
     base = np.array([arenas[arena.name].base_ptr for arena in plan.arenas], np.uint64)
     extent = np.array([arena.extent_bytes for arena in plan.arenas], np.uint64)
     inside = (plan.offset <= extent[plan.arena]) & (plan.size <= extent[plan.arena] - plan.offset)
@@ -326,18 +322,18 @@ def _check_addresses(plan: Plan, arenas: Mapping[str, ArenaHandle]) -> None:
     for row in np.flatnonzero((base[plan.arena] + plan.offset) % plan.alignment).tolist():
         raise AlignmentViolation(
             f"tensor {plan.tensor_ids[row]!r} would lie at address "
-            f"{int(base[plan.arena[row]]) + int(plan.offset[row]):#x}, which is no multiple of "
+            f"{int(base[plan.arena[row]]) + int(plan.offset[row]):#x}, which is not a multiple of "
             f"{int(plan.alignment[row])} B.",
             operator=OPERATOR,
             arena=plan.arenas[plan.arena[row]].name,
             logical_slot=int(plan.logical_slot[row]),
             tensor=plan.tensor_ids[row],
-            hint="Give the arena the largest alignment that a tensor in it asks for.",
+            hint="Set the arena's alignment to the largest of its tensors.",
         )
 
 
 def storage_blocks(plan: Plan) -> StorageBlocks:
-    """Where each storage's bytes lie and when they are born, from the plan's rows."""
+    """Return the blocks of a plan's storages and when they are zeroed."""
     count = int(plan.storage.max(initial=-1)) + 1
     arena = np.zeros(count, np.int64)
     arena[plan.storage] = plan.arena

@@ -1,7 +1,6 @@
-"""Arenas in real memory: page-aligned anonymous maps, with a base pointer that is checked (seed II.F).
+"""Arenas in real memory: page-aligned anonymous maps with a checked base pointer (seed II.F).
 
-A map costs address space only until its pages are touched, so that an arena of a terabyte can be mapped and a plan
-for it applied; what is touched is what the steps use.
+Mapped pages take memory only when they are touched, so that an arena of a terabyte can be mapped.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.errors import AlignmentViolation, AllocationFailure
-from tmmu_core.plan.figures.storages import align_up
+from tmmu_core.base.errors import AlignmentViolation, AllocationFailure
+from tmmu_core.plans.figures.plan_storages import align_up
 
 U8 = NDArray[np.uint8]
 
@@ -29,9 +28,9 @@ _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
 
 @dataclass(frozen=True, eq=False)
 class ArenaHandle:
-    """One arena as a device exposes it: ``{arena_id, base_ptr, size_bytes, alignment_bytes}`` and its bytes.
+    """An arena of a device: ``{arena_id, base_ptr, size_bytes, alignment_bytes}`` and its bytes.
 
-    The memory stays mapped as long as a handle, or an array or view made from it, is alive.
+    The memory stays mapped as long as a handle, or an array or view of it, exists.
     """
 
     arena_id: str
@@ -41,15 +40,14 @@ class ArenaHandle:
     memory: U8
     """Shape (size_bytes,): the arena's bytes, ``memory[0]`` at ``base_ptr``."""
     fresh: bool = False
-    """Whether the system has just mapped it, every byte 0 and nothing written yet."""
+    """Whether the memory was just mapped: all bytes are 0."""
 
 
 def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_size: int = 0) -> ArenaHandle:
-    """Map ``size_bytes`` (rounded up to whole pages) of zeroed memory at an address that keeps ``alignment_bytes``.
+    """Map ``size_bytes`` (rounded up to pages) of zeroed memory, aligned to ``alignment_bytes``.
 
-    The system aligns maps to its own page. A larger alignment is met by mapping that much more and starting inside.
-    Raises ``AllocationFailure`` when the system gives no such map, ``AlignmentViolation`` for an alignment that is no
-    power of two.
+    An alignment above the page size maps more memory and starts inside. Raises ``AllocationFailure`` when mapping
+    fails, ``AlignmentViolation`` for an alignment that is not a power of two.
     """
     check_power_of_two(alignment_bytes, arena_id)
     committed = align_up(max(size_bytes, 1), max(page_size, PAGE))
@@ -59,7 +57,7 @@ def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_siz
     except (OSError, OverflowError, ValueError, MemoryError) as error:
         why = "more than a process can address" if isinstance(error, OverflowError) else error
         raise AllocationFailure(
-            f"the system gives no {committed:,} B for arena {arena_id!r} ({why}); nothing was committed.",
+            f"{committed:,} B cannot be mapped for arena {arena_id!r} ({why}); nothing was committed.",
             operator="UML_OS.TMMU.ApplyPlan_v1",
             arena=arena_id,
             peak_required_bytes=committed,
@@ -70,7 +68,7 @@ def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_siz
 
 
 def handle_of(arena_id: str, memory: U8, alignment_bytes: int = 1, *, fresh: bool = False) -> ArenaHandle:
-    """A handle on bytes that exist already (one-dimensional, contiguous, writable). Raises ``AlignmentViolation``."""
+    """Return a handle of existing bytes (one-dimensional, contiguous, writable). Raises ``AlignmentViolation``."""
     assert memory.dtype == np.uint8, "an arena is bytes"
     assert memory.ndim == 1, "an arena is one run of bytes"
     assert memory.flags.c_contiguous, "an arena has no gaps"
@@ -85,7 +83,7 @@ def check_power_of_two(alignment_bytes: int, arena_id: str) -> None:
     """Raise ``AlignmentViolation`` unless ``alignment_bytes`` is a power of two ≥ 1."""
     if alignment_bytes < 1 or alignment_bytes & (alignment_bytes - 1):
         raise AlignmentViolation(
-            f"arena {arena_id!r} asks for an alignment of {alignment_bytes} B, which is no power of two.",
+            f"arena {arena_id!r} has an alignment of {alignment_bytes} B, which is not a power of two.",
             operator="UML_OS.TMMU.ApplyPlan_v1",
             arena=arena_id,
             hint="Use a power of two, such as 64 or 128.",
@@ -93,22 +91,21 @@ def check_power_of_two(alignment_bytes: int, arena_id: str) -> None:
 
 
 def check_base(arena_id: str, base_ptr: int, alignment_bytes: int) -> None:
-    """Raise ``AlignmentViolation`` when the base pointer is off the arena's grid: then every tensor in it would be."""
+    """Raise ``AlignmentViolation`` if the base pointer is not aligned."""
     if base_ptr % alignment_bytes:
         raise AlignmentViolation(
-            f"arena {arena_id!r} starts at address {base_ptr:#x}, which is no multiple of {alignment_bytes} B.",
+            f"arena {arena_id!r} starts at address {base_ptr:#x}, which is not a multiple of {alignment_bytes} B.",
             operator="UML_OS.TMMU.ApplyPlan_v1",
             arena=arena_id,
             base_ptr=hex(base_ptr),
             alignment_bytes=alignment_bytes,
-            hint="Hand over memory that starts on the arena's alignment, or let apply_plan map it.",
+            hint="Give memory that starts on the arena's alignment, or let apply_plan map it.",
         )
 
 
 def barrier(handles: Iterable[ArenaHandle]) -> tuple[str, ...]:
-    """Pass every arena in the order of name bytes, and say in which order they were passed.
+    """Return the arenas in barrier order: by the bytes of their names.
 
-    On one processor's own memory a barrier has nothing to wait for: numpy's writes are done when they return. What
-    the contract asks for is the order, the same on every run.
+    On the CPU a barrier does not wait: numpy writes are complete when they return. The contract requires the order.
     """
     return tuple(sorted(handle.arena_id for handle in handles))

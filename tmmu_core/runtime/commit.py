@@ -1,8 +1,8 @@
-"""``CommitExecution_v1``: barriers in one order, and a seal over what was done since the last one (seed §5)."""
+"""``CommitExecution_v1``: pass the barriers in order and seal the operations since the last commit (seed §5)."""
 
 from __future__ import annotations
 
-from tmmu_core.cbor import H
+from tmmu_core.base.cbor import H
 from tmmu_core.runtime.apply import Applied, TmmuState
 from tmmu_core.runtime.arena import barrier
 
@@ -11,8 +11,8 @@ def commit_execution(applied: Applied) -> TmmuState:
     """Pass the barriers and seal the batch.
 
     ``state_hash = H(["tmmu_state_v1", [plan hash, batch, the previous state hash, [[arena, extent, committed]…],
-    SHA-256 of the batch's operations]])``. With nothing done since the last commit the state stays what it was, so a
-    repeated commit changes nothing; the first commit seals even an empty batch.
+    SHA-256 of the batch's operations]])``. Without operations since the last commit the state is unchanged; the first
+    commit seals even an empty batch.
     """
     order = barrier(applied.arenas.values())
     before = applied.state

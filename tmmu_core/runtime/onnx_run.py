@@ -1,13 +1,11 @@
-"""The real thing: an ONNX model run node by node on tensors that live in arenas at their planned offsets.
+"""Run an ONNX model node by node on tensors in the planned arenas, and compare every tensor with a plain run.
 
-onnxruntime runs the whole model once, the plain way, with every intermediate exposed: that is the oracle. Then it runs
-each node by itself. Its operands are read from, and its results written to, the arenas, at ``base + offset`` and
-nowhere else. Before a node runs, every operand is compared with the oracle; after it, every result; at the end, every
-graph output; bit for bit. An operand spoilt by a tensor that overlaps it cannot hide: comparing only the graph's
-outputs would miss most of them.
+onnxruntime first runs the whole model with every intermediate exposed: the oracle. Then it runs each node alone; its
+operands are read from the arenas at ``base + offset``, its results written there. Operands are compared bit for bit
+with the oracle before each node, results after it, graph outputs at the end. Comparing only outputs would miss most
+overlaps.
 
-Test models often fill their weights with one value, and what is equal everywhere shows no overlap. Such weights are
-given Philox values for both runs.
+Weights with one value everywhere cannot show an overlap: they get Philox values in both runs.
 """
 
 from __future__ import annotations
@@ -22,12 +20,12 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.extras import install, need
-from tmmu_core.graph.importers.onnx import read
-from tmmu_core.graph.importers.onnx_functions import inlined
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.extras import install, need
+from tmmu_core.formats.onnx.onnx_functions import inlined
+from tmmu_core.formats.onnx.onnx_reader import read
 from tmmu_core.graph.model import Graph, Node
-from tmmu_core.plan.model import Plan
+from tmmu_core.plans.model import Plan
 from tmmu_core.runtime.apply import Applied, apply_plan
 from tmmu_core.runtime.philox import pattern
 
@@ -36,26 +34,26 @@ Array = NDArray[Any]
 ADD_THE_EXTRA = install("run")
 POISON = 0xA5
 VARIED_FROM = 2
-"""Elements from which a weight that is one value everywhere is given varied ones."""
+"""Elements from which a constant weight gets varied values."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A tensor that does not hold what plain execution gives."""
+    """A tensor that differs from the plain run."""
 
     step: int
     node_id: str
-    """The node that was about to read it, or has just written it; ``@end`` for a graph output."""
+    """The node that reads or has written it; ``@end`` for a graph output."""
     tensor: str
     when: str
     """``read``, ``written`` or ``end``."""
     byte: int
-    """The first byte that differs."""
+    """The first differing byte."""
 
 
 @dataclass(frozen=True)
 class OnnxRun:
-    """What was run and what differed."""
+    """The result of a run: what was compared and what differs."""
 
     model: str
     nodes: int
@@ -64,7 +62,7 @@ class OnnxRun:
     comparisons: int
     bytes_compared: int
     arena_bytes: int
-    """Σ extents of the plan's arenas."""
+    """Sum of the plan's arena sizes."""
     differences: tuple[Difference, ...]
 
     @property
@@ -85,28 +83,27 @@ class OnnxRun:
 
 
 def runtime() -> Any:
-    """onnxruntime; raises ``MissingExtra`` with the command that adds it where it is missing."""
+    """Return the onnxruntime module. Raises ``MissingExtra`` with the command that installs it."""
     return need("onnxruntime", "running a model")
 
 
 @dataclass(frozen=True, eq=False)
 class Oracle:
-    """Plain execution of a model, every value by name."""
+    """The plain run of a model: every value by name."""
 
     graph: Graph
-    """As the importer reads it."""
+    """The imported graph."""
     values: dict[str, Array]
     nodes: dict[str, onnx.NodeProto]
-    """Graph node id → the model's own node, of the operands that the graph keeps."""
+    """Graph node id → the node of the model."""
     opsets: tuple[Any, ...]
     ir_version: int
 
 
 def plain_run(data: bytes, name: str = "") -> Oracle:
-    """Run the whole model with every intermediate exposed and all optimisations off.
+    """Run the whole model with every intermediate exposed and without optimisations.
 
-    Raises what :func:`tmmu_core.graph.importers.onnx.read` raises, and ``UnreadableInput`` for named dimensions: a run
-    needs one shape.
+    Raises the errors of the ONNX reader, and ``UnreadableInput`` for named dimensions and nested scopes.
     """
     graph = read(data, name)
     if graph.dims:
@@ -115,10 +112,10 @@ def plain_run(data: bytes, name: str = "") -> Oracle:
             source=name,
             hint="Fix the input shapes of the model first.",
         )
-    scoped = next((node for node in graph.nodes if "scope" in node.params), None)
+    scoped = next((node for node in graph.nodes if node.scope), None)
     if scoped is not None:
         raise UnreadableInput(
-            f'the model has nested scopes ("{scoped.params["scope"]}"); only straight models are run.',
+            f'the model has nested scopes ("{scoped.scope}"); only straight models are run.',
             source=name,
             hint="Plan and verify it; its bodies are not executed here.",
         )
@@ -140,8 +137,8 @@ def plain_run(data: bytes, name: str = "") -> Oracle:
 
 
 def arena_run(oracle: Oracle, plan: Plan) -> OnnxRun:
-    """Run each node by itself on tensors in the plan's arenas, and compare every tensor with the oracle."""
-    applied = apply_plan(plan, verified=True)  # what is wrong with a plan is what this shows
+    """Run each node alone on tensors in the plan's arenas, and compare every tensor with the oracle."""
+    applied = apply_plan(plan, verified=True)  # a faulty plan shows as differences
     run = _Run(oracle, plan, applied)
     differences = tuple(run.steps())
     return OnnxRun(
@@ -191,9 +188,9 @@ class _Run:
             yield from self._compare(plan.steps, "@end", tensor_id, "end")
 
     def _poison(self, step: int, node: Node) -> None:
-        """Spoil the blocks of the results before the operands are read, but for those that the node lets lie there.
+        """Overwrite the blocks of the results before the node reads, except for permitted in-place reuse.
 
-        A kernel may write while it reads; that this version of it does not is luck, and no plan may rest on it.
+        A kernel may write before it has read all operands; a plan must not depend on the order.
         """
         for tensor_id in node.outputs:
             offered = [x for k, x, y in self.handoffs.get(step, ()) if y == tensor_id and _offers(node, x)]
@@ -213,7 +210,7 @@ class _Run:
             yield Difference(step, node_id, tensor_id, when, byte)
 
     def _execute(self, node_id: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-        """One node, its operands bound to arena memory by address."""
+        """Run one node with its operands bound to arena memory."""
         values = self.oracle.values
         proto = onnx.NodeProto()
         proto.CopyFrom(self.oracle.nodes[node_id])
@@ -241,7 +238,7 @@ class _Run:
 
 
 def _offers(node: Node, tensor_id: str) -> bool:
-    """Whether the node's first output may take the place of this input, wherever it is read as one."""
+    """Return whether the node's first output may overwrite this input at every position."""
     if node.inplace is None or isinstance(node.inplace, str):
         return node.inplace != "none"
     listed = {i for i, o in node.inplace if o == 0}
@@ -251,7 +248,7 @@ def _offers(node: Node, tensor_id: str) -> bool:
 def _session(model: onnx.ModelProto) -> Any:
     ort = runtime()
     options = ort.SessionOptions()
-    # The same kernels in the same order of additions, whether a node runs alone or among others.
+    # The same kernels and summation order, whether a node runs alone or in the model.
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
@@ -267,7 +264,7 @@ def _bytes(value: Array) -> NDArray[np.uint8]:
 
 
 def _vary_weights(model: onnx.ModelProto, shapes: dict[str, tuple[tuple[int, ...], str]]) -> dict[str, Array]:
-    """Values for weights that one ``ConstantOfShape`` fills; their makers leave the model, they become inputs."""
+    """Replace weights filled by ``ConstantOfShape`` with varied inputs; return their values."""
     fed: dict[str, Array] = {}
     variances = {node.input[4] for node in model.graph.node if node.op_type == "BatchNormalization"}
     for node in list(model.graph.node):
@@ -283,9 +280,9 @@ def _vary_weights(model: onnx.ModelProto, shapes: dict[str, tuple[tuple[int, ...
 
 
 def _varied(name: str, shape: tuple[int, ...], dtype: str, *, positive: bool = False) -> Array:
-    """Values that differ from place to place, the same on every run: Philox under the tensor's name.
+    """Return values that differ by position, equal on every run: Philox, keyed by the tensor's name.
 
-    Floats lie in ±√(6 / fan-in), so that sums stay near 1 through a deep network; ``positive`` ones in [0.5, 1.5).
+    Floats lie in ±√(6 / fan-in), so that sums stay near 1 in deep networks; ``positive`` ones in [0.5, 1.5).
     """
     count = math.prod(shape)
     if dtype not in ("float32", "float16", "float64"):

@@ -1,8 +1,8 @@
-"""Philox4x32-10, and the debug pattern made from it (seed 0.B, ``DebugFillTensor_v1``).
+"""Philox4x32-10, and the debug pattern made of it (seed 0.B, ``DebugFillTensor_v1``).
 
-A counter-based generator: block i of a stream is a function of (key, i) alone, so any part of a pattern can be made
-or checked without the parts before it. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as
-1, 2, 3", SC 2011. (numpy's own Philox is the 4x64 variant: another function.)
+A counter-based generator: block i of a stream depends on (key, i) only, so that any part of a pattern can be computed
+alone. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. (numpy has the 4x64
+variant, a different function.)
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.cbor import H
+from tmmu_core.base.cbor import H
 
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
@@ -26,7 +26,7 @@ CHUNK_BLOCKS = 1 << 16
 
 
 def philox4x32(counter: U32, key: tuple[int, int], rounds: int = ROUNDS) -> U32:
-    """The generator itself: ``counter`` of shape (n, 4), two key words, to n blocks of four words, shape (n, 4)."""
+    """Return n blocks of four words, shape (n, 4), for ``counter`` of shape (n, 4) and two key words."""
     c0, c1, c2, c3 = (counter[:, word].astype(np.uint64) for word in range(4))
     k0, k1 = key
     for _ in range(rounds):
@@ -40,11 +40,10 @@ def philox4x32(counter: U32, key: tuple[int, int], rounds: int = ROUNDS) -> U32:
 
 
 def write_pattern(target: U8, arena: str, offset: int, seed: int) -> None:
-    """Fill ``target`` with the pattern of a logical address under a seed; a part of a block at the end is cut.
+    """Fill ``target`` with the pattern of a logical address and a seed; the last block is cut.
 
-    The key is the seed (uint64, low word first). The counter is (block low, block high, stream low, stream high), the
-    stream being the first 8 bytes of ``H(["debug_fill_v1", [arena, offset]])``: each address has a pattern of its own.
-    Words are written low byte first.
+    The key is the seed (uint64, low word first). The counter is (block low, block high, stream low, stream high); the
+    stream is the first 8 bytes of ``H(["debug_fill_v1", [arena, offset]])``. Words are written low byte first.
     """
     assert 0 <= seed < 2**64, "a seed is a uint64"
     stream = int.from_bytes(H(["debug_fill_v1", [arena, offset]])[:8], "little")
@@ -59,7 +58,7 @@ def write_pattern(target: U8, arena: str, offset: int, seed: int) -> None:
 
 
 def pattern(length: int, arena: str, offset: int, seed: int) -> U8:
-    """Shape (length,): the bytes that :func:`write_pattern` writes."""
+    """Return the bytes that :func:`write_pattern` writes, shape (length,)."""
     target = np.empty(length, np.uint8)
     write_pattern(target, arena, offset, seed)
     return target

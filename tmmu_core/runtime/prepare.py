@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
-from tmmu_core.errors import AllocationFailure
+from tmmu_core.base.errors import AllocationFailure
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.making.engine import Asked, Solution, plan_graph
+from tmmu_core.plans.making.engine import Asked, Solution, plan_graph
 from tmmu_core.runtime.apply import Applied, Bound, TmmuState, apply_plan
 from tmmu_core.runtime.arena import ArenaHandle
 from tmmu_core.runtime.commit import commit_execution
@@ -16,7 +16,7 @@ from tmmu_core.runtime.commit import commit_execution
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """What ``PrepareMemory_v2`` gives: the seed's ``tensor_map`` and ``metrics``, and what they were made from."""
+    """The result of ``PrepareMemory_v2``: the seed's ``tensor_map`` and ``metrics``, with the plan and the state."""
 
     solution: Solution
     applied: Applied
@@ -24,12 +24,12 @@ class Prepared:
 
     @property
     def tensor_map(self) -> dict[str, Bound]:
-        """All tensors, by id bytes."""
+        """All tensors, sorted by id bytes."""
         return self.applied.tensor_map()
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The plan's figures."""
+        """The metrics of the plan."""
         return self.solution.plan.metrics
 
 
@@ -43,7 +43,7 @@ def prepare_memory(
 ) -> Prepared:
     """``PrepareMemory_v2``: plan, apply, commit.
 
-    ``asked`` are the arguments of :func:`~tmmu_core.plan.making.engine.plan_graph`, ``budget`` (the quota, in bytes)
+    ``asked`` are the arguments of :func:`~tmmu_core.plans.making.engine.plan_graph`, ``budget`` (the quota, in bytes)
     among them. A breached quota raises ``AllocationFailure`` before any memory is mapped or written; its diagnostics
     tell the ledger's new ``allocation_failures``, one more than the count handed in.
     """

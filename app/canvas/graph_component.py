@@ -1,0 +1,136 @@
+"""The walked graph as a Streamlit component: boxes and edges go to the browser, what a person does comes back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import streamlit as st
+
+from app.canvas.script import WALK_ENTRY, walk_script
+from app.session import state
+from tmmu_core.base.escaping import visible
+
+
+@dataclass(frozen=True)
+class Box:
+    """One vertex as it is drawn."""
+
+    key: str
+    """The same for the same thing in every drawing of a graph."""
+    name: str
+    under: str
+    """The second row; may be empty."""
+    kind: str
+    level: int
+    path: str | None
+    """What a click opens; ``None`` for what is no closed level."""
+    pick: str
+    """The tensor that a click selects; may be empty."""
+    tip: Sequence[tuple[str, str]]
+    hidden: int = 0
+    held: float = 0.0
+    """Of what is held at the peak, the share that it wrote, 0 … 1 of the largest."""
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """One edge as it is drawn."""
+
+    source: int
+    target: int
+    pick: str
+    tip: Sequence[tuple[str, str]]
+    width: float
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One open level."""
+
+    number: int
+    parent: int
+    name: str
+    path: str
+    """What a click on its title closes."""
+    count: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """All that is drawn, and what is marked in it."""
+
+    title: str
+    said: str
+    """A line below the drawing."""
+    boxes: Sequence[Box]
+    arrows: Sequence[Arrow]
+    frames: Sequence[Frame]
+    selected: int = -1
+    peak: int = -1
+    carrying: Sequence[int] = ()
+    saved: tuple[int, int] | None = None
+    """Width and height in pixels of what is saved as SVG; ``None``: as large as it is drawn."""
+
+
+def walk_canvas(drawing: Drawing, *, key: str, height: int, on: Mapping[str, Callable[[str], None]]) -> None:
+    """Draw it. ``on`` says who is told of ``select`` (a tensor's id), ``open`` and ``close`` (a level's path)."""
+    frames = [[frame.number, frame.parent, visible(frame.name), frame.path, frame.count] for frame in drawing.frames]
+    edges = [[a.source, a.target, a.pick, _tip(a.tip), a.width] for a in drawing.arrows]
+    shape = [[(box.key, box.name, box.under, box.level) for box in drawing.boxes], frames, [e[:2] for e in edges]]
+    data = {
+        "shape": hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16],
+        "title": drawing.title,
+        "said": drawing.said,
+        "vertices": [_box(box) for box in drawing.boxes],
+        "edges": edges,
+        "levels": frames,
+        "marks": {"selected": drawing.selected, "peak": drawing.peak, "carrying": list(drawing.carrying)},
+        "height": height,
+        "saved": drawing.saved,
+    }
+    callbacks = {f"on_{event}_change": _callback(key, event, tell) for event, tell in on.items()}
+    _component()(key=key, data=data, height="content", **callbacks)
+
+
+def _box(box: Box) -> dict[str, Any]:
+    return {
+        "key": box.key,
+        "name": visible(box.name),
+        "under": visible(box.under),
+        "kind": box.kind,
+        "level": box.level,
+        "path": box.path,
+        "pick": box.pick,
+        "tip": _tip(box.tip),
+        "hidden": box.hidden,
+        "held": box.held,
+    }
+
+
+def _tip(tip: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(head, visible(text)) for head, text in tip]
+
+
+def _callback(key: str, event: str, tell: Callable[[str], None]) -> Callable[[], None]:
+    def called() -> None:
+        happened = cast(Mapping[str, Any], state.raw(key) or {}).get(event)
+        if isinstance(happened, Mapping):
+            tell(str(happened["value"]))
+
+    return called
+
+
+def _component() -> Any:
+    global _mount
+    if _mount is None:
+        _mount = st.components.v2.component(
+            "tmmu_walk", js=f"{walk_script()}export default globalThis.{WALK_ENTRY}.streamlit;\n"
+        )
+    return _mount
+
+
+_mount: Any = None

@@ -1,0 +1,217 @@
+// Colour schemes. Each is a code per row and a small table, which the legend also reads.
+
+// Distinct with every kind of colour blindness (tests/app/test_colours.py); equal to app/texts/markup.py.
+const ROLE_COLOURS = {
+  activation: "#0072B2",
+  input: "#56B4E9",
+  output: "#A3D9B1",
+  workspace: "#E69F00",
+  gradient: "#A0276B",
+  persistent: "#8A8F98",
+};
+const PERSISTENT = new Set(["parameter", "buffer", "constant", "optimizer_state"]);
+const CATEGORIES =
+  "#0072B2 #009E73 #CC79A7 #56B4E9 #8C6BB1 #4D9221 #5E7FA3 #E69F00 #B8860B #A6611A".split(" ");
+const OTHER = "#8A8F98";
+// Kinds of changes as in tmmu_core/formats/planfile/compare_plans.py; the first that applies gives the colour.
+const CHANGES = [
+  ["unchanged", "#A8ADB5"],
+  ["added", "#009E73"],
+  ["removed", "#A6611A"],
+  ["other_arena", "#CC79A7"],
+  ["resized", "#E69F00"],
+  ["retimed", "#56B4E9"],
+  ["moved", "#0072B2"],
+  ["redescribed", "#8C6BB1"],
+  ["renumbered", "#4D9221"],
+];
+export const CONFLICT = "#D55E00";
+const SLOT_HUES = 24;
+const SIZE_SHADES = 32;
+
+/** {codes, table: [[r, g, b]], legend: [[name, css]], ramp, note} for a plan under a scheme. */
+export function paint(plan, scheme) {
+  const paints = painted(plan, scheme);
+  return plan.conflict ? withConflicts(plan, paints) : paints;
+}
+
+/** Under every scheme, who holds bytes that another holds at the same time is told by one colour of its own. */
+function withConflicts(plan, paints) {
+  const codes = Uint16Array.from(paints.codes);
+  for (let i = 0; i < plan.n; i++) if (plan.conflict[i]) codes[i] = paints.table.length;
+  const legend = [["conflict", CONFLICT], ...paints.legend];
+  return { ...paints, codes, table: [...paints.table, rgbOf(CONFLICT)], legend };
+}
+
+function painted(plan, scheme) {
+  if (scheme === "slot") return bySlot(plan);
+  if (scheme === "arena") return byArena(plan);
+  if (scheme === "operator" && plan.operator) return byOperator(plan);
+  if (scheme === "module" && plan.module) return byModule(plan);
+  if (scheme === "phase" && plan.phase) return byPhase(plan);
+  if (scheme === "size") return bySize(plan);
+  if (scheme === "change" && plan.changes) return byChange(plan);
+  return byRole(plan);
+}
+
+function byRole(plan) {
+  const keys = Object.keys(ROLE_COLOURS), colours = Object.values(ROLE_COLOURS);
+  const code = plan.role.names.map((name) => (PERSISTENT.has(name) ? 5 : Math.max(0, keys.indexOf(name))));
+  const seen = new Set(code);
+  return {
+    codes: coded(plan.n, (i) => code[plan.role.codes[i]]),
+    table: colours.map(rgbOf),
+    legend: keys.map((key, k) => [key, colours[k]]).filter((_, k) => seen.has(k)),
+    note: "colour = role",
+  };
+}
+
+function bySlot(plan) {
+  const table = Array.from({ length: SLOT_HUES }, (_, k) => {
+    return even(0.66 + 0.08 * (k % 2), 0.12, (k * 137.508 + 245) % 360);
+  });
+  const slots = Math.max(0, ...plan.arenas.map((arena) => arena.slots));
+  return {
+    codes: coded(plan.n, (i) => plan.slot[i] % SLOT_HUES),
+    table,
+    legend: table.slice(0, Math.min(6, slots)).map((c, k) => [String(k), css(c)]),
+    note: `colour = slot; ${SLOT_HUES} colours, repeated`,
+  };
+}
+
+function byArena(plan) {
+  const table = plan.arenas.map((_, k) => rgbOf(CATEGORIES[k % CATEGORIES.length]));
+  const legend = plan.arenas.map((a, k) => [a.name, css(table[k])]);
+  return { codes: plan.arena, table, legend, note: "colour = arena" };
+}
+
+/** The operators that write most bytes. A view writes none: it has the colour of what it looks at. */
+function byOperator(plan) {
+  const { names, codes } = plan.operator, writes = names.map(() => false), writer = (i) => codes[rootOf(plan, i)];
+  for (let i = 0; i < plan.n; i++) if (!plan.isView[i] && plan.size[i]) writes[codes[i]] = true;
+  const places = names.map((name) => plan.ranked.indexOf(name));
+  const rank = places.map((place) => (place < 0 ? CATEGORIES.length : place));
+  const legend = plan.ranked.map((name, k) => [name, CATEGORIES[k]]);
+  const rest = names.filter((_, code) => writes[code] && places[code] < 0);
+  if (rest.length) legend.push([rest.join() ? "all others" : "no operator", OTHER]);
+  return {
+    codes: coded(plan.n, (i) => rank[writer(i)]),
+    table: [...CATEGORIES, OTHER].map(rgbOf),
+    legend,
+    note: "colour = operator, those that write most bytes",
+  };
+}
+
+/** A hue per layer, in the order in which they stand; the legend names those that write most bytes. */
+function byModule(plan) {
+  const { names, codes } = plan.module, bytes = names.map(() => 0), first = names.map(() => Infinity);
+  for (let i = 0; i < plan.n; i++) {
+    const code = codes[rootOf(plan, i)];
+    if (!plan.isView[i]) bytes[code] += plan.size[i];
+    first[code] = Math.min(first[code], plan.birth[i] || Infinity);
+  }
+  const order = names.map((_, code) => code).sort((a, b) => first[a] - first[b] || a - b), place = [];
+  order.forEach((code, k) => (place[code] = k));
+  const table = Array.from({ length: SLOT_HUES }, (_, k) => {
+    return even(0.66 + 0.08 * (k % 2), 0.12, (k * 137.508 + 245) % 360);
+  });
+  const hue = (code) => (names[code] ? place[code] % SLOT_HUES : SLOT_HUES);
+  const named = names.map((_, code) => code).filter((code) => names[code] && bytes[code]);
+  const most = named.sort((a, b) => bytes[b] - bytes[a] || a - b).slice(0, 8).sort((a, b) => place[a] - place[b]);
+  const legend = most.map((code) => [names[code], css(table[hue(code)])]);
+  if (named.length > most.length) legend.push([`${named.length - most.length} more`, "transparent"]);
+  return {
+    codes: coded(plan.n, (i) => hue(codes[rootOf(plan, i)])),
+    table: [...table, rgbOf(OTHER)],
+    legend,
+    note: "colour = layer",
+  };
+}
+
+export const PHASE_COLOURS = { forward: "#0072B2", backward: "#E69F00", optimizer: "#8C6BB1" };
+
+function byPhase(plan) {
+  const { names, codes } = plan.phase, keys = Object.keys(PHASE_COLOURS), seen = new Set(codes);
+  const code = names.map((name) => (keys.includes(name) ? keys.indexOf(name) : keys.length));
+  return {
+    codes: coded(plan.n, (i) => code[codes[rootOf(plan, i)]]),
+    table: [...Object.values(PHASE_COLOURS), OTHER].map(rgbOf),
+    legend: names
+      .map((name, k) => [name || "not written", PHASE_COLOURS[name] ?? OTHER, seen.has(k)])
+      .filter(([, , there]) => there),
+    note: "colour = phase of who writes it",
+  };
+}
+
+function rootOf(plan, row) {
+  let root = row;
+  while (plan.baseOf.has(root)) root = plan.baseOf.get(root);
+  return root;
+}
+
+function bySize(plan) {
+  let low = Infinity, high = 0;
+  for (let i = 0; i < plan.n; i++) {
+    const size = Math.max(1, plan.size[i]);
+    low = Math.min(low, size);
+    high = Math.max(high, size);
+  }
+  const last = SIZE_SHADES - 1, span = Math.max(1e-9, Math.log2(high) - Math.log2(low));
+  const shade = (i) => Math.round((last * (Math.log2(Math.max(1, plan.size[i])) - Math.log2(low))) / span);
+  return {
+    codes: coded(plan.n, shade),
+    table: Array.from({ length: SIZE_SHADES }, (_, k) => {
+      return even(0.88 - 0.5 * (k / last), 0.09 + 0.05 * (k / last), 215 + 70 * (k / last));
+    }),
+    legend: [],
+    ramp: plan.n ? [low, high] : null,
+    note: "colour = bytes, logarithmic",
+  };
+}
+
+/** Per row, which of CHANGES tells it from its twin: the first that holds. */
+function byChange(plan) {
+  const bits = CHANGES.map(([name]) => 1 << plan.kinds.indexOf(name));
+  const first = (i) => bits.findIndex((bit, k) => k > 0 && plan.changes[i] & bit);
+  return {
+    codes: coded(plan.n, (i) => (plan.changes[i] ? first(i) : 0)),
+    table: CHANGES.map(([, hex]) => rgbOf(hex)),
+    legend: CHANGES.map(([name, hex]) => [name.replace("_", " "), hex]),
+    note: "colour = change, baseline → candidate",
+    whole: true,
+  };
+}
+
+/** A code per row. */
+function coded(n, code) {
+  const codes = new Uint8Array(n);
+  for (let i = 0; i < n; i++) codes[i] = code(i);
+  return codes;
+}
+
+// --- colours as numbers ------------------------------------------------------------------------------------------
+
+/** "#0072B2" or "rgb(0,114,178)" → [r, g, b]. */
+export function rgbOf(colour) {
+  if (!colour.startsWith("#")) return colour.match(/\d+/g).map(Number);
+  return [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16));
+}
+export const css = ([r, g, b]) => `rgb(${r},${g},${b})`;
+export const luminance = ([r, g, b]) => (0.2126 * r ** 2.2 + 0.7152 * g ** 2.2 + 0.0722 * b ** 2.2) / 255 ** 2.2;
+
+/** A colour of even lightness: lightness 0…1, chroma, hue in degrees → [r, g, b] (Oklab to sRGB, clipped). */
+function even(lightness, chroma, hue) {
+  const a = chroma * Math.cos((hue * Math.PI) / 180), b = chroma * Math.sin((hue * Math.PI) / 180);
+  const l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3;
+  const m = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3;
+  const s = (lightness - 0.0894841775 * a - 1.291485548 * b) ** 3;
+  const linear = [
+    4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
+    -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
+    -0.0041960863 * l - 0.7034186147 * m + 1.707614701 * s,
+  ];
+  return linear.map((c) => {
+    const v = c <= 0.0031308 ? 12.92 * c : 1.055 * Math.max(c, 0) ** (1 / 2.4) - 0.055;
+    return Math.round(255 * Math.min(1, Math.max(0, v)));
+  });
+}

@@ -1,0 +1,676 @@
+// One chart: the state that the page or the person sets, the window that is looked at, and drawing once a frame.
+
+import { drawGrid, drawPhases, drawTicks, ticksOf } from "../drawing/axes.js";
+import { css, paint } from "../base/colours.js";
+import { build, fill } from "./element.js";
+import { Hands } from "./chart_input.js";
+import { legendOf, statusOf } from "./legend.js";
+import { lookOf } from "../base/theme.js";
+import { namerOf } from "../plan/short_names.js";
+import { drawOverlay } from "../drawing/overlay.js";
+import { Overview } from "../drawing/overview.js";
+import { found, nextInOrder, rowAt } from "../plan/picking.js";
+import { drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOver, drawViews } from "../drawing/picture.js";
+import { guarded, within } from "../drawing/picture.js";
+import { inside, Plane } from "../base/plane.js";
+import { Raster } from "../base/raster.js";
+import { liveliest, sceneOf, VIEWS } from "../plan/scene.js";
+import { drawStrip } from "../drawing/live_strip.js";
+import { linesOf } from "../plan/tooltip_text.js";
+import { counted, grouped } from "../base/formats.js";
+
+const MARGIN = { right: 14, bottom: 34, strip: 58, gap: 10 };
+const ROWS = {
+  lifetimes: "one row per tensor, in order of first write",
+  slots: "one row per slot",
+  map: "offset upwards from 0, one byte scale for all arenas",
+};
+const DEFAULTS = {
+  plan: null,
+  plan_index: 0,
+  view: "map",
+  colour: null,
+  selected: null,
+  compared: null,
+  search: "",
+  marked: null,
+  step: null,
+  arena: null,
+  baseline: true,
+  transposed: false,
+  toolbar: true,
+  strip: true,
+  heading: true,
+  height: 520,
+  link: "",
+  window: null,
+  reach: 0,
+  memory: null,
+  picture: null,
+  zoom: null,
+  ghost: null,
+  report_window: false,
+};
+
+const FINEST = 2 ** 40; // parts of everything that one window may be
+
+const toThousandths = (edge) => Math.round(edge * 1000) / 1000;
+
+/** Every chart of the page. */
+export const charts = new Set();
+
+export class Chart {
+  /** `emit(event, value)` tells the page: select, compare, step, search, window, view, colour, arena. */
+  constructor(parent, emit) {
+    this.emit = emit;
+    this.state = { ...DEFAULTS };
+    this.asked = {}; // what the page asked for last, by name
+    this.sent = []; // selections told to the page that it has not answered yet
+    this.sentZooms = []; // likewise
+    this.selected = this.compared = this.hovered = -1;
+    this.step = null;
+    this.overview = new Overview();
+    this.tools = { raster: new Raster(), sheet: document.createElement("canvas") };
+    this.parts = build({
+      choose: (name, value) => this.choose(name, value),
+      swap: () => this.choose("transposed", !this.state.transposed),
+      toPeak: () => this.toPeak(),
+      fit: () => this.fit(),
+      save: () => this.save(),
+    });
+    ({ root: this.root, stage: this.stage, find: this.find } = this.parts);
+    this.root.tmmuPixelOf = (id) => this.pixelOf(id);
+    parent.append(this.root);
+    new ResizeObserver(() => this.soon("layout")).observe(this.stage);
+    // A change of theme shows as a transition of the root's colour; nothing else tells of it.
+    this.root.addEventListener("transitionend", (e) => {
+      if (e.target === this.root) this.newTheme();
+    });
+    this.hands = new Hands(this);
+    charts.add(this);
+  }
+
+  destroy() {
+    charts.delete(this);
+    this.root.remove();
+  }
+
+  // --- state: what the page (or the person) asks for -------------------------------------------------------------
+
+  /** State from outside: only what changed there since the last time is taken, so that a choice made here stays. */
+  update(state) {
+    const fresh = {};
+    for (const [name, value] of Object.entries(state)) {
+      if (JSON.stringify(this.asked[name]) === JSON.stringify(value)) continue;
+      this.asked[name] = value;
+      if (name === "selected" && this.answersAnOlderClick(value)) continue;
+      if (name === "zoom" && this.answersAZoom(value)) continue;
+      fresh[name] = value;
+    }
+    const before = this.selected;
+    this.apply(fresh);
+    // What was chosen elsewhere on the page must be seen here.
+    const elsewhere = "selected" in fresh && this.selected >= 0 && this.selected !== before;
+    if (elsewhere && this.scene && this.win) this.reveal(this.selected, true);
+  }
+
+  /** An answer to an older click must not undo a newer one. */
+  answersAnOlderClick(selected) {
+    const k = this.sent.indexOf(selected), older = k >= 0 && k < this.sent.length - 1;
+    this.sent = older ? this.sent.slice(k + 1) : [];
+    return older;
+  }
+
+  /** A zoom that the page says after this chart told it is no news; what it says again and again never is. */
+  answersAZoom(zoom) {
+    const k = this.sentZooms.indexOf(JSON.stringify(zoom));
+    this.sentZooms = this.sentZooms.slice(k + 1);
+    return k >= 0;
+  }
+
+  setPack(pack) {
+    if (this.pack === pack) return;
+    const first = !this.pack, keep = pack.plans[this.state.plan_index]?.steps === this.plan?.steps;
+    this.pack = pack;
+    this.plan = pack.plans[this.state.plan_index] ?? pack.plans[0];
+    this.other = this.plan.twin ? pack.plans[this.candidate ? 1 : 0] : null;
+    this.selected = this.compared = this.hovered = -1;
+    this.scene = this.paints = this.hits = this.namer = null;
+    if (!keep) this.win = null;
+    else this.win.v0 = this.win.v1 = NaN; // the same steps, but other slots and bytes
+    this.root.classList.remove("waiting");
+    this.fillMenus();
+    // Another plan is seen whole in v; the first is seen as the page says.
+    const { zoom, ...rest } = this.state;
+    this.apply(first ? { ...rest, zoom } : rest);
+    this.root.dataset.ready = pack.token;
+  }
+
+  /** Whether the plan that is drawn is the candidate: the first of a pack. */
+  get candidate() {
+    return this.pack.plans[0] === this.plan;
+  }
+
+  apply(fresh) {
+    const state = Object.assign(this.state, fresh), { title, bar, foot } = this.parts;
+    if ("height" in fresh) this.stage.style.height = `${state.height}px`;
+    if ("toolbar" in fresh) bar.hidden = !state.toolbar;
+    if ("heading" in fresh) title.hidden = foot.hidden = !state.heading;
+    if ("search" in fresh && this.find.value !== (state.search ?? "")) this.find.value = state.search ?? "";
+    if (!this.plan) return;
+    if (["view", "arena", "transposed", "baseline", "reach", "memory"].some((name) => name in fresh)) this.newScene();
+    if ("view" in fresh || "colour" in fresh) this.paints = null;
+    if (["search", "marked", "arena"].some((name) => name in fresh)) this.search();
+    if ("selected" in fresh) this.selected = this.rowOf(state.selected);
+    if ("compared" in fresh) this.compared = this.rowOf(state.compared);
+    if ("step" in fresh) this.step = state.step ?? null;
+    if ("ghost" in fresh || "selected" in fresh) this.ghost = this.ghostOf(state.ghost);
+    if ("window" in fresh && state.window && this.win) [this.win.t0, this.win.t1] = state.window;
+    if ("zoom" in fresh) this.wanted = { zoom: state.zoom }; // taken up when it is known how much there is to see
+    this.showState();
+    this.soon("layout");
+  }
+
+  /** Forget where boxes lie; another view or another arena is seen whole in v, its steps stay. */
+  newScene() {
+    const { view, arena } = this.state, other = this.scene?.view !== view || this.shownArena !== arena;
+    this.scene = null;
+    this.shownArena = arena;
+    if (this.win && other) this.win.v0 = this.win.v1 = NaN;
+  }
+
+  newTheme() {
+    this.look = null;
+    this.soon("base");
+  }
+
+  rowOf(id) {
+    return id === null || id === undefined ? -1 : this.plan.rowOf(id);
+  }
+
+  /** The place that the page tries for the selected storage, as {row, offset, birth, conflicts, legal, extent}. */
+  ghostOf(ghost) {
+    const row = ghost ? this.rowOf(ghost.id) : -1;
+    return row < 0 ? null : { ...ghost, row };
+  }
+
+  /** Whether a pixel lies on what can be dragged to another place: the ghost, or with alt the selected box. */
+  holdsGhost(x, y, alt) {
+    const row = this.ghost?.row ?? (alt ? this.selected : -1);
+    if (row < 0 || this.scene.view !== "map" || !this.asks?.("ghost")) return null;
+    const { offset, birth } = this.ghost ?? { offset: this.plan.offset[row], birth: this.plan.held(row).birth };
+    const [x0, y0, x1, y1] = this.plane.box(...this.ghostBox({ row, offset, birth }));
+    if (x < x0 || x > x1 || y < y0 || y > y1) return null;
+    return { row, offset, birth };
+  }
+
+  /** Where a storage tried elsewhere would lie: t0, t1, v0, v1. */
+  ghostBox({ row, offset, birth }) {
+    const { plan, scene } = this, held = plan.held(row), v0 = scene.v0[row] - plan.offset[row] + offset;
+    return [birth, birth + held.death - held.birth, v0, v0 + scene.v1[row] - scene.v0[row]];
+  }
+
+  moveGhost(from, { t, v }) {
+    const held = this.plan.held(from.row), most = this.plan.steps - (held.death - held.birth);
+    const offset = Math.max(0, Math.round(from.offset + v)), birth = Math.round(from.birth + t);
+    this.ghost = { row: from.row, offset, birth: Math.max(0, Math.min(most, birth)), conflicts: null };
+    this.tellSoon("ghost", { id: this.plan.ids.at(from.row), offset, birth: this.ghost.birth }, 120);
+    this.soon("over");
+  }
+
+  choose(name, value) {
+    this.apply({ [name]: value });
+    this.emit(name, value);
+    this.stage.focus({ preventScroll: true });
+  }
+
+  fillMenus() {
+    const { plan, parts } = this;
+    const columns = [plan.operator && "operator", plan.module && "module", plan.phase && "phase"];
+    const schemes = ["role", "slot", "arena", ...columns, "size", this.other && "change"];
+    fill(parts.colours, [["", "automatic"], ...schemes.filter(Boolean).map((name) => [name, name])]);
+    fill(parts.arenas, [["", "all, one scale"], ...plan.arenas.map(({ name }) => [name, name])]);
+    parts.overlay.hidden = !this.other;
+  }
+
+  showState() {
+    const { state, plan, parts } = this;
+    for (const tab of parts.tabs) tab.setAttribute("aria-pressed", String(tab.dataset.view === state.view));
+    parts.colours.value = state.colour ?? "";
+    if (!parts.colours.value) parts.colours.value = ""; // another plan may not have what colours told of the last
+    parts.arenas.value = state.arena ?? "";
+    parts.outlines.checked = state.baseline;
+    const chosen = plan.arenas.findIndex((a) => a.name === state.arena);
+    this.curve = state.arena === null ? liveliest(plan) : Math.max(0, chosen);
+    const arena = plan.arenas[this.curve];
+    const claim = arena ? `${arena.name}: ${arena.claim}` : "This plan has no arena.";
+    parts.title.textContent = claim;
+    const keys = "Arrow keys step, p goes to the peak, slash searches.";
+    const about = `${VIEWS[state.view]}. ${claim}. Steps against ${ROWS[state.view]}. ${keys}`;
+    this.stage.setAttribute("aria-label", about);
+    this.root.dataset.view = state.view;
+    this.root.dataset.selected = this.selected >= 0 ? plan.ids.at(this.selected) : "";
+  }
+
+  get shown() {
+    const { arena } = this.state;
+    return this.plan.arenas.map(({ name }) => arena === null || name === arena);
+  }
+
+  get scheme() {
+    return this.state.colour ?? (this.state.view === "slots" ? "slot" : "role");
+  }
+
+  // --- where things lie ------------------------------------------------------------------------------------------
+
+  layout() {
+    const width = this.stage.clientWidth, height = this.stage.clientHeight, ratio = window.devicePixelRatio || 1;
+    for (const canvas of [this.parts.base, this.parts.over]) {
+      const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+      if (canvas.width === w && canvas.height === h) continue;
+      canvas.width = w;
+      canvas.height = h;
+    }
+    const { plan, state } = this, sideways = state.transposed;
+    Object.assign(this, { width, height, ratio }, rectangles(width, height, state));
+    this.scene ??= sceneOf(plan, {
+      view: state.view,
+      shown: this.shown,
+      sideways,
+      other: state.baseline ? this.other : null,
+      reach: state.reach,
+      memory: state.memory,
+    });
+    this.full = { t0: 0, t1: Math.max(1, plan.steps), v0: 0, v1: this.scene.top };
+    this.win ??= { ...this.full };
+    if (Number.isNaN(this.win.v0)) Object.assign(this.win, { v0: this.full.v0, v1: this.full.v1 });
+    if (this.wanted) {
+      const [t0, t1, v0, v1] = this.wanted.zoom ?? Object.values(this.full);
+      Object.assign(this.win, { t0, t1, v0, v1 });
+      this.wanted = null;
+    }
+    this.clamp();
+    this.tellZoom();
+  }
+
+  /** Whether less than everything is seen. */
+  get zoomed() {
+    const { win: w, full: f } = this, part = (low, high) => (w[high] - w[low]) / (f[high] - f[low]) < 0.999;
+    return part("t0", "t1") || part("v0", "v1");
+  }
+
+  /** The part that is looked at, null for all of it: told once it rests, where it is another than the page knows. */
+  tellZoom() {
+    const { win: w } = this;
+    const zoom = this.zoomed ? [w.t0, w.t1, w.v0, w.v1].map(toThousandths) : null;
+    if (JSON.stringify(zoom) === JSON.stringify(this.state.zoom)) return;
+    this.state.zoom = zoom;
+    this.sentZooms = [...this.sentZooms.slice(-20), JSON.stringify(zoom)];
+    this.tellSoon("zoom", zoom, 400);
+  }
+
+  /** Where steps and v lie now. */
+  get plane() {
+    return new Plane(this.plot, this.win, { sideways: this.state.transposed, falling: this.scene.falling });
+  }
+
+  /** All that the drawing functions need, for one frame. */
+  sight() {
+    const { plan, other, scene, plane, plot, strip, shown, hits, curve, ratio, width, height } = this;
+    const look = (this.look ??= lookOf(this.root, ratio)), paints = (this.paints ??= paint(plan, this.scheme));
+    const namer = (this.namer ??= namerOf(plan));
+    return { plan, other, scene, plane, plot, strip, shown, hits, curve, ratio, width, height, look, paints, namer };
+  }
+
+  /** Pixel of the stage → {t, v}. */
+  dataAt(x, y) {
+    return this.plane.at(x, y);
+  }
+
+  pick(x, y) {
+    return inside(this.plot, x, y) ? rowAt(this, x, y) : -1;
+  }
+
+  /** The middle of what is seen of a tensor, in pixels of the page; null where it is not. For tests and tours. */
+  pixelOf(id) {
+    const row = this.plan ? this.plan.rowOf(id) : -1;
+    if (row < 0 || !this.win || !this.shown[this.plan.arena[row]]) return null;
+    const { birth, death } = this.plan, { v0, v1 } = this.scene;
+    const [x0, y0, x1, y1] = this.plane.seenBox(birth[row], death[row], v0[row], v1[row]);
+    if (x1 < x0 || y1 < y0) return null;
+    const stage = this.stage.getBoundingClientRect();
+    return { x: stage.left + (x0 + x1) / 2, y: stage.top + (y0 + y1) / 2 };
+  }
+
+  // --- drawing, once a frame at most -----------------------------------------------------------------------------
+
+  soon(what) {
+    const rank = { over: 1, base: 2, layout: 3 };
+    this.due = rank[what] > (rank[this.due] ?? 0) ? what : this.due;
+    if (this.frame) return;
+    this.frame = requestAnimationFrame(() => {
+      const due = this.due;
+      this.frame = this.due = null;
+      if (!this.plan || !this.stage.clientWidth) return;
+      if (due === "layout") this.layout();
+      if (due !== "over") this.drawBase();
+      this.drawOver();
+    });
+  }
+
+  pen(canvas) {
+    const pen = canvas.getContext("2d");
+    pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    pen.clearRect(0, 0, this.width, this.height);
+    return pen;
+  }
+
+  drawBase() {
+    const began = performance.now(), pen = this.pen(this.parts.base), sight = this.sight();
+    const drawn = this.drawPicture(pen, sight);
+    if (this.zoomed) this.overview.draw(pen, sight, this.full);
+    else this.overview.hide();
+    guarded(() => this.showFoot(sight, drawn));
+    this.paintings = (this.paintings ?? 0) + 1;
+    Object.assign(this.root.dataset, {
+      overview: this.zoomed ? "shown" : "",
+      drawn: drawn.count,
+      total: this.plan.n,
+      window: [this.win.t0, this.win.t1].join(),
+      levels: [this.win.v0, this.win.v1].join(),
+      paintMs: (performance.now() - began).toFixed(1),
+      paintings: this.paintings,
+    });
+    // From the bytes to the first picture of them, for whoever measures.
+    if (this.painted !== this.pack) this.root.dataset.firstMs = (performance.now() - this.pack.began).toFixed(1);
+    this.painted = this.pack;
+  }
+
+  /** The whole picture with any pen: {count, thin, outlined} of what was drawn. */
+  drawPicture(pen, sight) {
+    const { plan, plot, look } = sight, ticks = guarded(() => ticksOf(sight), { steps: [], levels: [] });
+    let outlined = null;
+    pen.font = look.font;
+    within(pen, plot, () => drawGround(pen, sight));
+    within(pen, plot, () => drawGrid(pen, sight, ticks));
+    const drawn = drawBoxes(pen, sight, this.tools);
+    within(pen, plot, () => {
+      drawOver(pen, sight, this.tools);
+      drawViews(pen, sight);
+      guarded(() => drawNames(pen, sight, drawn.big));
+      guarded(() => drawLines(pen, sight));
+      if (this.other && this.state.baseline) outlined = drawBaseline(pen, sight);
+    });
+    guarded(() => drawTicks(pen, sight, ticks));
+    guarded(() => drawPhases(pen, sight));
+    if (this.strip) guarded(() => drawStrip(pen, sight));
+    pen.strokeStyle = look.soft;
+    pen.lineWidth = 1;
+    pen.strokeRect(plot.x - 0.5, plot.y - 0.5, plot.w + 1, plot.h + 1);
+    if (!plan.n) {
+      pen.fillStyle = look.ink;
+      pen.textAlign = "center";
+      pen.fillText("This plan places no tensor.", plot.x + plot.w / 2, plot.y + plot.h / 2);
+    }
+    return { ...drawn, outlined };
+  }
+
+  /** The picture as it is seen, on its ground, as a PNG: at the size that the page asks for, or at twice its own. */
+  save() {
+    if (!this.plan || !this.win) return;
+    const [w, h] = this.state.picture ?? [2 * this.width, 2 * this.height], ratio = w / this.width;
+    const { width, height, plot, strip, ratio: shown } = this, high = h / ratio;
+    const sheet = document.createElement("canvas"), pen = sheet.getContext("2d");
+    Object.assign(sheet, { width: w, height: h });
+    // A hatch is made for a ratio: the look is read anew.
+    Object.assign(this, { ratio, height: high, look: null }, rectangles(width, high, this.state));
+    const sight = this.sight();
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.fillStyle = css(sight.look.solid);
+    pen.fillRect(0, 0, width, high);
+    this.drawPicture(pen, sight);
+    guarded(() => drawOverlay(pen, sight, this));
+    Object.assign(this, { ratio: shown, height, plot, strip, look: null });
+    const link = document.createElement("a");
+    link.download = `${this.plan.name || "plan"}.${this.plan.planner}.${this.state.view}.png`;
+    link.href = sheet.toDataURL("image/png");
+    link.click();
+  }
+
+  drawOver() {
+    guarded(() => drawOverlay(this.pen(this.parts.over), this.sight(), this));
+    this.root.dataset.selected = this.selected >= 0 ? this.plan.ids.at(this.selected) : "";
+    this.root.dataset.compared = this.compared >= 0 ? this.plan.ids.at(this.compared) : "";
+  }
+
+  showFoot(sight, drawn) {
+    const { view, memory, arena, plan_index } = this.state, { dark } = sight.look;
+    const key = [this.scheme, this.pack.token, view, dark, JSON.stringify([memory, arena, plan_index])].join();
+    if (this.legendKey !== key) this.parts.legend.replaceChildren(...legendOf(sight));
+    this.legendKey = key;
+    this.parts.status.textContent = statusOf(this.plan.n, drawn);
+  }
+
+  // --- the window ------------------------------------------------------------------------------------------------
+
+  /** Zoom about a point of the data, in steps, in v or in both. */
+  zoom(factor, { t, v }, { steps, levels }) {
+    const w = this.win, held = (a, b) => Math.max(factor, Math.min(1, this.least(b) / (w[b] - w[a])));
+    const [along, across] = [held("t0", "t1"), held("v0", "v1")];
+    if (steps) Object.assign(w, { t0: t + (w.t0 - t) * along, t1: t + (w.t1 - t) * along });
+    if (levels) Object.assign(w, { v0: v + (w.v0 - v) * across, v1: v + (w.v1 - v) * across });
+    this.moved();
+  }
+
+  /** The narrowest window of an axis: one step or one byte; more where a double has no such parts of an offset. */
+  least(edge) {
+    return Math.max(1, this.full[edge] / FINEST);
+  }
+
+  /** Keep the window inside the data, neither wider than everything nor narrower than one step or one byte. */
+  clamp() {
+    const { win: w, full: f } = this;
+    const hold = (a, b) => {
+      const span = Math.min(f[b] - f[a], Math.max(this.least(b), w[b] - w[a])), middle = (w[a] + w[b]) / 2;
+      w[a] = Math.min(f[b] - span, Math.max(f[a], middle - span / 2));
+      w[b] = w[a] + span;
+    };
+    hold("t0", "t1");
+    hold("v0", "v1");
+    // One finger moves the page up and down as long as the whole height is seen; after zooming in it moves the picture.
+    const [, upright] = this.plane.turned("t", "v"), low = `${upright}0`, high = `${upright}1`;
+    this.stage.style.touchAction = w[high] - w[low] < (f[high] - f[low]) * 0.999 ? "none" : "pan-y";
+  }
+
+  /** After the window changed; `quiet`: without telling the other charts and the page. */
+  moved(quiet = false) {
+    this.clamp();
+    this.soon("base");
+    this.parts.tip.hidden = true;
+    this.tellZoom();
+    if (quiet) return;
+    const { t0, t1, v0, v1 } = this.win;
+    this.share({ window: [t0, t1], levels: [v0, v1], scene: this.scene });
+    if (!this.state.report_window) return;
+    this.tellSoon("window", [Math.max(0, Math.floor(t0)), Math.min(this.plan.steps, Math.ceil(t1))], 300);
+  }
+
+  /** Look at the surroundings of a point of the data, as near as before. */
+  lookAt({ t, v }) {
+    const { t0, t1, v0, v1 } = this.win, dt = t - (t0 + t1) / 2, dv = v - (v0 + v1) / 2;
+    Object.assign(this.win, { t0: t0 + dt, t1: t1 + dt, v0: v0 + dv, v1: v1 + dv });
+    this.moved();
+  }
+
+  fit() {
+    if (!this.full) return;
+    this.win = { ...this.full };
+    this.moved();
+  }
+
+  /** Bring a row into the window without changing how far one has zoomed. */
+  reveal(row, quiet = false) {
+    const { win: w, plan, scene } = this;
+    const bring = (a, b, low, high) => {
+      const span = w[b] - w[a], middle = (low + high) / 2;
+      if (high > w[a] && low < w[b]) return;
+      w[a] = middle - span / 2;
+      w[b] = middle + span / 2;
+    };
+    bring("t0", "t1", plan.birth[row], plan.death[row]);
+    bring("v0", "v1", scene.v0[row], scene.v1[row]);
+    this.moved(quiet);
+  }
+
+  // --- selecting -------------------------------------------------------------------------------------------------
+
+  /** What is said of a row, as [heading, text] pairs. */
+  lines(row) {
+    const { plan, other, candidate } = this;
+    return guarded(() => linesOf(plan, row, { other, candidate }), [["", plan.ids.at(row)]]);
+  }
+
+  select(row, how) {
+    this.selected = row;
+    const id = row >= 0 ? this.plan.ids.at(row) : null;
+    if (row < 0) this.compared = -1;
+    if (row < 0) this.state.compared = null;
+    this.state.selected = id;
+    this.sent.push(id);
+    if (how !== "click") this.parts.tip.hidden = true;
+    if (how !== "click" && row >= 0) this.reveal(row);
+    const said = row >= 0 ? this.lines(row).map(([heading, text]) => `${heading} ${text}`).join(", ") : "";
+    this.parts.live.textContent = said || "selection cleared";
+    this.share({ selected: id });
+    this.emit("select", { id, row, how });
+    this.soon("over");
+  }
+
+  compare(row) {
+    this.compared = row;
+    this.state.compared = this.plan.ids.at(row);
+    this.share({ compared: this.state.compared });
+    this.emit("compare", { id: this.state.compared, row });
+    this.soon("over");
+  }
+
+  goStep(step) {
+    const t = Math.max(0, Math.min(this.plan.steps - 1, step)), w = this.win, span = w.t1 - w.t0;
+    this.step = this.state.step = t;
+    if (t < w.t0 || t + 1 > w.t1) {
+      w.t0 = t + 0.5 - span / 2;
+      w.t1 = w.t0 + span;
+      this.moved();
+    }
+    this.share({ step: t });
+    this.tellSoon("step", t, 150);
+    this.soon("over");
+  }
+
+  toPeak() {
+    const arena = this.plan?.arenas[this.curve];
+    if (arena) this.goStep(arena.peak_step);
+  }
+
+  /** Clear selection and comparison. */
+  clear() {
+    this.step = this.state.step = null;
+    this.share({ step: null });
+    this.tellSoon("step", null, 0);
+    this.select(-1, "clear");
+  }
+
+  neighbour(direction) {
+    const row = nextInOrder(this, this.selected, direction, this.step);
+    if (row >= 0) this.select(row, "arrow");
+  }
+
+  walkSlot(direction) {
+    if (this.selected < 0) return;
+    const root = this.plan.baseOf.get(this.selected) ?? this.selected, tenants = this.plan.tenants(root);
+    const next = tenants[tenants.indexOf(root) + direction];
+    if (next !== undefined) this.select(next, "slot");
+  }
+
+  // --- searching -------------------------------------------------------------------------------------------------
+
+  /** Finds tensors, or else those that the page marks; the rest is dimmed, not hidden. */
+  search() {
+    const text = this.state.search ?? "", { plan } = this, marked = this.state.marked ?? [];
+    this.hits = null;
+    if (text) this.hits = found(plan, text, this.shown);
+    else if (marked.length) {
+      this.hits = new Uint8Array(plan.n);
+      for (const row of marked) if (row < plan.n) this.hits[row] = 1;
+    }
+    this.hitRows = this.hits && plan.byBirth().filter((row) => this.hits[row]);
+    const count = this.hitRows?.length;
+    // What the page marks are storages; what is searched are tensors.
+    const marks = text || !this.hitRows ? 0 : new Set(Array.from(this.hitRows, (row) => plan.head(row))).size;
+    const said = text ? `${grouped(count ?? 0)} found` : `${counted(marks, "storage")} marked`;
+    this.parts.count.textContent = this.hitRows ? said : "";
+    this.root.dataset.hits = count ?? "";
+    this.soon("base");
+  }
+
+  nextHit(direction) {
+    const rows = this.hitRows;
+    if (!rows?.length) return;
+    const at = rows.indexOf(this.selected), start = direction > 0 ? 0 : rows.length - 1;
+    const next = at < 0 ? start : (at + direction + rows.length) % rows.length;
+    this.select(rows[next], "search");
+    this.parts.count.textContent = `${grouped(next + 1)} of ${grouped(rows.length)} found`;
+  }
+
+  // --- telling ---------------------------------------------------------------------------------------------------
+
+  tellSoon(event, value, wait) {
+    clearTimeout((this.timers ??= {})[event]);
+    this.timers[event] = setTimeout(() => this.emit(event, value), wait);
+  }
+
+  /** Charts of the same link follow at once, without a trip to the server. */
+  share(part) {
+    if (!this.state.link) return;
+    for (const chart of charts) {
+      if (chart === this || chart.state.link !== this.state.link || !chart.win) continue;
+      chart.follow(part);
+    }
+  }
+
+  follow({ window, levels, scene, selected, compared, step }) {
+    if (window !== undefined) {
+      [this.win.t0, this.win.t1] = window;
+      // Bytes are shared where they are the same bytes: one view, as high as the other.
+      const alike = this.scene && scene.view === this.scene.view && scene.top === this.scene.top;
+      if (alike) [this.win.v0, this.win.v1] = levels;
+      this.moved(true);
+    }
+    if (selected !== undefined) {
+      this.state.selected = selected;
+      this.selected = this.rowOf(selected);
+    }
+    if (compared !== undefined) {
+      this.state.compared = compared;
+      this.compared = this.rowOf(compared);
+    }
+    if (step !== undefined) this.step = this.state.step = step;
+    this.soon("over");
+  }
+}
+
+/**
+ * {plot, strip}: where picture and strip of live bytes lie on the stage; strip is null where none is wanted. One
+ * margin for all views: charts above one another share their steps, and switching views moves nothing.
+ */
+function rectangles(width, height, { transposed, strip }) {
+  const x = width > 800 ? 108 : 80, beside = strip ? MARGIN.strip + MARGIN.gap : 0;
+  const w = width - x - MARGIN.right, h = height - MARGIN.bottom;
+  if (transposed) {
+    const plot = { x, y: 10, w: Math.max(40, w - beside), h: Math.max(40, h - 10) };
+    const right = { x: x + plot.w + MARGIN.gap, y: plot.y, w: MARGIN.strip, h: plot.h };
+    return { plot, strip: strip ? right : null };
+  }
+  const plot = { x, y: 8 + beside, w: Math.max(40, w), h: Math.max(40, h - 8 - beside) };
+  return { plot, strip: strip ? { x, y: 8, w: plot.w, h: MARGIN.strip } : null };
+}

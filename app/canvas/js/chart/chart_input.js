@@ -1,0 +1,263 @@
+// What a person does on a chart: hover, click, drag, pinch, wheel, keys.
+
+import { el } from "./element.js";
+import { inside } from "../base/plane.js";
+
+const CLICK = 4; // pixels that a click may wander
+const FINGERS = 20; // pixels: two fingers closer than this count as so far apart
+const WHEEL = 0.0018; // of a notch of 100, to the exponent of the zoom
+
+const holdTwo = (e) => e.touches.length > 1 && e.cancelable && e.preventDefault();
+
+/** A line of the tooltip as elements. */
+function lineOf([heading, text]) {
+  if (!heading) return [el("b", {}, text)];
+  return [el("span", { class: "head" }, heading), el("span", {}, text)];
+}
+
+export class Hands {
+  constructor(chart) {
+    this.chart = chart;
+    this.fingers = new Map(); // pointer → [x, y]
+    const { stage, find } = chart;
+    const on = (type, action, options) => stage.addEventListener(type, action, options);
+    on("pointermove", (e) => this.onMove(e));
+    on("pointerleave", () => this.onLeave());
+    on("pointerdown", (e) => this.onDown(e));
+    on("pointerup", (e) => this.onUp(e));
+    on("pointercancel", (e) => this.letGo(e));
+    // Two fingers are ours; one that moves along the page is the page's where there is nothing to pan.
+    for (const type of ["touchstart", "touchmove"]) on(type, holdTwo, { passive: false });
+    on("wheel", (e) => this.onWheel(e), { passive: false });
+    on("dblclick", () => chart.fit());
+    on("keydown", (e) => this.onKey(e));
+    find.addEventListener("input", () => this.onSearch(300));
+    find.addEventListener("keydown", (e) => this.onSearchKey(e));
+  }
+
+  at(event) {
+    const { left, top } = this.chart.stage.getBoundingClientRect();
+    return [event.clientX - left, event.clientY - top];
+  }
+
+  // --- hover -----------------------------------------------------------------------------------------------------
+
+  onMove(event) {
+    const { chart } = this;
+    if (!chart.plan || !chart.win) return;
+    const [x, y] = this.at(event);
+    if (this.fingers.has(event.pointerId)) this.fingers.set(event.pointerId, [x, y]);
+    if (this.pinch) this.onPinch();
+    else if (this.drag) this.onDrag(x, y);
+    else this.hover(x, y);
+  }
+
+  /** Looks for a row at most once a frame. */
+  hover(x, y) {
+    this.pointer = [x, y];
+    this.hovering ??= requestAnimationFrame(() => {
+      const { chart } = this, { tip } = chart.parts, row = chart.pick(...this.pointer);
+      this.hovering = null;
+      if (row !== chart.hovered || tip.hidden !== row < 0) {
+        chart.hovered = row;
+        chart.soon("over");
+        this.fillTip(row);
+      }
+      this.placeTip(...this.pointer);
+    });
+  }
+
+  onLeave() {
+    this.chart.hovered = -1;
+    this.chart.parts.tip.hidden = true;
+    this.chart.soon("over");
+  }
+
+  fillTip(row) {
+    const { tip } = this.chart.parts;
+    tip.hidden = row < 0;
+    if (row < 0) return;
+    tip.replaceChildren(...this.chart.lines(row).flatMap(lineOf));
+  }
+
+  placeTip(x, y) {
+    const { tip } = this.chart.parts, { width, height } = this.chart;
+    if (tip.hidden) return;
+    const { offsetWidth: w, offsetHeight: h } = tip, left = x + 16 + w > width ? x - 12 - w : x + 16;
+    tip.style.left = `${Math.max(2, left)}px`;
+    tip.style.top = `${Math.max(2, Math.min(height - h - 2, y + 14))}px`;
+  }
+
+  // --- click and drag --------------------------------------------------------------------------------------------
+
+  onDown(event) {
+    const { chart } = this;
+    if (event.button !== 0 || !chart.win) return;
+    chart.stage.focus({ preventScroll: true });
+    chart.root.classList.remove("keyed"); // the ring is for those who came by keyboard
+    const [x, y] = this.at(event);
+    chart.stage.setPointerCapture(event.pointerId);
+    this.fingers.set(event.pointerId, [x, y]);
+    if (this.fingers.size === 2) this.beginPinch();
+    else this.drag = { x, y, win: { ...chart.win }, moved: false, ghost: chart.holdsGhost(x, y, event.altKey) };
+  }
+
+  onDrag(x, y) {
+    const { chart, drag } = this, dx = x - drag.x, dy = y - drag.y;
+    if (!drag.moved && Math.hypot(dx, dy) < CLICK) return;
+    drag.moved = true;
+    const { t, v } = chart.plane.delta(dx, dy), { t0, t1, v0, v1 } = drag.win;
+    if (drag.ghost) {
+      chart.moveGhost(drag.ghost, { t, v });
+      return;
+    }
+    Object.assign(chart.win, { t0: t0 - t, t1: t1 - t, v0: v0 - v, v1: v1 - v });
+    chart.moved();
+  }
+
+  onUp(event) {
+    const { chart } = this, [x, y] = this.at(event), drag = this.letGo(event);
+    if (!drag || drag.moved) return;
+    if (chart.strip && inside(chart.strip, x, y)) {
+      chart.goStep(Math.floor(chart.dataAt(x, y).t));
+      return;
+    }
+    const there = chart.overview.at(x, y);
+    if (there) {
+      chart.lookAt(there);
+      return;
+    }
+    const row = chart.pick(x, y);
+    if (row < 0) return;
+    if (!event.shiftKey) chart.select(row, "click");
+    else if (row !== chart.selected) chart.compare(row);
+  }
+
+  // --- two fingers -----------------------------------------------------------------------------------------------
+
+  /** Apart zooms in, together out, about what lies between them; along one axis alone where they lie along it. */
+  beginPinch() {
+    const { middle, apart, across } = this.spread(), { plane, win } = this.chart;
+    const [onSteps, onLevels] = plane.turned(...across);
+    this.drag = null;
+    this.pinch = {
+      win: { ...win },
+      apart: Math.max(FINGERS, apart),
+      under: plane.at(...middle),
+      steps: onLevels <= 2 * onSteps,
+      levels: onSteps <= 2 * onLevels,
+    };
+  }
+
+  onPinch() {
+    const { chart, pinch } = this, { middle, apart } = this.spread(), { win, under, steps, levels } = pinch;
+    const factor = pinch.apart / Math.max(FINGERS, apart), { t, v } = under, w = chart.win;
+    Object.assign(w, win);
+    if (steps) Object.assign(w, { t0: t + (win.t0 - t) * factor, t1: t + (win.t1 - t) * factor });
+    if (levels) Object.assign(w, { v0: v + (win.v0 - v) * factor, v1: v + (win.v1 - v) * factor });
+    const now = chart.plane.at(...middle), dt = t - now.t, dv = v - now.v;
+    Object.assign(w, { t0: w.t0 + dt, t1: w.t1 + dt, v0: w.v0 + dv, v1: w.v1 + dv });
+    chart.moved();
+  }
+
+  /** The middle of two fingers, and how far they are apart: in all, and [along x, along y]. */
+  spread() {
+    const [[x0, y0], [x1, y1]] = this.fingers.values();
+    return {
+      middle: [(x0 + x1) / 2, (y0 + y1) / 2],
+      apart: Math.hypot(x1 - x0, y1 - y0),
+      across: [Math.abs(x1 - x0), Math.abs(y1 - y0)],
+    };
+  }
+
+  /** A finger leaves; one that stays after a pinch goes on panning, and its end is no click. */
+  letGo(event) {
+    this.fingers.delete(event.pointerId);
+    const { drag, pinch } = this, [rest] = this.fingers.values();
+    this.drag = this.pinch = null;
+    if (pinch && rest) this.drag = { x: rest[0], y: rest[1], win: { ...this.chart.win }, moved: true };
+    return drag;
+  }
+
+  // --- wheel and keys --------------------------------------------------------------------------------------------
+
+  /** Zooms at the pointer; over an axis or the strip, or with shift or alt, along one axis alone. */
+  onWheel(event) {
+    const { chart } = this;
+    if (!chart.win) return;
+    event.preventDefault();
+    const [x, y] = this.at(event), { plot, plane, strip } = chart, lines = event.deltaMode === 1 ? 16 : 1;
+    const delta = (event.deltaY || event.deltaX) * lines;
+    const factor = Math.exp(Math.max(-300, Math.min(300, delta)) * WHEEL);
+    const cx = Math.max(plot.x, Math.min(plot.x + plot.w, x)), cy = Math.max(plot.y, Math.min(plot.y + plot.h, y));
+    const [onSteps, onLevels] = plane.turned(y > plot.y + plot.h, x < plot.x);
+    const inStrip = strip && inside(strip, x, y);
+    chart.zoom(factor, plane.at(cx, cy), {
+      steps: !onLevels && !event.altKey,
+      levels: !onSteps && !inStrip && !event.shiftKey,
+    });
+  }
+
+  onKey(event) {
+    const { chart } = this;
+    chart.root.classList.add("keyed");
+    if (!chart.win || event.ctrlKey || event.metaKey || event.altKey) return;
+    const { win, state } = chart, far = event.shiftKey ? 10 : 1, both = { steps: true, levels: true };
+    const middle = { t: (win.t0 + win.t1) / 2, v: (win.v0 + win.v1) / 2 };
+    const actions = {
+      Escape: () => chart.clear(),
+      "/": () => (state.toolbar ? chart.find.focus() : chart.emit("focus_search", true)),
+      Enter: () => chart.nextHit(event.shiftKey ? -1 : 1),
+      p: () => chart.toPeak(),
+      t: () => chart.choose("transposed", !state.transposed),
+      f: () => chart.fit(),
+      0: () => chart.fit(),
+      "[": () => chart.walkSlot(-1),
+      "]": () => chart.walkSlot(1),
+      "+": () => chart.zoom(1 / 1.4, middle, both),
+      "=": () => chart.zoom(1 / 1.4, middle, both),
+      "-": () => chart.zoom(1.4, middle, both),
+      ArrowLeft: () => this.walk(-1, 0, far),
+      ArrowRight: () => this.walk(1, 0, far),
+      ArrowUp: () => this.walk(0, -1, far),
+      ArrowDown: () => this.walk(0, 1, far),
+    };
+    const action = actions[event.key];
+    if (!action) return;
+    event.preventDefault();
+    event.stopPropagation();
+    action();
+  }
+
+  /** One arrow key: along the steps it chooses a step, across them the neighbour that lies that way. */
+  walk(dx, dy, far) {
+    const { chart } = this, { t, v } = chart.plane.delta(dx, dy), { win, selected, plan } = chart;
+    if (v) {
+      chart.neighbour(Math.sign(v));
+      return;
+    }
+    const here = selected >= 0 ? plan.birth[selected] : Math.floor((win.t0 + win.t1) / 2);
+    chart.goStep((chart.step ?? here) + Math.sign(t) * far);
+  }
+
+  // --- the search field ------------------------------------------------------------------------------------------
+
+  onSearch(wait) {
+    const { chart } = this;
+    chart.apply({ search: chart.find.value });
+    chart.tellSoon("search", chart.find.value, wait);
+  }
+
+  onSearchKey(event) {
+    const { chart } = this;
+    event.stopPropagation();
+    if (event.key === "Enter") {
+      event.preventDefault();
+      chart.nextHit(event.shiftKey ? -1 : 1);
+    } else if (event.key === "Escape") {
+      chart.find.value = "";
+      this.onSearch(0);
+      chart.stage.focus();
+    }
+  }
+}

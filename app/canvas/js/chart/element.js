@@ -1,0 +1,72 @@
+// The element: a title that states its claim, a toolbar, a canvas for the picture, one for what moves on it, a legend.
+
+import { VIEWS } from "../plan/scene.js";
+
+/** A DOM element with attributes and children; texts are only ever set as text. */
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== null) node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+/**
+ * Everything that one chart shows, by name. `tell` holds what its controls do: choose(name, value), toPeak(), fit(),
+ * swap(), save().
+ */
+export function build(tell) {
+  const button = (text, title, onclick) => el("button", { type: "button", title, "aria-label": title, onclick }, text);
+  const menu = (label, name) => {
+    return el("select", { "aria-label": label, onchange: (e) => tell.choose(name, e.target.value || null) });
+  };
+  const parts = {
+    base: el("canvas", { class: "base" }),
+    over: el("canvas", { class: "over" }),
+    tip: el("div", { class: "tip", hidden: "" }),
+    title: el("div", { class: "claim" }),
+    tabs: Object.entries(VIEWS).map(([view, name]) => {
+      return el("button", { type: "button", "data-view": view, onclick: () => tell.choose("view", view) }, name);
+    }),
+    colours: menu("colour by", "colour"),
+    arenas: menu("arena", "arena"),
+    find: el("input", {
+      type: "search",
+      placeholder: "search  /",
+      "aria-label": "search tensors and nodes",
+      spellcheck: "false",
+    }),
+    count: el("span", { class: "count" }),
+    outlines: el("input", { type: "checkbox", onchange: (e) => tell.choose("baseline", e.target.checked) }),
+    legend: el("span", { class: "legend" }),
+    status: el("span", { class: "status" }),
+    live: el("span", { class: "unseen", "aria-live": "polite" }),
+  };
+  const { base, over, tip, title, tabs, colours, arenas, find, count, outlines, legend, status, live } = parts;
+  const stage = el("div", { class: "stage", tabindex: "0", role: "application" }, base, over, tip);
+  const overlay = el("label", { class: "overlay", hidden: "" }, outlines, " baseline outlines");
+  const bar = el("div", { class: "bar", role: "toolbar" });
+  bar.append(
+    el("span", { class: "tabs" }, ...tabs),
+    el("label", {}, "colour ", colours),
+    el("label", {}, "arena ", arenas),
+    overlay,
+    el("span", { class: "grow" }),
+    count,
+    find,
+    button("⇄", "swap axes (t)", () => tell.swap()),
+    button("peak", "go to the peak (p)", () => tell.toPeak()),
+    button("fit", "show everything (double click)", () => tell.fit()),
+    button("PNG", "save as PNG, at double size or at the size set on Report", () => tell.save()),
+  );
+  const foot = el("div", { class: "foot" }, legend, status);
+  const root = el("div", { class: "tmmu-canvas" }, title, bar, stage, foot, live);
+  return { ...parts, stage, overlay, bar, foot, root };
+}
+
+/** Fill a menu with [value, name] pairs. */
+export function fill(menu, pairs) {
+  menu.replaceChildren(...pairs.map(([value, name]) => el("option", { value }, name)));
+}

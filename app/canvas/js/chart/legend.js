@@ -1,0 +1,48 @@
+// The line below the picture: the legend, and the number of tensors drawn.
+
+import { CONFLICT, css, rgbOf } from "../base/colours.js";
+import { el } from "./element.js";
+import { counted, grouped, shortBytes } from "../base/formats.js";
+
+/** The legend's entries as elements: what the arenas that are shown have. */
+export function legendOf({ plan, shown, paints, scene }) {
+  const items = [el("span", { class: "note" }, paints.note)];
+  const entry = (mark, name) => items.push(el("span", {}, mark, name));
+  for (const [name, colour] of inUse(paints, plan, shown)) entry(el("i", { style: `background:${colour}` }), name);
+  if (paints.ramp) {
+    const [low, high] = paints.ramp, shades = paints.table.map(css).join();
+    const ramp = el("i", { class: "ramp", style: `background:linear-gradient(90deg,${shades})` });
+    items.push(el("span", {}, shortBytes(low), ramp, shortBytes(high)));
+  }
+  if (scene.view !== "lifetimes") {
+    entry(el("i", { class: "hatch" }), scene.view === "slots" ? "slot free" : "free");
+  }
+  if (scene.over.length) entry(el("i", { style: `background:${CONFLICT}` }), "above the limit");
+  if (scene.view === "map") {
+    const limited = scene.memory ? scene.limit !== null && scene.limit <= scene.top : scene.bands.some(hasLine);
+    const lines = [["solid", "arena size"], ...(scene.memory ? [] : [["dotted", "lower bound"]])];
+    if (limited) lines.push(["dashed", "limit"]);
+    for (const [kind, name] of lines) entry(el("i", { class: "rule", style: `border-top-style:${kind}` }), name);
+  }
+  return items;
+}
+
+/** Whether the line of a band's capacity is drawn. */
+const hasLine = ({ arena, height }) => arena.capacity !== null && Number(arena.capacity) <= height;
+
+/** The entries whose colour a shown tensor has; all of a comparison's, for outlines have some of them. */
+function inUse({ legend, table, codes, whole }, plan, shown) {
+  if (whole) return legend;
+  const used = new Set();
+  for (let i = 0; i < plan.n; i++) if (shown[plan.arena[i]]) used.add(codes[i]);
+  const colours = new Set(Array.from(used, (code) => css(table[code])));
+  return legend.filter(([, colour]) => colour === "transparent" || colours.has(css(rgbOf(colour))));
+}
+
+/** `count` tensors are seen, `thin` of them thinner than a pixel; `outlined` of how many changed, or null. */
+export function statusOf(total, { count, thin, outlined }) {
+  const said = [`${grouped(count)} of ${counted(total, "tensor")} drawn`];
+  if (thin) said.push(`${grouped(thin)} thinner than a pixel, shaded by occupancy`);
+  if (outlined) said.push(`${grouped(outlined[0])} of ${grouped(outlined[1])} changed outlined`);
+  return said.join("; ");
+}

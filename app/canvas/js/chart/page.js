@@ -1,0 +1,86 @@
+// How charts get into a page. Plans are kept by their token for the whole page: a store brings the bytes once, and any
+// number of charts, come before or after them, draw by the token alone.
+
+import { byteLabels, stepTicks } from "../drawing/axes.js";
+import { Chart, charts } from "./chart.js";
+import { decode, tokenOf } from "../plan/columns.js";
+import { el } from "./element.js";
+import { namerOf } from "../plan/short_names.js";
+import { Plane } from "../base/plane.js";
+import { Raster } from "../base/raster.js";
+import { STYLE } from "../base/style.js";
+import { fullBytes, offsetWords, rangeWords, shortBytes, shortened, stepName } from "../base/formats.js";
+
+// A page may bring a plan per planner before its charts come; only large plans press for room.
+const KEPT_PLANS = 32;
+const KEPT_LARGE = 6;
+const KEPT_BYTES = 256 * 2 ** 20;
+const packs = new Map(); // token → pack
+const mounted = new WeakMap(); // parent element → chart
+
+/** Keep packed bytes for all charts of the page; their token. */
+function keep(bytes) {
+  const began = performance.now(), pack = { ...decode(bytes), bytes: bytes.byteLength, began };
+  packs.delete(pack.token);
+  packs.set(pack.token, pack);
+  const total = () => [...packs.values()].reduce((sum, kept) => sum + kept.bytes, 0);
+  while (packs.size > KEPT_PLANS || (packs.size > KEPT_LARGE && total() > KEPT_BYTES)) {
+    packs.delete(packs.keys().next().value);
+  }
+  for (const chart of charts) if (chart.state.plan === pack.token) chart.setPack(pack);
+  return pack.token;
+}
+
+/** The chart in `parent`, made when it is not there yet, in the given state. */
+function show(parent, state, emit) {
+  let chart = mounted.get(parent);
+  if (!chart?.root.isConnected) {
+    const sheet = el("style");
+    sheet.textContent = STYLE;
+    parent.append(sheet);
+    chart = new Chart(parent, emit);
+    mounted.set(parent, chart);
+  }
+  chart.emit = emit;
+  chart.look = null;
+  if ("plan_index" in state) chart.state.plan_index = state.plan_index;
+  chart.update(state);
+  const pack = packs.get(state.plan);
+  if (pack) chart.setPack(pack);
+  chart.root.classList.toggle("waiting", !pack);
+  return chart;
+}
+
+/** Entry for Streamlit's components: bytes are for the store, an object is a view's state. */
+function streamlit({ data, parentElement, setTriggerValue, setStateValue }) {
+  if (data instanceof Uint8Array) {
+    if (!packs.has(tokenOf(data))) keep(data);
+    return;
+  }
+  if (!data) return;
+  const { events = [], ...state } = data, wanted = new Set(events);
+  const chart = show(parentElement, state, (event, value) => {
+    if (!wanted.has(event)) return;
+    if (event === "window") setStateValue(event, value); // it lasts
+    else setTriggerValue(event, { value });
+  });
+  chart.asks = (event) => wanted.has(event);
+  return () => {
+    mounted.get(parentElement)?.destroy();
+    mounted.delete(parentElement);
+  };
+}
+
+document.addEventListener("keydown", (event) => {
+  const target = event.composedPath()[0], modified = event.ctrlKey || event.metaKey || event.altKey;
+  const typing = target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName ?? "");
+  if (event.key !== "/" || modified || typing) return;
+  const chart = [...charts].find(({ root, state }) => root.isConnected && state.toolbar && root.offsetParent);
+  if (!chart) return;
+  event.preventDefault();
+  chart.find.focus();
+});
+
+const words = { byteLabels, stepTicks, namerOf, shortBytes, fullBytes, offsetWords, rangeWords, shortened, stepName };
+
+export { charts, decode, keep, Plane, Raster, show, streamlit, words };

@@ -1,0 +1,185 @@
+// The axes: which steps and which values of v are marked, and how they are written at the left and at the foot.
+
+import { css, PHASE_COLOURS } from "../base/colours.js";
+import { LETTER } from "../base/theme.js";
+import { sharp } from "../base/plane.js";
+import { grouped, shortened, stepName, tickBytes } from "../base/formats.js";
+
+/** Steps of 1, 2, 5 × 10^k, at least `least`. */
+function tens(least) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
+  for (const factor of [1, 2, 5, 10]) if (factor * power >= least) return factor * power;
+  return 10 * power;
+}
+/** Powers of two, at least `least`. */
+const twos = (least) => 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(least, 1))));
+
+/**
+ * How marks that are `every` bytes apart are written, so that no two are written alike: "1.25 GiB" as long as three
+ * digits tell them apart, whole bytes beyond that, in hexadecimal where those have no room.
+ */
+export function byteLabels(every, highest, letters) {
+  let unit = 1;
+  while (unit * 1024 <= highest) unit *= 1024;
+  const last = highest / unit >= 100 ? 1 : highest / unit >= 10 ? 0.1 : 0.01; // what the third digit is worth
+  if (every >= last * unit) return tickBytes;
+  const room = grouped(highest).length + 2 <= letters;
+  return room ? (n) => `${grouped(n)} B` : (n) => `0x${n.toString(16).toUpperCase()}`;
+}
+
+/** {steps, levels}: the ticks of both axes as {px, text, more}. `more` is said where there is room for it. */
+export function ticksOf(sight) {
+  return { steps: stepTicks(sight), levels: levelTicks(sight) };
+}
+
+export function stepTicks({ plan, plane, plot }) {
+  const { t0, t1 } = plane.win, ticks = [];
+  let longest = 0;
+  for (let k = 0; k < 24; k++) longest = Math.max(longest, plan.nodes.at(Math.floor(t0 + (k / 24) * (t1 - t0))).length);
+  const words = Math.max(64, plot.w / 14, 6.2 * (longest + grouped(plan.stepAt(plan.steps)).length + 4));
+  const [room] = plane.turned(Math.min(132, words), 22), every = tens(room / plane.perStep);
+  const [from, to] = [plane.step(t0), plane.step(t1)], middle = plane.perStep > 30 ? 0.5 : 0;
+  for (let t = Math.max(0, Math.floor(t0 / every) * every); t < Math.min(plan.steps, t1); t += every) {
+    const px = plane.step(t + middle);
+    if (px >= from - 1 && px <= to + 1) ticks.push({ px, text: stepName(plan.stepAt(t)), more: plan.nodes.at(t) });
+  }
+  return ticks;
+}
+
+function levelTicks(sight) {
+  const { scene } = sight;
+  if (scene.memory) return byteTicks(sight, { base: 0, height: scene.top });
+  if (scene.view === "map") return scene.bands.flatMap((band) => byteTicks(sight, band));
+  if (scene.view === "slots") return scene.bands.flatMap((band) => slotTicks(sight, band));
+  return rowTicks(sight);
+}
+
+function byteTicks({ plane, plot }, { base, height }) {
+  const { v0, v1 } = plane.win, [, room] = plane.turned(84, 34), every = twos(room / plane.perLevel), ticks = [];
+  const highest = Math.ceil(Math.min(height, v1 - base)); // an edge of the window may lie inside a byte
+  const label = byteLabels(every, highest, Math.floor((plot.x - 8) / LETTER));
+  for (let k = Math.max(0, Math.ceil((v0 - base) / every)); k * every <= height && base + k * every <= v1; k++) {
+    ticks.push({ px: plane.level(base + k * every), text: label(k * every) });
+  }
+  return ticks;
+}
+
+function slotTicks({ plane }, { base, height }) {
+  const { v0, v1 } = plane.win, [, room] = plane.turned(26, 15), every = tens(room / plane.perLevel), ticks = [];
+  const first = Math.max(0, Math.ceil((v0 - base - 0.5) / every) * every);
+  for (let k = first; k < height && base + k <= v1; k += every) {
+    ticks.push({ px: plane.level(base + k + 0.5), text: grouped(k) });
+  }
+  return ticks;
+}
+
+/** A row's number, or where every row can be told from its neighbours and names stand at the left, its tensor. */
+function rowTicks({ plan, plane, plot, scene }) {
+  const { v0, v1 } = plane.win, [, room] = plane.turned(60, 15), every = tens(room / plane.perLevel), ticks = [];
+  const mark = (lane, text) => ticks.push({ px: plane.level(lane + 0.5), text });
+  const [named] = plane.turned(every === 1, false);
+  if (!named) {
+    for (let k = Math.ceil(Math.max(0, v0) / every) * every; k <= Math.min(scene.top - 1, v1); k += every) {
+      mark(k, grouped(k));
+    }
+    return ticks;
+  }
+  const letters = Math.floor((plot.x - 12) / 6.2);
+  let lane = 0;
+  for (const row of plan.byBirth()) {
+    if (!scene.v1[row]) continue;
+    if (lane >= v0 - 1 && lane <= v1) mark(lane, shortened(plan.ids.at(row), letters));
+    lane++;
+  }
+  return ticks;
+}
+
+// --- drawing -----------------------------------------------------------------------------------------------------
+
+export function drawGrid(pen, { plane, scene, look }, { steps, levels }) {
+  pen.strokeStyle = look.grid;
+  pen.lineWidth = 1;
+  pen.beginPath();
+  const line = ([x0, y0, x1, y1]) => {
+    pen.moveTo(x0, y0);
+    pen.lineTo(x1, y1);
+  };
+  for (const { px } of steps) line(plane.acrossSteps(sharp(px)));
+  if (scene.view === "map") for (const { px } of levels) line(plane.acrossLevels(sharp(px)));
+  pen.stroke();
+}
+
+export function drawTicks(pen, sight, { steps, levels }) {
+  const { plan, plane, plot, scene, look, height } = sight;
+  const v = { lifetimes: "tensor, by birth", slots: plan.slotted ? "slot" : "storage", map: "offset" }[scene.view];
+  const t = plan.events ? "steps at which a range begins or ends" : "step";
+  const [foot, left] = plane.turned(steps, levels), [footName, leftName] = plane.turned(t, v);
+  pen.fillStyle = look.soft;
+  drawFoot(pen, sight, foot);
+  drawLeft(pen, sight, left);
+  pen.textBaseline = "bottom";
+  pen.textAlign = "right";
+  pen.fillText(footName, plot.x + plot.w, height - 1);
+  pen.textAlign = "left";
+  pen.fillText(`${leftName} ${plane.up > 0 ? "↓" : "↑"}`, 4, height - 1);
+}
+
+function drawFoot(pen, { plot, look }, ticks) {
+  const room = ticks.length > 1 ? ticks[1].px - ticks[0].px : 150, floor = plot.y + plot.h;
+  let last = -Infinity;
+  pen.textBaseline = "top";
+  pen.textAlign = "center";
+  pen.strokeStyle = look.soft;
+  for (const { px, text, more } of [...ticks].sort((a, b) => a.px - b.px)) {
+    if (px < plot.x - 1 || px > plot.x + plot.w + 1) continue;
+    const letters = Math.max(text.length, Math.floor((room - 10) / 6.2));
+    const said = room >= 70 && more ? shortened(`${text} ${more}`, letters) : text;
+    const half = pen.measureText(said).width / 2;
+    const x = Math.max(plot.x - 30 + half, Math.min(plot.x + plot.w + 10 - half, px));
+    if (x - half < last + 6) continue;
+    pen.beginPath();
+    pen.moveTo(Math.round(px) + 0.5, floor);
+    pen.lineTo(Math.round(px) + 0.5, floor + 4);
+    pen.stroke();
+    pen.fillText(said, x, floor + 6);
+    last = x + half;
+  }
+}
+
+function drawLeft(pen, { plot }, ticks) {
+  const letters = Math.floor((plot.x - 14) / LETTER);
+  let last = Infinity;
+  pen.textAlign = "right";
+  pen.textBaseline = "middle";
+  for (const { px, text, more } of [...ticks].sort((a, b) => b.px - a.px)) {
+    if (px < plot.y - 1 || px > plot.y + plot.h + 1 || last - px < 12) continue;
+    const y = Math.min(plot.y + plot.h - 4, Math.max(plot.y + 5, px));
+    pen.fillText(more ? shortened(`${text} ${more}`, letters) : text, plot.x - 7, y);
+    last = px;
+  }
+}
+
+const BAND = 5; // pixels
+
+/** Forward, backward, optimizer: a band along the steps, at their edge of the picture, named where there is room. */
+export function drawPhases(pen, { plan, plane, plot, look }) {
+  for (const [phase, start, end] of plan.stretches) {
+    const { t0, t1 } = plane.win, from = Math.max(start, t0), to = Math.min(end, t1);
+    if (to <= from) continue;
+    const a = plane.step(from), b = plane.step(to);
+    pen.fillStyle = PHASE_COLOURS[phase];
+    if (plane.sideways) pen.fillRect(plot.x, a, BAND, b - a);
+    else pen.fillRect(a, plot.y + plot.h - BAND, b - a, BAND);
+    if (plane.sideways || b - a < 70) continue;
+    pen.font = look.font;
+    pen.textAlign = "left";
+    pen.textBaseline = "bottom";
+    const width = pen.measureText(phase).width + 8;
+    pen.fillStyle = css(look.solid);
+    pen.globalAlpha = 0.85;
+    pen.fillRect(a + 1, plot.y + plot.h - BAND - 14, width, 14);
+    pen.globalAlpha = 1;
+    pen.fillStyle = look.ink;
+    pen.fillText(phase, a + 5, plot.y + plot.h - BAND - 1);
+  }
+}

@@ -1,0 +1,88 @@
+// The strip: live bytes of one arena over the same window of steps, as steps; where many share a pixel, their highest.
+
+import { CONFLICT } from "../base/colours.js";
+import { Plane } from "../base/plane.js";
+import { within } from "./picture.js";
+import { shortBytes } from "../base/formats.js";
+
+export function drawStrip(pen, sight) {
+  const { plan, plane, look, strip, curve } = sight, arena = plan.arenas[curve];
+  if (!arena || !plan.steps) return;
+  const extent = Number(arena.extent), capacity = arena.capacity === null ? 0 : Number(arena.capacity);
+  const top = 1.17 * Math.max(1, extent, Number(arena.peak), capacity <= 1.5 * extent ? capacity : 0);
+  const { t0, t1 } = plane.win, { sideways } = plane;
+  const bytes = new Plane(strip, { t0, t1, v0: 0, v1: top }, { sideways });
+  within(pen, strip, () => {
+    pen.fillStyle = look.panel;
+    pen.fillRect(strip.x, strip.y, strip.w, strip.h);
+    pen.fillStyle = look.live;
+    drawCurve(pen, bytes, arena.live, plan.steps);
+    if (arena.capacity !== null && capacity < Number(arena.peak)) {
+      const [x0, y0, x1, y1] = bytes.seenBox(t0, t1, capacity, top);
+      within(pen, { x: x0, y: y0, w: x1 - x0, h: y1 - y0 }, () => {
+        pen.fillStyle = CONFLICT;
+        drawCurve(pen, bytes, arena.live, plan.steps);
+      });
+    }
+    pen.strokeStyle = look.line;
+    pen.lineWidth = 1.2;
+    level(pen, bytes, extent, []);
+    level(pen, bytes, Number(arena.bound), [2, 3]);
+    if (capacity && capacity <= top) level(pen, bytes, capacity, [7, 5]);
+    pen.fillStyle = look.line;
+    arrowAt(pen, bytes, bytes.point(arena.peak_step + 0.5, Number(arena.peak)));
+  });
+  drawLabels(pen, sight, bytes, arena);
+}
+
+function drawCurve(pen, plane, live, steps) {
+  const { t0, t1 } = plane.win, from = Math.max(0, Math.floor(t0)), to = Math.min(steps, Math.ceil(t1));
+  const bar = (a, b, bytes) => {
+    const [x0, y0, x1, y1] = plane.box(a, b, 0, bytes);
+    pen.fillRect(x0, y0, x1 - x0, y1 - y0);
+  };
+  if (plane.perStep >= 1) {
+    for (let t = from; t < to; t++) bar(t, t + 1 + 0.3 / plane.perStep, live[t]);
+    return;
+  }
+  for (let px = 0; px < plane.alongSteps; px++) {
+    const a = t0 + px / plane.perStep, b = t0 + (px + 1) / plane.perStep;
+    const first = Math.max(from, Math.floor(a)), last = Math.min(to, Math.max(first + 1, Math.ceil(b)));
+    let most = 0;
+    for (let t = first; t < last; t++) if (live[t] > most) most = live[t];
+    if (most) bar(a, b, most);
+  }
+}
+
+function level(pen, plane, bytes, dash) {
+  const { t0, t1 } = plane.win, [x0, y0, x1, y1] = plane.levelLine(bytes, t0, t1, (px) => px);
+  pen.setLineDash(dash);
+  pen.beginPath();
+  pen.moveTo(x0, y0);
+  pen.lineTo(x1, y1);
+  pen.stroke();
+  pen.setLineDash([]);
+}
+
+/** A small arrow that stands on the curve and points at a point of it. */
+function arrowAt(pen, plane, tip) {
+  pen.beginPath();
+  for (const [x, y] of [tip, plane.beside(tip, -4, 7), plane.beside(tip, 4, 7)]) pen.lineTo(x, y);
+  pen.fill();
+}
+
+function drawLabels(pen, { look, strip }, plane, arena) {
+  pen.fillStyle = look.soft;
+  pen.font = look.font;
+  if (plane.sideways) {
+    pen.textAlign = "center";
+    pen.textBaseline = "top";
+    pen.fillText("live bytes", strip.x + strip.w / 2, strip.y + strip.h + 6);
+    return;
+  }
+  pen.textAlign = "right";
+  pen.textBaseline = "middle";
+  pen.fillText(shortBytes(arena.extent), strip.x - 7, plane.level(Number(arena.extent)));
+  pen.fillText("0 B", strip.x - 7, strip.y + strip.h - 4);
+  pen.fillText("live bytes", strip.x - 7, strip.y + strip.h / 2 + 6);
+}

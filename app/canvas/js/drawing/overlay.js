@@ -1,0 +1,181 @@
+// What moves on the picture: selection, comparison, hover, the chosen step. Drawn on a canvas of its own.
+
+import { within } from "./picture.js";
+import { Plane } from "../base/plane.js";
+import { shortBytes, shortened, stepName } from "../base/formats.js";
+
+const SMALLEST = 5; // pixels: a frame is never smaller than it can be seen
+
+const CONFLICT = "#D55E00", LEGAL = "#009E73";
+
+/** `chart`: {selected, compared, hovered} rows, −1 for none, the chosen step and the ghost, null for none. */
+export function drawOverlay(pen, sight, chart) {
+  const { selected, compared, hovered, step, ghost } = chart;
+  const { x, y, w, h } = sight.plot;
+  within(pen, { x: x - 3, y: y - 3, w: w + 6, h: h + 6 }, () => {
+    if (selected >= 0) drawHandoffs(pen, sight, selected);
+    if (chart.other && chart.state.baseline && sight.scene.view === "map") {
+      const rows = movedRows(sight.plan, chart);
+      chart.root.dataset.moves = rows.size;
+      for (const row of rows) drawMove(pen, sight, row, chart.candidate);
+    }
+    if (hovered >= 0) drawFrame(pen, sight, hovered, [], 1);
+    if (compared >= 0) drawFrame(pen, sight, compared, [5, 3], 2);
+    if (selected >= 0) drawFrame(pen, sight, selected, [], 2);
+    if (ghost && sight.scene.view === "map") drawGhost(pen, sight, ghost, chart.ghostBox(ghost));
+  });
+  if (step !== null) drawStep(pen, sight, step);
+}
+
+/** A black frame with a white halo, so that it shows on every colour and on either theme. */
+function drawFrame(pen, { plan, scene, plane, shown }, row, dash, width) {
+  if (!shown[plan.arena[row]]) return;
+  const [x0, y0, x1, y1] = plane.seenBox(plan.birth[row], plan.death[row], scene.v0[row], scene.v1[row]);
+  if (x1 < x0 || y1 < y0) return;
+  const [left, right] = widened(x0, x1), [top, bottom] = widened(y0, y1);
+  const at = [left, top, right - left, bottom - top].map(Math.round);
+  pen.setLineDash([]);
+  pen.strokeStyle = "rgba(255,255,255,0.9)";
+  pen.lineWidth = width + 2;
+  pen.strokeRect(...at);
+  pen.setLineDash(dash);
+  pen.strokeStyle = "#000";
+  pen.lineWidth = width;
+  pen.strokeRect(...at);
+  pen.setLineDash([]);
+}
+
+/** The selected storage at another place: who is in its way in red, and the line up to which the arena would reach. */
+function drawGhost(pen, { plan, plane, scene, look }, ghost, box) {
+  const [x0, y0, x1, y1] = plane.box(...box).map(Math.round);
+  const ink = ghost.conflicts === null ? look.line : ghost.legal ? LEGAL : CONFLICT;
+  for (const row of ghost.conflicts ?? []) {
+    const held = plan.held(row), [a, b, c, d] = plane.seenBox(held.birth, held.death, scene.v0[row], scene.v1[row]);
+    if (c < a || d < b) continue;
+    pen.fillStyle = "rgba(213,94,0,0.35)";
+    pen.fillRect(a, b, c - a, d - b);
+    pen.strokeStyle = CONFLICT;
+    pen.lineWidth = 2;
+    pen.strokeRect(a, b, c - a, d - b);
+  }
+  pen.globalAlpha = 0.25;
+  pen.fillStyle = ink;
+  pen.fillRect(x0, y0, x1 - x0, y1 - y0);
+  pen.globalAlpha = 1;
+  pen.setLineDash([6, 4]);
+  pen.strokeStyle = ink;
+  pen.lineWidth = 2;
+  pen.strokeRect(x0, y0, x1 - x0, y1 - y0);
+  if (ghost.extent !== undefined) {
+    const top = scene.v0[ghost.row] - plan.offset[ghost.row] + ghost.extent;
+    const [a, b, c, d] = plane.levelLine(top, ...box.slice(0, 2));
+    pen.beginPath();
+    pen.moveTo(a, b);
+    pen.lineTo(c, d);
+    pen.stroke();
+  }
+  pen.setLineDash([]);
+}
+
+const MOST_MOVES = 40;
+
+/** Rows whose way from the baseline is drawn: the selected and the hovered one, and all where they are few. */
+function movedRows(plan, chart) {
+  if (chart.moves?.plan !== plan) {
+    const rows = [];
+    for (let i = 0; i < plan.n && rows.length <= MOST_MOVES; i++) if (elsewhere(plan, chart.other, i)) rows.push(i);
+    chart.moves = { plan, rows: rows.length > MOST_MOVES ? [] : rows };
+  }
+  const looked = [chart.selected, chart.hovered].filter((row) => row >= 0 && elsewhere(plan, chart.other, row));
+  return new Set([...chart.moves.rows, ...looked]);
+}
+
+function elsewhere(plan, other, row) {
+  const twin = plan.twin[row] - 1;
+  if (twin < 0 || plan.isView[row]) return false;
+  if (plan.arenas[plan.arena[row]].name !== other.arenas[other.arena[twin]].name) return false;
+  return plan.offset[row] !== other.offset[twin];
+}
+
+/** Baseline → candidate: from the middle of the place that a tensor had to the middle of the one that it has. */
+function drawMove(pen, { plan, other, scene, plane, shown, look }, row, candidate) {
+  if (!shown[plan.arena[row]]) return;
+  const twin = plan.twin[row] - 1, base = scene.v0[row] - plan.offset[row], half = plan.size[row] / 2;
+  const here = plane.point((plan.birth[row] + plan.death[row]) / 2, scene.v0[row] + half);
+  const there = plane.point((other.birth[twin] + other.death[twin]) / 2, base + other.offset[twin] + half);
+  const [from, to] = candidate ? [there, here] : [here, there];
+  const angle = Math.atan2(to[1] - from[1], to[0] - from[0]);
+  for (const [ink, width] of [["rgba(255,255,255,0.9)", 4], [look.dark ? "#fff" : "#000", 1.5]]) {
+    pen.strokeStyle = pen.fillStyle = ink;
+    pen.lineWidth = width;
+    pen.beginPath();
+    pen.moveTo(...from);
+    pen.lineTo(...to);
+    pen.stroke();
+    pen.beginPath();
+    pen.moveTo(...to);
+    for (const turn of [2.7, -2.7]) pen.lineTo(to[0] + 8 * Math.cos(angle + turn), to[1] + 8 * Math.sin(angle + turn));
+    pen.fill();
+  }
+}
+
+function widened(a, b) {
+  if (b - a >= SMALLEST) return [a, b];
+  const middle = (a + b) / 2;
+  return [middle - SMALLEST / 2, middle + SMALLEST / 2];
+}
+
+/** Hand-offs of the selected tensor: a line from the giver's end to the taker's beginning. */
+function drawHandoffs(pen, { plan, scene, plane, look }, selected) {
+  const middle = (row) => (scene.v0[row] + scene.v1[row]) / 2;
+  for (const [step, from, to] of plan.handoffs) {
+    if (from !== selected && to !== selected) continue;
+    const start = plane.beside(plane.point(step, middle(from)), -6, 0);
+    const end = plane.beside(plane.point(step, middle(to)), 6, 0);
+    pen.strokeStyle = pen.fillStyle = look.line;
+    pen.lineWidth = 1.5;
+    pen.beginPath();
+    pen.moveTo(...start);
+    pen.lineTo(...end);
+    pen.stroke();
+    pen.beginPath();
+    pen.arc(...end, 3, 0, 7);
+    pen.fill();
+  }
+}
+
+/** The chosen step: a line through picture and strip, and what runs and lives there. */
+function drawStep(pen, { plan, plane, plot, strip, look, curve }, step) {
+  const { t0, t1 } = plane.win, arena = plan.arenas[curve];
+  if (step + 0.5 < t0 || step + 0.5 > t1) return;
+  // The line goes through the strip too, which lies above the picture or at its right.
+  const whole = strip ? around(plot, strip) : plot;
+  const [x0, y0, x1, y1] = new Plane(whole, plane.win, plane).acrossSteps(plane.step(step + 0.5));
+  for (const [ink, width] of [["#fff", 3], ["#000", 1.5]]) {
+    pen.strokeStyle = ink;
+    pen.lineWidth = width;
+    pen.beginPath();
+    pen.moveTo(x0, y0);
+    pen.lineTo(x1, y1);
+    pen.stroke();
+  }
+  const node = shortened(plan.nodes.at(step), 30);
+  const live = arena ? ` · ${shortBytes(arena.rawLive[step] ?? 0)} live in ${arena.name}` : "";
+  const text = `${stepName(plan.stepAt(step), node)}${live}`;
+  pen.font = look.font;
+  const width = pen.measureText(text).width + 10;
+  const x = Math.max(plot.x, Math.min(plot.x + plot.w - width, x0 + 4));
+  const y = Math.max(whole.y, y0 - 20) + (y0 === whole.y ? 1 : 0);
+  pen.fillStyle = "#111";
+  pen.fillRect(x, y, width, 17);
+  pen.fillStyle = "#fff";
+  pen.textAlign = "left";
+  pen.textBaseline = "middle";
+  pen.fillText(text, x + 5, y + 9);
+}
+
+/** The smallest rectangle that holds two. */
+function around(a, b) {
+  const x = Math.min(a.x, b.x), y = Math.min(a.y, b.y);
+  return { x, y, w: Math.max(a.x + a.w, b.x + b.w) - x, h: Math.max(a.y + a.h, b.y + b.h) - y };
+}

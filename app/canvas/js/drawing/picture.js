@@ -1,0 +1,329 @@
+// The picture: ground, boxes, views, names, lines, the baseline's outlines.
+//
+// Each function draws with a pen (a 2-D context) what a sight holds: {plan, other, scene, plane, plot, shown, paints,
+// hits, look, ratio, curve}. `plane` says where things lie, `shown` which arenas are seen, `hits` what is not dimmed.
+
+import { CONFLICT, css, luminance } from "../base/colours.js";
+import { LETTER } from "../base/theme.js";
+import { counted, shortBytes, shortened } from "../base/formats.js";
+
+const MOST_NAMES = 400;
+const MOST_OUTLINES = 2000;
+const LARGE = 900; // square pixels from which a box may carry a name
+
+/** Draw only inside the plot. */
+export function within(pen, { x, y, w, h }, draw) {
+  pen.save();
+  try {
+    pen.beginPath();
+    pen.rect(x, y, w, h);
+    pen.clip();
+    draw();
+  } finally {
+    pen.restore();
+  }
+}
+
+const reported = new Set(); // messages of faults that the console has
+
+/**
+ * Return what `make` returns, or `otherwise` if it fails. Labels, ticks and tooltips are made in here: a fault in one
+ * of them is reported once and leaves the boxes drawn.
+ */
+export function guarded(make, otherwise = undefined) {
+  try {
+    return make();
+  } catch (error) {
+    if (!reported.has(error.message)) window.reportError(error);
+    reported.add(error.message);
+    return otherwise;
+  }
+}
+
+function stroke(pen, [x0, y0, x1, y1], dash = []) {
+  pen.setLineDash(dash);
+  pen.beginPath();
+  pen.moveTo(x0, y0);
+  pen.lineTo(x1, y1);
+  pen.stroke();
+  pen.setLineDash([]);
+}
+
+function fill(pen, [x0, y0, x1, y1]) {
+  pen.fillRect(x0, y0, x1 - x0, y1 - y0);
+}
+
+/** Draw the ground under the boxes: free bytes of an arena hatched, the bytes up to its capacity plain. */
+export function drawGround(pen, { plan, scene, plane, look, ratio }) {
+  const pattern = pen.createPattern(look.hatch, "repeat");
+  pattern.setTransform(new DOMMatrix().scale(1 / ratio));
+  for (const { base, height, extent } of scene.bands) {
+    pen.fillStyle = look.panel;
+    fill(pen, plane.box(0, plan.steps, base, base + height));
+    pen.fillStyle = pattern;
+    fill(pen, plane.box(0, plan.steps, base, base + extent));
+  }
+}
+
+// --- boxes -------------------------------------------------------------------------------------------------------
+
+/**
+ * Every box onto the raster, and that onto the pen. {count, thin, big}: how many are seen, how many of them are thinner
+ * than a pixel, and the rows that are large enough for a name. `tools`: {raster, sheet}, kept from frame to frame.
+ */
+export function drawBoxes(pen, sight, tools) {
+  const { plan, scene, plane, plot, shown, paints, hits, look, ratio } = sight;
+  // A very large screen is rastered at single resolution: four doubles a pixel must stay below 100 MB.
+  const scale = plot.w * plot.h * ratio * ratio > 3e6 ? 1 : ratio;
+  const W = Math.max(1, Math.round(plot.w * scale)), H = Math.max(1, Math.round(plot.h * scale));
+  const { raster, sheet } = tools, { win, sideways } = plane, flip = plane.up < 0;
+  raster.resize(W, H);
+  raster.clear();
+  const [along, across] = plane.turned(W, H);
+  const perStep = along / (win.t1 - win.t0), perLevel = across / (win.v1 - win.v0), { t0, v0: low } = win;
+  const { birth, death, arena, isView } = plan, { v0, v1 } = scene, map = scene.view === "map";
+  const { inks, dim } = inksOf(paints.table, look), { codes } = paints;
+  const large = LARGE * scale * scale, big = [];
+  let count = 0, thin = 0;
+  for (let i = 0; i < plan.n; i++) {
+    if (!shown[arena[i]]) continue;
+    let a = (birth[i] - t0) * perStep, b = (death[i] - t0) * perStep;
+    let c = (v0[i] - low) * perLevel, d = (v1[i] - low) * perLevel;
+    if (b <= 0 || a >= along || d <= 0 || c >= across) continue;
+    count++;
+    const wide = b - a, high = d - c;
+    if (map && isView[i]) {
+      if (wide * high > large) big.push(i);
+      if (wide >= scale && high >= scale) continue; // drawn as views are
+      a = (plan.aloneFrom.get(i) - t0) * perStep; // too thin for that: it shades what its base has left
+      if (a >= b) continue;
+    }
+    if (wide >= 3 && high >= 3) {
+      a = Math.round(a);
+      b = Math.round(b);
+      c = Math.round(c);
+      d = Math.round(d);
+      if (wide >= 5 && high >= 5) {
+        b -= 1; // a hairline tells neighbours apart
+        d -= 1;
+      }
+      if (wide * high > large) big.push(i);
+    } else if (wide < 1 || high < 1) thin++;
+    if (a < 0) a = 0;
+    if (c < 0) c = 0;
+    if (b > along) b = along;
+    if (d > across) d = across;
+    if (b <= a || d <= c) continue;
+    const ink = 3 * codes[i] + (hits && !hits[i] ? dim : 0);
+    const red = inks[ink], green = inks[ink + 1], blue = inks[ink + 2];
+    if (flip) [c, d] = [across - d, across - c];
+    if (sideways) raster.add(c, a, d, b, red, green, blue);
+    else raster.add(a, c, b, d, red, green, blue);
+  }
+  if (sheet.width !== W || sheet.height !== H) {
+    sheet.width = W;
+    sheet.height = H;
+  }
+  sheet.getContext("2d").putImageData(raster.finish(), 0, 0);
+  pen.imageSmoothingEnabled = false;
+  pen.drawImage(sheet, plot.x, plot.y, W / scale, H / scale);
+  return { count, thin, big };
+}
+
+/** Draw the part of the boxes above a limit in one colour with a hatch. Recolours the sheet of this frame. */
+export function drawOver(pen, sight, { sheet }) {
+  const { plan, scene, plane, plot, look } = sight;
+  const zones = scene.over.map(({ low, high }) => plane.seenBox(0, plan.steps, low, high));
+  if (!zones.some(([x0, y0, x1, y1]) => x1 > x0 && y1 > y0)) return;
+  const stain = sheet.getContext("2d");
+  stain.globalCompositeOperation = "source-in";
+  stain.fillStyle = CONFLICT;
+  stain.fillRect(0, 0, sheet.width, sheet.height);
+  stain.globalCompositeOperation = "source-atop";
+  stain.fillStyle = stain.createPattern(look.hatch, "repeat");
+  stain.fillRect(0, 0, sheet.width, sheet.height);
+  stain.globalCompositeOperation = "source-over";
+  pen.save();
+  pen.beginPath();
+  for (const [x0, y0, x1, y1] of zones) pen.rect(x0, y0, Math.max(0, x1 - x0), Math.max(0, y1 - y0));
+  pen.clip();
+  pen.drawImage(sheet, plot.x, plot.y, plot.w, plot.h);
+  pen.restore();
+}
+
+/** The colours as one column, full ones first; what is dimmed lies `dim` further on. */
+function inksOf(table, look) {
+  const ground = look.solid.map((v) => (look.dark ? v + 28 : v - 16));
+  const faint = table.map((c) => c.map((v, k) => Math.round(0.16 * v + 0.84 * ground[k])));
+  return { inks: Float64Array.from([...table, ...faint].flat()), dim: 3 * table.length };
+}
+
+/** Views lie inside their base: a lighter inset with a dashed frame, once they are large enough to be told apart. */
+export function drawViews(pen, { plan, scene, plane, shown, paints, hits }) {
+  if (scene.view !== "map") return;
+  pen.lineWidth = 1;
+  for (const row of plan.viewRows) {
+    if (!shown[plan.arena[row]]) continue;
+    const [x0, y0, x1, y1] = plane.seenBox(plan.birth[row], plan.death[row], scene.v0[row], scene.v1[row]);
+    const w = x1 - x0, h = y1 - y0;
+    if (w < 1 || h < 1) continue;
+    const colour = paints.table[paints.codes[row]];
+    pen.globalAlpha = hits && !hits[row] ? 0.15 : 1;
+    for (const ink of [css(colour), "rgba(255,255,255,0.35)"]) {
+      pen.fillStyle = ink;
+      pen.fillRect(x0, y0, w - 1, h - 1);
+    }
+    if (w <= 7 || h <= 5) continue;
+    pen.setLineDash([3, 2]);
+    pen.strokeStyle = css(colour.map((v) => Math.round(v * 0.45)));
+    pen.strokeRect(Math.round(x0) + 1.5, Math.round(y0) + 1.5, Math.round(w) - 4, Math.round(h) - 4);
+    pen.setLineDash([]);
+  }
+  pen.globalAlpha = 1;
+}
+
+// --- words in the picture ----------------------------------------------------------------------------------------
+
+/**
+ * Names inside the boxes that have room for them, the largest first. A box carries its storage's name: tensors that
+ * share one are counted, and the largest box of them says so. In lifetimes every tensor has a row, and its own name.
+ * What a larger box says is said of no other: two names that read alike once they are cut are told apart by none.
+ */
+export function drawNames(pen, sight, rows) {
+  const { plan, scene, paints, hits, look, namer } = sight, places = roomForNames(sight, rows);
+  const each = scene.view === "lifetimes", named = new Set(), said = new Set();
+  pen.textBaseline = "middle";
+  pen.textAlign = "left";
+  for (const { row, box } of places.slice(0, MOST_NAMES)) {
+    const [x0, y0, x1, y1] = box, head = each ? row : plan.head(row);
+    const others = (plan.members.get(head)?.length ?? 1) - 1;
+    if (named.has(head)) continue;
+    named.add(head);
+    const more = !each && others > 0 ? ` +${others}` : "", letters = Math.floor((x1 - x0 - 9) / LETTER) - more.length;
+    const name = namer.brief(plan.ids.at(head), letters), y = Math.min((y0 + y1) / 2, y0 + 60) + 0.5;
+    if (said.has(name)) continue;
+    said.add(name);
+    if (!each && plan.isView[row]) pen.fillStyle = "#111"; // views are light
+    else if (hits && !hits[row]) pen.fillStyle = look.soft;
+    else pen.fillStyle = luminance(paints.table[paints.codes[row]]) > 0.22 ? "#000" : "#fff";
+    pen.fillText(name + more, x0 + 4, y);
+  }
+}
+
+function roomForNames({ plan, scene, plane }, rows) {
+  const places = [];
+  for (const row of rows) {
+    const box = plane.seenBox(plan.birth[row], plan.death[row], scene.v0[row], scene.v1[row]);
+    const w = box[2] - box[0], h = box[3] - box[1];
+    if (w >= 44 && h >= 13) places.push({ area: w * h, row, box });
+  }
+  return places.sort((a, b) => b.area - a.area || a.row - b.row);
+}
+
+/** Extent (full), lower bound (dotted), capacity (dashed), and each arena's name and figures above its band. */
+export function drawLines(pen, sight) {
+  const { plan, scene, plane, look, curve } = sight, arena = plan.arenas[curve];
+  const level = (v, dash) => stroke(pen, plane.levelLine(v, 0, plan.steps), dash);
+  if (arena && plan.steps) {
+    pen.strokeStyle = look.line;
+    pen.lineWidth = 1;
+    stroke(pen, plane.stepLine(arena.peak_step + 0.5), [1, 4]);
+  }
+  for (const band of scene.bands) {
+    const { base, height, extent } = band;
+    pen.lineWidth = 1.5;
+    pen.strokeStyle = look.soft;
+    level(base, []);
+    pen.strokeStyle = look.line;
+    level(base + extent, []);
+    if (scene.view === "map" && !scene.memory) {
+      const { capacity, bound } = band.arena;
+      pen.lineWidth = 2;
+      if (capacity !== null && Number(capacity) <= height) level(base + Number(capacity), [7, 5]);
+      level(base + Number(bound), [2, 3]);
+    }
+    if (!scene.memory || plane.sideways) bandName(pen, sight, band);
+  }
+  if (scene.memory && !plane.sideways) nameStack(pen, sight);
+  if (scene.memory && scene.limit !== null) level(scene.limit, [7, 5]);
+}
+
+/** Arenas end to end have no room between them for a name: all are named above the highest one that is seen. */
+function nameStack(pen, sight) {
+  const { plane, plot } = sight, { t0, t1 } = plane.win;
+  const seen = sight.scene.bands.filter(({ base, height }) => {
+    const [, top, , bottom] = plane.box(t0, t1, base, base + height);
+    return bottom > plot.y && top < plot.y + plot.h;
+  });
+  if (seen.length) bandName(pen, sight, seen[0], seen.slice(1).map(({ arena }) => arena));
+}
+
+function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height }, below = []) {
+  const { t0, t1 } = plane.win, [left, top, right, bottom] = plane.box(t0, t1, base, base + height);
+  const x = Math.max(plot.x, left) + 6, y = Math.max(plot.y + 10, top - 9);
+  const room = Math.min(plot.x + plot.w, right) - x - 6;
+  if (room < 50 || bottom <= plot.y || top - 4 >= plot.y + plot.h) return;
+  const bold = `600 ${look.font}`;
+  pen.font = bold;
+  const name = shortened(arena.name, Math.max(4, Math.floor(room / 6.6))), first = pen.measureText(name).width;
+  pen.font = look.font;
+  const ofBytes = scene.memory ? shortBytes(arena.extent) : byteFigures(arena);
+  const figures = scene.view === "slots" ? slotFigures(plan, arena) : ofBytes;
+  const under = (said) => below.map((other) => ` · on ${said(other)}`).join("");
+  const more = [
+    `  ${figures}${under((other) => `${other.name} ${shortBytes(other.extent)}`)}`,
+    `  ${figures}${under((other) => other.name)}`,
+    below.length ? under((other) => other.name) : `  ${figures}`,
+  ];
+  const second = more.find((said) => first + 10 + pen.measureText(said).width <= room) ?? "";
+  pen.fillStyle = look.paper === "rgba(0, 0, 0, 0)" ? css(look.solid) : look.paper;
+  pen.globalAlpha = 0.86;
+  pen.fillRect(x - 3, y - 8, first + pen.measureText(second).width + 6, 16);
+  pen.globalAlpha = 1;
+  pen.textAlign = "left";
+  pen.textBaseline = "middle";
+  pen.fillStyle = look.ink;
+  pen.font = bold;
+  pen.fillText(name, x, y);
+  pen.font = look.font;
+  pen.fillStyle = look.soft;
+  pen.fillText(second, x + first, y);
+}
+
+function slotFigures(plan, { slots, storages }) {
+  if (plan.slotted) return `${counted(slots, "slot")} for ${counted(storages, "storage")}`;
+  return `${counted(storages, "storage")}, a row each: this planner fills no slots`;
+}
+
+function byteFigures({ bound, extent, capacity }) {
+  const room = capacity === null ? "unlimited" : shortBytes(capacity);
+  return `lower bound ${shortBytes(bound)} · arena size ${shortBytes(extent)} · limit ${room}`;
+}
+
+// --- the baseline ------------------------------------------------------------------------------------------------
+
+/** Where the tensors that differ lie in the baseline, as dashed outlines, the largest first: [outlined, changed]. */
+export function drawBaseline(pen, { other, scene, plane, look }) {
+  const bands = new Map(scene.bands.map((band) => [band.arena.name, band])), outlines = [];
+  const rows = scene.view === "lifetimes", slots = scene.view === "slots";
+  let changed = 0;
+  for (let j = 0; j < other.n; j++) {
+    if (!other.changes[j]) continue;
+    changed++;
+    const i = other.twin[j] ? other.twin[j] - 1 : -1, band = bands.get(other.arenas[other.arena[j]].name);
+    if (rows ? i < 0 || !scene.v1[i] : !band) continue;
+    const low = rows ? scene.v0[i] : band.otherBase + (slots ? other.slot[j] : other.offset[j]);
+    const high = low + (rows || slots ? 1 : Math.max(1, other.size[j]));
+    const [x0, y0, x1, y1] = plane.seenBox(other.birth[j], other.death[j], low, high), w = x1 - x0, h = y1 - y0;
+    if (w >= 3 && h >= 3) outlines.push({ area: w * h, j, removed: i < 0, at: [x0 + 0.5, y0 + 0.5, w - 1, h - 1] });
+  }
+  outlines.sort((a, b) => b.area - a.area || a.j - b.j);
+  pen.lineWidth = 1.2;
+  pen.strokeStyle = look.line;
+  for (const { removed, at: [x, y, w, h] } of outlines.slice(0, MOST_OUTLINES)) {
+    pen.setLineDash(removed ? [1, 2] : [4, 3]);
+    pen.strokeRect(x, y, w, h);
+  }
+  pen.setLineDash([]);
+  return [Math.min(MOST_OUTLINES, outlines.length), changed];
+}

@@ -1,0 +1,324 @@
+// The graph drawing: boxes and edges come from Python, their layout from the worker.
+
+import { el } from "../chart/element.js";
+import { lookOf } from "../base/theme.js";
+import { STYLE } from "../base/style.js";
+import { graphAsSvg, paintGraph, SHADES } from "./graph_picture.js";
+import { Steps } from "./graph_input.js";
+import { WORKER } from "./worker.js";
+
+const READABLE = 0.85; // zoom below which labels are too small
+const KEPT = 24; // layouts
+const EDGE = 12, LOW = 0.85; // pixels above the first row; lowest place of the focused box
+const HALF_ROWS = 24, LETTER = 6.3;
+const layouts = new Map(); // shape → layout
+const waiting = new Map(); // number → [resolve, reject]
+const mounted = new WeakMap();
+let worker = null, asked = 0;
+
+/** Compute the layout in the worker. */
+function laidOut(drawing) {
+  if (!worker) {
+    worker = new Worker(URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" })));
+    worker.addEventListener("message", ({ data: { number, layout, why } }) => {
+      const [done, failed] = waiting.get(number);
+      waiting.delete(number);
+      if (layout) done(layout);
+      else failed(new Error(why));
+    });
+  }
+  asked += 1;
+  return new Promise((done, failed) => {
+    waiting.set(asked, [done, failed]);
+    worker.postMessage({ number: asked, drawing });
+  });
+}
+
+/** Size of a box by its text. */
+function sizeOf({ name, under }) {
+  return [Math.min(240, Math.max(64, 26 + LETTER * Math.max(name.length, under.length))), under ? 38 : HALF_ROWS];
+}
+
+const button = (text, title, onclick) => el("button", { type: "button", title, "aria-label": title, onclick }, text);
+const headOf = (box) => [box[0] + box[2] / 2, box[1]];
+
+class Walk {
+  constructor(parent, emit) {
+    this.emit = emit;
+    this.data = null;
+    this.layout = null;
+    this.shape = "";
+    this.view = { x: 0, y: 0, scale: 1 };
+    this.anchor = null;
+    this.cursor = -1; // vertex of the keyboard cursor
+    this.under = null; // under the pointer
+    this.build();
+    parent.append(this.root);
+    this.steps = new Steps(this);
+    this.watch = new ResizeObserver(() => this.resize());
+    this.watch.observe(this.stage);
+  }
+
+  build() {
+    this.canvas = el("canvas", { class: "base" });
+    this.tip = el("div", { class: "tip", hidden: "" });
+    this.stage = el("div", { class: "stage", tabindex: "0", role: "application" }, this.canvas, this.tip);
+    this.status = el("span", { class: "status", role: "status" });
+    this.live = el("span", { class: "unseen", "aria-live": "polite" });
+    const bar = el("div", { class: "bar", role: "toolbar", "aria-label": "the drawing of the graph" });
+    bar.append(
+      button("selection", "go to the selection (s)", () => this.goTo(this.data?.marks.selected)),
+      button("peak", "go to the peak (p)", () => this.goTo(this.data?.marks.peak)),
+      el("span", { class: "grow" }),
+      button("+", "zoom in (+)", () => this.zoom(1.3)),
+      button("−", "zoom out (-)", () => this.zoom(1 / 1.3)),
+      button("fit", "show everything (0, double click)", () => this.fit()),
+      button("SVG", "save the whole graph as SVG", () => this.saveVector()),
+      button("PNG", "save the view as PNG", () => this.save()),
+    );
+    const legend = el("span", { class: "legend" });
+    const shade = el("i", {});
+    shade.style.cssText = `background:${SHADES.held}`;
+    const peak = el("i", {});
+    peak.style.cssText = `background:${SHADES.peak}`;
+    legend.append(
+      el("span", {}, shade, "share of the bytes live at the peak"),
+      el("span", {}, peak, "▲ runs at the peak"),
+      el("span", {}, "⊞ closed module: click to open; click an open title to close"),
+    );
+    this.foot = el("div", { class: "foot" }, legend, this.status);
+    this.root = el("div", { class: "tmmu-canvas walk" }, bar, this.stage, this.foot, this.live);
+    this.root.tmmuPixelOf = (name) => this.pixelOf(name);
+  }
+
+  /** Show new data; compute a layout if its shape is new. */
+  async update(data) {
+    this.data = data;
+    this.stage.style.height = `${data.height}px`;
+    const keys = "Arrow keys follow the edges, Enter selects or opens, Backspace closes.";
+    this.stage.setAttribute("aria-label", `${data.title}. ${keys}`);
+    this.sizes = data.vertices.map(sizeOf);
+    this.root.dataset.vertices = data.vertices.length;
+    this.root.dataset.selected = data.vertices[data.marks.selected]?.name ?? "";
+    if (this.shape === data.shape && this.layout) return this.paint();
+    const shape = data.shape, began = performance.now();
+    if (!layouts.has(shape)) {
+      this.say(`computing the layout of ${data.vertices.length.toLocaleString("en")} boxes …`);
+      const titles = new Map(data.levels.map(([number, , name, , count]) => {
+        return [number, 30 + LETTER * Math.min(40, name.length + count.length)];
+      }));
+      const levels = data.levels.map(([number, parent]) => [number, parent]);
+      const within = data.vertices.map((v) => v.level), edges = data.edges.map(([a, b]) => [a, b]);
+      try {
+        layouts.set(shape, await laidOut({ sizes: this.sizes, within, edges, levels, titles }));
+      } catch (error) {
+        this.say(`layout failed: ${error.message}`);
+        return undefined;
+      }
+      while (layouts.size > KEPT) layouts.delete(layouts.keys().next().value);
+    }
+    if (this.data.shape !== shape) return undefined; // superseded
+    this.take(layouts.get(shape), shape);
+    this.root.dataset.took = Math.round(performance.now() - began);
+    return undefined;
+  }
+
+  /** Take a new layout and keep the clicked box in place. */
+  take(layout, shape) {
+    const before = this.anchor && this.before?.get(this.anchor), { x, y, scale } = this.view;
+    this.layout = layout;
+    this.shape = shape;
+    this.cursor = -1;
+    this.before = new Map();
+    this.data.vertices.forEach(({ key }, k) => this.before.set(key, layout.boxes[k]));
+    this.data.levels.forEach(([number], k) => this.before.set(`l${number}`, layout.frames[k]));
+    const after = this.anchor && this.before.get(this.anchor);
+    if (before && after) {
+      const [a, b] = [headOf(before), headOf(after)];
+      this.view = { x: x + (a[0] - b[0]) * scale, y: y + (a[1] - b[1]) * scale, scale };
+    } else this.begin();
+    this.resize();
+  }
+
+  /** Show everything if labels are readable then, else the selection, the peak or the start. */
+  begin() {
+    this.fit(true);
+    if (this.view.scale >= READABLE) return;
+    const { selected, peak } = this.data.marks, first = selected >= 0 ? selected : peak;
+    this.view.scale = 0.9;
+    const box = this.layout.boxes[first >= 0 ? first : 0] ?? [0, 0, 0, 0];
+    this.centre(box, first >= 0 ? 0.5 : 0.1);
+    this.withTop(box);
+  }
+
+  /** Align the view with the top of the drawing if `box` stays visible. */
+  withTop([, y, , h]) {
+    const { scale } = this.view, lowest = EDGE + (y + h) * scale;
+    if (this.view.y < EDGE && lowest < this.stage.clientHeight * LOW) this.view.y = EDGE;
+  }
+
+  centre([x, y, w, h], part = 0.5) {
+    const { scale } = this.view, { clientWidth, clientHeight } = this.stage;
+    this.view = { scale, x: clientWidth / 2 - (x + w / 2) * scale, y: clientHeight * part - (y + h / 2) * scale };
+  }
+
+  fit(silent = false) {
+    if (!this.layout) return;
+    const { width, height } = this.layout, { clientWidth, clientHeight } = this.stage, room = 24;
+    const scale = Math.min(1.2, (clientWidth - room) / Math.max(1, width), (clientHeight - room) / Math.max(1, height));
+    this.view = { scale: Math.max(0.004, scale), x: 0, y: 0 };
+    this.centre([0, 0, width, height]);
+    if (!silent) this.paint();
+  }
+
+  zoom(by, x = this.stage.clientWidth / 2, y = this.stage.clientHeight / 2) {
+    const scale = Math.min(3, Math.max(0.004, this.view.scale * by)), real = scale / this.view.scale;
+    this.view = { scale, x: x - (x - this.view.x) * real, y: y - (y - this.view.y) * real };
+    this.paint();
+  }
+
+  goTo(vertex) {
+    if (!this.layout || !(vertex >= 0)) return;
+    this.view.scale = Math.max(this.view.scale, 0.9);
+    this.centre(this.layout.boxes[vertex]);
+    this.cursor = vertex;
+    this.paint();
+  }
+
+  /** The thing at a point of the stage: {vertex}, {frame} (its title), {edge} or null. */
+  at(x, y) {
+    if (!this.layout) return null;
+    const { view, layout, data } = this, px = (x - view.x) / view.scale, py = (y - view.y) / view.scale;
+    const inside = ([left, top, w, h]) => px >= left && px <= left + w && py >= top && py <= top + h;
+    const vertex = layout.boxes.findIndex(inside);
+    if (vertex >= 0) return { vertex };
+    for (let k = data.levels.length - 1; k >= 0; k--) {
+      const [left, top, w] = layout.frames[k];
+      if (inside([left, top, w, 24])) return { frame: k };
+    }
+    const reach = 5 / view.scale;
+    const edge = data.edges.findIndex((_, k) => distance(this.route(k), px, py) <= reach);
+    return edge >= 0 ? { edge } : null;
+  }
+
+  /** The points of an edge: from the layout, or a curve for an edge that crosses a frame. */
+  route(k) {
+    const { routes, boxes } = this.layout, [source, target] = this.data.edges[k];
+    routes[k] ??= across(boxes[source], boxes[target]);
+    return routes[k];
+  }
+
+  /** Handle a click. */
+  act(found) {
+    const { vertices, levels, edges } = this.data;
+    if (found?.vertex >= 0) {
+      const { key, path, pick } = vertices[found.vertex];
+      this.anchor = key;
+      this.cursor = found.vertex;
+      if (path !== null) this.emit("open", path);
+      else if (pick) this.emit("select", pick);
+    } else if (found?.frame >= 0) {
+      this.anchor = `l${levels[found.frame][0]}`;
+      this.emit("close", levels[found.frame][3]);
+    } else if (found?.edge >= 0) {
+      this.anchor = vertices[edges[found.edge][0]].key;
+      this.emit("select", edges[found.edge][2]);
+    }
+  }
+
+  resize() {
+    const ratio = window.devicePixelRatio || 1, { clientWidth, clientHeight } = this.stage;
+    if (!clientWidth || !clientHeight) return;
+    this.canvas.width = clientWidth * ratio;
+    this.canvas.height = clientHeight * ratio;
+    this.look = null;
+    this.paint();
+  }
+
+  paint() {
+    if (!this.layout || this.due) return;
+    this.due = requestAnimationFrame(() => {
+      this.due = null;
+      this.look ??= lookOf(this.root, window.devicePixelRatio || 1);
+      paintGraph(this);
+      this.root.dataset.view = [this.view.x, this.view.y, this.view.scale].map((n) => n.toFixed(3)).join();
+      this.root.dataset.drawn = this.shape;
+      this.say(this.data.said);
+    });
+  }
+
+  say(text) {
+    if (this.status.textContent !== text) this.status.textContent = text;
+  }
+
+  /** Position of a vertex or open level on the page; null if there is none. */
+  pixelOf(name) {
+    const { data, layout, view } = this, rect = this.stage.getBoundingClientRect();
+    if (!layout || this.shape !== data.shape) return null;
+    const vertex = data.vertices.findIndex((v) => v.name === name), frame = data.levels.findIndex((l) => l[2] === name);
+    if (vertex < 0 && frame < 0) return null;
+    const [x, y, w, h] = vertex >= 0 ? layout.boxes[vertex] : layout.frames[frame];
+    const down = vertex >= 0 ? h / 2 : 11;
+    return { x: rect.x + view.x + (x + w / 2) * view.scale, y: rect.y + view.y + (y + down) * view.scale };
+  }
+
+  save() {
+    const link = el("a", { href: this.canvas.toDataURL("image/png"), download: "graph.png" });
+    link.click();
+  }
+
+  saveVector() {
+    if (!this.layout || !this.look) return;
+    const text = graphAsSvg(this, this.data.saved);
+    el("a", { href: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`, download: "graph.svg" }).click();
+  }
+
+  destroy() {
+    this.watch.disconnect();
+    if (this.due) cancelAnimationFrame(this.due);
+    this.root.remove();
+  }
+}
+
+/** A curve, as points, from the foot of one box to the head of another. */
+function across([ax, ay, aw, ah], [bx, by, bw]) {
+  const x0 = ax + aw / 2, y0 = ay + ah, x1 = bx + bw / 2, y1 = by, found = [];
+  const bend = Math.max(24, Math.abs(y1 - y0) / 3);
+  for (let k = 0; k <= 12; k++) {
+    const t = k / 12, u = 1 - t, [p, q, r, s] = [u * u * u, 3 * u * u * t, 3 * u * t * t, t * t * t];
+    found.push((p + q) * x0 + (r + s) * x1, p * y0 + q * (y0 + bend) + r * (y1 - bend) + s * y1);
+  }
+  return found;
+}
+
+function distance(points, x, y) {
+  let least = Infinity;
+  for (let k = 2; k < points.length; k += 2) {
+    const [ax, ay, bx, by] = points.slice(k - 2, k + 2), dx = bx - ax, dy = by - ay;
+    const t = Math.min(1, Math.max(0, ((x - ax) * dx + (y - ay) * dy) / (dx * dx + dy * dy || 1)));
+    least = Math.min(least, Math.hypot(x - ax - t * dx, y - ay - t * dy));
+  }
+  return least;
+}
+
+/** Entry for Streamlit's components. */
+function streamlit({ data, parentElement, setTriggerValue }) {
+  if (!data) return undefined;
+  let walk = mounted.get(parentElement);
+  if (!walk?.root.isConnected) {
+    const sheet = el("style");
+    sheet.textContent = STYLE;
+    parentElement.append(sheet);
+    walk = new Walk(parentElement, () => {});
+    mounted.set(parentElement, walk);
+  }
+  walk.emit = (event, value) => setTriggerValue(event, { value });
+  walk.look = null;
+  walk.update(data);
+  return () => {
+    mounted.get(parentElement)?.destroy();
+    mounted.delete(parentElement);
+  };
+}
+
+export { streamlit };

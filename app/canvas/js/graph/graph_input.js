@@ -1,0 +1,179 @@
+// Input for the graph drawing: drag, pinch, wheel, click, hover and keys.
+
+import { el } from "../chart/element.js";
+
+const STILL = 4; // pixels of movement that still count as a click
+
+export class Steps {
+  constructor(walk) {
+    this.walk = walk;
+    this.down = new Map(); // pointer → [x, y]
+    const { stage } = walk;
+    const on = (name, does) => stage.addEventListener(name, does.bind(this), { passive: false });
+    on("pointerdown", this.press);
+    on("pointermove", this.move);
+    on("pointerup", this.release);
+    on("pointercancel", this.release);
+    on("pointerleave", () => this.hover(null));
+    on("wheel", this.wheel);
+    on("dblclick", this.twice);
+    on("keydown", this.key);
+    stage.style.touchAction = "none";
+  }
+
+  point(event) {
+    const rect = this.walk.stage.getBoundingClientRect();
+    return [event.clientX - rect.x, event.clientY - rect.y];
+  }
+
+  press(event) {
+    if (event.button) return;
+    this.down.set(event.pointerId, this.point(event));
+    this.began = this.point(event);
+    this.moved = false;
+    this.walk.stage.setPointerCapture(event.pointerId);
+    this.walk.root.classList.remove("keyed");
+  }
+
+  move(event) {
+    const now = this.point(event), last = this.down.get(event.pointerId), { walk } = this;
+    if (!last) return this.hover(walk.at(...now), now);
+    const others = [...this.down].filter(([id]) => id !== event.pointerId).map(([, at]) => at);
+    if (others.length) {
+      const [other] = others, before = Math.hypot(last[0] - other[0], last[1] - other[1]);
+      const after = Math.hypot(now[0] - other[0], now[1] - other[1]);
+      walk.zoom(after / Math.max(1, before), (now[0] + other[0]) / 2, (now[1] + other[1]) / 2);
+      this.moved = true;
+    } else {
+      this.moved ||= Math.hypot(now[0] - this.began[0], now[1] - this.began[1]) > STILL;
+      if (this.moved) {
+        walk.view = { ...walk.view, x: walk.view.x + now[0] - last[0], y: walk.view.y + now[1] - last[1] };
+        this.hover(null);
+        walk.paint();
+      }
+    }
+    if (this.moved || others.length) this.down.set(event.pointerId, now);
+    return undefined;
+  }
+
+  release(event) {
+    const was = this.down.delete(event.pointerId);
+    if (was && !this.moved && event.type === "pointerup") this.walk.act(this.walk.at(...this.point(event)));
+  }
+
+  wheel(event) {
+    event.preventDefault();
+    const step = event.deltaMode ? event.deltaY * 30 : event.deltaY;
+    this.walk.zoom(Math.exp(-step / 500), ...this.point(event));
+  }
+
+  twice(event) {
+    if (!this.walk.at(...this.point(event))) this.walk.fit();
+  }
+
+  hover(found, at = [0, 0]) {
+    const { walk } = this, { tip, stage } = walk, same = JSON.stringify(found) === JSON.stringify(walk.under);
+    if (!same) {
+      walk.under = found;
+      tip.hidden = !found;
+      stage.style.cursor = found ? "pointer" : "grab";
+      if (found) tip.replaceChildren(...tipOf(walk.data, found));
+      walk.paint();
+    }
+    if (!found) return;
+    const left = Math.min(at[0] + 14, stage.clientWidth - tip.offsetWidth - 4);
+    tip.style.left = `${Math.max(0, left)}px`;
+    const below = at[1] + 18, above = at[1] - tip.offsetHeight - 10;
+    tip.style.top = `${below + tip.offsetHeight > stage.clientHeight ? above : below}px`;
+  }
+
+  key(event) {
+    const { walk } = this, { marks } = walk.data ?? { marks: {} };
+    if (event.ctrlKey || event.metaKey || event.altKey || !walk.layout) return;
+    const does = {
+      ArrowDown: () => this.along(0, 1),
+      ArrowUp: () => this.along(1, 0),
+      ArrowRight: () => this.beside(1),
+      ArrowLeft: () => this.beside(-1),
+      Enter: () => walk.act(walk.cursor >= 0 ? { vertex: walk.cursor } : null),
+      " ": () => walk.act(walk.cursor >= 0 ? { vertex: walk.cursor } : null),
+      Backspace: () => this.closeAround(),
+      Escape: () => walk.emit("select", ""),
+      "+": () => walk.zoom(1.3),
+      "=": () => walk.zoom(1.3),
+      "-": () => walk.zoom(1 / 1.3),
+      0: () => walk.fit(),
+      s: () => walk.goTo(marks.selected),
+      p: () => walk.goTo(marks.peak),
+    }[event.key];
+    if (!does) return;
+    event.preventDefault();
+    walk.root.classList.add("keyed");
+    does();
+  }
+
+  /** Step along an edge: from its end `from` (0: source, 1: target) to the other; to the one nearest below or above. */
+  along(from, to) {
+    const { walk } = this, here = this.here();
+    const ends = walk.data.edges.filter((edge) => edge[from] === here).map((edge) => edge[to]);
+    this.stand(nearest(walk.layout.boxes, here, ends), "nothing further that way");
+  }
+
+  /** Step to what stands beside it, at about the same height. */
+  beside(way) {
+    const { walk } = this, here = this.here(), { boxes } = walk.layout, [x, y, w, h] = boxes[here];
+    const level = boxes.map((_, k) => k).filter((k) => {
+      const [bx, by, bw, bh] = boxes[k];
+      return k !== here && by < y + h && by + bh > y && way * (bx + bw / 2 - x - w / 2) > 0;
+    });
+    this.stand(nearest(boxes, here, level), "nothing beside it");
+  }
+
+  here() {
+    const { marks, vertices } = this.walk.data, { cursor } = this.walk;
+    return [cursor, marks.selected, marks.peak, 0].find((k) => k >= 0 && k < vertices.length) ?? 0;
+  }
+
+  stand(vertex, otherwise) {
+    const { walk } = this, before = walk.cursor;
+    walk.cursor = vertex >= 0 ? vertex : this.here();
+    walk.live.textContent = vertex >= 0 || before < 0 ? saidOf(walk.data, walk.cursor) : otherwise;
+    const [x, y, w, h] = walk.layout.boxes[walk.cursor], { view, stage } = walk;
+    const left = view.x + x * view.scale, top = view.y + y * view.scale;
+    const right = left + w * view.scale, bottom = top + h * view.scale;
+    const out = left < 0 || top < 0 || right > stage.clientWidth || bottom > stage.clientHeight;
+    if (out) walk.centre(walk.layout.boxes[walk.cursor]);
+    walk.paint();
+  }
+
+  closeAround() {
+    const { walk } = this, { vertices, levels } = walk.data;
+    const frame = levels.findIndex(([number]) => number === vertices[this.here()].level);
+    if (frame >= 0) walk.act({ frame });
+  }
+}
+
+const middle = ([x, y, w, h]) => [x + w / 2, y + h / 2];
+
+function nearest(boxes, here, among) {
+  const [hx, hy] = middle(boxes[here]);
+  let best = -1, least = Infinity;
+  for (const k of among) {
+    const [x, y] = middle(boxes[k]), far = Math.hypot(x - hx, y - hy);
+    if (far < least) [best, least] = [k, far];
+  }
+  return best;
+}
+
+const saidOf = ({ vertices }, k) => [vertices[k].name, ...vertices[k].tip.map((pair) => pair.join(" "))].join(", ");
+
+/** Rows of the tip. Names are other people's text, and are only ever set as text. */
+function tipOf({ vertices, edges, levels }, { vertex, edge, frame }) {
+  let [title, rows] = frame >= 0 ? [levels[frame][2], [["open", "a click closes it"]]] : [];
+  if (vertex >= 0) [title, rows] = [vertices[vertex].name, vertices[vertex].tip];
+  if (edge >= 0) [title, rows] = [edges[edge][2], edges[edge][3]];
+  return [
+    el("b", {}, title),
+    ...rows.flatMap(([head, text]) => [el("span", { class: "head" }, head), el("span", {}, text)]),
+  ];
+}

@@ -1,0 +1,118 @@
+// Layout of a collapsed graph, innermost level first: each open level is laid out by the library on its own and is one
+// box of the level above. The cost grows with the largest level; equal levels are laid out once. Runs in a worker.
+
+const TITLE = 28;
+const PAD = 10;
+const BESIDE = 16;
+const BETWEEN = 34;
+
+/**
+ * {boxes: [[x, y, w, h]], frames: [[x, y, w, h]], routes: [[x, y, …] or null], width, height} of a drawing: `sizes`
+ * of the vertices as [w, h], the level that each stands `within`, `edges` as [source, target], `levels` as [number,
+ * parent], parents first (0 is the root and not among them), and how wide their `titles` are. A route is null where
+ * an edge crosses a frame.
+ */
+export function arrange(dagre, { sizes, within, edges, levels, titles }) {
+  const parent = new Map(levels), below = new Map([[0, []]]), size = new Map(), place = new Map(), known = new Map();
+  for (const [level] of levels) below.set(level, []);
+  within.forEach((level, k) => below.get(level).push(`v${k}`));
+  for (const [level, up] of levels) below.get(up).push(`l${level}`);
+  sizes.forEach((pair, k) => size.set(`v${k}`, pair));
+  const lifted = liftAll(edges, within, parent);
+  for (const level of [...levels.map(([number]) => number).reverse(), 0]) {
+    const asked = { below: below.get(level), size, links: lifted.of.get(level) ?? new Map() };
+    const laid = layOut(dagre, asked, known);
+    place.set(level, laid);
+    const least = level ? (titles.get(level) ?? 0) : 0;
+    size.set(`l${level}`, [Math.max(laid.width, least) + 2 * PAD, laid.height + TITLE + 2 * PAD]);
+  }
+  return absolute({ sizes, edges, levels, below, size, place, lifted });
+}
+
+/** The level at which each edge is drawn: {of: level → Map("a b" → index), at: per edge [level, key, plain]}. */
+function liftAll(edges, within, parent) {
+  const of = new Map(), at = [];
+  const way = (level) => {
+    const found = [];
+    for (let l = level; l; l = parent.get(l)) found.push(l);
+    return found;
+  };
+  for (const [source, target] of edges) {
+    const a = way(within[source]), b = way(within[target]);
+    let up = a.length, down = b.length;
+    while (up && down && a[up - 1] === b[down - 1]) {
+      up--;
+      down--;
+    }
+    const level = up < a.length ? a[up] : 0;
+    const key = `${up ? `l${a[up - 1]}` : `v${source}`} ${down ? `l${b[down - 1]}` : `v${target}`}`;
+    if (!of.has(level)) of.set(level, new Map());
+    const links = of.get(level);
+    if (!links.has(key)) links.set(key, links.size);
+    at.push([level, key, !up && !down]);
+  }
+  return { of, at };
+}
+
+/** One level: {at: [[x, y]] of the middles, routes: points per link, width, height}. Levels alike share an answer. */
+function layOut(dagre, { below, size, links }, known) {
+  const number = new Map(below.map((name, k) => [name, k])), pairs = [...links.keys()].map((key) => {
+    return key.split(" ").map((name) => number.get(name));
+  });
+  const asked = JSON.stringify([below.map((name) => size.get(name)), pairs]);
+  if (!known.has(asked)) known.set(asked, laidOut(dagre, below.map((name) => size.get(name)), pairs));
+  return known.get(asked);
+}
+
+function laidOut(dagre, sizes, pairs) {
+  const joined = new Set(pairs.flat()), graph = new dagre.graphlib.Graph();
+  graph.setGraph({ ranksep: BETWEEN, nodesep: BESIDE, edgesep: 8 });
+  graph.setDefaultEdgeLabel(() => ({}));
+  sizes.forEach(([width, height], k) => joined.has(k) && graph.setNode(String(k), { width, height }));
+  for (const [a, b] of pairs) graph.setEdge(String(a), String(b));
+  if (joined.size) dagre.layout(graph);
+  const label = graph.graph(), at = [];
+  let width = joined.size ? label.width : 0, height = joined.size ? label.height : 0;
+  for (const k of joined) at[k] = [graph.node(String(k)).x, graph.node(String(k)).y];
+  // Who has no neighbour here stands below, in rows about as wide as the rest.
+  const alone = sizes.map((_, k) => k).filter((k) => !joined.has(k));
+  const area = alone.reduce((sum, k) => sum + (sizes[k][0] + BESIDE) * (sizes[k][1] + BESIDE), 0);
+  const room = Math.max(width, 1.3 * Math.sqrt(area), ...alone.map((k) => sizes[k][0]));
+  let x = 0, y = height ? height + BESIDE : 0, row = 0;
+  for (const k of alone) {
+    const [w, h] = sizes[k];
+    if (x && x + w > room) [x, y, row] = [0, y + row + BESIDE, 0];
+    at[k] = [x + w / 2, y + h / 2];
+    width = Math.max(width, x + w);
+    [x, row] = [x + w + BESIDE, Math.max(row, h)];
+    height = y + row;
+  }
+  const routes = pairs.map(([a, b]) => graph.edge(String(a), String(b)).points.flatMap((p) => [p.x, p.y]));
+  return { at, routes, width, height };
+}
+
+/** From places within levels to places in the drawing. */
+function absolute({ sizes, edges, levels, below, size, place, lifted }) {
+  const boxes = sizes.map(() => [0, 0, 0, 0]), frames = new Map(), corner = new Map([[0, [0, 0]]]);
+  for (const level of [0, ...levels.map(([number]) => number)]) {
+    const [left, top] = corner.get(level), laid = place.get(level);
+    below.get(level).forEach((name, k) => {
+      const [w, h] = size.get(name), x = left + laid.at[k][0] - w / 2, y = top + laid.at[k][1] - h / 2;
+      if (name[0] === "v") {
+        boxes[Number(name.slice(1))] = [x, y, w, h];
+        return;
+      }
+      frames.set(Number(name.slice(1)), [x, y, w, h]);
+      const inner = Number(name.slice(1)), spare = (w - place.get(inner).width) / 2;
+      corner.set(inner, [x + spare, y + PAD + TITLE]);
+    });
+  }
+  const routes = edges.map((_, k) => {
+    const [level, key, plain] = lifted.at[k], [left, top] = corner.get(level);
+    if (!plain) return null;
+    const points = place.get(level).routes[lifted.of.get(level).get(key)];
+    return points.map((value, i) => value + (i % 2 ? top : left));
+  });
+  const { width, height } = place.get(0);
+  return { boxes, frames: levels.map(([number]) => frames.get(number)), routes, width, height };
+}

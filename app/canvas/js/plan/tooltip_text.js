@@ -1,0 +1,76 @@
+// Texts about one tensor: for the tooltip, for screen readers and for the report's pictures.
+
+import { counted, fullBytes, offsetWords, rangeWords, shortBytes, stepName } from "../base/formats.js";
+
+/** [heading, text] pairs of a row. `other`: the plan that it is compared with, or null; `candidate`: which of both. */
+export function linesOf(plan, row, { other = null, candidate = true } = {}) {
+  const birth = plan.birth[row], death = plan.rangeEnd(row);
+  const lines = [
+    ["", plan.ids.at(row)],
+    ["size", fullBytes(plan.exact("size", row))],
+    ["offset", offsetWords(plan.exact("offset", row))],
+    ["place", place(plan, row)],
+    ["tensor live", livesFor(plan, birth, death)],
+    ["written by", named(plan, birth)],
+    ...storage(plan, row),
+    ["kind", kind(plan, row)],
+    ...(plan.module?.at(row) ? [["layer", plan.module.at(row)]] : []),
+  ];
+  if (plan.baseOf.has(row)) lines.push(["view of", plan.ids.at(plan.baseOf.get(row))]);
+  for (const [step, from, to] of plan.handoffs) {
+    if (from === row) lines.push(["memory reused by", `${plan.ids.at(to)} at ${stepName(plan.stepAt(step))}`]);
+    if (to === row) lines.push(["reuses memory of", `${plan.ids.at(from)} at ${stepName(plan.stepAt(step))}`]);
+  }
+  if (plan.stillRead.has(row)) {
+    lines.push(["last read", `${named(plan, death)}; its memory could be reused in place, the planner did not`]);
+  }
+  for (const [heading, table] of plan.extra) if (table.at(row)) lines.push([heading, table.at(row)]);
+  if (plan.twin && other) lines.push(...against(plan, other, row, candidate));
+  return lines;
+}
+
+/** Lines for a buffer that several tensors share: its tensors, and its live range. */
+function storage(plan, row) {
+  const head = plan.head(row), members = plan.members.get(head);
+  if (!members) return [];
+  const { birth, death } = plan.held(row), last = members.filter((i) => plan.death[i] === death);
+  const holders = last.slice(0, 3).map((i) => plan.ids.at(i)).join(", ");
+  return [
+    ["buffer", `${plan.ids.at(head)} and ${counted(members.length - 1, "more tensor")}`],
+    ["memory held", `${livesFor(plan, birth, death)}, last by ${holders}`],
+  ];
+}
+
+function place(plan, row) {
+  const arena = plan.arenas[plan.arena[row]].name;
+  if (!plan.slotted) return arena;
+  return `${arena}, slot ${plan.slot[row]}, use ${Number(plan.generation[row]) + 1}`;
+}
+
+function kind(plan, row) {
+  const words = [plan.role.at(row), plan.dtype.at(row), plan.shape.at(row), plan.operator?.at(row)];
+  return words.filter(Boolean).join(" · ");
+}
+
+const named = (plan, t) => stepName(plan.stepAt(t), plan.nodes.at(t));
+const range = (plan, from, to) => rangeWords(plan.stepAt(from), plan.stepAt(to));
+const livesOf = (plan, row) => range(plan, plan.birth[row], plan.rangeEnd(row));
+
+/** A range of drawn steps and its length, both in the plan's own. */
+function livesFor(plan, from, to) {
+  return `${range(plan, from, to)} · ${counted(plan.stepAt(to) - plan.stepAt(from), "step")}`;
+}
+
+/** Baseline → candidate, of what differs. */
+function against(plan, other, row, candidate) {
+  if (!plan.twin[row]) return [["compared", candidate ? "not in the baseline" : "not in the candidate"]];
+  const twin = plan.twin[row] - 1, lines = [];
+  const said = (heading, mine, theirs) => {
+    if (mine !== theirs) lines.push([heading, candidate ? `${theirs} → ${mine}` : `${mine} → ${theirs}`]);
+  };
+  said("size", shortBytes(plan.exact("size", row)), shortBytes(other.exact("size", twin)));
+  said("offset", offsetWords(plan.exact("offset", row)), offsetWords(other.exact("offset", twin)));
+  said("tensor live", livesOf(plan, row), livesOf(other, twin));
+  if (plan.slotted && other.slotted) said("slot", String(plan.slot[row]), String(other.slot[twin]));
+  return lines.length ? lines : [["compared", "unchanged"]];
+}

@@ -1,0 +1,226 @@
+"""The canvas as a Streamlit component: the plan's bytes go to the browser once, views say in small JSON what to draw.
+
+::
+
+    handle = plan_store(plan, baseline=other, key="plan")  # once a page, outside any fragment
+    plan_canvas(handle, Picture(selected=tensor_id), Listeners(select=...), key="map")  # as often as wanted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import streamlit as st
+
+from app.canvas.pack import Origin, packed_once
+from app.canvas.script import ENTRY, canvas_script
+from app.session import state
+from tmmu_core.plans.model import Plan
+
+View = Literal["lifetimes", "slots", "map"]
+Colour = Literal["role", "slot", "arena", "operator", "module", "phase", "size", "change"]
+
+
+@dataclass(frozen=True)
+class PlanHandle:
+    """A plan whose bytes are in the page: ``plan_store`` makes it, ``plan_canvas`` draws it."""
+
+    token: str
+    plan: Plan
+    baseline: Plan | None = None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a person pinned: ``tensor_id`` and its row in the plan, both ``None`` when the selection was cleared."""
+
+    tensor_id: str | None
+    row: int | None
+    how: str
+    """``click``, ``arrow``, ``slot`` (the brackets), ``search`` (Enter), ``compare`` (shift-click) or ``clear``."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Arenas laid end to end, the first at the bottom."""
+
+    arenas: Sequence[str]
+    capacity: int | None = None
+    """Bytes of the memory; ``None`` where nobody says how large it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """What a canvas draws, and how. What is passed is taken when it changes; what a person changes stays until then."""
+
+    view: View = "map"
+    colour: Colour | None = None
+    """``None``: by slot in the slot view, by role in the others."""
+    arena: str | None = None
+    """The one shown; ``None``: all on one byte scale."""
+    selected: str | None = None
+    compared: str | None = None
+    """Tensor ids."""
+    search: str = ""
+    marked: Sequence[int] | None = None
+    """Rows that stand out while nothing is searched."""
+    step: int | None = None
+    """The chosen step."""
+    zoom: Sequence[float] | None = None
+    """The part that is looked at, ``(t0, t1, v0, v1)`` in steps and in bytes, slots or rows; ``None``: all."""
+    show_baseline: bool = True
+    """Outline what differs in the handle's baseline."""
+    draw_baseline_itself: bool = False
+    """The baseline instead of the plan, for two canvases side by side."""
+    transposed: bool = False
+    height: int = 520
+    toolbar: bool = True
+    strip: bool = True
+    """The curve of live bytes above."""
+    heading: bool = True
+    """The claim above and the legend below."""
+    reach: int = 0
+    """Bytes that the map shows at least, so that several small ones stand on one scale."""
+    memory: Memory | None = None
+    """Arenas that the map shows end to end, under one capacity."""
+    saved: tuple[int, int] | None = None
+    """Width and height in pixels of the PNG that its button saves; ``None``: twice what is seen."""
+    ghost: Mapping[str, Any] | None = None
+    """A storage tried at another place of the map, ``{id, offset, birth, conflicts, legal, extent}``."""
+    link: str = "page"
+    """Canvases with the same word share selection, chosen step and window of steps at once, without a server trip; an
+    empty one stands alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listeners:
+    """Who is called with what a person does, before the next run; whoever is ``None`` is not."""
+
+    select: Callable[[Selection], None] | None = None
+    step: Callable[[int | None], None] | None = None
+    search: Callable[[str], None] | None = None
+    """The text, once it rests."""
+    window: Callable[[tuple[int, int]], None] | None = None
+    """The half-open window of steps, once it rests."""
+    view: Callable[[str], None] | None = None
+    colour: Callable[[str | None], None] | None = None
+    arena: Callable[[str | None], None] | None = None
+    zoom: Callable[[Sequence[float] | None], None] | None = None
+    ghost: Callable[[Mapping[str, Any]], None] | None = None
+    """Where the selected box was put, dragged with Alt: ``{id, offset, birth}``."""
+
+    def by_event(self) -> dict[str, Callable[[Any], None]]:
+        """The canvas's events that are heard → who takes their values as the canvas sends them."""
+        heard: dict[str, Callable[[Any], None]] = {}
+        for event, (field, read) in _EVENTS.items():
+            tell = getattr(self, field)
+            if tell is not None:
+                heard[event] = _reading(read, tell)
+        return heard
+
+
+def _reading(read: Callable[[Any], Any], tell: Callable[[Any], None]) -> Callable[[Any], None]:
+    return lambda value: tell(read(value))
+
+
+_EVENTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "select": ("select", lambda v: Selection(v["id"], v["row"] if v["id"] is not None else None, v["how"])),
+    "compare": ("select", lambda v: Selection(v["id"], v["row"], "compare")),
+    "step": ("step", lambda v: None if v is None else int(v)),
+    "search": ("search", lambda v: str(v or "")),
+    "window": ("window", lambda v: (int(v[0]), int(v[1]))),
+    "view": ("view", str),
+    "colour": ("colour", lambda v: v or None),
+    "arena": ("arena", lambda v: v or None),
+    "zoom": ("zoom", lambda v: v),
+    "ghost": ("ghost", lambda v: v),
+}
+"""Event → the field of :class:`Listeners` that hears it, and how its value is read."""
+
+
+NOBODY = Listeners()
+
+
+def plan_store(
+    plan: Plan,
+    *,
+    baseline: Plan | None = None,
+    operators: Sequence[str] | None = None,
+    origin: Origin | None = None,
+    key: str = "plan_store",
+) -> PlanHandle:
+    """Bring a plan's bytes to the page, once for all views; what is packed is :func:`app.canvas.pack.pack_plan`'s.
+
+    Call it outside any fragment. A ``baseline``, packed along, can be laid under the plan.
+    """
+    packed = packed_once(plan, baseline=baseline, operators=operators, origin=origin)
+    _component()(key=key, data=packed.data, height="content")
+    return PlanHandle(packed.token, plan, baseline)
+
+
+def plan_canvas(plan: PlanHandle, picture: Picture, listeners: Listeners = NOBODY, *, key: str) -> None:
+    """Draw a plan. ``key`` keeps the canvas (its zoom, its focus) from run to run.
+
+    Nothing is returned: pass the page's own state, and let the listeners write into it.
+    """
+    heard, memory = listeners.by_event(), picture.memory
+    description = {
+        "plan": plan.token,
+        "plan_index": 1 if picture.draw_baseline_itself and plan.baseline is not None else 0,
+        "view": picture.view,
+        "colour": picture.colour,
+        "selected": picture.selected,
+        "compared": picture.compared,
+        "search": picture.search,
+        "marked": None if picture.marked is None else list(picture.marked),
+        "step": picture.step,
+        "arena": picture.arena,
+        "baseline": picture.show_baseline,
+        "transposed": picture.transposed,
+        "height": picture.height,
+        "toolbar": picture.toolbar,
+        "strip": picture.strip,
+        "heading": picture.heading,
+        "reach": picture.reach,
+        "memory": None if memory is None else {"capacity": memory.capacity, "arenas": list(memory.arenas)},
+        "picture": None if picture.saved is None else list(picture.saved),
+        "zoom": None if picture.zoom is None else list(picture.zoom),
+        "ghost": None if picture.ghost is None else dict(picture.ghost),
+        "link": picture.link,
+        "report_window": "window" in heard,
+        "events": sorted(heard),
+    }
+    callbacks = {f"on_{event}_change": _callback(key, event, tell) for event, tell in heard.items()}
+    _component()(key=key, data=description, height="content", **callbacks)
+
+
+def _callback(key: str, event: str, tell: Callable[[Any], None]) -> Callable[[], None]:
+    """A Streamlit callback is told nothing; what happened is looked up under the component's key, and only there."""
+
+    def called() -> None:
+        happened = cast(Mapping[str, Any], state.raw(key) or {}).get(event)
+        if isinstance(happened, Mapping):  # a trigger comes wrapped, so that "cleared" differs from "did not happen"
+            happened = happened["value"]
+        elif event != "window" or happened is None:
+            return
+        tell(happened)
+
+    return called
+
+
+_NAME = "tmmu_plan_canvas"
+
+
+def _component() -> Any:
+    # Registered anew only for a new runtime: the mounting command itself looks after that.
+    global _mount
+    if _mount is None:
+        _mount = st.components.v2.component(
+            _NAME, js=f"{canvas_script()}export default globalThis.{ENTRY}.streamlit;\n"
+        )
+    return _mount
+
+
+_mount: Any = None

@@ -1,0 +1,1 @@
+"""Commands that most users need."""

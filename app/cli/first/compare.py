@@ -1,0 +1,210 @@
+"""``tmmu compare``: compare two plans or traces."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import islice
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from app.cli.console import FINDING, NOT_COMPARABLE, SUCCESS, Column, print_lines, table, write_json
+from app.cli.options import FIRST_FINDINGS, AsJson, Resolved, planning, print_findings, show_warnings, warnings_of
+from app.cli.stores import StoreUrl, names_model, resolve_side
+from app.texts import numbers, totals_text
+from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, TensorChange, compare
+from tmmu_core.plans.figures.metrics import totals as plan_totals
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
+
+Baseline = Annotated[
+    str, typer.Argument(metavar="A", help="Baseline: plan, trace, checkpoint, graph or store:MODEL@COMMIT.")
+]
+Candidate = Annotated[str, typer.Argument(metavar="B", help="Candidate, of the same kinds.")]
+Limit = Annotated[int, typer.Option(min=0, help="Number of changed tensors to list.")]
+
+
+@planning
+def command(
+    a: Baseline,
+    b: Candidate,
+    request: PlanRequest,
+    limit: Limit = 20,
+    store: StoreUrl = None,
+    json: AsJson = False,
+) -> int:
+    """Compare two plans. Graphs are planned first, with the options of the command.
+
+    Exit code: 0 identical, 1 different or an invalid plan, 3 not comparable.
+    """
+    left, right = _sides(a, b, request, store)
+    warnings = warnings_of(left, right)
+    verdict = compare(left.trace or left.plan, right.trace or right.plan)
+    if json:
+        invalid_sides = {"left": _findings(left), "right": _findings(right)}
+        write_json({**as_json(verdict, limit), "invalid": invalid_sides, "warnings": warnings})
+    else:
+        print_comparison(verdict, limit, left.plan, right.plan)
+        print_findings(left)
+        print_findings(right)
+        show_warnings(warnings)
+    invalid = left.findings or right.findings
+    return NOT_COMPARABLE if not verdict.comparable else SUCCESS if verdict.identical and not invalid else FINDING
+
+
+def _sides(a: str, b: str, request: PlanRequest, store: str | None) -> tuple[Resolved, Resolved]:
+    """Return both sides. A store reference without a model uses the model of the other side, which is read first."""
+    if not names_model(a) and names_model(b):
+        right = resolve_side(b, request, store)
+        return resolve_side(a, request, store, right.plan), right
+    left = resolve_side(a, request, store)
+    return left, resolve_side(b, request, store, left.plan)
+
+
+def _findings(side: Resolved) -> list[dict[str, Any]]:
+    return [asdict(finding) for finding in side.findings[:FIRST_FINDINGS]]
+
+
+# --- as text ----------------------------------------------------------------------------------------------------
+
+
+def print_comparison(verdict: Comparison, limit: int, baseline: Plan, candidate: Plan) -> None:
+    """Print the comparison."""
+    if not verdict.comparable:
+        print_lines("not comparable: " + "; ".join(_reason(d) for d in verdict.incomparable))
+    elif verdict.identical:
+        print_lines("identical: same order, same layout, same live ranges")
+    else:
+        print_lines(verdict.word)
+    if verdict.first is not None:
+        first = verdict.first
+        print_lines(f"first divergence at {first.path}: {_text_of(first.left)} → {_text_of(first.right)}")
+    for difference in verdict.certificates:
+        name = difference.path.removeprefix("$.arenas.").removesuffix(".lower_bound_bytes")
+        print_lines(f"optimality of {name}: {_certificate(baseline, name)} → {_certificate(candidate, name)}")
+    for difference in verdict.context:
+        print_lines(f"context {difference.path[2:]}: {_text_of(difference.left)} → {_text_of(difference.right)}")
+    if not verdict.complete:
+        print_lines("one side is a digest: its live ranges, slots and offsets are compared by their hashes")
+    if verdict.identical:
+        return
+    print_lines("")
+    table(
+        (
+            *(Column("arena"), Column("arena size", True), Column("change", True), Column("slots", True)),
+            *(Column("lower bound", True), Column("optimality")),
+        ),
+        [_arena_row(c.name, (c.left, baseline), (c.right, candidate)) for c in verdict.arenas],
+    )
+    pairs = zip(totals_text.rows(baseline), totals_text.rows(candidate), strict=True)
+    print_lines("", *(f"{name:<21}  {numbers.change(before, after)}" for (name, before), (_, after) in pairs))
+    changed = {kind: total for kind, total in verdict.totals.items() if total[0]}
+    if not changed:
+        return
+    print_lines("")
+    table(
+        (Column("tensors"), Column("count", True), Column("bytes", True)),
+        [
+            [kind, numbers.count(n), numbers.delta_bytes(size) if kind == "resized" else numbers.full_bytes(size)]
+            for kind, (n, size) in changed.items()
+        ],
+    )
+    rows = [_change_row(change, baseline, candidate) for change in islice(verdict.changes(), limit)]
+    if rows:
+        print_lines("")
+        table((Column("tensor"), Column("changed"), Column("baseline"), Column("candidate")), rows)
+        total = int((verdict.kinds != 0).sum())
+        print_lines(numbers.of(len(rows), total, "changed tensor"))
+
+
+def _reason(difference: Difference) -> str:
+    names = {"$.ir_hash": "different graphs", "$.replay_token": "different replay tokens"}
+    names["$.digests"] = "a digest of an older version without hashes of its live ranges"
+    names["$.tensors_hash"] = "a digest of an older version without a hash of its tensors"
+    names["$.arena_config_hash"] = "different arena configurations"
+    return names.get(difference.path, f"{difference.path[2:]} {difference.left} → {difference.right}")
+
+
+def _text_of(value: Any) -> str:
+    return "none" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+Side = tuple[ArenaSummary | None, Plan]
+
+
+def _arena_row(name: str, *sides: Side) -> list[str]:
+    left, right = (arena for arena, _ in sides)
+    before, after = (numbers.full_bytes(side.extent_bytes) if side else "–" for side in (left, right))
+    change = (right.extent_bytes if right else 0) - (left.extent_bytes if left else 0)
+    slots = numbers.change(
+        *(numbers.count(arena.slots) if arena and plan.has_slots else numbers.NO_SLOTS for arena, plan in sides)
+    )
+    bound = numbers.change(*(numbers.short_bytes(side.bound_bytes) if side else "–" for side in (left, right)))
+    status = numbers.change(*(side.status if side else "–" for side in (left, right)))
+    return [name, numbers.change(before, after), numbers.delta_bytes(change), slots, bound, status]
+
+
+def _certificate(plan: Plan, arena: str) -> str:
+    summary = plan.arena_of[arena]
+    return f"{summary.status}, at least {numbers.full_bytes(summary.least_bytes_claimed)}"
+
+
+def _change_row(change: TensorChange, baseline: Plan, candidate: Plan) -> list[str]:
+    sides = _place(change.left, baseline), _place(change.right, candidate)
+    return [change.tensor_id, ", ".join(change.kinds), *sides]
+
+
+def _place(row: TensorRow | None, plan: Plan) -> str:
+    if row is None:
+        return "–"
+    slot = f" slot {row.logical_slot}" if plan.has_slots else ""
+    place = f"{row.arena}[{row.offset_bytes:,}, {row.offset_bytes + row.size_bytes:,}){slot}"
+    return f"{place} {numbers.live_range(row.birth, row.death)}"
+
+
+# --- as JSON -----------------------------------------------------------------------------------------------------
+
+
+def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:
+    """Return the comparison as JSON values; all keys are present for every verdict."""
+    return {
+        "comparable": verdict.comparable,
+        "identical": verdict.identical,
+        "complete": verdict.complete,
+        "incomplete": list(verdict.incomplete),
+        "incomparable": [_difference(d) for d in verdict.incomparable],
+        "first_divergence": None if verdict.first is None else _difference(verdict.first),
+        "divergences": [_difference(d) for d in verdict.divergences],
+        "context": [_difference(d) for d in verdict.context],
+        "certificates": [_difference(d) for d in verdict.certificates],
+        "totals": {kind: {"tensors": verdict.totals[kind][0], "bytes": verdict.totals[kind][1]} for kind in KINDS},
+        "left_totals": asdict(plan_totals(verdict.left)),
+        "right_totals": asdict(plan_totals(verdict.right)),
+        "arenas": [
+            {"name": change.name, "left": _arena(change.left), "right": _arena(change.right)}
+            for change in verdict.arenas
+        ],
+        "changed_tensors": int((verdict.kinds != 0).sum()),
+        "changes": [
+            {
+                "tensor_id": change.tensor_id,
+                "kinds": list(change.kinds),
+                "left": _row(change.left),
+                "right": _row(change.right),
+            }
+            for change in islice(verdict.changes(), limit)
+        ],
+    }
+
+
+def _difference(difference: Difference) -> dict[str, Any]:
+    return {"path": difference.path, "left": difference.left, "right": difference.right}
+
+
+def _arena(arena: ArenaSummary | None) -> dict[str, Any] | None:
+    return None if arena is None else vars(arena)
+
+
+def _row(row: TensorRow | None) -> dict[str, Any] | None:
+    return None if row is None else vars(row)

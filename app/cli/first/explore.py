@@ -1,0 +1,138 @@
+"""``tmmu explore``: start the explorer."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import socket
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.console import STREAM, UsageError
+from app.cli.options import modules_in
+from app.cli.stores import VARIABLE, StoreUrl, open_store
+from app.serving.reach import PROXY_HEADER, TOKEN, is_here
+from tmmu_core.base.extras import require
+
+FIRST_PORT = 8501
+BASE_PATH = "TMMU_BASE_PATH"
+"""Environment variable with the default of ``--base-path``."""
+MAIN = Path(__file__).resolve().parents[2] / "main.py"
+SERVE = MAIN.parent / "serving" / "serve.py"
+
+Files = Annotated[
+    list[str] | None, typer.Argument(metavar="[FILE]...", help="Graphs, plans, traces, instances or XLA dumps to open.")
+]
+NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")]
+Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Port [8501, or the next free one].")]
+BasePath = Annotated[
+    str,
+    typer.Option("--base-path", metavar="PATH", help=f"URL path behind a reverse proxy [${BASE_PATH}]."),
+]
+Address = Annotated[
+    str, typer.Option(metavar="HOST", help="Address to listen on; a non-local address requires a token.")
+]
+
+
+def command(
+    files: Files = None,
+    no_browser: NoBrowser = False,
+    port: Port = None,
+    address: Address = "localhost",
+    base_path: BasePath = "",
+    store: StoreUrl = None,
+) -> int:
+    """Open the explorer in the browser, with files or a sample. Ctrl-C stops it."""
+    names = [str(Path(name).resolve()) for name in files or () if name != STREAM]
+    if len(names) != len(files or ()):
+        raise UsageError("the explorer cannot read standard input.", "Pass file names, or open files in the browser.")
+    for name in names:
+        if os.path.isdir(name):
+            if not modules_in(Path(name)):
+                raise UsageError(f"{name} is a folder but not an XLA dump.", "Pass the files in it.")
+        elif not os.path.isfile(name):
+            raise UsageError(f"file not found: {name}.", "Check the name.")
+    require("streamlit", "the explorer")
+    if store or os.environ.get(VARIABLE):
+        open_store(store, create=True).close()  # report errors now, not on every page
+        os.environ[VARIABLE] = store or os.environ[VARIABLE]
+    path = (base_path or os.environ.get(BASE_PATH, "")).strip("/")
+    if path:
+        os.environ["STREAMLIT_SERVER_BASE_URL_PATH"] = path
+    if port is None:
+        port = free_port(address)
+    elif not is_free(address, port):
+        raise UsageError(
+            f"port {port} is in use at {address}.", "Set another --port, or omit it for the next free one."
+        )
+    else:
+        _reserve(port)
+    token = os.environ.get(TOKEN, "")
+    if not (token or os.environ.get(PROXY_HEADER) or is_here(address)):
+        token = os.environ[TOKEN] = secrets.token_urlsafe(16)
+    rest = ("/" + path if path else "") + (f"/?token={token}" if token else "")
+    print(f"TMMU Plan Explorer: http://{address}:{port}{rest}  (Ctrl-C stops it)", flush=True)
+    # exec: signals to this process reach the server.
+    os.execv(sys.executable, arguments(names, no_browser, port, address))
+
+
+def free_port(address: str, first: int = FIRST_PORT) -> int:
+    """Return the first free port from ``first`` that no other starting explorer has reserved."""
+    for port in range(first, 65536):
+        if _reserve(port) and is_free(address, port):
+            return port
+    raise UsageError("no port is free.", "Set one with --port.")
+
+
+def is_free(address: str, port: int) -> bool:
+    """Return whether a port is free. Raises :class:`UsageError` if the address cannot be used."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise UsageError(f"cannot listen on {address}: {error}.", _fix(error)) from None
+    return True
+
+
+def _fix(error: OSError) -> str:
+    return "Use a --port of 1024 or more." if error.errno == errno.EACCES else "Use another --address."
+
+
+def _reserve(port: int) -> bool:
+    """Reserve a port until this process ends; return false if another explorer reserved it.
+
+    The server needs seconds until it listens; another explorer could choose the same port in that time.
+    """
+    with socket.socket(getattr(socket, "AF_UNIX", socket.AF_INET)) as mark:
+        try:
+            mark.bind(f"\0tmmu-explore-{port}")  # abstract socket, Linux only
+        except (OSError, TypeError, ValueError) as error:
+            return getattr(error, "errno", None) != errno.EADDRINUSE
+        mark.set_inheritable(True)  # survives exec
+        mark.detach()
+    return True
+
+
+def arguments(names: list[str], no_browser: bool, port: int, address: str) -> list[str]:
+    """Return the command line of the server."""
+    return [
+        sys.executable,
+        *(str(SERVE), "run", str(MAIN)),
+        *("--server.port", str(port)),
+        *("--server.address", address),
+        *("--server.fileWatcherType", "none"),  # the sources do not change while it runs
+        *("--server.headless", "true" if no_browser else "false"),
+        *("--server.showEmailPrompt", "false"),
+        *("--browser.gatherUsageStats", "false"),
+        # Streamlit's welcome message is for app developers.
+        *("--logger.hideWelcomeMessage", "true"),
+        "--",
+        *names,
+    ]

@@ -1,0 +1,134 @@
+"""``tmmu export``: write a plan in another format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, cast, get_args
+
+import typer
+
+from app.cli.console import STREAM, SUCCESS, UsageError, print_note, write_output
+from app.cli.options import AsJson, Out, Resolved, Source, open_any, planning, resolve, sound
+from app.texts import numbers
+from tmmu_core.base import strict
+from tmmu_core.base.errors import spelled_out
+from tmmu_core.formats.c_project.c_export import Blobs, c_project, residency_json, write_project
+from tmmu_core.formats.c_project.render_c import c_header, c_source
+from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
+from tmmu_core.formats.planfile import plan_file, trace
+from tmmu_core.formats.weights import constants_of
+from tmmu_core.graph.constants import Constants
+from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native import unpacking
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.model import Plan
+
+EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
+    **plan_file.WRITERS,
+    "trace": trace.to_json_lines,
+    "trace-cbor": trace.to_cbor_sequence,
+    "instance": plan_file.to_instance,
+    "residency": lambda plan: residency_json(build_render_plan(plan, module_prefix=_prefix(plan))),
+    "c-header": lambda plan: c_header(build_render_plan(plan, module_prefix=_prefix(plan))).encode(),
+    "c-source": lambda plan: c_source(build_render_plan(plan, module_prefix=_prefix(plan))).encode(),
+}
+"""Format → writer; the last three write the render plan."""
+
+
+def _prefix(plan: Plan) -> str:
+    return plan.ir_name or "model"
+
+
+PROJECT = "c-project"
+"""The format that is a folder."""
+FORMATS = (*EXPORTERS, PROJECT)
+
+To = Annotated[str, typer.Option("--to", metavar="FORMAT", help=f"Output format: {', '.join(FORMATS)}.")]
+OfArena = Annotated[
+    str | None, typer.Option("--arena", metavar="NAME", help="Arena to export, for the format instance.")
+]
+FromModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model", metavar="FILE", help="Model file with the bytes of the constants, for c-project of a finished plan."
+    ),
+]
+AsBlobs = Annotated[
+    str | None,
+    typer.Option(
+        "--blobs", metavar="HOW", help="Constants of c-project: inline, sidecar or auto [inline up to 1 MiB]."
+    ),
+]
+Prefix = Annotated[
+    str | None, typer.Option("--prefix", metavar="NAME", help="Prefix of C names, for c-project [name of the model].")
+]
+
+
+@planning
+def command(
+    plan: Source,
+    request: PlanRequest,
+    to: To,
+    output: Out = STREAM,
+    arena: OfArena = None,
+    model: FromModel = None,
+    blobs: AsBlobs = None,
+    prefix: Prefix = None,
+    json: AsJson = False,
+) -> int:
+    """Export a plan as a table, trace, instance or C code."""
+    if to not in FORMATS:
+        raise UsageError(f"unknown format {to!r}.", strict.closest_hint(to, FORMATS))
+    if arena is not None and to != "instance":
+        raise UsageError(f"--arena has no effect on the format {to}.", "This format contains all arenas.")
+    idle = [name for name, value in (("--model", model), ("--blobs", blobs), ("--prefix", prefix)) if value is not None]
+    if idle and to != PROJECT:
+        raise UsageError(f"{idle[0]} has no effect on the format {to}.", f"Use it with --to {PROJECT}.")
+    found = resolve(plan, request)
+    sound_plan = sound(found, "export")
+    if to == PROJECT:
+        named = _prefix(sound_plan) if prefix is None else spelled_out(prefix)
+        render = build_render_plan(sound_plan, _constants(found, model), module_prefix=named)
+        return _write_project(render, output or STREAM, blobs or "auto")
+    data = plan_file.to_instance(sound_plan, arena) if to == "instance" else EXPORTERS[to](sound_plan)
+    name = output or STREAM
+    write_output(name, unpacking.pack(data) if name.endswith(".gz") else data, f"the plan as {to}")
+    return SUCCESS
+
+
+def _constants(found: Resolved, model: str | None) -> Constants:
+    """Return the bytes of the constants, from the file of ``--model`` or else from the planned file."""
+    if model is not None:
+        opened = open_any(model)
+        if not isinstance(opened, Graph):
+            raise UsageError(f"{model} does not contain a model.", "Pass the file that the plan was made from.")
+        held = constants_of(Path(model), opened)
+        if not held:
+            raise UsageError(
+                f"{model} does not contain bytes of constants.", "A native graph stores them in a sidecar file."
+            )
+        return held
+    if found.graph is None or found.name == STREAM:
+        return Constants({})
+    return constants_of(Path(found.name), found.graph)
+
+
+def _write_project(render: RenderMemoryPlan, name: str, blobs: str) -> int:
+    if blobs not in get_args(Blobs):
+        raise UsageError(f"unknown value {blobs!r} of --blobs.", strict.closest_hint(blobs, get_args(Blobs)))
+    if name == STREAM:
+        raise UsageError(f"{PROJECT} is a folder.", "Set it with -o DIR.")
+    try:
+        written = write_project(Path(name), c_project(render, cast(Blobs, blobs)))
+    except OSError as error:
+        raise UsageError(
+            f"{name} cannot be written: {(error.strerror or str(error)).lower()}.",
+            "Check the folder and the permissions.",
+        ) from error
+    print_note(f"wrote the plan as {PROJECT} to {name} ({numbers.short_bytes(written)})")
+    if render.constant_arenas and not render.constant_blobs:
+        print_note(
+            "the constants' bytes are not known: the program binds them (a finished plan takes them with --model)"
+        )
+    return SUCCESS

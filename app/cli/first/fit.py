@@ -1,0 +1,337 @@
+"""``tmmu fit``: find the cheapest changes that make a graph fit a capacity, or prove that none do."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from types import FrameType
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from app.cli.console import (
+    FINDING,
+    NOT_COMPARABLE,
+    STREAM,
+    SUCCESS,
+    Column,
+    UsageError,
+    print_lines,
+    print_note,
+    read_input,
+    table,
+    write_json,
+    write_output,
+)
+from app.cli.options import AsJson, Source, open_any, planning, progress_on_terminal, show_warnings
+from app.texts import numbers
+from tmmu_core.base import strict
+from tmmu_core.fitting.assumptions import assumptions
+from tmmu_core.fitting.move import KINDS
+from tmmu_core.fitting.problem.answer import ALLOWED, Allowed, Fitted
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.lower_bounds import Need
+from tmmu_core.fitting.problem.planner_calls import extents, initial_candidate
+from tmmu_core.fitting.recipe import recipe as as_recipe
+from tmmu_core.fitting.search.fit_search import fit
+from tmmu_core.fitting.search.largest_size import largest_that_fits, rereading
+from tmmu_core.fitting.search.smallest_mesh import smallest_mesh
+from tmmu_core.formats.open_file import read_at_sizes
+from tmmu_core.graph.arenas import read_arenas
+from tmmu_core.graph.model import Arena, Graph
+from tmmu_core.graph.native import native_file
+from tmmu_core.graph.quantities import parse_percent
+from tmmu_core.planners.problem import Progress
+from tmmu_core.plans.canonical import ir_hash
+from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
+
+OPEN = NOT_COMPARABLE
+"""Exit code: the search found neither a plan that fits nor a proof that none exists."""
+EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": OPEN}
+
+Allow = Annotated[
+    str | None,
+    typer.Option(metavar="KIND,…", help=f"Allowed changes: {', '.join(KINDS)} [{','.join(ALLOWED)}]."),
+]
+MaxCost = Annotated[
+    str | None,
+    typer.Option(metavar="PERCENT", help="Maximum extra compute, in percent of the graph's FLOPs [unlimited]."),
+]
+Largest = Annotated[
+    str | None, typer.Option(metavar="DIM", help="Find the largest size of a named dimension that fits.")
+]
+SmallestMesh = Annotated[
+    str | None,
+    typer.Option(metavar="AXIS", help="Find the smallest size of a mesh axis with which every rank fits."),
+]
+Fitting = Annotated[
+    str | None,
+    typer.Option("-o", "--output", metavar="FITTED", help="Write the changed graph; - writes to standard output."),
+]
+Recipe = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Write the changes as JSON."),
+]
+KeepPhases = Annotated[
+    bool, typer.Option("--keep-phases", help="Do not move nodes between forward, backward and optimizer.")
+]
+
+
+@planning
+def command(
+    graph: Source,
+    request: PlanRequest,
+    allow: Allow = None,
+    max_cost: MaxCost = None,
+    largest: Largest = None,
+    mesh: SmallestMesh = None,
+    keep_phases: KeepPhases = False,
+    output: Fitting = None,
+    recipe: Recipe = None,
+    json: AsJson = False,
+) -> int:
+    """Make a graph fit into a memory limit (--capacity).
+
+    BYTES limits one memory for all tensors, ARENA=BYTES one arena. Offloaded tensors are in the arena "offload", which
+    has no limit. Ctrl-C stops the search and keeps the best result.
+
+    Exit code: 0 fits, 1 cannot fit, 3 unknown.
+    """
+    opened = open_any(graph, request.dims)
+    if not isinstance(opened, Graph):
+        raise UsageError(f"{graph} does not contain a graph.", "Pass a graph: fit changes its nodes.")
+    if output == STREAM and (json or recipe == STREAM):
+        raise UsageError("standard output can be used only once.", "Write one of the outputs to a file.")
+    capacity = _capacity(request)
+    allowed = Allowed(_kinds(allow), _thousandths(max_cost), keep_phases)
+    if largest is not None and mesh is not None:
+        raise UsageError("--largest and --mesh exclude each other.", "Run the command once for each.")
+    with _interruptible() as progress:
+        fitted, size = _search((graph, opened), request, (largest, mesh), (capacity, allowed), progress)
+    if output is not None:
+        _write_graph(fitted, output)
+    if recipe is not None:
+        document = as_recipe(fitted.best.moves, ir_hash(fitted.start.plan_input.graph))
+        write_output(recipe, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", "the recipe")
+    if json:
+        sizes = {"largest": {largest: size}} if largest is not None else {"mesh": {mesh: size}} if mesh else {}
+        write_json(as_json(fitted) | sizes)
+    elif output != STREAM and recipe != STREAM:
+        if largest is not None:
+            print_lines(f"largest {largest} that fits: {size}" if size is not None else f"no size of {largest} fits")
+        if mesh is not None:
+            print_lines(f"every rank fits with {mesh} = {size}" if size is not None else f"no size of {mesh} fits")
+        _print_fit(fitted)
+    return EXIT_CODE[fitted.answer]
+
+
+def _search(
+    source: tuple[str, Graph],
+    request: PlanRequest,
+    sought: tuple[str | None, str | None],
+    limits: tuple[Capacity, Allowed],
+    progress: Progress,
+) -> tuple[Fitted, int | None]:
+    """Return the fit, and the size found for ``--largest`` or ``--mesh``."""
+    (file, graph), (largest, mesh) = source, sought
+    if mesh is not None:
+        fewest = smallest_mesh(graph, request, mesh, limits, progress)
+        return fewest.fitted, fewest.size
+    start = initial_candidate(graph, request, progress)
+    if largest is None:
+        return fit(start, *limits, progress), None
+    if file == STREAM and largest in graph.ranges:
+        raise UsageError("--largest reads the model several times.", "Pass a file name instead of -.")
+    again = rereading(graph, request, largest, lambda sizes: read_at_sizes(read_input(file), sizes, file))
+    found = largest_that_fits(start, largest, *limits, progress, again)
+    return found.fitted, found.size
+
+
+def _capacity(request: PlanRequest) -> Capacity:
+    """Return the limits of ``--capacity``, or else those of the arena configuration."""
+    given = dict(request.capacities)
+    total = given.pop(ANY_ARENA, None)
+    if total is not None and given:
+        raise UsageError(
+            "--capacity limits either one memory or single arenas.", "Use BYTES, or ARENA=BYTES for each arena."
+        )
+    if total is None and not given:
+        config = read_arenas(request.arenas)
+        given = {name: a.capacity_bytes for name, a in config.items() if a.capacity_bytes != Arena().capacity_bytes}
+    if total is None and not given:
+        raise UsageError("no memory limit is given.", "Use --capacity 8GiB, or --capacity ARENA=8GiB.")
+    return Capacity(total, given)
+
+
+def _kinds(text: str | None) -> frozenset[Any]:
+    if text is None:
+        return frozenset(ALLOWED)
+    kinds = frozenset(filter(None, map(str.strip, text.split(","))))
+    unknown = sorted(kinds - set(KINDS))
+    if unknown:
+        raise UsageError(f"--allow: unknown change {unknown[0]!r}.", strict.closest_hint(unknown[0], KINDS))
+    return kinds
+
+
+def _thousandths(text: str | None) -> int | None:
+    """Parse percent to thousandths of a percent."""
+    if text is None:
+        return None
+    try:
+        return int(parse_percent(text) * 100_000)
+    except ValueError as error:
+        raise UsageError(f"--max-cost: {error}") from None
+
+
+@contextmanager
+def _interruptible() -> Iterator[Progress]:
+    """Yield a progress callback. The first Ctrl-C stops the search and keeps the best result, the second one exits."""
+    stopped = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal stopped
+        if stopped:
+            raise KeyboardInterrupt
+        stopped = True
+        print_note("stopping; the best result so far is kept")
+
+    with progress_on_terminal() as drawn:
+
+        def progress(what: str, done: int, of: int) -> bool:
+            if drawn is not None:
+                drawn(what, done, of)
+            return not stopped
+
+        try:
+            before = signal.signal(signal.SIGINT, stop)
+        except ValueError:  # signals reach the main thread only
+            yield progress
+            return
+        try:
+            yield progress
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def _write_graph(fitted: Fitted, name: str) -> None:
+    graph = fitted.best.fitted_graph
+    write_output(
+        name, native_file.encode_json(graph) if name == STREAM else native_file.encode(graph, name), "the fitted graph"
+    )
+
+
+def as_json(fitted: Fitted) -> dict[str, Any]:
+    """Return the result as the JSON record of contract §11."""
+    cost = fitted.best.cost
+    capacity: dict[str, Any] = dict(fitted.capacity.arenas)
+    if fitted.capacity.total is not None:
+        capacity["total"] = fitted.capacity.total
+    return {
+        "answer": fitted.answer,
+        "capacity": capacity,
+        "extent_bytes": fitted.best.extent_bytes,
+        "lower_bound_bytes": fitted.lower_bound_bytes,
+        "over_bytes": fitted.over_bytes,
+        "warnings": list(fitted.warnings),
+        "assumptions": asdict(assumptions(fitted)),
+        "cost": {
+            "extra_flops": cost.extra_flops,
+            "extra_flops_percent": 100 * cost.extra_flops / fitted.flops if fitted.flops else 0.0,
+            "moved_bytes": cost.moved_bytes,
+            "extra_steps": cost.extra_steps,
+        },
+        "moves": [
+            {
+                "kind": move.kind,
+                "what": move.what,
+                "why": move.why,
+                "bytes": move.bytes,
+                "extra_flops": move.cost.extra_flops,
+                "moved_bytes": move.cost.moved_bytes,
+            }
+            for move in fitted.best.moves
+        ],
+        "unknown_operators": [{"name": each.name, "nodes": each.nodes, "bytes": each.bytes} for each in fitted.unknown],
+        "bound": [
+            {
+                "arena": need.arena,
+                "bytes": need.bytes,
+                "step": need.step,
+                "tensors": list(need.tensors),
+                "why": need.why,
+            }
+            for need in fitted.bound.needs
+        ],
+    }
+
+
+def _assumed(fitted: Fitted) -> str:
+    """Return the assumptions of the result in one line."""
+    found = assumptions(fitted)
+    alignments = ", ".join(f"{numbers.full_bytes(grid)} in {name}" for name, grid in found.alignment_bytes.items())
+    excluded = ", ".join(f"{name} ({count})" for name, count in found.not_recomputable.items())
+    return f"  alignment: {alignments}; operators that are not recomputed: {excluded or 'none'}"
+
+
+def _print_fit(fitted: Fitted) -> None:
+    best, start = fitted.best, fitted.start
+    capacity = " and ".join(
+        [numbers.full_bytes(fitted.capacity.total)] * (fitted.capacity.total is not None)
+        + [f"{numbers.full_bytes(limit)} in {name}" for name, limit in fitted.capacity.arenas.items()]
+    )
+    reached, original = (numbers.full_bytes(fitted.capacity.taken(candidate.plan)) for candidate in (best, start))
+    bound = numbers.full_bytes(fitted.bound_within(fitted.capacity))
+    if fitted.answer == "fits":
+        print_lines(f"Fits: {reached} of {capacity} (before: {original}).")
+    elif fitted.answer == "cannot":
+        print_lines(f"Does not fit: needs at least {bound}, capacity {capacity}.")
+        counted = fitted.capacity.limited(start.plan)
+        print_lines(*(_need_text(need) for need in fitted.bound.needs if need.arena in counted))
+    else:
+        over = numbers.full_bytes(fitted.over_bytes)
+        print_lines(f"Best plan found: {reached}, {over} over capacity. Lower bound: {bound}.")
+    print_lines(_assumed(fitted))
+    if fitted.unknown:
+        print_lines(numbers.unknown_operators(fitted.unknown))
+    if fitted.stopped:
+        print_lines("  The search was stopped; this is the best result so far.")
+    table(
+        (Column("arena"), Column("before", True), Column("after", True)),
+        [
+            [name, numbers.full_bytes(extents(start.plan).get(name, 0)), numbers.full_bytes(now)]
+            for name, now in extents(best.plan).items()
+        ],
+    )
+    grid = next((move.details["alignment"] for move in best.moves if move.kind == "alignment"), None)
+    if grid is not None:
+        print_lines(f"A graph file does not contain alignments: plan the changed graph with --alignment {grid}.")
+    if best.moves:
+        table(
+            (
+                Column("change"),
+                Column("tensor or setting"),
+                Column("saved", True),
+                Column("extra FLOPs", True),
+                Column("transferred", True),
+            ),
+            [
+                [
+                    m.kind,
+                    m.what,
+                    numbers.full_bytes(m.bytes),
+                    f"{m.cost.extra_flops:,}",
+                    numbers.full_bytes(m.cost.moved_bytes),
+                ]
+                for m in best.moves
+            ],
+        )
+    show_warnings(fitted.warnings)
+
+
+def _need_text(need: Need) -> str:
+    step = f" at {need.step!r}" if need.step else ""
+    shown = ", ".join(map(repr, need.tensors[:4])) + f" and {len(need.tensors) - 4} more" * (len(need.tensors) > 4)
+    return f"  {need.arena}: {numbers.full_bytes(need.bytes)}{step}: {need.why}" + f" ({shown})" * bool(shown)

@@ -1,0 +1,339 @@
+"""``tmmu gate``: check a plan against limits in continuous integration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlencode, urlsplit
+
+import typer
+
+from app.cli.console import FINDING, SUCCESS, Column, UsageError, print_lines, table, write_json, write_output
+from app.cli.findings import AgainstGraph, resolve_with_graph
+from app.cli.options import (
+    FIRST_FINDINGS,
+    AsJson,
+    Resolved,
+    Source,
+    planning,
+    print_findings,
+    read_bytes_option,
+    resolve_either,
+    show_warnings,
+    warnings_of,
+    whole,
+)
+from app.cli.stores import PREFIX, StoreUrl, open_store, resolve_side
+from app.texts import certificate_text, numbers
+from tmmu_core.base import strict
+from tmmu_core.formats.planfile.plan_file import to_json
+from tmmu_core.graph.quantities import parse_percent
+from tmmu_core.plans.analysis import gate as core
+from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.model import CLAIMED, ArenaSummary, Plan
+
+ALL = "all arenas"
+CHECKED = {
+    "graph": "rows and graph",
+    "rows": "rows only; --graph MODEL checks the graph too",
+    "totals": "totals only: a digest has no rows",
+    "planned": "planned by this command",
+}
+"""What a plan was checked against → its text."""
+
+MaxExtent = Annotated[
+    list[str] | None,
+    typer.Option(metavar="[ARENA=]BYTES", help="Maximum size of all arenas together, or of one. Repeatable."),
+]
+MaxGap = Annotated[
+    list[str] | None,
+    typer.Option(metavar="[ARENA=]PERCENT", help="Maximum arena size above the lower bound. Repeatable."),
+]
+MaxPeak = Annotated[
+    list[str] | None, typer.Option(metavar="[ARENA=]BYTES", help="Maximum live bytes at one step. Repeatable.")
+]
+MinReuse = Annotated[list[str] | None, typer.Option(metavar="[ARENA=]PERCENT", help="Minimum reuse ratio. Repeatable.")]
+AllowIncomplete = Annotated[
+    bool, typer.Option("--allow-incomplete", help="Accept a plan that does not cover its whole graph.")
+]
+Against = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|store:MODEL@COMMIT|store:BRANCH",
+        help="Plan, trace, graph or stored run whose arenas must not be exceeded.",
+    ),
+]
+MaxGrowth = Annotated[
+    str | None,
+    typer.Option(
+        metavar="BYTES|PERCENT%",
+        help="Allowed growth of peak, size and lower bound of each arena over the baseline [0].",
+    ),
+]
+MaxPeakGrowth = Annotated[
+    str | None, typer.Option(metavar="BYTES|PERCENT%", help="Allowed growth of the peak only [--max-growth].")
+]
+MaxExtentGrowth = Annotated[
+    str | None, typer.Option(metavar="BYTES|PERCENT%", help="Allowed growth of the arena size only [--max-growth].")
+]
+
+OutFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--out",
+        metavar="FOLDER",
+        help="Write summary.md, report.html and the plans to this folder, for a pull request.",
+    ),
+]
+Explorer = Annotated[
+    str | None,
+    typer.Option(
+        "--explorer", metavar="URL", help="URL of an explorer with the same store, for a link in the summary."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One limit as texts, with its verdict ``ok``."""
+
+    what: str
+    arena: str
+    value: str
+    limit: str
+    ok: bool
+
+
+@planning
+def command(
+    plan: Source,
+    request: PlanRequest,
+    max_extent: MaxExtent = None,
+    max_gap: MaxGap = None,
+    max_peak: MaxPeak = None,
+    min_reuse: MinReuse = None,
+    baseline: Against = None,
+    max_growth: MaxGrowth = None,
+    max_peak_growth: MaxPeakGrowth = None,
+    max_extent_growth: MaxExtentGrowth = None,
+    graph: AgainstGraph = None,
+    allow_incomplete: AllowIncomplete = False,
+    store: StoreUrl = None,
+    out: OutFolder = None,
+    explorer: Explorer = None,
+    json: AsJson = False,
+) -> int:
+    """Fail if a plan exceeds limits (for CI).
+
+    At least one limit is required. Finished plans are verified first, with --graph also against their graph; an invalid
+    plan fails. Gaps use the recomputed lower bound, not one that a file claims. --baseline store:BRANCH is the latest
+    run on that branch that plans this graph, with the same planner if there is one.
+
+    Exit code: 0 passed, 1 failed.
+    """
+    growth = {
+        "--max-growth": max_growth,
+        "--max-peak-growth": max_peak_growth,
+        "--max-extent-growth": max_extent_growth,
+    }
+    for option, text in growth.items():
+        if text is not None and baseline is None:
+            raise UsageError(f"{option} requires --baseline.", "Set the plan to compare against.")
+    if not any((max_extent, max_gap, max_peak, min_reuse, baseline)):
+        raise UsageError(
+            "no limit is given.",
+            "Set --max-extent, --max-gap, --max-peak, --min-reuse or --baseline.",
+        )
+    judged = resolve_either(plan, request) if graph is None else resolve_with_graph(plan, graph, request)[0]
+    if graph is not None:
+        whole(judged)
+    before = None if baseline is None else resolve_side(baseline, request, store, judged.plan)
+    found = judged.plan
+    checks = [check for side in (judged, before) if side is not None for check in _validity(side)]
+    if found.incomplete and not allow_incomplete:
+        checks.append(Check("completeness", ", ".join(found.incomplete), "incomplete", "complete", False))
+    if all(check.ok for check in checks):  # the figures of an invalid plan are meaningless
+        limits = [
+            *_limits("--max-extent", "extent", found, max_extent),
+            *_limits("--max-peak", "peak live bytes", found, max_peak),
+            *_limits("--max-gap", "gap", found, max_gap),
+            *_limits("--min-reuse", "reuse", found, min_reuse),
+            *([] if before is None else _growth(growth)),
+        ]
+        checks += map(check_row, core.gate(found, limits, None if before is None else before.plan))
+    if before is not None and not judged.ignored:  # the options apply to the candidate
+        before = replace(before, ignored=())
+    if out is not None:
+        write_out(Path(out), judged, before, checks, _link(explorer, store, judged.plan, before))
+    if json:
+        write_json(_json_record(judged, before, checks))
+    else:
+        _print_gate(judged, before, checks)
+    return SUCCESS if all(check.ok for check in checks) else FINDING
+
+
+def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> dict[str, Any]:
+    found = after.plan
+    invalid = [side for side in (after, before) if side is not None and side.findings]
+    return {
+        "ok": all(check.ok for check in checks),
+        "valid": not invalid,
+        "tmmu_plan_hash": found.tmmu_plan_hash.hex(),
+        "totals": asdict(totals(found)),
+        "checked": _checked(after),
+        "baseline_checked": None if before is None else _checked(before),
+        "certificates": {arena.name: _certificate(arena) for arena in found.arenas},
+        "incomplete": certificate_text.missing(found),
+        "planner": found.planner,
+        "baseline_planner": None if before is None else before.plan.planner,
+        "baseline": None if before is None else before.name,
+        "tensors_in_common": None if before is None else core.in_common(found, before.plan),
+        "not_checked": dict(after.verdict.left_out) if after.verdict else {},
+        "warnings": _warnings(after, before),
+        "findings": [asdict(finding) for side in invalid for finding in side.findings[:FIRST_FINDINGS]],
+        "checks": [asdict(check) for check in checks],
+    }
+
+
+def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> None:
+    found = after.plan
+    sides = [side for side in (after, before) if side is not None]
+    invalid = [side for side in sides if side.findings]
+    reason = numbers.count(sum(not check.ok for check in checks), "limit") + " exceeded"
+    if invalid:
+        reason = f"{invalid[0].name} is an invalid plan: {invalid[0].findings[0].message}"
+    result = "passed" if all(check.ok for check in checks) else f"failed: {reason}"
+    differ = "" if before is None else core.baseline_warning(found, before.plan)
+    print_lines("; ".join(filter(None, (result, differ))))
+    print_lines(*(f"checked {side.name}: {CHECKED[_checked(side)]}" for side in sides))
+    print_lines(*(f"{a.name}: {certificate_text.claimed(a)}" for a in found.arenas if a.status == CLAIMED), "")
+    table(
+        (Column("limit on"), Column("arena"), Column("value", True), Column("limit", True), Column("verdict")),
+        [[c.what, c.arena, c.value, c.limit, "ok" if c.ok else "EXCEEDED"] for c in checks],
+    )
+    for side in invalid:
+        print_findings(side)
+    if before is not None:
+        from app.report.pull_request import another_model
+
+        unrelated = another_model(before.plan, found)
+        print_lines(*(("", unrelated) if unrelated else ()))
+    show_warnings(_warnings(after, before)[bool(differ) :])
+
+
+# --- for a pull request ------------------------------------------------------------------------------------------
+
+
+def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
+    differ = "" if before is None else core.baseline_warning(after.plan, before.plan)
+    return [*filter(None, [differ]), *warnings_of(after, before)]
+
+
+def write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Sequence[Check], link: str) -> None:
+    """``summary.md``, ``report.html``, ``candidate.plan.json`` and, where there is one, ``baseline.plan.json``."""
+    from app.report import pull_request
+    from app.report.html_report import build_report
+
+    rows = [pull_request.Check(**vars(check)) for check in checks]
+    old = None if before is None else whole(before)
+    summary = pull_request.markdown(
+        pull_request.Change(whole(after), old, rows, link, after.plan.ir_name, _warnings(after, before))
+    )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out: cannot create {folder}: {(error.strerror or str(error)).lower()}.") from error
+    write_output(str(folder / "summary.md"), summary.encode("utf-8", "replace"), "the summary")
+    write_output(str(folder / "candidate.plan.json"), to_json(after.plan), "the plan")
+    if old is not None:
+        write_output(str(folder / "baseline.plan.json"), to_json(old), "the baseline")
+    report = build_report(after.solution or after.plan, baseline=old)
+    write_output(str(folder / "report.html"), report, "the report")
+
+
+def _link(explorer: str | None, url: str | None, after: Plan, before: Resolved | None) -> str:
+    """Return the URL of the comparison in an explorer, or "" if its store does not contain both plans."""
+    if explorer is None:
+        return ""
+    if urlsplit(explorer).scheme not in ("http", "https"):
+        raise UsageError(f"--explorer: {explorer!r} is not a web address.", "Example: https://HOST/PATH.")
+    store = open_store(url)
+    sides = [after] if before is None else [after, before.plan]
+    contents = [store.content_of(side) for side in sides]
+    store.close()
+    if not all(contents):
+        return ""
+    query = {name: f"{PREFIX}{content.hex()}" for name, content in zip(("graph", "baseline"), contents, strict=False)}
+    page = "compare" if before is not None else "plan"
+    return f"{explorer.rstrip('/')}/{page}?{urlencode(query)}"
+
+
+# --- limits ------------------------------------------------------------------------------------------------------
+
+
+def _validity(side: Resolved) -> Iterator[Check]:
+    """Yield the check that a finished plan is valid."""
+    if side.verdict is not None:
+        errors = len(side.findings)
+        yield Check(f"findings ({side.verdict.examined})", side.name, numbers.count(errors), "0", not errors)
+
+
+def _checked(side: Resolved) -> str:
+    """Return what a plan was checked against, a key of :data:`CHECKED`."""
+    return "planned" if side.verdict is None else side.verdict.examined
+
+
+def _certificate(arena: ArenaSummary) -> dict[str, Any]:
+    claimed = arena.least_bytes_claimed if arena.status == CLAIMED else None
+    return {"status": arena.status, "lower_bound_bytes": arena.bound_bytes, "claimed_bytes": claimed}
+
+
+def _limits(option: str, what: core.Measure, plan: Plan, given: list[str] | None) -> Iterator[core.Limit]:
+    """Parse the limits of one option, ``[ARENA=]AMOUNT`` each."""
+    for text in given or ():
+        arena, separator, value = text.rpartition("=")
+        if separator and arena not in plan.arena_of:
+            raise UsageError(f"the plan has no arena {arena!r}.", strict.closest_hint(arena, plan.arena_of))
+        amount = _percent(option, value) if what in ("gap", "reuse") else Fraction(read_bytes_option(option, value))
+        yield core.Limit(what, amount, arena if separator else core.ALL)
+
+
+def _growth(given: Mapping[str, str | None]) -> Iterator[core.Limit]:
+    """The limit of each growth measure, from its own option or ``--max-growth``."""
+    options = {"peak growth": "--max-peak-growth", "extent growth": "--max-extent-growth"}
+    for what in core.GROWTH:
+        # A larger peak implies a larger bound, so without --max-growth the bound has the limit of the peak.
+        options_of_limit = (options[what], "--max-growth") if what in options else ("--max-growth", "--max-peak-growth")
+        option = next((name for name in options_of_limit if given[name] is not None), "--max-growth")
+        text = given[option] or "0"
+        relative = text.strip().endswith("%")
+        amount = _percent(option, text) if relative else Fraction(read_bytes_option(option, text))
+        yield core.Limit(what, amount, relative=relative)
+
+
+def check_row(check: core.Check) -> Check:
+    """Return a check with its figures as texts."""
+    texts: dict[str, Callable[[], tuple[str, str]]] = {
+        "gap": lambda: (numbers.gap(check.value + check.of, check.of), _percentage(check.limit)),
+        "reuse": lambda: (numbers.percent(check.value, check.of), _percentage(check.limit)),
+    }
+    if check.what in core.GROWTH:
+        texts[check.what] = lambda: (numbers.delta_bytes(check.value), numbers.delta_bytes(int(check.limit)))
+    plain = (numbers.full_bytes(check.value), numbers.full_bytes(int(check.limit)))
+    value, limit = texts[check.what]() if check.what in texts else plain
+    return Check(check.what, check.arena or ALL, value, limit, check.ok)
+
+
+def _percentage(ratio: Fraction) -> str:
+    return f"{float(ratio * 100):.10g} %"
+
+
+def _percent(option: str, text: str) -> Fraction:
+    try:
+        return parse_percent(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None

@@ -1,0 +1,77 @@
+"""``tmmu plan``: plan a graph or an instance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.cli.console import FINDING, STREAM, SUCCESS, format_by_ending, print_lines, write_bytes, write_output
+from app.cli.options import (
+    AsJson,
+    Out,
+    Source,
+    open_any,
+    planning,
+    print_findings,
+    resolve_opened,
+    show_warnings,
+    sound,
+)
+from app.cli.plan_text import print_plan
+from app.texts import numbers
+from tmmu_core.formats.planfile import plan_file
+from tmmu_core.graph.assumed_sizes import shapes_said
+from tmmu_core.graph.native import unpacking
+from tmmu_core.planners.problem import GIVEN, PlainInstance
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.model import ASSUMED, UNPLANNED, Plan
+
+QUICK, QUICK_UP_TO = "portfolio", 20_000
+"""Planner to compare with the offsets of an instance file, and its largest number of storages."""
+ENDINGS = {".json": "json", ".cbor": "cbor", ".csv": "csv", ".parquet": "parquet"}
+
+
+def write_plan(plan: Plan, name: str, writers: dict[str, Callable[[Plan], bytes]] = plan_file.WRITERS) -> None:
+    """Write a plan in the format of the file extension."""
+    format_, gzipped = format_by_ending(name, ENDINGS, "json")
+    data = writers[format_](plan)
+    write_output(name, unpacking.pack(data) if gzipped else data, "the plan")
+
+
+def _comparison_with_ours(instance: PlainInstance, theirs: Plan) -> tuple[str, ...]:
+    """Return the arena size of the file's offsets, of a quick planner of ours, and the lower bound."""
+    (arena,) = theirs.arenas
+    if not len(instance.problem) or len(instance.problem) > QUICK_UP_TO:
+        return ()
+    (ours,) = make_plan(instance, PlanRequest(planner=QUICK)).plan.arenas
+    figures = (("file", arena.extent_bytes), (QUICK, ours.extent_bytes), ("lower bound", ours.bound_bytes))
+    return (" · ".join(f"{name} {numbers.full_bytes(size)}" for name, size in figures),)
+
+
+@planning
+def command(graph: Source, request: PlanRequest, output: Out = None, json: AsJson = False) -> int:
+    """Plan the memory of a graph or a packing instance.
+
+    Offsets in an instance file are verified. If they are invalid, no plan is written and the exit code is 1.
+    """
+    opened = open_any(graph, request.dims)
+    found = resolve_opened(opened, graph, request, plans_too=False)
+    plan = sound(found, "export") if output is not None or json else found.plan
+    if output is not None:
+        write_plan(plan, output)
+    if json or output == STREAM:
+        show_warnings(found.warnings, on_stderr=True)
+    if output == STREAM:
+        return SUCCESS
+    if json:
+        write_bytes(plan_file.to_json(plan, found.warnings))
+    else:
+        print_plan(plan)
+        shapes = shapes_said(found.graph) if found.graph is not None else ""
+        print_lines(*([f"shapes: {shapes}"] if shapes else []))
+        if plan.planner == GIVEN and isinstance(opened, PlainInstance):
+            print_lines(*_comparison_with_ours(opened, plan))
+        shown = (plan.remark(ASSUMED), plan.remark(UNPLANNED))  # by print_plan
+        show_warnings([text for text in found.warnings if not text.endswith(tuple(filter(None, shown)))])
+    print_findings(found)
+    return FINDING if found.findings else SUCCESS

@@ -1,0 +1,97 @@
+"""``tmmu report``: write an HTML, PDF or Markdown report of a plan."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.console import FINDING, SUCCESS, UsageError, format_by_ending, print_note, write_output
+from app.cli.options import AsJson, Source, planning, resolve, show_warnings, warnings_of, whole
+from app.cli.stores import StoreUrl, resolve_side
+from tmmu_core.base import strict
+from tmmu_core.graph.native import unpacking
+from tmmu_core.plans.making.request import PlanRequest
+
+FORMS = {".html": "html", ".htm": "html", ".pdf": "pdf", ".md": "md"}
+To = Annotated[
+    str,
+    typer.Option(
+        "-o", "--output", metavar="FILE", help="Write to this file (.html, .pdf, .md); - writes to standard output."
+    ),
+]
+Against = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Plan, trace, graph or store:MODEL@COMMIT to compare against."),
+]
+Title = Annotated[str, typer.Option(metavar="TEXT", help="Title of the report [name of the graph].")]
+On = Annotated[str, typer.Option("--theme", metavar="light|dark", help="Theme of the report.")]
+
+
+@planning
+def command(
+    plan: Source,
+    request: PlanRequest,
+    output: To,
+    baseline: Against = None,
+    title: Title = "",
+    theme: On = "light",
+    store: StoreUrl = None,
+    json: AsJson = False,
+) -> int:
+    """Write a report of a plan (HTML, PDF or Markdown).
+
+    .html, or no extension, is one file that works offline. .pdf needs an installed Chrome or Chromium. .md is a short
+    summary for a pull request.
+
+    Exit code: 0; 1 if the plan is invalid, which the report shows.
+    """
+    from app.report.html_report import Known, build_report
+    from app.report.report_theme import LOOKS
+    from app.report.summary import markdown
+    from tmmu_core.judge.lint import lint_verdict
+    from tmmu_core.judge.verifier.verify import verify_plan
+
+    form, gzipped = ("html", False) if not Path(output).suffix else format_by_ending(output.lower(), FORMS, "html")
+    if theme not in LOOKS:
+        raise UsageError(f"unknown theme {theme!r}.", strict.closest_hint(theme, LOOKS))
+    found = resolve(plan, request)
+    base = None if baseline is None else resolve_side(baseline, request, store, found.plan)
+    show_warnings(warnings_of(base), on_stderr=True)
+    before = None if base is None else whole(base)
+    how: dict[str, Any] = {"dims": request.dims, "cut_from": found.cut_from}
+    verified = verify_plan(whole(found), found.graph, **how)
+    if form == "md":
+        summary = markdown(whole(found), verified, title)
+        write_output(output, unpacking.pack(summary) if gzipped else summary, "the summary")
+    else:
+        data = build_report(
+            found.solution or whole(found),
+            baseline=before,
+            title=title,
+            known=Known(verified, lint_verdict(whole(found), found.graph, **how)),
+            theme=theme,
+        )
+        data = _to_pdf(data) if form == "pdf" else data
+        write_output(output, unpacking.pack(data) if gzipped else data, "the report")
+    if not verified.ok:
+        print_note(f"{plan} is an invalid plan, as its report shows: {verified}")
+        return FINDING
+    return SUCCESS
+
+
+def _to_pdf(report: bytes) -> bytes:
+    """Return the report as PDF. Raises :class:`UsageError` if no browser can print it."""
+    from app.report.pdf import browser, pdf
+
+    program = browser()
+    if program is None:
+        raise UsageError("a PDF needs a browser, and none is installed.", "Install Chromium, or write .html.")
+    try:
+        return pdf(report, program)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(
+            f"the browser did not print the report: {error}.", "Write .html and print that file."
+        ) from error

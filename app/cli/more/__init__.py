@@ -1,0 +1,1 @@
+"""Commands of the specification, and rarely used ones."""

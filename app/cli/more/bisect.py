@@ -1,0 +1,154 @@
+"""``tmmu bisect``: find the commit and the tensors that increased a model's memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli.console import FINDING, SUCCESS, Column, UsageError, print_lines, table, write_json
+from app.cli.options import AsJson
+from app.cli.stores import Branch, Planner, StoreUrl, only, open_store
+from app.texts import numbers
+from tmmu_core.base import strict
+from tmmu_core.plans.analysis.gate import made_differently
+
+if TYPE_CHECKING:
+    from tmmu_core.store.find_growth import Asked, Blame, Step
+    from tmmu_core.store.run_label import Run
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="Model name.")]
+Good = Annotated[str | None, typer.Option("--good", metavar="COMMIT", help="Commit before the increase [first run].")]
+Bad = Annotated[str | None, typer.Option("--bad", metavar="COMMIT", help="Commit after the increase [last run].")]
+FigureName = Annotated[str, typer.Option("--figure", metavar="NAME", help="extent, peak or bound.")]
+ArenaName = Annotated[str | None, typer.Option("--arena", metavar="NAME", help="Arena [sum of all arenas].")]
+Limit = Annotated[int, typer.Option(min=0, help="Number of tensors to list.")]
+
+
+def command(
+    model: Model,
+    store: StoreUrl = None,
+    good: Good = None,
+    bad: Bad = None,
+    figure: FigureName = "extent",
+    arena: ArenaName = None,
+    branch: Branch = None,
+    planner: Planner = None,
+    limit: Limit = 20,
+    json: AsJson = False,
+) -> int:
+    """Find the commit that increased a model's memory.
+
+    Runs of one branch are compared, if possible with equal planner, mode and preset. Changed plan settings are listed:
+    they also change the size.
+
+    Exit code: 0 no growth, 1 growth.
+    """
+    opened_store = open_store(store)
+    from tmmu_core.store import find_growth
+
+    if figure not in find_growth.FIGURES:
+        raise UsageError(f"unknown figure {figure!r}.", strict.closest_hint(figure, find_growth.FIGURES))
+    runs = _series(opened_store.known(model), branch, planner)
+    if not runs:
+        raise UsageError(f"{model} has no run of this branch and planner.", "Use tmmu history to list the runs.")
+    chosen = find_growth.between(runs, good, bad)
+    if arena is not None and all(arena not in {a.name for a in run.arenas} for run in chosen):
+        raise UsageError(f"no run has an arena {arena!r}.", f"The last run has {_arenas(chosen[-1])}.")
+    query = find_growth.Asked(figure, arena)
+    found = find_growth.culprit(chosen, query)
+    blamed: list[Blame] = []
+    differ = ""
+    if found is not None:
+        before, after = opened_store.plan(found.before), opened_store.plan(found.after)
+        differ = "; ".join(made_differently(after, before))
+        names = (arena,) if arena is not None else find_growth.grown_arenas(found.before, found.after, figure)
+        blamed = [find_growth.blame(before, after, name) for name in names]
+    if json:
+        steps = [_step(step) for step in find_growth.steps_of(chosen, query)]
+        record: dict[str, Any] = {"model": model, "figure": figure, "arena": arena, "runs": len(chosen)}
+        culprit = None if found is None else _step(found)
+        record["planned_differently"] = differ
+        write_json({**record, "culprit": culprit, "steps": steps, "arenas": [_blame(b, limit) for b in blamed]})
+    else:
+        _print_growth(chosen, query, found, differ)
+        _print_causes(blamed, limit)
+    return SUCCESS if found is None else FINDING
+
+
+def _series(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> tuple[Run, ...]:
+    """Return one run per commit of a branch [main, or the latest run's], in the series of the latest run."""
+    from tmmu_core.store.find_growth import like_the_latest
+
+    here = only(runs, branch, planner)
+    if branch is None and here:
+        here = only(here, "main", None) or only(here, here[-1].branch, None)
+    return like_the_latest(here)
+
+
+def _arenas(run: Run) -> str:
+    return ", ".join(arena.name for arena in run.arenas)
+
+
+# --- as text ----------------------------------------------------------------------------------------------------
+
+
+def _print_growth(runs: tuple[Run, ...], query: Asked, found: Step | None, differ: str) -> None:
+    what = f"the {query.figure} of {query.arena}" if query.arena else f"the {query.figure}"
+    run = runs[-1]
+    series = dict.fromkeys(f"{one.planner}, {one.mode}, {one.preset}" for one in runs)
+    print_lines(f"{numbers.count(len(runs), 'run')} of {run.model} on {run.branch}, by {'; '.join(series)}")
+    if found is None:
+        print_lines(f"{what} did not grow from {runs[0].commit} to {run.commit}")
+        return
+    growth = numbers.delta_bytes(found.grown_bytes)
+    change = f"{what} grew by {growth}, and plan settings changed ({differ})"
+    grew = f"{found.after.commit} increased {what} by {growth}"
+    print_lines(
+        f"{f'at {found.after.commit} {change}' if differ else grew}: "
+        f"{numbers.change(numbers.full_bytes(found.before_bytes), numbers.full_bytes(found.after_bytes))}",
+        f"recorded {found.after.at}; previous run: {found.before.commit}, {found.before.at}",
+    )
+
+
+def _print_causes(blamed: list[Blame], limit: int) -> None:
+    for one in blamed:
+        before, after = one.peak_bytes
+        print_lines(
+            "",
+            f"{one.arena}: arena size {numbers.delta_bytes(one.grown_bytes)} = "
+            f"peak {numbers.delta_bytes(after - before)} + between tensors {numbers.delta_bytes(one.slack_bytes)}",
+        )
+        rows = [
+            [share.tensor_id, numbers.delta_bytes(share.grown_bytes), _both(share.before_bytes, share.after_bytes)]
+            for share in one.shares[:limit]
+        ]
+        if rows:
+            table((Column("live at the peak"), Column("change", True), Column("bytes", True)), rows)
+            print_lines(numbers.of(len(rows), len(one.shares), "changed tensor"))
+
+
+def _both(before: int, after: int) -> str:
+    return numbers.change(*(numbers.full_bytes(n) if n else "–" for n in (before, after)))
+
+
+# --- as JSON -----------------------------------------------------------------------------------------------------
+
+
+def _step(step: Step) -> dict[str, Any]:
+    sides = {"before": step.before.record(), "after": step.after.record()}
+    figures = {"before_bytes": step.before_bytes, "after_bytes": step.after_bytes, "grown_bytes": step.grown_bytes}
+    return {**sides, **figures}
+
+
+def _blame(one: Blame, limit: int) -> dict[str, Any]:
+    return {
+        "arena": one.arena,
+        "extent_bytes": list(one.extent_bytes),
+        "peak_bytes": list(one.peak_bytes),
+        "peak_steps": list(one.peak_steps),
+        "grown_bytes": one.grown_bytes,
+        "slack_bytes": one.slack_bytes,
+        "tensors": [{**vars(share), "grown_bytes": share.grown_bytes} for share in one.shares[:limit]],
+        "changed_tensors": len(one.shares),
+    }

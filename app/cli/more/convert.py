@@ -1,0 +1,154 @@
+"""``tmmu convert``: write a model as a native graph file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from app.cli.console import STREAM, SUCCESS, UsageError, print_note, read_input, write_output
+from app.cli.options import AsJson, Out, Source, open_any
+from app.texts import numbers as words
+from tmmu_core.base.atomic_files import alone_in, replace_file_by_parts
+from tmmu_core.formats.csv import csv_table, instance_csv
+from tmmu_core.formats.open_file import read_within
+from tmmu_core.formats.weights import constants_of
+from tmmu_core.graph.assumed_sizes import assumed_at, in_words
+from tmmu_core.graph.model import Dim, Graph
+from tmmu_core.graph.native import native_file
+from tmmu_core.graph.native import sidecar as native_sidecar
+from tmmu_core.graph.quantities import read_pairs
+from tmmu_core.planners.problem import PlainInstance
+
+Envelopes = Annotated[
+    str | None,
+    typer.Option(metavar="B=1:8,T=512", help="Range of each named dimension, ends included, or one size."),
+]
+
+Columns = Annotated[
+    str | None,
+    typer.Option(metavar="size=BYTES,lower=FROM", help="Read a CSV or JSON table with these columns."),
+]
+
+
+Sidecar = Annotated[
+    str | None,
+    typer.Option(
+        "--sidecar", metavar="FILE", help="Also write the bytes of constants, as safetensors next to the graph."
+    ),
+]
+
+
+def command(
+    model: Source,
+    output: Out = STREAM,
+    dims: Envelopes = None,
+    columns: Columns = None,
+    sidecar: Sidecar = None,
+    json: AsJson = False,
+) -> int:
+    """Convert a model to a native graph file.
+
+    Extensions: .json, .cbor, and .gz of either. Allocator snapshots, XLA dumps and, with --columns, tables have live
+    ranges but no graph; they become an instance (.csv). Open dimensions are assumed (batch 1 of 1 to 8, others 512)
+    unless --dims sets them.
+    """
+    if columns is not None:
+        return _write_instance(csv_table.read(read_input(model), _columns(columns), model), output or STREAM)
+    graph = open_any(model) if dims is None else read_within(read_input(model), _envelopes(dims), model)
+    if isinstance(graph, PlainInstance):
+        return _write_instance(graph, output or STREAM)
+    if not isinstance(graph, Graph):
+        raise UsageError(f"{model} does not contain a graph.", 'Use "tmmu export" for plans and traces.')
+    name = output or STREAM
+    if sidecar is None:
+        _write_graph(graph, name)
+    else:
+        _check_sidecar(model, name, sidecar)
+        with _alone_beside(sidecar):  # graph and sidecar must be written together
+            _write_graph(_with_sidecar(graph, model, sidecar), name)
+    counts = f"{words.count(len(graph.nodes), 'node')}, {words.count(len(graph.tensors), 'tensor')}"
+    if name != STREAM:
+        print_note(counts)
+        if graph.assumed:
+            print_note(in_words(assumed_at(graph)))
+    return SUCCESS
+
+
+def _write_graph(graph: Graph, name: str) -> None:
+    write_output(
+        name, native_file.encode_json(graph) if name == STREAM else native_file.encode(graph, name), "the graph"
+    )
+
+
+def _check_sidecar(model: str, output: str, sidecar: str) -> None:
+    if STREAM in (model, output) or Path(sidecar).resolve().parent != Path(output).resolve().parent:
+        raise UsageError(
+            "a sidecar must be in the folder of its graph.",
+            "Pass a model file, -o GRAPH and --sidecar in the same folder.",
+        )
+
+
+@contextmanager
+def _alone_beside(sidecar: str) -> Iterator[None]:
+    """Lock the sidecar's folder against other writers. Raises :class:`UsageError` if that fails."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(alone_in(Path(sidecar).resolve().parent))
+        except OSError as error:
+            raise UsageError(f"{sidecar} cannot be written: {(error.strerror or str(error)).lower()}.") from error
+        yield
+
+
+def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
+    """Write the sidecar and return the graph that names it. Raises :class:`UsageError` and ``UnreadableInput``."""
+    path = Path(sidecar)
+    held = constants_of(Path(model), graph)
+    if not held:
+        raise UsageError(f"{model} does not contain bytes of constants.", "Omit --sidecar.")
+    try:
+        written = replace_file_by_parts(path, native_sidecar.written(graph, held))
+    except OSError as error:
+        raise UsageError(f"{sidecar} cannot be written: {(error.strerror or str(error)).lower()}.") from error
+    print_note(f"wrote the bytes of constants to {sidecar} ({words.short_bytes(written)})")
+    return msgspec.structs.replace(graph, sidecar=path.name)
+
+
+def _write_instance(found: PlainInstance, name: str) -> int:
+    offsets = None if found.packing is None else found.packing.offset
+    write_output(name, instance_csv.write_csv(found.problem, offsets).encode(), "the instance")
+    for line in (*found.notes, words.count(len(found.problem), "storage")) if name != STREAM else ():
+        print_note(line)
+    return SUCCESS
+
+
+def _columns(text: str) -> dict[str, str]:
+    """Parse ``size=bytes,lower=from`` to field → column. Raises :class:`UsageError`."""
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    if not all(field.strip() and own.strip() for field, _, own in pairs):
+        raise UsageError(f"--columns: {text!r} does not have the form FIELD=COLUMN.", csv_table.HINT)
+    return {field.strip(): own.strip() for field, _, own in pairs}
+
+
+def _envelopes(text: str) -> dict[str, Dim]:
+    """Parse ``B=1:8,T=512`` to a range for each name. Raises :class:`UsageError`."""
+    found: dict[str, Dim] = {}
+    try:
+        pairs = read_pairs(text)
+    except ValueError as error:
+        raise UsageError(f"--dims: {error}", "Example: B=1:8,T=512.") from None
+    for name, bounds in pairs:
+        part = text if name is None else f"{name}={bounds}"
+        low, _, high = bounds.partition(":")
+        numbers = [number.strip() for number in (low, high or low)]
+        if name is None or not all(number.isascii() and number.isdigit() for number in numbers):
+            raise UsageError(f"{part!r} is not a range of a dimension.", "Write B=1:8 for a range, or B=8.")
+        least, most = map(int, numbers)
+        if least > most:
+            raise UsageError(f"{part!r} is an empty range.", "Write the smaller bound first.")
+        found[name] = Dim(least, most)
+    return found

@@ -1,0 +1,359 @@
+"""``tmmu sweep``: plan models with every combination of planners, modes and alignments.
+
+Few points are planned in this process, many, or with ``--workers`` or ``--scheduler``, with Dask. With a store, rows
+are saved as they complete, and the same command resumes an interrupted sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from os import cpu_count
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli.console import (
+    BAD_INPUT,
+    SUCCESS,
+    Column,
+    UsageError,
+    print_lines,
+    print_note,
+    read_input,
+    table,
+    write_json,
+)
+from app.cli.options import AsJson, input_of, planning, progress_on_terminal, read_bytes_option, refuse_graph_options
+from app.cli.stores import StoreUrl, open_store
+from app.texts import numbers
+from tmmu_core.base import strict
+from tmmu_core.base.errors import TmmuError, spelled_out
+from tmmu_core.base.extras import installed, require
+from tmmu_core.formats.open_file import Opened, read_any
+from tmmu_core.graph.model import MODES, PRESETS, Graph
+from tmmu_core.planners import PLANNERS
+from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.making.replan import sample_points
+from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
+from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.sweep.sweep_points import Axes, Done, Point, Source, name_of_sweep, points_of
+from tmmu_core.sweep.sweep_run import cluster, run_here, run_on
+
+if TYPE_CHECKING:
+    from tmmu_core.store.store import Store
+
+MANY = 200
+"""Number of points from which a sweep uses one process per core by default, if Dask is installed."""
+
+Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Graphs and instances; - reads standard input.")]
+Planners = Annotated[str | None, typer.Option("--planners", metavar="A,B,…", help="Planners, or all [slots,naive].")]
+Modes = Annotated[str | None, typer.Option("--modes", metavar="A,B,…", help="Modes, or all [default mode].")]
+Presets = Annotated[
+    str | None, typer.Option("--presets", metavar="A,B,…", help="Presets, or all [depends on the mode].")
+]
+Alignments = Annotated[
+    str | None,
+    typer.Option("--alignments", metavar="N,N,…", help="Arena alignments in bytes [of the arenas]."),
+]
+Over = Annotated[
+    str | None,
+    typer.Option(
+        "--over",
+        metavar="B or B=1,8,…",
+        help="Sizes of a named dimension: these, or samples of its range (at most 33).",
+    ),
+]
+Ranks = Annotated[
+    bool, typer.Option("--ranks", help="Plan all ranks of the shard spec, with a row per distinct graph.")
+]
+
+
+Shards = Annotated[
+    str | None, typer.Option("--shards", metavar="FILE,FILE,…", help="Shard specs; the word none is no sharding.")
+]
+Capacities = Annotated[
+    str | None,
+    typer.Option(
+        "--capacities",
+        "--fit",
+        metavar="BYTES,…",
+        help="Run tmmu fit with each of these memory limits instead of planning.",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", min=0, metavar="N", help="Number of processes [one per core for many points]; 0 uses this process."
+    ),
+]
+Scheduler = Annotated[
+    str | None, typer.Option("--scheduler", metavar="tcp://HOST:PORT", help="Address of a running Dask scheduler.")
+]
+
+
+@dataclass(frozen=True)
+class Where:
+    """The processes that run a sweep."""
+
+    scheduler: str | None
+    workers: int | None
+
+
+@planning
+def command(
+    files: Files,
+    request: PlanRequest,
+    planners: Planners = None,
+    modes: Modes = None,
+    presets: Presets = None,
+    alignments: Alignments = None,
+    over: Over = None,
+    shards: Shards = None,
+    fits: Capacities = None,
+    ranks: Ranks = False,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    store: StoreUrl = None,
+    json: AsJson = False,
+) -> int:
+    """Plan models with many settings and print a table.
+
+    Rows that cannot be planned show their error code. With --store, the same command resumes an interrupted sweep.
+
+    Exit code: 0 if at least one row was planned, else 2.
+    """
+    for option, name in ((request.planner, "planner"), (request.mode, "mode"), (request.preset, "preset")):
+        if option is not None:
+            raise UsageError(f"--{name} has no effect on a sweep.", f"Use --{name}s.")
+    if scheduler is not None and workers is not None:
+        raise UsageError("--workers and --scheduler exclude each other.", "A scheduler has its own workers.")
+    axes = Axes(
+        modes=_words(modes, MODES) or (None,),
+        presets=_words(presets, PRESETS) or (None,),
+        alignments=tuple(_number(text) for text in alignments.split(",")) if alignments else (None,),
+        planners=_words(planners, tuple(PLANNERS)) or ("slots", "naive"),
+        shards=_shards(shards) if shards else None,
+        fits=tuple({ANY_ARENA: read_bytes_option("--capacities", n)} for n in _commas(fits)) or None,
+        ranks=ranks,
+    )
+    sources = [Source(spelled_out(called), data) for data, called in map(input_of, files)]
+    opened = [_opened(source, alone=len(sources) == 1) for source in sources]
+    for one, source in zip(opened, sources, strict=True):
+        _check(one, source.name, request, axes)
+    sizes = [_sizes(over, one, source.name) if over else (None,) for one, source in zip(opened, sources, strict=True)]
+    points = points_of(request, axes, sizes, [source.name for source in sources] if len(sources) > 1 else [""])
+    rows, name = _run_points(sources, points, Where(scheduler, workers), store)
+    if json:
+        graph = next((row["name"] for row in rows if row["name"] is not None), None)
+        first = {"graph": rows[0]["name"] if len(sources) == 1 and rows else graph or files[0]}
+        write_json({**first, **({"sweep": name} if name else {}), "rows": rows})
+    else:
+        _print_table(rows, ranks=ranks)
+        print_lines(*_error_lines(rows))
+    return SUCCESS if any(row["error"] is None for row in rows) else BAD_INPUT
+
+
+# --- requested points -----------------------------------------------------------------------------------------------
+
+
+def _opened(source: Source, *, alone: bool) -> Opened | None:
+    """Read a source; ``None`` for one of several that cannot be read, whose rows contain the error."""
+    try:
+        return read_any(source.data, source.name)
+    except TmmuError:
+        if alone:
+            raise
+        return None
+
+
+def _check(opened: Opened | None, name: str, request: PlanRequest, axes: Axes) -> None:
+    """Raise :class:`UsageError` for options that fail for every row."""
+    if opened is None:
+        return
+    if not isinstance(opened, Graph | PlainInstance):
+        raise UsageError(f"{name} contains a finished plan.", "Pass a graph or an instance.")
+    sharded = request.shard_spec is not None or axes.shards is not None
+    if axes.shards is not None and request.shard_spec is not None:
+        raise UsageError("--shard and --shards exclude each other.", "Use only --shards.")
+    if axes.ranks and (not isinstance(opened, Graph) or not sharded):
+        raise UsageError(
+            "--ranks requires a graph and its shard spec.", "Pass a graph, and the spec with --shard FILE."
+        )
+    if axes.ranks and request.rank:
+        raise UsageError("--rank has no effect with --ranks.", "All ranks are planned.")
+    if axes.ranks and axes.fits is not None:
+        raise UsageError("--ranks and --capacities exclude each other.", "Fit one rank with --shard and --rank.")
+    if isinstance(opened, PlainInstance):
+        print_note(*(f"{opened.name}: {text}" for text in opened.notes))
+        refuse_graph_options(opened, request.but(mode=axes.modes[0], preset=axes.presets[0]))
+
+
+def _shards(text: str) -> tuple[tuple[str, Mapping[str, Any] | None], ...]:
+    read = SAID["shard_spec"].read
+    return tuple(
+        (spelled_out(n), None if n == "none" else read(read_input(n).decode("utf-8", "replace"))) for n in _commas(text)
+    )
+
+
+# --- running -----------------------------------------------------------------------------------------------------
+
+
+def _run_points(
+    sources: Sequence[Source], points: Sequence[Point], where: Where, url: str | None
+) -> tuple[list[dict[str, Any]], str]:
+    """Return ``(rows in order, name of the sweep in the store)``; the name is "" without a store."""
+    keeping = open_store(url, create=True) if url else None
+    name = name_of_sweep(sources, points) if keeping else ""
+    rows: dict[int, tuple[dict[str, Any], ...]] = {}
+    if keeping is not None:
+        rows = _resume(keeping, name, sources, points)
+    left = [point for point in points if point.number not in rows]
+    with _runner(where, len(left)) as run, progress_on_terminal() as progress:
+        for done in run(sources, left) if left else ():
+            if keeping is not None:
+                _keep(keeping, name, done)
+            rows |= {one.number: one.rows for one in done}
+            if progress is not None:
+                progress("planning", len(rows), len(points))
+    if keeping is not None:
+        keeping.close()
+    return [row for number in sorted(rows) for row in rows[number]], name
+
+
+def _resume(
+    store: Store, name: str, sources: Sequence[Source], points: Sequence[Point]
+) -> dict[int, tuple[dict[str, Any], ...]]:
+    """Return the stored rows of this sweep, without the points whose process died: those run again."""
+    from tmmu_core.store import stored_sweeps
+
+    description = {"sources": [source.name for source in sources]}
+    stored_sweeps.begin(store, name, datetime.now(UTC), description, len(points))
+    stored = {kept.number: kept.rows for kept in stored_sweeps.points(store, name) if kept.failed != stored_sweeps.DIED}
+    print_note(
+        f"sweep {name}: {numbers.count(len(points), 'point')}" + (f", {len(stored):,} already stored" if stored else "")
+    )
+    return stored
+
+
+def _keep(store: Store, name: str, done: Sequence[Done]) -> None:
+    from tmmu_core.store import stored_sweeps
+
+    failed = {
+        one.number: stored_sweeps.DIED if one.died else stored_sweeps.REFUSED if one.failed else stored_sweeps.FINE
+        for one in done
+    }
+    stored_sweeps.add(store, name, [stored_sweeps.Kept(one.number, one.rows, failed[one.number]) for one in done])
+
+
+Run = Callable[[Sequence[Source], Sequence[Point]], Iterator[tuple[Done, ...]]]
+
+
+@contextmanager
+def _runner(where: Where, points: int) -> Iterator[Run]:
+    """Yield the function that runs points, in this process or with Dask."""
+    dask = installed("distributed")
+    if where.scheduler is not None or where.workers:
+        require("distributed", "a sweep with several processes")
+    workers = where.workers if where.workers is not None else (cpu_count() or 1) if points >= MANY and dask else 0
+    if where.scheduler is None and not workers:
+        yield run_here
+        return
+    try:
+        with cluster(where.scheduler, workers) as client:
+            yield lambda sources, points: run_on(client, sources, points)
+    except (OSError, TimeoutError) as error:
+        raise UsageError(
+            f"cannot use the Dask scheduler {where.scheduler or 'of this machine'}: {error}.",
+            "Check its address, that it runs, and that it has workers.",
+        ) from error
+
+
+# --- as text ----------------------------------------------------------------------------------------------------
+
+
+def _print_table(rows: Sequence[Mapping[str, Any]], *, ranks: bool) -> None:
+    """Print the rows as a table with a column for each requested axis."""
+    first: Mapping[str, Any] = rows[0] if rows else {}
+    axes = [Column(title) for title in ("model", "shard", "dims") if title in first]
+    columns = [*((Column("ranks"), Column("number", True)) if ranks else ()), *axes, *_COLUMNS]
+    columns += [Column("capacity", True), Column("fits")] * ("capacity" in first) + [Column("arenas")] * ranks
+    table(columns, [_table_cells(row) for row in rows])
+
+
+def _error_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each distinct error, with the rows that it affects."""
+    who: dict[str, list[str]] = {}
+    for row in rows:
+        if (wrong := row["error"]) is not None:
+            why = " ".join(filter(None, (wrong["message"], wrong.get("hint", ""))))
+            name = " ".join(filter(None, (row.get("model"), row["planner"])))
+            who.setdefault(f"{wrong['code_id']}: {why}", []).append(name)
+    lines = [f"{', '.join(dict.fromkeys(names))}: {why}" for why, names in who.items()]
+    return ["", *lines] if lines else []
+
+
+_COLUMNS = (
+    Column("planner"),
+    Column("mode"),
+    Column("preset"),
+    Column("alignment", True),
+    Column("lower bound", True),
+    Column("arena size", True),
+    Column("gap", True),
+    Column("slots", True),
+    Column("layout"),
+)
+
+
+def _table_cells(row: Mapping[str, Any]) -> list[str]:
+    head = [numbers.runs(row["ranks"] or []), numbers.count(len(row["ranks"] or []))] if "ranks" in row else []
+    head += [row[title] for title in ("model", "shard") if title in row]
+    head += [",".join(f"{name}={size}" for name, size in row["dims"].items())] if "dims" in row else []
+    head += [row["planner"], row["mode"] or "", row["preset"] or ""]
+    head.append("" if row["alignment"] is None else f"{row['alignment']:,}")
+    fits = [numbers.full_bytes(n) for n in row.get("capacity", {}).values()]
+    if row["error"] is not None:
+        return [*head, "", "", "", "", row["error"]["code_id"], *fits, *[""] * (bool(fits) + ("ranks" in row))]
+    bound, extent = row["lower_bound_bytes"], row["extent_bytes"]
+    figures = [numbers.full_bytes(bound), numbers.full_bytes(extent), numbers.gap(extent, bound)]
+    figures.append(numbers.count(row["slots"]) if row["places"] != "bytes" else numbers.NO_SLOTS)
+    arenas = [", ".join(f"{name} {numbers.short_bytes(n)}" for name, n in row["arenas"].items())] * ("ranks" in row)
+    return [*head, *figures, row["layout_hash"][:12], *fits, *([row["answer"]] if fits else []), *arenas]
+
+
+def _commas(text: str | None) -> tuple[str, ...]:
+    return tuple(word.strip() for word in (text or "").split(",") if word.strip())
+
+
+def _words(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
+    if text is None:
+        return ()
+    return known if text.strip() == "all" else _commas(spelled_out(text))
+
+
+def _sizes(text: str, opened: Opened | None, name: str) -> tuple[tuple[str, int] | None, ...]:
+    """Return the sizes of ``--over``."""
+    if opened is None:
+        return (None,)
+    dim, listed, values = (part.strip() for part in text.partition("="))
+    if not isinstance(opened, Graph) or dim not in opened.dims:
+        known = sorted(opened.dims) if isinstance(opened, Graph) else ()
+        raise UsageError(f"{name} has no dimension {dim!r}.", strict.closest_hint(dim, known))
+    if not listed:
+        return tuple((dim, value) for value in sample_points(opened.dims[dim]))
+    try:
+        return tuple((dim, strict.whole_number(value)) for value in values.split(","))
+    except ValueError:
+        raise UsageError(f"--over: {strict.shown(values)} are not integers.", f"Write {dim}=1,8,32.") from None
+
+
+def _number(text: str) -> int:
+    try:
+        return strict.whole_number(text)
+    except ValueError:
+        raise UsageError(
+            f"the alignment {strict.shown(text)} is not an integer.", "Write powers of two, such as 64,128."
+        ) from None

@@ -1,0 +1,1 @@
+"""Widgets shared by pages: page frame, tensor details, tables, charts and downloads."""

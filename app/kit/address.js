@@ -1,0 +1,68 @@
+// Browser history and navigation links that follow the selection.
+//
+// Streamlit opens a page first without and then with its query. Both writes are one history entry, in either order: the
+// second write replaces the first. A changed zoom is not a new entry.
+
+const QUIET = "zoom";
+const LINKS = ["stTopNavLink", "stSidebarNavLink", "stTopNavDropdownLink", "stPageLink-NavLink"];
+const NAVIGATION = LINKS.map((name) => `[data-testid="${name}"]`).join();
+
+/** The query without the parts that make no history entry. */
+function withoutQuiet(search) {
+  const query = new URLSearchParams(search);
+  query.delete(QUIET);
+  return query.toString();
+}
+
+/** Whether changing the address to `url` makes no history entry. */
+function sameStep(url) {
+  const now = window.location, next = new URL(url, now.href);
+  if (next.pathname !== now.pathname) return false;
+  return !now.search || !next.search || withoutQuiet(now.search) === withoutQuiet(next.search);
+}
+
+function follow() {
+  for (const link of document.querySelectorAll(NAVIGATION)) {
+    const [path] = (link.getAttribute("href") ?? "").split("?");
+    const wanted = `${path}${window.location.search}`;
+    if (link.getAttribute("href") !== wanted) link.setAttribute("href", wanted);
+  }
+}
+
+let report = () => {};
+
+/** Select the tensor of a link in a card without leaving the page. */
+function onClick(event) {
+  const link = event.target instanceof Element ? event.target.closest("a[data-go]") : null;
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  report("select", { value: link.dataset.go });
+}
+
+function begin({ setTriggerValue }) {
+  report = setTriggerValue;
+  if (window.history.tmmuSteps) return;
+  window.history.tmmuSteps = true;
+  const push = window.history.pushState.bind(window.history), replace = window.history.replaceState.bind(window.history);
+  let waiting = null;
+  const soon = () => {
+    waiting ??= requestAnimationFrame(() => {
+      waiting = null;
+      follow();
+    });
+  };
+  window.history.pushState = (state, title, url) => {
+    (url && sameStep(url) ? replace : push)(state, title, url);
+    soon();
+  };
+  window.history.replaceState = (state, title, url) => {
+    replace(state, title, url);
+    soon();
+  };
+  window.addEventListener("popstate", soon);
+  document.addEventListener("click", onClick);
+  new MutationObserver(soon).observe(document.body, { childList: true, subtree: true });
+  soon();
+}
+
+export default begin;

@@ -1,0 +1,181 @@
+"""Shared parts of charts: colours, margins, axes and click targets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from app.texts import numbers
+from app.texts.axis_ticks import ticks
+from app.texts.markup import ROLE_COLOURS
+
+LIVE = "#0072B2"
+LINE = "#7d8896"
+"""Readable on light and dark backgrounds."""
+FAINT = "rgba(125,136,150,0.22)"
+BAD = "#D55E00"
+ACCOUNT_COLOURS = {
+    "live": LIVE,
+    "slot_rounding": "#E69F00",
+    "alignment_gaps": "#56B4E9",
+    "holes": "#CC79A7",
+    "tail": "#AEB6BF",
+}
+ACCOUNT_NAMES = {
+    "live": "live",
+    "slot_rounding": "slot rounding",
+    "alignment_gaps": "alignment gaps",
+    "holes": "holes",
+    "tail": "tail",
+}
+ACCOUNT_PATTERNS = {"live": "", "slot_rounding": "\\", "alignment_gaps": "|", "holes": "/", "tail": ""}
+MOST_MARKS = 4_000
+CONFIG = {
+    "displaylogo": False,
+    "modeBarButtonsToRemove": ["lasso2d", "select2d", "autoScale2d"],
+    "scrollZoom": True,
+    "toImageButtonOptions": {"format": "svg", "filename": "tmmu"},
+}
+"""Plotly configuration; charts are saved as SVG."""
+
+__all__ = ["ROLE_COLOURS", "bytes_axis", "clickable", "clicked_step", "figure", "ticks"]
+
+
+class TextFigure(go.Figure):
+    """A figure that escapes HTML in its texts, because Plotly interprets it. Our tags for bold and colour are kept."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figure with escaped texts."""
+        document: dict[str, Any] = _as_text(super().to_dict())
+        return document
+
+    def to_plotly_json(self) -> dict[str, Any]:
+        """Return the figure with escaped texts."""
+        return self.to_dict()
+
+
+_OTHER_TAGS = re.compile(r"<(?!/?(?:b|i|br|sub|sup|extra)/?>|/?span(?: style=\"color:#[0-9A-Fa-f]{6}\")?>)")
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, str):
+        return _OTHER_TAGS.sub("&lt;", value)
+    if isinstance(value, dict):
+        return {key: _as_text(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_as_text(inner) for inner in value)
+    if getattr(getattr(value, "dtype", None), "kind", "") in ("U", "O"):
+        return [_as_text(inner) for inner in value.tolist()]
+    return value
+
+
+def figure(height: int, **layout: Any) -> go.Figure:
+    """Return an empty figure with the common layout."""
+    fig = TextFigure()
+    fig.update_layout(
+        height=height,
+        margin={"l": 70, "r": 14, "t": 8, "b": 34},
+        showlegend=False,
+        hoverlabel={"align": "left", "font": {"size": 12}},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"size": 12},
+        dragmode="pan",
+    )
+    fig.update_xaxes(gridcolor=FAINT, zerolinecolor=FAINT, linecolor=LINE, ticks="outside", tickcolor=FAINT)
+    fig.update_yaxes(gridcolor=FAINT, zerolinecolor=FAINT, linecolor=LINE)
+    fig.update_layout(**layout)
+    return fig
+
+
+def clickable(fig: go.Figure, curve: Sequence[int], beats: Sequence[int] | None = None) -> None:
+    """Add invisible markers, so that a click in a chart over steps selects a step; lines cannot be clicked.
+
+    ``curve``: height of each marker. ``beats``: their steps, if not all steps. Draws at most ``MOST_MARKS``.
+    """
+    every = max(1, -(-len(curve) // MOST_MARKS))
+    marked = range(0, len(curve), every)
+    steps = [k if beats is None else int(beats[k]) for k in marked]
+    clear = {"marker": {"opacity": 0}}
+    fig.add_trace(
+        go.Scatter(
+            x=[t + 0.5 for t in steps],
+            y=[curve[k] for k in marked],
+            mode="markers",
+            marker={"size": 8, "opacity": 0},
+            customdata=steps,
+            hoverinfo="none",
+            showlegend=False,
+            selected=clear,
+            unselected=clear,
+            name="step",
+        )
+    )
+    fig.update_layout(clickmode="event+select", hovermode="x")
+
+
+def clicked_step(points: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the step of a click on such a marker, or ``None``."""
+    for point in points:
+        data = point.get("customdata")
+        if isinstance(data, list):
+            data = data[0] if len(data) == 1 else None
+        if isinstance(data, int | float):
+            return int(data)
+    return None
+
+
+def bytes_axis(top: int, **more: Any) -> dict[str, Any]:
+    """Return a byte axis from 0 to a little above ``top``."""
+    values = ticks(top)
+    return {
+        "tickvals": values,
+        "ticktext": [numbers.short_bytes(v).replace(".00 ", " ").replace(".0 ", " ") for v in values],
+        "range": [0, max(1, top + top // 12)],
+        **more,
+    }
+
+
+FEW_STEPS = 10
+"""Number of steps up to which Plotly would draw ticks at halves."""
+
+
+def steps_axis(end: int) -> dict[str, Any]:
+    """Return a step axis from 0 to ``end``: ``#0 #1 #2``. Ticks between steps, after zooming in, show the fraction."""
+    whole = {"dtick": 1} if end <= FEW_STEPS else {}
+    return {"range": [0, max(1, end)], "tickprefix": "#", "tickformat": ",~f", "hoverformat": ",d", **whole}
+
+
+PHASE_COLOURS = {"forward": "#0072B2", "backward": "#E69F00", "optimizer": "#8C6BB1"}
+MOST_BANDS = 60
+
+
+def phase_bands(fig: go.Figure, bands: Sequence[tuple[str, int, int]]) -> go.Figure:
+    """Draw forward, backward and optimizer phases below a chart over steps, if there are at most ``MOST_BANDS``."""
+    for phase, start, end in bands if len(bands) <= MOST_BANDS else ():
+        fig.add_shape(
+            type="rect",
+            x0=start,
+            x1=end,
+            xref="x",
+            y0=0,
+            y1=0.03,
+            yref="paper",
+            fillcolor=PHASE_COLOURS[phase],
+            line_width=0,
+            layer="above",
+        )
+        fig.add_annotation(
+            x=start, y=0.03, xref="x", yref="paper", text=phase, showarrow=False, xanchor="left", yanchor="bottom"
+        )
+    return fig
+
+
+def clicked_tensor(points: Sequence[Mapping[str, Any]], tensor_ids: Iterable[str]) -> str | None:
+    """Return the tensor of a clicked marker, whose escaped name is first in its ``customdata``."""
+    data = points[0].get("customdata") if points else None
+    clicked = data[0] if data else ""
+    return next((name for name in tensor_ids if name and _as_text(name) == clicked), None)

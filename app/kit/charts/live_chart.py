@@ -1,0 +1,136 @@
+"""The chart of live bytes over steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import plotly.graph_objects as go
+
+from app.kit.charts.chart_base import BAD, LINE, LIVE, bytes_axis, clickable, figure, steps_axis
+from app.texts import numbers
+from tmmu_core.plans.figures.live_bytes import change_points, peak_of
+from tmmu_core.plans.figures.plan_storages import beats_of, live_bytes
+from tmmu_core.plans.model import Plan
+
+MOST_POINTS = 20_000
+ABOVE, BELOW = 12, 24
+"""Pixels of margin."""
+WORDS = 18
+"""Height of a level's label in pixels."""
+
+
+def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int = 150) -> go.Figure:
+    """Return the step chart of one arena's live bytes with its peak, size, lower bound, capacity and selected step.
+
+    Beyond ``MOST_POINTS`` changes, the highest point of each bin is drawn.
+    """
+    summary = plan.arena_of[arena]
+    curve, steps = live_bytes(plan, arena), beats_of(plan).steps
+    beat, most = peak_of(curve)
+    at = int(steps[beat])
+    begins, values = change_points(curve, steps)
+    begins, values = thinned(begins, values)
+    x = [*begins.tolist(), plan.steps]
+    y = [*values.tolist(), int(values[-1]) if len(values) else 0]
+    fig = figure(height)
+    fig.add_trace(
+        go.Scatter(
+            x=x,
+            y=y,
+            mode="lines",
+            line={"shape": "hv", "width": 1.5, "color": LIVE},
+            fill="tozeroy",
+            fillcolor="rgba(0,114,178,0.16)",
+            customdata=[(plan.node_at(t), numbers.full_bytes(v)) for t, v in zip(x, y, strict=True)],
+            hovertemplate="#%{x:,d} %{customdata[0]}<br>%{customdata[1]} live<extra></extra>",
+            name="live bytes",
+        )
+    )
+    top = max(summary.extent_bytes, most)
+    # The label of the peak is placed towards the middle, those of the levels at the other side.
+    right = at > plan.steps * 0.6
+    side = "left" if (at > plan.steps * 0.75 if right else at > plan.steps * 0.25) else "right"
+    levels = {"arena size": summary.extent_bytes}
+    bound = summary.bound_bytes
+    if bound and bound not in (most, summary.extent_bytes):
+        levels["lower bound"] = bound
+    if most and most != summary.extent_bytes:
+        levels["peak"] = most
+    if summary.capacity_bytes < numbers.UNLIMITED and summary.capacity_bytes <= 4 * top:
+        top = max(top, summary.capacity_bytes)
+        levels["capacity"] = summary.capacity_bytes
+    axis = bytes_axis(top)
+    for what, at_end in ends({k: (height - ABOVE - BELOW) * v / axis["range"][1] for k, v in levels.items()}, side):
+        _level(fig, what, levels[what], at_end)
+    if most:
+        where = numbers.step(at, numbers.shortened(plan.node_at(at)))
+        fig.add_trace(
+            go.Scatter(
+                x=[at + 0.5],
+                y=[most],
+                mode="markers+text",
+                marker={"size": 9, "color": LIVE, "line": {"width": 2, "color": "white"}},
+                text=[f"<b>peak {numbers.short_bytes(most)}</b> at {where}"],
+                textposition="top left" if right else "top right",
+                cliponaxis=False,
+                hovertemplate=f"peak {numbers.full_bytes(most)}<extra></extra>",
+                name="peak",
+            )
+        )
+    clickable(fig, curve.tolist(), steps.tolist())
+    if step is not None:
+        fig.add_vline(x=step + 0.5, line={"color": LINE, "width": 2})
+    fig.update_xaxes(steps_axis(plan.steps))
+    fig.update_yaxes(axis, fixedrange=True)
+    fig.update_layout(margin={"l": 70, "r": 14, "t": ABOVE, "b": BELOW})
+    return fig
+
+
+LEVELS = {"arena size": ("solid", LINE), "lower bound": ("dot", LINE), "peak": ("dot", LINE), "capacity": ("dash", BAD)}
+"""What a level is → its dash and colour."""
+
+
+def ends(heights: Mapping[str, float], side: str) -> list[tuple[str, str]]:
+    """Return each level with the position of its label (``"top right"``); "" for the peak, which has its own label.
+
+    ``heights`` are in pixels. A label is above or below its line, at ``side`` or at the other end, where it overlaps no
+    other label and, if possible, no line.
+    """
+    found: list[tuple[str, str]] = []
+    taken: list[tuple[str, float]] = []
+    places = [(up, end) for end in (side, "left" if side == "right" else "right") for up in ("top", "bottom")]
+    for what, height in sorted(heights.items(), key=lambda level: -level[1]):
+        if what == "peak":
+            found.append((what, ""))
+            continue
+        low = {"top": height, "bottom": height - WORDS}
+        lines = [y for name, y in heights.items() if name != what]
+        inside = [(up, end) for up, end in places if low[up] >= 0]
+        apart = [(up, end) for up, end in inside if all(end != at or abs(low[up] - y) >= WORDS for at, y in taken)]
+        clear = [(up, end) for up, end in apart if not any(-1 < y - low[up] < WORDS for y in lines)]
+        up, end = [*clear, *apart, *places][0]
+        taken.append((end, low[up]))
+        found.append((what, f"{up} {end}"))
+    return found
+
+
+def _level(fig: go.Figure, what: str, value: int, at_end: str) -> None:
+    """Draw a horizontal line, with a label at ``at_end`` unless that is ""."""
+    dash, colour = LEVELS[what]
+    text = f"{what} {numbers.short_bytes(value)}" if at_end else ""
+    fig.add_hline(
+        y=value,
+        line={"color": colour, "width": 1.3, "dash": dash},
+        **({"annotation": {"text": text, "font": {"size": 11, "color": colour}}} if text else {}),
+        **({"annotation_position": at_end} if text else {}),
+    )
+
+
+def thinned(begins: np.ndarray, values: np.ndarray, most: int = MOST_POINTS) -> tuple[np.ndarray, np.ndarray]:
+    """Return at most ``most`` changes of a curve: the first step and the highest value of each bin."""
+    if len(begins) <= most:
+        return begins, values
+    cuts = np.linspace(0, len(begins), most + 1).astype(np.int64)[:-1]
+    highest = np.maximum.reduceat(values, cuts)
+    return begins[cuts], highest

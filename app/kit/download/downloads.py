@@ -1,0 +1,201 @@
+"""Files of a plan for download, made on demand, and the link to the current view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import chain, count
+from typing import NamedTuple, cast
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from app.report.html_report import Known, build_report
+from app.report.report_figures import ledger_figure
+from app.report.report_theme import Sheet
+from app.report.still_pictures import Kind, still
+from app.report.summary import markdown
+from app.session import plan_rows, planning, repeat_command
+from app.session.opening import content_of
+from app.session.planning import Shown
+from app.texts import numbers
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.formats.c_project.c_export import c_project, zipped
+from tmmu_core.formats.c_project.render_c import c_header, c_prefix, c_source
+from tmmu_core.formats.c_project.render_plan import RenderIncomplete, RenderMemoryPlan, build_render_plan, residency
+from tmmu_core.formats.planfile import checkpoint, parquet, plan_file, trace
+from tmmu_core.formats.weights import constants_in
+from tmmu_core.graph.native import native_file
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.analysis.waste_ledger import waste_ledger
+from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.plans.model import ArenaSummary, Plan
+
+ARENAS = repeat_command.FILES["arenas"]
+
+
+def address(here: str, query: dict[str, str]) -> str:
+    """Return the URL of the first page on the same server with ``query``; ``here`` is this page's URL."""
+    base = here.partition("?")[0].rstrip("/").removesuffix("/report")
+    return f"{base}/" + (f"?{urlencode(query, quote_via=quote, safe=':,*')}" if query else "")
+
+
+class Entry(NamedTuple):
+    """A file for download."""
+
+    label: str
+    name: str
+    media_type: str
+    purpose: str
+    make: Callable[[], bytes | str]
+
+
+MEDIA_TYPES = {
+    "json": "application/json",
+    "jsonl": "application/x-ndjson",
+    "cborseq": "application/cbor-seq",
+    "cbor": "application/cbor",
+    "csv": "text/csv",
+    "parquet": "application/octet-stream",
+    "md": "text/markdown",
+    "h": "text/x-c",
+    "c": "text/x-c",
+    "zip": "application/zip",
+}
+"""File extension → media type."""
+
+
+def _entry(label: str, name: str, purpose: str, make: Callable[..., bytes | str], *arguments: object) -> Entry:
+    return Entry(label, name, MEDIA_TYPES[name.rpartition(".")[2]], purpose, partial(make, *arguments))
+
+
+def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
+    """Return ``(heading, note) → files``: the formats of ``tmmu export`` and the inputs of a planning command."""
+    plan, solution = shown.plan, shown.solution
+    prefix = c_prefix(plan.ir_name or "model")
+    records = [
+        _entry("Trace", f"{stem}.trace.jsonl", "a record per tensor, to compare runs", trace.to_json_lines, plan),
+        _entry("Trace, CBOR", f"{stem}.trace.cborseq", "the same, smaller", trace.to_cbor_sequence, plan),
+    ]
+    if solution is not None:
+        arguments = checkpoint.checkpoint, plan, solution.liveness
+        records.append(
+            _entry("Checkpoint", f"{stem}.checkpoint.cbor", "to restore the plan with a checked hash", *arguments)
+        )
+    found = {
+        ("The plan", f"{numbers.count(len(plan), 'tensor')}, schema tmmu_plan/1"): [
+            _entry("JSON", f"{stem}.plan.json", "the complete plan, readable", plan_file.to_json, plan),
+            _entry("CBOR", f"{stem}.plan.cbor", "the complete plan, smaller", plan_file.to_cbor, plan),
+            _entry("CSV", f"{stem}.plan.csv", "rows for spreadsheets", plan_file.to_csv, plan),
+            _entry("Parquet", f"{stem}.plan.parquet", "rows for notebooks", parquet.to_parquet, plan),
+        ],
+        ("Summary", "for a pull request"): [_entry("Summary", f"{stem}.md", "figures as Markdown", _summary, shown)],
+        ("Trace and checkpoint", "records of this plan"): records,
+        ("C code", "regions by role and memory"): [
+            _entry("C header", f"{prefix}_memory.h", "offsets and sizes, checked at compile time", _c_header, plan),
+            _entry("C source", f"{prefix}_memory.c", "tables of the header", _c_source, plan),
+            _entry("C project", f"{prefix}_c.zip", "arenas, constants, self-test; built by CMake", _project, shown),
+            _entry("Residency", f"{stem}.residency.json", "memory of each tensor", _residency, plan),
+        ],
+        ("Packing instances", "CSV of MiniMalloc with offsets; a file per arena"): [
+            _instance(plan, arena, f"{stem}.{name}.csv")
+            for arena, name in zip(plan.arenas, _file_names([arena.name for arena in plan.arenas]), strict=True)
+        ],
+    }
+    if shown.opened.plan is None:
+        found["Reproduce the plan", "inputs of the command line"] = _inputs(shown, stem)
+    return found
+
+
+def _instance(plan: Plan, arena: ArenaSummary, name: str) -> Entry:
+    purpose = f"{numbers.count(arena.storages, 'buffer')}, {numbers.short_bytes(arena.extent_bytes)}"
+    return _entry(numbers.shortened(arena.name, 16), name, purpose, plan_file.to_instance, plan, arena.name)
+
+
+def _inputs(shown: Shown, stem: str) -> list[Entry]:
+    """Return the files that a planning command reads: graph, arenas and files of options."""
+    files, found = repeat_command.files(shown), []
+    if shown.graph is not None:
+        share = "" if shown.choice.shard_spec is None else ", this rank's share"
+        about = f"the graph in the native format{share}"
+        found.append(_entry("Graph", f"{stem}.tmmu.json", about, native_file.encode_json, shown.graph))
+    if ARENAS not in files:
+        about = "arena configuration with all defaults, for --arenas"
+        found.append(_entry("Arenas", ARENAS, about, repeat_command.arenas_spelled_out, shown.plan))
+    for name, data in files.items():
+        option = SAID[next(field for field, file in repeat_command.FILES.items() if file == name)].option
+        found.append(_entry(name.removesuffix(".json").capitalize(), name, f"input of {option}", bytes, data))
+    return found
+
+
+def report(shown: Shown, baseline: Shown | None, *, dark: bool = False) -> bytes:
+    """Return the HTML report, with a baseline if given, and the judge's findings if they are ready in a minute."""
+    job = planning.judgement(shown)
+    judged = job.answer() if job.wait(60) else None
+    return build_report(
+        shown.solution or shown.plan,
+        baseline=(baseline.solution or baseline.plan) if baseline else None,
+        title=shown.opened.name,
+        known=Known(
+            judged.verified if judged else None,
+            judged.lint if judged else None,
+            plan_rows.operators(shown.key, shown),
+        ),
+        theme="dark" if dark else "light",
+    )
+
+
+PICTURES = {"map": "arena map", "slots": "slots", "lifetimes": "lifetimes", "ledger": "live bytes and waste"}
+"""Drawing → its title."""
+
+
+def picture(plan: Plan, kind: str, arena: str, sheet: Sheet) -> str:
+    """Return a drawing of an arena as SVG. Raises ``KeyError`` for an unknown arena."""
+    if kind == "ledger":
+        return str(ledger_figure(plan, waste_ledger(plan, arena), sheet))
+    return str(still(plan, arena, cast(Kind, kind), sheet))
+
+
+def _file_names(arenas: list[str]) -> list[str]:
+    """Return arena names as parts of file names, made unique by numbers, ignoring case."""
+    found: list[str] = []
+    taken = {"plan"}
+    for k, name in enumerate(map(repeat_command.file_stem, arenas)):
+        spellings = chain((name,), (f"{name}-{number}" for number in count(k)))
+        found.append(next(one for one in spellings if one.lower() not in taken))
+        taken.add(found[-1].lower())
+    return found
+
+
+def _render(plan: Plan) -> RenderMemoryPlan:
+    return build_render_plan(plan, module_prefix=plan.ir_name or "model")
+
+
+def _c_header(plan: Plan) -> str:
+    return c_header(_render(plan))
+
+
+def _c_source(plan: Plan) -> str:
+    return c_source(_render(plan))
+
+
+def _residency(plan: Plan) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(residency(_render(plan))), indent=2) + b"\n"
+
+
+def _project(shown: Shown) -> bytes:
+    """Return the zipped C project, with the bytes of constants if the opened file contains them."""
+    constants = None
+    if shown.graph is not None and shown.opened.graph is not None:
+        with suppress(TmmuError):  # external weight files cannot be read: an upload has no folder
+            data, name = content_of(shown.opened.source)
+            constants = dict(constants_in(data, shown.graph, name))
+    try:
+        return zipped(c_project(build_render_plan(shown.plan, constants, module_prefix=shown.plan.ir_name or "model")))
+    except RenderIncomplete:  # constants that are written to, or a rank's share of them
+        return zipped(c_project(_render(shown.plan)))
+
+
+def _summary(shown: Shown) -> bytes:
+    return markdown(shown.plan, verify_plan(shown.plan, shown.graph))

@@ -1,0 +1,100 @@
+"""Export of pictures: every drawing of an arena as SVG and PNG, with size and theme; charts save in the same size."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+import streamlit as st
+
+from app.kit import arena_focus
+from app.kit.charts import chart_base
+from app.kit.download import downloads
+from app.report.report_theme import HEIGHT, LEAST, MOST, WIDTH, Sheet
+from app.session import repeat_command, state
+from app.session.planning import Shown
+from app.texts import markup
+from tmmu_core.base.escaping import for_markdown
+
+_CHOSEN = "pictures"
+_mount: Any = None
+
+
+def sheet() -> Sheet:
+    """Return the selected picture size and theme of this session."""
+    kept: Sheet = state.raw(_CHOSEN) or Sheet(WIDTH, HEIGHT, "light", whole=True)
+    return kept
+
+
+def saved_as() -> tuple[int, int] | None:
+    """Return the selected width and height of saved drawings, or ``None``."""
+    chosen = state.raw(_CHOSEN)
+    return None if chosen is None else (chosen.width, chosen.height)
+
+
+def camera(*, alone: bool = False) -> dict[str, Any]:
+    """Return a Plotly configuration that saves in the selected size; ``alone`` removes the other buttons."""
+    chosen = state.raw(_CHOSEN)
+    size = {} if chosen is None else {"width": chosen.width, "height": chosen.height}
+    options = {"filename": "tmmu", "format": state.raw("pictures.format") or "svg", **size}
+    buttons = {"modeBarButtons": [["toImage"]]} if alone else {}
+    return {**chart_base.CONFIG, **buttons, "toImageButtonOptions": options}
+
+
+def section(shown: Shown) -> None:
+    """Draw the picture settings, the picture and its download buttons."""
+    plan = shown.plan
+    if not plan.arenas or not plan.steps:
+        return
+    st.html(markup.heading("Pictures", "of an arena; charts save in this size and format too"))
+    called = downloads.PICTURES
+    kinds = [kind for kind in called if kind != "slots" or plan.has_slots]
+    now = sheet()
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="pictures-controls"):
+        kind = st.selectbox("Drawing", kinds, format_func=called.__getitem__, key="w.picture.kind", width=150)
+        names = [arena.name for arena in plan.arenas]
+        at = names.index(arena_focus.largest(plan))
+        arena = st.selectbox("Arena", names, index=at, format_func=for_markdown, key="w.picture.arena", width=150)
+        for label, side in (("Width", "width"), ("Height", "height")):
+            st.number_input(
+                label,
+                LEAST,
+                MOST,
+                key=state.set_widget(f"picture.{side}", getattr(now, side)),
+                on_change=_sized,
+                width=120,
+            )
+        for label, name, values in (("Theme", "theme", ("light", "dark")), ("Image format", "format", ("svg", "png"))):
+            said = now.theme if name == "theme" else state.raw("pictures.format") or "svg"
+            st.selectbox(label, values, key=state.set_widget(f"picture.{name}", said), on_change=_sized, width=100)
+    if kind not in kinds or arena not in names:
+        return
+    svg = downloads.picture(plan, kind, arena, sheet())
+    st.html(markup.picture(svg, f"{called[kind]} of {arena}"))
+    stem = f"{repeat_command.file_stem(shown.opened.name)}.{repeat_command.file_stem(arena)}.{kind}"
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="pictures-take"):
+        st.download_button(
+            f"SVG, {now.width} × {now.height}",
+            svg,
+            file_name=f"{stem}.svg",
+            mime="image/svg+xml",
+            key="download.picture",
+            on_click="ignore",
+            icon=":material/download:",
+        )
+        _png(svg, now, f"{stem}.png")
+
+
+def _sized() -> None:
+    width, height = (int(state.widget_value(f"picture.{side}")) for side in ("width", "height"))
+    state.put(_CHOSEN, Sheet(width, height, state.widget_value("picture.theme"), whole=True))
+    state.put("pictures.format", state.widget_value("picture.format"))
+
+
+def _png(svg: str, size: Sheet, name: str) -> None:
+    global _mount
+    if _mount is None:
+        script = (files(__package__) / "png.js").read_text(encoding="utf-8")
+        _mount = st.components.v2.component("tmmu_png", js=script)
+    data = {"svg": svg, "width": size.width, "height": size.height, "name": name}
+    _mount(key="picture-png", height="content", width="content", data=data)

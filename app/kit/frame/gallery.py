@@ -1,0 +1,86 @@
+"""The gallery: upload, opened files and samples."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app.kit.frame import column_picker
+from app.session import opening, planning, state
+from app.texts import markup
+from tmmu_core.base.escaping import for_markdown
+from tmmu_core.formats.open_file import READERS
+
+GROUPS = {
+    "model": "Networks",
+    "lesson": "Lessons",
+    "training": "Training steps",
+    "instance": "Packing problems (live ranges and sizes, no graph)",
+    "given": "Plans of other tools",
+}
+"""Group in the catalogue → heading."""
+
+
+def draw() -> None:
+    """Draw the upload, the opened files and the samples by group."""
+    st.file_uploader(
+        "Open files",
+        accept_multiple_files=True,
+        key=(key := f"upload.{state.upload_epoch()}"),
+        on_change=_uploaded,
+        args=(key,),
+    )
+    st.caption("Formats: " + ", ".join(f.title for f in READERS) + ". Open two files to compare them.")
+    listed = opening.samples()
+    if opening.shelf().names():
+        st.html(markup.heading("Opened files"))
+    sources = {f"sample:{sample.name}": sample for sample in listed}
+    for source, name in opening.shelf().names():
+        st.button(
+            for_markdown(name),
+            key=f"open.{source}",
+            icon=":material/draft:",
+            type="tertiary",
+            on_click=_open,
+            args=(source,),
+        )
+    groups: dict[str, list[str]] = {}
+    for source, sample in sources.items():
+        groups.setdefault(sample.group, []).append(source)
+    for group, members in groups.items():
+        st.html(markup.heading(GROUPS.get(group, group)))
+        for source in members:
+            sample = sources[source]
+            st.button(
+                f"**{sample.title}** · {sample.teaches}" if sample.teaches else f"**{sample.title}**",
+                key=f"open.{source}",
+                type="tertiary",
+                on_click=_open,
+                args=(source,),
+            )
+    if not listed:
+        st.caption("This installation has no samples.")
+
+
+def _open(source: str) -> None:
+    """Open a source and close the gallery."""
+    state.choose(source=source)
+    state.next_upload()
+
+
+def _uploaded(key: str) -> None:
+    files = state.raw(key) or []
+    brought = [(file.name, file.getvalue()) for file in files]
+    opened, cards = planning.take(brought)
+    state.next_upload()
+    if opened:
+        first = opened[0]
+        state.choose(source=first.source)
+        if len(opened) > 1:
+            state.choose(baseline=opened[1].source)
+            state.redirect("compare")
+    refused = {card.get("source") for card in cards}
+    for card in cards:
+        state.refuse(card)
+    for name, data in brought:
+        if name in refused:
+            column_picker.offer(name, data)

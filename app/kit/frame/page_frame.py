@@ -1,0 +1,312 @@
+"""The frame around every page: what is open, how it is planned, what was refused; then the plan, or its progress."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from app.kit import arena_focus
+from app.kit.frame import error_cards, gallery, toolbar
+from app.session import opening, planning, state
+from app.session.opening import Opened
+from app.session.planning import Shown
+from app.session.view_state import Choice
+from app.session.work.jobs import Job, desk
+from app.session.work.task_messages import TaskNotFinished
+from app.texts import certificate_text, markup, numbers, totals_text
+from app.texts.next_step import BEST, Next, PlanContext, next_step
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.base.escaping import for_markdown
+from tmmu_core.graph.assumed_sizes import assumed_at
+from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
+from tmmu_core.planners.meter import OPTION as NODE_LIMIT
+from tmmu_core.planners.problem import GIVEN
+from tmmu_core.plans.making.over_capacity import over_limits
+from tmmu_core.plans.making.request import DEFAULT_PLANNER
+
+
+def shown(*, of_digests: bool = False) -> Shown:
+    """Draw the toolbar and the error cards, plan the choice and give it; ends the run where there is no plan yet.
+
+    A digest is told by a card, for there is nothing in it to draw; ``of_digests``: the page has a use for one.
+    """
+    chosen = state.choice()
+    opened, problem = _open(chosen)
+    if opened is None:
+        error_cards.draw([problem] if problem else [])
+        gallery.draw()
+        st.stop()
+    job = planning.plan_job(chosen)
+    bar = st.container()  # drawn once the plan is there, which knows its arenas: else they are analysed a second time
+    there = job.wait(planning.PATIENCE)
+    with bar:
+        toolbar.draw(chosen, opened)
+    if not there:
+        error_cards.draw([])
+        progress(job, f"Planning {opened.name} with {chosen.planner or DEFAULT_PLANNER}")
+        st.stop()
+    try:
+        answer = job.answer()
+        _stopped(job, chosen)
+    except TmmuError as error:
+        card = opening.card_of(error, "These settings could not be planned", opened.name)
+        error_cards.draw([card])
+        if opening.lacks_arenas(error) and opened.graph is not None:
+            st.button(
+                "Declare the arenas of the graph",
+                key="declare",
+                type="primary",
+                help="Without limits and with default settings; change them under Arenas.",
+                on_click=state.choose,
+                kwargs={"arenas": opening.arenas_named(opened.graph)},
+            )
+        return _last_good(chosen)
+    error_cards.draw([])
+    state.remember_valid(chosen)
+    if is_digest(answer) and not of_digests:
+        st.html(markup.claim(name_of(answer), []))
+        st.html(digest_card(answer))
+        st.stop()
+    _not_there(answer)
+    _next(answer)
+    _limited(answer)
+    _assumed(answer)
+    _changed(answer)
+    return answer
+
+
+def _changed(answer: Shown) -> None:
+    """After another planner, option, mode or capacity was chosen: what that changed, in bytes."""
+    before = state.previous()
+    if before is None or answer.opened.plan is not None:
+        return
+    job = desk().known(planning.plan_key(before))
+    if job is None or not job.worked:
+        return
+    said = totals_text.changed(job.answer().plan, answer.plan)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="changed"):
+        st.html(f'<div class="tm" role="status" id="changed">{said}</div>')
+        st.button("✕", key="no-before", help="Dismiss", type="tertiary", on_click=state.clear_previous)
+
+
+def limited_choice(job: Job[Shown], chosen: Choice) -> Choice | None:
+    """Return the choice with the node limit of a stopped search; run again where another visitor stopped it."""
+    try:
+        return planning.repeatable(job, chosen)
+    except TaskNotFinished:
+        st.rerun()
+
+
+def _stopped(job: Job[Shown], chosen: Choice) -> None:
+    """Put the node limit of a search that was stopped into the choice, and so into the link."""
+    if (limited := limited_choice(job, chosen)) is not None:
+        state.choose(planner=limited.planner, options=limited.options, step=chosen.step)
+        st.rerun()
+
+
+def _limited(answer: Shown) -> None:
+    """Mark a plan whose search was stopped, with a way to continue it."""
+    limit = answer.choice.options.get(NODE_LIMIT)
+    if limit is None or all(arena.status != "unproven" for arena in answer.plan.arenas):
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="stopped"):
+        st.html(f'<div class="tm" role="status">Search stopped after {markup.esc(numbers.grouped(limit))} nodes.</div>')
+        st.button(
+            "Continue the search",
+            key="continue-search",
+            icon=":material/play_arrow:",
+            type="tertiary",
+            help="Plan again without the node limit.",
+            on_click=lambda: state.choose(**planning.continued(state.choice())),
+        )
+
+
+def is_digest(side: Shown) -> bool:
+    """Whether it is a trace that does not tell its tensors."""
+    return side.opened.trace is not None and not side.opened.trace.complete
+
+
+def digest_card(side: Shown) -> str:
+    """What a digest is and what it serves."""
+    trace = side.opened.trace
+    assert trace is not None
+    count = numbers.count(trace.tensor_count, "tensor")
+    return markup.empty(
+        "A digest has no tensors to draw",
+        f" It holds hashes of the live ranges, slots and offsets of {count}, and the figures of the arenas. Use it as "
+        "a baseline on Compare, or with tmmu compare and tmmu gate. For a trace with tensors, run tmmu trace without "
+        "--digest.",
+    )
+
+
+def _assumed(answer: Shown) -> None:
+    """Show the parts of the graph that are not planned, and the sizes that the plan assumes."""
+    for line in certificate_text.missing(answer.plan):
+        st.html(f'<div class="tm" id="incomplete"><span class="bad">✗ {markup.esc(line)}</span></div>')
+    graph = answer.opened.graph
+    sizes = assumed_at(graph, answer.choice.dims) if graph is not None else {}
+    if sizes:
+        open_ = ", ".join(f"<code>{markup.esc(name)}</code> = {size:,}" for name, size in sizes.items())
+        st.html(
+            f'<div class="tm soft" id="assumed">Sizes that the model leaves open: planned with {open_}. '
+            "Change them under Arenas.</div>"
+        )
+
+
+def _next(answer: Shown) -> None:
+    """By how much the plan is over its limits, on every page; and what to do next, a click away."""
+    plan, budget = answer.plan, answer.choice.budget
+    over = bool(over_limits(plan, budget))
+    fixed = answer.opened.plan is not None
+    valid = answer.verdict is None or answer.verdict.ok or over
+    known = PlanContext(budget, answer.opened.graph is not None, fixed, valid)
+    step = next_step(plan, known, state.at(), planning.BEST)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="over" if over else "next"):
+        if over:
+            st.html(markup.over(totals_text.excess(plan, budget), step.text))
+        else:
+            st.html(markup.then(step.text))
+        _actions(step, answer.choice, over=over and answer.opened.graph is not None)
+
+
+def _actions(step: Next, full: Choice, *, over: bool) -> None:
+    if step.action == BEST:
+        st.button(
+            step.label,
+            key="next-best",
+            type="primary" if over else "tertiary",
+            icon=":material/star:",
+            on_click=state.choose,
+            kwargs=planning.best(full),
+        )
+    elif step.action and step.action != "fit":
+        st.page_link(f"pages/{step.action}/page.py", label=step.label, icon=":material/arrow_forward:")
+    if (over or step.action == "fit") and state.at() != "fit":
+        st.page_link("pages/fit/page.py", label="Make it fit", icon=":material/compress:")
+
+
+def name_of(shown: Shown) -> str:
+    """What is planned, for the pages' titles: the graph, and the rank where a share of it is shown."""
+    if shown.choice.shard_spec is None:
+        return shown.opened.name
+    return f"{shown.opened.name}, rank {shown.choice.rank:,} of {shown.plan.world_size:,}"
+
+
+def _not_there(answer: Shown) -> None:
+    """Let go of what a link selects and this plan does not have, and say so in one quiet line."""
+    if state.arrived():
+        missing, changes = not_there(state.choice(), answer)
+        if missing:
+            state.choose(**changes)
+            state.notice(f"The link selects {' and '.join(missing)}, which this plan does not have.")
+    said = state.notice()
+    if said:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key="aside"):
+            st.html(f'<div class="tm soft" role="status">{markup.esc(said)}</div>')
+            st.button("✕", key="no-aside", help="Dismiss", type="tertiary", on_click=state.clear_notice)
+
+
+def not_there(chosen: Choice, answer: Shown) -> tuple[list[str], dict[str, Any]]:
+    """``(names, changes)``: what is chosen that the plan does not have, and the choice without it."""
+    plan, opened = answer.plan, answer.opened
+    missing: list[str] = []
+    changes: dict[str, Any] = {}
+    for name in ("mode", "preset"):
+        if opened.problem is not None and getattr(chosen, name):
+            missing.append(f"the {name} {getattr(chosen, name)}")
+            changes[name] = None
+    if opened.graph is not None and chosen.dim and chosen.dim not in opened.graph.dims:
+        missing.append(f"the dimension {numbers.shortened(chosen.dim, 60)}")
+        changes["dim"] = ""
+    nowhere = [name for name in chosen.capacities if name and name not in plan.arena_of]
+    if (
+        nowhere
+        and opened.plan is None
+        and answer.choice.planner != GIVEN
+        and not isinstance(PLANNERS[answer.choice.planner or DEFAULT_PLANNER], MemoryPlannerEntry)
+    ):
+        missing += [f"a capacity of the arena {numbers.shortened(name, 60)}" for name in nowhere]
+        changes["capacities"] = {name: n for name, n in chosen.capacities.items() if name not in nowhere}
+    if chosen.selected and chosen.selected not in plan.row_of:
+        missing.append(f"the tensor {numbers.shortened(chosen.selected, 60)}")
+        changes["selected"] = ""
+    if chosen.step is not None and chosen.step >= plan.steps:
+        missing.append(f"step {chosen.step:,} of {plan.steps:,}")
+        changes["step"] = None
+    if chosen.arena not in ("", arena_focus.ALL, *plan.arena_of):
+        missing.append(f"the arena {numbers.shortened(chosen.arena, 60)}")
+        changes["arena"] = ""
+    return missing, changes
+
+
+def _open(chosen: Choice) -> tuple[Opened | None, dict[str, Any] | None]:
+    try:
+        return opening.open_source(chosen.source), None
+    except TmmuError as error:
+        card = opening.card_of(error, "The file of this link could not be opened", chosen.source)
+    except OSError as error:
+        card = {"title": "The file cannot be read", "message": str(error), "hint": "Open another one."}
+    return None, card
+
+
+def _last_good(chosen: Choice) -> Shown:
+    good = state.last_valid()
+    if good is None or good.source != chosen.source:  # a link brought it: what is left is the graph as it is
+        good = Choice(source=chosen.source)
+        what = "the plan of this graph with default settings"
+    else:
+        what = "the last valid plan"
+    job = planning.plan_job(good)
+    if good.problem == chosen.problem or not job.wait(planning.PATIENCE):
+        st.stop()
+    try:
+        answer = job.answer()
+    except TmmuError:
+        st.stop()
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.html(f'<div class="tm soft">Shown below: {what}, not the settings above.</div>')
+        if st.button("Restore these settings", key="undo", type="tertiary"):
+            state.choose(**{field: getattr(good, field) for field in _PROBLEM_FIELDS})
+            st.rerun()
+    return answer
+
+
+_PROBLEM_FIELDS = (
+    "mode",
+    "preset",
+    "planner",
+    "alignment",
+    "arenas",
+    "capacities",
+    "page_size",
+    "budget",
+    "dims",
+    "options",
+    "shard",
+    "rank",
+)
+
+
+def progress(job: Job[Any], title: str, *, follow: bool = False) -> None:
+    """Show how far a job is, with a way to stop it; the page comes by itself when the job ends.
+
+    ``follow``: it also comes when a part is done, for pages that show parts.
+    """
+    begun = job.done
+
+    @st.fragment(run_every=0.5)
+    def watch() -> None:
+        if job.finished or (follow and job.done != begun):
+            st.rerun()
+        part = min(1.0, job.done / job.of) if job.of else 0.0
+        so_far = f"{job.done:,} of {job.of:,}" if job.of else (f"{job.done:,}" if job.done else "")
+        st.progress(part, text=for_markdown(f"{title}: {job.doing} {so_far}".rstrip()))
+        st.button(
+            "Stopping …" if job.stopping else "Stop and keep the best plan",
+            on_click=job.stop,
+            disabled=job.stopping,
+            key="stop-job",
+        )
+
+    watch()

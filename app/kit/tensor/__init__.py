@@ -1,0 +1,1 @@
+"""The selected tensor, the tensor table and the plan drawing."""

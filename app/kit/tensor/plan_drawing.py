@@ -1,0 +1,85 @@
+"""The canvas of a plan (memory map, slots, lifetimes), connected to the session's selection."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+from app.canvas.pack import Origin, picture_of
+from app.canvas.plan_component import Listeners, Picture, PlanHandle, Selection, plan_canvas, plan_store
+from app.kit import arena_focus
+from app.kit.download import pictures
+from app.kit.tensor import certificate, why_here
+from app.session import state
+from app.session.plan_rows import MOST_UNASKED, are_told, bands, operators, origins
+from app.session.planning import Shown
+from app.session.view_state import COLOURS, VIEWS, zoom_of, zoom_text
+from app.session.work.jobs import remembered
+
+
+def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:
+    """Send the plan to the page. Call it outside of fragments."""
+    return plan_store(
+        shown.plan,
+        baseline=baseline.plan if baseline is not None else None,
+        operators=operators(shown.key, shown),
+        origin=_origin(shown.key, _by_layers(shown), shown),
+        key=key,
+    )
+
+
+def _by_layers(shown: Shown) -> bool:
+    chosen = state.choice()
+    wanted = chosen.colour in ("module", "phase") or certificate.layer_of(chosen.marked) is not None
+    return are_told(shown) and (wanted or len(shown.plan) <= MOST_UNASKED)
+
+
+@remembered
+def _origin(key: str, by_layers: bool, _shown: Shown) -> Origin:
+    """Return layers and phases; cached, because the packing is cached by identity."""
+    del key
+    stretches = bands(_shown)
+    known = origins(_shown) if by_layers else None
+    if known is None:
+        return Origin(stretches=stretches)
+    layer = known.layer if known.modules.known_by else None
+    return Origin(layer, known.phase if stretches else None, stretches)
+
+
+def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: Any) -> None:
+    """Draw a canvas that shows and changes the selection."""
+    chosen = state.choice()
+    known = handle.plan.row_of
+    _, steps = picture_of(handle.plan, handle.baseline)
+    step = chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None
+    if step is not None and steps is not None:
+        step = int(steps.searchsorted(step, side="right")) - 1
+    picture = Picture(
+        view=cast(Any, chosen.view),
+        colour=cast(Any, chosen.colour or None),
+        arena=arena_focus.drawn(handle.plan),
+        selected=chosen.selected if chosen.selected in known else None,
+        search=chosen.search,
+        marked=more.pop("marked", None) or certificate.marked(handle.plan, arena_focus.drawn(handle.plan)),
+        step=step,
+        ghost=why_here.ghost_drawn(handle.plan) if steps is None else None,
+        zoom=zoom_of(chosen.zoom),
+        saved=pictures.saved_as(),
+        height=height,
+    )
+    listeners = Listeners(
+        select=_selected,
+        step=lambda at: state.choose(step=at if at is None or steps is None else int(steps[at])),
+        search=lambda text: state.choose(search=text.strip(), marked=""),
+        view=lambda view: state.choose(view=view) if view in VIEWS else None,
+        colour=lambda colour: state.choose(colour=colour if colour in COLOURS else ""),
+        arena=lambda arena: state.choose(arena=arena or arena_focus.ALL),
+        zoom=lambda edges: state.choose(zoom=zoom_text(edges)),
+        ghost=(lambda where: why_here.put(handle.plan, where)) if steps is None else None,
+    )
+    plan_canvas(handle, replace(picture, **more), listeners, key=key)
+
+
+def _selected(event: Selection) -> None:
+    if event.how != "compare":
+        state.choose(selected=event.tensor_id or "")

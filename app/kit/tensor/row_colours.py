@@ -1,0 +1,32 @@
+"""Colours of a plan's rows, equal to those of the map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.session import plan_rows, state
+from app.session.planning import Shown
+from app.session.work.jobs import remembered
+from app.texts.markup import PERSISTENT_COLOUR, ROLE_COLOURS
+from app.texts.palette import OTHER, operator_colours
+
+
+@remembered
+def of_operators(key: str, _shown: Shown) -> dict[str, str]:
+    """Return operator → colour; {} if the operators are unknown."""
+    del key
+    names = plan_rows.operators(_shown.key, _shown)
+    return {} if names is None else operator_colours(_shown.plan, names)
+
+
+def of_rows(shown: Shown) -> Callable[[int], str]:
+    """Return row → colour of its box in the map; "" for colour schemes other than role and operator."""
+    plan, chosen = shown.plan, state.choice()
+    names = plan_rows.operators(shown.key, shown)
+    scheme = chosen.colour or ("slot" if chosen.view == "slots" else "role")
+    if scheme == "operator" and names is not None:
+        colours = of_operators(shown.key, shown)
+        return lambda row: colours.get(names[row], OTHER)
+    if scheme in ("operator", "role"):
+        return lambda row: ROLE_COLOURS.get(plan.roles[row], PERSISTENT_COLOUR)
+    return lambda _: ""

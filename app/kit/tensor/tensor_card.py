@@ -1,0 +1,69 @@
+"""The details of the selected tensor."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app.kit import address, arena_focus
+from app.kit.tensor import certificate, row_colours, why_here
+from app.session import graph_levels, plan_rows, state
+from app.session.planning import Shown
+from app.texts import markup, numbers, tensor_text
+from tmmu_core.base.escaping import for_markdown
+
+
+def panel(shown: Shown, *, walking: bool = False) -> None:
+    """Draw the card of the selected tensor, or how to select one. ``walking``: next to the graph view."""
+    plan, name = shown.plan, state.choice().selected
+    if not name:
+        st.html(tensor_text.nothing_selected(walking=walking))
+        arena = arena_focus.arena(shown)
+        if arena and plan.arena_of[arena].peak_live_bytes:
+            step = arena_focus.peak(plan, shown.key, arena)[0]
+            alive = plan_rows.storages_alive(shown, step, arena)
+            st.html(address.linked(tensor_text.largest(plan, (arena, step), alive, row_colours.of_rows(shown))))
+        certificate.panel(shown)
+        why_here.replay_button(shown)
+        return
+    if name not in plan.row_of:
+        st.html(markup.empty("Not in this plan", f"This plan has no tensor {numbers.shortened(name)}."))
+        return
+    st.html(
+        address.linked(
+            tensor_text.details(plan, shown.solution, name, plan_rows.idle(shown), shown.opened.made.get(name))
+        )
+    )
+    near, slots = tensor_text.neighbours(plan, name), plan.has_slots
+    with st.container(horizontal=True, gap="small"):
+        ends = (
+            ("‹ slot before", near.before, "This is the first tensor of its slot."),
+            ("slot after ›", near.after, "This is the last tensor of its slot."),
+        )
+        for label, target, end in ends if slots else ():
+            st.button(
+                label,
+                key=f"near.{label}",
+                disabled=target is None,
+                help=for_markdown(target) if target else end,
+                on_click=state.choose,
+                kwargs={"selected": target or name},
+            )
+        st.button(
+            "Clear selection", key="clear-selection", type="tertiary", on_click=state.choose, kwargs={"selected": ""}
+        )
+    _elsewhere(shown)
+    why_here.panel(shown, name)
+    why_here.replay_button(shown)
+    certificate.panel(shown)
+
+
+def _elsewhere(shown: Shown) -> None:
+    """Draw the links from the tensor to the plan and to the graph."""
+    with st.container(horizontal=True, gap="small", key="elsewhere"):
+        if st.button("Show in plan", key="to-plan", type="tertiary", icon=":material/grid_view:"):
+            st.switch_page("pages/plan/page.py")
+        if shown.solution is not None and st.button(
+            "Show in graph", key="to-graph", type="tertiary", icon=":material/account_tree:"
+        ):
+            state.choose(walk=graph_levels.AROUND)
+            st.switch_page("pages/graph/page.py")

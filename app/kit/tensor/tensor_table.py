@@ -1,0 +1,220 @@
+"""The tables of tensors and of buffers with idle steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from app.canvas.pack import matches
+from app.kit.row_picker import Picks, pickable
+from app.kit.tensor import certificate
+from app.session import plan_rows, state
+from app.session.plan_rows import Origins
+from app.session.planning import Shown
+from app.session.work.jobs import remembered
+from app.texts import glossary, markup, numbers, tensor_text
+from tmmu_core.base.escaping import natural
+from tmmu_core.graph.assumed_sizes import SAID_BY
+from tmmu_core.plans.figures.plan_storages import arena_number
+from tmmu_core.plans.model import Plan
+
+MOST_ROWS = 5_000
+TERM_OF = {
+    "idle steps": "idle step",
+    "bytes × idle steps": "idle step",
+    "longest stretch": "idle step",
+    "steps": "step",
+    "hex": "offset",
+    "operator": "node",
+    "producer": "node",
+    "next better memory": "memory",
+    "tensors": "tenant",
+    "use of slot": "tenant",
+    "first write": "birth",
+    "freed": "death",
+    "view of": "view",
+}
+"""Column → its term in the glossary, if they differ."""
+NAMING = ("view of",)
+"""Columns whose cells name another tensor, which a click selects."""
+
+
+def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
+    """Return the rows that match the search in one or all arenas, largest first."""
+    rows = np.flatnonzero(matches(plan, search)) if search else np.arange(len(plan), dtype=np.int64)
+    if arena is not None:
+        rows = rows[plan.arena[rows] == arena_number(plan, arena)]
+    return rows[np.lexsort((rows, np.uint64(numbers.UNLIMITED) - plan.size[rows]))]
+
+
+def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd.DataFrame:
+    """Return the table of some rows; ``origins`` adds producer, module and phase."""
+    arenas = np.array([arena.name for arena in plan.arenas] or [""])
+    ids = rows.tolist()
+    frame = pd.DataFrame(
+        {
+            "tensor": [plan.tensor_ids[i] for i in ids],
+            "role": [plan.roles[i] for i in ids],
+            "arena": arenas[plan.arena[rows]] if len(rows) else [],
+            "size": plan.size[rows],
+            "offset": plan.offset[rows],
+            "hex": [f"0x{n:X}" for n in plan.offset[rows].tolist()],
+            "slot": plan.logical_slot[rows],
+            "use of slot": plan.generation[rows] + 1,
+            "first write": plan.birth[rows],
+            "freed": plan.death[rows],
+            "steps": plan.death[rows] - plan.birth[rows],
+            "dtype": [plan.dtypes[i] for i in ids],
+            "shape": [numbers.shape(plan.shapes[i]) for i in ids],
+            "view of": [plan.base_tensor_uids[i] or "" for i in ids],
+        }
+    )
+    if origins is not None:
+        known = {"producer": origins.producer, "module": origins.module, "phase": origins.phase}
+        for name, texts in known.items():
+            if any(texts[i] for i in ids):
+                frame[name] = [texts[i] for i in ids]
+    return frame if plan.has_slots else frame.drop(columns=["slot", "use of slot"])
+
+
+def by_size(plan: Plan, rows: np.ndarray) -> np.ndarray:
+    """Return rows by size, largest first, then by name in natural order."""
+    sizes = plan.size
+    return np.array(sorted(rows.tolist(), key=lambda i: (-int(sizes[i]), natural(plan.tensor_ids[i]))), np.int64)
+
+
+@remembered
+def _frame(plan_key: str, search: str, arena: str | None, layer: str | None, _shown: Shown) -> tuple[pd.DataFrame, int]:
+    del plan_key
+    plan = _shown.plan
+    known = plan_rows.origins(_shown) if layer is not None or len(plan) <= plan_rows.MOST_UNASKED else None
+    rows = matching(plan, search, arena)
+    if layer is not None and known is not None:
+        rows = rows[[known.layer[i] == layer for i in rows.tolist()]]
+    frame = frame_of(plan, by_size(plan, rows[:MOST_ROWS]), known)
+    sources = _shown.solution.graph.shapes_from if _shown.solution is not None else {}
+    if sources and len(frame):
+        at = list(frame.columns).index("shape") + 1
+        frame.insert(at, "shape from", [SAID_BY[sources[name]] if name in sources else "" for name in frame["tensor"]])
+    makers = plan_rows.operators(_shown.key, _shown)
+    if makers is not None and len(frame):
+        frame.insert(1, "operator", [makers[plan.row_of[name]] for name in frame["tensor"]])
+    lifted = plan_rows.lifted(_shown)
+    if lifted is not None and len(frame):
+        uplifts = [lifted[plan.row_of[name]] for name in frame["tensor"]]
+        frame["placed by"] = ["" if one is None else tensor_text.put_there_by(one) for one in uplifts]
+        frame["next better memory"] = ["" if one is None else tensor_text.one_up(one) for one in uplifts]
+    return frame, len(rows)
+
+
+def table(shown: Shown, arena: str | None, *, height: int = 330) -> None:
+    """Draw the filtered tensor table of one or all arenas; a click selects the tensor."""
+    plan, chosen = shown.plan, state.choice()
+    search, layer = chosen.search, certificate.layer_of(chosen.marked)
+    frame, hits = _frame(shown.key, search, arena, layer, shown)
+    note = f"{numbers.of(len(frame), len(plan), 'tensor')} listed, largest first"
+    note += f"; of layer {layer}" if layer else ""
+    note += f"; {hits:,} match “{search}”" if search else ""
+    note += f"; {hits - len(frame):,} smaller ones omitted" if hits > len(frame) else ""
+    st.html(
+        markup.heading(
+            f"Tensors of {arena}" if arena else "Tensors", f"{note}; click a header to sort, a row to select"
+        )
+    )
+    if not len(frame):
+        st.html(markup.empty("No tensor matches", f"No tensor or node name contains “{search}”."))
+        return
+    selectable(frame, f"table.{shown.key}.{arena}.{search}.{layer}", chosen.selected, height=height)
+
+
+def storages(shown: Shown, arena: str | None, *, height: int = 330) -> None:
+    """Draw the table of buffers by bytes × idle steps."""
+    frame = _storages(shown.key, arena, shown)
+    st.html(
+        markup.heading(
+            f"Buffers of {arena}" if arena else "Buffers",
+            f"{numbers.count(len(frame), 'buffer')} with idle steps, most bytes × idle steps first; click to select",
+        )
+    )
+    if not len(frame):
+        st.html(markup.empty("Nothing is idle", "Every buffer is used at each step at which it is held."))
+        return
+    selectable(frame, f"storages.{shown.key}.{arena}", state.choice().selected, height=height)
+
+
+@remembered
+def _storages(plan_key: str, arena: str | None, _shown: Shown) -> pd.DataFrame:
+    del plan_key
+    idle, solution = plan_rows.idle(_shown), _shown.solution
+    assert idle is not None
+    assert solution is not None
+    own = solution.liveness.storages
+    kept = np.flatnonzero((idle.idle > 0) & (own.size > 0))
+    if arena is not None:
+        kept = kept[own.arena[kept] == solution.liveness.arenas.index(arena)]
+    products = [int(own.size[k]) * int(idle.idle[k]) for k in kept.tolist()]
+    order = sorted(range(len(kept)), key=lambda i: (-products[i], int(kept[i])))[:MOST_ROWS]
+    ids, plan = solution.liveness.timeline.index.tensor_ids, _shown.plan
+    rows = [(int(kept[i]), products[i]) for i in order]
+    return pd.DataFrame(
+        {
+            "tensor": [ids[own.head[k]] for k, _ in rows],
+            "size": [int(own.size[k]) for k, _ in rows],
+            "held steps": [int(idle.held[k]) for k, _ in rows],
+            "idle steps": [int(idle.idle[k]) for k, _ in rows],
+            "bytes × idle steps": [product for _, product in rows],
+            "longest stretch": [numbers.live_range(int(idle.gap_from[k]), int(idle.gap_to[k])) for k, _ in rows],
+            "last use": [_used_by(plan, int(idle.last[k])) for k, _ in rows],
+        }
+    )
+
+
+def _used_by(plan: Plan, step: int) -> str:
+    return numbers.step(step, plan.node_at(step)) if step >= 0 else ""
+
+
+def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> None:
+    """Draw a table with a column ``tensor``; a click on a row selects its tensor."""
+    at = np.flatnonzero(frame["tensor"].to_numpy() == selected).tolist() if selected else []
+    picks = Picks(key, (at[0], "tensor") if at else None, lambda cell: _selected(frame, cell))
+    pickable(frame, picks, explained(frame.columns), height=height)
+
+
+def explained(columns: Iterable[str]) -> dict[str, Any]:
+    """Return the column configuration, with glossary definitions as hover text."""
+    config: dict[str, Any] = {
+        "tensor": st.column_config.TextColumn(width="medium"),
+        "size": st.column_config.NumberColumn("size (B)", format="localized"),
+        "offset": st.column_config.NumberColumn("offset (B)", format="localized"),
+        "first write": st.column_config.NumberColumn(format="localized"),
+        "freed": st.column_config.NumberColumn(format="localized"),
+        "steps": st.column_config.NumberColumn(format="localized"),
+        "operator": st.column_config.TextColumn(width=130),
+        "held steps": st.column_config.NumberColumn(format="localized"),
+        "idle steps": st.column_config.NumberColumn(format="localized"),
+        "bytes × idle steps": st.column_config.NumberColumn(format="localized"),
+        "tensors": st.column_config.NumberColumn(format="localized"),
+        "busy steps": st.column_config.NumberColumn(format="localized"),
+        "hex": st.column_config.TextColumn("offset (hex)"),
+        "backing": st.column_config.NumberColumn("backing (B)", format="localized"),
+        "unused bytes × steps": st.column_config.NumberColumn(format="localized"),
+        "bytes in": st.column_config.NumberColumn("bytes in", format="localized"),
+        "bytes out": st.column_config.NumberColumn("bytes out", format="localized"),
+    }
+    for name in columns:
+        if about := glossary.define(TERM_OF.get(name, name)):
+            config[name] = {**config.get(name, st.column_config.Column()), "help": about}
+    return config
+
+
+def _selected(frame: pd.DataFrame, cell: tuple[int, str] | None) -> None:
+    if cell is None:
+        state.choose(selected="")
+        return
+    row, column = cell
+    named = str(frame[column].iloc[row]) if column in NAMING else ""
+    state.choose(selected=named or str(frame["tensor"].iloc[row]))

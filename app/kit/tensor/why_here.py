@@ -1,0 +1,139 @@
+"""Why the selected storage lies where it lies, and what another place would do; the placement gone through again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from app.kit import address, arena_focus
+from app.session import plan_rows, state
+from app.session.planning import Shown
+from app.session.view_state import tried_of, tried_text
+from app.texts import numbers
+from app.texts import why_here_text as say
+from tmmu_core.base.escaping import for_markdown
+from tmmu_core.plans.analysis.why_offset import Ghost, ghost, on_grid, why_here
+from tmmu_core.plans.model import Plan
+
+MOST_MARKED = 20_000
+"""Storages up to which the placement is gone through in the drawing: every turn sends what is placed."""
+
+MOST_BYTES = 2**53 - 1
+"""The greatest number that the browser's field holds."""
+
+
+def panel(shown: Shown, name: str) -> None:
+    """The card of the place, and the way to try another one."""
+    plan = shown.plan
+    arena = plan.arenas[int(plan.arena[plan.row_of[name]])].name
+    order = plan_rows.decisions(shown, arena)
+    st.html(address.linked(say.card(plan, why_here(plan, name, order.storages), order)))
+    with st.expander("Try another place", expanded=bool(state.choice().tried)):
+        _try(plan, name)
+
+
+def _try(plan: Plan, name: str) -> None:
+    now = tried(plan)
+    row = plan.row_of[name]
+    offset, birth = (now.offset, now.birth) if now else (int(plan.offset[row]), int(plan.birth[row]))
+    left, right = st.columns(2, gap="small")
+    with left:
+        st.number_input(
+            "Offset (B)", 0, MOST_BYTES, key=state.set_widget("tried-offset", min(offset, MOST_BYTES)), on_change=_typed
+        )
+    with right:
+        st.number_input(
+            "First step", 0, max(0, plan.steps - 1), key=state.set_widget("tried-birth", birth), on_change=_typed
+        )
+    if now is None:
+        st.caption("Or hold Alt in the arena map and drag the selected box.")
+        return
+    st.html(address.linked(say.tried(plan, now)))
+    st.button("Undo", key="untried", type="tertiary", on_click=state.choose, kwargs={"tried": ""})
+
+
+def _typed() -> None:
+    state.choose(tried=tried_text(int(state.widget_value("tried-offset")), int(state.widget_value("tried-birth"))))
+
+
+def tried(plan: Plan) -> Ghost | None:
+    """What is tried for the selected storage, as the core answers; ``None`` where nothing is."""
+    chosen = state.choice()
+    if not chosen.tried or chosen.selected not in plan.row_of:
+        return None
+    offset, birth = tried_of(chosen.tried)
+    return ghost(plan, chosen.selected, offset, birth)
+
+
+def ghost_drawn(plan: Plan) -> dict[str, Any] | None:
+    """The same for the canvas."""
+    now = tried(plan)
+    if now is None:
+        return None
+    return {
+        "id": plan.tensor_ids[now.row],
+        "offset": now.offset,
+        "birth": now.birth,
+        "conflicts": list(now.conflicts),
+        "legal": now.legal,
+        "extent": now.extent,
+    }
+
+
+def put(plan: Plan, where: Mapping[str, Any]) -> None:
+    """The ghost was put somewhere: what is chosen follows, on the grid of its alignment."""
+    name = str(where["id"])
+    offset = on_grid(plan, name, int(where["offset"]))
+    state.choose(selected=name, tried=tried_text(offset, int(where["birth"])))
+
+
+# --- the placement, turn by turn ---------------------------------------------------------------------------------
+
+
+def replay_button(shown: Shown) -> None:
+    """Where the placement can be gone through, the button that begins."""
+    arena, plan = arena_focus.arena(shown), shown.plan
+    if state.choice().turn is None and arena and 1 < plan.arena_of[arena].storages <= MOST_MARKED:
+        st.button(
+            "Replay the placement",
+            key="replay-placement",
+            icon=":material/play_arrow:",
+            type="tertiary",
+            help="Step through the planner's placements.",
+            on_click=_turn,
+            args=(shown, arena, 1),
+        )
+
+
+def turns(shown: Shown) -> list[int] | None:
+    """The controls of the replay while it goes on; the rows placed so far, ``None`` where the plan is shown whole."""
+    arena, plan, now = arena_focus.arena(shown), shown.plan, state.choice().turn
+    if now is None or not arena or not 1 < plan.arena_of[arena].storages <= MOST_MARKED:
+        return None
+    order = plan_rows.decisions(shown, arena)
+    last = len(order.storages)
+    now = max(1, min(now, last))
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="turns"):
+        for label, to, help_ in (
+            ("«", 1, "first placement"),
+            ("‹", now - 1, "previous placement"),
+            ("›", now + 1, "next placement"),
+            ("»", last, "last placement"),
+        ):
+            there = to == now or not 1 <= to <= last
+            st.button(label, key=f"turn.{label}", help=help_, disabled=there, on_click=_turn, args=(shown, arena, to))
+        row = int(plan_rows.storages(shown).head[order.storages[now - 1]])
+        where = f"{numbers.short_bytes(int(plan.size[row]))} at 0x{int(plan.offset[row]):X}"
+        who = for_markdown(numbers.shortened(plan.tensor_ids[row], 40))
+        st.markdown(f"Placement **{now:,}** of {last:,}, {say.ORDER_WORDS.get(order.by, order.by)}: {who}, {where}")
+        st.button("Show all", key="turn.all", type="tertiary", on_click=state.choose, kwargs={"turn": None})
+    so_far = set(order.storages[:now])
+    return [row for row, storage in enumerate(plan.storage.tolist()) if storage in so_far]
+
+
+def _turn(shown: Shown, arena: str, to: int) -> None:
+    order = plan_rows.decisions(shown, arena)
+    row = int(plan_rows.storages(shown).head[order.storages[to - 1]])
+    state.choose(turn=to, selected=shown.plan.tensor_ids[row], marked="", search="")

@@ -1,0 +1,1 @@
+"""The explorer's pages, one folder each."""

@@ -1,0 +1,376 @@
+"""The page Compare: differences from a baseline to the current plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from app.kit import address, arena_focus
+from app.kit.charts import chart_base
+from app.kit.charts.compare_charts import curves
+from app.kit.download import pictures
+from app.kit.frame import page_frame
+from app.kit.tensor import plan_drawing, tensor_card, tensor_table
+from app.pages.fit import move_tables
+from app.session import fitting, opening, plan_rows, planning, state
+from app.session.planning import Shown
+from app.texts import markup, numbers, why_here_text
+from app.texts import totals_text as totals
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, TensorChange
+from tmmu_core.graph.model import MODES, PRESETS
+from tmmu_core.plans.model import ArenaSummary, Plan
+
+MOST_CHANGES = 5_000
+
+
+def page() -> None:
+    """Draw the page."""
+    shown = page_frame.shown(of_digests=True)
+    chosen = state.choice()
+    options = baselines(shown)
+    if not chosen.baseline:
+        st.html(markup.claim("No baseline chosen"))
+        _pick(options, "")
+        st.html(
+            markup.empty(
+                "Choose a baseline above",
+                "Another planner, mode or preset, a sample, a golden trace or a file. Two files opened together are "
+                "compared at once.",
+            )
+        )
+        return
+    other = _baseline(shown)
+    left, right = (shown, other) if chosen.swapped and other else (other, shown)
+    if left is None or right is None:
+        _pick(options, chosen.baseline)
+        return
+    found = planning.compared(left, right)
+    made = fitting.moves_of(chosen)
+    st.html(markup.claim(claim(left, right, found), [*invalid(left, right), verdict(found, len(made))]))
+    _pick(options, chosen.baseline)
+    st.html(arenas(found, left.plan, right.plan))
+    if made:
+        st.html(markup.heading(f"{numbers.count(len(made), 'change')} made by Fit"))
+        move_tables.in_order(made)
+    elif why := reasons(found):
+        st.html(why)
+    if not found.complete:
+        st.html(page_frame.digest_card(left if page_frame.is_digest(left) else right))
+        return
+    body(left, right, found, plan_drawing.store(right, left, key="compare-bytes"))
+
+
+def baselines(shown: Shown) -> dict[str, str]:
+    """Return the possible baselines: value → label."""
+    options: dict[str, str] = {}
+    chosen = state.choice()
+    if chosen.moves:
+        options[chosen.baseline] = "the plan before Fit"
+    if shown.opened.plan is None:
+        for name in planning.planners_for(shown.opened):
+            if name != shown.choice.planner:
+                options[f"planner:{name}"] = f"planner {name}"
+    if shown.opened.graph is not None:
+        options |= {f"mode:{m}": f"mode {m}" for m in MODES if m != shown.choice.mode}
+        options |= {f"preset:{p}": f"preset {p}" for p in PRESETS if p != shown.choice.preset}
+        if shown.choice.order is not None:
+            options["order:"] = "execution order of the file"
+    stem = shown.opened.source.removeprefix("sample:")
+    for path in sorted(opening.golden(), key=lambda path: (not path.name.startswith(f"{stem}."), path.name)):
+        options[f"golden:{path.name}"] = f"golden trace {path.name}"
+    for source, name in opening.shelf().names():
+        if source != shown.opened.source:
+            options[source] = f"opened file {name}"
+    for sample in opening.samples():
+        if f"sample:{sample.name}" != shown.opened.source:
+            options[f"sample:{sample.name}"] = f"sample {sample.title}"
+    return options
+
+
+def _pick(options: dict[str, str], value: str) -> None:
+    names = list(options) if value in options or not value else [value, *options]
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.selectbox(
+            "Baseline",
+            names,
+            index=None,
+            key=state.set_widget("baseline", value or None),
+            format_func=lambda name: f"baseline: {options.get(name, numbers.shortened(name, 60))}",
+            placeholder="choose a baseline",
+            on_change=lambda: state.choose(baseline=state.widget_value("baseline") or ""),
+            label_visibility="collapsed",
+            width=460,
+        )
+        with st.popover("Paste a link", icon=":material/link:", key=f"baseline-link-{value}"):
+            st.text_input(
+                "Link to a page of the explorer, or a source (sample:…, file:…)",
+                key=state.set_widget("baseline-link", value.removeprefix("link:") if value.startswith("link:") else ""),
+                on_change=_linked,
+            )
+        st.button(
+            "Swap",
+            icon=":material/swap_horiz:",
+            disabled=not value,
+            help="Swap baseline and candidate." if value else "Choose a baseline first.",
+            on_click=lambda: state.choose(swapped=not state.choice().swapped),
+        )
+
+
+def _linked() -> None:
+    text = str(state.widget_value("baseline-link") or "").strip()
+    if text:
+        state.choose(baseline=text if text.startswith(("sample:", "file:", "golden:")) else f"link:{text}")
+
+
+def _baseline(shown: Shown) -> Shown | None:
+    del shown
+    target = planning.baseline_of(state.choice())
+    assert target is not None
+    job = planning.plan_job(target)
+    if not job.wait(planning.PATIENCE):
+        page_frame.progress(job, "Planning the baseline")
+        st.stop()
+    try:
+        answer = job.answer()
+        if (limited := page_frame.limited_choice(job, target)) is not None:
+            state.choose(baseline=fitting.start_of(limited))
+        return answer
+    except TmmuError as error:
+        st.html(markup.error_card(opening.card_of(error, "The baseline could not be planned")))
+        return None
+
+
+# --- the verdict -------------------------------------------------------------------------------------------------
+
+
+def name_of(side: Shown) -> str:
+    """Return the name and planner of a side."""
+    return f"{page_frame.name_of(side)} · {side.plan.planner}"
+
+
+def claim(left: Shown, right: Shown, found: Comparison) -> str:
+    """Return the title: ``baseline → candidate: activations 9.19 MiB → 6.89 MiB``."""
+    same = page_frame.name_of(left) == page_frame.name_of(right)
+    title = (
+        f"{page_frame.name_of(left)}, {totals.how(left.plan, right.plan)} → {totals.how(right.plan, left.plan)}"
+        if same
+        else (f"{name_of(left)} → {name_of(right)}")
+    )
+    if found.identical:
+        return f"{title}: identical"
+    best = arena_focus.default_arena(right.plan)
+    if best is None or best.name not in left.plan.arena_of:
+        return f"{title}: different arenas"
+    before, after = left.plan.arena_of[best.name].extent_bytes, best.extent_bytes
+    if before == after:
+        return f"{title}: {best.name} unchanged, {numbers.short_bytes(after)}"
+    return (
+        f"{title}: {best.name} {numbers.short_bytes(before)} → {numbers.short_bytes(after)} "
+        f"({numbers.delta_bytes(after - before)})"
+    )
+
+
+def invalid(left: Shown, right: Shown) -> list[str]:
+    """Return warnings for sides that are invalid or incomplete."""
+    sides = (("baseline", left), ("candidate", right))
+    bad = [name for name, side in sides if side.verdict is not None and not side.verdict.ok]
+    short = [name for name, side in sides if side.plan.incomplete]
+    return [f'<span class="bad">✗ the {name} is invalid</span>' for name in bad] + [
+        f'<span class="bad">✗ the {name} is incomplete</span>' for name in short
+    ]
+
+
+def verdict(found: Comparison, made: int = 0) -> str:
+    """Return the verdict; ``made`` is the number of changes by Fit between the two graphs."""
+    if made:
+        return f'<span class="ok">{numbers.count(made, "change")}</span>'
+    if not found.comparable:
+        return '<span class="bad">not comparable</span>'
+    if found.identical:
+        return '<span class="ok">✓ identical</span>'
+    return f'<span class="bad">≠ {found.word}</span>'
+
+
+def reasons(found: Comparison) -> str:
+    """Return a table of the reasons why the plans are not comparable, or of the first divergence."""
+    rows = [("not comparable", d) for d in found.incomparable]
+    if found.first is not None:
+        rows.append(("first divergence", found.first))
+    rows += [("context", d) for d in found.context]
+    if not rows:
+        return ""
+    return markup.table(
+        ["", "where", "baseline → candidate"],
+        [[markup.esc(what), f"<code>{markup.esc(d.path)}</code>", _both(d)] for what, d in rows[:12]],
+    )
+
+
+def _both(d: Difference) -> str:
+    return f"{_said(d.left)} → {_said(d.right)}"
+
+
+def _said(value: Any) -> str:
+    text = "none" if value is None else f"{value:,}" if type(value) is int else str(value)
+    return markup.esc(numbers.shortened(text, 60))
+
+
+def arenas(found: Comparison, left: Plan, right: Plan) -> str:
+    """Return tables of all figures per arena and in total, baseline → candidate."""
+    rows = []
+    for change in found.arenas:
+        a, b = change.left, change.right
+        rows.append(
+            [
+                f"<b>{markup.esc(change.name)}</b>",
+                _figure(a.bound_bytes if a else None, b.bound_bytes if b else None),
+                _figure(a.extent_bytes if a else None, b.extent_bytes if b else None),
+                markup.esc(
+                    numbers.change(
+                        numbers.over_bound(*a.gap) if a else "none",
+                        numbers.over_bound(*b.gap) if b else "none",
+                    )
+                ),
+                markup.esc(numbers.change(a.status if a else "none", b.status if b else "none")),
+                markup.esc(numbers.change(_slots(a, left), _slots(b, right))),
+                markup.esc(numbers.change(f"{a.max_live:,}" if a else "none", f"{b.max_live:,}" if b else "none")),
+            ]
+        )
+    head = ["arena", "lower bound", "arena size", "gap", "optimality", "slots", "max live"]
+    pairs = zip(totals.rows(left), totals.rows(right), strict=True)
+    together = [[markup.esc(name), markup.esc(numbers.change(a, b))] for (name, a), (_, b) in pairs]
+    return markup.table(head, rows, numbers=(1, 2, 3, 5, 6)) + markup.table(["all arenas", ""], together)
+
+
+def _slots(arena: ArenaSummary | None, plan: Plan) -> str:
+    return "none" if arena is None else f"{arena.slots:,}" if plan.has_slots else numbers.NO_SLOTS
+
+
+def _figure(a: int | None, b: int | None) -> str:
+    if a is None or b is None:
+        return f"{'none' if a is None else numbers.short_bytes(a)} → {'none' if b is None else numbers.short_bytes(b)}"
+    if a == b:
+        return markup.esc(numbers.short_bytes(a))
+    css = "worse" if b > a else "better"
+    return (
+        f"{markup.esc(numbers.short_bytes(a))} → {markup.esc(numbers.short_bytes(b))} "
+        f'<span class="{css}">({markup.esc(numbers.delta_bytes(b - a))})</span>'
+    )
+
+
+# --- the drawings and the changes --------------------------------------------------------------------------------
+
+
+@st.fragment
+def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
+    """Draw everything that depends on the selection."""
+    how = st.segmented_control(
+        "How",
+        ["Overlaid", "Side by side"],
+        default="Overlaid",
+        key="w.how",
+        label_visibility="collapsed",
+        required=True,
+    )
+    if how == "Side by side":
+        one, two = st.columns(2, gap="small")
+        one_scale: dict[str, Any] = {
+            "link": "compare",
+            "strip": False,
+            "show_baseline": False,
+            "reach": reach(left, right),
+        }
+        with one:
+            st.html(markup.heading(f"Baseline: {name_of(left)}"))
+            plan_drawing.canvas(handle, key="compare-left", height=430, draw_baseline_itself=True, **one_scale)
+        with two:
+            st.html(markup.heading(f"Candidate: {name_of(right)}"))
+            plan_drawing.canvas(handle, key="compare-right", height=430, **one_scale)
+    else:
+        plan_drawing.canvas(handle, key="compare-over", height=480, show_baseline=True, strip=False)
+    arena = arena_focus.of_plan(right.plan)
+    if arena is not None:
+        if arena in left.plan.arena_of:
+            st.html(address.linked(why_here_text.parted(plan_rows.where_they_part(left, right, arena), arena)))
+        st.html(markup.heading(f"Live bytes of {arena}, baseline → candidate"))
+        st.plotly_chart(
+            chart_base.phase_bands(curves(left.plan, right.plan, arena), plan_rows.bands(right)),
+            key=f"curves.{left.key}.{right.key}.{arena}",
+            config=pictures.camera(),
+        )
+    changes(found, left, right)
+    state.write_link()
+
+
+def reach(left: Shown, right: Shown) -> int:
+    """Return the bytes that both maps show, for equal scales; 0 for all arenas."""
+    arena = arena_focus.drawn(right.plan)
+    return max(
+        (side.plan.arena_of[arena].extent_bytes for side in (left, right) if arena in side.plan.arena_of), default=0
+    )
+
+
+def changes(found: Comparison, baseline: Shown, candidate: Shown) -> None:
+    """Draw the table of changes per tensor."""
+    if not found.complete:
+        st.html(markup.empty("No tensors to compare", "One side is a digest; it has only a hash of its tensors."))
+        return
+    totals = {kind: found.totals[kind] for kind in KINDS if found.totals[kind][0]}
+    if not totals:
+        st.html(
+            markup.empty("No tensor changed", "Every tensor has the same offset, size and live range in both plans.")
+        )
+        return
+    said = {
+        kind: f"{kind.replace('_', ' ')} {n:,} ({size})"
+        for kind, (n, b) in totals.items()
+        for size in [numbers.delta_bytes(b) if kind == "resized" else numbers.short_bytes(b)]
+    }
+    picked = st.pills(
+        "Changes", list(said), format_func=said.__getitem__, key="w.kinds", label_visibility="collapsed", default=None
+    )
+    everything = totals[picked][0] if picked else int((found.kinds != 0).sum())
+    listed = found.largest(picked, MOST_CHANGES)
+    st.html(
+        markup.heading(
+            "Changes per tensor",
+            f"{numbers.of(len(listed), everything, 'change')}, largest first; baseline → candidate; click to select",
+        )
+    )
+    slots = baseline.plan.has_slots, candidate.plan.has_slots
+    table = pd.DataFrame([_row(c, slots) for c in listed])
+    if not state.choice().selected:
+        tensor_table.selectable(table, "changes", "", height=320)
+        return
+    left, right = st.columns([0.68, 0.32], gap="small")
+    with left:
+        tensor_table.selectable(table, "changes", state.choice().selected, height=420)
+    with right:
+        tensor_card.panel(candidate)
+
+
+def _row(change: TensorChange, slots: tuple[bool, bool]) -> dict[str, str]:
+    a, b = change.left, change.right
+
+    def both(say: Any) -> str:
+        return numbers.change(say(a) if a else "absent", say(b) if b else "absent")
+
+    return {
+        "tensor": change.tensor_id,
+        "change": ", ".join(kind.replace("_", " ") for kind in change.kinds),
+        "arena": both(lambda r: r.arena),
+        "slot": numbers.change(
+            *(
+                numbers.NO_SLOTS if not has else f"{r.logical_slot}" if r else "absent"
+                for r, has in zip((a, b), slots, strict=True)
+            )
+        ),
+        "offset": both(lambda r: f"{r.offset_bytes:,}"),
+        "bytes": both(lambda r: f"{r.size_bytes:,}"),
+        "live range": both(lambda r: numbers.live_range(r.birth, r.death)),
+    }
+
+
+page()

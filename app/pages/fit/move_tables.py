@@ -1,0 +1,107 @@
+"""Tables of changes: those of one plan in order, and the savings of each change alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app.kit.frame import page_frame
+from app.kit.row_picker import Picks, pickable
+from app.session import planning, state
+from app.session.work.jobs import Job
+from app.texts import markup, numbers
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.fitting.move import Move
+from tmmu_core.fitting.search.what_if import WhatIf
+
+CHOSEN = "fit.move"
+"""Session key: kind and text of the previewed change."""
+LISTED = 40
+
+
+def in_order(made: Sequence[Move]) -> None:
+    """Draw the changes that led to a plan."""
+    if not made:
+        st.html(markup.empty("No changes", "The plan fits as it is."))
+        return
+    rows = [
+        (
+            move.kind,
+            numbers.shortened(move.what, 90),
+            numbers.delta_bytes(-move.bytes),
+            f"{move.cost.extra_flops:,}",
+            numbers.short_bytes(move.cost.moved_bytes),
+            move.why,
+        )
+        for move in made
+    ]
+    head = ("change", "details", "saved", "extra FLOPs", "transferred", "why it is allowed")
+    figures = {2, 3, 4}
+    cells = "".join(
+        "<tr>"
+        + "".join(f'<td class="{"n" * (k in figures)}">{markup.esc(cell)}</td>' for k, cell in enumerate(row))
+        + "</tr>"
+        for row in rows
+    )
+    titles = "".join(f'<th class="{"n" * (k in figures)}">{markup.esc(title)}</th>' for k, title in enumerate(head))
+    st.html(markup.scrolling("tm-table", "table", f"<thead><tr>{titles}</tr></thead><tbody>{cells}</tbody>"))
+
+
+def ranked(job: Job[WhatIf], today: int) -> None:
+    """Draw the savings of each change alone, largest first; a click previews its plan. ``today``: current bytes."""
+    if not job.wait(planning.PATIENCE):
+        st.html(markup.heading("Savings of each change"))
+        page_frame.progress(job, "Ranking changes", follow=True)
+        return
+    try:
+        found = job.answer()
+    except TmmuError as error:
+        st.html(markup.empty("Ranking failed", f"{getattr(error, 'message', error)} {error.hint}"))
+        return
+    note = f"{found.planned:,} of {found.weighed:,} planned, each alone; click to preview"
+    st.html(markup.heading("Savings of each change", note))
+    if not found.moves:
+        st.html(markup.empty("No single change saves memory", "A combination can: Fit tries them above."))
+        return
+    listed = found.moves[:LISTED]
+    table = pd.DataFrame(
+        {
+            "change": [move.kind for move in listed],
+            "details": [move.what for move in listed],
+            "saved": [move.bytes for move in listed],
+            "share": [numbers.percent(move.bytes, today) for move in listed],
+            "extra FLOPs": [move.cost.extra_flops for move in listed],
+            "transferred": [move.cost.moved_bytes for move in listed],
+            "why it is allowed": [move.why for move in listed],
+        }
+    )
+    key = "fit-single." + "/".join(sorted({move.kind for move in listed}))
+    at = next((k for k, move in enumerate(listed) if (move.kind, move.what) == state.raw(CHOSEN)), None)
+    columns = {
+        "details": st.column_config.TextColumn(width="large"),
+        "saved": st.column_config.NumberColumn("saved (B)", format="localized"),
+        "extra FLOPs": st.column_config.NumberColumn(format="localized"),
+        "transferred": st.column_config.NumberColumn("transferred (B)", format="localized"),
+    }
+    picks = Picks(key, None if at is None else (at, "details"), lambda cell: _choose(listed, cell))
+    pickable(table, picks, columns)
+
+
+def chosen(job: Job[WhatIf]) -> Move | None:
+    """Return the previewed change, if it is in this ranking."""
+    wanted = state.raw(CHOSEN)
+    if not wanted or not job.worked:
+        return None
+    return next((move for move in job.answer().moves if (move.kind, move.what) == wanted), None)
+
+
+def choose_none() -> None:
+    """Clear the preview."""
+    state.put(CHOSEN, None)
+
+
+def _choose(listed: tuple[Move, ...], cell: tuple[int, str] | None) -> None:
+    move = None if cell is None else listed[cell[0]]
+    state.put(CHOSEN, None if move is None else (move.kind, move.what))

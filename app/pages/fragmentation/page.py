@@ -1,0 +1,171 @@
+"""The page Fragmentation: bytes of an arena that hold no live tensor, by cause."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from app.kit import arena_focus
+from app.kit.charts import chart_base
+from app.kit.download import pictures
+from app.kit.frame import page_frame
+from app.kit.tensor import tensor_card, tensor_table, verdict
+from app.pages.fragmentation import figures
+from app.pages.fragmentation import resource_ledger as resources
+from app.session import plan_rows, state
+from app.session.planning import Shown
+from app.session.work.jobs import remembered
+from app.texts import glossary, markup, numbers
+from tmmu_core.plans.analysis.slot_occupants import SlotReport, slot_reports
+from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, WasteLedger, waste_ledger
+from tmmu_core.plans.model import Plan
+
+
+def page() -> None:
+    """Draw the page."""
+    shown = page_frame.shown()
+    if not arena_focus.arena(shown) or not shown.plan.steps:
+        st.html(markup.empty("No tensors", "This plan has no tensors. Open another graph above."))
+        return
+    body(shown)
+
+
+@remembered
+def ledger(key: str, arena: str, _shown: Shown) -> WasteLedger:
+    """Return the waste ledger of an arena."""
+    del key
+    return waste_ledger(_shown.plan, arena)
+
+
+@remembered
+def reports(key: str, arena: str, _shown: Shown) -> tuple[SlotReport, ...]:
+    """Return the slots of an arena."""
+    del key
+    return slot_reports(_shown.plan, arena)
+
+
+@st.fragment
+def body(shown: Shown) -> None:
+    """Draw everything that depends on arena and step."""
+    plan, arena = shown.plan, arena_focus.arena(shown)
+    summary = plan.arena_of[arena]
+    step = arena_focus.step_and_arena(shown, arena)
+    accounts = ledger(shown.key, arena, shown)
+    now = accounts.at(step)
+    st.html(markup.claim(claim(arena, summary.extent_bytes, step, now), verdict.chips(shown)))
+    arena_focus.step_controls(shown, arena)
+    left, right = st.columns([0.62, 0.38], gap="medium")
+    with left:
+        st.html(markup.heading("Arena size by account, over the steps", "the five accounts add up to the arena size"))
+        figure = figures.ledger_over_time(plan, accounts, step=step, height=340)
+        chart_base.phase_bands(figure, plan_rows.bands(shown))
+        chart_base.clickable(figure, [summary.extent_bytes] * len(accounts.steps), accounts.steps.tolist())
+        figure.update_layout(hovermode="x unified")
+        key, camera = f"ledger.{shown.key}.{arena}.{step}", pictures.camera()
+        st.plotly_chart(figure, key=key, config=camera, on_select=lambda: _picked(key), selection_mode="points")
+    with right:
+        st.html(markup.heading(f"At {numbers.step(step, plan.node_at(step))}", "live bytes, losses, arena size"))
+        st.plotly_chart(
+            figures.waterfall(now, summary.extent_bytes, height=340),
+            key=f"waterfall.{shown.key}.{arena}.{step}",
+            config=pictures.camera(alone=True),
+        )
+    st.html(_accounts(now, summary.extent_bytes))
+    slots(shown, arena)
+    resources.section(shown)
+    state.write_link()
+
+
+def claim(arena: str, extent: int, step: int, now: dict[str, int]) -> str:
+    """Return the title: ``25 % of activations holds no live tensor at #13: 1.2 MiB, mostly holes``."""
+    idle = extent - now["live"]
+    if not idle:
+        return f"All {numbers.short_bytes(extent)} of {arena} are live at {numbers.step(step)}"
+    most = max(ACCOUNTS[1:], key=lambda account: (now[account], account))
+    return (
+        f"{numbers.percent(idle, extent)} of {arena} holds no live tensor at {numbers.step(step)}: "
+        f"{numbers.short_bytes(idle)}, mostly {chart_base.ACCOUNT_NAMES[most]}"
+    )
+
+
+def _accounts(now: dict[str, int], extent: int) -> str:
+    rows = [
+        [
+            f'<span style="color:{chart_base.ACCOUNT_COLOURS[account]}">■</span> '
+            + markup.esc(chart_base.ACCOUNT_NAMES[account]),
+            markup.esc(numbers.full_bytes(now[account])),
+            markup.esc(numbers.percent(now[account], extent)),
+            markup.esc(glossary.define(chart_base.ACCOUNT_NAMES[account])),
+        ]
+        for account in ACCOUNTS
+    ]
+    rows.append(
+        ["<b>arena size</b>", f"<b>{markup.esc(numbers.full_bytes(extent))}</b>", "100 %", "sum of the accounts"]
+    )
+    return markup.table(["account", "bytes at this step", "share", "definition"], rows, numbers=(1, 2))
+
+
+def slots(shown: Shown, arena: str) -> None:
+    """Draw slot sizes against the sizes of their tensors."""
+    if not shown.plan.has_slots:
+        st.html(markup.heading("No slots", numbers.WHY_NO_SLOTS))
+        if state.choice().selected:
+            tensor_card.panel(shown)
+        return
+    found = reports(shown.key, arena, shown)
+    drawn = min(len(found), figures.MOST_SLOTS)
+    wasteful = any(r.unused_byte_steps for r in found)
+    left, right = st.columns([0.5, 0.5], gap="medium")
+    with left:
+        st.html(
+            markup.heading(
+                "Slot sizes and tensor sizes" if wasteful else "Every tensor fills its slot",
+                f"{drawn:,} of {numbers.count(len(found), 'slot')} drawn, most unused first; "
+                "bar: slot size, tick: tensor size",
+            )
+        )
+        figure = figures.slots_against_tenants(found)
+        figure.update_layout(clickmode="event+select")
+        key, camera = f"slots.{shown.key}.{arena}", pictures.camera()
+        st.plotly_chart(
+            figure, key=key, config=camera, on_select=lambda: _tenant(key, shown.plan), selection_mode="points"
+        )
+    with right:
+        st.html(markup.heading("Slots", "unused bytes × live steps; click a row to select the largest tensor"))
+        _slot_table(shown, found, int(figure.layout.height) - 40)
+        if state.choice().selected:
+            tensor_card.panel(shown)
+
+
+def _slot_table(shown: Shown, found: tuple[SlotReport, ...], height: int) -> None:
+    listed = figures.by_waste(found)[: tensor_table.MOST_ROWS]
+    frame_ = pd.DataFrame(
+        {
+            "slot": [r.slot for r in listed],
+            "offset": [r.offset_bytes for r in listed],
+            "backing": [r.backing_bytes for r in listed],
+            "tensors": [len(r.tenants) for r in listed],
+            "busy steps": [r.busy_steps for r in listed],
+            "unused bytes × steps": [float(r.unused_byte_steps) for r in listed],
+            "tensor": [max(r.tenants, key=lambda t: (t.size_bytes, t.tensor_id)).tensor_id for r in listed],
+        }
+    )
+    tensor_table.selectable(frame_, f"slot-table.{shown.key}", state.choice().selected, height=height)
+
+
+def _picked(key: str) -> None:
+    event = state.raw(key)
+    step = chart_base.clicked_step(event["selection"]["points"] if event else [])
+    if step is not None:
+        state.choose(step=step)
+
+
+def _tenant(key: str, plan: Plan) -> None:
+    event = state.raw(key)
+    points = event["selection"]["points"] if event else []
+    name = chart_base.clicked_tensor(points, plan.tensor_ids)
+    if name is not None and points[0].get("curve_number") == 1:  # a tenant; curve 0 is the slots' backing
+        state.choose(selected=name)
+
+
+page()

@@ -1,0 +1,251 @@
+"""The drawing of the graph: boxes and edges of the visible part, and the effect of clicks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import streamlit as st
+
+from app.canvas.graph_component import Arrow, Box, Drawing, Frame, walk_canvas
+from app.kit import arena_focus
+from app.kit.download import pictures
+from app.session import graph_levels, state
+from app.session.planning import Shown
+from app.texts import numbers
+from tmmu_core.graph.modules.collapsed_graph import Edge, Vertex
+from tmmu_core.graph.modules.graph_view import MOST_DRAWN, Walked
+from tmmu_core.graph.modules.module_tree import Tree
+from tmmu_core.liveness.live_model import Liveness
+from tmmu_core.plans.figures.plan_storages import live_bytes
+
+HEIGHT = 600
+WAYS = {graph_levels.MODEL: "Whole model", graph_levels.AROUND: "Around the selection"}
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Values from which the drawing is made."""
+
+    shown: Shown
+    liveness: Liveness
+    tree: Tree
+    found: Walked
+    arena: str
+    peak: int
+    """Step of the arena's peak."""
+
+    @property
+    def peak_node(self) -> int:
+        """Node at the peak; −1 for none."""
+        return int(self.liveness.timeline.node_at[self.peak]) if self.liveness.timeline.steps else -1
+
+
+def draw(shown: Shown) -> None:
+    """Draw controls and graph."""
+    scene = scene_of(shown)
+    controls(scene)
+    walk_canvas(
+        drawing(scene),
+        key="walk",
+        height=HEIGHT,
+        on={"select": lambda name: state.choose(selected=name), "open": _open, "close": _close},
+    )
+
+
+def scene_of(shown: Shown) -> Scene:
+    """Return the visible part of the graph for the current choice."""
+    assert shown.solution is not None
+    liveness, chosen, arena = shown.solution.liveness, state.choice(), arena_focus.arena(shown)
+    peak = arena_focus.peak(shown.plan, shown.key, arena)[0] if arena else 0
+    at_peak = int(liveness.timeline.node_at[peak]) if liveness.timeline.steps else -1
+    if at_peak < 0 and len(liveness.timeline.order):
+        at_peak = liveness.timeline.index.node_of[liveness.timeline.order[0]]
+    found = graph_levels.walked(shown, chosen, at_peak)
+    return Scene(shown, liveness, graph_levels.tree(shown), found, arena, peak)
+
+
+def controls(scene: Scene) -> None:
+    """Draw the controls: whole model or neighbourhood, radius, opening of modules."""
+    chosen, way = state.choice(), graph_levels.way_of(scene.shown, state.choice())
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="walk-controls"):
+        st.segmented_control(
+            "Walk",
+            list(WAYS),
+            format_func=WAYS.__getitem__,
+            key=state.set_widget("walk", way),
+            on_change=lambda: state.choose(walk=state.widget_value("walk") or way),
+            label_visibility="collapsed",
+            required=True,
+        )
+        if way == graph_levels.AROUND:
+            st.number_input(
+                "Edges away",
+                min_value=0,
+                max_value=graph_levels.MOST_RADIUS,
+                key=state.set_widget("radius", graph_levels.RADIUS if chosen.radius is None else chosen.radius),
+                on_change=lambda: state.choose(radius=state.widget_value("radius")),
+                label_visibility="collapsed",
+                width=130,
+                help="Number of edges from the selection to show.",
+            )
+        inside = levels_above(scene, chosen.selected)
+        st.button(
+            "Open modules of the selection",
+            key="walk-down",
+            disabled=not inside,
+            help="Open every module that contains the selection."
+            if inside
+            else ("The selection is visible." if chosen.selected else "Nothing is selected."),
+            on_click=_open_all,
+            args=(inside,),
+        )
+        if chosen.opened or chosen.closed:
+            st.button(
+                "Reset",
+                key="walk-reset",
+                type="tertiary",
+                help="Close and open modules as at the start.",
+                on_click=state.choose,
+                kwargs={"opened": "", "closed": ""},
+            )
+
+
+def levels_above(scene: Scene, selected: str) -> tuple[str, ...]:
+    """Return the closed modules around a tensor's producer, outermost first."""
+    index = scene.liveness.timeline.index
+    tensor = index.tensor_of.get(selected, -1)
+    node = int(index.producer[tensor]) if tensor >= 0 else -1
+    if node < 0:
+        return ()
+    return tuple([graph_levels.path_text(p) for p in scene.tree.above(node) if p not in scene.found.opened])
+
+
+def drawing(scene: Scene) -> Drawing:
+    """Return all boxes, edges and frames to draw."""
+    found, chosen = scene.found.collapsed, state.choice()
+    index, total = scene.liveness.timeline.index, _live_at_peak(scene)
+    held = graph_levels.held(scene.shown, scene.found, scene.peak, scene.arena)
+    tensor = index.tensor_of.get(chosen.selected, -1)
+    at = int(found.of_node[index.producer[tensor]]) if tensor >= 0 and index.producer[tensor] >= 0 else -1
+    if tensor >= 0 and at < 0:
+        loose = [k for k, v in enumerate(found.vertices) if v.kind == "tensor" and v.item == tensor]
+        inputs = [k for k, v in enumerate(found.vertices) if v.kind == "inputs" and bool(index.is_input[tensor])]
+        at = next(iter(loose + inputs), -1)
+    return Drawing(
+        title=f"the graph of {scene.shown.opened.name}",
+        said=said(scene),
+        boxes=[_box(scene, vertex, n, total) for vertex, n in zip(found.vertices, held, strict=True)],
+        arrows=[_arrow(scene, edge) for edge in found.edges],
+        frames=[_frame(scene.tree, level) for level in found.levels],
+        selected=at,
+        peak=int(found.of_node[scene.peak_node]) if scene.peak_node >= 0 else -1,
+        carrying=_carrying(scene, tensor),
+        saved=pictures.saved_as(),
+    )
+
+
+def _carrying(scene: Scene, tensor: int) -> list[int]:
+    """Return the edges that carry the buffer of a tensor, views included."""
+    storage_of = scene.liveness.storage_of
+    if tensor < 0:
+        return []
+    own = int(storage_of[tensor])
+    members = np.flatnonzero(storage_of == own).tolist() if own >= 0 else [tensor]
+    return sorted({edge for member in members for edge in scene.found.collapsed.carrying(member)})
+
+
+def said(scene: Scene) -> str:
+    """Return a line: number of boxes and edges drawn, and what is left out."""
+    found = scene.found
+    boxes, edges = len(found.collapsed.vertices), len(found.collapsed.edges)
+    nodes = numbers.count(len(scene.liveness.timeline.index.node_ids), "node")
+    line = f"{numbers.count(boxes, 'box', 'boxes')} and {numbers.count(edges, 'edge')} for {nodes}"
+    if found.by_level:
+        line += "; grouped by module: too many nodes in this radius"
+    if found.too_many and found.radius is not None:
+        line += f"; radius reduced to {numbers.count(found.radius, 'edge')}: more needs {found.too_many:,} boxes"
+    elif found.too_many:
+        line += f"; {found.too_many:,} boxes exceed the limit of {MOST_DRAWN:,}: close modules first"
+    return line
+
+
+def _live_at_peak(scene: Scene) -> int:
+    if not scene.arena or not scene.shown.plan.steps:
+        return 0
+    return int(live_bytes(scene.shown.plan, scene.arena)[scene.peak])
+
+
+def _box(scene: Scene, vertex: Vertex, held: int, total: int) -> Box:
+    share = held / total if total else 0.0
+    of_peak = [("at the peak", f"{numbers.short_bytes(held)}, {numbers.percent(held, total)}")] if held else []
+    if vertex.kind == "level":
+        return _closed(scene, vertex, share, of_peak)
+    index, timeline = scene.liveness.timeline.index, scene.liveness.timeline
+    if vertex.kind == "inputs":
+        names = timeline.graph.inputs
+        largest = graph_levels.largest_of(scene.shown, [index.tensor_of[name] for name in names])
+        under = numbers.count(len(names), "tensor")
+        loaded = index.tensor_ids[largest] if largest >= 0 else ""
+        return Box("i", "inputs", under, "inputs", 0, None, loaded, [("loaded at", "step 0")], vertex.hidden)
+    if vertex.kind == "tensor":
+        tensor = timeline.graph.tensors[vertex.item]
+        size = numbers.short_bytes(int(index.nbytes[vertex.item]))
+        tip = [("role", tensor.role), ("size", size)]
+        return Box(f"t{vertex.item}", tensor.id, size, "tensor", 0, None, tensor.id, tip, vertex.hidden)
+    node = timeline.graph.nodes[vertex.item]
+    written = index.outputs_of(vertex.item).tolist()
+    pick = graph_levels.largest_of(scene.shown, written or index.inputs_of(vertex.item).tolist())
+    nbytes = sum(int(index.nbytes[t]) for t in written)
+    step = int(timeline.step_of[vertex.item])
+    tip = [("operator", node.instr)] if node.instr and node.instr != node.node_id else []
+    tip += [("step", numbers.step(step))] if step >= 0 else [("step", "not in this mode")]
+    tip += [("writes", numbers.short_bytes(nbytes)), *of_peak]
+    origin = timeline.graph.origins.get(node.node_id)
+    tip += [("source", origin.source)] if origin is not None and origin.source else []
+    under = " · ".join([part for part in (node.instr, numbers.short_bytes(nbytes)) if part and part != node.node_id])
+    name = index.tensor_ids[pick] if pick >= 0 else ""
+    return Box(f"n{vertex.item}", node.node_id, under, "node", vertex.level, None, name, tip, vertex.hidden, share)
+
+
+def _closed(scene: Scene, vertex: Vertex, share: float, of_peak: list[tuple[str, str]]) -> Box:
+    tree, level = scene.tree, vertex.item
+    blocks = int(tree.blocks[level])
+    under = numbers.count(vertex.members, "node") + (f" · {blocks:,} blocks" if blocks else "")
+    tip = [
+        ("nodes", f"{vertex.members:,}"),
+        ("inside", f"{numbers.count(vertex.inside, 'internal tensor')}"),
+    ]
+    path = graph_levels.path_text(tree.paths[level])
+    tip += of_peak
+    return Box(f"l{level}", tree.label(level), under, "level", vertex.level, path, "", tip, vertex.hidden, share)
+
+
+def _arrow(scene: Scene, edge: Edge) -> Arrow:
+    index = scene.liveness.timeline.index
+    more = [("and", f"{len(edge.tensors) - 1:,} more")] if len(edge.tensors) > 1 else []
+    tip = [*more, ("bytes", numbers.short_bytes(edge.nbytes))]
+    return Arrow(edge.source, edge.target, index.tensor_ids[edge.largest], tip, 1 + 0.5 * (len(edge.tensors) > 1))
+
+
+def _frame(tree: Tree, level: int) -> Frame:
+    parent = int(tree.parent[level])
+    count = numbers.count(int(tree.members[level]), "node")
+    return Frame(level, parent, tree.label(level), graph_levels.path_text(tree.paths[level]), count)
+
+
+def _open(path: str) -> None:
+    _open_all((path,))
+
+
+def _open_all(paths: tuple[str, ...]) -> None:
+    chosen = state.choice()
+    opened, closed = chosen.opened, chosen.closed
+    for path in paths:
+        opened, closed = graph_levels.with_(opened, path), graph_levels.without(closed, path)
+    state.choose(opened=opened, closed=closed)
+
+
+def _close(path: str) -> None:
+    chosen = state.choice()
+    state.choose(opened=graph_levels.without(chosen.opened, path), closed=graph_levels.with_(chosen.closed, path))

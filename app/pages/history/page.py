@@ -1,0 +1,224 @@
+"""The page History: memory of each model per commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from app.kit.download import pictures
+from app.session import history, state
+from app.texts import markup, numbers
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.base.escaping import for_markdown
+
+if TYPE_CHECKING:
+    from tmmu_core.store.run_label import Run
+    from tmmu_core.store.store import Line, Store
+    from tmmu_core.store.stored_sweeps import Sweep
+
+MOST_LINES, MOST_RUNS, MOST_ROWS = 200, 2_000, 100
+REFRESH = 2.0
+"""Seconds between updates of a running sweep."""
+
+
+def page() -> None:
+    """Draw the page."""
+    try:
+        keeper = history.store()
+        if keeper is None:
+            _without_a_store()
+            return
+        _of(keeper)
+    except TmmuError as error:
+        st.html(markup.claim("The store cannot be read"))
+        st.html(markup.error_card({**error.record(), "title": "The store cannot be read", "code": "STORE"}))
+
+
+def _without_a_store() -> None:
+    st.html(markup.claim("No history"))
+    st.html(
+        markup.empty(
+            "This server has no store",
+            "Start it with: tmmu explore --store sqlite:///plans.db (or postgresql://…). "
+            "Add runs with: tmmu record model.onnx --store sqlite:///plans.db --as MODEL@COMMIT.",
+        )
+    )
+
+
+def _of(keeper: Store) -> None:
+    lines = keeper.lines()
+    if not lines:
+        st.html(markup.claim("No recorded runs"))
+        st.html(markup.empty("Record a run", "tmmu record model.onnx --as MODEL@COMMIT, with this server's --store."))
+    else:
+        models = sorted({line.model for line in lines})
+        model = state.choice().model if state.choice().model in models else models[0]
+        runs = _runs(keeper, model)
+        st.html(markup.claim(_claim(runs), [numbers.count(len(runs), "run")]))
+        _choose(models, sorted({line.branch for line in lines if line.model == model}), runs)
+        _drawn(runs)
+        _table(lines)
+    _sweeps(keeper)
+
+
+def _runs(keeper: Store, model: str) -> tuple[Run, ...]:
+    """Return the runs of the chosen branch that are comparable with its latest run, as in ``tmmu bisect``."""
+    from tmmu_core.store.find_growth import like_the_latest
+    from tmmu_core.store.run_label import MAIN
+
+    runs = keeper.runs(model)
+    branches = {run.branch for run in runs}
+    branch = state.choice().branch
+    branch = branch if branch in branches else MAIN if MAIN in branches else runs[-1].branch
+    runs = tuple(run for run in runs if run.branch == branch)
+    return like_the_latest(runs)[-MOST_RUNS:]
+
+
+def _claim(runs: tuple[Run, ...]) -> str:
+    """Return the title: ``resnet50 on main takes 9.19 MiB since 8f1c2ab (+1.00 MiB)``."""
+    last = runs[-1]
+    changed = next((k for k in range(len(runs) - 1, 0, -1) if runs[k].extent_bytes != runs[k - 1].extent_bytes), None)
+    title = f"{last.model} on {last.branch} takes {numbers.short_bytes(last.extent_bytes)}"
+    if changed is None:
+        return f"{title}, unchanged in all runs"
+    grown = runs[changed].extent_bytes - runs[changed - 1].extent_bytes
+    return f"{title} since {numbers.shortened(runs[changed].commit, 12)} ({numbers.delta_bytes(grown)})"
+
+
+def _choose(models: list[str], branches: list[str], runs: tuple[Run, ...]) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.selectbox(
+            "Model",
+            models,
+            key=state.set_widget("model", runs[-1].model),
+            on_change=lambda: state.choose(model=state.widget_value("model"), branch=""),
+            label_visibility="collapsed",
+            width=320,
+        )
+        st.selectbox(
+            "Branch",
+            branches,
+            key=state.set_widget("branch", runs[-1].branch),
+            on_change=lambda: state.choose(branch=state.widget_value("branch")),
+            label_visibility="collapsed",
+            width=220,
+        )
+
+
+# --- the line, and what a click on it does -----------------------------------------------------------------------
+
+
+def _drawn(runs: tuple[Run, ...]) -> None:
+    from app.pages.history.figures import over_commits
+
+    picked = _picked(runs)
+    key = f"history.{runs[-1].model}.{runs[-1].branch}.{len(runs)}.{picked}"
+    note = "click a commit, then a second one to compare them"
+    if picked is not None:
+        note = f"{runs[picked].commit} selected: click another commit to compare them"
+    st.html(markup.heading("Arena size, peak and lower bound", note))
+    st.plotly_chart(
+        over_commits(runs, picked),
+        key=key,
+        config=pictures.camera(),
+        on_select=lambda: _click(key, runs),
+        selection_mode="points",
+    )
+    if picked is not None:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.button("Open plan", key="history-open", on_click=lambda: _open(runs[picked]))
+            st.button("Clear selection", key="history-clear", type="tertiary", on_click=lambda: state.choose(pick=""))
+
+
+def _picked(runs: tuple[Run, ...]) -> int | None:
+    """Return the index of the selected run."""
+    at = state.choice().pick
+    return next((k for k in reversed(range(len(runs))) if runs[k].commit == at), None)
+
+
+def _click(key: str, runs: tuple[Run, ...]) -> None:
+    event = state.raw(key)
+    points = event["selection"]["points"] if event else []
+    if not points:
+        return
+    at, picked = int(points[0]["customdata"][0]), _picked(runs)
+    if picked is None or picked == at:
+        state.choose(pick="" if picked == at else runs[at].commit)
+        return
+    before, after = sorted((picked, at))
+    choice = state.choice()
+    state.choose(source=history.source_of(runs[after]), baseline=history.source_of(runs[before]))
+    state.choose(model=choice.model, branch=choice.branch, pick="")
+    state.redirect("compare")
+
+
+def _open(run: Run) -> None:
+    choice = state.choice()
+    state.choose(source=history.source_of(run))
+    state.choose(model=choice.model, branch=choice.branch, pick=choice.pick)
+    state.redirect("plan")
+
+
+# --- all models --------------------------------------------------------------------------------------------------
+
+
+def _table(lines: tuple[Line, ...]) -> None:
+    shown = lines[:MOST_LINES]
+    st.html(markup.heading("All models", numbers.of(len(shown), len(lines), "line")))
+    head = ["model", "branch", "planner", "mode", "runs", "size", "lower bound", "last change", "since", "commit"]
+    st.html(markup.table(head, [_row(line) for line in shown], numbers=(4, 5, 6, 7)))
+
+
+def _row(line: Line) -> list[str]:
+    css = "worse" if line.change_bytes > 0 else "better"
+    change = "none" if line.before_bytes is None else numbers.delta_bytes(line.change_bytes)
+    cells = [line.model, line.branch, line.planner, line.mode, f"{line.runs:,}"]
+    cells += [numbers.short_bytes(line.extent_bytes), numbers.short_bytes(line.lower_bound_bytes)]
+    marked = markup.esc(change) if line.before_bytes is None else f'<span class="{css}">{markup.esc(change)}</span>'
+    return [*map(markup.esc, cells), marked, markup.esc(line.changed_at[:10]), markup.esc(line.changed_commit)]
+
+
+# --- sweeps ------------------------------------------------------------------------------------------------------
+
+
+def _sweeps(keeper: Store) -> None:
+    from tmmu_core.store import stored_sweeps
+
+    every = stored_sweeps.sweeps(keeper)
+    if not every:
+        return
+    st.html(markup.heading("Sweeps", "latest first"))
+    running = any(sweep.done < sweep.points for sweep in every)
+
+    @st.fragment(run_every=REFRESH if running else None)
+    def watch() -> None:
+        for sweep in stored_sweeps.sweeps(keeper)[:5]:
+            _sweep(keeper, sweep)
+
+    watch()
+
+
+def _sweep(keeper: Store, sweep: Sweep) -> None:
+    from tmmu_core.store import stored_sweeps
+
+    of = ", ".join(str(name) for name in sweep.asked.get("sources", ()))
+    failed = f", {sweep.failed:,} failed" if sweep.failed else ""
+    said = f"{sweep.name}, {sweep.at[:16]}Z: {sweep.done:,} of {sweep.points:,} points{failed}; {of}"
+    st.progress(min(1.0, sweep.done / max(1, sweep.points)), text=for_markdown(numbers.shortened(said, 160)))
+    rows = [row for kept in stored_sweeps.points(keeper, sweep.name, last=MOST_ROWS) for row in kept.rows][-MOST_ROWS:]
+    with st.expander(numbers.of(len(rows), sweep.done, "row"), expanded=False):
+        head = ["model", "planner", "mode", "alignment", "lower bound", "size", "error"]
+        st.html(markup.table(head, [_sweep_row(row) for row in rows], numbers=(3, 4, 5)))
+
+
+def _sweep_row(row: dict[str, object]) -> list[str]:
+    error = row.get("error")
+    why = f"{error.get('code_id')}: {error.get('message')}" if isinstance(error, dict) else ""
+    cells = [row.get("model") or row.get("name") or "", row["planner"], row["mode"] or "", row["alignment"] or ""]
+    figures = [row["lower_bound_bytes"], row["extent_bytes"]]
+    cells += ["" if n is None else numbers.short_bytes(int(str(n))) for n in figures]
+    return [markup.esc(str(cell)) for cell in [*cells, numbers.shortened(why, 80)]]
+
+
+page()

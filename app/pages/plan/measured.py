@@ -1,0 +1,75 @@
+"""Comparison of a runtime's memory, or of the file's own offsets, with this plan and the lower bound."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app.kit.download import pictures
+from app.kit.frame import page_frame
+from app.pages.plan.measured_figure import bars
+from app.session import measuring, state
+from app.session.opening import card_of
+from app.session.planning import Shown
+from app.texts import markup, numbers
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.planners.problem import GIVEN
+from tmmu_core.runtime.measure.measure_model import Measured
+
+
+def draw(shown: Shown) -> None:
+    """Draw the bars or the button that measures; nothing if there is nothing to compare with."""
+    if shown.opened.packing is not None:
+        if shown.choice.planner == GIVEN:
+            _given(shown)
+        return
+    runtime = measuring.runtime_of(shown.opened)
+    if not runtime:
+        return
+    choice = state.choice()
+    with st.expander(f"Measured by {runtime}", expanded=measuring.known(choice) is not None):
+        if measuring.known(choice) is None:
+            st.caption("Runs the model in a separate process and compares its memory with this plan.")
+            if not st.button(f"Measure with {runtime}", key="measure"):
+                return
+        job = measuring.measured(choice, shown.opened)
+        if not job.finished:
+            page_frame.progress(job, f"Measuring with {runtime}", follow=True)
+            return
+        try:
+            _measured(job.answer(), shown.key)
+        except TmmuError as error:
+            st.html(markup.error_card(card_of(error, f"{runtime} could not run the model", shown.opened.name)))
+
+
+def _given(shown: Shown) -> None:
+    (arena,) = shown.plan.arenas
+    job = measuring.ours(state.choice(), shown.opened)
+    if job is None:
+        return
+    with st.expander("File, this planner and lower bound"):
+        if not job.wait(2):
+            page_frame.progress(job, "Planning", follow=True)
+            return
+        ours = job.answer()
+        st.plotly_chart(
+            bars(arena.extent_bytes, ours, arena.bound_bytes), key=f"reality.{shown.key}", config=pictures.camera()
+        )
+        st.caption(_sentence("The file's plan", arena.extent_bytes, ours, arena.bound_bytes))
+
+
+def _measured(found: Measured, key: str) -> None:
+    figures = found.planned
+    st.plotly_chart(
+        bars(found.theirs, figures.ours, figures.bound, found.runtime), key=f"reality.{key}", config=pictures.camera()
+    )
+    st.caption(_sentence(found.runtime, found.theirs, figures.ours, figures.bound))
+    rows = "".join(
+        f"<li><b>{numbers.full_bytes(abs(size))}{' less' if size < 0 else ''}</b> {markup.esc(what)}</li>"
+        for what, size in found.difference()
+    )
+    st.html(f'<div class="tm">Difference to the lower bound:<ul>{rows}</ul></div>')
+
+
+def _sentence(name: str, theirs: int, ours: int, bound: int) -> str:
+    sizes = (f"{name}: {numbers.full_bytes(theirs)}", f"planned {numbers.full_bytes(ours)}")
+    return f"{'; '.join(sizes)}; lower bound {numbers.full_bytes(bound)}."

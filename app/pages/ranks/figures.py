@@ -1,0 +1,205 @@
+"""Figures of the page Ranks: heat map of all ranks and arenas, shares of one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from app.kit.charts.chart_base import LINE, TextFigure, bytes_axis, figure
+from app.texts import numbers
+from tmmu_core.graph.sharding.shard_spec import ShardSpec
+from tmmu_core.plans.making.ranks import RankPlans
+
+MOST_IN_ONE_ROW = 64
+MOST_LABELLED = 16
+"""The most ranks whose cells are labelled."""
+SCALE = [[0.0, "rgba(0,114,178,0.06)"], [0.5, "rgba(0,114,178,0.55)"], [1.0, "#004f7c"]]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Layout of the ranks in a band: rank → (column, row)."""
+
+    columns: int
+    rows: int
+    down: bool
+    """Whether ranks fill columns first: the fastest mesh axes are the rows."""
+    across: str
+    along: str
+    """Titles of columns and rows."""
+
+    def at(self, rank: int) -> tuple[int, int]:
+        """Return column and row of a rank."""
+        return divmod(rank, self.rows) if self.down else (rank % self.columns, rank // self.columns)
+
+
+def fold(spec: ShardSpec) -> Fold:
+    """Return one row for few ranks, else fast mesh axes down and slow axes across, else long rows."""
+    axes = [(name, size) for name, size in spec.mesh if size > 1]
+    world = spec.world_size
+    if world <= MOST_IN_ONE_ROW:
+        return Fold(world, 1, False, "rank", "")
+    for cut in range(1, len(axes)):
+        rows = int(np.prod([size for _, size in axes[cut:]]))
+        if rows <= 16 and world // rows <= 256:
+            across, along = (" × ".join(name for name, _ in part) for part in (axes[:cut], axes[cut:]))
+            return Fold(world // rows, rows, True, across, along)
+    columns = MOST_IN_ONE_ROW if world <= 512 else 128 if world <= 2048 else 256
+    return Fold(columns, -(-world // columns), False, f"rank, {columns} to a row", "")
+
+
+def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int | None, relative: bool = False) -> go.Figure:
+    """Return a band per arena with a cell per rank, coloured by arena size.
+
+    ``places`` are the mesh coordinates of each rank, ``look`` is the rank to frame. ``relative`` scales each band by
+    its largest rank. ``customdata[0]`` of a cell is its rank, for clicks.
+    """
+    names, fold_ = ranks.arena_names, fold(ranks.spec)
+    cell = 36 if fold_.rows == 1 else max(7, min(14, 200 // fold_.rows))
+    height = len(names) * (fold_.rows * cell + 34) + 62
+    spacing = 34 / height if names else 0
+    fig = make_subplots(
+        figure=TextFigure(), rows=max(1, len(names)), cols=1, shared_xaxes=True, vertical_spacing=spacing
+    )
+    fig.update_layout(figure(height).layout)
+    for number, name in enumerate(names):
+        _band(fig, ranks, number, fold_, cell, relative)
+        _clicks(fig, ranks, number, fold_, cell, places)
+        axis = fig.layout[f"yaxis{number + 1 if number else ''}"]
+        fig.add_annotation(
+            text=f"<b>{name}</b>  {_range(ranks.extents[:, number])}",
+            showarrow=False,
+            x=0,
+            xref="paper",
+            xanchor="left",
+            y=axis.domain[1],
+            yref="paper",
+            yanchor="bottom",
+            font={"size": 12},
+        )
+        if look is not None and look < ranks.world_size:
+            c, r = fold_.at(look)
+            frame = {"x0": c - 0.5, "x1": c + 0.5, "y0": r - 0.5, "y1": r + 0.5, "type": "rect"}
+            fig.add_shape(**frame, line={"color": "black", "width": 2}, row=number + 1, col=1)
+    _axes(fig, fold_, len(names))
+    return fig
+
+
+def _band(fig: go.Figure, ranks: RankPlans, number: int, fold_: Fold, cell: int, relative: bool) -> None:
+    """Draw the coloured cells of one arena."""
+    column = ranks.extents[:, number]
+    most, least = int(column.max()), int(column.min())
+    x, y = np.array([fold_.at(rank) for rank in range(ranks.world_size)]).T
+    z = np.full((fold_.rows, fold_.columns), np.nan)
+    z[y, x] = column.astype(np.float64) / max(1, most if relative else int(ranks.extents.max()))
+    texts = None
+    if ranks.world_size <= MOST_LABELLED:
+        texts = np.full((fold_.rows, fold_.columns), "", object)
+        texts[y, x] = [numbers.short_bytes(int(n)) for n in column]
+    fig.add_trace(
+        go.Heatmap(
+            z=z,
+            zmin=float(np.nanmin(z)) if relative and least < most else 0.0,
+            zmax=1,
+            colorscale=SCALE,
+            showscale=False,
+            xgap=1 if fold_.columns <= 256 else 0,
+            ygap=1 if cell > 7 else 0,
+            text=texts,
+            texttemplate="%{text}" if texts is not None else None,
+            hoverinfo="skip",
+        ),
+        row=number + 1,
+        col=1,
+    )
+
+
+def _clicks(fig: go.Figure, ranks: RankPlans, number: int, fold_: Fold, cell: int, places: Sequence[str]) -> None:
+    """Draw an invisible marker per rank, which carries hover text and clicks."""
+    at = [fold_.at(rank) for rank in range(ranks.world_size)]
+    sizes, classes = ranks.extents[:, number].tolist(), ranks.class_of.tolist()
+    fig.add_trace(
+        go.Scatter(
+            x=[column for column, _ in at],
+            y=[row for _, row in at],
+            mode="markers",
+            marker={"size": max(6, cell - 4), "symbol": "square", "opacity": 0},
+            selected={"marker": {"opacity": 0}},
+            unselected={"marker": {"opacity": 0}},
+            customdata=[
+                (rank, places[rank], numbers.full_bytes(int(size)), int(kind))
+                for rank, (size, kind) in enumerate(zip(sizes, classes, strict=True))
+            ],
+            hovertemplate=f"<b>rank %{{customdata[0]}}</b> (%{{customdata[1]}})<br>{ranks.arena_names[number]} "
+            "%{customdata[2]}<br>rank class %{customdata[3]}<extra></extra>",
+        ),
+        row=number + 1,
+        col=1,
+    )
+
+
+def _axes(fig: go.Figure, fold_: Fold, bands: int) -> None:
+    ticks = _ticks(fold_)
+    plain = {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "", "showline": False}
+    fig.update_xaxes(range=[-0.5, fold_.columns - 0.5], tickvals=ticks[0], **plain)
+    fig.update_yaxes(range=[fold_.rows - 0.5, -0.5], tickvals=ticks[1], showticklabels=fold_.rows > 1, **plain)
+    if fold_.along:
+        fig.update_yaxes(title={"text": fold_.along, "standoff": 4})
+    elif fold_.rows > 1:
+        fig.update_yaxes(ticktext=[str(row * fold_.columns) for row in ticks[1]])
+    fig.update_xaxes(title={"text": fold_.across, "standoff": 4}, row=bands, col=1)
+    margin = {"l": 56 if fold_.rows > 1 else 10, "r": 10, "t": 24, "b": 38}
+    fig.update_layout(margin=margin, clickmode="event+select", hovermode="closest", dragmode=False)
+
+
+def _range(column: np.ndarray) -> str:
+    most, least = int(column.max()), int(column.min())
+    if most == least:
+        return f"{numbers.short_bytes(most)} on every rank"
+    holders = np.flatnonzero(column == most)
+    who = f"rank {holders[0]}" if len(holders) == 1 else f"{len(holders):,} ranks"
+    return f"{numbers.short_bytes(least)} at least, {numbers.short_bytes(most - least)} more on {who}"
+
+
+def _ticks(fold_: Fold) -> tuple[list[int], list[int]]:
+    def every(count: int, most: int) -> list[int]:
+        step = next(s for s in (1, 2, 4, 8, 16, 32, 64, 128) if count <= most * s or s == 128)
+        return list(range(0, count, step))
+
+    return every(fold_.columns, 32), every(fold_.rows, 8 if fold_.rows <= 8 else 6)
+
+
+def shares(rows: Sequence[tuple[str, int, int]], *, height: int | None = None) -> go.Figure:
+    """Return bars of whole graph and one rank per arena: ``(name, whole, rank)`` in bytes."""
+    fig = figure(height or 44 + 40 * len(rows))
+    names = [name for name, _, _ in rows][::-1]
+    whole, mine = [w for _, w, _ in rows][::-1], [m for _, _, m in rows][::-1]
+    fig.add_trace(
+        go.Bar(
+            y=names,
+            x=whole,
+            orientation="h",
+            marker={"color": "rgba(125,136,150,0.25)", "line": {"color": LINE, "width": 1}},
+            customdata=[numbers.full_bytes(n) for n in whole],
+            hovertemplate="%{y}, whole graph: %{customdata}<extra></extra>",
+        )
+    )
+    fig.add_trace(
+        go.Bar(
+            y=names,
+            x=mine,
+            orientation="h",
+            width=0.45,
+            marker={"color": "#0072B2"},
+            customdata=[(numbers.full_bytes(m), numbers.percent(m, w)) for w, m in zip(whole, mine, strict=True)],
+            hovertemplate="%{y}, this rank: %{customdata[0]}, %{customdata[1]} of the whole<extra></extra>",
+        )
+    )
+    fig.update_xaxes(bytes_axis(max([*whole, *mine, 1])), fixedrange=True)
+    fig.update_yaxes(fixedrange=True, automargin=True)
+    fig.update_layout(barmode="overlay", bargap=0.25, margin={"l": 80, "r": 14, "t": 4, "b": 26})
+    return fig

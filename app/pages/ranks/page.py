@@ -1,0 +1,336 @@
+"""The page Ranks: memory of every rank of a sharded graph, and the plan of one rank."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app.canvas.plan_component import Listeners, Picture, PlanHandle, plan_canvas, plan_store
+from app.kit import arena_focus
+from app.kit.download import pictures
+from app.kit.frame import page_frame
+from app.kit.tensor import tensor_card, verdict
+from app.pages.ranks import figures as charts
+from app.session import opening, plan_rows, planning, rank_sets, scenarios, state
+from app.session.planning import Shown
+from app.session.view_state import Choice
+from app.session.work.jobs import Job
+from app.texts import glossary, markup, numbers
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.base.escaping import for_markdown
+from tmmu_core.graph.model import Graph
+from tmmu_core.plans.making.ranks import RankPlans
+
+MOST_CLASSES = 24
+
+
+def page() -> None:
+    """Draw the page."""
+    shown = page_frame.shown()
+    graph = shown.opened.graph
+    if graph is None:
+        st.html(markup.claim(f"{shown.opened.name} has no graph to shard"))
+        st.html(markup.empty("Ranks need a graph", "Open the graph of this plan."))
+        return
+    asked = state.choice()
+    asked = asked.of_whole().but(shard=asked.shard or rank_sets.compact(rank_sets.presets(graph)[0].text))
+    job = scenarios.all_ranks(asked)
+    job.wait(planning.PATIENCE)
+    found = job.answer() if job.worked else None
+    if found is not None:
+        st.html(markup.claim(claim(asked, found), chips(found)))
+    else:
+        st.html(markup.claim("This shard spec cannot be planned" if job.finished else "Planning every rank"))
+    left, right = st.columns([0.3, 0.7], gap="medium")
+    with left:
+        editor(graph, asked)
+    with right:
+        if found is not None:
+            heat(asked, found)
+        elif job.finished:
+            refused(job, asked)
+        else:
+            page_frame.progress(job, "Planning the ranks")
+    if found is not None:
+        opened_rank(asked, found)
+
+
+def refused(job: Job[RankPlans], asked: Choice) -> None:
+    """Draw the error of the shard spec."""
+    try:
+        job.answer()
+    except TmmuError as error:
+        st.html(markup.error_card(opening.card_of(error, "The ranks could not be planned", "shard spec")))
+    if job.stopping:
+        st.button("Start again", on_click=scenarios.start_again, args=(asked,))
+
+
+# --- the spec ----------------------------------------------------------------------------------------------------
+
+
+def editor(graph: Graph, asked: Choice) -> None:
+    """Draw the text of the shard spec and its presets."""
+    offered = rank_sets.presets(graph)
+    texts = {rank_sets.compact(preset.text): preset for preset in offered}
+    now = texts.get(asked.shard)
+    st.html(markup.heading("Shard spec", "tensor axes split over mesh axes"))
+    st.pills(
+        "Presets",
+        [preset.name for preset in offered],
+        key=state.set_widget("shard-preset", now.name if now else None),
+        on_change=lambda: _preset({preset.name: preset.text for preset in offered}),
+        label_visibility="collapsed",
+    )
+    if now is not None:
+        st.caption(for_markdown(f"{now.name}: {now.text_about}."))
+    st.text_area(
+        "Shard spec as JSON",
+        key=state.set_widget("shard-text", now.text if now else _readable(asked.shard)),
+        height=300,
+        on_change=lambda: _spec(state.widget_value("shard-text") or ""),
+        label_visibility="collapsed",
+        help="Press Ctrl-Enter to plan all ranks.",
+    )
+    with st.expander("Syntax"):
+        st.markdown(
+            "`mesh`: axes, slowest first. `tensors`: by id; `null` keeps a tensor whole on every rank. `rules`: "
+            "patterns (`*`, `?`); the first match applies. `contracts`: defaults by kind (`parameters`, `activations`, "
+            "`gradients`, `optimizer_state`). With an uneven split, the first ranks get one row more."
+        )
+
+
+def _readable(text: str) -> str:
+    try:
+        return rank_sets.pretty(rank_sets.spec_of(text))
+    except TmmuError:
+        return text
+
+
+def _preset(texts: dict[str, str]) -> None:
+    name = state.widget_value("shard-preset")
+    if name:
+        _spec(texts[name])
+
+
+def _spec(text: str) -> None:
+    state.choose(shard=rank_sets.compact(text), look=None, shard_spec=None, rank=0)
+
+
+# --- all ranks ---------------------------------------------------------------------------------------------------
+
+
+def claim(asked: Choice, found: RankPlans) -> str:
+    """Return the title: ``gpt2 on 8 ranks: each needs 1.2 GiB, 54 % of the whole graph's 2.2 GiB``."""
+    totals = found.extents.sum(axis=1)
+    most, least = int(totals.max()), int(totals.min())
+    alike = numbers.short_bytes(most) == numbers.short_bytes(least)
+    who = "each" if alike else f"rank {int(totals.argmax()):,} is the largest and"
+    sentence = f"{found.graph.name or 'the graph'} on {numbers.count(found.world_size, 'rank')}: "
+    sentence += f"{who} needs {numbers.short_bytes(most)}"
+    job = planning.plan_job(asked)
+    if job.wait(planning.PATIENCE) and job.worked:
+        whole = sum(arena.extent_bytes for arena in job.answer().plan.arenas)
+        sentence += f", {numbers.percent(most, whole)} of the whole graph's {numbers.short_bytes(whole)}"
+    return sentence
+
+
+def chips(found: RankPlans) -> list[str]:
+    """Return the number of ranks and classes, and the hash of the spec."""
+    return [
+        f"{numbers.count(found.world_size, 'rank')}, {numbers.count(len(found.classes), 'class', 'classes')}",
+        f'spec <span class="mono">{numbers.short_hash(found.classes[0].solution.plan.shard_spec_hash)}</span>',
+    ]
+
+
+def heat(asked: Choice, found: RankPlans) -> None:
+    """Draw the heat map; a click opens a rank."""
+    relative = _colour()
+    st.html(
+        markup.heading(
+            "Arena size per rank",
+            f"{'colour: relative to the largest rank' if relative else 'one byte scale, darker is more'}; "
+            "click to open a rank",
+        )
+    )
+    places = [rank_sets.place(found.spec, rank) for rank in range(found.world_size)]
+    look = _look(found)
+    key = f"ranks.{asked.shard}.{asked.problem}.{relative}.{look}"
+    st.plotly_chart(
+        charts.heat_map(found, places, look=look, relative=relative),
+        key=key,
+        config=pictures.camera(alone=True),
+        on_select=lambda: _picked(key),
+        selection_mode="points",
+    )
+    st.html(_classes(found, look))
+
+
+def _colour() -> bool:
+    picked = st.segmented_control(
+        "Colour",
+        ["bytes", "differences"],
+        default="bytes",
+        key="w.rank-colour",
+        label_visibility="collapsed",
+        required=True,
+    )
+    return picked == "differences"
+
+
+def _look(found: RankPlans) -> int:
+    """Return the open rank: the chosen one, else the largest."""
+    chosen = state.choice().look
+    if chosen is not None and chosen < found.world_size:
+        return chosen
+    return int(found.extents.sum(axis=1).argmax())
+
+
+def _picked(key: str) -> None:
+    event = state.raw(key)
+    points = event["selection"]["points"] if event else []
+    if points and points[0].get("customdata"):
+        state.choose(look=int(points[0]["customdata"][0]))
+
+
+def _classes(found: RankPlans, look: int) -> str:
+    rows = []
+    for number, one in enumerate(found.classes[:MOST_CLASSES]):
+        extents = found.extents[one.ranks[0]]
+        rows.append(
+            [
+                f"{number}",
+                markup.esc(numbers.runs(one.ranks)),
+                f"{len(one.ranks):,}",
+                *(f'<span title="{numbers.exact_bytes(int(n))}">{numbers.short_bytes(int(n))}</span>' for n in extents),
+                numbers.short_bytes(int(extents.sum())),
+                f'<span class="mono">{numbers.short_hash(one.solution.plan.layout_hash)}</span>',
+            ]
+        )
+    head = ["class", "ranks", "number", *found.arena_names, "total", "layout"]
+    note = "ranks with the same graph are planned once"
+    note += f"; {len(rows):,} of {len(found.classes):,} classes listed" if len(rows) < len(found.classes) else ""
+    return markup.heading("Rank classes", note) + markup.table(
+        head, rows, numbers=(2, *range(3, 4 + len(found.arena_names))), now=int(found.class_of[look])
+    )
+
+
+# --- one rank ----------------------------------------------------------------------------------------------------
+
+
+def opened_rank(asked: Choice, found: RankPlans) -> None:
+    """Draw the plan of the open rank."""
+    look = _look(found)
+    chosen = state.choice().look
+    if chosen is not None and chosen != look:
+        st.caption(f"The link opens rank {chosen:,}, which this mesh does not have: the largest rank is shown.")
+    job = planning.plan_job(asked.but(shard_spec=rank_sets.spec_of(asked.shard), rank=look))
+    job.wait(60)
+    mine = job.answer()
+    st.html(
+        section(f"Rank {look:,} ({rank_sets.place(found.spec, look)})", [_company(found, look), *verdict.chips(mine)])
+    )
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.number_input(
+            "Rank",
+            min_value=0,
+            max_value=found.world_size - 1,
+            key=state.set_widget("look", look),
+            on_change=lambda: state.choose(look=state.widget_value("look")),
+            label_visibility="collapsed",
+            width=140,
+            help=f"Rank 0 … {found.world_size - 1}",
+        )
+        now = state.choice()
+        current = now.shard_spec is not None and now.rank == look
+        st.button(
+            "Use this plan",
+            icon=":material/check:" if current else ":material/open_in_full:",
+            key="use-rank",
+            type="primary",
+            disabled=current,
+            help="All pages show this plan." if current else "Show the plan of this rank on all pages.",
+            on_click=state.choose,
+            kwargs={
+                "shard": asked.shard,
+                "shard_spec": rank_sets.spec_of(asked.shard),
+                "rank": look,
+                "look": look,
+            },
+        )
+        if now.shard_spec is not None:
+            st.button(
+                "Show the whole graph",
+                key="use-whole",
+                on_click=state.choose,
+                kwargs={"shard_spec": None, "rank": 0},
+            )
+    st.html(markup.strip(mine.plan.arenas, glossary.definitions(), slots=mine.plan.has_slots))
+    verdict.findings(mine)
+    handle = plan_store(mine.plan, operators=plan_rows.operators(mine.key, mine), key="bytes.rank")
+    body(asked, mine, handle)
+
+
+def section(title: str, notes: list[str]) -> str:
+    """Return a heading with notes (HTML) on its right."""
+    inner = "".join(f"<span>{note}</span>" for note in notes)
+    return f'<div class="tm tm-claim"><h2>{markup.esc(title)}</h2><div class="chips">{inner}</div></div>'
+
+
+def _company(found: RankPlans, look: int) -> str:
+    others = len(found.classes[int(found.class_of[look])].ranks) - 1
+    if not others:
+        return "no other rank has the same graph"
+    return f"{numbers.count(others, 'other rank has', 'other ranks have')} the same graph"
+
+
+@st.fragment
+def body(asked: Choice, mine: Shown, handle: PlanHandle) -> None:
+    """Draw everything that depends on the selection."""
+    chosen = state.choice()
+    arena = chosen.arena if chosen.arena in mine.plan.arena_of else arena_focus.largest(mine.plan)
+    left, right = st.columns([0.72, 0.28], gap="small")
+    with left:
+        plan_canvas(
+            handle,
+            Picture(
+                arena=arena or None,
+                selected=chosen.selected if chosen.selected in mine.plan.row_of else None,
+                height=420,
+            ),
+            Listeners(
+                select=lambda event: state.choose(selected=event.tensor_id or ""),
+                arena=lambda name: state.choose(arena=name or ""),
+            ),
+            key="rank-map",
+        )
+    with right:
+        job = planning.plan_job(asked)
+        if job.finished and job.worked:
+            st.html(markup.heading("Whole graph → this rank", "grey: whole graph; blue: this rank"))
+            whole = job.answer().plan.arena_of
+            rows = [
+                (arena.name, whole[arena.name].extent_bytes, arena.extent_bytes)
+                for arena in mine.plan.arenas
+                if arena.name in whole
+            ]
+            st.plotly_chart(
+                charts.shares(rows), key=f"shares.{mine.key}.{mine.plan.rank}", config=pictures.camera(alone=True)
+            )
+            st.html(_shares(rows))
+        if chosen.selected:
+            tensor_card.panel(mine)
+    state.write_link()
+
+
+def _shares(rows: list[tuple[str, int, int]]) -> str:
+    cells = [
+        [
+            markup.esc(name),
+            f"{numbers.short_bytes(whole)} → {numbers.short_bytes(rank)}",
+            numbers.percent(rank, whole),
+        ]
+        for name, whole, rank in rows
+    ]
+    return markup.table(["arena", "whole → rank", "share"], cells, numbers=(1, 2))
+
+
+page()

@@ -1,0 +1,135 @@
+"""The page Report: export of report, pictures, plan files, C code, command and link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from app.kit.download import downloads, pictures
+from app.kit.frame import page_frame
+from app.session import planning, repeat_command, state
+from app.session.planning import Shown
+from app.session.view_state import to_query
+from app.texts import markup, numbers
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.base.escaping import for_markdown
+
+
+def page() -> None:
+    """Draw the page."""
+    shown = page_frame.shown()
+    stem = repeat_command.file_stem(shown.opened.name)
+    st.html(
+        markup.claim(
+            f"Export {page_frame.name_of(shown)}",
+            [f'plan <span class="mono">{shown.plan.tmmu_plan_hash.hex()}</span>'],
+        )
+    )
+    left, right = st.columns([0.5, 0.5], gap="large")
+    with left:
+        report(shown, stem)
+        pictures.section(shown)
+        st.html(markup.heading("Command line", "reproduces this plan byte by byte"))
+        st.code(repeat_command.command(shown), language="bash", wrap_lines=True)
+        link(shown)
+        hashes(shown)
+    with right:
+        for (title, note), listed in downloads.entries(shown, stem).items():
+            st.html(markup.heading(title, note))
+            for entry in listed:
+                _row(*entry)
+
+
+def report(shown: Shown, stem: str) -> None:
+    """Draw the download of the HTML report, with or without the baseline of Compare."""
+    st.html(
+        markup.heading(
+            "Report",
+            "one HTML file with interactive maps; needs no network",
+        )
+    )
+    baseline = _baseline()
+    against = st.checkbox(
+        for_markdown(f"Compare with {baseline.opened.name} · {baseline.plan.planner}")
+        if baseline
+        else "Compare with a baseline",
+        value=baseline is not None,
+        disabled=baseline is None,
+        help=None if baseline else "Choose a baseline on Compare first.",
+    )
+    dark = st.checkbox("Dark theme", key="w.report-dark")
+    _download(
+        "Download report",
+        f"{stem}.report.html",
+        "text/html",
+        lambda: downloads.report(shown, baseline if against else None, dark=dark),
+        primary=True,
+    )
+
+
+def _baseline() -> Shown | None:
+    target = planning.baseline_of(state.choice())
+    if target is None:
+        return None
+    job = planning.plan_job(target)
+    if not job.wait(planning.PATIENCE):
+        return None
+    try:
+        return job.answer()
+    except TmmuError:
+        return None
+
+
+def link(shown: Shown) -> None:
+    """Draw the link to the current view."""
+    st.html(markup.heading("Link", "graph, settings, view and selection; opens Plan"))
+    st.code(
+        downloads.address(st.context.url or "", to_query(state.choice())),
+        language=None,
+        wrap_lines=True,
+    )
+    if shown.opened.source.startswith("file:"):
+        st.caption("The link to an uploaded file works while this server runs.")
+
+
+def _row(label: str, name: str, mime: str, what: str, make: Callable[[], bytes | str]) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"take.{name}"):
+        _download(label, name, mime, make)
+        st.html(f'<div class="tm"><code>{markup.esc(name)}</code> <span class="soft">{markup.esc(what)}</span></div>')
+
+
+def _download(label: str, name: str, mime: str, make: Callable[[], bytes | str], *, primary: bool = False) -> None:
+    st.download_button(
+        label,
+        make,
+        file_name=name,
+        mime=mime,
+        key=f"download.{name}",
+        on_click="ignore",
+        icon=":material/download:",
+        type="primary" if primary else "secondary",
+        width="content" if primary else 150,
+    )
+
+
+def hashes(shown: Shown) -> None:
+    """Draw the hashes of the plan."""
+    plan = shown.plan
+    named = (
+        ("plan", plan.tmmu_plan_hash),
+        ("layout", plan.layout_hash),
+        ("graph (ir)", plan.ir_hash),
+        ("order", plan.execution_order_hash),
+        ("arenas", plan.arena_config_hash),
+        ("replay token", plan.replay_token),
+    )
+    st.html(markup.heading("Hashes"))
+    rows_ = [
+        [markup.esc(name), f'<span class="mono digest">{digest.hex() or numbers.UNKNOWN}</span>']
+        for name, digest in named
+    ]
+    st.html(markup.table(["name", "SHA-256 (replay token: 32 bytes)"], rows_))
+
+
+page()

@@ -1,0 +1,399 @@
+"""The page Shapes: memory over a named dimension, and replan sessions."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pandas as pd
+import streamlit as st
+
+from app.kit import arena_focus
+from app.kit.data_table import sheet
+from app.kit.download import pictures
+from app.kit.frame import page_frame
+from app.kit.tensor import verdict
+from app.pages.shapes import figures as charts
+from app.session import opening, planning, scenarios, shape_sequences, state
+from app.session.planning import Shown
+from app.session.view_state import POLICIES
+from app.texts import markup, numbers
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.base.escaping import for_markdown
+from tmmu_core.formats.planfile import trace
+from tmmu_core.formats.planfile.checkpoint import checkpoint
+from tmmu_core.graph.assumed_sizes import reach
+from tmmu_core.graph.checks import resolve_dims
+from tmmu_core.graph.model import Graph
+from tmmu_core.plans.making.replan import DimCurve, Iteration, PlanAt, ReplanLog, Rule
+
+OFFERED = "sample:dynamic_batch"
+POLICY_WORDS = {"ABORT": "abort", "REPLAN_AT_SAFEPOINT": "replan at a safepoint"}
+PLAN_AT_WORDS = {"upper": "for the largest sizes", "point": "for each shape"}
+
+
+def page() -> None:
+    """Draw the page."""
+    shown = page_frame.shown()
+    graph = shown.opened.graph
+    if graph is None or not graph.dims:
+        without(shown)
+        return
+    chosen = state.choice()
+    dim = chosen.dim if chosen.dim in graph.dims else sorted(graph.dims)[0]
+    job = scenarios.over_dim(chosen, dim)
+    ready = job.wait(planning.PATIENCE)
+    if not ready:
+        st.html(markup.claim(f"Planning {shown.opened.name} along {dim}"))
+        page_frame.progress(job, f"Planning for every size of {dim}")
+    else:
+        try:
+            envelope(shown, graph, dim, job.answer())
+        except TmmuError as error:
+            st.html(markup.error_card(opening.card_of(error, f"No curve over {dim}", shown.opened.name)))
+    session(shown, graph, dim)
+
+
+def without(shown: Shown) -> None:
+    """Draw what the page needs, and offer a sample that has it."""
+    name = shown.opened.name
+    if shown.opened.graph is None:
+        st.html(markup.claim(f"{name} has no graph"))
+        what = "A plan or an instance has fixed sizes. Open its graph, or the sample."
+    else:
+        st.html(markup.claim(f"{name} has no named dimension"))
+        what = (
+            "Name a dimension in the shapes of a graph and declare its range: "
+            '"dims": {"B": {"min": 1, "max": 32}}. The sample has one.'
+        )
+    st.html(markup.empty("This page needs a named dimension", what))
+    st.button(
+        "Open the sample with a dynamic batch",
+        key="open-dynamic",
+        type="primary",
+        icon=":material/folder_open:",
+        on_click=state.choose,
+        kwargs={"source": OFFERED},
+    )
+
+
+# --- over the envelope -------------------------------------------------------------------------------------------
+
+
+def claim(curve: DimCurve, arena: str) -> str:
+    """Return the title: ``activations take 5.13 KiB at B = 1 and 162 KiB at B = 32``."""
+    if not len(curve.values) or arena not in curve.arena_names:
+        return f"No size of {curve.dim} could be planned"
+    column = curve.extent_bytes[:, curve.arena_names.index(arena)]
+    first, last = (f"{numbers.short_bytes(int(column[k]))} at {curve.dim} = {int(curve.values[k]):,}" for k in (0, -1))
+    if not charts.varies(column):
+        return f"{numbers.takes(arena)} {numbers.short_bytes(int(column[0]))} for every {curve.dim}"
+    return f"{numbers.takes(arena)} {first} and {last}"
+
+
+def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
+    """Draw the curve over the envelope and the controls of the current size."""
+    bounds = graph.dims[dim]
+    now = dict(state.choice().dims).get(dim, resolve_dims(graph, None)[dim])
+    arena = _arena(shown, curve)
+    st.html(
+        markup.claim(
+            claim(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]"), *verdict.chips(shown)]
+        )
+    )
+    point(graph, dim, now)
+    planned = len(curve.values) + len(curve.refused)
+    every = planned == bounds.max - bounds.min + 1
+    growing = [name for k, name in enumerate(curve.arena_names) if charts.varies(curve.extent_bytes[:, k])]
+    drawn = sorted(growing or curve.arena_names, key=lambda name: (name != arena, name))[:4]
+    if not len(curve.values):
+        error = curve.refused[0][1]
+        st.html(markup.error_card(opening.card_of(error, f"No size of {dim} could be planned", shown.opened.name)))
+        return
+    count = numbers.of(planned, bounds.max - bounds.min + 1, "size")
+    places = st.columns([0.64, 0.36] if len(drawn) == 1 else len(drawn), gap="medium")
+    for name, column in zip(drawn, places, strict=False):
+        capacity = shown.plan.arena_of[name].capacity_bytes if name in shown.plan.arena_of else numbers.UNLIMITED
+        with column:
+            st.html(
+                markup.heading(
+                    f"{name} over {dim}", f"{count} planned; line: arena size, filled: peak; click to choose a size"
+                )
+            )
+            key = f"dim.{dim}.{name}.{shown.key}.{now}"
+            st.plotly_chart(
+                charts.dim_curve(curve, name, now=now, capacity=capacity, whole=every),
+                key=key,
+                config=pictures.camera(alone=True),
+                on_select=lambda key=key: _picked(key, graph, dim),
+                selection_mode="points",
+            )
+    with places[1] if len(drawn) == 1 else st.container():
+        st.html(markup.heading("Arena sizes"))
+        st.html(table(curve, now))
+
+
+def _arena(shown: Shown, curve: DimCurve) -> str:
+    """Return the chosen arena, else the one that grows most."""
+    chosen = state.choice().arena
+    if chosen in curve.arena_names:
+        return chosen
+    grows = [
+        (int(column.max()) - int(column.min()) if len(column) else 0, name)
+        for name, column in zip(curve.arena_names, curve.extent_bytes.T, strict=True)
+    ]
+    return max(grows, default=(0, arena_focus.largest(shown.plan)))[1]
+
+
+def point(graph: Graph, dim: str, now: int) -> None:
+    """Draw the controls of the dimension and of its size for all pages."""
+    bounds, can = graph.dims[dim], reach(graph, dim)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="point-controls"):
+        if len(graph.dims) > 1:
+            st.segmented_control(
+                "Dimension",
+                sorted(graph.dims),
+                format_func=for_markdown,
+                key=state.set_widget("shapes-dim", dim),
+                on_change=lambda: state.choose(dim=state.widget_value("shapes-dim") or dim),
+                label_visibility="collapsed",
+            )
+        st.number_input(
+            for_markdown(dim),
+            min_value=can.min,
+            max_value=can.max,
+            key=state.set_widget("point-number", now),
+            on_change=lambda: _set(graph, dim, state.widget_value("point-number")),
+            label_visibility="collapsed",
+            width=140,
+            help=f"{for_markdown(dim)} for all pages, {can.min:,} … {can.max:,}",
+        )
+        if bounds.min <= now <= bounds.max and bounds.max > bounds.min:
+            st.slider(
+                for_markdown(dim),
+                bounds.min,
+                bounds.max,
+                key=state.set_widget("point-slider", now),
+                on_change=lambda: _set(graph, dim, state.widget_value("point-slider")),
+                label_visibility="collapsed",
+                width=360,
+            )
+        st.button(
+            f"Largest, {bounds.max:,}",
+            disabled=now == bounds.max,
+            help="This is the largest size."
+            if now == bounds.max
+            else "A plan for the largest size holds for every size.",
+            on_click=_set,
+            args=(graph, dim, bounds.max),
+        )
+
+
+def _set(graph: Graph, dim: str, value: int | None) -> None:
+    rest = {name: n for name, n in state.choice().dims.items() if name != dim}
+    if value is not None and value != resolve_dims(graph, None)[dim]:
+        rest[dim] = int(value)
+    state.choose(dims=dict(sorted(rest.items())))
+
+
+def _picked(key: str, graph: Graph, dim: str) -> None:
+    bounds = graph.dims[dim]
+    event = state.raw(key)
+    points = event["selection"]["points"] if event else []
+    if points and bounds.min <= float(points[0]["x"]) <= bounds.max:
+        _set(graph, dim, int(points[0]["x"]))
+
+
+def table(curve: DimCurve, now: int) -> str:
+    """Return the sizes of every arena at both ends and at the current size."""
+    sizes = curve.values.tolist()
+    at = sorted({0, len(sizes) - 1, *([sizes.index(now)] if now in sizes else [])})
+    head = ["arena", *(f"{curve.dim} = {sizes[k]:,}" for k in at), "peak equals arena size"]
+    rows = []
+    for column, name in enumerate(curve.arena_names):
+        extent, live = curve.extent_bytes[:, column], curve.peak_live_bytes[:, column]
+        cells = [
+            f'<span title="{numbers.exact_bytes(int(extent[k]))}">{numbers.short_bytes(int(extent[k]))}</span>'
+            for k in at
+        ]
+        tight = int((extent == live).sum())
+        ratio = "at every size" if tight == len(sizes) else f"at {tight:,} of {len(sizes):,} sizes"
+        rows.append([f"<b>{markup.esc(name)}</b>", *cells, ratio])
+    if curve.refused:
+        refused = [value for value, _ in curve.refused]
+        which = f"{refused[0]:,}" if len(refused) == 1 else f"{refused[0]:,} … {refused[-1]:,}"
+        sentence = (
+            f"{numbers.count(len(refused), 'size')} refused ({curve.dim} = {which}): {curve.refused[0][1].message}"
+        )
+        more = f'<div class="tm"><span class="bad">✗</span> {markup.esc(sentence)}</div>'
+    else:
+        more = ""
+    return markup.table(head, rows, numbers=range(1, 1 + len(at))) + more
+
+
+# --- a session ---------------------------------------------------------------------------------------------------
+
+
+def session(shown: Shown, graph: Graph, dim: str) -> None:
+    """Draw the replan session: a sequence of shapes, the policy, the result."""
+    chosen = state.choice()
+    offered = shape_sequences.presets(graph.dims[dim])
+    text = chosen.shapes or next(iter(offered.values()))
+    rule = Rule(cast(PlanAt, chosen.plan_at or "upper"), chosen.policy or graph.replan_policy)
+    st.html(markup.heading("Replan session", "one shape per iteration"))
+    controls(graph, dim, offered, text, rule)
+    try:
+        shapes = shape_sequences.read_shapes(text, graph.dims, dim)
+    except ValueError as error:
+        st.html(markup.error_card({"title": "Invalid sequence", "message": str(error)}))
+        return
+    job = scenarios.session(chosen, shapes, rule)
+    if not job.wait(planning.PATIENCE):
+        page_frame.progress(job, "Running the session")
+        return
+    try:
+        log = job.answer()
+    except TmmuError as error:
+        st.html(markup.error_card(opening.card_of(error, "The session could not start", shown.opened.name)))
+        return
+    if log.aborted is not None:
+        card = opening.card_of(
+            log.aborted, f"The session ended after {numbers.count(len(log.iterations), 'iteration')}"
+        )
+        st.html(markup.error_card(card))
+    if log.iterations:
+        log_line(shown, log, dim, len(shapes))
+
+
+def controls(graph: Graph, dim: str, offered: dict[str, str], text: str, rule: Rule) -> None:
+    """Draw the controls of the session."""
+    names = {sequence: name for name, sequence in offered.items()}
+    left, right = st.columns([0.5, 0.5], gap="medium")
+    with left:
+        st.pills(
+            "Presets",
+            list(offered),
+            key=state.set_widget("session-preset", names.get(text)),
+            on_change=lambda: _sequence(offered),
+            label_visibility="collapsed",
+        )
+        st.text_input(
+            "Shapes, one per iteration",
+            key=state.set_widget("session-shapes", text),
+            on_change=lambda: state.choose(shapes=(state.widget_value("session-shapes") or "").strip()),
+            help=f"Sizes of {for_markdown(dim)}, separated by commas: 8, 16*3, 40. *3 repeats. "
+            "Several dimensions: B=8 T=128, B=16 T=64.",
+            label_visibility="collapsed",
+        )
+    with right:
+        st.segmented_control(
+            "Policy",
+            POLICIES,
+            key=state.set_widget("policy", rule.policy),
+            format_func=lambda name: f"{POLICY_WORDS[name]}{' (graph)' if name == graph.replan_policy else ''}",
+            on_change=lambda: state.choose(policy=state.widget_value("policy") or rule.policy),
+            label_visibility="collapsed",
+        )
+        st.segmented_control(
+            "Plan",
+            list(PLAN_AT_WORDS),
+            key=state.set_widget("plan_at", rule.plan_at),
+            format_func=lambda name: f"plan {PLAN_AT_WORDS[name]}",
+            on_change=lambda: state.choose(plan_at=state.widget_value("plan_at") or rule.plan_at),
+            label_visibility="collapsed",
+        )
+
+
+def _sequence(offered: dict[str, str]) -> None:
+    name = state.widget_value("session-preset")
+    if name:
+        state.choose(shapes=offered[name])
+
+
+def log_line(shown: Shown, log: ReplanLog, dim: str, wanted: int) -> None:
+    """Draw the result of the session: chart, log and downloads."""
+    arena = _session_arena(log, shown)
+    st.html(
+        markup.heading(session_claim(log, wanted), f"{arena}: size of the active plan; below: size of each iteration")
+    )
+    left, right = st.columns([0.46, 0.54], gap="medium")
+    with left:
+        st.plotly_chart(
+            charts.session_chart(log, arena, dim),
+            key=f"session.{arena}.{len(log.iterations)}.{log.iterations[-1].solution.plan.tmmu_plan_hash.hex()}",
+            config=pictures.camera(alone=True),
+        )
+    with right:
+        sheet(
+            pd.DataFrame(rows(log, arena)),
+            height=min(330, 38 + 28 * len(log.iterations)),
+            column_config={"plan": st.column_config.TextColumn(width="medium")},
+        )
+    last = log.iterations[-1]
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.download_button(
+            "Trace of the session",
+            lambda: trace.to_json_lines(last.solution.plan, replans=log.replans),
+            file_name="session.trace.jsonl",
+            mime="application/x-ndjson",
+            icon=":material/download:",
+            on_click="ignore",
+            key="download-session",
+            help=f"The last plan's trace with {numbers.count(len(log.replans), 'replan record')}.",
+        )
+        st.download_button(
+            "Checkpoint after the last iteration",
+            lambda: checkpoint(last.solution.plan, last.solution.liveness),
+            file_name="session.checkpoint.cbor",
+            mime="application/cbor",
+            icon=":material/download:",
+            on_click="ignore",
+            key="download-session-checkpoint",
+            help="The active plan and its hash.",
+        )
+
+
+def session_claim(log: ReplanLog, wanted: int) -> str:
+    """Return the heading: ``8 iterations, 1 replan, 2 plans computed``."""
+    done = len(log.iterations)
+    ran = numbers.count(done, "iteration") if done == wanted else numbers.of(done, wanted, "iteration")
+    replans = numbers.count(len(log.replans), "replan") if log.replans else "no replan"
+    return f"{ran}, {replans}, {numbers.count(log.plans, 'plan')} computed"
+
+
+def _session_arena(log: ReplanLog, shown: Shown) -> str:
+    names = [arena.name for arena in log.iterations[0].solution.plan.arenas]
+    chosen = state.choice().arena
+    if chosen in names:
+        return chosen
+    best = arena_focus.largest(shown.plan)
+    return best if best in names else names[0]
+
+
+def rows(log: ReplanLog, arena: str) -> list[dict[str, Any]]:
+    """Return one row per iteration."""
+    safepoint = {record["iteration"]: record["safepoint"] for record in log.replans}
+    rows_of_log: list[dict[str, Any]] = []
+    before: Iteration | None = None
+    for one in log.iterations:
+        plan = one.solution.plan
+        now = numbers.short_hash(plan.tmmu_plan_hash)
+        old = numbers.short_hash(before.solution.plan.tmmu_plan_hash) if before else ""
+        extent = plan.arena_of[arena].extent_bytes if arena in plan.arena_of else 0
+        made = "from the cache" if one.cached else "computed"
+        what = "first" if before is None else f"replanned, {made}" if one.replanned else "kept"
+        rows_of_log.append(
+            {
+                "iteration": one.number,
+                "shape": ", ".join(f"{name} = {n:,}" for name, n in one.point),
+                "planned for": ", ".join(f"{name} = {n:,}" for name, n in one.planned_at),
+                "plan": what,
+                "at safepoint": safepoint.get(one.number, ""),
+                "plan hash, old → new": f"{old} → {now}" if one.replanned and old else now,
+                f"size of {arena}": numbers.full_bytes(extent),
+            }
+        )
+        before = one
+    return rows_of_log
+
+
+page()

@@ -1,0 +1,147 @@
+"""SVG figures of the waste ledger, for the report and for download."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+from markupsafe import Markup, escape
+from numpy.typing import NDArray
+
+from app.report.report_theme import Sheet
+from app.texts import numbers
+from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, WasteLedger
+from tmmu_core.plans.figures.live_bytes import peak_of
+from tmmu_core.plans.model import Plan
+
+WIDTH, HEIGHT = 1100, 230
+_LEFT, _RIGHT, _TOP, _BOTTOM = 78, 12, 20, 34
+MOST_COLUMNS = 1000
+
+ACCOUNT_LOOKS = {
+    "live": ("live", "#0072B2", ""),
+    "slot_rounding": ("slot rounding", "#E69F00", "M0 0L6 6"),
+    "alignment_gaps": ("alignment gaps", "#56B4E9", "M3 0V6"),
+    "holes": ("holes", "#CC79A7", "M0 6L6 0"),
+    "tail": ("tail", "#DADFE4", ""),
+}
+"""Account → (name, colour, path of its pattern in a 6 × 6 tile)."""
+
+
+def drawn_steps(ledger: WasteLedger) -> NDArray[np.int64]:
+    """Return the steps to draw: all, or the step with the most live bytes of each of ``MOST_COLUMNS`` bins."""
+    steps = len(ledger.live)
+    if steps <= MOST_COLUMNS:
+        return np.arange(steps, dtype=np.int64)
+    edges = np.arange(MOST_COLUMNS + 1, dtype=np.int64) * steps // MOST_COLUMNS
+    return np.array([a + int(np.argmax(ledger.live[a:b])) for a, b in pairwise(edges.tolist())], np.int64)
+
+
+def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet | None = None) -> Markup:
+    """Return the stacked chart of live bytes and the four kinds of waste over the steps."""
+    sheet = sheet or Sheet(WIDTH, HEIGHT)
+    width, height, look = sheet.width, sheet.height, sheet.look
+    summary = plan.arena_of[ledger.arena]
+    beat, most = peak_of(ledger.live)
+    at = int(ledger.steps[beat])
+    steps = drawn_steps(ledger)
+    top = max(ledger.extent, 1)
+    capacity = summary.capacity_bytes if summary.capacity_bytes <= 2 * top else 0
+    top = max(top, capacity)
+    high = height - _TOP - _BOTTOM
+
+    def x(k: float) -> float:
+        return _LEFT + (width - _LEFT - _RIGHT) * k / max(1, len(steps))
+
+    def y(count: int) -> float:
+        return _TOP + high - high * count / top
+
+    parts = []
+    base = np.zeros(len(steps), np.uint64)
+    for account in ACCOUNTS:
+        column = np.asarray(getattr(ledger, account))[steps]
+        if not column.any():
+            continue
+        ceiling = base + column
+        outline = _steps(x, y, ceiling.tolist()) + _steps(x, y, base.tolist(), back=True)
+        name, colour, pattern = ACCOUNT_LOOKS[account]
+        path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in outline) + "Z"
+        parts.append(f'<path d="{path}" fill="{colour}"><title>{name}</title></path>')
+        if pattern:
+            parts.append(f'<path d="{path}" fill="url(#p-{account})"/>')
+        base = ceiling
+    parts += [_level(y(ledger.extent), "", sheet), _level(y(most), "2 3", sheet)]
+    if capacity:
+        parts.append(_level(y(capacity), "7 5", sheet))
+    k = int(np.searchsorted(steps, beat))
+    mark = x(k + 0.5)
+    anchor = "end" if mark > width * 0.7 else "start"
+    peak_text = f"peak {numbers.short_bytes(most)} at {numbers.step(at, numbers.shortened(plan.node_at(at), 36))}"
+    shift = 8 if anchor == "start" else -8
+    parts.append(f'<path d="M{mark:.1f} {y(most):.1f}l-5 -9h10z" fill="{look.ink}"/>')
+    parts.append(f'<text x="{mark + shift:.1f}" y="{_TOP - 6}" text-anchor="{anchor}">{escape(peak_text)}</text>')
+    parts += [_label(y(0), "0 B"), _label(y(ledger.extent), numbers.short_bytes(ledger.extent))]
+    if high * (ledger.extent - most) / top > 14 and high * most / top > 14:
+        parts.append(_label(y(most), numbers.short_bytes(most)))
+    for j in range(0, len(steps), _round(-(-len(steps) // 9))):
+        step = int(ledger.steps[steps[j]])
+        node = numbers.step(step, numbers.shortened(plan.node_at(step), 14))
+        where, middle = (
+            ("start", x(j)) if j == 0 else ("end", x(len(steps))) if j == len(steps) - 1 else ("middle", x(j + 0.5))
+        )
+        parts.append(f'<text x="{middle:.1f}" y="{height - 16}" text-anchor="{where}">{escape(node)}</text>')
+    some = f", {len(steps):,} of {numbers.count(len(ledger.live), 'step')} drawn"
+    note = "" if len(steps) == len(ledger.live) else some
+    if len(ledger.live) < plan.steps:
+        note = f"s at which a range begins or ends{note}"
+    parts.append(
+        f'<text x="{width - _RIGHT}" y="{height - 2}" text-anchor="end" class="soft">step{escape(note)}</text>'
+    )
+    title = f"{ledger.arena}: {peak_text}; arena size {numbers.short_bytes(ledger.extent)}"
+    shared = str(patterns()) if sheet.whole else ""
+    return Markup(f"{sheet.opened(escape(title))}{shared}{''.join(parts)}</svg>")
+
+
+def patterns() -> Markup:
+    """Return the SVG patterns that the figures of a page share."""
+    tiles = "".join(
+        f'<pattern id="p-{account}" width="6" height="6" patternUnits="userSpaceOnUse">'
+        f'<path d="{path}" stroke="#0006" stroke-width="1.2" fill="none"/></pattern>'
+        for account, (_, _, path) in ACCOUNT_LOOKS.items()
+        if path
+    )
+    return Markup(f'<svg width="0" height="0" aria-hidden="true" class="defs"><defs>{tiles}</defs></svg>')
+
+
+def _round(least: int) -> int:
+    """Return the smallest of 1, 2, 5, 10, 20, 50 … that is at least ``least``."""
+    power = 1
+    while True:
+        for factor in (1, 2, 5):
+            if factor * power >= least:
+                return factor * power
+        power *= 10
+
+
+def _steps(
+    x: Callable[[float], float], y: Callable[[int], float], values: Sequence[int], *, back: bool = False
+) -> list[tuple[float, float]]:
+    points: list[tuple[float, float]] = []
+    for k, value in enumerate(values):
+        level = y(value)
+        if not points or points[-1][1] != level:
+            points += [(x(k), level), (x(k + 1), level)]
+        else:
+            points[-1] = (x(k + 1), level)
+    return points[::-1] if back else points
+
+
+def _level(y: float, dash: str, sheet: Sheet) -> str:
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    line = f'stroke="{sheet.look.ink}" stroke-width="1.6"{dashes} fill="none"'
+    return f'<path d="M{_LEFT} {y:.1f}H{sheet.width - _RIGHT}" {line}/>'
+
+
+def _label(y: float, text: str) -> str:
+    return f'<text x="{_LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{escape(text)}</text>'

@@ -1,0 +1,144 @@
+"""Shard specs as people write them: the text of a spec, presets for any graph, where a rank stands. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native.document import refuse_repeated_keys
+from tmmu_core.graph.sharding.shard_spec import ShardSpec
+
+MOST_RANKS = 16_384
+"""Ranks up to which a page draws each."""
+
+MEGATRON: tuple[tuple[str, int], ...] = (
+    ("*.c_attn.weight", 1),
+    ("*.attn.c_proj.weight", 0),
+    ("*.c_fc.weight", 1),
+    ("*.mlp.c_proj.weight", 0),
+    ("*.[qkv]_proj.weight", 0),
+    ("*.o_proj.weight", 1),
+    ("*.gate_proj.weight", 0),
+    ("*.up_proj.weight", 0),
+    ("*.down_proj.weight", 1),
+    ("*.attention.output.dense.weight", 1),
+    ("*.output.dense.weight", 1),
+)
+"""Pattern → axis: the second matrix of each pair is cut along what the first one gives (Shoeybi et al., 2019)."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A spec to begin with."""
+
+    name: str
+    text_about: str
+    spec: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        """The spec as the editor shows it."""
+        return pretty(self.spec)
+
+
+def presets(graph: Graph) -> tuple[Preset, ...]:
+    """Specs that fit any graph: mesh axes that its tensors name themselves are always there."""
+    own = sorted({tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None})
+    ids = [tensor.id for tensor in graph.tensors if tensor.role == "parameter"]
+
+    def mesh(**axes: int) -> list[dict[str, Any]]:
+        more = {name: 1 for name in own if name not in axes}
+        return [{"name": name, "size": size} for name, size in (*more.items(), *axes.items())]
+
+    def axis(name: str, of: int = 0) -> dict[str, Any]:
+        return {"axis": of, "mesh": name}
+
+    rules = [{"match": match, **axis("tp", of)} for match, of in MEGATRON if _matches(match, ids)]
+    by_rows = {kind: axis("tp") for kind in ("parameters", "gradients", "optimizer_state")}
+    tensors = {"rules": rules, "contracts": by_rows} if rules else {"contracts": by_rows}
+    sharded = {kind: axis("dp") for kind in ("parameters", "gradients", "optimizer_state")}
+    return (
+        Preset(
+            "Tensor parallel 8",
+            "weights, their gradients and optimiser state are cut over 8 ranks, activations are whole",
+            {"mesh": mesh(tp=8), **tensors},
+        ),
+        Preset(
+            "Fully sharded 8",
+            "parameters, gradients and optimiser state are dealt out by rows",
+            {"mesh": mesh(dp=8), "contracts": sharded},
+        ),
+        Preset(
+            "128 × 8",
+            "1,024 ranks: tensor parallel 8 inside, gradients and optimiser state dealt out over 128 outside",
+            {
+                "mesh": mesh(dp=128, tp=8),
+                **tensors,
+                "contracts": {"parameters": axis("tp"), "gradients": axis("dp"), "optimizer_state": axis("dp")},
+            },
+        ),
+        Preset(
+            "Fully sharded 1,024",
+            "one axis of 1,024 ranks",
+            {"mesh": mesh(dp=1024), "contracts": sharded},
+        ),
+    )
+
+
+def _matches(pattern: str, ids: Sequence[str]) -> bool:
+    from fnmatch import fnmatchcase
+
+    return any(fnmatchcase(name, pattern) for name in ids)
+
+
+def pretty(spec: dict[str, Any]) -> str:
+    """A spec as JSON: a line per mesh axis, rule and contract."""
+    parts = []
+    for key, value in spec.items():
+        if isinstance(value, list) and value:
+            parts.append(f'"{key}": [\n' + ",\n".join(f"  {_line(entry)}" for entry in value) + "]")
+        elif isinstance(value, dict) and value:
+            parts.append(f'"{key}": {{\n' + ",\n".join(f'  "{k}": {_line(v)}' for k, v in value.items()) + "}")
+        else:
+            parts.append(f'"{key}": {_line(value)}')
+    return "{" + ",\n ".join(parts) + "}"
+
+
+def _line(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
+
+
+def spec_of(text: str) -> dict[str, Any]:
+    """A spec's text as JSON. Raises ``UnreadableInput``; what is in it is checked by ``read_spec``."""
+    way = 'Write {"mesh": {"tp": 8}, "rules": [{"match": "*.weight", "axis": 0, "mesh": "tp"}]}, or choose a preset.'
+    if not text.strip():
+        raise UnreadableInput(
+            "a rank is chosen, and no shard spec says what its share is.", source="shard spec", hint=way
+        )
+    try:
+        spec = msgspec.json.decode(text)
+        refuse_repeated_keys(text.encode(), "shard spec")
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise UnreadableInput(f"the shard spec is not JSON: {error}.", source="shard spec", hint=way) from error
+    if not isinstance(spec, dict):
+        raise UnreadableInput("the shard spec is not a JSON object.", source="shard spec", place="$", hint=way)
+    return spec
+
+
+def compact(text: str) -> str:
+    """A spec's text without its blanks, for a link; as it is where it is not JSON."""
+    try:
+        return msgspec.json.format(text.encode(), indent=-1).decode()
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text
+
+
+def place(spec: ShardSpec, rank: int) -> str:
+    """Where a rank stands in the mesh: ``dp 3 · tp 1``."""
+    at = spec.place(rank)
+    return " · ".join(f"{name} {at[name]}" for name, size in spec.mesh if size > 1) or "alone"

@@ -1,0 +1,123 @@
+"""The ``tmmu`` command that repeats a plan to the byte, and the files that it reads."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from app.session.opening import SAMPLES, sample_named, shelf
+from app.session.planning import Shown, requested
+from tmmu_core.base.escaping import visible
+from tmmu_core.planners.problem import GIVEN, UNLIMITED
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.making.request_options import SAID, capacity_texts, option_pairs, written
+from tmmu_core.plans.model import Plan
+
+FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.json"}
+"""Field of the request → the file that the command reads it from."""
+_ANY = "any"
+
+
+def command(shown: Shown) -> str:
+    """The command that makes this plan; for a finished plan the one that verifies it."""
+    file = file_of(shown)
+    if shown.opened.plan is not None:
+        return _line(["tmmu", "verify", file])
+    parts = ["tmmu", "plan", file]
+    request = _asked(shown)
+    for name, text in written(request).items():
+        said = SAID[name]
+        if name == "options":
+            for key, value in request.options.items():
+                parts += [said.option, f"{key}={_option(value)}"]
+        elif name == "capacities":
+            for part in capacity_texts(request.capacities):
+                parts += [said.option, part]
+        else:
+            parts += [said.option, FILES.get(name, text)]
+    stem = file_stem(shown.opened.name)
+    output = f"{stem}.plan.json"
+    return _line([*parts, "-o", output if output != file else f"{stem}.repeated.plan.json"])
+
+
+def _line(parts: Sequence[str]) -> str:
+    """The words as one line that a shell takes for them, and that a terminal shows as it is.
+
+    A word of a file's or a graph's with control characters is quoted by its characters' numbers (``$'\\x15'``): as they
+    stand, whoever pastes the line types them, and line editors obey.
+    """
+    return " ".join(shlex.quote(part) if visible(part) == part else f"$'{_spelled_out(part)}'" for part in parts)
+
+
+def _spelled_out(part: str) -> str:
+    inner = part.replace("\\", "\\\\").replace("'", "\\'")
+    return "".join(c if visible(c) == c else _by_bytes(c) for c in inner)
+
+
+def _by_bytes(character: str) -> str:
+    """In octal, which takes three digits and no more, whatever stands behind it; half a pair as a question mark."""
+    surrogate = 0xD800 <= ord(character) < 0xE000
+    return "?" if surrogate else "".join(f"\\{byte:03o}" for byte in character.encode())
+
+
+def files(shown: Shown) -> dict[str, bytes]:
+    """Name → bytes of what the command reads beside the graph."""
+    if shown.opened.plan is not None:
+        return {}
+    request = _asked(shown)
+    return {
+        file: json.dumps(getattr(request, name), indent=2).encode() + b"\n"
+        for name, file in FILES.items()
+        if name in written(request)
+    }
+
+
+def _asked(shown: Shown) -> PlanRequest:
+    """The request as the command says it."""
+    request = requested(shown.choice, shown.opened)
+    # Offsets that came with the file are taken where no planner is named.
+    return request.but(planner=None, options={}) if request.planner == GIVEN else request
+
+
+def arenas_spelled_out(plan: Plan) -> bytes:
+    """The arenas of a plan with every default said, in the form that ``--arenas`` reads: what one begins with."""
+    config = {}
+    for arena in plan.arenas:
+        said = {"alignment_bytes": arena.alignment_bytes, "page_size": arena.page_size}
+        if arena.capacity_bytes < UNLIMITED:
+            said = {"capacity_bytes": arena.capacity_bytes, **said}
+        config[arena.name] = {name: n for name, n in said.items() if n}
+    return json.dumps(config, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def file_of(shown: Shown) -> str:
+    """The name of the file that is open, as the command line finds it."""
+    kind, _, name = shown.opened.source.partition(":")
+    sample = sample_named(name) if kind == "sample" else None
+    if sample is not None:
+        return f"{SAMPLES.name}/{sample.path.relative_to(SAMPLES).as_posix()}"
+    name = shelf().name_of(shown.opened.source) or shown.opened.name
+    return f"./{name}" if name.startswith("-") else name  # not an option, nor standard input
+
+
+STEM_BYTES = 100
+"""Most bytes of a name that a file name begins with: an arena's may follow, and a file system takes 255 in all."""
+
+
+def file_stem(name: str) -> str:
+    """A file name's beginning made of a graph's name; no longer than a file system takes with the ending."""
+    safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
+    stem = safe.split(".")[0].lstrip("-").encode()[:STEM_BYTES].decode(errors="ignore")
+    return f"{stem}_" if _DEVICE.fullmatch(stem) else stem or "plan"
+
+
+_DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9¹²³]", re.I)
+"""What Windows takes for a device, whatever stands behind its point."""
+
+
+def _option(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return value if option_pairs([f"{_ANY}={value}"]) == {_ANY: value} else text  # as it stands, where it is read so

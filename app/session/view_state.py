@@ -1,0 +1,221 @@
+"""What a person has chosen, as one value; and the same as the query of a link.
+
+A link holds everything that makes the screen: which graph, how it is planned, what is selected and how it is shown.
+Defaults are left out, but the graph always stands in it: what is shown first differs from server to server. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from app.session.rank_sets import spec_of
+from tmmu_core.base import strict
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.graph.model import MODES, PRESETS
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.making.request_options import SAID, contradiction, key_of, written
+
+FIRST_SAMPLE = "sample:resnet50"
+VIEWS = ("lifetimes", "slots", "map")
+VIEW_NAMES = {"lifetimes": "Lifetimes", "slots": "Slots", "map": "Arena map"}
+COLOURS = ("role", "slot", "arena", "operator", "module", "phase", "size")
+
+
+@dataclass(frozen=True)
+class Choice(PlanRequest):
+    """Everything that a link copies: what is asked of the planner, and what is looked at.
+
+    Empty texts and ``None`` mean: the default of what is shown. A shard spec in the request shows its rank's share of
+    the graph; without one, the whole graph is shown.
+    """
+
+    source: str = FIRST_SAMPLE
+    """``sample:<name>``, ``file:<key>`` of a file that this server holds (whoever has the key can open it), or
+    ``store:<SHA-256>`` of a plan in this server's store."""
+    fit: int | None = None
+    """Bytes that all arenas together are to fit, on the page Fit; ``None`` for the limits that are given."""
+    fit_kinds: str = ""
+    """The kinds of moves allowed there, with commas; empty for all that compute the same."""
+    fit_dim: str = ""
+    """The dimension whose largest size is asked for there."""
+    baseline: str = ""
+    """What Compare sets against the current plan: ``planner:<name>``, or a source as above."""
+    moves: str = ""
+    """The file of the moves that made the current graph out of the baseline's, after a plan of Fit was opened."""
+    swapped: bool = False
+    view: str = "map"
+    colour: str = ""
+    """What colours tell; empty for the view's own (slots in the slot view, roles in the others)."""
+    selected: str = ""
+    search: str = ""
+    marked: str = ""
+    """``witness`` where the tensors that make the lower bound are marked; ``layer:<name>`` for those of a layer."""
+    step: int | None = None
+    tried: str = ""
+    """Where the selected storage is tried: ``offset~birth`` in bytes and steps; empty for nowhere."""
+    turn: int | None = None
+    """How many decisions of the planner are gone through again; ``None`` for all at once."""
+    zoom: str = ""
+    """The part of the drawing that is looked at, as ``t0~t1~v0~v1`` in steps and in what stands across them (bytes,
+    slots or rows); empty for all of it."""
+    walk: str = ""
+    """How Graph is walked: ``model``, the whole of it by levels, or ``around`` the selection; empty for what suits."""
+    radius: int | None = None
+    """Edges between the selection and what is seen around it."""
+    opened: str = ""
+    """Levels opened there by hand, with commas, their names quoted and with slashes."""
+    closed: str = ""
+    """Levels closed there by hand."""
+    arena: str = ""
+    """The arena looked at; ``*`` for all at once where they are drawn; empty for the one in which most is planned."""
+    shard: str = ""
+    """The shard spec that Ranks plans by, as JSON; empty for the first of its presets."""
+    look: int | None = None
+    """The rank that Ranks has opened."""
+    dim: str = ""
+    """The dimension that Shapes varies; empty for the first."""
+    shapes: str = ""
+    """The sequence of shapes of a replan session, as typed; empty for a preset."""
+    policy: str = ""
+    """The session's replan policy; empty for the graph's own."""
+    model: str = ""
+    """The model that History shows; empty for the first."""
+    branch: str = ""
+    """Its branch; empty for ``main``, or that of the latest run."""
+    pick: str = ""
+    """The commit that the next click there is compared with."""
+    plan_at: str = ""
+    """Where a session plans: ``upper`` ends of the envelopes, or at each ``point``."""
+
+    def under(self, planner: str) -> Self:
+        """The same under another planner; options are a planner's own."""
+        return self.but(planner=planner, options=self.options if planner == self.planner else {})
+
+    def of_whole(self) -> Self:
+        """The same for the whole graph."""
+        return self.but(shard_spec=None, rank=0)
+
+    @property
+    def problem(self) -> tuple[Any, ...]:
+        """The part that decides the plan, as a key."""
+        return (self.source, *key_of(self.request))
+
+
+LANDING = Choice(capacities={"activations": 8 << 20}, colour="operator")
+"""What a bare address shows: a network that does not fit the accelerator's memory as it is planned, and can."""
+
+_VIEWED = tuple(field for field in fields(Choice) if field.name not in SAID)
+_NUMBERS = ("step", "look", "turn", "radius")
+NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
+    name: said.link for name, said in SAID.items() if said.link
+}
+"""Field → its name in a link, where the two differ."""
+
+POLICIES = ("ABORT", "REPLAN_AT_SAFEPOINT")
+PLAN_AT = ("upper", "point")
+WALKS = ("model", "around")
+_ALLOWED: dict[str, tuple[str, ...]] = {
+    "mode": MODES,
+    "preset": PRESETS,
+    "view": VIEWS,
+    "colour": COLOURS,
+    "policy": POLICIES,
+    "plan_at": PLAN_AT,
+    "walk": WALKS,
+}
+
+
+def to_query(choice: Choice) -> dict[str, str]:
+    """The query of a link: the graph, what is asked of the planner, what is looked at; changed fields only."""
+    query = {"graph": choice.source} | {NAMES.get(name, name): text for name, text in written(choice).items()}
+    for field in _VIEWED:
+        value = getattr(choice, field.name)
+        if value != field.default:
+            query[NAMES.get(field.name, field.name)] = "1" if value is True else str(value)
+    return query
+
+
+def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
+    """``(choice, complaints)``: what a link says. What it says wrongly is left at its default and named."""
+    values: dict[str, Any] = {}
+    complaints: list[str] = []
+    known = {NAMES.get(field.name, field.name): field.name for field in fields(Choice)}
+    for key, text in query.items():
+        name = known.get(key)
+        if name is None:
+            complaints.append(f"The link has the unknown key {key!r}. {strict.closest_hint(key, known)}")
+            continue
+        try:
+            values[name] = _read(name, text)
+        except ValueError as error:
+            complaints.append(f"The link says {key}={text!r}: {error}")
+        except UnreadableInput as error:
+            complaints.append(f"The link says {key}={text!r}: {error.message}")
+    if "rank" in values and not {"shard_spec", "world_size"} & values.keys():  # so say links of earlier versions
+        try:
+            values["shard_spec"] = spec_of(values.get("shard", ""))
+        except UnreadableInput as error:
+            complaints.append(f"The link says rank={values.pop('rank')}: {error.message}")
+    choice = Choice(**values)
+    while (wrong := contradiction(choice)) is not None:
+        complaints.append(f"The link asks for what cannot be: {wrong.what} {wrong.way_out}")
+        choice = choice.but(**{wrong.field: getattr(Choice(), wrong.field)})
+    return choice, tuple(complaints)
+
+
+def _read(name: str, text: str) -> Any:
+    allowed = _ALLOWED.get(name, ())
+    if allowed and text not in allowed:
+        raise ValueError(strict.closest_hint(text, allowed))
+    if name in SAID:
+        return SAID[name].read(text)
+    if name == "swapped":
+        if text not in ("0", "1"):
+            raise ValueError("write 1 or 0.")
+        return text == "1"
+    if name == "fit":
+        return SAID["budget"].read(text)
+    if name == "marked" and text != "witness" and not text.startswith("layer:"):
+        raise ValueError("choose witness, or layer: with the name of a layer.")
+    if name == "tried":
+        return tried_text(*tried_of(text)) if text else ""
+    if name == "zoom":
+        return zoom_text(zoom_of(text))
+    return _count(text) if name in _NUMBERS else text
+
+
+_LAST_EDGE = float(1 << 64)
+"""No drawing has a step, a byte, a slot or a row beyond."""
+
+
+def zoom_of(text: str) -> tuple[float, ...] | None:
+    """``(t0, t1, v0, v1)`` of a zoom as a choice holds it; ``None`` for the whole drawing. ``ValueError`` otherwise."""
+    if not text:
+        return None
+    parts = (part for part in text.split("~") if part.replace(".", "", 1).isdigit() and part.isascii())
+    edges = tuple(round(float(part), 3) for part in parts)  # as finely as a link says them
+    if len(edges) != 4 or edges[0] >= edges[1] or edges[2] >= edges[3] or max(edges) > _LAST_EDGE:
+        raise ValueError("a part of a drawing is t0~t1~v0~v1, in whole numbers or decimals that rise.")
+    return edges
+
+
+def tried_of(text: str) -> tuple[int, int]:
+    """``(offset, birth)`` of a place that is tried. ``ValueError`` for anything else."""
+    offset, _, birth = text.partition("~")
+    return _count(offset), _count(birth)
+
+
+def tried_text(offset: int, birth: int) -> str:
+    """The text that a choice holds."""
+    return f"{max(0, offset)}~{max(0, birth)}"
+
+
+def zoom_text(edges: Sequence[float] | None) -> str:
+    """The text that a choice holds: three decimals at most, ``""`` for the whole drawing."""
+    return "~".join(f"{max(0.0, edge):.3f}".rstrip("0").rstrip(".") for edge in edges) if edges else ""
+
+
+def _count(text: str) -> int:
+    return strict.whole_number(text)

@@ -1,0 +1,1 @@
+"""Background work: jobs, worker processes and their cache."""

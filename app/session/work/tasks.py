@@ -1,0 +1,165 @@
+"""The tasks of workers, called as ``task(context, …)`` with values that can be pickled.
+
+A graph is passed as :data:`Subject`, if possible as its file: reading it again in the worker costs the server nothing,
+while pickling a large graph blocks the pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from app.session.verification import Judgement
+from app.session.verification import judge as judged
+from app.session.work.task_messages import TaskContext, TaskNotFinished
+from tmmu_core.fitting.move import Kind, Move
+from tmmu_core.fitting.problem.answer import Allowed, Fitted
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
+from tmmu_core.fitting.search.bisection import Largest
+from tmmu_core.fitting.search.candidates import plan_moves
+from tmmu_core.fitting.search.curve import curve
+from tmmu_core.fitting.search.fit_search import fit
+from tmmu_core.fitting.search.largest_size import largest_that_fits, rereading
+from tmmu_core.fitting.search.what_if import WhatIf, what_if
+from tmmu_core.formats.open_file import read_any, read_at, read_at_sizes
+from tmmu_core.graph.model import Graph
+from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.making.make import Made
+from tmmu_core.plans.making.over_capacity import make_plan_anyway, plan_ranks_anyway
+from tmmu_core.plans.making.ranks import RankPlans
+from tmmu_core.plans.making.replan import DimCurve, ReplanLog, Rule, peak_over_dim, replan_session
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.model import Plan
+from tmmu_core.runtime.measure.measure_model import Measured, measure
+
+
+@dataclass(frozen=True)
+class File:
+    """A graph file and the sizes for its open dimensions."""
+
+    data: bytes
+    name: str
+    dims: Mapping[str, int] | None = None
+
+
+Subject = Graph | PlainInstance | File
+THE_GRAPH = "graph"
+"""Name of the subject's graph in results."""
+
+
+def read_subject(context: TaskContext, subject: Subject) -> Graph | PlainInstance:
+    """Return the graph or instance of a task, and register the graph in the context."""
+    thing: Any = subject
+    if isinstance(subject, File):
+        thing = read_any(subject.data, subject.name)
+        if subject.dims:
+            thing = read_at(thing, subject.dims, subject.data, subject.name)
+    if isinstance(thing, Graph):
+        context.known[THE_GRAPH] = thing
+    assert isinstance(thing, Graph | PlainInstance)
+    return thing
+
+
+def _graph_of(context: TaskContext, subject: Subject) -> Graph:
+    graph = read_subject(context, subject)
+    assert isinstance(graph, Graph)
+    return graph
+
+
+def read(context: TaskContext, data: bytes, name: str) -> Any:
+    """Read a file of any format."""
+    del context
+    return read_any(data, name)
+
+
+def plan(context: TaskContext, subject: Subject, request: PlanRequest) -> Made:
+    """Compute a plan, also one over its limits."""
+    return make_plan_anyway(read_subject(context, subject), request, context.progress)
+
+
+def measured(context: TaskContext, data: bytes, name: str, dims: dict[str, int] | None) -> Measured:
+    """Measure the memory of a model in its runtime."""
+    context.progress("running the model", 0, 0)
+    return measure(data, name, dims)
+
+
+def judge(
+    context: TaskContext, subject: Subject | None, plan_: Plan, dims: Mapping[str, int] | None, cut_from: bytes | None
+) -> Judgement:
+    """Verify and lint a plan."""
+    graph = None if subject is None else _graph_of(context, subject)
+    return judged(plan_, graph, dims, cut_from)
+
+
+def search(
+    context: TaskContext, subject: Subject, request: PlanRequest, capacity: Capacity, kinds: frozenset[Kind]
+) -> Fitted:
+    """Search for changes after which the plan fits."""
+    start = initial_candidate(_graph_of(context, subject), request, context.progress)
+    return fit(start, capacity, Allowed(kinds), context.progress, context.found)
+
+
+class Goal(NamedTuple):
+    """A dimension to maximise within a capacity."""
+
+    dim: str
+    capacity: Capacity
+    model: File | None = None
+    """The file that the graph was read from, where its shapes are known at one size only."""
+
+
+def largest(
+    context: TaskContext, subject: Subject, request: PlanRequest, goal: Goal, kinds: frozenset[Kind]
+) -> Largest:
+    """Return the largest size of a dimension that fits."""
+    graph, model, again = _graph_of(context, subject), goal.model, None
+    start: Candidate = initial_candidate(graph, request, context.progress)
+    if model is not None:
+        again = rereading(graph, request, goal.dim, lambda sizes: read_at_sizes(model.data, sizes, model.name))
+    return largest_that_fits(start, goal.dim, goal.capacity, Allowed(kinds), context.progress, again)
+
+
+def ranked_moves(context: TaskContext, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]) -> WhatIf:
+    """Rank the changes by what each saves alone."""
+    return what_if(initial_candidate(_graph_of(context, subject), request, context.progress), kinds, context.progress)
+
+
+def one_move(context: TaskContext, subject: Subject, request: PlanRequest, move: Move) -> Candidate:
+    """Return the current plan with one change."""
+    return plan_moves(initial_candidate(_graph_of(context, subject), request, context.progress), (move,))
+
+
+def curve_down(
+    context: TaskContext, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]
+) -> tuple[Candidate, ...]:
+    """Return plans by bytes and cost, down to the bound."""
+    return curve(
+        initial_candidate(_graph_of(context, subject), request, context.progress), Allowed(kinds), context.progress
+    )
+
+
+def ranks(context: TaskContext, subject: Subject, request: PlanRequest) -> RankPlans:
+    """Plan every rank of the shard spec."""
+
+    def heard(doing: str, done: int, of: int) -> bool:
+        if not context.progress(doing, done, of):
+            raise TaskNotFinished("planning the ranks was stopped.", "Start it again, or choose another spec.")
+        return True
+
+    planned = plan_ranks_anyway(_graph_of(context, subject), request, heard)
+    _ = planned.plan_hashes  # a thousand hashes are work too: not when the page is drawn
+    return planned
+
+
+def dim_curve(context: TaskContext, subject: Subject, request: PlanRequest, dim: str) -> DimCurve:
+    """Return the peak over one dimension."""
+    return peak_over_dim(_graph_of(context, subject), dim, request=request, progress=context.progress)
+
+
+def session(
+    context: TaskContext, subject: Subject, request: PlanRequest, points: list[dict[str, int]], rule: Rule
+) -> ReplanLog:
+    """Run a replan session over a sequence of shapes."""
+    return replan_session(_graph_of(context, subject), points, rule, request=request, progress=context.progress)

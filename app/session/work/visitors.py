@@ -1,0 +1,58 @@
+"""Visitors: one per open tab. Jobs and private files belong to visitors and end with them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from streamlit.runtime import Runtime
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+loop: asyncio.AbstractEventLoop | None = None
+"""Event loop of the server, once it runs."""
+NOBODY = ""
+"""Owner of work outside of pages (server start, tests). Never leaves."""
+
+
+_server = threading.local()
+
+
+def visitor() -> str:
+    """Return the tab whose page runs in this thread; :data:`NOBODY` for the server itself."""
+    context = get_script_run_ctx(suppress_warning=True)
+    return NOBODY if context is None or getattr(_server, "works", False) else context.session_id
+
+
+@contextmanager
+def as_server() -> Iterator[None]:
+    """Assign the work of this block to the server instead of the current tab."""
+    _server.works = True
+    try:
+        yield
+    finally:
+        _server.works = False
+
+
+def there(one: str) -> bool:
+    """Return whether a tab is still open."""
+    if one == NOBODY:
+        return True
+    try:  # not asked first whether there is one: it may go in between
+        return Runtime.instance().is_active_session(one) is not False
+    except RuntimeError:
+        return True
+
+
+def forget(one: str) -> None:
+    """Drop the Streamlit session of a closed tab, with its uploads."""
+    if loop is not None and Runtime.exists():
+        with suppress(RuntimeError):  # the server is ending
+            loop.call_soon_threadsafe(_close, one)
+
+
+def _close(one: str) -> None:
+    """Close a session unless its tab is open again."""
+    if not there(one):
+        Runtime.instance().close_session(one)

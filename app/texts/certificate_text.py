@@ -1,0 +1,107 @@
+"""The optimality of an arena as text and HTML: status, lower bound, witness and planner."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from app.texts import numbers
+from app.texts.glossary import explained
+from app.texts.markup import esc
+from tmmu_core.plans.model import INCOMPLETE, UNPLANNED, ArenaSummary, Plan
+
+
+def certificate(plan: Plan, arena: str) -> str:
+    """Return the card of an arena's optimality: status, lower bound and planner note."""
+    summary = plan.arena_of[arena]
+    remark = planner_tells(plan, arena)
+    return (
+        f'<div class="tm tm-card" data-certificate="{esc(arena)}"><h3>Optimality: '
+        f'<span class="{esc(summary.status)}">{esc(summary.status)}</span></h3><div class="kind">{esc(arena)}</div>'
+        f"{_hint(claimed(summary))}{_hint(held(plan, summary))}"
+        f"{_hint(remark) if remark else ''}</div>"
+    )
+
+
+def _hint(sentence: str) -> str:
+    return f'<p class="hint">{explained(esc(sentence))}</p>'
+
+
+def claimed(summary: ArenaSummary) -> str:
+    """Return the status in one or two sentences."""
+    bound, extent = summary.bound_bytes, summary.extent_bytes
+    possible = f"At most {numbers.short_bytes(summary.open_bytes)} can still be saved."
+    if summary.status == "optimal":
+        reason = "equal to the lower bound" if extent == bound else "search exhausted"
+        size = f"{numbers.short_bytes(extent)} at alignment {numbers.full_bytes(summary.alignment_bytes)}"
+        return f"Proven optimal: {size}, {reason}."
+    if summary.status == "invalid":
+        return "Invalid plan: the figures of this arena are not reliable."
+    if summary.status == "claimed":
+        claim = numbers.short_bytes(summary.least_bytes_claimed)
+        return f"The file claims a lower bound of {claim}, which was not recomputed. {possible}"
+    if summary.status == INCOMPLETE:
+        return "Incomplete: a part of the graph is not planned, so more memory is needed."
+    if summary.status == "unproven":
+        return f"Search limit reached; optimality unproven. {possible}"
+    return f"Valid, not proven optimal. {possible}"
+
+
+def missing(plan: Plan) -> list[str]:
+    """Return a sentence about parts of the graph without a plan; [] for a complete plan."""
+    if not plan.incomplete:
+        return []
+    return [f"incomplete: {plan.remark(UNPLANNED) or 'a part of the graph is not planned'}"]
+
+
+def held(plan: Plan, summary: ArenaSummary) -> str:
+    """Return the lower bound and its witness as text."""
+    bound = numbers.short_bytes(summary.bound_bytes)
+    beyond = ""
+    if summary.proven_bytes is not None:
+        beyond = f" The planner's search proved a higher bound: {numbers.short_bytes(summary.proven_bytes)}."
+    if summary.status == "claimed":
+        return f"Recomputed lower bound: {bound}."
+    if not summary.witness:
+        return f"Lower bound: {bound}.{beyond}"
+    witness = numbers.count(len(summary.witness), "buffer")
+    if summary.witness_step < 0:
+        return f"Lower bound: {bound}, {witness} that overlap pairwise in time.{beyond}"
+    at = numbers.step(summary.witness_step, numbers.shortened(plan.node_at(summary.witness_step), 24))
+    return f"Lower bound: {bound}, {witness} live at {at}.{beyond}"
+
+
+def witness_rows(plan: Plan, summary: ArenaSummary) -> list[int]:
+    """Return the rows of the buffers in an arena's witness, with their parts and views, in order."""
+    rows: list[int] = []
+    for name in summary.witness:
+        part, k = name, 0
+        while part in plan.row_of:
+            rows.append(plan.row_of[part])
+            k += 1
+            part = f"{name}@part{k}"
+    found: list[int] = np.flatnonzero(np.isin(plan.storage, plan.storage[rows])).tolist() if rows else []
+    return found
+
+
+def planner_of(plan: Plan, arena: str) -> str:
+    """Return the planner with its options and, for ``auto``, the planner it chose: ``auto → exact``."""
+    options = [
+        f"{name}={value}" if isinstance(value, int | str) else name
+        for name, value in sorted(plan.planner_options.items())
+    ]
+    picked = dict(plan.notes.get(arena) or {}).get("picked")
+    return plan.planner + (f" ({', '.join(options)})" if options else "") + (f" → {picked}" if picked else "")
+
+
+def planner_tells(plan: Plan, arena: str) -> str:
+    """Return why ``auto`` chose a planner, or how much region sharing saved; "" for other planners."""
+    notes = dict(plan.notes.get(arena) or {})
+    if "sharing_pairs" in notes:
+        shared, saved = int(notes["sharing_pairs"]), int(notes["saved_bytes"])
+        return (
+            f"{numbers.count(shared, 'pair')} of buffers share a region of {plan.planner}, which saves "
+            f"{numbers.full_bytes(saved)}."
+        )
+    if "picked" not in notes:
+        return ""
+    return f"{plan.planner} chose {notes['picked']}: {numbers.grouped(notes.get('why', 'no reason given'))}."

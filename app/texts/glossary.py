@@ -1,0 +1,68 @@
+"""Definitions of ``docs/glossary.md`` for hover help."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from html import escape
+
+from tmmu_core.base.app_package import place
+
+PATH = place("docs/glossary.md")
+_ENTRY = re.compile(r"^\s*(?:[-*|]\s*)?\*\*(?P<term>[^*]+?)\*\*\s*(?:\([^)]*\))?\s*(?:[-—–:|.]\s*)?(?P<text>.*)$")
+
+
+def parse(text: str) -> dict[str, str]:
+    """Parse term (lower case) → definition. An entry begins with its terms in bold and ends at a blank line."""
+    entries: dict[str, str] = {}
+    terms: list[str] = []
+    for line in text.splitlines():
+        match = _ENTRY.match(line)
+        if match:
+            terms = [part.strip().lower() for part in re.split(r"[,/]", match["term"]) if part.strip()]
+            for term in terms:
+                entries.setdefault(term, match["text"].strip(" |"))
+        elif not line.strip() or line.startswith("#"):
+            terms = []
+        else:
+            for term in terms:
+                entries[term] = f"{entries[term]} {line.strip()}".strip()
+    return {term: re.sub(r"[*`]|\[([^\]]+)\]\([^)]*\)", r"\1", text) for term, text in entries.items()}
+
+
+@cache
+def definitions() -> dict[str, str]:
+    """Return all definitions; {} if the docs are not installed."""
+    return parse(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
+
+
+@cache
+def _terms() -> tuple[re.Pattern[str], dict[str, str]]:
+    """Return a pattern of all terms and their plurals, longest first, and term → definition."""
+    known = {form: text for term, text in definitions().items() for form in (term, f"{term}s")}
+    known |= definitions()
+    longest = "|".join(re.escape(form) for form in sorted(known, key=lambda form: (-len(form), form)))
+    # A term inside a tensor's or a file's name is not marked.
+    return re.compile(rf"(?<![\w./@:#=-])(?:{longest})(?![\w/@=-]|\.\w)"), known
+
+
+def explained(html: str, once: bool = True) -> str:
+    """Mark the terms in escaped text with their definitions as hover text; with ``once`` only the first of each."""
+    finds, known = _terms()
+    if not known:
+        return html
+    marked: set[str] = set()
+
+    def mark(found: re.Match[str]) -> str:
+        text = known[found[0]]
+        if once and text in marked:
+            return found[0]
+        marked.add(text)
+        return f'<abbr title="{escape(text, quote=True)}">{found[0]}</abbr>'
+
+    return finds.sub(mark, html)
+
+
+def define(term: str) -> str:
+    """Return the definition of a term, or ""."""
+    return definitions().get(term.lower(), "")

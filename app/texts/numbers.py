@@ -1,0 +1,209 @@
+"""Numbers as text, equal on every page, in the report and on the command line.
+
+Bytes have the exact count (``1.50 MiB (1,572,864 B)``), offsets are decimal and hex, steps have their node
+(``#104 conv_12``), ranges are half-open (``[104, 131)``). Unknown values are ``unknown``, never 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from tmmu_core.fitting.unknown import UnknownOperator
+
+UNKNOWN = "unknown"
+UNLIMITED = 2**64 - 1
+"""Capacity that means no limit (contract §4)."""
+
+NO_SLOTS = "–"
+"""Text for slot figures of a plan without slots."""
+WHY_NO_SLOTS = "This planner assigns offsets, not slots."
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def _scaled(n: int) -> tuple[int, int]:
+    """Return ``(unit, hundredths)`` of a byte count in the largest unit below it, rounded half up."""
+    unit = 0
+    while unit < len(_UNITS) - 1 and n >= 1024 ** (unit + 1):
+        unit += 1
+    scale = 1024**unit
+    hundredths = (n * 100 + scale // 2) // scale
+    if hundredths >= 102_400 and unit < len(_UNITS) - 1:  # 1023.999 KiB is 1.00 MiB
+        return unit + 1, (n * 100 + scale * 512) // (scale * 1024)
+    return unit, hundredths
+
+
+def short_bytes(n: int | None) -> str:
+    """Return bytes with at least three digits: ``1.50 MiB``, ``24.5 KiB``, ``97 B``."""
+    if n is None:
+        return UNKNOWN
+    sign = "−" if n < 0 else ""
+    n = abs(int(n))
+    unit, hundredths = _scaled(n)
+    if unit == 0:
+        return f"{sign}{n} B"
+    whole, part = divmod(hundredths, 100)
+    if whole >= 100:
+        text = str((hundredths + 50) // 100)
+    elif whole >= 10:
+        tenths = (hundredths + 5) // 10
+        text = f"{tenths // 10}.{tenths % 10}"
+    else:
+        text = f"{whole}.{part:02d}"
+    return f"{sign}{text} {_UNITS[unit]}"
+
+
+def exact_bytes(n: int | None) -> str:
+    """Return exact bytes: ``1,572,864 B``."""
+    return UNKNOWN if n is None else f"{int(n):,} B".replace("-", "−")
+
+
+def full_bytes(n: int | None) -> str:
+    """Return short and exact bytes: ``1.50 MiB (1,572,864 B)``; below 1 KiB ``97 B``."""
+    if n is None:
+        return UNKNOWN
+    return exact_bytes(n) if abs(n) < 1024 else f"{short_bytes(n)} ({exact_bytes(n)})"
+
+
+def capacity(n: int | None) -> str:
+    """Return a capacity; ``unlimited`` for none."""
+    return UNKNOWN if n is None else "unlimited" if n >= UNLIMITED else full_bytes(n)
+
+
+def offset(n: int | None) -> str:
+    """Return an offset: ``1,998,848 (0x1E8000)``."""
+    return UNKNOWN if n is None else f"{int(n):,} (0x{int(n):X})"
+
+
+def delta_bytes(n: int | None) -> str:
+    """Return a change of bytes with its sign: ``+1.50 MiB``, ``−24 B``, ``±0 B``."""
+    if n is None:
+        return UNKNOWN
+    return "±0 B" if n == 0 else ("+" if n > 0 else "") + short_bytes(n)
+
+
+def count(n: int | None, noun: str = "", plural: str = "") -> str:
+    """Return a count with its noun: ``1 slot``, ``1,204 slots``."""
+    if n is None:
+        return f"{UNKNOWN} {plural or noun + 's'}" if noun else UNKNOWN
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}" if noun else f"{n:,}"
+
+
+def grouped(text: object) -> str:
+    """Add thousands separators to the numbers in a planner's note."""
+    return re.sub(r"(?<![\w.,^])\d{4,}(?![\w.])", lambda found: f"{int(found[0]):,}", str(text))
+
+
+def percent(part: int | None, whole: int | None) -> str:
+    """Return ``part / whole`` in percent with one decimal, rounded half up; below 0.05 ``<0.1 %``."""
+    if part is None or whole is None:
+        return UNKNOWN
+    if whole == 0:
+        return "0 %" if part == 0 else UNKNOWN
+    tenths = (abs(part) * 1000 * 2 + whole) // (2 * whole)
+    sign = "−" if part < 0 and tenths else ""
+    if tenths == 0 and part:
+        return f"{sign}<0.1 %"
+    return f"{sign}{tenths // 10} %" if tenths % 10 == 0 else f"{sign}{tenths // 10:,}.{tenths % 10} %"
+
+
+def ratio(value: float | None) -> str:
+    """Return a ratio (0 … 1) in percent with one decimal."""
+    return UNKNOWN if value is None else f"{value * 100:.1f} %".replace(".0 %", " %")
+
+
+def step(t: int | None, node: str = "") -> str:
+    """Return a step and its node: ``#104 conv_12``, ``#12,288``."""
+    if t is None or t < 0:
+        return UNKNOWN
+    return f"#{t:,} {node}".rstrip()
+
+
+def live_range(birth: int, death: int) -> str:
+    """Return a half-open live range: ``[104, 131)``."""
+    return f"[{birth:,}, {death:,})"
+
+
+def short_hash(digest: bytes | None) -> str:
+    """Return the first twelve hex digits of a digest."""
+    return UNKNOWN if not digest else digest.hex()[:12]
+
+
+def shape(dims: Iterable[int | str]) -> str:
+    """Return a shape: ``1 × 64 × 56 × 56``; ``scalar`` for an empty one."""
+    return " × ".join(str(d) for d in dims) or "scalar"
+
+
+def takes(arena: str) -> str:
+    """Return subject and verb of a sentence about an arena: ``activations take``, ``arena takes``."""
+    return f"{arena} take" if arena.endswith("s") else f"{arena} takes"
+
+
+def duration(nanoseconds: int | None) -> str:
+    """Return a duration: ``780 µs``, ``12.3 ms``, ``1.42 s``."""
+    if nanoseconds is None:
+        return UNKNOWN
+    if nanoseconds < 1_000_000:
+        return f"{nanoseconds / 1e3:.0f} µs"
+    if nanoseconds < 1_000_000_000:
+        return f"{nanoseconds / 1e6:.1f} ms"
+    return f"{nanoseconds / 1e9:.2f} s"
+
+
+def ordinal(n: int) -> str:
+    """Return an English ordinal: ``1st``, ``3rd``, ``11th``."""
+    suffix = "th" if 10 <= n % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n:,}{suffix}"
+
+
+def of(shown: int, total: int, noun: str) -> str:
+    """Return ``250 of 1,204 tensors``, or ``all 17 tensors``."""
+    return f"all {count(total, noun)}" if shown == total else f"{shown:,} of {count(total, noun)}"
+
+
+def shortened(text: str, width: int = 28) -> str:
+    """Shorten a name in its middle to ``width`` characters."""
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
+def change(before: str, after: str) -> str:
+    """Return ``before → after``, or one value if both are equal."""
+    return before if before == after else f"{before} → {after}"
+
+
+def gap(extent: int | None, bound: int | None) -> str:
+    """Return how far an arena size is above its lower bound, in percent."""
+    if extent is None or bound is None:
+        return UNKNOWN
+    return over_bound(extent - bound, bound)
+
+
+def over_bound(over: int, bound: int) -> str:
+    """Return a gap in percent; ``impossible`` below 0, because no valid plan is below a lower bound."""
+    return "impossible" if over < 0 else percent(over, bound)
+
+
+def runs(ranks: Sequence[int], most: int = 4) -> str:
+    """Return ascending ranks as ranges: ``0–7, 16–23 and 40 more``."""
+    found: list[list[int]] = []
+    for rank in ranks:
+        if found and rank == found[-1][1] + 1:
+            found[-1][1] = rank
+        else:
+            found.append([rank, rank])
+    parts = [f"{a}" if a == b else f"{a}–{b}" for a, b in found[:most]]
+    rest = sum(b - a + 1 for a, b in found[most:])
+    return ", ".join(parts) + (f" and {rest:,} more" if rest else "")
+
+
+def unknown_operators(found: Sequence[UnknownOperator]) -> str:
+    """Return ``Unknown operators (kept in order, not recomputed): my.op (2 nodes, 1.00 KiB).``"""
+    listed = [
+        f"{each.name or '(no name)'} ({count(each.nodes, 'node')}, {short_bytes(each.bytes)})" for each in found[:8]
+    ]
+    more = [f"{len(found) - 8} more"] * (len(found) > 8)
+    return f"Unknown operators (kept in order, not recomputed): {', '.join(listed + more)}."

@@ -1,0 +1,41 @@
+"""Colours of operators and arenas, in one order for all pages and the canvas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tmmu_core.plans.model import Plan
+
+CATEGORIES = (
+    "#0072B2",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#8C6BB1",
+    "#4D9221",
+    "#5E7FA3",
+    "#E69F00",
+    "#B8860B",
+    "#A6611A",
+)
+"""Equal to ``CATEGORIES`` in ``colours.js``. Colours close to the orange of bytes over a limit come last."""
+OTHER = "#8A8F98"
+
+
+def ranked(plan: Plan, operators: Sequence[str]) -> list[str]:
+    """Return the operators by the bytes that they write, most first, then by their first row; views write none.
+
+    ``operators`` has one name per row, "" for none.
+    """
+    wrote: dict[str, tuple[int, int]] = {}
+    """Operator → minus its bytes, its first row."""
+    for row, (name, base, size) in enumerate(zip(operators, plan.base_tensor_uids, plan.size.tolist(), strict=True)):
+        if name and base is None and size:
+            less, first = wrote.get(name, (0, row))
+            wrote[name] = less - size, first
+    return sorted(wrote, key=lambda name: wrote[name])
+
+
+def operator_colours(plan: Plan, operators: Sequence[str]) -> dict[str, str]:
+    """Return the colour of each of the first operators; all others have ``OTHER``."""
+    return dict(zip(ranked(plan, operators), CATEGORIES, strict=False))

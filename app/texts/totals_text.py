@@ -1,0 +1,87 @@
+"""Texts for the totals of all arenas and for in-place reuse. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.texts import numbers
+from app.texts.markup import esc
+from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.making.over_capacity import over_limits
+from tmmu_core.plans.model import Plan
+
+PEAK, EXTENT, BOUND, GAP = "peak use, all arenas", "total reserved", "total of lower bounds", "gap, all arenas"
+
+
+def rows(plan: Plan, name: Callable[[str], str] = str) -> tuple[tuple[str, str], ...]:
+    """Return ``(name, figure)`` of each total. ``name`` escapes node names."""
+    sums = totals(plan)
+    return (
+        (PEAK, f"{numbers.full_bytes(sums.peak_live_bytes)} at {name(peak_at(plan))}"),
+        (EXTENT, numbers.full_bytes(sums.extent_bytes)),
+        (BOUND, numbers.full_bytes(sums.lower_bound_bytes)),
+        (GAP, numbers.over_bound(*sums.gap)),
+    )
+
+
+def excess(plan: Plan, budget: int | None) -> list[str]:
+    """Return a text per exceeded limit: ``Over budget by 1.03 GiB (4.53 GiB of 3.50 GiB)``."""
+    texts = []
+    for arena, over in over_limits(plan, budget).items():
+        used = plan.arena_of[arena].extent_bytes if arena else totals(plan).extent_bytes
+        sizes = f"{numbers.short_bytes(used)} of {numbers.short_bytes(used - over)}"
+        subject = f"{arena} over capacity" if arena else "Over budget"
+        texts.append(f"{subject} by {numbers.short_bytes(over)} ({sizes})")
+    return texts
+
+
+def chips(plan: Plan) -> list[str]:
+    """Return peak use and total reserved, in short form."""
+    sums = totals(plan)
+    return [
+        f"{PEAK} {numbers.short_bytes(sums.peak_live_bytes)} at {numbers.step(sums.peak_step)}",
+        f"{EXTENT} {numbers.short_bytes(sums.extent_bytes)}",
+    ]
+
+
+def peak_at(plan: Plan) -> str:
+    """The step at which the most bytes are in use, with its node."""
+    step = totals(plan).peak_step
+    return numbers.step(step, plan.node_at(step))
+
+
+def handoffs(plan: Plan) -> str:
+    """Return the number of in-place reuses: ``66 of 118 possible``, or ``3`` if all are used."""
+    granted, taken = len(plan.handoffs), sum(plan.taken)
+    return f"{taken:,}" if taken == granted else f"{taken:,} of {granted:,} possible"
+
+
+def changed(before: Plan, after: Plan) -> str:
+    """Return the byte changes between two plans as HTML: ``slots → greedy: activations 9 MiB → 7 MiB``."""
+    said_how = numbers.change(how(before, after), how(after, before))
+    figures = [
+        (arena.name, before.arena_of[arena.name].extent_bytes, arena.extent_bytes)
+        for arena in after.arenas
+        if arena.name in before.arena_of
+    ]
+    figures = [(name, a, b) for name, a, b in figures if a != b]
+    figures.append((EXTENT, totals(before).extent_bytes, totals(after).extent_bytes))
+    parts = []
+    for name, a, b in figures:
+        if a == b:
+            parts.append(f"{esc(name)} unchanged, {esc(numbers.short_bytes(b))}")
+            continue
+        css = "worse" if b > a else "better"
+        parts.append(
+            f"{esc(name)} {esc(numbers.short_bytes(a))} → {esc(numbers.short_bytes(b))} "
+            f'<b class="{css}">({esc(numbers.delta_bytes(b - a))})</b>'
+        )
+    return f"<b>{esc(said_how)}</b>: {'; '.join(parts)}"
+
+
+def how(plan: Plan, other: Plan) -> str:
+    """Return the planner, with mode and preset where the other plan's differ."""
+    said = [plan.planner]
+    said += [plan.mode] if plan.mode != other.mode else []
+    said += [plan.preset] if plan.preset != other.preset else []
+    return " ".join(said)

@@ -1,0 +1,249 @@
+# what needs PyTorch is imported behind the question whether it is there
+"""``tmmu.fit(module, …)``: the step runs within its capacity, at the planned peak, with the same gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+import tmmu_core as tmmu
+from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
+from tmmu_core.library.torch_fit import TorchFit
+
+pytestmark = pytest.mark.torch
+
+
+class Convolutions(nn.Module):
+    """BatchNorm, ReLU in place, and a residual sum in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolutions = nn.ModuleList(nn.Conv2d(3 if not k else 16, 16, 3, padding=1) for k in range(4))
+        self.norms = nn.ModuleList(nn.BatchNorm2d(16) for _ in range(4))
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for k, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
+            made = norm(convolution(x))
+            x = functional.relu(made.add_(x) if k else made, inplace=True)
+        return self.head(x.mean((2, 3)))
+
+
+class Attention(nn.Module):
+    """One pre-norm block with attention as plain operators, so that its matrix of weights is an activation."""
+
+    def __init__(self, width: int = 32, heads: int = 4) -> None:
+        super().__init__()
+        self.heads, self.qkv, self.out = heads, nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norm(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        weights = functional.dropout((q @ k.transpose(-1, -2)).softmax(-1), 0.1, self.training)
+        return x + self.out((weights @ v).transpose(1, 2).reshape(batch, length, width))
+
+
+def perceptron() -> nn.Module:
+    def layer() -> nn.Module:
+        return nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Dropout(0.1), nn.Linear(256, 64), nn.LayerNorm(64))
+
+    return nn.Sequential(*(layer() for _ in range(4)))
+
+
+STEPS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "perceptron with dropout": (perceptron, (512, 64)),
+    "convolutions with batch norm": (Convolutions, (4, 3, 32, 32)),
+    "attention": (lambda: nn.Sequential(Attention(), Attention()), (2, 128, 32)),
+}
+
+
+def squared(output: torch.Tensor) -> torch.Tensor:
+    return output.square().mean()
+
+
+def step(name: str) -> tuple[nn.Module, torch.Tensor]:
+    torch.manual_seed(0)
+    made, shape = STEPS[name]
+    return made().train(), torch.randn(shape)
+
+
+def fitted(module: nn.Module, x: torch.Tensor, percent: int, **how: Any) -> TorchFit:
+    """Fit to ``percent`` of what the step needs without moves."""
+    whole = tmmu.fit(module, "1TiB", example_inputs=(x,), loss=squared)
+    found = tmmu.fit(module, whole.extent_bytes * percent // 100, example_inputs=(x,), loss=squared, **how)
+    assert isinstance(found, TorchFit)
+    return found
+
+
+def eager_peak(module: nn.Module, x: torch.Tensor) -> int:
+    with LiveBytes([*module.parameters(), *module.buffers(), x]) as live:
+        squared(module(x)).backward()
+    module.zero_grad(set_to_none=True)
+    return live.peak_bytes
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_fitted_step_runs_at_its_planned_peak_with_equal_gradients_and_buffers(name: str) -> None:
+    module, x = step(name)
+    fit = fitted(module, x, 85)
+    found = fit.check()
+    assert fit.answer == "fits"
+    assert any(move.kind == "recompute" for move in fit.moves)
+    assert found["measured_peak_bytes"] <= fit.fitted.capacity.limit_bytes
+    assert abs(found["measured_peak_bytes"] - found["planned_peak_bytes"]) <= 0.03 * found["planned_peak_bytes"]
+    assert found["gradients_equal"]
+    assert found["buffers_equal"]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_start_of_a_fit_is_the_peak_of_eager_mode(name: str) -> None:
+    module, x = step(name)
+    start = tmmu.fit(module, "1TiB", example_inputs=(x,), loss=squared).plan.peak_live_bytes
+    measured = eager_peak(module, x)
+    assert abs(start - measured) <= 0.03 * measured
+
+
+class Squared(nn.Module):
+    """A module that returns its loss."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return squared(self.module(x))
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_plan_of_a_module_in_training_mode_has_the_peak_of_eager_mode(name: str) -> None:
+    module, x = step(name)
+    measured = eager_peak(module, x)
+    planned = tmmu.plan(Squared(module), example_inputs=(x,)).peak_live_bytes
+    assert abs(planned - measured) <= 0.03 * measured
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_compiled_step_needs_less_than_eager_mode_and_gives_its_gradients(name: str) -> None:
+    module, x = step(name)
+    run = fitted(module, x, 85).compile()
+    torch.manual_seed(1)
+    squared(module(x)).backward()
+    expected = [each.grad for each in module.parameters()]
+    module.zero_grad(set_to_none=True)
+    eager = eager_peak(module, x)
+    torch.manual_seed(1)
+    with LiveBytes([*module.parameters(), *module.buffers(), x]) as live:
+        run(x).backward()
+    assert live.peak_bytes < eager
+    for one, other in zip(expected, [each.grad for each in module.parameters()], strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_buffers_are_updated_once_per_step() -> None:
+    module, x = step("convolutions with batch norm")
+    run = fitted(module, x, 85).compile()
+    run(x).backward()
+    assert {int(value) for name, value in module.named_buffers() if name.endswith("num_batches_tracked")} == {1}
+
+
+def test_check_leaves_the_module_and_the_generator_as_they_are() -> None:
+    module, x = step("perceptron with dropout")
+    fit = fitted(module, x, 85, optimizer="adamw", allow="recompute")
+    before = [each.clone() for each in module.parameters()], torch.get_rng_state()
+    fit.check()
+    assert all(torch.equal(one, other) for one, other in zip(before[0], module.parameters(), strict=True))
+    assert torch.equal(before[1], torch.get_rng_state())
+    assert all(each.grad is None for each in module.parameters())
+
+
+def test_optimizer_state_counts_in_plan_and_measurement() -> None:
+    module, x = step("perceptron with dropout")
+    plain = tmmu.fit(module, "1TiB", example_inputs=(x,), loss=squared)
+    adamw = tmmu.fit(module, "1TiB", example_inputs=(x,), loss=squared, optimizer="adamw")
+    states = 2 * sum(each.nbytes for each in module.parameters())
+    assert adamw.plan.peak_live_bytes == plain.plan.peak_live_bytes + states
+    found = adamw.check()
+    assert abs(found["measured_peak_bytes"] - found["planned_peak_bytes"]) <= 0.03 * found["planned_peak_bytes"]
+
+
+def test_layers_add_up_to_parameters_and_activations() -> None:
+    module, x = step("perceptron with dropout")
+    rows = fitted(module, x, 85).layers()
+    assert sum(row["parameters"] for row in rows.values()) == sum(each.nbytes for each in module.parameters())
+    assert rows["0.0"]["parameters"] == 4 * (64 * 256 + 256)
+    assert sum(row["recomputed"] for row in rows.values()) > 0
+    for row in rows.values():
+        assert row["activations"] == row["kept"] + row["recomputed"] + row["offloaded"]
+
+
+def test_reserve_lowers_the_capacity() -> None:
+    module, x = step("attention")
+    found = tmmu.fit(module, "1MiB", example_inputs=x, loss=squared, reserve="256KiB")
+    assert found.fitted.capacity.limit_bytes == 768 * 1024
+
+
+def test_module_without_loss_returns_its_output() -> None:
+    module, x = step("convolutions with batch norm")
+    run = tmmu.fit(module, "1GiB", example_inputs=(x,)).compile()
+    assert torch.equal(run(x), module(x))
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"allow": "offload"}, "cannot run the move 'offload'"),
+        ({"optimizer": "lion"}, "no optimizer 'lion'"),
+        ({"capacity": {"activations": 1}}, "one memory"),
+    ],
+)
+def test_option_that_a_step_cannot_run_is_rejected(how: dict[str, Any], words: str) -> None:
+    module, x = step("attention")
+    with pytest.raises(tmmu.TmmuError, match=words):
+        tmmu.fit(module, how.pop("capacity", "1GiB"), example_inputs=(x,), loss=squared, **how)
+
+
+def test_inputs_of_another_shape_are_rejected() -> None:
+    module, x = step("attention")
+    run = tmmu.fit(module, "1GiB", example_inputs=(x,), loss=squared).compile()
+    with pytest.raises(ValueError, match="Fit the module again"):
+        run(x[:1])
+
+
+@torch.library.custom_op("tmmu_tests::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@doubled.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+doubled.register_autograd(lambda context, gradient: gradient * 2)
+
+
+def test_custom_operator_is_kept_and_listed_as_unknown() -> None:
+    class Doubled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                x = doubled(layer(x).sigmoid()).tanh()
+            return x
+
+    torch.manual_seed(0)
+    fit = fitted(Doubled().train(), torch.randn(512, 64), 88)
+    assert [each.name for each in fit.unknown_operators] == ["tmmu_tests.doubled"]
+    assert not any("doubled" in node for move in fit.moves for node in move.nodes)
+    assert fit.check()["gradients_equal"]

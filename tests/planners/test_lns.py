@@ -1,0 +1,234 @@
+"""exact's last share: a packing torn down and put up run, below a capacity, by whole numbers alone."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from brute_force import made
+from packings import extent, faults, offsets, problem, problem_with, smallest_extent
+
+from benchmarks.variants import mirrored, perfect, problem_of, read, trimmed
+from tmmu_core.formats.csv.instance_csv import read_csv
+from tmmu_core.planners.auto import auto
+from tmmu_core.planners.bounds import Bound, lower_bound
+from tmmu_core.planners.columns import Columns, columns
+from tmmu_core.planners.exact import exact, exact_from, lns
+from tmmu_core.planners.exact.lns import CLOSE_OMITTED, MAX_LONG_RUNS_AT_LOW, MEAN_DESTROYED, LnsRun, lns_run
+from tmmu_core.planners.exact.lns_moves import (
+    ALIGNMENT,
+    FEWEST_OMITTED,
+    FIXED,
+    OFFSET,
+    OMITTED,
+    OMITTED_COUNT,
+    PLACED_COUNT,
+    PLACED_ORDER,
+    RANDOM_STATE,
+    SIZE,
+    WEIGHT,
+    destroy_and_repair,
+)
+from tmmu_core.planners.exact.search_model import Model, common_step, search_model, units_of
+from tmmu_core.planners.exact.search_tables import build_tables
+from tmmu_core.planners.native.load import library
+from tmmu_core.planners.portfolio import Best
+from tmmu_core.planners.problem import Packing, Problem
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def model_of(p: Problem) -> Model:
+    cols = columns(p)
+    return search_model(cols, units_of(cols, ()) or ())
+
+
+def run_in_python(run: LnsRun, capacity: int, turns: int) -> bool:
+    """The loop in Python, compiled or not."""
+    return bool(
+        destroy_and_repair(run.state, (capacity - run.base) // run.step, turns, MEAN_DESTROYED, np.zeros(1, np.int64))
+    )
+
+
+def test_nobody_left_out_is_a_packing_below_the_capacity() -> None:
+    found = 0
+    for seed in range(80):
+        p = problem_with(made(seed, 6), handoff_from=None)
+        least = smallest_extent(p)
+        model = model_of(p)
+        lies = lns_run(model, build_tables(model), 1).run(least, 3_000)
+        if lies is not None:
+            found += 1
+            assert faults(p, lies) == []
+            assert max(at + int(size) for at, size in zip(lies, p.size, strict=True)) <= least
+        assert lns_run(model, build_tables(model), 1).run(least - 1, 300) is None
+    assert found > 70
+
+
+def test_who_is_left_out_is_told_and_who_lies_never_overlaps() -> None:
+    p = problem_of(perfect(60, 5))
+    model = model_of(p)
+    run = lns_run(model, build_tables(model), 1)
+    assert run.run(1 << 19, 400) is None  # half of what there is to be packed
+    state = run.state
+    lying, out = (
+        state.work[PLACED_ORDER, : state.progress[PLACED_COUNT]].tolist(),
+        state.work[OMITTED, : state.progress[OMITTED_COUNT]].tolist(),
+    )
+    assert sorted(lying + out) == list(range(60))
+    assert [u for u in range(60) if state.work[OFFSET, u] < 0] == sorted(out)
+    assert 0 < run.fewest_omitted <= len(out)
+    at, size = (state.work[OFFSET] * run.step).tolist(), (state.unit[:, SIZE] * run.step).tolist()
+    assert size == p.size[run.units].tolist()
+    for k, u in enumerate(lying):
+        assert at[u] + size[u] <= 1 << 19
+        for v in lying[:k]:
+            assert not state.conflicts[u, v] or at[v] + size[v] <= at[u]
+
+
+def test_given_offsets_stay() -> None:
+    p = problem_with(problem((0, 4, 8), (0, 4, 8), (2, 6, 16)), fixed=np.array([8, -1, -1]))
+    model = model_of(p)
+    assert lns_run(model, build_tables(model), 1).run(32, 500) == [8, 0, 16]
+
+
+def test_what_hands_on_to_a_given_place_is_put_upon_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lns, "MIN_UNITS", 1)
+    monkeypatch.setattr(lns, "NEAR_FRACTION", 1)
+    turns = 0
+    for seed in range(1150, 1400):
+        p = made(seed, 14)
+        if p.fixed is not None and p.handoff_from is not None:
+            packing = exact(p, {"budget": 1})
+            turns += packing.notes.get("turns", 0)
+            assert faults(p, offsets(packing)) == [], seed
+    assert turns
+
+
+@pytest.mark.skipif(library() is None, reason="no library for this machine")
+def test_the_library_takes_the_same_turns() -> None:
+    for seed in range(40):
+        p = problem_with(made(seed, 14), handoff_from=None) if seed % 4 else problem_of(perfect(40, seed))
+        model = model_of(p)
+        capacity = lower_bound(p).bytes if seed % 4 else 1 << 20
+        one, two = (lns_run(model, build_tables(model), seed) for _ in range(2))
+        if capacity <= one.base or (one.fixed_ends > capacity).any():
+            continue
+        assert (one.run(capacity, 60) is not None) == run_in_python(two, capacity, 60)
+        assert one.state.progress.tolist() == two.state.progress.tolist()
+        rows, out = one.state.progress[[PLACED_COUNT, OMITTED_COUNT]].tolist()
+        units = len(one.state.unit)
+        for row, count in ((OFFSET, units), (WEIGHT, units), (PLACED_ORDER, rows), (OMITTED, out)):
+            assert one.state.work[row, :count].tolist() == two.state.work[row, :count].tolist()
+
+
+def test_a_run_is_the_same_again_and_another_number_is_another_run() -> None:
+    model = model_of(problem_of(perfect(60, 5)))
+    runs = [lns_run(model, build_tables(model), number) for number in (1, 1, 2)]
+    for run in runs:
+        run.run(1 << 19, 50)
+    assert runs[0].state.work.tolist() == runs[1].state.work.tolist()
+    assert runs[0].state.progress[RANDOM_STATE] != runs[2].state.progress[RANDOM_STATE]
+
+
+def test_a_run_ends_when_it_is_told_to() -> None:
+    model = model_of(problem_of(perfect(60, 5)))
+    run = lns_run(model, build_tables(model), 1)
+    asked: list[int] = []
+    assert run.run(1 << 19, 10**9, lambda turns: bool(asked.append(turns))) is None
+    assert len(asked) == 1
+    assert run.stop[0] == 1
+    assert run.iterations < 10**9
+    assert threading.active_count() >= 1
+
+    def broken(turns: int) -> bool:
+        raise KeyboardInterrupt
+
+    run = lns_run(model, build_tables(model), 1)
+    with pytest.raises(KeyboardInterrupt):
+        run.run(1 << 19, 10**9, broken)
+    assert run.stop[0] == 1
+
+
+def test_offsets_are_counted_by_what_all_of_them_are_multiples_of() -> None:
+    assert common_step((1536, 1024), (-1, -1), (1, 512)) == 512
+    assert common_step((1536, 768), (-1, -1), (1, 256)) == 768  # all offsets are on a grid of 256
+    assert common_step((1536, 768), (-1, -1), (1, 512)) == 256
+    assert common_step((1536, 768), (-1, 4), (1, 4096)) == 4
+    assert common_step((12, 24), (6, -1), (2, 4)) == 2  # a grid of 4 and an offset of 6 share no more
+    assert common_step((5, 7), (-1, -1), (1, 8)) == 1
+    assert common_step((), (), ()) == 1
+
+
+def test_offsets_off_the_sizes_grid_are_kept() -> None:
+    p = problem_with(problem((0, 4, 12), (0, 4, 12), (2, 6, 24), alignment=(2, 4, 4)), fixed=np.array([6, -1, -1]))
+    model = model_of(p)
+    run = lns_run(model, build_tables(model), 1)
+    assert run.step == 2
+    lies = run.run(56, 500)
+    assert lies is not None
+    assert faults(p, lies) == []
+    assert run.state.unit[:, ALIGNMENT].max() == 2
+    assert run.state.unit[:, FIXED].max() == 3
+
+
+def test_auto_asks_for_no_more_than_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+
+    def seen(cols: Columns, bound: Bound, start: Best, options: dict[str, object], progress: None) -> Packing:
+        asked.append(options)
+        return exact_from(cols, bound, start, {**options, "budget": 10}, progress)
+
+    monkeypatch.setattr("tmmu_core.planners.auto.exact_from", seen)
+    assert "turns" not in auto(problem_of(mirrored(read("D.1048576"))), {}).notes
+    assert [options["use_lns"] for options in asked] == [False]
+
+
+def test_a_capacity_is_asked_for_itself_and_nothing_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = problem_with(problem_of(mirrored(read("D.1048576"))), capacity=1_000_000)
+    asked: list[int] = []
+
+    def seen(state: LnsRun, capacity: int, turns: int, watch: None) -> None:
+        asked.append(capacity)
+        state.state.progress[FEWEST_OMITTED] = CLOSE_OMITTED
+
+    monkeypatch.setattr(LnsRun, "run", seen)
+    exact(p, {"budget": 20_000})
+    assert asked == [1_000_000 // 1024 * 1024] * (3 + MAX_LONG_RUNS_AT_LOW)
+
+
+def test_exact_stops_in_the_middle_of_it() -> None:
+    p = problem_of(mirrored(read("D.1048576")))
+    heard: list[tuple[int, int]] = []
+
+    def progress(stage: str, done: int, of: int) -> bool:
+        heard.append((done, of))
+        return done <= 20_000
+
+    packing = exact(p, {"budget": 20_000}, progress)
+    assert packing.stopped
+    assert heard[-1][0] > 20_000
+    assert all(done <= of for done, of in heard)
+    assert faults(p, offsets(packing)) == []
+
+
+@pytest.mark.parametrize(("name", "least"), [("D.986112", 986_112), ("D-trimmed-101.956416", 956_416)])
+def test_a_packing_of_d_meets_its_bound(name: str, least: int) -> None:
+    """The instance D of MiniMalloc, and a variant of it, in bytes that are alive at once: no packing takes fewer."""
+    fixed_ends = read_csv((ROOT / "sample_graphs" / "instances" / "D.1048576.csv").read_bytes()).problem
+    if least != 986_112:
+        fixed_ends = problem_of(trimmed(read("D.1048576"), 101))
+    found = read_csv((ROOT / "benchmarks" / "found" / f"{name}.csv").read_bytes())
+    p = found.problem
+    assert (p.ids, p.birth.tolist(), p.death.tolist(), p.size.tolist()) == (
+        fixed_ends.ids,
+        fixed_ends.birth.tolist(),
+        fixed_ends.death.tolist(),
+        fixed_ends.size.tolist(),
+    )
+    assert found.offset is not None
+    lies = found.offset.tolist()
+    assert faults(fixed_ends, lies) == []
+    assert extent(fixed_ends, lies) == lower_bound(fixed_ends).max_live == least

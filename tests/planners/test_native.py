@@ -1,0 +1,268 @@
+"""The native library: built from its sources, self-contained, with the results of plain Python."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from alike import compared, wild
+from brute_force import made
+from elsewhere import asked_again, recorded
+from packings import problem
+
+from tmmu_core.planners.columns import columns
+from tmmu_core.planners.exact import branch_and_bound
+from tmmu_core.planners.exact.branch_and_bound import FitQuery
+from tmmu_core.planners.exact.search_run import search_function
+from tmmu_core.planners.greedy import place, place_native
+from tmmu_core.planners.native import build
+from tmmu_core.planners.native import load as loading
+from tmmu_core.planners.native.load import (
+    FOLDER,
+    FUNCTIONS,
+    MACHINES,
+    SWITCH,
+    built_file_name,
+    file_name,
+    library,
+    load,
+    manifest,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARIES = sorted({file_name(machine) for machine in MACHINES.values()})
+TRIALS = int(os.environ.get("TESTS_TRIALS", "250"))
+here = pytest.mark.skipif(library() is None, reason="no library for this machine")
+
+
+def native_library() -> ctypes.CDLL:
+    loops = library()
+    assert loops is not None
+    return loops
+
+
+def test_the_manifest_is_of_these_sources_and_these_libraries() -> None:
+    assert {name: build.sha256(FOLDER / name) for name in build.SOURCES} == manifest()["sources"]
+    assert {name: build.sha256(FOLDER / name) for name in LIBRARIES} == {
+        name: row["sha256"] for name, row in manifest()["libraries"].items()
+    }
+    assert manifest()["flags"] == list(build.FLAGS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", sorted(set(MACHINES.values())))
+def test_the_same_compiler_makes_the_same_bytes(machine: str, tmp_path: Path) -> None:
+    compiler = build.compiler_of(machine)
+    if compiler is None or build.version_of(compiler) != manifest()["libraries"][file_name(machine)]["compiler"]:
+        pytest.skip("the compiler of the manifest is not here")
+    build.compile_for(compiler, tmp_path / "made.so")
+    assert (tmp_path / "made.so").read_bytes() == (FOLDER / file_name(machine)).read_bytes()
+
+
+def dynamic(path: Path) -> tuple[int, set[int], int]:
+    """Of a shared object of 64 bits: its machine, the tags of its dynamic section, and how many symbols it lacks."""
+    data = path.read_bytes()
+    assert data[:6] == b"\x7fELF\x02\x01"
+    machine, at = struct.unpack_from("<H", data, 18)[0], struct.unpack_from("<Q", data, 40)[0]
+    size, count = struct.unpack_from("<HH", data, 58)
+    tags, lacking = set[int](), 0
+    for row in range(at, at + size * count, size):
+        kind, begin, length = (struct.unpack_from("<I", data, row + 4)[0], *struct.unpack_from("<QQ", data, row + 24))
+        if kind == 6:  # SHT_DYNAMIC
+            tags |= {tag for tag, _ in struct.iter_unpack("<qQ", data[begin : begin + length])}
+        if kind == 11:  # SHT_DYNSYM: the first one is nobody's
+            symbols = struct.iter_unpack("<IBBHQQ", data[begin + 24 : begin + length])
+            lacking += sum(section == 0 for _, _, _, section, _, _ in symbols)
+    return machine, tags, lacking
+
+
+@pytest.mark.parametrize(("machine", "number"), [("x86_64", 62), ("aarch64", 183)])
+def test_a_library_needs_no_other_and_nothing_that_it_lacks(machine: str, number: int) -> None:
+    needed, relocated = 1, {7, 17, 23, 36}  # DT_NEEDED; DT_RELA, DT_REL, DT_JMPREL, DT_RELR
+    found, tags, lacking = dynamic(FOLDER / file_name(machine))
+    assert (found, lacking) == (number, 0)
+    assert tags & ({needed} | relocated) == set()
+
+
+def test_missing_or_rejected_file_is_not_loaded(tmp_path: Path) -> None:
+    assert load(tmp_path / "missing.so") is None
+    (tmp_path / "text.so").write_text("no library")
+    assert load(tmp_path / "text.so") is None
+
+
+@here
+def test_prebuilt_library_with_other_bytes_than_the_manifest_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(native_library()._name)
+    monkeypatch.setattr(loading, "FOLDER", tmp_path)
+    assert loading.prebuilt() is None
+    shutil.copy(path, tmp_path)
+    assert loading.prebuilt() is not None
+    (tmp_path / path.name).write_bytes(path.read_bytes() + b"\0")
+    assert loading.prebuilt() is None
+
+
+@here
+def test_library_of_another_machine_is_rejected_without_error() -> None:
+    assert [load(FOLDER / name) is not None for name in LIBRARIES] == [
+        name in native_library()._name for name in LIBRARIES
+    ]
+
+
+LOADED = """
+import tmmu
+from tmmu_core.planners.native.load import library
+draw = __import__("random").Random(0)
+lower = [draw.randrange(90) for _ in range(120)]
+packed = tmmu.pack(lower, [at + draw.randrange(1, 40) for at in lower], [draw.randrange(1, 999) for _ in lower])
+print(packed.plan.arenas[0].extent_bytes, library() is not None)
+"""
+
+
+def loaded(**environment: str) -> list[str]:
+    command = [sys.executable, "-c", LOADED]
+    asked = {**{key: value for key, value in os.environ.items() if key != SWITCH}, **environment}
+    return subprocess.run(command, cwd=ROOT, env=asked, capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.mark.slow
+@here
+def test_environment_variable_disables_the_library() -> None:
+    extent, native = loaded()
+    assert native == "True"
+    assert loaded(TMMU_NATIVE="0") == [extent, "False"]
+
+
+def test_native_loops_return_the_results_of_plain_python() -> None:
+    difference, results = compared(TRIALS, 0)
+    assert difference == ""
+    assert results > 50 * TRIALS
+
+
+@here
+@pytest.mark.parametrize("machine", ["aarch64"])
+def test_library_of_another_machine_returns_the_same_results(
+    machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = [name for name in (f"qemu-{machine}", f"{machine}-linux-gnu-gcc") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    recorder = recorded(60, monkeypatch)
+    assert {struct.unpack_from("<q", call)[0] for call in recorder.asked} == set(range(len(FUNCTIONS)))
+    assert asked_again(recorder, machine, tmp_path) == recorder.answers
+
+
+@here
+def test_a_place_in_the_order_that_there_is_not_is_refused() -> None:
+    cols = columns(problem((0, 2, 8), (1, 3, 8)))
+    for order in ([0, 2], [0, -1]):
+        with pytest.raises(AssertionError):
+            place_native(native_library(), cols, order, tightest=False)
+        with pytest.raises(AssertionError):
+            place(cols, order, "lowest")
+
+
+@here
+def test_numbers_beyond_2_62_are_left_to_python() -> None:
+    nothing = np.zeros(1, np.int64)
+    for capacity, beyond in ((2**62, True), (2**62 - 1, False), (1 - 2**62, False), (-(2**62), True)):
+        assert (search_function(FitQuery(capacity, nothing, 0, 1)) is branch_and_bound.search) == beyond
+
+
+def test_the_problems_compared_have_everything_in_them() -> None:
+    drawn = [wild(seed) for seed in range(250)]
+    assert max(int(p.alignment.max()) for p in drawn) >= 2**40
+    assert sum(p.gaps is not None for p in drawn) > 40
+    assert sum(p.handoff_from is not None for p in drawn) > 40
+    assert sum(p.must_not_alias is not None for p in drawn) > 30
+    assert sum(p.fixed is not None and bool((p.fixed > 2**61).any()) for p in drawn) > 10
+    assert len({len(made(seed, 14)) for seed in range(250)}) == 14
+
+
+def test_without_a_compiler_a_library_of_other_sources_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in FOLDER.iterdir():
+        if path.is_file():
+            shutil.copy(path, tmp_path)
+    written = tmp_path / build.MANIFEST.name
+    monkeypatch.setattr(build, "FOLDER", tmp_path)
+    monkeypatch.setattr(build, "MANIFEST", written)
+    monkeypatch.setattr(build, "compiler_of", lambda machine: None)
+
+    whole = manifest()
+    monkeypatch.setattr(build, "manifest", lambda: whole)
+    build.main()
+    assert json.loads(written.read_text()) == whole
+    for part, nothing in {"libraries": {}, "flags": [], "sources": {}}.items():
+        monkeypatch.setattr(build, "manifest", lambda other={**whole, part: nothing}: other)
+        with pytest.raises(SystemExit, match="install gcc for"):
+            build.main()
+    written.unlink()
+    with pytest.raises(SystemExit, match="install gcc for"):
+        build.main()
+
+
+@pytest.mark.parametrize(
+    ("machine", "byteorder", "system", "expected"),
+    [
+        ("x86_64", "little", "linux", "linux-x86_64.so"),
+        ("AMD64", "little", "linux", "linux-x86_64.so"),
+        ("arm64", "little", "linux", "linux-aarch64.so"),
+        ("riscv64", "little", "linux", "built"),
+        ("s390x", "big", "linux", None),
+        ("x86_64", "little", "darwin", "built"),
+    ],
+)
+def test_prebuilt_library_is_chosen_by_platform_before_the_one_built_at_installation(
+    machine: str, byteorder: str, system: str, expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading.platform, "machine", lambda: machine)
+    monkeypatch.setattr(loading, "sys", SimpleNamespace(byteorder=byteorder, platform=system))
+    monkeypatch.setattr(loading, "load", lambda path: path.name)
+    monkeypatch.delenv(SWITCH, raising=False)
+    assert library.__wrapped__() == (built_file_name() if expected == "built" else expected)
+
+
+@pytest.mark.parametrize(
+    ("machine", "here_", "installed", "compiler"),
+    [
+        ("x86_64", "AMD64", {"gcc"}, "gcc"),
+        ("x86_64", "x86_64", {"gcc", "x86_64-linux-gnu-gcc"}, "x86_64-linux-gnu-gcc"),
+        ("aarch64", "x86_64", {"gcc"}, None),
+        ("aarch64", "x86_64", {"gcc", "aarch64-linux-gnu-gcc"}, "aarch64-linux-gnu-gcc"),
+        ("aarch64", "riscv64", {"gcc"}, None),
+    ],
+)
+def test_gcc_alone_compiles_for_its_own_machine(
+    machine: str, here_: str, installed: set[str], compiler: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "platform", SimpleNamespace(machine=lambda: here_))
+    monkeypatch.setattr(build, "shutil", SimpleNamespace(which=lambda name: name if name in installed else None))
+    assert build.compiler_of(machine) == compiler
+
+
+def test_a_compiler_that_fails_ends_the_making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of what is asked of it; else a manifest would tell of bytes that were not made."""
+    program = tmp_path / "cc"
+    asked = {
+        "-o": lambda: build.compile_for(str(program), tmp_path / "made.so"),
+        "-print-prog-name=ld": lambda: build.version_of(str(program)),
+        "--version": lambda: build.version_of(str(program)),
+    }
+    for failing, ask in asked.items():
+        program.write_text(f'#!/bin/sh\ncase "$*" in *{failing}*) exit 3;; *) echo true;; esac\n')
+        program.chmod(0o755)
+        with pytest.raises(subprocess.CalledProcessError) as failed:
+            ask()
+        assert failed.value.returncode == 3

@@ -1,0 +1,109 @@
+"""exact in pieces: two networks of which few storages live in both are packed one after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from brute_force import plain
+from packings import extent, faults, offsets, problem, problem_with, smallest_extent
+
+from benchmarks.variants import joined, problem_of, read
+from tmmu_core.planners.columns import columns
+from tmmu_core.planners.exact import exact
+from tmmu_core.planners.exact import time_cut as pieces
+from tmmu_core.planners.exact.branch_and_bound import BUDGET_SPENT, FOUND, INFEASIBLE
+from tmmu_core.planners.exact.time_cut import TimeCutSearch, cut_columns
+from tmmu_core.planners.problem import Problem
+
+
+def two_networks() -> Problem:
+    """Twenty steps, then twenty more; one storage lives in both."""
+    rows = [(t, t + 2, 4) for t in range(40) if t != 19]
+    return problem((18, 22, 8), *rows)
+
+
+def test_a_moment_that_few_cross_is_a_cut_and_one_is_made_nowhere_else() -> None:
+    p = two_networks()
+    cols = columns(p)
+    (at,) = cut_columns(cols)
+    crossing = [i for i in range(len(p)) if cols.part_lo[i] < at < cols.part_hi[i]]
+    assert len(crossing) <= 2
+    assert min(int((cols.part_hi <= at).sum()), int((cols.part_lo >= at).sum())) >= 16
+    assert cut_columns(columns(problem(*[(0, 9, 4)] * 20, *[(t, t + 1, 4) for t in range(9)]))) == []
+
+
+def test_where_time_alone_does_not_tell_who_conflicts_there_is_no_cut() -> None:
+    assert cut_columns(columns(problem_with(two_networks(), must_not_alias=np.array([[0, 39]])))) == []
+
+
+def test_pieces_find_the_least_of_small_problems_and_never_less() -> None:
+    # ``python -m tests.planners.brute_force 20000`` asks of more of them, at every moment.
+    verdicts = []
+    for seed in range(60):
+        p = plain(seed)
+        cols, least = columns(p), smallest_extent(p)
+        for at in range(1, len(cols.births)):
+            search = TimeCutSearch(cols, [at])
+            verdict, _, lies = search.solve(least, 10**5, None)
+            verdicts.append(verdict)
+            assert verdict in (FOUND, BUDGET_SPENT)
+            assert verdict == BUDGET_SPENT or faults(p, lies or ()) == []
+            assert search.solve(least - 1, 10**5, None)[0] in (INFEASIBLE, BUDGET_SPENT)
+    assert verdicts.count(FOUND) > len(verdicts) // 2
+
+
+def test_what_the_first_piece_cannot_is_proven_and_what_the_second_cannot_is_not() -> None:
+    cols = columns(problem((0, 2, 4), (0, 2, 4), (1, 4, 4), (3, 5, 2)))
+    last = len(cols.births) - 1
+    assert TimeCutSearch(cols, [last]).solve(11, 1000, None)[0] == INFEASIBLE
+    # The other way through time the three of the full moment come second, upon pins.
+    backwards = TimeCutSearch(cols, [last], tries=1)
+    assert backwards.solve(11, 1000, None)[0] == BUDGET_SPENT
+
+
+def test_two_networks_joined_by_five_storages_meet_their_bound() -> None:
+    # Searched over both at once, 600,000 nodes ended 2,048 bytes above it.
+    p = problem_of(joined(read("A.1048576"), read("B.1048576")))
+    packing = exact(p, {"budget": 200_000})
+    assert faults(p, offsets(packing)) == []
+    assert (extent(p, packing.offset), packing.lower_bound, packing.optimal) == (1_086_464, 1_086_464, True)
+
+
+def test_told_to_stop_in_a_piece_it_keeps_the_best() -> None:
+    p = problem_of(joined(read("A.1048576"), read("B.1048576")))
+    packing = exact(p, {}, lambda what, done, of: done < 5_000)
+    assert faults(p, offsets(packing)) == []
+    assert packing.notes["told_to_stop"]
+    assert packing.stopped
+
+
+def cut_plainly(lives: list[tuple[int, int]], begin: int, end: int, few: int, least: int) -> set[int]:
+    """Of the columns of a window the one that the fewest cross, then those of either side."""
+    here = [(lo, hi) for lo, hi in lives if lo < end and hi > begin]
+    found = []
+    for at in range(begin + 1, end):
+        left = sum(hi <= at for _, hi in here)
+        right = sum(lo >= at for lo, _ in here)
+        crossing, less = len(here) - left - right, min(left, right)
+        if less >= least and few * crossing <= less:
+            found.append((crossing, -less, at))
+    if not found:
+        return set()
+    at = min(found)[2]
+    return {at} | cut_plainly(lives, begin, at, few, least) | cut_plainly(lives, at, end, few, least)
+
+
+@pytest.mark.parametrize(("few", "least"), [(1, 1), (2, 2), (3, 2), (2, 4), (1, 3)])
+def test_cuts_are_where_the_plainest_look_finds_them(monkeypatch: pytest.MonkeyPatch, few: int, least: int) -> None:
+    monkeypatch.setattr(pieces, "MIN_SIDE_RATIO", few)
+    monkeypatch.setattr(pieces, "MIN_SIDE_STORAGES", least)
+    several = 0
+    for seed in range(40):
+        cols = columns(plain(seed))
+        lives = [*zip(cols.part_lo.tolist(), cols.part_hi.tolist(), strict=True)]
+        found = cut_columns(cols)
+        assert found == sorted(cut_plainly(lives, 0, len(cols.births), few, least))
+        several += len(found) > 1
+    wide = columns(problem(*((k % 30, k % 30 + 1 + k % 4, 4) for k in range(120))))
+    lives = [*zip(wide.part_lo.tolist(), wide.part_hi.tolist(), strict=True)]
+    assert cut_columns(wide) == sorted(cut_plainly(lives, 0, len(wide.births), few, least))

@@ -1,0 +1,1 @@
+"""Shadow replay: run a plan on simulated memory."""

@@ -1,0 +1,34 @@
+"""A taste of the fuzzing: ``make fuzz`` runs the same targets for hours (``tests/tools/fuzz/run.py``, decision 8)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.tools.fuzz.links import parameters
+from tests.tools.fuzz.targets import found, outcome, targets
+from tmmu_core.formats.open_file import READERS
+
+INPUTS = {"native": 15, "node-centric": 15, "torch": 8, "tflite": 8}
+"""Graphs are planned eight times each."""
+OF_A_LINK = 12
+
+
+@pytest.mark.parametrize("name", targets())
+def test_hostile_files_are_read_or_refused(name: str) -> None:
+    target = targets()[name]
+    for k in range(OF_A_LINK if name.startswith("link-") else INPUTS.get(name, 60)):
+        assert outcome(target, target.make(Random(f"taste/{name}/{k}"))) in ("read", "refused")
+
+
+@pytest.mark.parametrize("path", found(), ids=lambda path: path.name)
+def test_what_ended_the_program_once_is_read_or_refused(path: Path) -> None:
+    (ending,) = {path.suffix[1:]} & set(targets())
+    assert outcome(targets()[ending], path.read_bytes()) == "refused"
+
+
+def test_every_reader_and_every_parameter_of_a_link_is_attacked() -> None:
+    wanted = {reader.name for reader in READERS} | {f"link-{key}" for key in parameters()}
+    assert wanted <= set(targets())

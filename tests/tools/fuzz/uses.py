@@ -1,0 +1,107 @@
+"""What is done with a file once it was read: all that opening it on the page or on the command line does."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from app.canvas.pack import pack_plan
+from app.report import summary
+from app.texts import certificate_text, tensor_text
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.formats.c_project import render_plan
+from tmmu_core.formats.open_file import PlainInstance, read_any
+from tmmu_core.formats.planfile import checkpoint, plan_file, trace
+from tmmu_core.formats.planfile.compare_plans import compare
+from tmmu_core.formats.planfile.trace import Trace
+from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native import native_file
+from tmmu_core.judge.finding import Verdict
+from tmmu_core.judge.lint import lint_plan
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.analysis import waste_ledger
+from tmmu_core.plans.analysis.gate import Limit, gate
+from tmmu_core.plans.analysis.resource_ledger import resource_ledger
+from tmmu_core.plans.analysis.search_progress import course
+from tmmu_core.plans.figures.plan_storages import peak
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.model import Plan
+from tmmu_core.seed.memory_plan import memory_plan
+
+MODES = (
+    ("inference", "inference"),
+    ("backward", "train_full"),
+    ("backward", "remat_enabled"),
+    ("forward", "train_full"),
+)
+
+
+def use(data: bytes) -> None:
+    """Read a file and look at it from every side. Raises what the program raises."""
+    found = read_any(data, "given")
+    if isinstance(found, Graph):
+        use_graph(found)
+    elif isinstance(found, PlainInstance):
+        use_plan(plan_problem(found))
+    else:
+        use_plan(found.plan if isinstance(found, Trace) else found)
+
+
+def use_graph(graph: Graph) -> None:
+    """Plan a graph in several ways; the verifier agrees with each plan."""
+    native_file.encode_cbor(graph)
+    refusals: list[Exception] = []
+    for mode, preset in MODES:
+        for planner in ("slots", "greedy"):
+            try:
+                solution = plan_graph(graph, mode=mode, preset=preset, planner=planner)  # type: ignore[arg-type]
+            except Exception as error:
+                refusals.append(error)
+                continue
+            verdict = verify_plan(solution.plan, graph)
+            assert verdict.ok, f"{mode}, {planner}: {verdict.errors[0]}"
+            checkpoint.restore(checkpoint.checkpoint(solution.plan, solution.liveness))
+            use_plan(solution.plan)
+            lint_plan(solution.plan, graph)
+    refusals.sort(key=lambda error: isinstance(error, TmmuError))  # what is no refusal is told first
+    if refusals:
+        raise refusals[0]
+
+
+def use_plan(plan: Plan) -> None:
+    """Draw, judge and write a plan; one of sixteen, always the same ones, is told of in full as well."""
+    verdict = verify_plan(plan)
+    for arena in plan.arenas:
+        peak(plan, arena.name)
+        waste_ledger.waste_at(plan, arena.name, 0)
+        waste_ledger.waste_ledger(plan, arena.name)
+    resource_ledger(plan)
+    pack_plan(plan)
+    written: list[Any] = [
+        plan_file.to_json(plan),
+        plan_file.to_cbor(plan),
+        plan_file.to_csv(plan),
+        trace.to_json_lines(plan),
+    ]
+    del written
+    if verdict.ok:  # export refuses the others
+        render_plan.build_render_plan(plan)
+    if plan.tmmu_plan_hash[0] % 16 == 0 or plan.notes:
+        tell(plan, verdict)
+
+
+def tell(plan: Plan, verdict: Verdict) -> None:
+    """What the pages, the summary and the gate say of a plan."""
+    summary.markdown(plan, verdict)
+    compare(plan, plan)
+    gate(plan, (Limit("extent", Fraction(1)),))
+    for arena in plan.arenas:
+        course(plan, arena.name)
+        certificate_text.planner_of(plan, arena.name)
+        certificate_text.planner_tells(plan, arena.name)
+        certificate_text.certificate(plan, arena.name)
+    for name in plan.tensor_ids[:3]:
+        tensor_text.details(plan, None, name)
+    if verdict.ok and plan.arenas and all("memory" in plan.notes.get(arena.name, {}) for arena in plan.arenas):
+        memory_plan(plan)

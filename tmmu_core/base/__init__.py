@@ -1,0 +1,1 @@
+"""Errors, limits, text escaping, file input and output, child processes."""

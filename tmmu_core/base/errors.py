@@ -1,0 +1,275 @@
+"""What can go wrong through the user's doing, as a small tree (contract §5).
+
+::
+
+    TmmuError                      something the user can mend; never raised for a fault of ours (that is an assert)
+    ├── UnreadableInput            bytes that no reader takes: names the readers tried, the place, what to do
+    │   └── MissingExtra           what would read, draw or run it comes with an extra that is not installed
+    ├── UnwritableOutput           a file that cannot be written: names it, and why
+    ├── StoreFault                 a store that cannot be used, or does not hold what is asked of it: names the store
+    └── ContractError              a clause of the contract is broken; carries one error record
+        ├── AlignmentViolation     1301 FATAL   an alignment that is no power of two, a view off its dtype's grid
+        ├── AllocationFailure      1302 FATAL   the quota (``memory_bytes_budget``) is breached
+        ├── AllocationOverflow     1303 FATAL   a product, a sum or an align-up past 2^64 − 1
+        ├── ArenaTooSmall          1304 ERROR   an arena's extent is over its capacity, or the arena is not declared
+        ├── LivenessCycle          1305 ERROR   an order or a graph in which something is read before it is made
+        ├── InvalidIrShapes        1306 ERROR   a graph that says something impossible
+        └── AddressCollision       1307 FATAL   two slots at one address (draft-era hashed addresses only)
+
+A verdict (lint, verify, compare) is a value, not an error.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+Scalar = str | int | float | bool | None
+
+U64_MAX = 2**64 - 1
+
+
+def spelled_out(value: Any) -> Any:
+    """The same value with texts that can be written as UTF-8: a lone surrogate is told as ``\\udcff``."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {spelled_out(key): spelled_out(inner) for key, inner in value.items()}
+    return [spelled_out(inner) for inner in value] if isinstance(value, list) else value
+
+
+class TmmuError(Exception):
+    """The root: everything the user can mend. ``hint`` says the way out, in a sentence."""
+
+    hint: str = ""
+
+    def record(self) -> dict[str, Any]:
+        """The error as a JSON-ready mapping; every subclass says more."""
+        return {"code_id": "TMMU_ERROR", "message": str(self), "hint": self.hint}
+
+
+class UnreadableInput(TmmuError):
+    """Bytes that cannot be read at all.
+
+    ``source`` names the file, ``place`` where in it ("byte 17", "line 3, column 9", "$.tensors[4].shape"),
+    ``tried`` each reader with the reason it gave, ``hint`` what to do.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        source: str = "",
+        place: str = "",
+        tried: tuple[tuple[str, str], ...] = (),
+        hint: str = "",
+    ) -> None:
+        self.message, self.source, self.place, self.tried, self.hint = message, source, place, tried, hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        lines = [(f"{self.source}: " if self.source else "") + self.message]
+        if self.place:
+            lines[0] += f" (at {self.place})"
+        lines += [f"  {reader}: {reason}" for reader, reason in self.tried]
+        if self.hint:
+            lines.append(self.hint)
+        return "\n".join(lines)
+
+    def record(self) -> dict[str, Any]:
+        """The same as a JSON-ready mapping, for ``--json``."""
+        record: dict[str, Any] = spelled_out(
+            {
+                "code_id": "UNREADABLE_INPUT",
+                "message": self.message,
+                "source": self.source,
+                "place": self.place,
+                "tried": [{"reader": reader, "reason": reason} for reader, reason in self.tried],
+                "hint": self.hint,
+            }
+        )
+        return record
+
+
+class MissingExtra(UnreadableInput):
+    """What would do it is not installed; ``hint`` is the one line that installs it."""
+
+    def record(self) -> dict[str, Any]:
+        """The same as a JSON-ready mapping, under a code of its own."""
+        return super().record() | {"code_id": "MISSING_EXTRA"}
+
+
+class Misuse(TmmuError):
+    """What was asked for makes no sense or cannot be had here: a message, and the way out where there is one."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        self.message, self.hint = message, hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.message, self.hint)))
+
+    def record(self) -> dict[str, Any]:
+        """The same as a JSON-ready mapping, for ``--json``."""
+        record: dict[str, Any] = spelled_out({"code_id": "USAGE", "message": self.message, "hint": self.hint})
+        return record
+
+
+class UnwritableOutput(Misuse):
+    """What was made has nowhere to go: no such folder, no right to it, no room. Names the file, and why."""
+
+
+class StoreFault(TmmuError):
+    """A store of plans that cannot be used, or that does not hold what is asked of it.
+
+    ``store`` is its URL without a password; empty where no store was touched yet.
+    """
+
+    def __init__(self, message: str, *, store: str = "", hint: str = "") -> None:
+        self.message, self.store, self.hint = message, store, hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return (f"{self.store}: " if self.store else "") + " ".join(filter(None, (self.message, self.hint)))
+
+    def record(self) -> dict[str, Any]:
+        """The same as a JSON-ready mapping, for ``--json``."""
+        record: dict[str, Any] = spelled_out(
+            {"code_id": "STORE", "message": self.message, "store": self.store, "hint": self.hint}
+        )
+        return record
+
+
+class ContractError(TmmuError):
+    """A clause of the contract is broken. Subclasses fix the code; ``diagnostics`` holds scalars only.
+
+    ``t`` is the step (−1 where no step is concerned), ``hint`` the way out. The fields that §5 demands of a
+    code are always in the record: those unknown where the error was raised are filled in on the way up
+    (:meth:`fill`), or said to be ``"unknown"``.
+    """
+
+    code_id: ClassVar[str]
+    numeric_code: ClassVar[int]
+    severity: ClassVar[str]
+    required: ClassVar[tuple[str, ...]] = ()
+    operator: ClassVar[str] = "UML_OS.TMMU.PlanMemory_v2"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        t: int = -1,
+        operator: str | None = None,
+        hint: str = "",
+        **diagnostics: Scalar,
+    ) -> None:
+        self.message, self.t, self.hint = message, t, hint
+        self.failure_operator = operator or type(self).operator
+        self.diagnostics: dict[str, Scalar] = diagnostics
+        self.replay_token: str | None = None
+        self.rank = 0
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return f"{self.code_id}: {self.message}" + (f" {self.hint}" if self.hint else "")
+
+    def fill(self, *, replay_token: str | None = None, rank: int | None = None, **diagnostics: Scalar) -> None:
+        """Add context that only the caller knows; a value that the raiser gave stays, unless it is ``unknown``."""
+        self.replay_token = self.replay_token or replay_token
+        self.rank = self.rank if rank is None else rank
+        for key, value in diagnostics.items():
+            if self.diagnostics.get(key, "unknown") == "unknown":
+                self.diagnostics[key] = value
+
+    def record(self) -> dict[str, Any]:
+        """The error record of §5: every field present, ``diagnostics`` of scalars, sorted by key."""
+        diagnostics: dict[str, Scalar] = dict.fromkeys(self.required, "unknown")
+        diagnostics.update(self.diagnostics)
+        if self.hint:
+            diagnostics["hint"] = self.hint
+        record: dict[str, Any] = {
+            "code_id": self.code_id,
+            "numeric_code": self.numeric_code,
+            "severity": self.severity,
+            "subsystem": "TMMU",
+            "t": self.t,
+            "rank": self.rank,
+            "failure_operator": self.failure_operator,
+            "replay_token": self.replay_token,
+            "message": self.message,
+            "retryable": False,
+            "diagnostics": dict(sorted(diagnostics.items())),
+        }
+        spelled: dict[str, Any] = spelled_out(record)
+        return spelled
+
+
+class AlignmentViolation(ContractError):
+    """1301: an alignment that is no power of two ≥ 1, or a view off its dtype's grid."""
+
+    code_id, numeric_code, severity = "ALIGNMENT_VIOLATION", 1301, "FATAL"
+    required = ("arena", "logical_slot")
+    operator = "UML_OS.TMMU.MapToVirtualAddresses_v1"
+
+
+class AllocationFailure(ContractError):
+    """1302: Σ extents is over the quota; nothing was committed."""
+
+    code_id, numeric_code, severity = "TMMU_ALLOCATION_FAILURE", 1302, "FATAL"
+    required = ("arena", "peak_required_bytes")
+    operator = "UML_OS.TMMU.PrepareMemory_v2"
+
+
+class AllocationOverflow(ContractError):
+    """1303: an integer past 2^64 − 1."""
+
+    code_id, numeric_code, severity = "ALLOCATION_OVERFLOW", 1303, "FATAL"
+    required = ("arena", "offset", "size")
+    operator = "UML_OS.TMMU.MapToVirtualAddresses_v1"
+
+
+class ArenaTooSmall(ContractError):
+    """1304: the extent is over the capacity, or the arena is not declared (capacity 0)."""
+
+    code_id, numeric_code, severity = "ARENA_TOO_SMALL", 1304, "ERROR"
+    required = ("arena", "capacity", "required")
+    operator = "UML_OS.TMMU.MapToVirtualAddresses_v1"
+
+    @property
+    def undeclared(self) -> bool:
+        """Whether the arena is not declared: then a tensor that needs it is named. One declared with 0 bytes is."""
+        return self.diagnostics.get("capacity") == 0 and "tensor" in self.diagnostics
+
+
+class LivenessCycle(ContractError):
+    """1305: a cycle, or an order that reads a tensor before it is made."""
+
+    code_id, numeric_code, severity = "LIVENESS_CYCLE", 1305, "ERROR"
+    required = ("ir_hash", "node_id")
+    operator = "UML_OS.Model.AnalyzeLiveness_v1"
+
+
+class InvalidIrShapes(ContractError):
+    """1306: the graph says something impossible; ``diagnostics["reason"]`` is a word to test for."""
+
+    code_id, numeric_code, severity = "INVALID_IR_SHAPES", 1306, "ERROR"
+    required = ("ir_hash", "node_id", "reason")
+    operator = "UML_OS.Model.AnalyzeLiveness_v1"
+
+
+class AddressCollision(ContractError):
+    """1307: two slots hash to one address; reachable with ``addressing="blake3_sparse"`` only."""
+
+    code_id, numeric_code, severity = "ADDRESS_COLLISION", 1307, "FATAL"
+    required = ("arena", "logical_slot")
+    operator = "UML_OS.TMMU.MapToVirtualAddresses_v1"
+
+
+CONTRACT_ERRORS: tuple[type[ContractError], ...] = (
+    AlignmentViolation,
+    AllocationFailure,
+    AllocationOverflow,
+    ArenaTooSmall,
+    LivenessCycle,
+    InvalidIrShapes,
+    AddressCollision,
+)

@@ -1,0 +1,66 @@
+"""What is installed only with an extra: one table, one way to load it, one line that installs it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from tmmu_core.base.errors import MissingExtra
+
+EXTRA_OF = {
+    "alembic": "store",
+    "blake3": "draft",
+    "dask": "sweep",
+    "distributed": "sweep",
+    "onnxruntime": "run",
+    "pandas": "tables",
+    "plotly": "app",
+    "psycopg": "store",
+    "pyarrow": "tables",
+    "sqlalchemy": "store",
+    "streamlit": "app",
+    "sympy": "run",
+    "tflite": "tflite",
+    "torch": "torch",
+}
+"""Package → the extra of ours that brings it."""
+
+CALLED = {"tflite": "the tflite package", "torch": "PyTorch"}
+"""Packages that people know by another name."""
+
+
+def install(extra: str) -> str:
+    """The one line that installs an extra."""
+    return f"pip install 'tmmu-plan-explorer[{extra}]'"
+
+
+def installed(package: str) -> bool:
+    """Whether the package is there; it is not loaded."""
+    return find_spec(package) is not None
+
+
+def missing(package: str, what: str, source: str = "") -> MissingExtra:
+    """The error that says what needs a package and how it is installed; ``what`` begins the sentence."""
+    message = f"{what} needs {CALLED.get(package, package)}, which is not installed."
+    return MissingExtra(message, source=source, hint=f"Add it: {install(EXTRA_OF[package])}")
+
+
+def require(package: str, what: str) -> None:
+    """Raise ``MissingExtra`` where a package is not installed, and load nothing."""
+    if not installed(package):
+        raise missing(package, what)
+
+
+def need(package: str, what: str, source: str = "") -> Any:
+    """The package's module; of a dotted name, such as ``pyarrow.parquet``, its first part is the package.
+
+    Raises ``MissingExtra`` where it is not installed.
+    """
+    top = package.partition(".")[0]
+    try:
+        return import_module(package)
+    except ImportError as error:
+        if error.name is not None and error.name.partition(".")[0] != top:
+            raise  # it is there, and something that it needs is not
+        raise missing(top, what, source) from error

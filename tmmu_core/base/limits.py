@@ -1,0 +1,160 @@
+"""What a file or a visitor may ask for before it is refused: each limit with a name, a default and a way to raise it.
+
+A limit never changes an answer, it only turns one that would take all memory or all day into a refusal that names the
+limit. ``--max-NAME N`` on the command line and ``TMMU_MAX_NAME`` in the environment set it; a caller of the library
+says :func:`raised`. A file whose size is within the limits is read within 2 s and 1 GiB or refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from tmmu_core.base import strict
+from tmmu_core.base.errors import UnreadableInput
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One number that a file may not pass."""
+
+    name: str
+    """As in ``--max-NAME``."""
+    default: int
+    what: str
+    """What is counted, in the plural."""
+    most: int = 1 << 62
+    """What a machine can count to: higher numbers mean that."""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return f"TMMU_MAX_{self.name.replace('-', '_').upper()}"
+
+
+_LONGEST = 10**5
+"""Seconds, more than a day: what is waited for is told to the system in thousandths, in 31 bits, and several times as
+long as the work may take."""
+
+UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes that a compressed file, an archive member or a pipe comes to")
+VALUES = Limit("values", 1 << 23, "values in a document, or cells and lines in a text")
+ALLOCATION_VALUES = Limit("allocation-values", 1 << 15, "values in one allocation of an XLA dump")
+ARENAS = Limit("arenas", 1 << 10, "arenas")
+PAIRS = Limit("pairs", 1 << 20, "pairs of tensors that must not share a byte")
+DEVICES = Limit("devices", 1 << 10, "devices in a snapshot")
+INLINED_NODES = Limit("inlined-nodes", 1 << 18, "nodes")
+RANKS = Limit("ranks", 1 << 20, "ranks in a mesh")
+SHARES = Limit("shares", 1 << 12, "shares of one tensor to try its views on")
+TRACE_SECONDS = Limit("trace-seconds", 120, "seconds for tracing a program with PyTorch", _LONGEST)
+TRACE_BYTES = Limit("trace-bytes", 1 << 33, "bytes of address space for tracing a program with PyTorch")
+RUN_SECONDS = Limit(
+    "run-seconds", 60, "seconds of processor time for asking onnxruntime (0: it is never asked)", _LONGEST
+)
+RUN_BYTES = Limit("run-bytes", 12 << 30, "bytes of address space for asking onnxruntime")
+WORKER_BYTES = Limit("worker-bytes", 1 << 33, "bytes of address space for a piece of work of the explorer")
+SESSION_WORKERS = Limit("session-workers", 3, "pieces of work at a time for one visitor of the explorer")
+SERVER_WORKERS = Limit("server-workers", 8, "pieces of work at a time for all visitors of the explorer")
+KEPT_BYTES = Limit("kept-bytes", 1 << 28, "bytes of graphs and plans that the explorer keeps ready")
+SHELF_BYTES = Limit("shelf-bytes", 1 << 29, "bytes, packed, of files that visitors of the explorer opened")
+
+LIMITS: tuple[Limit, ...] = (
+    *(
+        UNPACKED_BYTES,
+        VALUES,
+        ALLOCATION_VALUES,
+        ARENAS,
+        PAIRS,
+        DEVICES,
+        INLINED_NODES,
+        RANKS,
+        SHARES,
+        TRACE_SECONDS,
+        TRACE_BYTES,
+        RUN_SECONDS,
+        RUN_BYTES,
+    ),
+    *(WORKER_BYTES, SESSION_WORKERS, SERVER_WORKERS, KEPT_BYTES, SHELF_BYTES),
+)
+
+SWITCH = ("", "0", "1")
+SETTINGS: Mapping[str, tuple[str, ...] | None] = {
+    **dict.fromkeys(("TMMU_STORE", "TMMU_BASE_PATH", "TMMU_TOKEN", "TMMU_PROXY_HEADER")),
+    "TMMU_STAND_BACK": SWITCH,
+    "TMMU_NATIVE": SWITCH,
+    "TMMU_GALLERY": ("", "shared"),
+    **dict.fromkeys(limit.variable for limit in LIMITS),
+}
+"""Environment variable → its values; ``None``: any text, or a number that is checked where it is read."""
+
+_raised: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=None)
+
+
+def ceiling(limit: Limit, default: int | None = None) -> int:
+    """What ``limit`` stands at: as raised by the caller, else as in the environment, else ``default`` or its own.
+
+    Raises ``UnreadableInput`` where the environment holds no whole number ≥ 0.
+    """
+    refuse_unknown_settings()
+    by_caller = _raised.get() or {}
+    if limit.name in by_caller:
+        return min(by_caller[limit.name], limit.most)
+    text = os.environ.get(limit.variable, "")
+    if text:
+        return min(whole_number(text, limit.variable), limit.most)
+    return limit.default if default is None else default
+
+
+def whole_number(text: str, source: str) -> int:
+    """The number that ``text``, given under the name ``source``, sets a limit to. Raises ``UnreadableInput``."""
+    try:
+        return strict.whole_number(text)
+    except ValueError:
+        raise UnreadableInput(
+            "a limit is a whole number ≥ 0.", source=source, hint=f"Give digits, such as {UNPACKED_BYTES.default}."
+        ) from None
+
+
+def refuse_unknown_settings() -> None:
+    """Raise ``UnreadableInput`` for an environment variable ``TMMU_*`` or a value of one that is not known."""
+    for name, value in os.environ.items():
+        if not name.startswith("TMMU_"):
+            continue
+        if name not in SETTINGS:
+            raise UnreadableInput(
+                f"there is no environment variable {name}.", source=name, hint=strict.closest_hint(name, SETTINGS)
+            )
+        allowed = SETTINGS[name]
+        if allowed is not None and value not in allowed:
+            what = f"{name} is {strict.shown(value)}."
+            raise UnreadableInput(what, source=name, hint=strict.closest_hint(value, filter(None, allowed)))
+
+
+@contextmanager
+def raised(to: Mapping[str, int]) -> Iterator[None]:
+    """Inside, each limit named stands at the number given."""
+    token = _raised.set({**(_raised.get() or {}), **to})
+    try:
+        yield
+    finally:
+        _raised.reset(token)
+
+
+def values_of(stored: int, packed: bool) -> int:
+    """How many ``values`` a file of ``stored`` bytes, as it was given, may hold.
+
+    A limit that somebody set is that. The default is for small files that hold much: one that is large itself may hold
+    a value for every two of its bytes, and two for each where it is packed, so that a graph of a million tensors opens.
+    """
+    return ceiling(VALUES, max(VALUES.default, 2 * stored if packed else stored // 2))
+
+
+def past(limit: Limit, subject: str, source: str = "", allowed: int | None = None) -> UnreadableInput:
+    """The refusal of what would pass ``limit``, or what is ``allowed`` of it here. ``subject`` begins the sentence."""
+    return UnreadableInput(
+        f"{subject}: more than {ceiling(limit) if allowed is None else allowed} {limit.what}.",
+        source=source,
+        hint=f"If that is meant, raise the limit: --max-{limit.name} N, or {limit.variable}=N.",
+    )

@@ -1,0 +1,25 @@
+"""The operators of the specification by their full names, and where each stands in this code (seed 0.G, 0.H).
+
+An error record's ``failure_operator`` is one of these names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SPEC_VERSION = "UML_OS.TMMU.PrepareMemory_v2"
+"""The operator that all of this is for, by which the specification goes."""
+
+OPERATORS: Mapping[str, str] = {
+    SPEC_VERSION: "tmmu_core.runtime.prepare:prepare_memory",
+    "UML_OS.TMMU.PlanMemory_v2": "tmmu_core.plans.making.engine:solve",
+    "UML_OS.TMMU.ApplyPlan_v1": "tmmu_core.runtime.apply:apply_plan",
+    "UML_OS.Model.AnalyzeLiveness_v1": "tmmu_core.liveness.analyse:analyse",
+    "UML_OS.TMMU.AssignLogicalSlots_v1": "tmmu_core.planners.slots:assign_slots",
+    "UML_OS.TMMU.MapToVirtualAddresses_v1": "tmmu_core.planners.slots:slot_offsets",
+    "UML_OS.TMMU.ZeroTensor_v1": "tmmu_core.runtime.apply:Applied.enter",
+    "UML_OS.TMMU.DebugFillTensor_v1": "tmmu_core.runtime.apply:Applied.debug_fill",
+    "UML_OS.TMMU.CommitExecution_v1": "tmmu_core.runtime.commit:commit_execution",
+    "UML_OS.Error.Emit_v1": "tmmu_core.base.errors:ContractError.record",
+}
+"""Operator → ``module:name`` of what runs it."""

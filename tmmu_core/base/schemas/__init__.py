@@ -1,0 +1,31 @@
+"""The JSON Schemas of everything that goes in and out, beside this file: of graphs, plans, traces and every ``--json``.
+
+Fields may be added within a schema's version; readers take what they know. ``tests/cli/test_schemas.py`` holds outputs
+to them, and them to outputs: what is written is described.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+GRAPH = HERE.parents[1] / "graph" / "native" / "native.schema.json"
+NAMES = ("graph", *sorted(path.name.removesuffix(".schema.json") for path in HERE.glob("*.schema.json")))
+
+
+def file(name: str) -> Path:
+    """Where the schema called ``name`` stands."""
+    return GRAPH if name == "graph" else HERE / f"{name}.schema.json"
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The schema itself."""
+    found: dict[str, Any] = json.loads(file(name).read_text(encoding="utf-8"))
+    return found
+
+
+def title(name: str) -> str:
+    """What it is of, in a sentence."""
+    return str(schema(name).get("title", ""))

@@ -1,0 +1,109 @@
+"""Strict reading of what people write: unknown names with the closest known one, and whole numbers within 64 bits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from difflib import SequenceMatcher
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+SHOWN = 40
+"""Characters of a rejected value that an error message repeats."""
+LISTED = 24
+"""Known names that an error message lists."""
+U64_MAX = 2**64 - 1
+_UNKNOWN = re.compile(r"(?:Object contains unknown field `(.*?)`|Invalid enum value '?(.*?)'?)(?: - at `(.*)`)?", re.S)
+
+
+def closest(name: str, known: Collection[str]) -> str:
+    """Return the name of ``known`` (not empty) that is most similar to ``name``, whatever their case."""
+    matcher = SequenceMatcher(b=str(name)[: 4 * SHOWN].casefold(), autojunk=False)
+    best, most = "", -1.0
+    for other in sorted(known):
+        matcher.set_seq1(other[: 4 * SHOWN].casefold())
+        if matcher.real_quick_ratio() > most and matcher.quick_ratio() > most and matcher.ratio() > most:
+            best, most = other, matcher.ratio()
+    return best
+
+
+def resembles(name: str, known: Collection[str]) -> bool:
+    """Return whether ``name`` is probably a misspelt name of ``known``."""
+    best = closest(name, known).casefold()
+    return SequenceMatcher(None, name[: 4 * SHOWN].casefold(), best, autojunk=False).ratio() >= 0.6
+
+
+def closest_hint(name: str, known: Iterable[str]) -> str:
+    """Return the hint of an error about an unknown name: the closest known one, then the known names."""
+    names = list(dict.fromkeys(known))
+    if not names:
+        return "There is none to name here."
+    more = f" and {len(names) - LISTED} more" * (len(names) > LISTED)
+    return f"Did you mean {closest(name, names)!r}? Known: {', '.join(names[:LISTED])}{more}."
+
+
+def field_hint(error: msgspec.ValidationError, shape: Any) -> str:
+    """Return the hint for an unknown field or word that msgspec found while it read a ``shape``; "" for other errors.
+
+    The field is looked up in the type at the error's path.
+    """
+    found = _UNKNOWN.fullmatch(str(error))
+    if found is None:
+        return ""
+    kinds = [inspect.type_info(shape)]
+    for step in re.findall(r"\.[^.\[\]]+|\[[^\]]*\]", found[3] or ""):
+        kinds = [inner for kind in kinds for inner in _inside(kind, step)]
+    names = [name for kind in kinds for name in _names_of(kind)]
+    return closest_hint(found[1] or found[2], names) if names else ""
+
+
+def _alternatives(kind: inspect.Type) -> Iterator[inspect.Type]:
+    if isinstance(kind, inspect.UnionType):
+        yield from kind.types
+    else:
+        yield kind
+
+
+def _inside(kind: inspect.Type, step: str) -> Iterator[inspect.Type]:
+    """Yield the types of a value's part: of a field ``.name``, or of an element ``[k]``."""
+    for one in _alternatives(kind):
+        if isinstance(one, inspect.StructType | inspect.DataclassType):
+            yield from (field.type for field in one.fields if field.encode_name == step[1:])
+        elif isinstance(one, inspect.ListType | inspect.VarTupleType):
+            yield one.item_type
+        elif isinstance(one, inspect.TupleType):
+            yield from one.item_types
+        elif isinstance(one, inspect.DictType):
+            yield one.value_type
+
+
+def _names_of(kind: inspect.Type) -> Iterator[str]:
+    for one in _alternatives(kind):
+        if isinstance(one, inspect.StructType | inspect.DataclassType):
+            yield from (field.encode_name for field in one.fields)
+        elif isinstance(one, inspect.LiteralType):
+            yield from map(str, one.values)
+
+
+def shown(value: Any) -> str:
+    """Return a rejected value for an error message, cut to :data:`SHOWN` characters."""
+    if isinstance(value, int) and value.bit_length() > 4 * SHOWN:
+        return f"a number of {value.bit_length():,} bits"
+    text = repr(value)
+    return text if len(text) <= 2 * SHOWN else f"{text[:SHOWN]}… ({len(text):,} characters)"
+
+
+def whole_number(text: str, most: int = U64_MAX) -> int:
+    """Return the number that decimal digits write, at most ``most``. Raises ``ValueError`` with a sentence.
+
+    The length is checked before the conversion, which Python refuses above 4,300 digits.
+    """
+    word = text.strip()
+    digits = word.lstrip("0") or "0"
+    if not (word.isascii() and word.isdigit()):
+        raise ValueError(f"{shown(text)} is no whole number.")
+    if len(digits) > len(str(most)) or int(digits) > most:
+        raise ValueError(f"{shown(text)} is over {most}.")
+    return int(digits)

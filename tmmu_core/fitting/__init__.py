@@ -1,0 +1,1 @@
+"""Changes to a graph or a request until its plan fits a capacity."""

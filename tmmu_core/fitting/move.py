@@ -1,0 +1,74 @@
+"""The value types of fitting: kinds of moves, their costs, and moves.
+
+``search/apply_moves.py`` applies a move to a plan input. Recomputing and copying nodes are ordinary nodes of the native
+format, so the result is planned, verified, run and compared like any graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+Kind = Literal["planner", "order", "inplace", "alignment", "recompute", "offload", "sizes", "shards"]
+KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "shards")
+"""Kinds that can be allowed, in the order of the search: free ones first. ``shards`` has a search of its own
+(``search/smallest_mesh.py``).
+"""
+
+FLOPS_PER_MOVED_BYTE = 10_000
+"""Cost of a transferred byte in FLOPs: about 300 Tflop/s over a bus of 30 GB/s."""
+
+
+@dataclass(frozen=True, order=False)
+class Cost:
+    """Extra cost of a plan compared with the given graph; all figures are whole numbers ≥ 0."""
+
+    extra_flops: int = 0
+    """Recomputed floating-point operations."""
+    moved_bytes: int = 0
+    """Bytes copied to the other memory and back."""
+    extra_steps: int = 0
+    """Steps in addition to those of the given graph."""
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.extra_flops + other.extra_flops,
+            self.moved_bytes + other.moved_bytes,
+            self.extra_steps + other.extra_steps,
+        )
+
+    @property
+    def weight(self) -> int:
+        """Total cost in FLOPs: recomputation, and ``FLOPS_PER_MOVED_BYTE`` for each transferred byte."""
+        return self.extra_flops + FLOPS_PER_MOVED_BYTE * self.moved_bytes
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Sort key: weight, then steps."""
+        return self.weight, self.extra_steps
+
+
+@dataclass(frozen=True)
+class Move:
+    """One change to a plan input, with its cost and the reason why it is valid."""
+
+    kind: Kind
+    what: str
+    """Description for users, without a full stop: ``recompute 'h' (2 nodes) before 'relu_grad'``."""
+    why: str = ""
+    """Why the results of the graph do not change."""
+    tensors: tuple[str, ...] = ()
+    """Ids of the affected tensors, as in the given graph."""
+    nodes: tuple[str, ...] = ()
+    """Ids of the affected nodes, as in the given graph."""
+    cost: Cost = Cost()
+    bytes: int = 0
+    """Reduction of the extent after re-planning, in addition to the moves before; may be negative."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters of :func:`apply_moves`, JSON-ready; the keys depend on the kind."""
+
+
+def total_cost(moves: Iterable[Move]) -> Cost:
+    """Return the sum of the moves' costs."""
+    return sum((move.cost for move in moves), Cost())

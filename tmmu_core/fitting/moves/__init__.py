@@ -1,0 +1,1 @@
+"""The kinds of changes that `fit` can make to a graph or a request."""

@@ -1,0 +1,253 @@
+"""Offload moves: copy idle storages to another memory and back.
+
+After the last use before a gap, node ``h@copy_out`` copies ``h`` to ``h@offload`` in the arena ``offload``; before the
+next use, ``h@back`` copies it back. The copy serves all later gaps. The cost is the bytes transferred; each move
+reports the idle steps.
+
+Gaps are those of recomputation (``recompute/recompute_model.py``), so that both kinds of moves combine in any order. A
+storage can be offloaded if no other tensor shares or overwrites it and it is neither persistent nor an output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tmmu_core.fitting.move import Cost, Move
+from tmmu_core.fitting.problem.planner_calls import PlanInput
+from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
+from tmmu_core.fitting.recompute.min_cut import Boundary, boundary
+from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
+from tmmu_core.fitting.recompute.recompute_moves import SINGLES, TIGHTENED_GOALS, Goal, progress_check, scaled
+from tmmu_core.fitting.recompute.recompute_search import peak_position
+from tmmu_core.fitting.recompute.recover_choice import recover_choice
+from tmmu_core.fitting.recompute.write_graph import drops_of, with_drops, write_graph
+from tmmu_core.planners.problem import Progress
+
+WHY = "the same bytes are copied back before their next read"
+LEAST = 4096
+"""Smallest storage that is offloaded, in bytes."""
+TRIED = 40
+"""Most storages tried one by one at a step."""
+KEPT = 400
+"""Most storages tried when unnecessary transfers are removed."""
+Over = Callable[[Mapping[str, int]], int]
+
+
+def apply_offload(plan_input: PlanInput, *moves: Move) -> PlanInput:
+    """Apply moves whose ``details`` are ``{"drops": [[tensor, node after which it is offloaded], …]}``.
+
+    Raises ``InvalidIrShapes`` (reason ``recompute``) for a tensor that cannot be moved, or that the node does not
+    access.
+    """
+    model, choice = recover_choice(plan_input)
+    drops = [drop for move in moves for drop in move.details["drops"]]
+    return replace(plan_input, graph=write_graph(model, with_drops(model, choice, drops, away=True)))
+
+
+def single_moves(plan_input: PlanInput, solution: object) -> Iterator[Move]:
+    """Yield a move for each storage that is idle at an arena's peak and lowers it, most bytes first.
+
+    ``bytes`` comes from the live curve; ``solution`` is not needed.
+    """
+    model, begun = recover_choice(plan_input)
+    base = run(model, begun)
+    weighed: list[tuple[tuple[int, int], Choice, Run]] = []
+    for arena in range(len(model.fixed)):
+        at = boundary(model, peak_position(base, arena))
+        for s in _idle(model, at, arena, begun)[:SINGLES].tolist():
+            choice = begun | _offload_choice(model, at, s)
+            found = run(model, choice)
+            if found.valid and found.total < base.total:
+                weighed.append(((found.total - base.total, s), choice, found))
+    for _, choice, found in sorted(weighed, key=lambda each: each[0])[:SINGLES]:
+        yield _move(model, begun, choice, (base, found))
+
+
+def lower(
+    plan_input: PlanInput, solution: object, goal: Goal, report: Progress | None = None
+) -> Iterator[tuple[Move, ...]]:
+    """Yield lists of moves: the cheapest that meets the goal by the live curve, then lists for tighter goals.
+
+    If none meets the goal, yield the lowest list found. Each list is complete and lower than the one before.
+    """
+    model, begun = recover_choice(plan_input)
+    base = run(model, begun)
+    go_on = progress_check(report, "offload")
+    choice, found = begun, base
+    total = base.total
+    for share in TIGHTENED_GOALS:
+        over = scaled(goal, share)
+        choice, found = _offload_until(model, choice, over, go_on)
+        if not _excess(model, found, over):
+            lean, leaner = _keep_unneeded(model, begun, choice, over)
+            if leaner.total < total:
+                total = leaner.total
+                yield _moves(model, begun, lean)
+            continue
+        if share == TIGHTENED_GOALS[0] and found.total < total:
+            yield _moves(model, begun, choice)
+        return
+
+
+def _excess(model: RecomputeModel, found: Run, over: Over) -> int:
+    return over(dict(zip(model.liveness.arenas, found.peaks.tolist(), strict=True)))
+
+
+def _offload_until(model: RecomputeModel, choice: Choice, over: Over, go_on: Callable[[], bool]) -> tuple[Choice, Run]:
+    """Offload one storage after the other at the peak, until the goal is met or no storage lowers the peak."""
+    found = run(model, choice)
+    while (missing := _excess(model, found, over)) and go_on():
+        better: tuple[Choice, Run] | None = None
+        for arena in np.argsort(-found.peaks, kind="stable").tolist():
+            better = _offload_next(model, choice, found, (arena, missing))
+            if better is not None:
+                break
+        if better is None:
+            break
+        choice, found = better
+    return choice, found
+
+
+def _offload_next(
+    model: RecomputeModel, choice: Choice, found: Run, need: tuple[int, int]
+) -> tuple[Choice, Run] | None:
+    """Offload the smallest storage that suffices, else several together, else the largest that helps."""
+    arena, missing = need
+    at = boundary(model, peak_position(found, arena))
+    idle = _idle(model, at, arena, choice)
+    if not len(idle):
+        return None
+    enough = idle[model.size[idle] >= missing]
+    if len(enough):
+        order = [*enough[::-1].tolist(), *idle.tolist()]
+    else:
+        several = choice
+        upto = int(np.searchsorted(np.cumsum(model.size[idle]), missing)) + 1
+        for s in idle[:upto].tolist():
+            several = several | _offload_choice(model, at, s)
+        after = run(model, several)
+        if after.valid and after.live[arena].max() < found.live[arena].max():
+            return several, after
+        order = idle.tolist()
+    for s in order[:TRIED]:
+        more = choice | _offload_choice(model, at, s)
+        after = run(model, more)
+        if after.valid and after.peaks[arena] <= found.peaks[arena] and _lower(after, found, arena):
+            return more, after
+    return None
+
+
+def _lower(after: Run, found: Run, arena: int) -> bool:
+    """Return whether the peak of the arena is lower, or is reached at fewer steps."""
+    peak = found.live[arena].max()
+    return bool(after.live[arena].max() < peak or (after.live[arena] >= peak).sum() < (found.live[arena] >= peak).sum())
+
+
+def _keep_unneeded(model: RecomputeModel, begun: Choice, choice: Choice, over: Over) -> tuple[Choice, Run]:
+    """Keep storages on the device again, largest first, as long as the goal is met."""
+    found = run(model, choice)
+    gone = np.flatnonzero(choice.away & ~begun.away)
+    for s in gone[np.lexsort((gone, -model.size[gone]))][:KEPT].tolist():
+        fewer = choice.copy()
+        fewer.away[s] = False
+        fewer.used[(model.in_idx == s) & ~begun.used] = False
+        fewer.born[(model.out_idx == s) & ~begun.born] = False
+        after = run(model, fewer)
+        if after.valid and not _excess(model, after, over):
+            choice, found = fewer, after
+    return choice, found
+
+
+def _idle(model: RecomputeModel, at: Boundary, arena: int, choice: Choice) -> I64:
+    """Return idle storages of an arena at the boundary that can be offloaded, largest first, longest gap first."""
+    there = at.before[
+        model.movable[at.before]
+        & at.needed[at.before]
+        & (model.arena[at.before] == arena)
+        & (at.gap_start[at.before] >= 0)
+        & (at.gap_start[at.before] < at.position)
+        & (model.size[at.before] >= LEAST)
+        & ~_dropped(choice, at)[at.before]
+    ]
+    gap = at.gap_end[there] - at.gap_start[there]
+    return there[np.lexsort((there, -gap, -model.size[there]))]
+
+
+def _dropped(choice: Choice, at: Boundary) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Shape (storages,): already dropped in the gap at the boundary."""
+    gone = np.zeros(len(at.gap), np.bool_)
+    used = np.flatnonzero(at.gap >= 0)
+    gone[used] = choice.used[at.gap[used]]
+    born = at.before[(at.gap[at.before] < 0) & (at.gap_start[at.before] >= 0)]
+    gone[born] = choice.born[-1 - at.gap[born]]
+    return gone
+
+
+def _offload_choice(model: RecomputeModel, at: Boundary, storage: int) -> Choice:
+    choice = Choice.nothing(model)
+    gap = int(at.gap[storage])
+    if gap >= 0:
+        choice.used[gap] = True
+    else:
+        choice.born[-1 - gap] = True
+    choice.away[storage] = True
+    return choice
+
+
+def _moves(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move, ...]:
+    """Return the difference of two choices as moves, one for the storages of each operator."""
+    groups: dict[str, list[int]] = {}
+    for s in _dropped_storages(model, choice - begun):
+        groups.setdefault(_maker(model, s), []).append(s)
+    moves = []
+    now, before = begun, run(model, begun)
+    for members in groups.values():
+        reads, makes = np.isin(model.in_idx, members), np.isin(model.out_idx, members)
+        more = now.copy()
+        more.used[reads] |= choice.used[reads]
+        more.born[makes] |= choice.born[makes]
+        more.away[members] = True
+        after = run(model, more)
+        moves.append(_move(model, now, more, (before, after)))
+        now, before = more, after
+    return tuple(moves)
+
+
+def _dropped_storages(model: RecomputeModel, new: Choice) -> list[int]:
+    """Return the dropped storages, ascending, including those that are offloaded again in another gap."""
+    return sorted({*model.in_idx[new.used].tolist(), *model.out_idx[new.born].tolist()})
+
+
+def _maker(model: RecomputeModel, storage: int) -> str:
+    at = int(model.producer[storage])
+    return "@inputs" if at < 0 else model.timeline.graph.nodes[int(model.node_at[at])].instr
+
+
+def _move(model: RecomputeModel, now: Choice, more: Choice, runs: tuple[Run, Run]) -> Move:
+    before, after = runs
+    new = more - now
+    tensors = tuple(map(model.name_of, _dropped_storages(model, new)))
+    edges = np.flatnonzero(new.used)
+    reader = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))
+    maker = np.repeat(np.arange(len(model.node_at)), np.diff(model.out_ptr))
+    leaves = [(int(model.in_idx[e]), int(reader[e])) for e in edges.tolist()]
+    leaves += [(int(model.out_idx[o]), int(maker[o])) for o in np.flatnonzero(new.born).tolist()]
+    steps = min((int(reader[model.in_idx == s][reader[model.in_idx == s] > k].min()) - k for s, k in leaves), default=0)
+    many = f"{tensors[0]!r} and {len(tensors) - 1} more" if len(tensors) > 1 else repr(tensors[0])
+    return Move(
+        kind="offload",
+        what=f"offload {many}, idle for {steps} steps{' and more' if len(tensors) > 1 else ''}",
+        why=WHY,
+        tensors=tensors,
+        nodes=tuple(dict.fromkeys(model.node_id(k) for _, k in leaves)),
+        cost=Cost(
+            max(0, after.flops - before.flops),
+            after.moved - before.moved,
+            max(0, after.extra_steps - before.extra_steps),
+        ),
+        bytes=before.total - after.total,
+        details={"drops": [list(drop) for drop in drops_of(model, new)], "steps_idle": steps},
+    )

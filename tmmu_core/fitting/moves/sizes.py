@@ -1,0 +1,47 @@
+"""Size moves: a smaller dimension, such as a batch or a sequence length."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from tmmu_core.base import strict
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.fitting.move import Move
+from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, solve_input
+from tmmu_core.graph.model import Dim
+
+WHY = "the same computation on smaller tensors, such as a smaller batch"
+
+
+def apply_sizes(plan_input: PlanInput, move: Move) -> PlanInput:
+    """Apply a move whose ``details`` are ``{"dims": {name: size}}``: the new upper bounds."""
+    dims = dict(plan_input.graph.dims)
+    for name, size in move.details["dims"].items():
+        dims[name] = Dim(min(dim_bounds(plan_input, name).min, size), size)
+    return replace(plan_input, graph=msgspec.structs.replace(plan_input.graph, dims=dims))
+
+
+def with_size(start: Candidate, name: str, size: int) -> Candidate:
+    """Return the plan at another size of a dimension. Raises ``InvalidIrShapes`` for an unknown dimension."""
+    if dim_bounds(start.plan_input, name).max == size:
+        return start
+    move = Move("sizes", f"{name} = {size}", WHY, details={"dims": {name: size}})
+    plan_input = apply_sizes(start.plan_input, move)
+    solution = solve_input(plan_input)
+    made = Candidate(plan_input, (), solution)
+    return replace(made, moves=(*start.moves, replace(move, bytes=start.extent_bytes - made.extent_bytes)))
+
+
+def dim_bounds(plan_input: PlanInput, name: str) -> Dim:
+    """Return the bounds of a dimension. Raises ``InvalidIrShapes`` (``unknown_dimension``)."""
+    dims = plan_input.graph.dims
+    if name not in dims:
+        raise InvalidIrShapes(
+            f"the graph has no dimension {name!r}.",
+            reason="unknown_dimension",
+            node_id="",
+            hint=strict.closest_hint(name, sorted(dims)),
+        )
+    return dims[name]

@@ -1,0 +1,87 @@
+"""The three orders that PyTorch's Inductor chooses from (``torch/_inductor/memory.py``), with aliasing resolved.
+
+* **Least peak memory first** (after "Buffer memory optimization for video codec application modeled in Simulink", DAC
+  2006): of the ready units, prefer those below the peak so far with the fewest bytes left, else the smallest.
+  pytorch#161810: if all ready units are larger than a threshold, take the one that is needed first.
+* **Breadth first**: the unit whose inputs were ready earliest.
+* **Depth first**: every unit directly after its inputs, small ones first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from tmmu_core.fitting.order.local_moves import predecessors
+from tmmu_core.fitting.order.order_loops import I64, lpmf
+from tmmu_core.fitting.order.order_model import OrderModel
+
+THRESHOLD = 1 << 20
+"""Threshold of pytorch#161810, in bytes."""
+
+
+def baselines(model: OrderModel) -> Iterator[tuple[str, I64]]:
+    """Yield Inductor's orders by name."""
+    yield "lpmf", lpmf(model)
+    yield "lpmf_threshold", lpmf(model, THRESHOLD)
+    yield "bfs", breadth_first(model)
+    yield "dfs", depth_first(model)
+
+
+def breadth_first(model: OrderModel) -> I64:
+    """Return the breadth-first order. O((units + edges) log units)."""
+    waits = model.waits_for.tolist()
+    ptr, idx = model.succ_ptr.tolist(), model.succ_idx.tolist()
+    pred_ptr, pred_idx = (column.tolist() for column in predecessors(model))
+    ready: list[tuple[list[int], int]] = [([], unit) for unit, waiting in enumerate(waits) if not waiting]
+    heapify(ready)
+    place = [-1] * len(waits)
+    order: list[int] = []
+    while ready:
+        _, unit = heappop(ready)
+        place[unit] = len(order)
+        order.append(unit)
+        for later in idx[ptr[unit] : ptr[unit + 1]]:
+            waits[later] -= 1
+            if not waits[later]:
+                before = pred_idx[pred_ptr[later] : pred_ptr[later + 1]]
+                heappush(ready, (sorted(place[p] for p in before), later))
+    return np.array(order, np.int64)
+
+
+def depth_first(model: OrderModel) -> I64:
+    """Return the depth-first order. O(units log units + edges)."""
+    touched = np.zeros(len(model), np.int64)
+    unit_of_node = np.repeat(np.arange(len(model)), np.diff(model.unit_ptr))
+    for unit, node in zip(unit_of_node.tolist(), model.unit_nodes.tolist(), strict=True):
+        touched[unit] += model.size[model.touch_idx[model.touch_ptr[node] : model.touch_ptr[node + 1]]].sum()
+    rank = np.empty(len(model), np.int64)
+    rank[np.lexsort((np.arange(len(model)), touched))] = np.arange(len(model))
+    return topological_order(model, np.argsort(rank), rank)
+
+
+def topological_order(model: OrderModel, wanted: I64, rank: I64) -> I64:
+    """Return the units in the ``wanted`` order, each after its inputs, which are sorted by ``rank``."""
+    pred_ptr, pred_idx = (column.tolist() for column in predecessors(model))
+    place = rank.tolist()
+    needs = [
+        sorted(pred_idx[pred_ptr[u] : pred_ptr[u + 1]], key=place.__getitem__, reverse=True) for u in range(len(model))
+    ]
+    seen = [False] * len(model)
+    order: list[int] = []
+    for unit in wanted.tolist():
+        pending = [unit]
+        while pending:
+            top = pending[-1]
+            while needs[top] and seen[needs[top][-1]]:
+                needs[top].pop()
+            if needs[top]:
+                pending.append(needs[top].pop())
+                continue
+            pending.pop()
+            if not seen[top]:
+                seen[top] = True
+                order.append(top)
+    return np.array(order, np.int64)

@@ -1,0 +1,312 @@
+"""Optimal order by dynamic programming over node sets: the path with the least peak.
+
+Best-first search over sets of executed units (Ahn et al., "Ordering chaos: memory-aware scheduling of irregularly wired
+neural networks for edge devices" (Serenity), MLSys 2020): the first complete path is optimal, and an aborted search
+proves the peak of the next set as a lower bound. With several arenas each path has a vector of peaks; all
+non-dominated vectors of a set are kept, and their sum is minimised.
+
+A ready unit that stays below the peak and does not increase the live bytes runs immediately: what it frees later it
+frees now, because the readers of a storage only become fewer. Exception: a unit whose storage a larger in-place reuse
+could need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+
+from tmmu_core.fitting.order.order_loops import I64
+from tmmu_core.fitting.order.order_model import OrderModel
+
+Peaks = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The result of the best-first search."""
+
+    order: tuple[int, ...] | None
+    """Units, below the upper bound; ``None`` if none is found."""
+    bound: int
+    """Lower bound of the sum of the arenas' peaks, in bytes."""
+    tried: int
+    """Number of expansions."""
+
+
+class OrderStates:
+    """Sets of units as bit masks, and the memory change of running a unit at a set."""
+
+    def __init__(self, model: OrderModel) -> None:
+        self.model = model
+        count = len(model)
+        self.all = (1 << count) - 1
+        self.tried = 0
+        """Number of expansions so far."""
+        variable = sorted({int(a) for a, size in zip(model.arena, model.size, strict=True) if size})
+        self.arena_of = [variable.index(a) if a in variable else 0 for a in model.arena.tolist()]
+        self.width = max(1, len(variable))
+        self.constant = int(model.constant.sum())
+        self.size, self.held, self.initial = model.size.tolist(), model.held.tolist(), model.initial.tolist()
+        self.touched_by = model.touched_by.tolist()
+        self.touchers = [0] * len(self.size)
+        self.before = [0] * count
+        self.later: list[list[int]] = []
+        self.near = [0] * count
+        """Unit → units whose execution changes its memory effect."""
+        self._seen: list[dict[int, tuple[Peaks, Peaks]]] = [{} for _ in range(count)]
+        touch = model.touches
+        self.touch, self.cand, self.out = touch, model.candidates, model.out.tolist()
+        for unit, nodes in enumerate(model.units):
+            later = model.succ_idx[model.succ_ptr[unit] : model.succ_ptr[unit + 1]].tolist()
+            self.later.append(later)
+            for other in later:
+                self.before[other] |= 1 << unit
+            for node in nodes:
+                for s in touch[node]:
+                    self.touchers[s] |= 1 << unit
+        for unit, nodes in enumerate(model.units):
+            for node in nodes:
+                for s in touch[node]:
+                    self.near[unit] |= self.touchers[s]
+        self.not_free = self._not_free()
+
+    def _not_free(self) -> list[bool]:
+        """Return the units that must not run immediately; see above."""
+        choosy = set()
+        for candidates in self.cand:
+            if len({self.size[s] for s in candidates}) > 1:
+                choosy |= set(candidates)
+        return [any(s in choosy for node in nodes for s in self.touch[node]) for nodes in self.model.units]
+
+    def start(self) -> tuple[Peaks, Peaks]:
+        """Return (peaks, live bytes) before the first unit."""
+        peaks, live = [0] * self.width, [0] * self.width
+        for s, there in enumerate(self.initial):
+            if there:
+                peaks[self.arena_of[s]] += self.size[s]
+                if self.held[s] or self.touched_by[s]:
+                    live[self.arena_of[s]] += self.size[s]
+        return tuple(peaks), tuple(live)
+
+    def adds(self, unit: int, done: int) -> tuple[Peaks, Peaks]:
+        """Return the bytes that the unit adds while it runs and after it, by arena, after the units ``done``."""
+        self.tried += 1
+        known = self._seen[unit]
+        key = done & self.near[unit]
+        if key not in known:
+            known[key] = self._adds(unit, done)
+        return known[key]
+
+    def _adds(self, unit: int, done: int) -> tuple[Peaks, Peaks]:
+        nodes = self.model.units[unit]
+        mine = {s for node in nodes for s in self.touch[node]}
+        born = {s for s in mine if self.initial[s] or self.touchers[s] & done}
+        waiting = ~done & ~(1 << unit)
+        open_after = {s for s in mine if self.touchers[s] & waiting}
+        turns: dict[int, int] = {}
+        for node in nodes:
+            for s in self.touch[node]:
+                turns[s] = turns.get(s, 0) + 1
+        most = [-(1 << 62)] * self.width
+        live = [0] * self.width
+        for node in nodes:
+            fresh = [s for s in self.touch[node] if s not in born]
+            given = -1
+            if self.out[node] >= 0 and self.out[node] not in born:
+                ends = (s for s in self.cand[node] if turns.get(s) == 1 and s not in open_after)
+                given = next(ends, -1)
+            for s in fresh:
+                live[self.arena_of[s]] += self.size[s]
+            born.update(fresh)
+            for a in range(self.width):
+                less = self.size[given] if given >= 0 and self.arena_of[given] == a else 0
+                most[a] = max(most[a], live[a] - less)
+            for s in self.touch[node]:
+                turns[s] -= 1
+                if not turns[s] and s not in open_after and not self.held[s]:
+                    live[self.arena_of[s]] -= self.size[s]
+        return tuple(most), tuple(live)
+
+    def lower_bound(self) -> Peaks:
+        """Return by arena the bytes that some unit needs in every order."""
+        count, many = len(self.model), len(self.size)
+        above = np.zeros((count, count), np.float32)
+        for unit in range(count):  # units come in a valid order
+            for p in bits(self.before[unit]):
+                above[unit] = np.maximum(above[unit], above[p])
+                above[unit, p] = 1
+        touches = np.zeros((many, count), np.float32)
+        for s, touchers in enumerate(self.touchers):
+            touches[s, bits(touchers)] = 1
+        begun = (touches @ above.T > 0) | np.array(self.initial, np.bool_)[:, None]
+        after = touches @ above > 0
+        mine = touches > 0
+        needed = mine | np.array(self.held, np.bool_)[:, None] | after
+        # A unit of one node creates a storage that all others touch after it.
+        single = np.array([len(nodes) == 1 for nodes in self.model.units], np.bool_)
+        first = mine & single & (touches @ (1 - above - np.eye(count, dtype=np.float32)) == 0)
+        there = (begun & needed) | first
+        found = [0] * self.width
+        sizes, arenas = np.array(self.size, np.int64), np.array(self.arena_of, np.int64)
+        for a in range(self.width):
+            least = np.where(arenas == a, sizes, 0) @ there
+            for unit, nodes in enumerate(self.model.units):
+                given = [self.size[s] for node in nodes for s in self.cand[node] if self.arena_of[s] == a]
+                least[unit] -= max(given, default=0)
+            found[a] = int(least.max(initial=0))
+        return tuple(found)
+
+
+def bits(mask: int) -> list[int]:
+    """Return the positions of the ones, ascending."""
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
+
+
+def best_first_search(
+    walk: OrderStates,
+    upper: int,
+    *,
+    floor: Peaks | None = None,
+    budget: int = 200_000,
+    go_on: Callable[[int], bool] | None = None,
+) -> Proof:
+    """Return the best order below ``upper`` (a sum of peaks with constants), or a proof that there is none.
+
+    ``floor`` is a lower bound of each arena's peak. ``budget`` limits the expansions.
+    """
+    peaks, live = walk.start()
+    if floor is not None:
+        peaks = tuple(map(max, peaks, floor))
+    ready = sum(1 << unit for unit, before in enumerate(walk.before) if not before)
+    rows: dict[int, list[Peaks]] = {0: [peaks]}
+    ways: list[tuple[int, tuple[int, ...]]] = [(-1, ())]
+    heap: list[tuple[int, int, int, int, int, Peaks, Peaks]] = [(sum(peaks), 0, 0, 0, ready, peaks, live)]
+    begun = walk.tried
+    while heap:
+        value, _, way, done, ready, peaks, live = heappop(heap)
+        if value + walk.constant >= upper:
+            return Proof(None, upper, walk.tried - begun)
+        if peaks not in rows.get(done, ()):
+            continue
+        done, ready, live, ran = run_free_units(walk, done, ready, peaks, live)
+        if ran:
+            reached = rows.setdefault(done, [])
+            if any(all(map(int.__le__, row, peaks)) for row in reached):
+                continue
+            reached.append(peaks)
+            ways.append((way, ran))
+            way = len(ways) - 1
+        if done == walk.all:
+            return Proof(order_of(ways, way), value + walk.constant, walk.tried - begun)
+        tried = walk.tried - begun
+        if tried > budget or (go_on is not None and not go_on(tried)):
+            return Proof(None, value + walk.constant, walk.tried - begun)
+        for unit in bits(ready):
+            during, after = walk.adds(unit, done)
+            top = tuple(max(p, b + d) for p, b, d in zip(peaks, live, during, strict=True))
+            total = sum(top)
+            if total + walk.constant >= upper:
+                continue
+            then = done | 1 << unit
+            known = rows.get(then)
+            if known is None:
+                rows[then] = [top]
+            else:
+                if any(all(map(int.__le__, row, top)) for row in known):
+                    continue
+                rows[then] = [row for row in known if not all(map(int.__le__, top, row))] + [top]
+            ways.append((way, (unit,)))
+            left = tuple(map(int.__add__, live, after))
+            heappush(
+                heap, (total, -then.bit_count(), len(ways) - 1, then, ready_after(walk, unit, then, ready), top, left)
+            )
+    return Proof(None, upper, walk.tried - begun)
+
+
+def orders_within(walk: OrderStates, limit: int, most: int, tries: int = 20_000) -> Iterator[tuple[int, ...]]:
+    """Yield up to ``most`` orders with a sum of peaks of at most ``limit``, constants included.
+
+    ``tries`` limits the expansions; a set without a result is not entered again with peaks as high.
+    """
+    peaks, live = walk.start()
+    ready = sum(1 << unit for unit, before in enumerate(walk.before) if not before)
+    dead: dict[int, list[Peaks]] = {}
+    # A frame: a set, its ready units and peaks, the units left to try, the orders yielded before it was entered.
+    stack = [(0, ready, peaks, live, bits(ready), 0)]
+    path: list[int] = []
+    found = tried = 0
+    while stack:
+        done, ready, peaks, live, left, before = stack[-1]
+        if done == walk.all:
+            found += 1
+            yield tuple(path)
+        if done == walk.all or not left or found >= most or tried >= tries:
+            stack.pop()
+            if path:
+                path.pop()
+            if found == before:
+                dead.setdefault(done, []).append(peaks)
+            continue
+        unit = left.pop(0)
+        tried += 1
+        during, after = walk.adds(unit, done)
+        top = tuple(max(p, b + d) for p, b, d in zip(peaks, live, during, strict=True))
+        then = done | 1 << unit
+        worse = any(all(map(int.__le__, row, top)) for row in dead.get(then, ()))
+        if sum(top) + walk.constant > limit or worse:
+            continue
+        now = ready_after(walk, unit, then, ready)
+        path.append(unit)
+        stack.append((then, now, top, tuple(map(int.__add__, live, after)), bits(now), found))
+
+
+def ready_after(walk: OrderStates, unit: int, done: int, ready: int) -> int:
+    """Return the ready units as a bit mask after ``unit``, the last of ``done``."""
+    ready &= ~(1 << unit)
+    for later in walk.later[unit]:
+        if not walk.before[later] & ~done:
+            ready |= 1 << later
+    return ready
+
+
+def run_free_units(
+    walk: OrderStates, done: int, ready: int, peaks: Peaks, live: Peaks
+) -> tuple[int, int, Peaks, tuple[int, ...]]:
+    """Run all ready units that do not raise the peak or the live bytes."""
+    ran: list[int] = []
+    again = True
+    while again:
+        again = False
+        for unit in bits(ready):
+            if walk.not_free[unit]:
+                continue
+            during, after = walk.adds(unit, done)
+            if max(after) <= 0 and all(b + d <= p for p, b, d in zip(peaks, live, during, strict=True)):
+                ran.append(unit)
+                done |= 1 << unit
+                ready = ready_after(walk, unit, done, ready)
+                live = tuple(map(int.__add__, live, after))
+                again = True
+    return done, ready, live, tuple(ran)
+
+
+def order_of(ways: list[tuple[int, tuple[int, ...]]], way: int) -> tuple[int, ...]:
+    """Return the units along a path."""
+    parts = []
+    while way >= 0:
+        way, units = ways[way]
+        parts.append(units)
+    return tuple(unit for units in reversed(parts) for unit in units)
+
+
+def order_array(order: tuple[int, ...]) -> I64:
+    """Return an order as an array."""
+    return np.array(order, np.int64)

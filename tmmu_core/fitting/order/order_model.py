@@ -1,0 +1,344 @@
+"""The order problem: dependencies between nodes, and the storages that are live for a set of executed nodes.
+
+The live storages depend on the *set* of executed nodes only: a storage is live from the first to the last node that
+touches it (reads or writes a member). The same holds for in-place reuse (contract §1): n reads x last if all other
+nodes that touch its storage have run. An order is a path through those sets; its peak is the largest step of the
+path.
+
+Dependencies besides the flow of data, as edges from the given order:
+
+* **overwriting**: nodes that touch a storage stay before or after each of its writers;
+* **effects**: random operators and collectives keep their order;
+* **scopes**: the nodes of a nested scope (If, Loop, Scan) are one unit, in their order;
+* **phases**, on request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.base.once import cached_property
+from tmmu_core.graph.model import Node
+from tmmu_core.graph.operators import operator_of
+from tmmu_core.liveness.execution_order import dependencies, source_of
+from tmmu_core.liveness.live_model import Liveness, Timeline
+from tmmu_core.liveness.views import view_roots
+
+I64 = NDArray[np.int64]
+LARGEST = 2**60
+"""Largest sum of sizes for which orders are searched, so that sums stay within 64 bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class OrderModel:
+    """Units of nodes with their dependencies, and storages with the nodes that touch them, as CSR."""
+
+    node_ids: tuple[str, ...]
+    units: tuple[tuple[int, ...], ...]
+    """Node numbers that run together, in order; units are sorted by their first node in the given order."""
+    succ_ptr: I64
+    succ_idx: I64
+    """Unit → units that must run later."""
+    waits_for: I64
+    """Shape (units,): number of units that must run before."""
+    touch_ptr: I64
+    touch_idx: I64
+    """Node → storages that it touches, each once."""
+    cand_ptr: I64
+    cand_idx: I64
+    """Node → storages that its output may reuse, in the order of preference."""
+    out: I64
+    """Shape (nodes,): the storage of the output that may reuse another; −1 if none."""
+    size: I64
+    """Shape (storages,): bytes, rounded up to the arena's alignment; 0 for persistent storages."""
+    arena: I64
+    held: NDArray[np.bool_]
+    """Never dies: an output."""
+    initial: NDArray[np.bool_]
+    """Live before the first node: an input."""
+    touched_by: I64
+    """Shape (storages,): number of nodes that touch it."""
+    constant: I64
+    """Shape (arenas,): bytes that are live at every step."""
+    arenas: tuple[str, ...]
+    pad: int
+    """Largest padding of a storage."""
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    @cached_property
+    def unit_ptr(self) -> I64:
+        """Unit → its nodes, as CSR with :attr:`unit_nodes`."""
+        return np.concatenate([[0], np.cumsum([len(unit) for unit in self.units], dtype=np.int64)]).astype(np.int64)
+
+    @cached_property
+    def unit_nodes(self) -> I64:
+        """The nodes of all units."""
+        return np.array([node for unit in self.units for node in unit], np.int64)
+
+    @cached_property
+    def touches(self) -> list[list[int]]:
+        """Node → storages that it touches, as lists."""
+        return _rows(self.touch_ptr, self.touch_idx)
+
+    @cached_property
+    def candidates(self) -> list[list[int]]:
+        """Node → storages that its output may reuse in place, as lists."""
+        return _rows(self.cand_ptr, self.cand_idx)
+
+    def nodes_of(self, order: Sequence[int]) -> list[int]:
+        """Return the nodes of units in an order."""
+        return [node for unit in order for node in self.units[unit]]
+
+    def ids_of(self, order: Sequence[int]) -> tuple[str, ...]:
+        """Return the node ids of units in an order."""
+        return tuple([self.node_ids[node] for node in self.nodes_of(order)])
+
+
+def _rows(ptr: I64, idx: I64) -> list[list[int]]:
+    values = idx.tolist()
+    return [values[a:b] for a, b in pairwise(ptr.tolist())]
+
+
+def order_model(
+    liveness: Liveness, grids: Mapping[str, int] | None = None, *, keep_phases: bool = False
+) -> OrderModel | None:
+    """Return the order problem of a plan; ``None`` if sizes are too large to be summed in 64 bits.
+
+    ``grids`` (arena → bytes): sizes are rounded up to this alignment, else to 1.
+    """
+    timeline = liveness.timeline
+    storages = liveness.storages
+    grid_of = [(grids or {}).get(name, 1) for name in liveness.arenas]
+    each = zip(storages.size.tolist(), storages.arena.tolist(), strict=True)
+    if sum(-(-size // grid_of[arena]) * grid_of[arena] for size, arena in each) >= LARGEST:
+        return None
+    given = [int(node) for node in timeline.node_at if node >= 0]
+    touch_ptr, touch_idx, members = _touches(liveness)
+    units, unit_of = _units(timeline, given)
+    edges = _edges(liveness, given, keep_phases)
+    succ_ptr, succ_idx, waits_for = _between_units(edges, unit_of, len(units))
+
+    size = storages.size.astype(np.int64)
+    grid = np.array(grid_of, np.int64)[storages.arena]
+    rounded = -(-size // grid) * grid
+    index = timeline.index
+    planned = liveness.storage_of >= 0
+    held = np.zeros(len(storages), np.bool_)
+    held[liveness.storage_of[planned & index.is_output]] = True
+    initial = np.zeros(len(storages), np.bool_)
+    initial[liveness.storage_of[planned & index.is_input]] = True
+    persistent = storages.persistent
+    constant = np.zeros(len(liveness.arenas), np.int64)
+    np.add.at(constant, storages.arena[persistent], rounded[persistent])
+    rounded = np.where(persistent, 0, rounded)
+    cand_ptr, cand_idx, out = _candidates(liveness, members, held)
+    return OrderModel(
+        node_ids=index.node_ids,
+        units=units,
+        succ_ptr=succ_ptr,
+        succ_idx=succ_idx,
+        waits_for=waits_for,
+        touch_ptr=touch_ptr,
+        touch_idx=touch_idx,
+        cand_ptr=cand_ptr,
+        cand_idx=cand_idx,
+        out=out,
+        size=rounded,
+        arena=storages.arena.astype(np.int64),
+        held=held,
+        initial=initial,
+        touched_by=np.bincount(touch_idx, minlength=len(storages)).astype(np.int64),
+        constant=constant,
+        arenas=liveness.arenas,
+        pad=int((rounded - size)[~persistent].max(initial=0)),
+    )
+
+
+def _touches(liveness: Liveness) -> tuple[I64, I64, dict[tuple[int, int], int]]:
+    """Return node → its storages (CSR, without persistent ones), and how many members it touches if several."""
+    index = liveness.timeline.index
+    nodes = len(index.node_ids)
+    node = np.concatenate(
+        [
+            np.repeat(np.arange(nodes), np.diff(index.in_ptr)),
+            np.repeat(np.arange(nodes), np.diff(index.out_ptr)),
+        ]
+    )
+    tensor = np.concatenate([index.in_idx, index.out_idx])
+    inside = (liveness.timeline.step_of[node] >= 0) & (liveness.storage_of[tensor] >= 0)
+    pairs = np.unique(node[inside] * len(index.tensor_ids) + tensor[inside])
+    node, tensor = np.divmod(pairs, len(index.tensor_ids))
+    storage = liveness.storage_of[tensor]
+    keep = ~liveness.storages.persistent[storage]
+    width = len(liveness.storages)
+    touched, counts = np.unique(node[keep] * width + storage[keep], return_counts=True)
+    node, storage = np.divmod(touched, width)
+    members = {(int(node[k]), int(storage[k])): int(counts[k]) for k in np.flatnonzero(counts > 1)}
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=nodes))]).astype(np.int64)
+    return ptr, storage.astype(np.int64), members
+
+
+def _units(timeline: Timeline, given: list[int]) -> tuple[tuple[tuple[int, ...], ...], I64]:
+    """Return the units, by first node in the given order, and the unit of each node (−1 outside).
+
+    A scope includes all nodes from its first to its last, so that units have no cycle.
+    """
+    scopes = [timeline.graph.nodes[node].scope.partition("/")[0] for node in given]
+    ends = {scope: at for at, scope in enumerate(scopes) if scope}
+    unit_of = np.full(len(timeline.index.node_ids), -1, np.int64)
+    units: list[list[int]] = []
+    until = -1
+    for at, (node, scope) in enumerate(zip(given, scopes, strict=True)):
+        if at > until:
+            units.append([])
+        until = max(until, ends.get(scope, -1))
+        units[-1].append(node)
+        unit_of[node] = len(units) - 1
+    return tuple(map(tuple, units)), unit_of
+
+
+def _edges(liveness: Liveness, given: list[int], keep_phases: bool) -> I64:
+    """Shape (edges, 2): (before, after) between nodes."""
+    timeline = liveness.timeline
+    index = timeline.index
+    inside = timeline.step_of >= 0
+    before, after = dependencies(index, source_of(index, view_roots(index)[0]), inside)
+    found = [np.stack([before, after], axis=1)]
+    nodes = timeline.graph.nodes
+    extra = [*_sequence(nodes, given), *_overwrite_edges(liveness)]
+    if keep_phases:
+        extra += _phase_edges(nodes, given)
+    found.append(np.array(extra, np.int64).reshape(-1, 2))
+    return np.concatenate(found)
+
+
+def _sequence(nodes: Sequence[Node], given: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield edges that keep the order of random, collective and side-effect operators, and of unknown ones among them.
+
+    Two unknown operators between the same two sequenced ones may be swapped (contract §12).
+    """
+    last: int | None = None
+    unknown: list[int] = []
+    for node in given:
+        operator = operator_of(nodes[node].instr)
+        if operator.is_sequenced:
+            yield from ((other, node) for other in unknown or ([] if last is None else [last]))
+            last, unknown = node, []
+        elif operator.keeps_position:
+            if last is not None:
+                yield last, node
+            unknown.append(node)
+
+
+def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
+    """Yield edges that keep every access to a storage on its side of each write."""
+    timeline = liveness.timeline
+    index, nodes = timeline.index, timeline.graph.nodes
+    written: dict[int, dict[int, None]] = {}
+    for k in np.flatnonzero(timeline.step_of >= 0).tolist():
+        node = nodes[k]
+        groups = {int(liveness.storage_of[x]) for x in index.inputs_of(k)}
+        targets = {o for _, o in node.in_place_write}
+        for o, y in enumerate(index.outputs_of(k).tolist()):
+            storage = int(liveness.storage_of[y])
+            looks_only = index.base[y] >= 0 and storage in groups and node.phase != "optimizer" and o not in targets
+            if not looks_only:
+                written.setdefault(storage, {})[k] = None
+    several = {
+        storage: writers
+        for storage, writers in written.items()
+        if len(writers) > 1 or _has_initial_content(liveness, storage)
+    }
+    if not several:
+        return
+    touching: dict[int, set[int]] = {storage: set(writers) for storage, writers in several.items()}
+    for x, k in zip(
+        index.in_idx.tolist(), np.repeat(np.arange(len(nodes)), np.diff(index.in_ptr)).tolist(), strict=True
+    ):
+        storage = int(liveness.storage_of[x])
+        if storage in touching and timeline.step_of[k] >= 0:
+            touching[storage].add(k)
+    for storage, touchers in touching.items():
+        writers = several[storage]
+        last = -1
+        since: list[int] = []
+        for k in sorted(touchers, key=lambda k: int(timeline.step_of[k])):
+            if last >= 0:
+                yield last, k
+            if k in writers:
+                yield from ((reader, k) for reader in since)
+                last, since = k, []
+            else:
+                since.append(k)
+
+
+def _has_initial_content(liveness: Liveness, storage: int) -> bool:
+    """Return whether the storage has content before the first node writes it."""
+    return bool(liveness.storages.birth[storage] == 0)
+
+
+def _phase_edges(nodes: Sequence[Node], given: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield edges that keep runs of one phase separate and starting with their first node."""
+    runs = [list(run) for _, run in groupby(given, key=lambda k: nodes[k].phase)]
+    for before, after in pairwise(runs):
+        yield from ((k, after[0]) for k in before)
+        yield from ((after[0], k) for k in after[1:])
+
+
+def _between_units(edges: I64, unit_of: I64, count: int) -> tuple[I64, I64, I64]:
+    """Return unit → later units as CSR, and the number of units that each waits for."""
+    pairs = unit_of[edges]
+    pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0], minlength=count))]).astype(np.int64)
+    return ptr, pairs[:, 1].astype(np.int64), np.bincount(pairs[:, 1], minlength=count).astype(np.int64)
+
+
+def _candidates(
+    liveness: Liveness, members: dict[tuple[int, int], int], held: NDArray[np.bool_]
+) -> tuple[I64, I64, I64]:
+    """Return node → storages that its output may reuse, as far as that is independent of the order."""
+    timeline = liveness.timeline
+    index, tensors, storages = timeline.index, timeline.graph.tensors, liveness.storages
+    apart = {(int(a), int(b)) for a, b in storages.must_not_alias} | {
+        (int(b), int(a)) for a, b in storages.must_not_alias
+    }
+    ptr, found = [0], []
+    out = np.full(len(index.node_ids), -1, np.int64)
+    for k, node in enumerate(timeline.graph.nodes):
+        if timeline.step_of[k] >= 0 and len(node.outputs) == 1 and node.inplace != "none":
+            y = int(index.outputs_of(k)[0])
+            target = int(liveness.storage_of[y])
+            if index.base[y] < 0:
+                out[k] = target
+                for x in _permitted(node, index.inputs_of(k).tolist()):
+                    source = int(liveness.storage_of[x])
+                    fine = (
+                        source not in (target, -1)
+                        and not storages.persistent[source]
+                        and not held[source]
+                        and not (timeline.retain and tensors[x].saved_for_backward)
+                        and members.get((k, source), 1) == 1
+                        and (source, target) not in apart
+                        and storages.arena[source] == storages.arena[target]
+                    )
+                    if fine:
+                        found.append(source)
+        ptr.append(len(found))
+    return np.array(ptr, np.int64), np.array(found, np.int64), out
+
+
+def _permitted(node: Node, inputs: list[int]) -> list[int]:
+    """Return the tensors that the output may overwrite, in the order of the permission."""
+    if node.inplace is None or node.inplace == "any":
+        return list(dict.fromkeys(inputs))
+    assert not isinstance(node.inplace, str)
+    listed = list(dict.fromkeys(inputs[i] for i, o in node.inplace if o == 0))
+    positions = {i for i, _ in node.inplace}
+    return [x for x in listed if all(i in positions for i, other in enumerate(inputs) if other == x)]

@@ -1,0 +1,138 @@
+"""Local search: reorder windows around the peak optimally, with everything outside fixed.
+
+A window is an order problem of its own: inputs from before are live at its start, outputs read later stay live. It is
+solved by best-first search with a small budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tmmu_core.fitting.order.order_exact import OrderStates, best_first_search
+from tmmu_core.fitting.order.order_loops import I64, measure, peaks_outside
+from tmmu_core.fitting.order.order_model import OrderModel
+
+WINDOW_SIZES = (12, 28, 60)
+"""Units on each side of the peak, tried in order until one improves."""
+BUDGET = 4_000
+"""Most expansions per window."""
+ROUNDS = 40
+
+
+def improve_windows(model: OrderModel, order: I64, go_on: Callable[[], bool], rounds: int = ROUNDS) -> I64:
+    """Return ``order`` or an order with a lower sum of peaks. Deterministic unless stopped."""
+    best = measure(model, order)
+    for _ in range(rounds):
+        found = None
+        for at in sorted({int(place) for place in best.where if place >= 0}):
+            for reach in WINDOW_SIZES:
+                if not go_on():
+                    return order
+                found = _reorder_window(model, order, max(0, at - reach), min(len(order), at + reach + 1), best.total)
+                if found is not None:
+                    break
+            if found is not None:
+                break
+        if found is None:
+            return order
+        order, best = found, measure(model, found)
+    return order
+
+
+def _reorder_window(model: OrderModel, order: I64, begin: int, end: int, upper: int) -> I64 | None:
+    """Return the order with ``[begin, end)`` rearranged to a sum of peaks below ``upper``, if possible."""
+    inside = order[begin:end]
+    outside = peaks_outside(model, order, begin, end)
+    part = window_problem(model, order, begin, end)
+    walk = OrderStates(part)
+    arenas = sorted({int(a) for a, size in zip(part.arena, part.size, strict=True) if size})
+    still = part.constant.copy()
+    floor = np.maximum(outside - still, 0)
+    if not arenas:
+        return None
+    # Arenas that the window does not touch keep their peak.
+    rest = sum(int(max(outside[a], still[a])) for a in range(len(outside)) if a not in arenas)
+    proof = best_first_search(
+        walk,
+        upper - rest + walk.constant - sum(int(still[a]) for a in arenas),
+        floor=tuple(int(floor[a]) for a in arenas),
+        budget=BUDGET,
+    )
+    if proof.order is None:
+        return None
+    after = order.copy()
+    after[begin:end] = inside[list(proof.order)]
+    return after
+
+
+def window_problem(model: OrderModel, order: I64, begin: int, end: int) -> OrderModel:
+    """Return the window ``[begin, end)`` of an order as a problem of its own; units are numbered by position."""
+    inside = order[begin:end].tolist()
+    units = [model.units[unit] for unit in inside]
+    nodes = [node for unit in units for node in unit]
+    number = {unit: k for k, unit in enumerate(inside)}
+    touch = [model.touch_idx[model.touch_ptr[n] : model.touch_ptr[n + 1]].tolist() for n in nodes]
+    storages = sorted({s for each in touch for s in each})
+    row = {s: k for k, s in enumerate(storages)}
+    chosen = np.array(storages, np.int64)
+    counts = np.bincount([row[s] for each in touch for s in each], minlength=len(storages)).astype(np.int64)
+
+    earlier = np.zeros(len(model.size), np.int64)
+    ran = np.zeros(len(model), np.bool_)
+    ran[order[:begin]] = True
+    unit_of_touch = np.repeat(_unit_of_node(model), np.diff(model.touch_ptr))
+    np.add.at(earlier, model.touch_idx[ran[unit_of_touch]], 1)
+    later = model.touched_by - earlier
+    later[chosen] -= counts
+    started = model.initial | (earlier > 0)
+    alive = started & (model.held | (model.touched_by - earlier > 0))
+    away = alive.copy()
+    away[chosen] = False
+    constant = model.constant.copy()
+    np.add.at(constant, model.arena[away], model.size[away])
+
+    succ = [
+        [number[x] for x in model.succ_idx[model.succ_ptr[u] : model.succ_ptr[u + 1]].tolist() if x in number]
+        for u in inside
+    ]
+    ends = set(chosen[later[chosen] == 0].tolist())
+    cand = [
+        [row[s] for s in model.cand_idx[model.cand_ptr[n] : model.cand_ptr[n + 1]].tolist() if s in ends] for n in nodes
+    ]
+    local = iter(range(len(nodes)))
+    return OrderModel(
+        node_ids=tuple(model.node_ids[n] for n in nodes),
+        units=tuple(tuple(next(local) for _ in unit) for unit in units),
+        succ_ptr=_ptr(succ),
+        succ_idx=_idx(succ),
+        waits_for=np.bincount(_idx(succ), minlength=len(inside)).astype(np.int64),
+        touch_ptr=_ptr(touch),
+        touch_idx=np.array([row[s] for each in touch for s in each], np.int64),
+        cand_ptr=_ptr(cand),
+        cand_idx=_idx(cand),
+        out=np.array([row.get(int(model.out[n]), -1) for n in nodes], np.int64),
+        size=model.size[chosen],
+        arena=model.arena[chosen],
+        held=model.held[chosen] | (later[chosen] > 0),
+        initial=started[chosen],
+        touched_by=counts,
+        constant=constant,
+        arenas=model.arenas,
+        pad=model.pad,
+    )
+
+
+def _unit_of_node(model: OrderModel) -> I64:
+    unit_of = np.zeros(len(model.node_ids), np.int64)
+    unit_of[model.unit_nodes] = np.repeat(np.arange(len(model), dtype=np.int64), np.diff(model.unit_ptr))
+    return unit_of
+
+
+def _ptr(rows: list[list[int]]) -> I64:
+    return np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)]).astype(np.int64)
+
+
+def _idx(rows: list[list[int]]) -> I64:
+    return np.array([x for row in rows for x in row], np.int64)

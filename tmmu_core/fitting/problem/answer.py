@@ -1,0 +1,76 @@
+"""The moves that a fit may use, and its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tmmu_core.fitting.move import Kind
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.lower_bounds import LowerBound
+from tmmu_core.fitting.problem.planner_calls import Candidate, extents
+from tmmu_core.fitting.unknown import UnknownOperator
+from tmmu_core.plans.analysis.plan_warnings import plan_warnings
+
+Answer = Literal["fits", "cannot", "open"]
+
+
+ALLOWED: tuple[Kind, ...] = ("planner", "order", "inplace", "recompute", "offload")
+"""Moves that are allowed by default: all that keep the results of the graph."""
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """The moves that a fit may use."""
+
+    kinds: frozenset[Kind] = frozenset(ALLOWED)
+    max_cost: int | None = None
+    """Most extra FLOPs, in thousandths of a percent of the graph's; ``None``: unlimited."""
+    keep_phases: bool = False
+    """Whether forward, backward and optimizer nodes stay separate."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """The result of a fit."""
+
+    answer: Answer
+    capacity: Capacity
+    start: Candidate
+    """The initial plan."""
+    best: Candidate
+    """The cheapest plan that fits; else the one that exceeds the capacity by the least."""
+    bound: LowerBound
+    """Lower bound over all plans that the allowed moves can reach, by arena."""
+    proven_bytes: int
+    """Lower bound of the sum over all arenas, where it is known to be higher."""
+    curve: tuple[Candidate, ...]
+    """Candidates from the initial plan on, by rising cost and falling bytes."""
+    flops: int
+    """Known FLOPs of the given graph."""
+    stopped: bool = False
+    """Whether the search was stopped early."""
+
+    unknown: tuple[UnknownOperator, ...] = ()
+    """Operators with unknown properties that limit the answer."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Conditions of the input, the request and the best plan that changed the answer."""
+        return tuple(dict.fromkeys((*self.start.warnings, *plan_warnings(self.best.plan))))
+
+    @property
+    def over_bytes(self) -> int:
+        """Bytes by which the best plan exceeds the capacity."""
+        return self.capacity.over(extents(self.best.plan))
+
+    def bound_within(self, capacity: Capacity) -> int:
+        """Return the lower bound of the arenas that ``capacity`` limits."""
+        if capacity.total is not None:
+            return self.lower_bound_bytes
+        return sum(need.bytes for need in self.bound.needs if need.arena in capacity.arenas)
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        """Lower bound over all arenas."""
+        return max(self.bound.bytes, self.proven_bytes)

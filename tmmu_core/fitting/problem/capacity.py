@@ -1,0 +1,67 @@
+"""A capacity: bytes over all arenas, or by arena."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tmmu_core.fitting.problem.planner_calls import extents
+from tmmu_core.graph.model import OFFLOAD_ARENA
+from tmmu_core.plans.figures.plan_storages import live_bytes
+from tmmu_core.plans.model import U64, Plan
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Limits in bytes; arenas without a limit are unlimited."""
+
+    total: int | None = None
+    """Limit of the sum over all arenas of this memory."""
+    arenas: Mapping[str, int] = field(default_factory=dict)
+    """Arena → its limit."""
+
+    @property
+    def key(self) -> tuple[int | None, tuple[tuple[str, int], ...]]:
+        """The limits as a hashable value."""
+        return self.total, tuple(sorted(self.arenas.items()))
+
+    @property
+    def limit_bytes(self) -> int:
+        """Sum of all limits."""
+        return sum(self.arenas.values()) if self.total is None else self.total
+
+    def limited(self, plan: Plan) -> tuple[str, ...]:
+        """Return the arenas that count towards a limit."""
+        names = (arena.name for arena in plan.arenas if arena.name != OFFLOAD_ARENA)
+        return tuple(name for name in names if self.total is not None or name in self.arenas)
+
+    def taken(self, plan: Plan) -> int:
+        """Return the sum of the limited arenas' extents, in bytes."""
+        sizes = extents(plan)
+        return sum(sizes[name] for name in self.limited(plan))
+
+    def live(self, plan: Plan) -> U64:
+        """Shape (T,): live bytes of the limited arenas at each step."""
+        curves = [live_bytes(plan, name) for name in self.limited(plan)]
+        return np.sum(curves, axis=0, dtype=np.uint64) if curves else np.zeros(max(plan.steps, 1), np.uint64)
+
+    def over(self, bytes_of: Mapping[str, int]) -> int:
+        """Return the bytes by which arenas of these sizes exceed the capacity; 0 if they fit.
+
+        The larger of the excess over the total and the sum of the excesses over each arena's limit.
+        """
+        here = {name: size for name, size in bytes_of.items() if name != OFFLOAD_ARENA}
+        apart = sum(max(0, size - self.arenas.get(name, size)) for name, size in here.items())
+        together = 0 if self.total is None else max(0, sum(here.values()) - self.total)
+        return max(apart, together)
+
+    def fits(self, plan: Plan) -> bool:
+        """Return whether the extents of the plan fit."""
+        return self.over(extents(plan)) == 0
+
+
+def bounds(plan: Plan) -> dict[str, int]:
+    """Return arena → lower bound of its extent in the plan's order, in bytes."""
+    return {arena.name: arena.lower_bound_bytes or 0 for arena in plan.arenas if arena.name != OFFLOAD_ARENA}

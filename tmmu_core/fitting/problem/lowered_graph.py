@@ -1,0 +1,96 @@
+"""Lower a graph: write its mode, preset, order and sizes into the graph itself.
+
+Planning the lowered graph with default options gives every storage the live range that the original options give, so
+that moves need no modes, and a fitted file needs no options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tmmu_core.graph.model import OFFLOAD_ARENA, ONE_MEMORY, Dim, Graph, Tensor
+from tmmu_core.liveness.live_model import Timeline
+from tmmu_core.liveness.views import view_roots
+
+
+def in_one_memory(graph: Graph) -> Graph:
+    """Return the graph with every tensor in the arena ``memory``, copies in another memory left out."""
+    tensors = [
+        tensor
+        if tensor.arena == OFFLOAD_ARENA or tensor.view is not None
+        else msgspec.structs.replace(tensor, arena=ONE_MEMORY)
+        for tensor in graph.tensors
+    ]
+    return msgspec.structs.replace(graph, tensors=tuple(tensors))
+
+
+def lower_graph(timeline: Timeline, dims: Mapping[str, int] | None = None) -> Graph:
+    """Return the graph as executed: nodes in order, and the tensors that are live."""
+    graph, index = timeline.graph, timeline.index
+    outside = {k for k, step in enumerate(timeline.step_of.tolist()) if step < 0}
+    gone = {graph.tensors[i].id for i, k in enumerate(index.producer.tolist()) if k in outside}
+    if gone:
+        gone = _dependent_views(graph, gone)
+    nodes = [graph.nodes[k] for k in timeline.node_at.tolist() if k >= 0]
+    if all(node.phase != "backward" for node in nodes):
+        nodes = [msgspec.structs.replace(node, phase="forward") for node in nodes]
+    held = _saved_for_backward(timeline) if timeline.mode == "forward" and timeline.retain else []
+    outputs = [name for name in graph.outputs if name not in gone]
+    outputs += [name for name in held if name not in outputs and name not in gone]
+    kept = timeline.mode == "backward" and timeline.retain
+    return msgspec.structs.replace(
+        graph,
+        tensors=tuple(_settled(tensor, gone, kept) for tensor in graph.tensors if tensor.id not in gone),
+        nodes=tuple(nodes),
+        outputs=tuple(outputs),
+        dims={name: _at(dim, (dims or {}).get(name)) for name, dim in graph.dims.items()},
+        safepoints=tuple(name for name in graph.safepoints if name in set(timeline.order)),
+        execution_order=timeline.order,
+    )
+
+
+def _dependent_views(graph: Graph, gone: set[str]) -> set[str]:
+    """Return ``gone`` with all views of it that no node writes."""
+    written = {name for node in graph.nodes for name in node.outputs}
+    base = {t.id: t.view.base_tensor_uid for t in graph.tensors if t.view is not None and t.id not in written}
+    found = set(gone)
+    for name in base:
+        chain = [name]
+        while chain[-1] in base and chain[-1] not in found:
+            chain.append(base[chain[-1]])
+        if chain[-1] in found:
+            found.update(chain)
+    return found
+
+
+def _saved_for_backward(timeline: Timeline) -> list[str]:
+    """Return saved tensors and their bases, which mode ``forward`` keeps for a backward pass."""
+    roots, _ = view_roots(timeline.index)
+    marked = [i for i, tensor in enumerate(timeline.graph.tensors) if tensor.saved_for_backward]
+    index = timeline.index
+    ids = index.tensor_ids
+    there = (index.producer >= 0) | index.is_input | (index.base >= 0)  # what nobody makes is held by nobody
+    return list(
+        dict.fromkeys(ids[k] for i in marked for k in (i, int(roots[i])) if there[k] and not index.is_persistent[k])
+    )
+
+
+def _settled(tensor: Tensor, gone: set[str], kept: bool) -> Tensor:
+    if (
+        not (tensor.saved_for_backward and not kept)
+        and not tensor.remat
+        and not gone.intersection(tensor.must_not_alias)
+    ):
+        return tensor
+    return msgspec.structs.replace(
+        tensor,
+        saved_for_backward=tensor.saved_for_backward and kept,
+        remat=False,
+        must_not_alias=tuple(name for name in tensor.must_not_alias if name not in gone),
+    )
+
+
+def _at(dim: Dim, point: int | None) -> Dim:
+    return dim if point is None else Dim(min(dim.min, point), point)

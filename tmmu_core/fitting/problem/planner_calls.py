@@ -1,0 +1,179 @@
+"""Plan inputs and candidates: the only module of fitting that calls planners."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tmmu_core.fitting.move import Cost, Move, total_cost
+from tmmu_core.fitting.problem.lowered_graph import in_one_memory, lower_graph
+from tmmu_core.graph.arenas import as_given, read_arenas
+from tmmu_core.graph.model import OFFLOAD_ARENA, Arena, Graph
+from tmmu_core.liveness.analyse import analyse
+from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
+from tmmu_core.planners import ArenaPlannerEntry, MemoryPlannerEntry, planner_named
+from tmmu_core.planners.problem import Packing, Problem, Progress
+from tmmu_core.plans.analysis.plan_warnings import input_warnings
+from tmmu_core.plans.making.arena_problems import arena_problems
+from tmmu_core.plans.making.arena_settings import arena_config
+from tmmu_core.plans.making.engine import Solution, solve
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.plan_rows import as_used
+from tmmu_core.plans.making.request import DEFAULT_PLANNER, PlanRequest
+from tmmu_core.plans.making.request_options import SAID, written
+from tmmu_core.plans.model import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class PlanInput:
+    """A lowered graph with a planner and an arena configuration; mode, preset and sizes are in the graph."""
+
+    graph: Graph
+    """With an ``execution_order``. Names ``planner`` unless it is the default, so that planning the graph alone
+    gives the same plan and hash.
+    """
+    planner: str = "slots"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    arenas: Mapping[str, Arena | Mapping[str, Any]] | None = None
+    """The arena configuration as given; capacities are checked by the fit, not by the planner."""
+
+    def __post_init__(self) -> None:
+        planner = "" if self.planner == DEFAULT_PLANNER else self.planner
+        if self.graph.planner != planner:
+            object.__setattr__(self, "graph", msgspec.structs.replace(self.graph, planner=planner))
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A plan after moves."""
+
+    plan_input: PlanInput
+    moves: tuple[Move, ...]
+    """In the order in which they were applied."""
+    solution: Solution
+    warnings: tuple[str, ...] = ()
+    """Of the given graph and request: assumed sizes, parts without a plan, options and rules without effect."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+        return self.solution.plan
+
+    @property
+    def cost(self) -> Cost:
+        """Sum of the costs of all moves."""
+        return total_cost(self.moves)
+
+    @property
+    def extent_bytes(self) -> int:
+        """Sum of the extents of this memory's arenas."""
+        return sum(extents(self.plan).values())
+
+    @property
+    def fitted_graph(self) -> Graph:
+        """The graph that gives this plan with default options."""
+        return self.plan_input.graph
+
+    @property
+    def key(self) -> tuple[int, int, int, int]:
+        """Sort key: cost, then bytes, then number of moves."""
+        return (*self.cost.key, self.extent_bytes, len(self.moves))
+
+
+def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> Candidate:
+    """Return the initial candidate: ``graph`` lowered for ``request``, planned without capacities and quota.
+
+    Under a shard spec it is the share of the rank. Raises ``ContractError`` as planning does.
+    """
+    open_ended = request.but(
+        capacities={},
+        one_memory=request.is_one_memory,
+        budget=None,
+        arenas=_unlimited(request.arenas),
+        token=None,
+        seed=None,
+    )
+    made = make_plan(graph, open_ended, progress)
+    assert made.solution is not None
+    arenas = arena_config(graph, open_ended, tuple(arena.name for arena in made.plan.arenas))
+    assert made.request.planner is not None
+    lowered = lower_graph(made.solution.liveness.timeline, request.dims)
+    if request.is_one_memory:  # the fitted graph names the memory, so that it is planned without options
+        lowered = in_one_memory(lowered)
+    plan_input = PlanInput(lowered, made.request.planner, request.options, arenas)
+    warnings = (*_warnings(request), *made.warnings, *input_warnings(made.plan))
+    return Candidate(plan_input, (), solve_input(plan_input), warnings)
+
+
+def _warnings(request: PlanRequest) -> Iterator[str]:
+    """Options that have no effect on a fit."""
+    given = written(request)
+    options = [SAID[name].option for name in ("budget", "token", "seed", "addressing") if name in given]
+    if options:
+        yield f"{', '.join(options)}: no effect on fit."
+    limited = any("capacity_bytes" in each for each in as_given(request.arenas).values())
+    if limited and request.capacities:
+        yield "the capacities in --arenas: no effect beside --capacity."
+
+
+def solve_input(plan_input: PlanInput, progress: Progress | None = None) -> Solution:
+    """Plan it. Raises ``ContractError`` as the engine does."""
+    request = PlanRequest(planner=plan_input.planner, options=plan_input.options, arenas=_unlimited(plan_input.arenas))
+    return solve(plan_input.graph, request, progress=progress)
+
+
+def extents_of(plan_input: PlanInput, known: dict[bytes, Packing] | None = None) -> dict[str, int]:
+    """Return arena → extent in bytes, planned without the columns of a plan.
+
+    ``known`` caches optimal packings: a move leaves most arenas unchanged.
+    """
+    entry = planner_named(plan_input.planner)
+    if isinstance(entry, MemoryPlannerEntry):
+        return extents(solve_input(plan_input).plan)
+    config = read_arenas(_unlimited(plan_input.arenas))
+    mode = default_mode(plan_input.graph)
+    liveness = analyse(build_timeline(plan_input.graph, mode, default_preset(mode)), config)
+    problems = arena_problems(liveness, config)
+    options = entry.checked_options(plan_input.options)
+    kept = {} if known is None else known
+    packings = [_packed(entry, problem, options, kept) for problem in problems]
+    placement = as_used(liveness, problems, packings)
+    return {name: extent for name, extent in placement.extent.items() if name != OFFLOAD_ARENA}
+
+
+def _packed(
+    entry: ArenaPlannerEntry, problem: Problem, options: Mapping[str, Any], known: dict[bytes, Packing]
+) -> Packing:
+    """Return the packing of a problem, cached by storages and the order of their live ranges."""
+    times, places = np.unique(np.concatenate([problem.birth, problem.death]), return_inverse=True)
+    columns = (places, problem.size, problem.alignment, problem.handoff_from, problem.must_not_alias)
+    digest = hashlib.sha256(repr((entry.name, problem.arena, len(times), sorted(options.items()))).encode())
+    for column in columns:
+        digest.update(b"-" if column is None else np.ascontiguousarray(column).tobytes())
+    key = digest.digest()
+    if key not in known:
+        packing = entry.pack(problem, options, None)
+        if not packing.optimal:
+            return packing
+        known[key] = packing
+    return known[key]
+
+
+def extents(plan: Plan) -> dict[str, int]:
+    """Return arena → extent in bytes, for the arenas of this memory."""
+    return {arena.name: arena.extent_bytes for arena in plan.arenas if arena.name != OFFLOAD_ARENA}
+
+
+def _unlimited(arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any] | None:
+    """Return the configuration without capacities, so that plans over capacity are returned too."""
+    if arenas is None:
+        return None
+    return {
+        name: {key: value for key, value in said.items() if key != "capacity_bytes"}
+        for name, said in as_given(arenas).items()
+    }

@@ -1,0 +1,167 @@
+"""Read a joint graph as AOTAutograd runs it: one native node per operator, every result in memory of its own.
+
+The graph for people (``formats/pytorch/joint_graph/fx_joint``) folds operators that eager mode runs as one. A compiled
+step runs the functional graph as it is, so here nothing is folded and nothing is written in place. Tensors that the
+caller or the autograd engine holds (inputs, results, tangents, gradients) live to the last step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import torch
+from torch._functorch._aot_autograd import descriptors
+
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, Reading
+from tmmu_core.formats.pytorch.joint_graph.fx_outputs import ends_of
+from tmmu_core.graph.model import Graph
+
+
+@dataclass(frozen=True)
+class Executed:
+    """The native graph of a joint graph, and how its names correspond to fx nodes."""
+
+    graph: Graph
+    gradients: Mapping[str, str]
+    """Parameter → its gradient; of a tied parameter the last one."""
+    tensor_of: Mapping[str, str]
+    """Name of an fx node → id of its tensor."""
+    fx_of: Mapping[str, Any]
+    """Node id → fx node."""
+
+
+def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()) -> Executed:
+    """Return the native graph of ``joint``, an fx ``GraphModule`` with descriptors, traced under the fake ``mode``.
+
+    Raises ``UnreadableInput`` for a graph without a backward pass, and for operators that cannot be run again in
+    another order: those that write to their arguments, and those with a nested graph.
+    """
+    reading = _Executed(joint, input_names, ends_of(joint))
+    with mode, torch.no_grad():
+        placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
+        reading.run(*[node.meta.get("val") for node in placeholders], enable_io_processing=False)
+    if not reading.tangents or not reading.backward:
+        raise UnreadableInput(
+            "the module has no backward pass.",
+            source=name,
+            hint="Give a module with a parameter that needs a gradient.",
+        )
+    return Executed(reading.native(name), reading.gradients, reading.tensor_of, reading.fx_of)
+
+
+class _Executed(Reading):
+    """Runs the joint graph under fake tensors; nothing is folded into another node."""
+
+    folds = False
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.tensor_of: dict[str, str] = {}
+        self.fx_of: dict[str, Any] = {}
+
+    def run_node(self, n: Any) -> Any:
+        _refuse(n)
+        before = len(self.nodes)
+        value = super().run_node(n)
+        if isinstance(value, torch.Tensor) and id(value) in self.id_of:
+            self.tensor_of[n.name] = self.id_of[id(value)]
+        if len(self.nodes) > before and n.op == "call_function":
+            self.fx_of[self.nodes[-1].node_id] = n
+            if is_batch_norm(n) or is_batch_norm_backward(n):
+                self._leave_out_running_statistics(n, self.nodes[-1])
+        return value
+
+    def _leave_out_running_statistics(self, n: Any, draft: Draft) -> None:
+        """In training mode no result but the new running statistics depends on them."""
+        running = {self.tensor_of.get(arg.name) for arg in n.args[3:5] if arg is not None}
+        draft.inputs = [name for name in draft.inputs if name not in running]
+
+    def _permission(self, n: Any, read: list[Any], written: list[Any], draft: Draft) -> Any:
+        return "none"
+
+    def _write_buffers(self, n: Any, value: Any, draft: Draft) -> None:
+        """The caller copies the new values of buffers at the end of the forward pass (``_copy_buffers``)."""
+
+    def _begin_backward(self) -> None:
+        updated = self._copy_buffers()
+        first = len(self.nodes)
+        super()._begin_backward()
+        self.nodes[first].inputs = list(dict.fromkeys([*self.nodes[first].inputs, *updated]))
+        for draft in self.nodes[first:]:
+            self.outputs += draft.outputs[-1:]
+        for placeholder, (_, value) in self.tangents.items():
+            self.tensor_of[placeholder] = self.id_of[id(value)]
+
+    def _copy_buffers(self) -> list[str]:
+        """Add the caller's copies of new values into buffers; return the new values, which live until then."""
+        updated = []
+        for (name, item), buffer in self.ends.mutations.items():
+            value = self.env.get(self.ends.node_of[name])
+            if value is None:
+                continue
+            old, new = self.tensor_of[buffer.name], self.id_of[id(value if item is None else value[item])]
+            after = f"{old}.updated"
+            self.tensors[after] = msgspec.structs.replace(self.tensors[old], id=after, view=None)
+            self.nodes.append(Draft(f"copy_to_{old}", "copy_", [old, new], [after], "forward", in_place_write=[(0, 0)]))
+            self.mutated[old] = after
+            updated.append(new)
+        return updated
+
+    def _finish(self) -> None:
+        for node, of in self.ends.outputs:
+            tensor_id = self.tensor_of.get(node.name)
+            if tensor_id is None:
+                continue
+            self.outputs.append(tensor_id)
+            if isinstance(of, descriptors.ParamAOTInput):
+                self.gradients[self.tensor_of[self.ends.placeholder_of[of].name]] = tensor_id
+        held = dict.fromkeys([*self.outputs, *self.inputs])
+        self.outputs = [name for name in held if not self.tensors[name].persistent]
+
+    def _name_gradients(self) -> None:
+        before = dict(self.gradients)
+        super()._name_gradients()
+        names = {before[parameter]: gradient for parameter, gradient in self.gradients.items()}
+        self.tensor_of = {node: names.get(tensor, tensor) for node, tensor in self.tensor_of.items()}
+
+
+def is_batch_norm(n: Any) -> bool:
+    """Whether an fx node is a batch normalization in training mode that returns new running statistics."""
+    functional = torch.ops.aten._native_batch_norm_legit_functional.default
+    return n.op == "call_function" and n.target is functional and bool(n.args[5])
+
+
+def is_batch_norm_backward(n: Any) -> bool:
+    """Whether an fx node is the gradient of a batch normalization in training mode."""
+    return n.op == "call_function" and n.target is torch.ops.aten.native_batch_norm_backward.default and bool(n.args[7])
+
+
+def _refuse(n: Any) -> None:
+    """Raise ``UnreadableInput`` for an operator that may not be moved to another place."""
+    if n.op != "call_function":
+        return
+    schema = getattr(n.target, "_schema", None)
+    bodies = [arg for arg in n.all_input_nodes if arg.op == "get_attr" and "graph" in str(arg.target)]
+    if isinstance(n.target, torch._ops.OpOverload) and schema is not None and schema.is_mutable:
+        what = "writes to its arguments"
+    elif bodies:
+        what = "runs a nested graph"
+    else:
+        return
+    raise UnreadableInput(
+        f"{n.name} ({n.target}) {what}, so its place in the step cannot change.",
+        hint="Fit the parts of the module without it, or write it with operators that return their results.",
+    )
+
+
+def with_random_state(graph: Graph, state_bytes: int, ending: str) -> Graph:
+    """Return ``graph`` with saved generator states (tensors whose id ends in ``ending``) of ``state_bytes``."""
+    tensors = tuple(
+        msgspec.structs.replace(tensor, shape=(state_bytes,)) if tensor.id.endswith(ending) else tensor
+        for tensor in graph.tensors
+    )
+    return msgspec.structs.replace(graph, tensors=tensors)

@@ -1,0 +1,55 @@
+"""Measure the live bytes of all storages while operators run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class LiveBytes(TorchDispatchMode):
+    """Counts every storage that an operator returns, from then until it is freed, and those of ``held``.
+
+    Scratch memory inside of a kernel is not a storage of any tensor and is not counted.
+    """
+
+    def __init__(self, held: Iterable[Any] = ()) -> None:
+        super().__init__()
+        self.live: dict[int, tuple[Any, int]] = {}
+        self.held_bytes = self.peak_bytes = 0
+        for tensor in held:
+            self._add(tensor)
+        self._measure()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                self._add(leaf)
+        self._measure()
+        return result
+
+    def _add(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        known = self.live.get(storage._cdata)
+        if known is not None and not known[0].expired():
+            return
+        if known is not None:
+            self.held_bytes -= known[1]
+        size = storage.nbytes()
+        self.live[storage._cdata] = StorageWeakRef(storage), size
+        self.held_bytes += size
+
+    def _measure(self) -> None:
+        """Raise the peak; freed storages are looked for only where the bytes could exceed it."""
+        if self.held_bytes <= self.peak_bytes:
+            return
+        for key, (storage, size) in list(self.live.items()):
+            if storage.expired():
+                del self.live[key]
+                self.held_bytes -= size
+        self.peak_bytes = max(self.peak_bytes, self.held_bytes)

@@ -1,0 +1,220 @@
+"""One training step of a module: traced, compiled in a fitted order, run and measured."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import torch
+from torch.utils._pytree import tree_leaves
+
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.fitting.pytorch.fx_executed import Executed, read_executed, with_random_state
+from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
+from tmmu_core.fitting.pytorch.fx_random import generator_state, set_generator_state
+from tmmu_core.fitting.pytorch.fx_rebuild import split, state_bytes
+from tmmu_core.fitting.recompute.write_graph import STATE
+from tmmu_core.formats.pytorch.adamw import add_adamw
+from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported
+from tmmu_core.graph.model import Graph
+
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}
+
+
+@dataclass(frozen=True)
+class TorchStep:
+    """A module with its loss and example inputs, and what is traced of it."""
+
+    module: Any
+    """Returns what is differentiated (``fx_trace.chosen``)."""
+    call: Call
+    name: str
+    optimizer: str | None
+    executed: Executed
+
+    @property
+    def graph(self) -> Graph:
+        """The step as AOTAutograd runs it, with the optimizer's part."""
+        return with_optimizer(self.executed, self.optimizer)
+
+    @property
+    def device(self) -> str:
+        """The device of the first tensor of the step."""
+        tensors = [*self.module.parameters(), *tree_leaves((self.call.args, self.call.kwargs))]
+        return next((str(each.device) for each in tensors if isinstance(each, torch.Tensor)), "cpu")
+
+    def partition(self, fitted: Graph, refit: Callable[[Graph], Graph]) -> Callable[..., Any]:
+        """Return a ``partition_fn`` for AOTAutograd.
+
+        The joint graph of this step is split as ``fitted`` says; of any other step, as ``refit`` fits its graph.
+        """
+
+        def partition_fn(joint: Any, _inputs: Any, *, num_fwd_outputs: int, **_: Any) -> tuple[Any, Any]:
+            values = [node.meta.get("val") for node in joint.graph.nodes if node.op == "placeholder"]
+            mode = next((each.fake_mode for each in values if hasattr(each, "fake_mode")), contextlib.nullcontext())
+            executed = read_executed(joint, mode, self.name, self.call.input_names)
+            is_this_step = executed.graph == self.executed.graph
+            after = fitted if is_this_step else refit(with_optimizer(executed, self.optimizer))
+            return split(joint, executed, after, num_fwd_outputs)
+
+        return partition_fn
+
+    def compiled(self, partition_fn: Callable[..., Any], backend: Any = "eager") -> Callable[..., Any]:
+        """Return a function with the module's signature that runs the step as ``partition_fn`` splits it."""
+        from torch._functorch.aot_autograd import aot_compile_joint_with_descriptors, boxed_nop_preserve_node_meta
+
+        _refuse_backend(backend)
+        self._refuse_without_data()
+        compiler = boxed_nop_preserve_node_meta if backend == "eager" else backend
+        with exported(self.module, self.call, self.name, stand_in=False) as (joint, _):
+            run = aot_compile_joint_with_descriptors(
+                joint, partition_fn=partition_fn, fw_compiler=compiler, bw_compiler=compiler
+            )
+            parameters, buffers = list(joint.params_spec), list(joint.buffers_spec)
+        module, wanted = self.module, _signature((self.call.args, self.call.kwargs))
+
+        def step(*args: Any, **kwargs: Any) -> Any:
+            given = _signature((args, kwargs))
+            if given != wanted:
+                raise ValueError(
+                    f"The step is fitted for inputs {wanted}, not {given}. Fit the module again for these."
+                )
+            state = [module.get_parameter(name) for name in parameters] + [module.get_buffer(name) for name in buffers]
+            return run(*state, *args, **kwargs)
+
+        return step
+
+    def _refuse_without_data(self) -> None:
+        if _has_no_data(self.module, self.call):
+            raise UnreadableInput(
+                "the module's tensors have no data, so the step cannot run.",
+                source=self.name,
+                hint="Build the module with real tensors, fit it again, and compile that.",
+            )
+
+    def measured(self, step: Callable[..., Any]) -> Measured:
+        """Run one real step and return its peak, its gradients and its buffers; the module stays as it is.
+
+        Two runs of the same operators give the same bits only where both are compiled and run in ``deterministic``.
+        """
+        with self._as_it_is():
+            torch.manual_seed(0)
+            parameters = list(self.module.parameters())
+            optimizer = self._warm_optimizer(parameters)
+            states = tree_leaves([list(each.values()) for each in optimizer.state.values()]) if optimizer else []
+            inputs = tree_leaves((self.call.args, self.call.kwargs))
+            held = [t for t in (*parameters, *self.module.buffers(), *states, *inputs) if isinstance(t, torch.Tensor)]
+            with LiveBytes(held) as live:
+                result = step(*self.call.args, **self.call.kwargs)
+                outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+                torch.autograd.backward(outputs, [torch.ones_like(each) for each in outputs])
+                del result, outputs
+                gradients = [None if p.grad is None else p.grad for p in parameters]
+                if optimizer is not None:
+                    optimizer.step()
+            buffers = [buffer.detach().clone() for buffer in self.module.buffers()]
+            return Measured(live.peak_bytes, gradients, buffers)
+
+    def _warm_optimizer(self, parameters: list[Any]) -> Any:
+        """Return the optimizer with its states allocated."""
+        if self.optimizer is None:
+            return None
+        optimizer = OPTIMIZERS[self.optimizer](parameters, lr=1e-3)
+        for each in parameters:
+            each.grad = torch.zeros_like(each) if each.requires_grad else None
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return optimizer
+
+    @contextlib.contextmanager
+    def _as_it_is(self) -> Iterator[None]:
+        """Afterwards parameters, gradients, buffers and the generator are as before."""
+        state = [(tensor, tensor.detach().clone()) for tensor in (*self.module.parameters(), *self.module.buffers())]
+        gradients = [(each, each.grad) for each in self.module.parameters()]
+        generators = {where: generator_state(where) for where in {"cpu", self.device}}
+        for each, _ in gradients:
+            each.grad = None
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for tensor, before in state:
+                    tensor.copy_(before)
+            for each, gradient in gradients:
+                each.grad = gradient
+            for where, before in generators.items():
+                set_generator_state(where, before)
+
+
+@contextlib.contextmanager
+def deterministic() -> Iterator[None]:
+    """Inside, sums over indices have a fixed order wherever PyTorch has such a kernel."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Results of one real step."""
+
+    peak_bytes: int
+    gradients: list[Any]
+    buffers: list[Any]
+
+    def same_gradients(self, other: Measured) -> bool:
+        """Whether all gradients are equal bit by bit."""
+        return _equal(self.gradients, other.gradients)
+
+    def same_buffers(self, other: Measured) -> bool:
+        """Whether all buffers are equal bit by bit."""
+        return _equal(self.buffers, other.buffers)
+
+
+def traced(module: Any, call: Call, name: str, optimizer: str | None) -> TorchStep:
+    """Trace the training step of ``module``. Raises ``UnreadableInput`` where it cannot be traced."""
+    with torch.enable_grad(), exported(module, call, name, stand_in=_has_no_data(module, call)) as (joint, mode):
+        executed = read_executed(joint.graph_module, mode, name, call.input_names)
+    return TorchStep(module, call, name, optimizer, executed)
+
+
+def with_optimizer(executed: Executed, optimizer: str | None) -> Graph:
+    """Return the graph with the optimizer's steps; gradients stay until the end, as in PyTorch."""
+    if optimizer != "adamw":
+        return executed.graph
+    graph = add_adamw(executed.graph, executed.gradients)
+    return msgspec.structs.replace(graph, outputs=executed.graph.outputs)
+
+
+def sized(graph: Graph, device: str) -> Graph:
+    """Return ``graph`` with saved generator states of the size they have on ``device``."""
+    return with_random_state(graph, state_bytes(device), STATE)
+
+
+def _has_no_data(module: Any, call: Call) -> bool:
+    tensors = [*module.parameters(), *module.buffers(), *tree_leaves((call.args, call.kwargs))]
+    return any(isinstance(t, torch.Tensor) and (t.is_meta or hasattr(t, "fake_mode")) for t in tensors)
+
+
+def _refuse_backend(backend: Any) -> None:
+    if backend != "eager" and not callable(backend):
+        raise UnreadableInput(
+            f"there is no backend {backend!r} for a fitted step.",
+            hint='Use backend="eager", or a compiler of fx graphs (module, inputs) → function.',
+        )
+
+
+def _signature(arguments: Any) -> tuple[Any, ...]:
+    leaves = tree_leaves(arguments)
+    return tuple((tuple(t.shape), t.dtype) if isinstance(t, torch.Tensor) else t for t in leaves)
+
+
+def _equal(one: list[Any], other: list[Any]) -> bool:
+    pairs = zip(one, other, strict=True)
+    return all(a is b if a is None or b is None else torch.equal(a, b) for a, b in pairs)

@@ -1,0 +1,16 @@
+"""Recomputation (activation checkpointing, rematerialization): drop idle storages and compute them again.
+
+``recompute_model.py`` defines what can be dropped, ``live_curve.py`` simulates a choice, ``min_cut.py``,
+``recompute_search.py`` and ``nested.py`` search choices, ``write_graph.py`` writes a choice into the graph and
+``recover_choice.py`` reads it back. ``recompute_moves.py`` offers choices as moves.
+"""
+
+from tmmu_core.fitting.recompute.recompute_moves import (
+    apply_recompute,
+    lower,
+    lowest_within,
+    recompute_to,
+    single_moves,
+)
+
+__all__ = ["apply_recompute", "lower", "lowest_within", "recompute_to", "single_moves"]

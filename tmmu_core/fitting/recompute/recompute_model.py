@@ -1,0 +1,343 @@
+"""The recompute problem as arrays: storages, their uses, and which of them can be recomputed.
+
+Between two uses of a storage lies a *gap*. In a gap a storage can be dropped and recomputed before its next use by
+running its producer again; the producer's inputs must be live or are recomputed first.
+
+A storage can be dropped if one node computes it (no alias group, no overwriting), it is no input or output of the
+graph, and its producer is no collective, in no nested scope, and of known cost. A producer that draws random numbers
+saves the state of its generator and draws the same numbers again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.fitting.problem.planner_calls import PlanInput
+from tmmu_core.graph.arenas import read_arenas
+from tmmu_core.graph.flops import GraphFlops, graph_flops
+from tmmu_core.graph.model import Arena, Node
+from tmmu_core.graph.operators import operator_of
+from tmmu_core.liveness.analyse import analyse
+from tmmu_core.liveness.live_model import Liveness, Timeline
+from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
+from tmmu_core.liveness.views import view_roots
+
+I64 = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+NEVER = np.int64(2**62)
+MOST_NODE_FLOPS = 2**61
+"""FLOPs of a node saturate here, so that sums stay within 64 bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecomputeModel:
+    """Steps and storages of a plan input. Nodes are positions of its order, storages are rows of the liveness."""
+
+    liveness: Liveness
+    flops: GraphFlops
+    node_at: I64
+    """Shape (positions,): node number in the index."""
+    in_ptr: I64
+    in_idx: I64
+    """Position → storages that it reads or adds a member to; each once, without persistent ones."""
+    out_ptr: I64
+    out_idx: I64
+    """Position → storages that it creates."""
+    pair_ptr: I64
+    pair_idx: I64
+    """Position → *edges* (indices into ``in_idx``) whose storage the output may reuse, in order of priority."""
+    producer: I64
+    """Shape (storages,): position of the producer, −1 for inputs and persistent storages."""
+    makeable: Mask
+    """Shape (positions,): whether the node can run again."""
+    droppable: Mask
+    """Shape (storages,): whether the storage can be recomputed."""
+    movable: Mask
+    """Shape (storages,): whether the storage can be offloaded."""
+    node_flops: I64
+    """Shape (positions,): FLOPs of running the node again; 0 if unknown (then it is not makeable)."""
+    size: I64
+    """Shape (storages,): bytes, rounded up to the arena's alignment."""
+    arena: I64
+    kept_place: Mask
+    """Shape (storages,): its first life is not reused in place (saved, output)."""
+    late: Mask
+    """Shape (positions,): after the forward pass."""
+    held: Mask
+    """Shape (storages,): an output: live until the end."""
+    at_start: Mask
+    """Shape (storages,): an input: live from the first step."""
+    expires: I64
+    """Shape (positions,): first position that overwrites an input of the node, ``NEVER`` for most."""
+    fixed: I64
+    """Shape (arenas,): aligned bytes of persistent storages."""
+    spare: I64
+    """Shape (arenas,): largest padding of a persistent storage, which is not needed at the end of the arena."""
+
+    @property
+    def timeline(self) -> Timeline:
+        """The executed steps."""
+        return self.liveness.timeline
+
+    def name_of(self, storage: int) -> str:
+        """Return the id of the tensor that names a storage."""
+        return self.timeline.index.tensor_ids[int(self.liveness.storages.head[storage])]
+
+    def node_id(self, position: int) -> str:
+        """Return the id of the node at a position."""
+        return self.timeline.index.node_ids[int(self.node_at[position])]
+
+
+def recompute_model(plan_input: PlanInput) -> RecomputeModel:
+    """Return the model of a plan input. Raises ``ContractError`` as planning does. O(tensors + operands)."""
+    mode = default_mode(plan_input.graph)
+    config = read_arenas(plan_input.arenas)
+    liveness = analyse(build_timeline(plan_input.graph, mode, default_preset(mode)), config)
+    timeline, storages = liveness.timeline, liveness.storages
+    index, count = timeline.index, len(storages)
+    node_at = timeline.node_at[int(timeline.has_inputs_step) :]
+    nodes = [index.graph.nodes[k] for k in node_at.tolist()]
+    flops = graph_flops(index)
+    node_flops = np.array(
+        [
+            min(each.total, MOST_NODE_FLOPS) if each is not None else 0
+            for each in map(flops.of_node.__getitem__, node_at)
+        ],
+        np.int64,
+    )
+    is_output = _storage_mask(liveness, index.is_output)
+    at_start = _storage_mask(liveness, index.is_input)
+    saved = np.array([timeline.retain and tensor.saved_for_backward for tensor in index.graph.tensors], np.bool_)
+    in_ptr, in_idx, out_ptr, out_idx = _adjacency(liveness, node_at)
+    producer = np.full(count, -1, np.int64)
+    producer[out_idx] = np.repeat(np.arange(len(node_at), dtype=np.int64), np.diff(out_ptr))
+    makeable = np.array(
+        [
+            _may_run_again(node) and flops.of_node[k] is not None and node.phase != "optimizer"
+            for node, k in zip(nodes, node_at.tolist(), strict=True)
+        ],
+        np.bool_,
+    )
+    in_scope = np.zeros(count, np.bool_)
+    for at, node in enumerate(nodes):
+        if node.scope:
+            in_scope[in_idx[in_ptr[at] : in_ptr[at + 1]]] = True
+            in_scope[out_idx[out_ptr[at] : out_ptr[at + 1]]] = True
+    movable = _single_owner(liveness, node_at) & ~is_output & ~storages.persistent & ~in_scope
+    movable &= (producer >= 0) | at_start
+    movable[_pinned_by_views(liveness, node_at, makeable & (node_flops == 0), (in_ptr, in_idx))] = False
+    droppable = movable & (producer >= 0)
+    droppable[droppable] = makeable[producer[droppable]]
+    size, fixed, spare = _aligned_sizes(liveness, config)
+    pair_ptr, pair_idx = _in_place_candidates(liveness, node_at, (in_ptr, in_idx), out_ptr)
+    return RecomputeModel(
+        liveness=liveness,
+        flops=flops,
+        node_at=node_at,
+        in_ptr=in_ptr,
+        in_idx=in_idx,
+        out_ptr=out_ptr,
+        out_idx=out_idx,
+        pair_ptr=pair_ptr,
+        pair_idx=pair_idx,
+        producer=producer,
+        makeable=makeable,
+        droppable=droppable,
+        movable=movable,
+        node_flops=node_flops,
+        size=size,
+        arena=storages.arena.astype(np.int64),
+        kept_place=_storage_mask(liveness, saved) | is_output,
+        late=np.array([node.phase != "forward" for node in nodes], np.bool_),
+        held=is_output,
+        at_start=at_start,
+        expires=_first_overwrites(liveness, node_at),
+        fixed=fixed,
+        spare=spare,
+    )
+
+
+def _storage_mask(liveness: Liveness, tensors: Mask) -> Mask:
+    """Shape (storages,): the storages of the chosen ``tensors``."""
+    mask = np.zeros(len(liveness.storages), np.bool_)
+    mask[liveness.storage_of[tensors & (liveness.storage_of >= 0)]] = True
+    return mask
+
+
+def _single_owner(liveness: Liveness, node_at: I64) -> Mask:
+    """Shape (storages,): one tensor without alias group, in-place write and ``must_not_alias``, besides its views."""
+    index, storage_of = liveness.timeline.index, liveness.storage_of
+    tensors = index.graph.tensors
+    members = np.flatnonzero((storage_of >= 0) & (index.base < 0))
+    single = np.bincount(storage_of[members], minlength=len(liveness.storages)) == 1
+    grouped = [i for i in members.tolist() if tensors[i].alias_group_id is not None]
+    single[storage_of[grouped]] = False
+    for k in node_at.tolist():
+        for i, o in index.graph.nodes[k].in_place_write:
+            single[storage_of[[index.inputs_of(k)[i], index.outputs_of(k)[o]]]] = False
+    single[np.unique(liveness.storages.must_not_alias)] = False  # it would not apply to a copy
+    return single
+
+
+def _aligned_sizes(liveness: Liveness, config: Mapping[str, Arena]) -> tuple[I64, I64, I64]:
+    """Return the fields ``size``, ``fixed`` and ``spare`` of the model."""
+    storages, arenas = liveness.storages, len(liveness.arenas)
+    floor = np.array([config.get(name, Arena()).alignment_bytes for name in liveness.arenas], np.int64)
+    alignment = np.maximum(storages.alignment.astype(np.int64), floor[storages.arena])
+    size = -(-storages.size.astype(np.int64) // alignment) * alignment
+    persistent = storages.persistent
+    fixed = np.bincount(storages.arena[persistent], size[persistent].astype(float), arenas).astype(np.int64)
+    spare = np.zeros(arenas, np.int64)
+    np.maximum.at(spare, storages.arena[persistent], (size - storages.size.astype(np.int64))[persistent])
+    return size, fixed, spare
+
+
+HUB = 4
+"""Degree from which a node does not connect a part: it is a part by itself."""
+
+
+def connected_parts(model: RecomputeModel, nodes: Mask) -> list[I64]:
+    """Return the connected parts of a set of nodes (one reads what another writes), by their first node.
+
+    Nodes with many neighbours, such as an attention mask that all layers share, connect nothing.
+    """
+    members = np.flatnonzero(nodes).tolist()
+    inside = set(members)
+    links = [
+        (n, maker)
+        for n in members
+        for maker in dict.fromkeys(model.producer[model.in_idx[model.in_ptr[n] : model.in_ptr[n + 1]]].tolist())
+        if maker in inside
+    ]
+    degree = Counter(chain.from_iterable(links))
+    parent = {n: n for n in members}
+
+    def root(n: int) -> int:
+        while parent[n] != n:
+            parent[n] = parent[parent[n]]
+            n = parent[n]
+        return n
+
+    for n, maker in links:
+        if degree[n] < HUB and degree[maker] < HUB:
+            parent[root(n)] = root(maker)
+    parts: dict[int, list[int]] = {}
+    for n in members:
+        parts.setdefault(root(n), []).append(n)
+    return [np.array(part, np.int64) for part in parts.values()]
+
+
+def _may_run_again(node: Node) -> bool:
+    """Return whether a second run of ``node`` gives the same result without side effects.
+
+    Random operators repeat their result from the saved generator state.
+    """
+    operator = operator_of(node.instr)
+    if node.scope or node.unplanned or not operator.repeats:
+        return False
+    return not node.in_place_write or operator.writes_statistics
+
+
+def _pinned_by_views(liveness: Liveness, node_at: I64, free: Mask, reads: tuple[I64, I64]) -> list[int]:
+    """Return storages with a view whose node is not free to repeat, or reads other storages as well."""
+    index, storage_of = liveness.timeline.index, liveness.storage_of.tolist()
+    in_ptr, in_idx = reads
+    found = []
+    base, makes = (index.base >= 0).tolist(), index.producer.tolist()
+    for at, k in enumerate(node_at.tolist()):
+        for i in index.outputs_of(k).tolist():
+            s = storage_of[i]
+            if not base[i] or makes[int(liveness.storages.head[s])] == k:
+                continue
+            others = [z for z in in_idx[in_ptr[at] : in_ptr[at + 1]].tolist() if z != s]
+            if others or not free[at]:
+                found.append(s)
+    return found
+
+
+def _first_overwrites(liveness: Liveness, node_at: I64) -> I64:
+    """Shape (positions,): first position that overwrites an input of the node, except by the node itself."""
+    index = liveness.timeline.index
+    roots = view_roots(index)[0]
+    over: dict[int, int] = {}
+    for at, k in enumerate(node_at.tolist()):
+        for i, _ in index.graph.nodes[k].in_place_write:
+            over.setdefault(int(roots[index.inputs_of(k)[i]]), at)
+    expires = np.full(len(node_at), NEVER, np.int64)
+    for at, k in enumerate(node_at.tolist()):
+        own = {i for i, _ in index.graph.nodes[k].in_place_write}
+        ends = [
+            over[root] for i, root in enumerate(roots[index.inputs_of(k)].tolist()) if i not in own and root in over
+        ]
+        expires[at] = min(ends, default=NEVER)
+    return expires
+
+
+def _adjacency(liveness: Liveness, node_at: I64) -> tuple[I64, I64, I64, I64]:
+    index, storages, storage_of = liveness.timeline.index, liveness.storages, liveness.storage_of
+    persistent = storages.persistent
+    ins: list[list[int]] = []
+    outs: list[list[int]] = []
+    seen = np.zeros(len(storages), np.bool_)
+    seen[persistent] = True
+    seen[storage_of[np.flatnonzero(index.is_input & (storage_of >= 0))]] = True
+    in_list, out_list = index.in_idx.tolist(), index.out_idx.tolist()
+    in_at, out_at = index.in_ptr.tolist(), index.out_ptr.tolist()
+    of, always, known = storage_of.tolist(), persistent.tolist(), seen.tolist()
+    for k in node_at.tolist():
+        used = [of[i] for i in in_list[in_at[k] : in_at[k + 1]]]
+        born = []
+        for i in out_list[out_at[k] : out_at[k + 1]]:
+            if not known[of[i]]:
+                known[of[i]] = True
+                born.append(of[i])
+            elif of[i] not in born:
+                used.append(of[i])  # a further member of a storage: its bytes are held until this one is made in them
+        ins.append([s for s in dict.fromkeys(used) if not always[s]])
+        outs.append(born)
+    return (*_csr(ins), *_csr(outs))
+
+
+def _csr(rows: list[list[int]]) -> tuple[I64, I64]:
+    ptr = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=ptr[1:])
+    return ptr, np.array([value for row in rows for value in row], np.int64)
+
+
+def _in_place_candidates(liveness: Liveness, node_at: I64, uses: tuple[I64, I64], out_ptr: I64) -> tuple[I64, I64]:
+    """Return position → edges whose storage the output may reuse in place (contract §1)."""
+    in_ptr, in_idx = uses
+    index, storages, storage_of = liveness.timeline.index, liveness.storages, liveness.storage_of
+    arena, persistent = storages.arena.tolist(), storages.persistent.tolist()
+    of = storage_of.tolist()
+    heads = storages.head.tolist()
+    rows: list[list[int]] = []
+    for at, k in enumerate(node_at.tolist()):
+        node = index.graph.nodes[k]
+        row: list[int] = []
+        rows.append(row)
+        permission = node.inplace
+        if permission == "none" or len(node.outputs) != 1 or out_ptr[at] == out_ptr[at + 1]:
+            continue
+        y = int(index.outputs_of(k)[0])
+        if heads[of[y]] != y:
+            continue
+        inputs = index.inputs_of(k).tolist()
+        candidates = inputs
+        if permission is not None and not isinstance(permission, str):  # a list may be empty: then it permits nothing
+            listed = {i for i, _ in permission}
+            whole = {x for x in inputs if all(j in listed for j, other in enumerate(inputs) if other == x)}
+            candidates = [inputs[i] for i, _ in permission if inputs[i] in whole]
+        edges = {s: in_ptr[at] + e for e, s in enumerate(in_idx[in_ptr[at] : in_ptr[at + 1]].tolist())}
+        for x in candidates:
+            s = of[x]
+            if s != of[y] and not persistent[s] and arena[s] == arena[of[y]] and s in edges:
+                row.append(int(edges[s]))
+    return _csr(rows)

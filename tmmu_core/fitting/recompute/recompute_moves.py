@@ -1,0 +1,283 @@
+"""Recompute moves: single moves, lists of moves for a capacity, and their application."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from tmmu_core.fitting.move import Cost, Move
+from tmmu_core.fitting.problem.planner_calls import PlanInput
+from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
+from tmmu_core.fitting.recompute.min_cut import boundary
+from tmmu_core.fitting.recompute.nested import search_nested
+from tmmu_core.fitting.recompute.recompute_model import Mask, RecomputeModel, connected_parts
+from tmmu_core.fitting.recompute.recompute_search import Point, Search, choice_of, fullest_arena, peak_position
+from tmmu_core.fitting.recompute.recover_choice import recover_choice
+from tmmu_core.fitting.recompute.write_graph import drops_of, with_drops, write_graph
+from tmmu_core.planners.problem import Progress
+
+WHY = "the same operators run again on the same operands and give the same values"
+SINGLES = 200
+"""Most single moves offered."""
+TIGHTENED_GOALS = tuple(
+    1_000_000 - less for less in (0, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 20_000, 40_000, 70_000, 100_000)
+)
+"""Parts per million of the goal, tried in order where planners need more than the live bytes."""
+START_TENTHS = (2, 4)
+"""Nested search also starts at the cheapest cuts within so many tenths above the lowest one."""
+REPORT_EVERY = 64
+"""Choices between two progress reports."""
+MOST_POINTS = 16
+"""Most lists of moves offered where none fits."""
+
+
+class Goal(Protocol):
+    """A target for the arenas' sizes, such as a ``Capacity``."""
+
+    def over(self, bytes_of: Mapping[str, int]) -> int:
+        """Return the bytes by which arenas of these sizes exceed the goal; 0 if they fit."""
+        ...
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """A goal for the sum over all arenas."""
+
+    total: int
+
+    def over(self, bytes_of: Mapping[str, int]) -> int:
+        """Return the excess of the sum over ``total``, at least 0."""
+        return max(0, sum(bytes_of.values()) - self.total)
+
+
+def apply_recompute(plan_input: PlanInput, *moves: Move) -> PlanInput:
+    """Apply moves whose ``details`` are ``{"drops": [[tensor, node after which it is dropped], …]}``.
+
+    Nodes are those of the graph without recomputing nodes; ``n0@remat`` means every recomputing run of ``n0``. Raises
+    ``InvalidIrShapes`` (reason ``recompute``) for a tensor that cannot be recomputed, or that the node does not access.
+    """
+    model, choice = recover_choice(plan_input)
+    drops = [drop for move in moves for drop in move.details["drops"]]
+    return replace(plan_input, graph=write_graph(model, with_drops(model, choice, drops)))
+
+
+def _problem(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
+    """Return the model and the initial choice; offloaded storages cannot be recomputed."""
+    model, begun = recover_choice(plan_input)
+    return replace(model, droppable=model.droppable & ~begun.away), begun
+
+
+def recompute_to(plan_input: PlanInput, capacity: int, report: Progress | None = None) -> tuple[Move, ...] | None:
+    """Return the cheapest moves found whose sum of peaks is within ``capacity`` bytes; ``None`` if none is found."""
+    model, begun = _problem(plan_input)
+    search = Search(model, Bytes(capacity).over, begun, progress_check(report, "recompute"))
+    found = search.climb()
+    point = search.cheapest(found)
+    if point is None:
+        point = _cheapest_of(search, _nested_points(search, found))
+    return None if point is None else moves_of(model, begun, point.choice)
+
+
+def lower(
+    plan_input: PlanInput, solution: object, goal: Goal, report: Progress | None = None
+) -> Iterator[tuple[Move, ...]]:
+    """Yield lists of moves: the cheapest that meets the goal by the live curve, then lists for tighter goals.
+
+    If none meets the goal, yield lists down to the lowest one, cheapest first. ``solution`` is not needed. Each list is
+    complete and lower than the one before.
+    """
+    model, begun = _problem(plan_input)
+    if not model.droppable.any():
+        return
+    least: Run | None = None
+    found = None
+    below: list[Point] = []
+    for share in TIGHTENED_GOALS:
+        search = Search(model, scaled(goal, share), begun, progress_check(report, "recompute"))
+        if not search.excess(search.nothing.run):
+            continue  # the given graph fits
+        found = search.climb() if found is None else found
+        point = search.cheapest(found)
+        if point is None:
+            below = below or _nested_points(search, found)
+            point = _cheapest_of(search, below)
+        if point is None:
+            break
+        if least is None or point.run.total < least.total:
+            least = point.run
+            yield moves_of(model, begun, point.choice)
+    if least is None and found is not None:
+        way = _pareto_points([*(point for _, point in found), *below], run(model, begun).total)
+        for point in way:
+            yield moves_of(model, begun, point.choice)
+
+
+def lowest_within(
+    plan_input: PlanInput, goal: Goal, max_flops: int, report: Progress | None = None
+) -> Iterator[tuple[Move, ...]]:
+    """Yield lists of moves with at most ``max_flops`` extra FLOPs, each with a lower peak than the one before.
+
+    The last list is the lowest found: a bisection over the excess of ``goal``, down to 0.2 % of it.
+    """
+    model, begun = _problem(plan_input)
+    if not model.droppable.any():
+        return
+    search = Search(model, goal.over, begun, progress_check(report, "recompute"))
+    most = search.nothing.run.flops + max_flops
+    found = search.climb()
+    best = min((p for _, p in found if p.run.flops <= most), key=lambda p: (search.excess(p.run), p.key))
+    if best is not search.nothing:
+        yield moves_of(model, begun, best.choice)
+    tight = loose = 1_000_000
+    while search.excess(best.run):
+        loose *= 2
+        search.over = scaled(goal, loose)
+    while loose - tight > loose // 500 and search.go_on():
+        middle = (tight + loose) // 2
+        search.over = scaled(goal, middle)
+        point = best if not search.excess(best.run) else search.cheapest(found)
+        if point is None or point.run.flops > most:
+            tight = middle
+            continue
+        loose = middle
+        if point.run.total < best.run.total:
+            best = point
+            yield moves_of(model, begun, point.choice)
+
+
+def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:
+    """Return at most ``MOST_POINTS`` points below ``total``, each more expensive and lower than the one before."""
+    way: list[Point] = []
+    for point in sorted(points, key=lambda point: point.key):
+        if point.run.total < total:
+            total = point.run.total
+            way.append(point)
+    if len(way) <= MOST_POINTS:
+        return way
+    return [way[(k + 1) * len(way) // MOST_POINTS - 1] for k in range(MOST_POINTS)]
+
+
+def _nested_points(search: Search, found: Sequence[tuple[Mask, Point]]) -> list[Point]:
+    """Search nested recomputation from the lowest cut, from cheap cuts near it, and from the empty choice.
+
+    A low cut drops much that only a few steps need; from a cheaper cut, less is dropped for them.
+    """
+    points = sorted((point for _, point in found), key=lambda point: (search.excess(point.run), point.key))
+    over = [search.excess(point.run) for point in points]
+    most = search.excess(search.nothing.run)
+    starts = [points[0]]
+    for tenths in START_TENTHS:
+        near = bisect_right(over, over[0] + (most - over[0]) * tenths // 10)
+        starts.append(min(points[:near], key=lambda point: point.key))
+    return search_nested(search, list({id(point): point for point in (*starts, search.nothing)}.values()))
+
+
+def _cheapest_of(search: Search, points: Sequence[Point]) -> Point | None:
+    fitting = [point for point in points if not search.excess(point.run)]
+    return min(fitting, key=lambda point: point.key, default=None)
+
+
+def single_moves(plan_input: PlanInput, solution: object) -> Iterator[Move]:
+    """Yield a move for each storage that is idle at the peak and lowers it, most bytes first.
+
+    Moves of all nodes of one operator come first where they save more than one node. ``bytes`` comes from the live
+    curve.
+    """
+    model, begun = _problem(plan_input)
+    base = run(model, begun)
+    at = boundary(model, peak_position(base, fullest_arena(model, base)))
+    idle = at.before[model.droppable[at.before] & at.needed[at.before] & (at.gap_start[at.before] < at.position)]
+    makers = model.producer[idle]
+    instr = [model.timeline.graph.nodes[int(model.node_at[n])].instr for n in makers.tolist()]
+    groups: dict[str, list[int]] = {}
+    for n, name in zip(makers.tolist(), instr, strict=True):
+        groups.setdefault(name, []).append(n)
+    sets = [[n] for n in dict.fromkeys(makers.tolist())]
+    sets += [sorted(set(nodes)) for _, nodes in sorted(groups.items()) if len(set(nodes)) > 1]
+    weighed: list[tuple[tuple[int, int, int], list[int], Choice, Run]] = []
+    for number, nodes in enumerate(sets):
+        mask = np.zeros(len(model.node_at), np.bool_)
+        mask[nodes] = True
+        choice = begun | choice_of(model, at, mask)
+        found = run(model, choice)
+        if found.valid and found.total < base.total:
+            weighed.append(((found.total - base.total, found.flops, number), nodes, choice, found))
+    for _, nodes, choice, found in sorted(weighed, key=lambda each: each[0])[:SINGLES]:
+        yield _move(model, begun, choice, nodes, (base, found))
+
+
+def moves_of(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move, ...]:
+    """Return the difference of two choices as moves: one per connected part, equal parts together.
+
+    Costs and bytes are relative to the moves before.
+    """
+    new = choice - begun
+    edges = np.flatnonzero(new.used | new.again)
+    dropped = np.unique(np.concatenate([model.in_idx[edges], model.out_idx[np.flatnonzero(new.born)]]))
+    nodes = np.zeros(len(model.node_at), np.bool_)
+    nodes[model.producer[dropped]] = True
+
+    def operator(n: int) -> str:
+        return model.timeline.graph.nodes[int(model.node_at[n])].instr
+
+    moves = []
+    now, before = begun, run(model, begun)
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for part in connected_parts(model, nodes):
+        alike.setdefault(tuple(map(operator, part.tolist())), []).extend(part.tolist())
+    for group in alike.values():
+        part = np.array(group, np.int64)
+        inside = np.isin(model.producer, part)
+        more = Choice(
+            now.used | (new.used & inside[model.in_idx]),
+            now.born | (new.born & inside[model.out_idx]),
+            now.again | (new.again & inside[model.in_idx]),
+            now.away,
+        )
+        after = run(model, more)
+        moves.append(_move(model, now, more, group, (before, after)))
+        now, before = more, after
+    return tuple(moves)
+
+
+def _move(model: RecomputeModel, now: Choice, more: Choice, nodes: list[int], runs: tuple[Run, Run]) -> Move:
+    before, after = runs
+    new = more - now
+    storages = dict.fromkeys(s for n in nodes for s in model.out_idx[model.out_ptr[n] : model.out_ptr[n + 1]].tolist())
+    tensors = tuple(model.name_of(s) for s in storages if model.droppable[s])
+    operators = Counter(model.timeline.graph.nodes[int(model.node_at[n])].instr for n in nodes)
+    named = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in operators.most_common(4))
+    rest = ", …" if len(operators) > 4 else ""
+    many = f"{tensors[0]!r} and {len(tensors) - 1} more" if len(tensors) > 1 else repr(tensors[0])
+    return Move(
+        kind="recompute",
+        what=f"recompute {many} ({named}{rest})",
+        why=WHY,
+        tensors=tensors,
+        nodes=tuple(map(model.node_id, nodes)),
+        cost=Cost(max(0, after.flops - before.flops), 0, max(0, after.extra_steps - before.extra_steps)),
+        bytes=before.total - after.total,
+        details={"drops": [list(drop) for drop in drops_of(model, new)]},
+    )
+
+
+def scaled(goal: Goal, share: int) -> Callable[[Mapping[str, int]], int]:
+    """Return the excess over ``share`` millionths of the goal."""
+    return lambda bytes_of: goal.over({name: size * 1_000_000 // share for name, size in bytes_of.items()})
+
+
+def progress_check(report: Progress | None, what: str) -> Callable[[], bool]:
+    """Return a function that reports progress from time to time and returns whether to continue."""
+    done = 0
+
+    def go_on() -> bool:
+        nonlocal done
+        done += 1
+        return report is None or done % REPORT_EVERY > 0 or report(what, done, 0)
+
+    return go_on

@@ -1,0 +1,141 @@
+"""Recover the recomputation choice that ``write_graph.py`` wrote into a graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import msgspec
+
+from tmmu_core.fitting.problem.planner_calls import PlanInput
+from tmmu_core.fitting.recompute.live_curve import Choice
+from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
+from tmmu_core.fitting.recompute.write_graph import MARK, STATE, Drop, with_drops
+from tmmu_core.graph.model import Graph, Node
+
+
+@lru_cache(maxsize=2)
+def recover_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
+    """Return the model of the graph without recomputation and offload, and the choice that added them."""
+    graph = plan_input.graph
+    originals = {node.node_id: node for node in graph.nodes}
+    copies = {
+        node.node_id: _without_state(originals[node.recomputes])
+        for node in graph.nodes
+        if node.recomputes in originals
+        and node.node_id.startswith(f"{node.recomputes}{MARK}")
+        and len(node.outputs) == len(_without_state(originals[node.recomputes]).outputs)
+    }
+    moving = {node.node_id: node.offloads for node in graph.nodes if node.offloads}
+    if not copies and not moving:
+        model = recompute_model(plan_input)
+        return model, Choice.nothing(model)
+    back = {
+        node.outputs[0]: moving[node.node_id]
+        for node in graph.nodes
+        if node.node_id in moving and node.instr == "copy_in"
+    }
+    away = {node.outputs[0] for node in graph.nodes if node.node_id in moving and node.instr == "copy_out"}
+    back |= {
+        copy: original
+        for node in graph.nodes
+        if node.node_id in copies
+        for copy, original in zip(node.outputs, copies[node.node_id].outputs, strict=True)
+    }
+    known = {tensor.id for tensor in graph.tensors}
+    for tensor in graph.tensors:  # views that no node writes
+        name = tensor.id.rpartition(MARK)[0]
+        if tensor.view is not None and tensor.view.base_tensor_uid in back and tensor.id not in back and name in known:
+            produced = any(tensor.id in node.outputs for node in graph.nodes)
+            if not produced:
+                back[tensor.id] = name
+    without = _without(_without_offload(graph, moving, away), copies, back)
+    model = recompute_model(replace(plan_input, graph=without))
+    drops = _drops_in(graph, model, (copies, set(moving)), back)
+    gone = set(moving.values())
+    made = with_drops(model, Choice.nothing(model), [drop for drop in drops if drop[0] not in gone])
+    return model, with_drops(model, made, [drop for drop in drops if drop[0] in gone], away=True)
+
+
+def _without_offload(graph: Graph, moving: dict[str, str], away: set[str]) -> Graph:
+    """Return the graph without copying nodes and offloaded tensors."""
+    return msgspec.structs.replace(
+        graph,
+        tensors=tuple(tensor for tensor in graph.tensors if tensor.id not in away),
+        nodes=tuple(node for node in graph.nodes if node.node_id not in moving),
+        execution_order=tuple(name for name in graph.execution_order or () if name not in moving),
+    )
+
+
+def _without_state(node: Node) -> Node:
+    """Return the node without the output that saves its generator state."""
+    state = f"{node.node_id}{STATE}"
+    return msgspec.structs.replace(node, outputs=tuple(name for name in node.outputs if name != state))
+
+
+def _without(graph: Graph, copies: dict[str, Node], back: dict[str, str]) -> Graph:
+    again = {node.node_id for node in copies.values()}
+    states = {f"{node_id}{STATE}" for node_id in again}
+    tensors = []
+    for tensor in graph.tensors:
+        if tensor.id in back or tensor.id in states:
+            continue
+        if tensor.view is not None and tensor.view.base_tensor_uid in back:
+            view = msgspec.structs.replace(tensor.view, base_tensor_uid=back[tensor.view.base_tensor_uid])
+            tensor = msgspec.structs.replace(tensor, view=view)
+        tensors.append(tensor)
+    nodes = tuple(
+        msgspec.structs.replace(
+            _without_state(node) if node.node_id in again else node,
+            inputs=tuple(back.get(name, name) for name in node.inputs),
+        )
+        for node in graph.nodes
+        if node.node_id not in copies
+    )
+    order = tuple(name for name in graph.execution_order or () if name not in copies)
+    return msgspec.structs.replace(graph, tensors=tuple(tensors), nodes=nodes, execution_order=order or None)
+
+
+def _drops_in(
+    graph: Graph, model: RecomputeModel, added: tuple[dict[str, Node], set[str]], back: dict[str, str]
+) -> list[Drop]:
+    """Return the drops: a storage was dropped after a use if the next use reads another copy."""
+    copies, moving = added
+    index, storage_of = model.timeline.index, model.liveness.storage_of
+    nodes = {node.node_id: node for node in graph.nodes}
+    copy_of = {}
+    """Tensor as written → the recomputing run that computed its root."""
+    root_in = {tensor.id: tensor for tensor in graph.tensors}
+    maker = {name: node.node_id for node in graph.nodes for name in node.outputs}
+
+    def storages(names: tuple[str, ...]) -> list[tuple[str, int]]:
+        """Return tensors as written with their storages, without generator states."""
+        originals = [(name, index.tensor_of.get(back.get(name, name))) for name in names]
+        return [(name, int(storage_of[i])) for name, i in originals if i is not None]
+
+    def life(name: str) -> str:
+        if name not in copy_of:
+            at = name
+            while root_in[at].view is not None:
+                at = root_in[at].view.base_tensor_uid  # type: ignore[union-attr]
+            copy_of[name] = maker.get(at, "")
+        return copy_of[name]
+
+    last: dict[int, tuple[str, str]] = {}
+    """Storage → its life and the node of its last use."""
+    found: dict[Drop, None] = {}
+    for node_id in graph.execution_order or ():
+        node = nodes[node_id]
+        if node_id in moving:
+            continue
+        used = f"{copies[node_id].node_id}{MARK}" if node_id in copies else node_id
+        for name, s in storages(node.inputs):
+            now = life(name)
+            before = last.get(s)
+            if before is not None and before[0] != now and (model.droppable[s] or model.movable[s]):
+                found[model.name_of(s), before[1]] = None
+            last[s] = (now, used)
+        if node_id not in copies:
+            for name, s in storages(node.outputs):
+                last.setdefault(s, (life(name), node_id))
+    return list(found)

@@ -1,0 +1,360 @@
+"""Write a recomputation choice into a graph as nodes; ``recover_choice.py`` reads it back.
+
+A repeated node ``n0`` is ``n0@remat`` and writes ``h@remat`` for its output ``h``, which later nodes read: every tensor
+keeps one live range. A third run is ``n0@remat.2``. Views of a recomputed storage are repeated where they are read. The
+field ``recomputes`` of a node names the original.
+
+A repeated node that draws random numbers gets another output ``n0@state``: the generator state before its first run
+(Philox: a seed and an offset of 8 bytes each), which the other runs read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.fitting.recompute.live_curve import Choice
+from tmmu_core.fitting.recompute.recompute_model import RecomputeModel
+from tmmu_core.graph.model import OFFLOAD_ARENA, ONE_MEMORY, PERSISTENT_ROLES, Graph, Node, Phase, Tensor
+from tmmu_core.graph.operators import operator_of
+
+MARK = "@remat"
+STATE = "@state"
+STATE_BYTES = 16
+BACK, OUT, THERE = "@back", "@copy_out", "@offload"
+
+Drop = tuple[str, str]
+"""A tensor and the node after which it is dropped; ``n0@remat`` means every recomputing run of ``n0``."""
+
+
+def numbered(count: int) -> str:
+    """Return the suffix of names of the ``count``-th recomputing run."""
+    return "" if not count else MARK if count == 1 else f"{MARK}.{count}"
+
+
+# -- drops as names ----------------------------------------------------------------------------------------------------
+
+
+def drops_of(model: RecomputeModel, choice: Choice) -> tuple[Drop, ...]:
+    """Return the drops of a choice by name, in graph order."""
+    readers = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))
+    makers = np.repeat(np.arange(len(model.node_at)), np.diff(model.out_ptr))
+    found = [(int(makers[o]), 0, int(model.out_idx[o]), "") for o in np.flatnonzero(choice.born).tolist()]
+    found += [(int(readers[e]), 1, int(model.in_idx[e]), "") for e in np.flatnonzero(choice.used).tolist()]
+    found += [(int(readers[e]), 2, int(model.in_idx[e]), MARK) for e in np.flatnonzero(choice.again).tolist()]
+    return tuple((model.name_of(s), model.node_id(k) + mark) for k, _, s, mark in sorted(found))
+
+
+def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[str]], away: bool = False) -> Choice:
+    """Return ``choice`` with ``drops`` added; with ``away`` the tensors are offloaded.
+
+    Raises ``InvalidIrShapes`` (reason ``recompute``) for an invalid drop.
+    """
+    made = choice.copy()
+    index = model.timeline.index
+    position = {model.node_id(k): k for k in range(len(model.node_at))}
+    for tensor, after in drops:
+        i = index.tensor_of.get(tensor)
+        if i is None or model.liveness.storage_of[i] < 0:
+            raise _rejected(f"unknown tensor {tensor!r} in a recompute move", tensor, after)
+        s = int(model.liveness.storage_of[i])
+        again = after not in position
+        k = position.get(after.removesuffix(MARK) if again else after)
+        if k is None:
+            raise _rejected(f"unknown node {after!r} in a recompute move", tensor, after)
+        if not (model.movable if away else model.droppable)[s]:
+            raise _rejected(f"tensor {tensor!r} cannot be {'offloaded' if away else 'recomputed'}", tensor, after)
+        made.away[s] |= away
+        edges = [e for e in range(model.in_ptr[k], model.in_ptr[k + 1]) if model.in_idx[e] == s]
+        births = [o for o in range(model.out_ptr[k], model.out_ptr[k + 1]) if model.out_idx[o] == s]
+        if edges and again:
+            made.again[edges] = True
+        elif edges:
+            made.used[edges] = True
+        elif births and not again:
+            made.born[births] = True
+        else:
+            raise _rejected(f"node {after!r} neither reads nor writes tensor {tensor!r}", tensor, after)
+    return made
+
+
+def _rejected(words: str, tensor: str, node_id: str) -> InvalidIrShapes:
+    return InvalidIrShapes(
+        f"{words}.",
+        reason="recompute",
+        node_id=node_id,
+        tensor=tensor,
+        hint="Name a tensor that one node computes, and a node that reads it.",
+    )
+
+
+# -- choice → graph ----------------------------------------------------------------------------------------------------
+
+
+def write_graph(model: RecomputeModel, choice: Choice) -> Graph:
+    """Return the graph with every recomputing run as a node in ``execution_order``.
+
+    Raises ``InvalidIrShapes`` (reason ``recompute``) if an operand can no longer be computed.
+    """
+    return _Writer(model, choice).graph()
+
+
+@dataclass
+class _Writer:
+    """Walks the given order and tracks the current copy of every storage."""
+
+    model: RecomputeModel
+    choice: Choice
+    order: list[str] = field(default_factory=list)
+    copies: list[Node] = field(default_factory=list)
+    new_tensors: list[Tensor] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        model = self.model
+        self.index = model.timeline.index
+        self.nodes = list(self.index.graph.nodes)
+        self.tensors = list(self.index.graph.tensors)
+        self.storage = model.liveness.storage_of.tolist()
+        self.producer_of = model.producer.tolist()
+        self.current = [""] * len(model.size)
+        """Storage → suffix of the copy that is read now."""
+        self.returns: Counter[int] = Counter()
+        """Storage → number of times it was copied back."""
+        self.phase: Phase = "forward"
+        self.dropped = [False] * len(model.size)
+        self.ever = [False] * len(model.size)
+        self.runs: Counter[int] = Counter()
+        """Node → number of recomputing runs."""
+        self.name: dict[tuple[int, str], str] = {}
+        """(view, copy of its storage) → name of the view in that copy."""
+        self.overwritten_by: dict[int, int] = {}
+        """Tensor → the tensor that overwrote it."""
+        self.read_late: set[int] = set()
+        """Tensors that a node after the forward pass reads."""
+        self.has_view = self.index.base >= 0
+        self.position = {int(n): k for k, n in enumerate(model.node_at)}
+
+    def graph(self) -> Graph:
+        model = self.model
+        for k, node_number in enumerate(model.node_at.tolist()):
+            waiting: list[int] = []
+            self.phase = self.nodes[node_number].phase
+            for e in range(model.in_ptr[k], model.in_ptr[k + 1]):
+                if self.dropped[model.in_idx[e]]:
+                    self._make(int(model.in_idx[e]), k, waiting)
+            self._run(node_number, k)
+            for o in range(model.out_ptr[k], model.out_ptr[k + 1]):
+                self._drop(int(model.out_idx[o]), bool(self.choice.born[o]))
+            for e in waiting:
+                self._drop(int(model.in_idx[e]), True)
+            for e in range(model.in_ptr[k], model.in_ptr[k + 1]):
+                self._drop(int(model.in_idx[e]), bool(self.choice.used[e]))
+        base = self.index.graph
+        for i, tensor in enumerate(self.tensors):
+            s = self.storage[i]
+            if tensor.saved_for_backward and s >= 0 and self.ever[s] and i not in self.read_late:
+                self.tensors[i] = msgspec.structs.replace(tensor, saved_for_backward=False)
+        return msgspec.structs.replace(
+            base,
+            tensors=(*self.tensors, *self.new_tensors),
+            nodes=(*self.nodes, *self.copies),
+            execution_order=tuple(self.order),
+        )
+
+    def _drop(self, s: int, whether: bool) -> None:
+        self.dropped[s] = whether
+        self.ever[s] |= whether
+        if whether and self.choice.away[s] and not self.returns[s]:
+            self._copy_out(s)
+
+    def _copy_out(self, s: int) -> None:
+        """Copy a storage to the other memory after its last use, once."""
+        self.returns[s] = 1
+        root = self.tensors[int(self.model.liveness.storages.head[s])]
+        there = Tensor(f"{root.id}{THERE}", root.shape, root.dtype, "activation", arena=OFFLOAD_ARENA)
+        self.new_tensors.append(there)
+        self._copy(f"{root.id}{OUT}", "copy_out", (root.id + self.current[s], there.id), root.id)
+
+    def _copy_in(self, s: int) -> None:
+        """Copy a storage back before its next use."""
+        root = self.tensors[int(self.model.liveness.storages.head[s])]
+        count = self.returns[s]
+        self.returns[s] += 1
+        self.current[s] = BACK if count == 1 else f"{BACK}.{count}"
+        self.dropped[s] = False
+        made = msgspec.structs.replace(
+            root,
+            id=root.id + self.current[s],
+            role="activation" if root.role == "input" else root.role,
+            saved_for_backward=False,
+            remat=False,
+        )
+        self.new_tensors.append(made)
+        self._copy(made.id, "copy_in", (f"{root.id}{THERE}", made.id), root.id)
+
+    def _copy(self, node_id: str, instr: str, ends: tuple[str, str], of: str) -> None:
+        self.copies.append(Node(node_id, instr, ends[:1], ends[1:], self.phase, "none", offloads=of))
+        self.order.append(node_id)
+
+    def _run(self, n: int, k: int) -> None:
+        """Add the given node with its current operands."""
+        node = self.nodes[n]
+        inputs = self._inputs(n, k)
+        if inputs != node.inputs:
+            self.nodes[n] = msgspec.structs.replace(node, inputs=inputs)
+        for i in self.index.outputs_of(n).tolist():
+            if self.has_view[i] and self.storage[i] >= 0:
+                self._look(i, k)
+        if node.in_place_write:
+            reads, writes = self.index.inputs_of(n).tolist(), self.index.outputs_of(n).tolist()
+            self.overwritten_by.update((reads[i], writes[o]) for i, o in node.in_place_write)
+        self.order.append(node.node_id)
+
+    def _look(self, view: int, k: int) -> None:
+        """Base a view on the current copy."""
+        s = self.storage[view]
+        copy = self.current[s]
+        self.name[view, copy] = self.tensors[view].id
+        base = self._name(int(self.index.base[view]), k)
+        window = self.tensors[view].view
+        assert window is not None
+        if window.base_tensor_uid != base:
+            self.tensors[view] = msgspec.structs.replace(
+                self.tensors[view], view=msgspec.structs.replace(window, base_tensor_uid=base)
+            )
+
+    def _inputs(self, n: int, k: int) -> tuple[str, ...]:
+        late = self.index.graph.nodes[int(self.model.node_at[k])].phase != "forward"
+        names = []
+        for i in self.index.inputs_of(n).tolist():
+            names.append(self._name(i, k))
+            if late and names[-1] == self.index.tensor_ids[i]:
+                self.read_late.add(i)
+        return tuple(names)
+
+    def _name(self, i: int, k: int) -> str:
+        """Return the name of tensor ``i`` in the current copy of its storage; repeat views where needed."""
+        s = self.storage[i]
+        if s < 0:
+            return self.index.tensor_ids[i]
+        copy = self.current[s]
+        if not self.has_view[i]:
+            return self.index.tensor_ids[i] + copy
+        known = self.name.get((i, copy))
+        if known is not None:
+            return known
+        writer = int(self.index.producer[i])
+        if writer < 0:
+            return self._copy_view(i, copy, k)
+        self._again(writer, k)
+        return self.name[i, copy]
+
+    def _copy_view(self, i: int, copy: str, k: int) -> str:
+        """Return the name of a view without a node in a copy."""
+        tensor = self.tensors[i]
+        if not copy:
+            return tensor.id
+        window = tensor.view
+        assert window is not None
+        made = msgspec.structs.replace(
+            tensor,
+            id=tensor.id + copy,
+            saved_for_backward=False,
+            view=msgspec.structs.replace(window, base_tensor_uid=self._name(int(self.index.base[i]), k)),
+        )
+        self.new_tensors.append(made)
+        self.name[i, copy] = made.id
+        return made.id
+
+    def _make(self, storage: int, k: int, waiting: list[int]) -> None:
+        """Recompute ``storage`` before position ``k``, and first its dropped inputs."""
+        model = self.model
+        stack = [storage]
+        while stack:
+            s = stack[-1]
+            if not self.dropped[s]:
+                stack.pop()
+                continue
+            if self.choice.away[s]:
+                self._copy_in(s)
+                continue
+            n = self.producer_of[s]
+            edges = range(model.in_ptr[n], model.in_ptr[n + 1])
+            missing = next((int(model.in_idx[f]) for f in edges if self.dropped[model.in_idx[f]]), None)
+            if missing is not None:
+                stack.append(missing)
+                continue
+            self._again(int(model.node_at[n]), k)
+            waiting += [f for f in edges if self.choice.again[f]]
+
+    def _again(self, n: int, k: int) -> None:
+        """Add a recomputing run of node ``n`` before position ``k``."""
+        node = self.index.graph.nodes[n]
+        if self.model.expires[self.position[n]] < k:
+            raise _rejected(f"node {node.node_id!r} cannot run again: what it reads is overwritten", "", node.node_id)
+        inputs = tuple(self._current_name(n, at, i, k) for at, i in enumerate(self.index.inputs_of(n).tolist()))
+        if operator_of(node.instr).is_random:
+            inputs = (*inputs, self._state(n))
+        self.runs[n] += 1
+        run = self.runs[n]
+        outputs = []
+        for i in self.index.outputs_of(n).tolist():
+            tensor, s = self.tensors[i], self.storage[i]
+            name = tensor.id + numbered(run)
+            outputs.append(name)
+            view = tensor.view
+            if not self.has_view[i] and s >= 0 and self.dropped[s] and not self.choice.away[s]:
+                self.current[s] = numbered(run)
+                self.dropped[s] = False
+            if view is not None:
+                self.name[i, self.current[s]] = name
+                inside = int(self.index.base[i])
+                own = inside in self.index.outputs_of(n).tolist()
+                base = self.index.tensor_ids[inside] + numbered(run) if own else self._name(inside, k)
+                view = msgspec.structs.replace(view, base_tensor_uid=base)
+            self.new_tensors.append(
+                msgspec.structs.replace(
+                    tensor,
+                    id=name,
+                    role="activation" if tensor.role in PERSISTENT_ROLES else tensor.role,
+                    saved_for_backward=False,
+                    remat=False,
+                    view=view,
+                )
+            )
+        copy = msgspec.structs.replace(
+            node,
+            node_id=node.node_id + numbered(run),
+            inputs=inputs,
+            outputs=tuple(outputs),
+            phase=self.index.graph.nodes[int(self.model.node_at[k])].phase,
+            in_place_write=(),
+            inplace="none" if node.in_place_write else node.inplace,
+            grad_edges=(),
+            recomputes=node.node_id,
+        )
+        self.copies.append(copy)
+        self.order.append(copy.node_id)
+
+    def _state(self, n: int) -> str:
+        """Return the tensor in which a random operator saves its generator state."""
+        node = self.nodes[n]
+        state = f"{node.node_id}{STATE}"
+        if not self.runs[n]:
+            self.nodes[n] = msgspec.structs.replace(node, outputs=(*node.outputs, state))
+            is_saved = node.phase == "forward"
+            arena = ONE_MEMORY if any(tensor.arena == ONE_MEMORY for tensor in self.tensors) else None
+            self.new_tensors.append(Tensor(state, (STATE_BYTES,), "uint8", saved_for_backward=is_saved, arena=arena))
+        return state
+
+    def _current_name(self, n: int, at: int, i: int, k: int) -> str:
+        """Return the current name of an operand, which the node itself may have overwritten."""
+        if any(at == x for x, _ in self.index.graph.nodes[n].in_place_write):
+            while i in self.overwritten_by:
+                i = self.overwritten_by[i]
+        return self._name(i, k)

@@ -1,0 +1,1 @@
+"""The search for the cheapest changes that fit."""

@@ -1,0 +1,382 @@
+"""Search for the cheapest moves after which a plan fits, or a proof that no plan fits.
+
+::
+
+    initial plan ─► planner ─► order ─► in place ─► alignment ─► recompute, offload, both ─► sizes
+                    └──────────────── free ────────────────┘    └── cheapest that fits ──┘
+
+Every candidate is planned. The search is deterministic; if stopped, it returns the best candidate so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from tmmu_core.base import strict
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, KINDS, Cost, Kind, Move, total_cost
+from tmmu_core.fitting.moves.alignment import finer_alignments, finest_alignment
+from tmmu_core.fitting.moves.proposals import PROPOSING
+from tmmu_core.fitting.moves.reordering import ENUMERATED_UP_TO, OrderMove, order_move, other_orders
+from tmmu_core.fitting.moves.sizes import with_size
+from tmmu_core.fitting.problem.answer import Allowed, Answer, Fitted
+from tmmu_core.fitting.problem.capacity import Capacity, bounds
+from tmmu_core.fitting.problem.in_place import missing_permissions, needed_permissions
+from tmmu_core.fitting.problem.lower_bounds import LowerBound, lower_bound, with_order
+from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_of, solve_input
+from tmmu_core.fitting.search.apply_moves import apply_moves
+from tmmu_core.fitting.search.bisection import bisect_size
+from tmmu_core.fitting.search.candidates import BEST_PLANNER, names_of, pareto, plan_moves, planner_move
+from tmmu_core.fitting.unknown import UnknownOperator, unknown_operators
+from tmmu_core.graph.flops import graph_flops
+from tmmu_core.planners.problem import Progress
+
+COSTLY: tuple[Kind, ...] = ("recompute", "offload")
+MOST_TRIED = 24
+"""Most lists of moves of one kind that are planned."""
+MOST_SINGLE_MOVES = 40
+SINGLE_MOVES_UP_TO = 400
+"""Nodes up to which single moves are combined greedily where no list of moves fits."""
+
+
+def fit(
+    start: Candidate,
+    capacity: Capacity,
+    allowed: Allowed | None = None,
+    progress: Progress | None = None,
+    found: Callable[[Candidate], None] | None = None,
+) -> Fitted:
+    """Search for the cheapest plan of ``start`` within ``capacity``.
+
+    ``progress`` reports each trial and can stop the search; ``found`` receives every improved candidate. Raises
+    ``InvalidIrShapes`` (reason ``fit``) for unknown kinds and arenas.
+    """
+    allowed = allowed or Allowed()
+    _check(start, capacity, allowed)
+    return _FitSearch(start, capacity, allowed, _Watch(progress), found).run()
+
+
+def _check(start: Candidate, capacity: Capacity, allowed: Allowed) -> None:
+    unknown = sorted(set(allowed.kinds) - set(KINDS))
+    if unknown:
+        raise _rejected(f"unknown kind of move {unknown[0]!r}.", strict.closest_hint(unknown[0], KINDS))
+    names = sorted(arena.name for arena in start.plan.arenas)
+    for name in sorted(set(capacity.arenas) - set(names)):
+        raise _rejected(f"unknown arena {name!r} in the capacity.", strict.closest_hint(name, names))
+    if capacity.total is None and not capacity.arenas:
+        raise _rejected("the capacity is empty.", "Give bytes over all arenas, or for one arena.")
+
+
+def _rejected(message: str, hint: str) -> InvalidIrShapes:
+    return InvalidIrShapes(message, reason="fit", node_id="", hint=hint)
+
+
+class _Watch:
+    """Forwards progress and records whether the search was stopped."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress = progress
+        self.stopped = False
+
+    def __call__(self, what: str, done: int = 0, of: int = 0) -> bool:
+        if self.progress is not None and not self.stopped:
+            self.stopped = not self.progress(what, done, of)
+        return not self.stopped
+
+
+@dataclass
+class _FitSearch:
+    """One search: candidates so far, the best one, and the order search."""
+
+    start: Candidate
+    capacity: Capacity
+    allowed: Allowed
+    watch: _Watch
+    found: Callable[[Candidate], None] | None
+    seen: list[Candidate] = field(default_factory=list)
+    best: Candidate = field(init=False)
+    order: OrderMove | None = None
+
+    def __post_init__(self) -> None:
+        self.best = self.start
+        self.seen.append(self.start)
+        index = self.start.solution.liveness.timeline.index
+        self.flops = graph_flops(index).total
+
+    # -- the search -----------------------------------------------------------------------------------------
+
+    def run(self) -> Fitted:
+        bound = self.bound()
+        if self.fits(self.start):
+            return self.ended("fits", bound)
+        impossible = self.capacity.over(bound.bytes_of) > 0
+        if impossible and self.allowed.max_cost is None:
+            self.free_planner()
+            return self.ended("cannot", bound)
+        for step in (self.free_planner, self.free_order, self.free_permissions, self.free_alignment):
+            step()
+            if self.fits(self.best):
+                return self.ended("fits", bound)
+            if self.watch.stopped:
+                return self.ended("cannot" if impossible else "open", bound)
+        bound, proven = self.proven(bound)
+        impossible = self.capacity.over(bound.bytes_of) > 0 or self.beyond(proven)
+        if impossible and self.allowed.max_cost is None:
+            return self.ended("cannot", bound, proven)
+        self.paid()
+        if not self.fits(self.best) and "sizes" in self.allowed.kinds and not self.watch.stopped:
+            self.try_smaller_sizes()
+        return self.ended("fits" if self.fits(self.best) else "cannot" if impossible else "open", bound, proven)
+
+    def bound(self) -> LowerBound:
+        """Return the initial lower bound; where sizes can shrink, the bound at the smallest sizes."""
+        start, kinds = self.start, self.allowed.kinds
+        if "alignment" in kinds and (least := finest_alignment(start.plan_input, names_of(start.plan))) is not None:
+            start = plan_moves(start, (least,))
+        if "sizes" in kinds:
+            for name, dim in sorted(start.plan_input.graph.dims.items()):
+                start = with_size(start, name, dim.min)
+        # A plan for larger alignments or tensors is valid for smaller ones. The bound of the packing holds for all of
+        # them; the extent that a planner reaches does not.
+        moved: set[Kind] = set(kinds) - {"sizes", "alignment"}
+        if "alignment" in kinds or start is not self.start:
+            moved.add("planner")
+        return lower_bound(start.plan_input, start.solution, moved)
+
+    def try_smaller_sizes(self) -> None:
+        """Try the largest size of each dimension, alone, at which the other moves fit."""
+        others = replace(self.allowed, kinds=self.allowed.kinds - {"sizes"})
+        for name, dim in sorted(self.start.plan_input.graph.dims.items()):
+
+            def at(size: int, name: str = name) -> Fitted:
+                return fit(with_size(self.start, name, size), self.capacity, others, self.watch)
+
+            largest = bisect_size(dim, at)
+            if largest.size is not None:
+                self.take(largest.fitted.best)
+
+    def fits(self, candidate: Candidate) -> bool:
+        return self.capacity.fits(candidate.plan)
+
+    def beyond(self, proven: int) -> bool:
+        return self.capacity.total is not None and proven > self.capacity.total
+
+    def proven(self, bound: LowerBound) -> tuple[LowerBound, int]:
+        """Return the bound raised by the proof over all orders, where only orders and permissions can change."""
+        kinds = self.allowed.kinds
+        if kinds & {"recompute", "offload", "sizes", "alignment"}:
+            return bound, 0
+        if self.order is None:
+            return bound, 0
+        return with_order(bound, self.order.needs), self.order.total
+
+    def ended(self, answer: Answer, bound: LowerBound, proven: int = 0) -> Fitted:
+        best = self.best
+        return Fitted(
+            answer,
+            self.capacity,
+            self.start,
+            best,
+            bound,
+            proven,
+            tuple(self.seen),
+            self.flops,
+            self.watch.stopped,
+            self.limiting(answer),
+        )
+
+    def limiting(self, answer: Answer) -> tuple[UnknownOperator, ...]:
+        """Return the unknown operators, where known properties could improve the answer."""
+        if (answer == "fits" and not self.best.cost.weight) or (answer == "cannot" and self.order is None):
+            return ()
+        return unknown_operators(self.start.solution.liveness.timeline, self.allowed.kinds)
+
+    # -- free moves ---------------------------------------------------------------------------------
+
+    def free_planner(self) -> None:
+        if "planner" in self.allowed.kinds and self.start.plan_input.planner != BEST_PLANNER:
+            self.watch("planner")
+            self.try_moves(self.start, (planner_move(self.start.plan_input),))
+
+    def free_order(self) -> None:
+        if "order" not in self.allowed.kinds or not self.watch("order"):
+            return
+        # Search the order with all permissions, so that the proof holds with them too.
+        plan_input = self.start.plan_input
+        extra = missing_permissions(plan_input) if "inplace" in self.allowed.kinds else None
+        judged, solution = plan_input, self.start.solution
+        if extra is not None:
+            judged = apply_moves(plan_input, (extra,))
+            solution = solve_input(judged)
+        self.order = order_move(
+            judged, solution, self.watch, keep_phases=self.allowed.keep_phases, enough=self.capacity.total
+        )
+        if self.order is not None and self.order.move is not None:
+            self.try_moves(self.start, (self.order.move,))
+            if not self.has("order"):
+                self.try_moves(self.best, (self.order.move,))
+            self.try_with_best_planner(self.order.move)
+        if self.order is not None and not self.fits(self.best):
+            self.other_orders(self.order)
+
+    def other_orders(self, order: OrderMove) -> None:
+        """Plan orders with equally low peaks until one packs within the capacity."""
+        limit = self.capacity.total
+        if limit is None or order.ordered.peak - order.model.pad * len(order.model.arenas) > limit:
+            return
+        planner: tuple[Move, ...] = ()
+        if "planner" in self.allowed.kinds and self.start.plan_input.planner != BEST_PLANNER:
+            planner = (planner_move(self.start.plan_input),)
+        for number, move in enumerate(other_orders(order, self.start.solution, limit + order.model.pad)):
+            if (number >= MOST_TRIED and len(order.model) > ENUMERATED_UP_TO) or not self.watch("orders", number):
+                return
+            for moves in ((move,), (move, *planner)):
+                if not self.capacity.over(extents_of(apply_moves(self.start.plan_input, moves))):
+                    self.try_moves(self.start, moves)
+                    return
+
+    def try_with_best_planner(self, move: Move) -> None:
+        """Try the move together with the best planner."""
+        if "planner" in self.allowed.kinds and not self.has("planner"):
+            ordered = replace(self.start.plan_input, graph=apply_moves(self.start.plan_input, (move,)).graph)
+            if ordered.planner != BEST_PLANNER:
+                self.try_moves(self.start, (move, planner_move(ordered)))
+
+    def free_permissions(self) -> None:
+        if "inplace" not in self.allowed.kinds:
+            return
+        order = self.order.move if self.order is not None else None
+        bases = [self.best]
+        if order is not None and not self.has("order"):
+            bases.append(plan_moves(self.best, (order,)))
+        for base in bases:
+            everything = missing_permissions(base.plan_input)
+            if everything is None or not self.watch("in place"):
+                return  # missing permissions are the same in every order
+            after = solve_input(apply_moves(base.plan_input, (everything,)))
+            if sum(bounds(after.plan).values()) >= sum(bounds(base.plan).values()):
+                continue
+            if not self.try_moves(base, (needed_permissions(base.plan_input, after) or everything,)):
+                self.try_moves(base, (everything,))
+
+    def free_alignment(self) -> None:
+        """Try smaller alignments, from the largest that fits to the smallest."""
+        if "alignment" not in self.allowed.kinds:
+            return
+        base = self.best
+        for move in finer_alignments(base.plan_input, names_of(base.plan)):
+            if not self.watch("alignment") or (self.try_moves(base, (move,)) and self.fits(self.best)):
+                return
+
+    # -- moves that cost -------------------------------------------------------------------------------
+
+    def paid(self) -> None:
+        base = self.best
+        kinds = [kind for kind in COSTLY if kind in self.allowed.kinds]
+        lowest: dict[Kind, Candidate] = {}
+        # Offload must transfer at least the excess over the capacity.
+        moving = FLOPS_PER_MOVED_BYTE * self.capacity.over(extents(base.plan))
+        for kind in kinds:
+            if self.fits(self.best) and self.best.cost.weight <= moving:
+                return
+            lowest[kind] = self.lowered(base, kind)
+            if self.watch.stopped:
+                return
+        if self.fits(self.best) or len(kinds) < 2:
+            return
+        for first, second in ((kinds[0], kinds[1]), (kinds[1], kinds[0])):
+            if lowest[first] is not base and not self.watch.stopped:
+                self.lowered(lowest[first], second)
+                if self.fits(self.best):
+                    return
+
+    def lowered(self, base: Candidate, kind: Kind) -> Candidate:
+        """Plan the lists of moves of a kind until one fits; return the lowest within the allowed cost."""
+        lowest = base
+        for number, moves in enumerate(self.offers(base, kind)):
+            if number >= MOST_TRIED or not self.watch(kind, number, MOST_TRIED):
+                break
+            candidate = self.candidate(base, moves)
+            if candidate is None:
+                break
+            if candidate.extent_bytes < lowest.extent_bytes:
+                lowest = candidate
+            if self.fits(candidate):
+                return candidate
+        if len(base.plan_input.graph.nodes) <= SINGLE_MOVES_UP_TO:
+            alone = self.combine_single_moves(base, kind)
+            if alone.extent_bytes < lowest.extent_bytes:
+                lowest = alone
+        return lowest
+
+    def offers(self, base: Candidate, kind: Kind) -> Iterator[tuple[Move, ...]]:
+        """Yield the lists of moves of a kind; under a cost limit, also the lowest within it."""
+        for moves in PROPOSING[kind].lower(base.plan_input, base.solution, self.capacity, self.watch):
+            if self.exceeds_cost(total_cost((*base.moves, *moves))):
+                break
+            yield moves
+        else:
+            return
+        from tmmu_core.fitting.recompute import lowest_within
+
+        assert self.allowed.max_cost is not None
+        left = self.allowed.max_cost * self.flops // 100_000 - base.cost.extra_flops
+        yield from lowest_within(base.plan_input, self.capacity, left, self.watch)
+
+    def combine_single_moves(self, base: Candidate, kind: Kind) -> Candidate:
+        """Add single moves within the cost, best ratio of bytes to cost first, until the plan fits."""
+        plan_input = base.plan_input
+        moves: tuple[Move, ...] = ()
+        for number in range(MOST_SINGLE_MOVES):
+            if not self.watch(f"{kind}, one by one", number, MOST_SINGLE_MOVES):
+                break
+            offers = [
+                move
+                for move in PROPOSING[kind].single(plan_input, base.solution)
+                if move.bytes > 0 and not self.exceeds_cost(total_cost((*base.moves, *moves, move)))
+            ]
+            if not offers:
+                break
+            best = min(offers, key=lambda move: (Fraction(move.cost.weight, move.bytes), -move.bytes, move.what))
+            plan_input, moves = apply_moves(plan_input, (best,)), (*moves, best)
+            if not self.capacity.over(extents_of(plan_input)):
+                break
+        return (self.candidate(base, moves) if moves else None) or base
+
+    # -- candidates ----------------------------------------------------------------------------------------------
+
+    def try_moves(self, base: Candidate, moves: tuple[Move, ...]) -> bool:
+        """Plan ``base`` with ``moves``; return whether the result is the best so far."""
+        candidate = self.candidate(base, moves)
+        return candidate is not None and candidate is self.best
+
+    def candidate(self, base: Candidate, moves: tuple[Move, ...]) -> Candidate | None:
+        if self.exceeds_cost(total_cost((*base.moves, *moves))):
+            return None
+        made = plan_moves(base, moves)
+        self.take(made)
+        return made
+
+    def take(self, made: Candidate) -> None:
+        """Record a candidate, and keep it as the best if it is better."""
+        self.seen = list(pareto([*self.seen, made]))
+        if self.better(made):
+            self.best = made
+            if self.found is not None:
+                self.found(made)
+
+    def has(self, kind: Kind) -> bool:
+        """Return whether the best candidate uses a move of this kind."""
+        return any(move.kind == kind for move in self.best.moves)
+
+    def exceeds_cost(self, cost: Cost) -> bool:
+        limit = self.allowed.max_cost
+        return limit is not None and 100_000 * cost.extra_flops > limit * self.flops
+
+    def better(self, candidate: Candidate) -> bool:
+        over, best_over = (self.capacity.over(extents(c.plan)) for c in (candidate, self.best))
+        if over or best_over:
+            return (over, candidate.extent_bytes, candidate.key) < (best_over, self.best.extent_bytes, self.best.key)
+        return candidate.key < self.best.key

@@ -1,0 +1,89 @@
+"""The largest size of a dimension at which the other moves make the plan fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+from tmmu_core.fitting.moves.sizes import dim_bounds, with_size
+from tmmu_core.fitting.problem.answer import Allowed, Fitted
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
+from tmmu_core.fitting.search.bisection import Largest, bisect_size
+from tmmu_core.fitting.search.fit_search import fit
+from tmmu_core.graph.assumed_sizes import reach, refuse_unused_dims
+from tmmu_core.graph.model import Dim, Graph
+from tmmu_core.planners.problem import Progress
+from tmmu_core.plans.making.request import PlanRequest
+
+
+@dataclass(frozen=True)
+class Rereading:
+    """A model that is read again at each size of a dimension: its shapes are formulas of the size."""
+
+    sizes: Dim
+    """The sizes at which it can be read."""
+    first: int
+    """The size at which it was read."""
+    at: Callable[[int], Candidate]
+    """Returns the plan of the model at a size, before any move."""
+
+
+def rereading(
+    graph: Graph, request: PlanRequest, name: str, read: Callable[[Mapping[str, int]], Graph]
+) -> Rereading | None:
+    """Return how to read the model at other sizes of ``name``; ``None`` if its tensors use the dimension itself.
+
+    ``read`` returns the graph at sizes by name.
+    """
+    if name not in graph.ranges:
+        return None
+
+    def at(size: int) -> Candidate:
+        point = {**request.dims, name: size}
+        return initial_candidate(read(point), request.but(dims=point))
+
+    return Rereading(reach(graph, name), graph.dims[name].max, at)
+
+
+def largest_that_fits(
+    start: Candidate,
+    name: str,
+    capacity: Capacity,
+    allowed: Allowed,
+    progress: Progress | None = None,
+    again: Rereading | None = None,
+) -> Largest:
+    """Return the largest size of ``name`` within its bounds at which the allowed moves fit ``capacity``.
+
+    With ``again``, each size is planned from the model as read at that size. Raises ``InvalidIrShapes`` for
+    a dimension that the graph does not define (``unknown_dimension``) or no tensor uses (``unused_dim``).
+    """
+    envelope = dim_bounds(start.plan_input, name)
+    others = replace(allowed, kinds=allowed.kinds - {"sizes"})
+
+    @cache
+    def at(size: int) -> Fitted:
+        candidate = with_size(start, name, size) if again is None else again.at(size)
+        return fit(candidate, capacity, others, progress)
+
+    if again is not None:
+        return _largest_by_doubling(again.sizes, again.first, at)
+    refuse_unused_dims(start.plan_input.graph, [name])
+    return bisect_size(envelope, at)
+
+
+def _largest_by_doubling(sizes: Dim, first: int, at: Callable[[int], Fitted]) -> Largest:
+    """Return the largest size that fits, by doubling from ``first``: the largest of all may be too large to read."""
+    best = at(first)
+    if best.answer != "fits":
+        return bisect_size(Dim(sizes.min, first), at)
+    low = first
+    while low < sizes.max and not best.stopped:
+        high = min(max(2 * low, 1), sizes.max)
+        tried = at(high)
+        if tried.answer != "fits":
+            return bisect_size(Dim(low, high), at)
+        low, best = high, tried
+    return Largest(low, best)

@@ -1,0 +1,44 @@
+"""Operators that a fit treats conservatively because their properties are unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tmmu_core.fitting.move import Kind
+from tmmu_core.graph.flops import graph_flops
+from tmmu_core.graph.operators import operator_of
+from tmmu_core.liveness.analyse import row_bytes
+from tmmu_core.liveness.live_model import Timeline
+
+
+@dataclass(frozen=True)
+class UnknownOperator:
+    """An operator, by its name in the file."""
+
+    name: str
+    nodes: int
+    bytes: int
+    """Bytes of its outputs that are not persistent and cannot be recomputed."""
+
+
+def unknown_operators(timeline: Timeline, kinds: frozenset[Kind]) -> tuple[UnknownOperator, ...]:
+    """Return the operators that limit moves of ``kinds``, by name.
+
+    An operator that the table does not hold keeps its position among sequenced operators and is not recomputed. One
+    without a known cost is not recomputed.
+    """
+    index, sizes = timeline.index, row_bytes(timeline).tolist()
+    of_node = graph_flops(index).of_node
+    found: dict[str, UnknownOperator] = {}
+    keeps_order = "order" in kinds and any(operator_of(node.instr).is_sequenced for node in timeline.graph.nodes)
+    for k, node in enumerate(timeline.graph.nodes):
+        operator = operator_of(node.instr)
+        has_no_cost = of_node[k] is None and operator.repeats and not operator.is_gradient and not node.scope
+        if not (
+            (operator.is_unknown and keeps_order) or ((operator.is_unknown or has_no_cost) and "recompute" in kinds)
+        ):
+            continue
+        made = sum(sizes[i] for i in index.outputs_of(k).tolist() if index.base[i] < 0)
+        known = found.get(node.instr, UnknownOperator(node.instr, 0, 0))
+        found[node.instr] = UnknownOperator(node.instr, known.nodes + 1, known.bytes + made)
+    return tuple(found[name] for name in sorted(found))

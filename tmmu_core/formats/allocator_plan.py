@@ -1,0 +1,173 @@
+"""Build packing instances from allocator records: live ranges with offsets, as the readers of other tools find them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.graph.native import document
+from tmmu_core.planners.problem import Packing, PlainInstance, Problem
+
+LAST_BYTE = 2**62
+"""Upper limit of offsets, sizes and steps."""
+
+
+@dataclass(slots=True)
+class Life:
+    """One live range: steps ``[birth, death)``, bytes ``[offset, offset + size)``."""
+
+    id: str
+    birth: int
+    death: int
+    size: int
+    offset: int
+    role: str = "activation"
+    alignment: int = 1
+
+    def key(self) -> tuple[int, int, bytes]:
+        """Return the normative sort key: birth, −bytes, id bytes."""
+        return self.birth, -self.size, self.id.encode("utf-8", "surrogatepass")
+
+
+def apart(lives: Iterable[Life]) -> list[Life]:
+    """Return the live ranges with unique ids: a repeated id gets a number."""
+    seen: set[str] = set()
+    last: dict[str, int] = {}
+    found = []
+    for life in lives:
+        name, k = life.id, last.get(life.id, 1) + 1
+        while life.id in seen:
+            last[name], life.id, k = k, f"{name} #{k}", k + 1
+        seen.add(life.id)
+        found.append(life)
+    return found
+
+
+def is_log(data: bytes) -> bool:
+    """Whether bytes are a text log: no document, and no protobuf (ONNX models begin with byte 8)."""
+    return b"\0" not in data[:1024] and not document.kind(data) and data[:1] != b"\x08"
+
+
+def file_name(path: str) -> str:
+    """Return a file's name without its folder and ``.gz``, so that a plan has one name in every folder."""
+    return path.replace("\\", "/").rpartition("/")[2].removesuffix(".gz")
+
+
+def stem_of(path: str) -> str:
+    """Return a file's name without its folder and its ending."""
+    name = file_name(path)
+    return name.rpartition(".")[0] or name
+
+
+@dataclass(frozen=True)
+class Lives:
+    """Live ranges as int64 columns, one row each: for more of them than fit into memory as objects."""
+
+    ids: Sequence[str]
+    birth: NDArray[np.int64]
+    death: NDArray[np.int64]
+    size: NDArray[np.int64]
+    offset: NDArray[np.int64]
+
+
+def instance_of(name: str, lives: Iterable[Life], notes: Sequence[str] = (), *, placed: bool = True) -> PlainInstance:
+    """Return the instance of live ranges in one arena, with their offsets as its packing if they are ``placed``.
+
+    Raises ``UnreadableInput`` if they exceed :data:`LAST_BYTE`.
+    """
+    rows = sorted(lives, key=Life.key)
+    if sum(life.size for life in rows) > LAST_BYTE or any(life.offset + life.size > LAST_BYTE for life in rows):
+        raise _too_many()
+    problem = Problem(
+        arena="arena",
+        ids=tuple([life.id for life in rows]),
+        birth=np.array([life.birth for life in rows], np.int64),
+        death=np.array([life.death for life in rows], np.int64),
+        size=np.array([life.size for life in rows], np.uint64),
+        alignment=np.array([life.alignment for life in rows], np.uint64),
+        roles=tuple([life.role for life in rows]),
+    )
+    packing = Packing(np.array([life.offset for life in rows], np.uint64)) if placed else None
+    return PlainInstance(name, problem, packing, tuple(notes))
+
+
+def instance_of_columns(name: str, lives: Lives, notes: Sequence[str] = ()) -> PlainInstance:
+    """Return the instance of columns, in the normative order. Raises as :func:`instance_of`."""
+    if sum(lives.size.tolist()) > LAST_BYTE or (lives.offset + lives.size > LAST_BYTE).any():
+        raise _too_many()
+    order = np.lexsort((-lives.size, lives.birth))
+    birth, size = lives.birth[order], lives.size[order]
+    begins = np.flatnonzero(np.concatenate(([True], (birth[1:] != birth[:-1]) | (size[1:] != size[:-1]))))
+    ends = np.concatenate((begins[1:], [len(order)]))
+    for at, end in zip(begins[ends - begins > 1].tolist(), ends[ends - begins > 1].tolist(), strict=True):
+        ties = order[at:end].tolist()  # equal births and sizes are sorted by id bytes
+        order[at:end] = sorted(ties, key=lambda row: lives.ids[row].encode("utf-8", "surrogatepass"))
+    problem = Problem(
+        arena="arena",
+        ids=tuple([lives.ids[row] for row in order.tolist()]),
+        birth=lives.birth[order],
+        death=lives.death[order],
+        size=lives.size[order].astype(np.uint64),
+        alignment=np.ones(len(order), np.uint64),
+        roles=("activation",) * len(order),
+    )
+    return PlainInstance(name, problem, Packing(lives.offset[order].astype(np.uint64)), tuple(notes))
+
+
+def _too_many() -> UnreadableInput:
+    return UnreadableInput(f"all buffers together have more than {LAST_BYTE} bytes.", hint="Export the plan again.")
+
+
+def peak_of(lives: Sequence[Life]) -> tuple[int, int]:
+    """Return ``(step, bytes)`` of the first step with the most live bytes; ``(0, 0)`` without live ranges."""
+    columns = ([life.birth for life in lives], [life.death for life in lives], [life.size for life in lives])
+    birth, death, size = (np.array(column, np.int64) for column in columns)
+    return peak_of_columns(birth, death, size)
+
+
+def peak_of_columns(birth: NDArray[np.int64], death: NDArray[np.int64], size: NDArray[np.int64]) -> tuple[int, int]:
+    """Return the same for columns."""
+    if not len(birth):
+        return 0, 0
+    times, at = np.unique(np.concatenate((birth, death)), return_inverse=True)
+    total = np.zeros(len(times), np.int64)
+    np.add.at(total, at, np.concatenate((size, -size)))
+    held = np.cumsum(total)
+    most = int(held.argmax())
+    return int(times[most]), int(held[most])
+
+
+@dataclass(frozen=True)
+class AddressMap:
+    """Regions of an address space, mapped to consecutive offsets. Columns of int64."""
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    bases: NDArray[np.int64]
+
+    @staticmethod
+    def of(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> AddressMap:
+        """Return the map of half-open regions ``[start, end)``; touching and overlapping regions are joined."""
+        some = ends > starts
+        order = np.argsort(starts[some], kind="stable")
+        first, last = starts[some][order], np.maximum.accumulate(ends[some][order])
+        apart = np.ones(len(first), np.bool_)
+        apart[1:] = first[1:] > last[:-1]
+        begins = np.flatnonzero(apart)
+        starts, ends = first[begins], last[np.concatenate((begins[1:], [len(first)])) - 1] if len(first) else last
+        lengths = ends - starts
+        return AddressMap(starts, ends, np.cumsum(lengths) - lengths)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all regions."""
+        return int((self.ends - self.starts).sum())
+
+    def offsets(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the offsets of addresses, each of which is inside a region."""
+        k = np.searchsorted(self.starts, addresses, side="right") - 1
+        return self.bases[k] + addresses - self.starts[k]

@@ -1,0 +1,86 @@
+"""Names in C: legal in C11 and C++17, unique, the same in header, source and JSON.
+
+Names of models, memories and tensors are free text; letters, digits and single underscores of them are kept. Names that
+become equal, or equal to a derived name (memory ``A_SIZE`` and the size of memory ``A``), get their number. Only the
+suffixes ``__blob`` and ``__source`` of the render plan have two underscores in a row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+LONGEST = 80
+"""Maximum characters of a name; truncated names are made unique by number."""
+REGION_NAMES = ("", "_SIZE", "_ALIGNMENT")
+TENSOR_NAMES = ("_REGION", "_OFFSET", "_SIZE")
+
+
+@dataclass(frozen=True)
+class RegionNames:
+    """The names of one arena."""
+
+    stem: str
+    """Upper case: the enumerator, and with ``_SIZE`` and ``_ALIGNMENT`` the macros."""
+    symbol: str
+    """Lower case: the arena's buffer; of a cold constant its blob."""
+    source: str = ""
+    """The symbol of a staged arena's source blob."""
+
+    @property
+    def blob(self) -> str:
+        """The symbol of a constant arena's bytes: its source if it is staged, else the arena itself."""
+        return self.source or self.symbol
+
+
+def identifier(text: str) -> str:
+    """Return ``text`` as part of a C identifier: lower case, other characters as single inner underscores."""
+    plain = "".join(c if c.isascii() and c.isalnum() else " " for c in text[: 4 * LONGEST]).lower()
+    return "_".join(plain.split())[:LONGEST].rstrip("_")
+
+
+def c_prefix(module_prefix: str) -> str:
+    """Return the prefix of all names in C and of the files: ``<c_prefix>_memory.h`` and ``.c``."""
+    name = identifier(module_prefix)[:40].rstrip("_") or "model"
+    return f"m_{name}" if name[0].isdigit() else name
+
+
+def region_names(prefix: str, regions: Sequence[tuple[str, str, bool]]) -> tuple[RegionNames, ...]:
+    """Return the names of arenas given as ``(role, memory, is_staged)`` in region order."""
+    taken: set[str] = set()
+    found = []
+    for number, (role, memory, is_staged) in enumerate(regions):
+        name = next(
+            name
+            for name in _spellings(identifier(memory), number)
+            if taken.isdisjoint(f"{role}_{name}{suffix}".upper() for suffix in REGION_NAMES)
+        )
+        taken |= {f"{role}_{name}{suffix}".upper() for suffix in REGION_NAMES}
+        symbol = f"{prefix}_{role}_{name}"
+        blob = {True: "", False: "__blob"}[is_staged] if role == "constant" else ""
+        source = f"{symbol}__source" if is_staged else ""
+        found.append(RegionNames(f"{prefix}_region_{role}_{name}".upper(), symbol + blob, source))
+    return tuple(found)
+
+
+def _spellings(name: str, number: int) -> Iterator[str]:
+    """Yield ``name``, then ``name`` with its number, then with further numbers."""
+    if name:
+        yield name
+    name = f"{name}_{number}".lstrip("_")
+    yield name
+    yield from (f"{name}_{again}" for again in count())
+
+
+def tensor_stems(prefix: str, tensor_ids: Sequence[str]) -> dict[str, str]:
+    """Return tensor id → the prefix of its macros, upper case; ids that become equal get their position."""
+    plain = [identifier(tensor_id).upper() for tensor_id in tensor_ids]
+    seen = Counter(plain)
+    return {
+        tensor_id: f"{prefix.upper()}_T{at}_{name}".rstrip("_")
+        if seen[name] > 1 or not name
+        else f"{prefix.upper()}_T_{name}"
+        for at, (tensor_id, name) in enumerate(zip(tensor_ids, plain, strict=True))
+    }

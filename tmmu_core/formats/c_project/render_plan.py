@@ -1,0 +1,392 @@
+"""The render plan: a plan prepared for code generation (heliaAOT's render projection).
+
+It contains every derived value: region ids (by role, then memory name), alignments, cold or staged, packed constants,
+names in C, and two fingerprints. ``plan_hash`` covers the arenas only, so that a binary can detect other regions than
+it was compiled for; ``tensor_layout_hash`` covers the place of every tensor too. Bytes of constants are read on use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tmmu_core.base.cbor import H
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.base.once import cached_property
+from tmmu_core.formats.c_project.c_names import RegionNames, c_prefix, region_names, tensor_stems
+from tmmu_core.graph.constants import CHUNK, Constants
+from tmmu_core.planners.platform import BASE_ALIGNMENT
+from tmmu_core.plans.analysis.why_memory import Uplift, cells, uplifts
+from tmmu_core.plans.model import Plan
+
+ROLES = ("scratch", "persistent", "constant")
+
+
+class RenderIncomplete(InvalidIrShapes, ValueError):
+    """A plan that cannot be rendered: a binding that code needs is missing or wrong (reason ``render_incomplete``)."""
+
+
+@dataclass(frozen=True)
+class RenderArena:
+    """One region. Sizes and alignments in bytes."""
+
+    region_id: int
+    role: str
+    memory: str
+    source_memory: str
+    size: int
+    alignment: int
+    is_staged: bool
+    name: str = ""
+    """The plan's arena."""
+    origin: int | None = None
+    """Start address of its memory, if the plan has it."""
+
+
+@dataclass(frozen=True)
+class RenderTensor:
+    """The place of a tensor: a region and a byte offset."""
+
+    tensor_id: str
+    region_id: int
+    offset: int
+    size: int
+    alignment: int
+
+
+@dataclass(frozen=True)
+class Image:
+    """The bytes of one constant arena: its tensors at their offsets, zeros between them."""
+
+    size: int
+    parts: tuple[RenderTensor, ...]
+    """By offset, without overlaps."""
+    constants: Constants
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the bytes in order. Raises :class:`RenderIncomplete` if a constant has another number of bytes."""
+        end = 0
+        for part in self.parts:
+            yield from _zeros(part.offset - end)
+            got = 0
+            for data in self.constants.chunks(part.tensor_id):
+                got += len(data)
+                if got > part.size:
+                    raise _incomplete(part.tensor_id, f"has more bytes given and takes {part.size:,}")
+                yield data
+            if got < part.size:
+                raise _incomplete(part.tensor_id, f"has {got:,} bytes given and takes {part.size:,}")
+            end = part.offset + part.size
+        yield from _zeros(self.size - end)
+
+    def check(self) -> None:
+        """Read every byte once, before any is written. Raises as :meth:`chunks`."""
+        assert len(self.sha256) == 32
+
+    def digests(self) -> Iterator[tuple[RenderTensor, bytes]]:
+        """Yield each part with the SHA-256 of its bytes."""
+        for part in self.parts:
+            digest = hashlib.sha256()
+            for data in self.constants.chunks(part.tensor_id):
+                digest.update(data)
+            yield part, digest.digest()
+
+    @cached_property
+    def sha256(self) -> bytes:
+        """SHA-256 of all bytes."""
+        digest = hashlib.sha256()
+        for data in self.chunks():
+            digest.update(data)
+        return digest.digest()
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class RenderConstantBlob:
+    """The packed bytes of one constant arena, with padding."""
+
+    memory: str
+    is_staged: bool
+    sidecar_filename: str
+    image: Image | bytes
+
+    def __init__(self, memory: str, is_staged: bool, sidecar_filename: str, payload: Image | bytes) -> None:
+        for name, value in (("memory", memory), ("is_staged", is_staged), ("sidecar_filename", sidecar_filename)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "image", payload)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.image) if isinstance(self.image, bytes) else self.image.size
+
+    @property
+    def payload(self) -> bytes:
+        """All bytes at once; :meth:`chunks` reads them in parts."""
+        return b"".join(self.chunks())
+
+    @property
+    def sha256(self) -> bytes:
+        """Digest that is checked before the first run."""
+        return hashlib.sha256(self.image).digest() if isinstance(self.image, bytes) else self.image.sha256
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes in order."""
+        return iter((self.image,)) if isinstance(self.image, bytes) else self.image.chunks()
+
+
+@dataclass(frozen=True)
+class RenderMemoryPlan:
+    """Arenas by role, then memory name; ``all_arenas[k].region_id == k``."""
+
+    scratch_arenas: tuple[RenderArena, ...] = ()
+    persistent_arenas: tuple[RenderArena, ...] = ()
+    constant_arenas: tuple[RenderArena, ...] = ()
+    constant_blobs: tuple[RenderConstantBlob, ...] = ()
+    """One per constant arena, in region order; empty if no bytes were given."""
+    plan_hash: str = ""
+    tensor_layout_hash: str = ""
+    module_prefix: str = "model"
+    tensors: tuple[RenderTensor, ...] = ()
+    """By tensor id bytes."""
+    lifted: tuple[Uplift | None, ...] = ()
+    """Per tensor of a plan over memories: the reason of its memory, and the cost of the next one up."""
+
+    @property
+    def all_arenas(self) -> tuple[RenderArena, ...]:
+        """Every arena, in region order."""
+        return self.scratch_arenas + self.persistent_arenas + self.constant_arenas
+
+    @property
+    def arenas(self) -> tuple[RenderArena, ...]:
+        """The same."""
+        return self.all_arenas
+
+    def of_role(self, role: str) -> tuple[RenderArena, ...]:
+        """Return the arenas of one role, in region order."""
+        return tuple(arena for arena in self.all_arenas if arena.role == role)
+
+    @property
+    def staged_constant_arenas(self) -> tuple[RenderArena, ...]:
+        """Constant arenas that are copied before the first run."""
+        return tuple(arena for arena in self.constant_arenas if arena.is_staged)
+
+    @property
+    def has_staged_constants(self) -> bool:
+        """Whether bytes must be copied before the first run."""
+        return bool(self.staged_constant_arenas)
+
+    @property
+    def prefix(self) -> str:
+        """Prefix of every name in C."""
+        return c_prefix(self.module_prefix)
+
+    @cached_property
+    def region_names(self) -> tuple[RegionNames, ...]:
+        """The arenas' names in C, in region order."""
+        return region_names(self.prefix, [(a.role, a.memory, a.is_staged) for a in self.all_arenas])
+
+    @cached_property
+    def tensor_stems(self) -> Mapping[str, str]:
+        """Tensor id → prefix of its macros."""
+        return tensor_stems(self.prefix, [tensor.tensor_id for tensor in self.tensors])
+
+    @cached_property
+    def blob_of(self) -> Mapping[int, RenderConstantBlob]:
+        """Region id → bytes of that constant arena."""
+        found = zip(self.constant_arenas, self.constant_blobs, strict=False)
+        return {arena.region_id: blob for arena, blob in found}
+
+
+def build_render_plan(
+    plan: Plan, constants: Mapping[str, bytes] | None = None, *, module_prefix: str = "model"
+) -> RenderMemoryPlan:
+    """Return the render plan of a plan of any planner; ``constants`` are bytes by tensor id, if they are available.
+
+    ``helia`` plans contain role and memory of each arena. Otherwise an arena is a memory of its own: constant if it
+    holds parameters and constants only (or unwritten buffers with known bytes), persistent if all of it is live at
+    every step, else scratch. Raises :class:`RenderIncomplete` if a tensor is outside of its region, a constant arena
+    has two sources, or some but not all constants have bytes.
+    """
+    known = Constants.of(constants)
+    described = sorted(
+        (_describe(plan, k, known) for k in range(len(plan.arenas))), key=lambda d: (ROLES.index(d[0]), d[1])
+    )
+    arenas = tuple(
+        RenderArena(
+            region_id,
+            role,
+            memory,
+            source,
+            plan.arenas[k].extent_bytes,
+            max(BASE_ALIGNMENT, plan.arenas[k].alignment_bytes, *_alignments(plan, k)),
+            source != memory,
+            plan.arenas[k].name,
+            plan.notes.get(plan.arenas[k].name, {}).get("origin"),
+        )
+        for region_id, (role, memory, source, k) in enumerate(described)
+    )
+    region_of = {arena.name: arena.region_id for arena in arenas}
+    tensors = tuple(
+        RenderTensor(row.tensor_id, region_of[row.arena], row.offset_bytes, row.size_bytes, row.alignment)
+        for row in plan.rows()
+    )
+    _check_complete(arenas, tensors)
+    envelope = [[a.role, a.memory, a.source_memory, a.size, a.alignment, a.is_staged] for a in arenas]
+    placement = [[t.tensor_id, arenas[t.region_id].role, arenas[t.region_id].memory, t.offset, t.size] for t in tensors]
+    scratch, persistent, constant = (tuple(arena for arena in arenas if arena.role == role) for role in ROLES)
+    bare = RenderMemoryPlan(
+        scratch,
+        persistent,
+        constant,
+        plan_hash=H(["render_plan_v1", envelope]).hex(),
+        tensor_layout_hash=H(["render_layout_v1", placement]).hex(),
+        module_prefix=module_prefix,
+        tensors=tensors,
+        lifted=tuple(uplifts(plan) or ()),
+    )
+    return _with_blobs(bare, plan, known) if known else bare
+
+
+def _describe(plan: Plan, k: int, known: Constants) -> tuple[str, str, str, int]:
+    """Return (role, memory, source memory, arena number); ``known`` are the constants with bytes."""
+    name = plan.arenas[k].name
+    notes = plan.notes.get(name, {})
+    if "memory" in notes:
+        return str(notes["role"]), str(notes["memory"]), str(notes["source_memory"]), k
+    rows = [i for i in range(len(plan)) if plan.arena[i] == k]
+    roles = {plan.roles[i] for i in rows}
+    if rows and roles <= {"parameter", "constant"}:
+        return "constant", name, name, k
+    if rows and roles <= {"parameter", "constant", "buffer"} and all(_is_constant(plan, i, known) for i in rows):
+        return "constant", name, name, k
+    if rows and all(plan.birth[i] == 0 and plan.death[i] == plan.steps for i in rows):
+        return "persistent", name, name, k
+    return "scratch", name, name, k
+
+
+def _is_constant(plan: Plan, i: int, known: Constants) -> bool:
+    """Whether a row's bytes are known and never written: an in-place write has its own birth."""
+    if plan.birth[i] or plan.death[i] < plan.steps:
+        return False
+    return plan.tensor_ids[i] in known or plan.base_tensor_uids[i] is not None or not plan.size[i]
+
+
+def _alignments(plan: Plan, k: int) -> list[int]:
+    return sorted({int(a) for a, arena in zip(plan.alignment, plan.arena, strict=True) if arena == k})
+
+
+def _check_complete(arenas: tuple[RenderArena, ...], tensors: tuple[RenderTensor, ...]) -> None:
+    for tensor in tensors:
+        region = arenas[tensor.region_id]
+        if tensor.offset + tensor.size > region.size:
+            raise _incomplete(tensor.tensor_id, f"ends at byte {tensor.offset + tensor.size:,} of {region.size:,}")
+        if tensor.offset % tensor.alignment:
+            raise _incomplete(tensor.tensor_id, f"lies at byte {tensor.offset:,}, no multiple of {tensor.alignment}")
+
+
+def _with_blobs(render: RenderMemoryPlan, plan: Plan, constants: Constants) -> RenderMemoryPlan:
+    """Return the plan with the bytes of every constant arena; each of its tensors must have bytes or a base."""
+    role_of = {arena.region_id: arena.role for arena in render.all_arenas}
+    parts: dict[int, list[RenderTensor]] = {arena.region_id: [] for arena in render.constant_arenas}
+    for row, tensor in enumerate(render.tensors):
+        lies_in_another = plan.base_tensor_uids[row] is not None
+        if role_of[tensor.region_id] != "constant":
+            if tensor.tensor_id in constants and plan.roles[row] in ("parameter", "constant") and not lies_in_another:
+                raise _incomplete(
+                    tensor.tensor_id,
+                    f"is a constant in the writable arena {render.all_arenas[tensor.region_id].name!r}",
+                    "Plan with --planner helia, which separates constants from buffers and states: "
+                    "tmmu export MODEL --planner helia --to c-project -o DIR.",
+                )
+        elif tensor.tensor_id in constants:
+            parts[tensor.region_id].append(tensor)
+        elif not lies_in_another and tensor.size:
+            raise _incomplete(tensor.tensor_id, "is a constant without bytes, while others have bytes")
+    blobs = []
+    for arena in render.constant_arenas:
+        members = sorted(parts[arena.region_id], key=lambda part: (part.offset, -part.size, part.tensor_id))
+        image = Image(arena.size, tuple(_without_overlaps(members)), constants)
+        image.check()
+        filename = f"{render.region_names[arena.region_id].blob}.bin"
+        blobs.append(RenderConstantBlob(arena.memory, arena.is_staged, filename, image))
+    return replace(render, constant_blobs=tuple(blobs))
+
+
+def _without_overlaps(members: list[RenderTensor]) -> Iterator[RenderTensor]:
+    """Yield the parts that overlap no earlier one: aliases of the same bytes are written once."""
+    end = 0
+    for member in members:
+        if member.size and member.offset >= end:
+            end = member.offset + member.size
+            yield member
+
+
+def _zeros(count: int) -> Iterator[bytes]:
+    for at in range(0, count, CHUNK):
+        yield bytes(min(CHUNK, count - at))
+
+
+def _incomplete(tensor_id: str, what: str, hint: str = "") -> RenderIncomplete:
+    return RenderIncomplete(
+        f"the plan cannot be rendered: tensor {tensor_id!r} {what}.",
+        reason="render_incomplete",
+        node_id="",
+        tensor=tensor_id,
+        hint=hint or "Verify the plan (tmmu verify) and give every constant's bytes, or none.",
+    )
+
+
+def residency(render: RenderMemoryPlan) -> dict[str, Any]:
+    """Return the residency as JSON values: arenas in region order, tensors by id, fingerprints, names in C."""
+    blobs = {k: blob.sidecar_filename for k, blob in render.blob_of.items()}
+    digests = {k: blob.sha256.hex() for k, blob in render.blob_of.items()}
+    return {
+        "schema": "tmmu_residency/1",
+        "module_prefix": render.module_prefix,
+        "plan_hash": render.plan_hash,
+        "tensor_layout_hash": render.tensor_layout_hash,
+        "arenas": [
+            {
+                "region_id": a.region_id,
+                "role": a.role,
+                "memory": a.memory,
+                "source_memory": a.source_memory,
+                "size": a.size,
+                "alignment": a.alignment,
+                "is_staged": a.is_staged,
+                "enumerator": names.stem,
+                "symbol": names.symbol,
+                "blob": blobs.get(a.region_id),
+                "blob_symbol": names.blob if a.role == "constant" else None,
+                "blob_sha256": digests.get(a.region_id),
+            }
+            for a, names in zip(render.all_arenas, render.region_names, strict=True)
+        ],
+        "tensors": [
+            {
+                "tensor_id": t.tensor_id,
+                "region_id": t.region_id,
+                "role": render.all_arenas[t.region_id].role,
+                "memory": render.all_arenas[t.region_id].memory,
+                "offset": t.offset,
+                "size": t.size,
+                "macro": render.tensor_stems[t.tensor_id],
+                **(cells(render.lifted[row]) if render.lifted else {}),
+            }
+            for row, t in enumerate(render.tensors)
+        ],
+    }
+
+
+__all__ = [
+    "Image",
+    "RenderArena",
+    "RenderConstantBlob",
+    "RenderIncomplete",
+    "RenderMemoryPlan",
+    "RenderTensor",
+    "build_render_plan",
+    "residency",
+]

@@ -1,0 +1,1 @@
+"""Packing problems as CSV."""

@@ -1,0 +1,1 @@
+"""TensorFlow Lite, ExecuTorch, Vela and TensorFlow Lite Micro."""

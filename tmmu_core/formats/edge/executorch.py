@@ -1,0 +1,283 @@
+"""ExecuTorch programs (``.pte``): read the memory plan inside.
+
+A program is a flatbuffer (``schema/program.fbs`` of the executorch package, identifier ``ET12``). A method has values,
+some with a place ``(memory, offset)``, and a chain of instructions that refer to values:
+
+::
+
+    step 0        the inputs with a place are written
+    step k + 1    instruction k: all its values are live; it writes its last argument, or the elements of that list
+                  (the outs of a kernel; of a delegate, the arguments that no earlier instruction has used)
+
+A value is live from its first step to its last. A value that is read and never written is an **elided view**: it has
+the bytes of the last value written at its place, extends the live range of that value, and shares its id
+(``base+view``). A value that a kernel writes at the place of one of its operands is merged in the same way. A value
+that is never written and shares no place is state that persists between runs: it is live throughout. Memories are
+placed behind each other. Memory that delegates allocate is not in the file.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from tmmu_core.base import limits
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.allocator_plan import LAST_BYTE, Life, instance_of, peak_of, stem_of
+from tmmu_core.formats.edge.flatbuffer import Damaged, Flat, Table
+from tmmu_core.planners.problem import PlainInstance
+
+HINT = "Write the program again with ExecuTorchProgramManager.write_to_file."
+WIDTHS = (1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 1, 1, 4, 2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 2, 4, 8)
+"""Bytes of an element by ``ScalarType``."""
+TENSOR, TENSORS, OPTIONAL_TENSORS = 5, 10, 11
+"""Types of values, of ``KernelTypes``."""
+KERNEL, DELEGATE, MOVE, JUMP, FREE = 1, 2, 3, 4, 5
+"""Types of instructions, of ``InstructionArguments``."""
+UNBOUND = 2
+
+
+def refuses(data: bytes) -> str:
+    """Return why bytes are no ExecuTorch program; ``""`` if they have its flatbuffer identifier (``ET12``)."""
+    if len(data) < 8:
+        return "it is too short" if data else "the file is empty"
+    return "" if data[4:6] == b"ET" and data[6:8].isdigit() else "bytes 4 to 8 are not ET12"
+
+
+def read(data: bytes, name: str = "") -> PlainInstance:
+    """Return the plan of a program's method with the highest peak. Raises ``UnreadableInput``."""
+    try:
+        plans = [_Method(table, name) for table in Flat(data).root().tables(1)]
+    except Damaged as error:
+        raise UnreadableInput(f"the program is cut off or damaged: {error}", source=name, hint=HINT) from error
+    if not any(plan.lives for plan in plans):
+        raise UnreadableInput(
+            "no value of the program has a place: its memory was not planned.",
+            source=name,
+            hint="Export it with memory planning, the default of to_executorch().",
+        )
+    chosen = max(plans, key=lambda plan: peak_of(plan.lives)[1])
+    notes = list(chosen.notes())
+    if len(plans) > 1:
+        others = ", ".join(sorted(plan.name for plan in plans if plan is not chosen))
+        notes.insert(0, f'the method "{chosen.name}" is shown; the program holds {others} too')
+    return instance_of(stem_of(name) or chosen.name, chosen.lives, notes)
+
+
+# --- a method ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Value:
+    """A value with a place."""
+
+    number: int
+    memory: int
+    offset: int
+    size: int
+    label: str = ""
+    birth: int = -1
+    """First step; −1 before an instruction uses it."""
+    last: int = -1
+    role: str = "activation"
+    over: _Value | None = None
+    """The value whose bytes it shares."""
+    names: list[str] = field(default_factory=list)
+
+    def base(self) -> _Value:
+        found = self
+        while found.over is not None:
+            found = found.over
+        return found
+
+
+class _Method:
+    """The live ranges and notes of one method."""
+
+    def __init__(self, table: Table, source: str) -> None:
+        self.source = source
+        self.name = table.text(0)
+        self.sizes = table.long_integers(8)
+        self.unplaced = self.delegates = self.list_elements = 0
+        self.lists: dict[int, list[int]] = {}
+        self.values: dict[int, _Value] = {}
+        self.latest: dict[tuple[int, int], _Value] = {}
+        """Place → the value that was used there last."""
+        self._values(table.tables(2))
+        operators = [(each.text(0), each.text(1)) for each in table.tables(6)]
+        self.operators = [f"{name}.{overload}" if overload else name for name, overload in operators]
+        self.inputs, self.outputs = table.integers(3), table.integers(4)
+        self.loops: list[tuple[int, int]] = []
+        self.steps = 1
+        for number in self.inputs:
+            self._write(number, 0, f"input {number}", "input")
+        for chain in table.tables(5):
+            for instruction in chain.tables(2):
+                self._run(*instruction.union(0))
+        self._extend_over_loops()
+        for number in self.outputs:
+            if self._is_used(number):
+                value = self.values[number].base()
+                value.last = self.steps - 1
+                value.role = value.role if value.role in ("input", "buffer") else "output"
+        self.lives = list(self._lives())
+
+    def _values(self, tables: Sequence[Table]) -> None:
+        for number, evalue in enumerate(tables):
+            kind, table = evalue.union(0)
+            if table is None:
+                continue
+            if kind in (TENSORS, OPTIONAL_TENSORS):
+                self.lists[number] = table.integers(0)
+            elif kind == TENSOR:
+                place = table.table(6)
+                if place is None or table.byte(8) == UNBOUND:
+                    self.unplaced += place is None and not table.unsigned(5)
+                    continue
+                self.values[number] = self._value(number, table, place)
+
+    def _value(self, number: int, table: Table, place: Table) -> _Value:
+        kind, shape = table.byte(0), table.integers(2)
+        if kind >= len(WIDTHS) or any(side < 0 for side in shape):
+            raise Damaged(f"value {number} has the element type {kind} and the shape {shape[:8]}.")
+        size, offset = WIDTHS[kind] * prod(shape), place.unsigned(1) | place.unsigned(2) << 32
+        if max(size, offset) > LAST_BYTE:
+            raise Damaged(f"value {number} is {size} bytes at {offset}.")
+        extra = table.table(9)
+        return _Value(number, place.unsigned(0), offset, size, extra.text(1) if extra is not None else "")
+
+    # --- instructions ---
+
+    def _run(self, kind: int, table: Table | None) -> None:
+        step, self.steps = self.steps, self.steps + 1
+        if table is None:
+            return
+        if kind in (KERNEL, DELEGATE):
+            called, index = table.integers(1), table.integer(0)
+            if kind == KERNEL:
+                if not 0 <= index < len(self.operators):
+                    raise Damaged(f"instruction {step - 1} calls operator {index} of {len(self.operators)}.")
+                self._call(step, called, self.operators[index], 1)
+            else:
+                self.delegates += 1
+                known = [k for k, number in enumerate(called) if self._is_used(number)]
+                self._call(step, called, f"delegate {index}", len(called) - (known[-1] + 1 if known else 1))
+        elif kind == MOVE:
+            source, target = table.integer(0), table.integer(1)
+            self._read(source, step)
+            self._write(target, step, "move", "activation")
+            if source in self.values and target in self.values:
+                giver, taker = self.values[source].base(), self.values[target].base()
+                if giver is not taker:
+                    taker.names.append(giver.label)
+        elif kind == JUMP:
+            target = table.integer(1)
+            self._read(table.integer(0), step)
+            if 0 <= target < step:
+                self.loops.append((target + 1, step))
+        elif kind == FREE:
+            self._read(table.integer(0), step)
+
+    def _is_used(self, number: int) -> bool:
+        return number in self.values and self.values[number].birth >= 0
+
+    def _call(self, step: int, arguments: Sequence[int], operator: str, writes: int) -> None:
+        """Read a call's operands and write its outs; a kernel repeats its outs among its operands."""
+        elements = sum(len(self.lists.get(argument, ())) for argument in arguments)
+        self.list_elements += elements
+        if self.list_elements > limits.ceiling(limits.VALUES):
+            raise limits.past(limits.VALUES, "the values in the lists that its instructions name", self.source)
+        cut = len(arguments) - writes
+        written = [number for argument in arguments[cut:] for number in self.lists.get(argument, [argument])]
+        outs = set(written)
+        read = [number for argument in arguments[:cut] for number in self.lists.get(argument, [argument])]
+        operands = [number for number in read if number not in outs]
+        for number in operands:
+            self._read(number, step)
+        places = {(v.memory, v.offset): v for v in (self.values[n] for n in operands if n in self.values)}
+        for number in written:
+            value = self.values.get(number)
+            if value is not None:
+                operand = places.get((value.memory, value.offset))
+                self._write(number, step, f"{operator} #{number}", "activation", operand)
+
+    def _read(self, number: int, step: int) -> None:
+        value = self.values.get(number)
+        if value is None:
+            return
+        if value.birth < 0:
+            below = self.latest.get((value.memory, value.offset))
+            if below is not None and value.size <= below.base().size:
+                value.over, value.birth = below.base(), step
+                value.base().names.append(f"#{number}")
+            else:  # state that persists between runs
+                value.birth, value.role = step, "buffer"
+                value.label = value.label or f"state #{number}"
+        self._use(value, step)
+
+    def _write(self, number: int, step: int, label: str, role: str, operand: _Value | None = None) -> None:
+        value = self.values.get(number)
+        if value is None:
+            return
+        if value.birth < 0:
+            value.birth, value.role = step, role
+            value.label = value.label or label
+            if operand is not None and value.size <= operand.base().size:
+                value.over = operand.base()
+                value.base().names.append(f"#{number}")
+        self._use(value, step)
+
+    def _use(self, value: _Value, step: int) -> None:
+        base = value.base()
+        value.last = base.last = step
+        self.latest[value.memory, value.offset] = value
+
+    def _extend_over_loops(self) -> None:
+        """Extend a value that is live at the start of a loop and used inside until the end of the loop."""
+        if len(self.loops) * len(self.values) > limits.ceiling(limits.VALUES):
+            raise limits.past(limits.VALUES, "the program's loops, each over all its values", self.source)
+        for first, last in self.loops:
+            for value in self.values.values():
+                if value.birth < first <= value.last:
+                    value.last = max(value.last, last)
+                    value.base().last = max(value.base().last, last)
+
+    # --- live ranges ---
+
+    def _lives(self) -> Iterable[Life]:
+        starts, at = {}, 0
+        memories = sorted({value.memory for value in self.values.values()})
+        ends = defaultdict[int, int](int)
+        for value in self.values.values():
+            ends[value.memory] = max(ends[value.memory], value.offset + value.size)
+        for memory in memories:
+            starts[memory] = at
+            at += max(self.sizes[memory] if memory < len(self.sizes) else 0, ends[memory])
+        if at > LAST_BYTE:
+            raise Damaged(f"its memories are {at} bytes.")
+        for value in self.values.values():
+            if value.birth < 0 or value.over is not None or not value.size:
+                continue
+            birth, death = value.birth, value.last + 1
+            if value.role == "buffer":
+                birth, death = 0, self.steps
+            label = "+".join([value.label, *dict.fromkeys(value.names)][:8])
+            offset = starts[value.memory] + value.offset
+            yield Life(f"{label} @{value.number}", birth, death, value.size, offset, value.role)
+
+    def notes(self) -> Iterable[str]:
+        """Return the notes on these live ranges."""
+        planned = [(k, size) for k, size in enumerate(self.sizes) if size]
+        listed = ", ".join(f"memory {k}: {size:,} bytes" for k, size in planned)
+        yield f"the program reserves {sum(size for _, size in planned):,} bytes ({listed})" + (
+            "; memories are placed behind each other" if len(planned) > 1 else ""
+        )
+        views = sum(value.over is not None for value in self.values.values())
+        if views:
+            yield f"{views} values share the bytes of others: elided views and in-place results"
+        if self.unplaced:
+            yield f"{self.unplaced} values have no place in the plan: the caller of the program provides their memory"
+        if self.delegates:
+            yield f"the file does not contain the memory that {self.delegates} delegate calls allocate"

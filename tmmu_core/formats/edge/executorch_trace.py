@@ -1,0 +1,92 @@
+"""ExecuTorch's memory trace: read the live ranges and offsets that its profiler writes.
+
+The trace (``executorch.util.activation_memory_profiler.generate_memory_trace``) has an event for each value and step.
+It has offsets if it was written with ``enable_memory_offsets=True``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+import msgspec
+
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.once import learned
+from tmmu_core.formats.allocator_plan import LAST_BYTE, Life, instance_of, stem_of
+from tmmu_core.graph.native import document
+from tmmu_core.planners.problem import PlainInstance
+
+HINT = "Write it with generate_memory_trace(…, enable_memory_offsets=True)."
+MEMORY_EVENTS = "memory_allocation"
+"""Category of memory events."""
+
+
+def refuses(data: bytes) -> str:
+    """Return why bytes are no memory trace of ExecuTorch's profiler; ``""`` if they are."""
+    if document.kind(data) != "json":
+        return "it does not begin like a JSON object" if data else "the file is empty"
+    known = b'"traceEvents"' in data[:4096] and MEMORY_EVENTS.encode() in data
+    return "" if known else f'it has no "traceEvents" of the category {MEMORY_EVENTS}'
+
+
+class _Event(msgspec.Struct, gc=False):
+    name: str
+    cat: str = ""
+    ts: int = 0
+    dur: int = 0
+    pid: int = 0
+    tid: int = 0
+
+
+class _Trace(msgspec.Struct):
+    events: list[_Event] = msgspec.field(name="traceEvents")
+
+
+learned(_Event, _Trace)
+
+
+def read(data: bytes, name: str = "") -> PlainInstance:
+    """Return the live ranges of a memory trace, with their offsets if it has them. Raises ``UnreadableInput``."""
+    try:
+        events = msgspec.json.decode(data, type=_Trace).events
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableInput(f"the trace is damaged: {error}.", source=name, hint=HINT) from error
+    events = [event for event in events if event.cat == MEMORY_EVENTS]
+    wrong = next((e for e in events if min(e.ts, e.dur, e.pid, e.tid) < 0 or max(e.ts, e.dur, e.tid) > LAST_BYTE), None)
+    if wrong is not None or not events:
+        what = f"{wrong.name!r} is {wrong.dur} bytes at {wrong.ts}" if wrong else "it holds no allocation"
+        raise UnreadableInput(f"the trace is damaged: {what}.", source=name, hint=HINT)
+    spans: dict[tuple[str, int, int, int], list[int]] = {}
+    placed = _has_offsets(events)
+    seen = defaultdict[tuple[str, int, int], Iterator[int]](count)
+    for event in events:
+        which = event.ts if placed else next(seen[event.name, event.pid, event.tid])
+        span = spans.setdefault((event.name, event.pid, which, event.dur), [event.tid, event.tid])
+        span[0], span[1] = min(span[0], event.tid), max(span[1], event.tid)
+    starts, at = {}, 0
+    ends = defaultdict[int, int](int)
+    for event in events:
+        ends[event.pid] = max(ends[event.pid], event.ts + event.dur)
+    for memory in sorted(ends):
+        starts[memory] = at
+        at += ends[memory]
+    lives = [
+        Life(f"{label} #{k}", first, last + 1, size, starts[memory] + offset if placed else 0)
+        for k, ((label, memory, offset, size), (first, last)) in enumerate(spans.items())
+        if size
+    ]
+    notes = ["a step is a node of the exported program"]
+    if not placed:
+        notes.append("the trace has no offsets: this is a problem to plan. " + HINT)
+    return instance_of(stem_of(name), lives, notes, placed=placed)
+
+
+def _has_offsets(events: Sequence[_Event]) -> bool:
+    """Whether ``ts`` is an offset: equal at each step of a value, and not the end of the previous event."""
+    stacked, at = True, dict[int, int]()
+    for event in events:
+        stacked = stacked and event.ts == at.get(event.tid, 0)
+        at[event.tid] = event.ts + event.dur
+    return not stacked

@@ -1,0 +1,362 @@
+"""TensorFlow Lite models: the first subgraph in the file's order, and the subgraphs that it runs as nested scopes.
+
+* A tensor with data in the file is a ``constant``; a variable tensor, which keeps its value from run to run and which
+  no operator need write, is a ``buffer``. Both are persistent.
+* ``inplace`` is what the kernels of TensorFlow Lite and of its Micro runtime permit: element-wise kernels may write
+  over an operand as large as their result, and ``RESHAPE`` and its kin move bytes only where they are apart. Where no
+  in-place reuse is made, tensors are planned as the Micro runtime plans them, each for itself; its kernels' scratch
+  buffers are not in the file and not in the graph.
+* A variable behind a handle (``VAR_HANDLE``) is a ``buffer`` as large as what is read from it or assigned to it, and
+  read by the operators that do so; one name is one variable in all subgraphs. The handle itself is a number of 32
+  bits, as in the Micro runtime.
+* Constants whose data are one buffer of the file are one storage: converters keep equal data once, and runtimes read
+  it there.
+* Bytes of a constant may lie in another file (``external_buffer``): it is planned, and its bytes are not read.
+* A sparse constant takes the bytes that it has in the file. A plan that the file holds for its tensors
+  (``OfflineMemoryAllocation``) is not used, which the graph's name says.
+* Arenas are aligned to 16 bytes, as the Micro runtime does, where no alignment is given.
+* ``IF``, ``WHILE``, ``CALL_ONCE`` and calls: the operator's inputs are copied to the inputs of a body, and the body's
+  outputs to the operator's outputs, as the Micro runtime does (``formats.scopes``). A body that is used again has
+  activations of its own; constants and variables are shared by all uses. Bodies that cannot be planned are in
+  ``Node.unplanned``: recursion, more than ``DEEPEST`` levels, more than ``MOST_REPEATED`` words of repeated uses,
+  tensors without a size, and bodies that run once per element (``STABLEHLO_REDUCE``).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any
+
+from msgspec import structs
+
+from tmmu_core.base.errors import InvalidIrShapes, MissingExtra, UnreadableInput
+from tmmu_core.base.extras import install
+from tmmu_core.formats import scopes
+from tmmu_core.formats.edge.tflite_kernels import nbytes, permission
+from tmmu_core.formats.edge.tflite_subgraph import (
+    ABSENT,
+    DAMAGED,
+    SUBGRAPH_FIELDS,
+    ModelFile,
+    Operator,
+    Subgraph,
+    is_external,
+    length,
+)
+from tmmu_core.graph.constants import Constants, Held, InFile, Piece
+from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor
+
+ADD_THE_EXTRA = install("tflite")
+
+
+BODIES = {
+    "IF": ("then", "else"),
+    "WHILE": ("cond", "body"),
+    "STABLEHLO_WHILE": ("cond", "body"),
+    "CALL": ("body",),
+    "CALL_ONCE": ("body",),
+    "STABLEHLO_COMPOSITE": ("body",),
+}
+"""Operator → the names of its bodies, for those whose bodies are planned."""
+LOOPS = frozenset({"WHILE", "STABLEHLO_WHILE"})
+DEEPEST = 16
+"""Levels of bodies within bodies that are planned."""
+MOST_REPEATED = 1 << 17
+"""Operators and operands of all uses of subgraphs beyond the first one of each that are planned."""
+VARIABLE_VALUE = {"READ_VARIABLE": ("outputs", 0), "ASSIGN_VARIABLE": ("inputs", 1)}
+"""Operator on a variable behind a handle, its operand 0 → where the variable's value is seen."""
+ALIGNMENT = 16
+"""Bytes: that of the Micro runtime's arena (``MicroArenaBufferAlignment``)."""
+OFFLINE_PLAN = b"OfflineMemoryAllocation"
+
+
+def refuses(data: bytes) -> str:
+    """Return why bytes are no TensorFlow Lite model; ``""`` if they have the flatbuffer identifier ``TFL3``."""
+    if not data:
+        return "the file is empty"
+    return "" if data[4:8] == b"TFL3" else "bytes 4 to 8 are not TFL3"
+
+
+def read(data: bytes, name: str = "") -> Graph:
+    """The graph of a model's first subgraph and of what it runs.
+
+    Raises ``UnreadableInput`` where the file is damaged or the parser is not installed, ``InvalidIrShapes`` (reason
+    ``unknown_dtype``) for a tensor without a size: strings, variants.
+    """
+    try:
+        import tflite
+    except ImportError as error:
+        raise MissingExtra(
+            "TensorFlow Lite models need the tflite package, which is not installed.",
+            source=name,
+            hint=f"Add it: {ADD_THE_EXTRA}",
+        ) from error
+    try:
+        file = ModelFile(tflite, data, name)
+        if not file.model.SubgraphsLength():
+            raise UnreadableInput("the model has no subgraph.", source=name, hint="Convert the model again.")
+        return _Reading(file).graph()
+    except (struct.error, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        # What a flatbuffer's offsets lead to when they lead out of the file.
+        raise UnreadableInput(
+            f"the TensorFlow Lite model is cut off or damaged (it has {len(data)} bytes).",
+            source=name,
+            hint="Copy the file again.",
+        ) from error
+
+
+def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
+    """The constants of ``graph``, which was read from ``data``: bytes, or a map of the file at ``where``."""
+    import tflite
+
+    reading = _Reading(ModelFile(tflite, data, name))
+    reading.graph()
+    ids = {tensor.id for tensor in graph.tensors if tensor.role == "constant"}
+    pieces: dict[str, Piece] = {}
+    for tensor_id, tensor in reading.constants.items():
+        if tensor_id in ids and not is_external(tensor):
+            start, size = reading.file.place(tensor)
+            pieces[tensor_id] = InFile(where, start, size) if where else Held(memoryview(data), start, size)
+    return Constants(pieces)
+
+
+@dataclass
+class _Use:
+    """A subgraph at one place where it runs."""
+
+    subgraph: Subgraph
+    scope: str = ""
+    running: tuple[int, ...] = ()
+    """The subgraphs around it, by number."""
+    ids: dict[int, str] = field(default_factory=dict)
+    """Tensor number → id of those that are used."""
+    variable_of: dict[int, str] = field(default_factory=dict)
+    """Number of a handle → the name of the variable behind it."""
+
+
+class _Reading:
+    """The graph of a model while it is read; a ``scopes.Host``."""
+
+    def __init__(self, file: ModelFile) -> None:
+        self.file = file
+        self.nodes: list[Node] = []
+        self.tensors: dict[str, Tensor] = {}
+        self.constants: dict[str, Any] = {}
+        """Id of a constant → its table in the file."""
+        self.variables: dict[str, Tensor] = {}
+        """Name → the variable behind handles of that name."""
+        self.main = _Use(file.subgraph(0))
+        self.taken = {tensor.id for tensor in self.main.subgraph.tensors}
+        self.node_ids: set[str] = set()
+        self.persistent: dict[tuple[int, int], str] = {}
+        """Subgraph and tensor number → id of a constant or variable of a body."""
+        self.planned = {0}
+        """Numbers of the subgraphs that are in the graph."""
+        self.unsized: set[int] = set()
+        """Numbers of those that have a tensor without a size."""
+        self.repeated = 0
+        """Words of the uses beyond the first one of each subgraph."""
+
+    def graph(self) -> Graph:
+        """Read the model."""
+        self._run(self.main)
+        inputs, outputs = (
+            tuple(dict.fromkeys([self._id(self.main, i) for i in ends]))
+            for ends in (self.main.subgraph.inputs, self.main.subgraph.outputs)
+        )
+        own = [self.main.ids[i] for i in sorted(self.main.ids)]
+        buffers = {name: table.Buffer() for name, table in self.constants.items() if self.file.data_bytes(table)}
+        count = Counter(buffers.values())
+        for name, at in buffers.items():
+            if count[at] > 1:
+                self.tensors[name] = structs.replace(self.tensors[name], alias_group_id=f"buffer {at}")
+        return Graph(
+            ir_schema=GRAPH_SCHEMA,
+            name=PurePath(self.file.name).name.removesuffix(".tflite") + self._not_planned(),
+            tensors=(*[self.tensors[name] for name in dict.fromkeys([*own, *self.tensors])], *self.variables.values()),
+            nodes=tuple(self.nodes),
+            inputs=inputs,
+            outputs=outputs,
+            execution_order=tuple([node.node_id for node in self.nodes]),
+            alignment=ALIGNMENT,
+        )
+
+    def _not_planned(self) -> str:
+        """What of the file is not planned, for the graph's name."""
+        model = self.file.model
+        left, count = model.SubgraphsLength() - len(self.planned), model.SubgraphsLength()
+        notes = [f"{left} of {count} subgraphs not planned"] if left else []
+        if any(model.Metadata(k).Name() == OFFLINE_PLAN for k in range(length(model, "Metadata"))):
+            notes.append("the offline plan in the file is not used")
+        return f" ({'; '.join(notes)})" if notes else ""
+
+    # --- operators ---------------------------------------------------------------------------------------------------
+
+    def _run(self, use: _Use) -> None:
+        """Append the nodes of a subgraph."""
+        for k, operator in enumerate(use.subgraph.operators):
+            name = f"{use.scope}/{operator.instr}_{k}" if use.scope else f"{operator.instr}_{k}"
+            if operator.bodies and self._flow(use, name, operator):
+                continue
+            reads = [i for i in operator.inputs if i != ABSENT]
+            writes = [i for i in operator.outputs if i != ABSENT]
+            if operator.instr == "VAR_HANDLE":
+                handle = operator.outputs[0]
+                use.variable_of[handle] = operator.variable or self._id(use, handle)
+            variables = [self._variable(use, k, operator)] if operator.instr in VARIABLE_VALUE else []
+            unplanned = [self.file.label(number) for number in operator.bodies]
+            if operator.instr in SUBGRAPH_FIELDS and not unplanned:
+                unplanned = ["bodies that the model does not name"]
+            node = Node(
+                name,
+                operator.instr,
+                (*[self._id(use, i) for i in reads], *variables),
+                tuple([self._id(use, i) for i in writes]),
+                inplace=permission(use.subgraph.tensors, operator.instr, reads, writes),
+                unplanned=tuple(unplanned),
+            )
+            self.place(node, use.scope)
+
+    def _flow(self, use: _Use, name: str, operator: Operator) -> bool:
+        """Append the bodies of control flow as nested scopes. Return False, and append nothing, where it cannot be."""
+        given = operator.inputs[operator.instr == "IF" :]
+        bodies = [self._body(use, number) for number in operator.bodies]
+        found = [body for body in bodies if body is not None]
+        if operator.instr not in BODIES or len(found) < len(bodies) or not _agree(use.subgraph, operator, given, found):
+            return False
+        repeated = sum(body.words for body in found if body.number in self.planned)
+        if self.repeated + repeated > MOST_REPEATED:
+            return False
+        self.repeated += repeated
+        self.planned.update(body.number for body in found)
+        is_loop = operator.instr in LOOPS
+        kind = "Loop" if is_loop else "If" if len(found) > 1 else "Call"
+        if is_loop:
+            pairs = zip(operator.outputs, given, strict=True)
+            use.variable_of.update((to, use.variable_of[at]) for to, at in pairs if at in use.variable_of)
+        arguments = [self._id(use, i) for i in given]
+        site = scopes.Site(name, tuple([self._id(use, i) for i in operator.outputs]))
+        lays = [self._lay(use, body, given, kind) for body in found]
+        if is_loop:
+            scopes.repeat(self, site, scopes.Repeated(lays[1], tuple(arguments), condition=lays[0]))
+        else:
+            condition = [self._id(use, i) for i in operator.inputs[:1]] if operator.instr == "IF" else []
+            scopes.branch(self, site, condition, list(zip(BODIES[operator.instr], lays, strict=True)), arguments)
+        return True
+
+    def _body(self, use: _Use, number: int) -> Subgraph | None:
+        """A subgraph that an operator of ``use`` runs; ``None`` where it cannot be planned there."""
+        self.file.label(number)  # raises for a number that the model does not have
+        running = (*use.running, use.subgraph.number)
+        if number in running or len(running) > DEEPEST or number in self.unsized:
+            return None
+        try:
+            return self.file.subgraph(number)
+        except InvalidIrShapes:
+            self.unsized.add(number)
+            return None
+
+    def _lay(self, caller: _Use, body: Subgraph, given: Sequence[int], kind: str) -> scopes.Lay:
+        """The function that appends a body: copies of its arguments, and its nodes."""
+
+        def lay(arguments: Sequence[str], scope: str) -> list[str]:
+            use = _Use(body, scope, (*caller.running, caller.subgraph.number))
+            handles = zip(body.inputs, given, strict=True)
+            use.variable_of = {to: caller.variable_of[at] for to, at in handles if at in caller.variable_of}
+            if arguments:
+                copies = tuple([self._id(use, i) for i in body.inputs])
+                self.place(Node(f"{scope}/open", f"{kind}.open", tuple(arguments), copies, inplace="none"), scope)
+            self._run(use)
+            return [self._id(use, i) for i in body.outputs]
+
+        return lay
+
+    # --- tensors -----------------------------------------------------------------------------------------------------
+
+    def _id(self, use: _Use, i: int) -> str:
+        """The id of a tensor, which is declared at its first use."""
+        if i in use.ids:
+            return use.ids[i]
+        subgraph, tensor = use.subgraph, use.subgraph.tensors[i]
+        own = self.persistent.get((subgraph.number, i))
+        if own is None:
+            in_body = f"{subgraph.label if tensor.persistent else use.scope}/{tensor.id}"
+            own = self._free(in_body) if subgraph.number else tensor.id
+            self.tensors[own] = structs.replace(tensor, id=own)
+            if tensor.persistent:
+                self.persistent[subgraph.number, i] = own
+            if tensor.role == "constant":
+                self.constants[own] = subgraph.table.Tensors(i)
+        use.ids[i] = own
+        return own
+
+    def _variable(self, use: _Use, k: int, operator: Operator) -> str:
+        """The id of the variable that an operator reads or assigns, as large as its largest value so far."""
+        side, at = VARIABLE_VALUE[operator.instr]
+        handle, held = operator.inputs[0], getattr(operator, side)[at]
+        if ABSENT in (handle, held):
+            raise UnreadableInput(
+                f"operator {k} ({operator.instr}) leaves out which variable it is on, or its value.",
+                source=self.file.name,
+                place=f"subgraph {use.subgraph.number}",
+                hint=DAMAGED,
+            )
+        name = use.variable_of.setdefault(handle, self._id(use, handle))
+        value, known = use.subgraph.tensors[held], self.variables.get(name)
+        if known is None or nbytes(known) < nbytes(value):
+            own = known.id if known else self._free(f"variable {name}")
+            self.variables[name] = Tensor(own, value.shape, value.dtype, "buffer")
+        return self.variables[name].id
+
+    def _free(self, name: str) -> str:
+        while name in self.taken:
+            name += "'"
+        self.taken.add(name)
+        return name
+
+    # --- what ``scopes`` needs ---------------------------------------------------------------------------------------
+
+    def like(self, tensor: str, name: str, *, row: bool = False) -> str:
+        """Declare a tensor of the same shape and dtype, or of one row of it."""
+        own = self._free(name)
+        self.tensors[own] = Tensor(own, self.tensors[tensor].shape[row:], self.tensors[tensor].dtype)
+        return own
+
+    def place(self, node: Node, scope: str) -> None:
+        """Append a node."""
+        own = node.node_id
+        while own in self.node_ids:
+            own += "'"
+        self.node_ids.add(own)
+        self.nodes.append(structs.replace(node, node_id=own, scope=scope))
+
+    def root(self, tensor: str) -> str:
+        """The tensor itself: a model has no views."""
+        return tensor
+
+    def same_bytes(self, first: str, second: str) -> bool:
+        """Whether two tensors have the same size."""
+        return nbytes(self.tensors[first]) == nbytes(self.tensors[second])
+
+
+def _agree(around: Subgraph, operator: Operator, given: Sequence[int], bodies: Sequence[Subgraph]) -> bool:
+    """Whether the bodies take and give what the operator does, tensor by tensor, of equal sizes."""
+    if ABSENT in (*operator.inputs, *operator.outputs) or len(set(operator.outputs)) < len(operator.outputs):
+        return False
+    wanted = [_sizes(around, given), _sizes(around, operator.outputs)]
+    for k, body in enumerate(bodies):
+        is_condition = operator.instr in LOOPS and k == 0
+        found = [_sizes(body, body.inputs), _sizes(body, body.outputs)]
+        if len(set(body.inputs)) < len(body.inputs) or any(body.tensors[i].persistent for i in body.inputs):
+            return False
+        if found[0] != wanted[0] or (len(found[1]) != 1 if is_condition else found[1] != wanted[1]):
+            return False
+    return operator.instr not in LOOPS or wanted[0] == wanted[1]
+
+
+def _sizes(subgraph: Subgraph, tensors: Sequence[int]) -> list[int]:
+    return [nbytes(subgraph.tensors[i]) for i in tensors]

@@ -1,0 +1,256 @@
+"""The subgraphs of a TensorFlow Lite model as plain values, each parsed once and checked against itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.graph import dtypes
+from tmmu_core.graph.model import Role, Tensor
+
+ABSENT = -1
+"""An optional operand that is left out."""
+HANDLE_DTYPE = "int32"
+LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}
+"""Types of the schema that an older parser does not name."""
+EXTERNAL_BUFFER = 10
+"""The field of a tensor that locates its data in another file; 0: the data are in this file."""
+OF_EACH_BYTE = 4
+"""Operands, dimensions and letters of names that a model may have for each of its bytes: converters share equal
+vectors."""
+LETTERS_OF_A_WORD = 64
+DAMAGED = "The model is damaged: copy it again, or convert it again."
+SUBGRAPH_FIELDS = {
+    "CALL": ("CallOptions", ("Subgraph",)),
+    "CALL_ONCE": ("CallOnceOptions", ("InitSubgraphIndex",)),
+    "IF": ("IfOptions", ("ThenSubgraphIndex", "ElseSubgraphIndex")),
+    "STABLEHLO_COMPOSITE": ("StableHLOCompositeOptions", ("DecompositionSubgraphIndex",)),
+    "STABLEHLO_REDUCE": ("StablehloReduceOptions", ("BodySubgraphIndex",)),
+    "STABLEHLO_REDUCE_WINDOW": ("StablehloReduceWindowOptions", ("BodySubgraphIndex",)),
+    "STABLEHLO_SCATTER": ("StablehloScatterOptions", ("UpdateComputationSubgraphIndex",)),
+    "STABLEHLO_SORT": ("StablehloSortOptions", ("ComparatorSubgraphIndex",)),
+    "STABLEHLO_WHILE": ("StablehloWhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
+    "WHILE": ("WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
+}
+"""Operator → its table of options and the fields that number subgraphs."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator with its operands as tensor numbers; ``ABSENT`` for one that is left out."""
+
+    instr: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    bodies: tuple[int, ...] = ()
+    """The subgraphs that it runs."""
+    variable: str = ""
+    """The shared name of the variable that a ``VAR_HANDLE`` gives."""
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """One subgraph."""
+
+    number: int
+    label: str
+    """Its name, else its number."""
+    table: Any
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    operators: tuple[Operator, ...]
+    tensors: tuple[Tensor, ...]
+
+    @property
+    def words(self) -> int:
+        """Operators, operands and names: how much one more use of it adds to a graph."""
+        operands = sum(1 + len(each.inputs) + len(each.outputs) for each in self.operators)
+        return 1 + operands + sum(len(tensor.id) for tensor in self.tensors) // LETTERS_OF_A_WORD
+
+
+class ModelFile:
+    """The tables of a model."""
+
+    def __init__(self, tflite: Any, data: Any, name: str) -> None:
+        self.tflite, self.name = tflite, name
+        self.model = tflite.Model.GetRootAs(data, 0)
+        named = {number: word for word, number in vars(tflite.TensorType).items() if isinstance(number, int)}
+        self.dtypes = LATER_TYPES | named
+        self.found: dict[int, Subgraph] = {}
+        self.counted = 0
+        """Operands, dimensions and letters that were read so far."""
+
+    def label(self, number: int) -> str:
+        """What a subgraph is called. Raises ``UnreadableInput`` for a number that the model does not have."""
+        if not 0 <= number < self.model.SubgraphsLength():
+            raise self._damaged(f"an operator runs subgraph {number}, and there are {self.model.SubgraphsLength()}.", 0)
+        label = self.model.Subgraphs(number).Name() or f"subgraph_{number}".encode()
+        return str(label[:1000].decode("utf-8", "replace"))
+
+    def subgraph(self, number: int) -> Subgraph:
+        """One subgraph. Raises ``UnreadableInput`` for damage, ``InvalidIrShapes`` for a tensor without a size."""
+        if number not in self.found:
+            self.found[number] = self._parsed(number)
+        return self.found[number]
+
+    def data_bytes(self, tensor: Any) -> int:
+        """Bytes of a tensor's data in the file, or behind the flatbuffer where a model is too large for one."""
+        at = tensor.Buffer()
+        if not 0 < at < self.model.BuffersLength():
+            return 0
+        buffer = self.model.Buffers(at)
+        behind = int(buffer.Size())
+        return int(buffer.DataLength()) or (behind if behind > 1 else 0)
+
+    def place(self, tensor: Any) -> tuple[int, int]:
+        """``(first byte in the file, bytes)`` of a tensor's data."""
+        buffer = self.model.Buffers(tensor.Buffer())
+        if buffer.DataLength():
+            table = buffer._tab
+            return int(table.Vector(table.Offset(4))), int(buffer.DataLength())
+        return (int(buffer.Offset()), int(buffer.Size())) if buffer.Size() > 1 else (0, 0)
+
+    def _parsed(self, number: int) -> Subgraph:
+        label = self.label(number)
+        table = self.model.Subgraphs(number)
+        operators = [table.Operators(k) for k in range(length(table, "Operators"))]
+        rows = [table.Tensors(i) for i in range(length(table, "Tensors"))]
+        for operator in operators:
+            self._count(number, length(operator, "Inputs") + length(operator, "Outputs"))
+        for row in rows:
+            self._count(number, length(row, "Shape") + len(row.Name() or b""))
+        inputs, outputs = numbers(table, "Inputs"), numbers(table, "Outputs")
+        parsed = tuple([self._operator(operator) for operator in operators])
+        written = {i for operator in parsed for i in operator.outputs}
+        ids = _ids([(row.Name() or b"").decode("utf-8", "replace") for row in rows])
+        ends = frozenset(inputs), frozenset(outputs)
+        tensors = tuple([self._tensor((number, i), row, ids[i], i in written, ends) for i, row in enumerate(rows)])
+        found = Subgraph(number, label, table, tuple(inputs), tuple(outputs), parsed, tensors)
+        self._check_numbers(found)
+        return found
+
+    def _count(self, number: int, more: int) -> None:
+        """Raise ``UnreadableInput`` where few lists and names are used by many: thousands may point to one."""
+        size = len(self.model._tab.Bytes)
+        self.counted += more
+        if self.counted > OF_EACH_BYTE * size:
+            raise self._damaged(
+                f"the model has more operands, dimensions and letters than {size} bytes can hold.", number
+            )
+
+    def _check_numbers(self, found: Subgraph) -> None:
+        """Raise ``UnreadableInput`` where an operator or the subgraph names a tensor that is not there."""
+        ends = [("the subgraph", "inputs", found.inputs, 0), ("the subgraph", "outputs", found.outputs, 0)]
+        for k, operator in enumerate(found.operators):
+            who = f"operator {k} ({operator.instr})"
+            ends += [(who, "inputs", operator.inputs, ABSENT), (who, "outputs", operator.outputs, ABSENT)]
+        for who, side, given, least in ends:
+            wrong = next((i for i in given if not least <= i < len(found.tensors)), None)
+            if wrong is not None:
+                what = f"{who} names tensor {wrong} among its {side}, and there are {len(found.tensors)} tensors."
+                raise self._damaged(what, found.number)
+
+    def _damaged(self, what: str, number: int) -> UnreadableInput:
+        return UnreadableInput(what, source=self.name, place=f"subgraph {number}", hint=DAMAGED)
+
+    def _operator(self, operator: Any) -> Operator:
+        code = self.model.OperatorCodes(operator.OpcodeIndex())
+        builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())  # the older field ends at 127
+        if builtin == self.tflite.BuiltinOperator.CUSTOM:
+            instr = (code.CustomCode() or b"CUSTOM").decode("utf-8", "replace")
+        else:
+            instr = self.tflite.BUILTIN_OPCODE2NAME.get(builtin, f"BUILTIN_{builtin}")
+        table, fields = SUBGRAPH_FIELDS.get(instr, ("", ()))
+        options = self._options(operator, table) if table else None
+        bodies = tuple([int(getattr(options, field)()) for field in fields]) if options is not None else ()
+        handle = self._options(operator, "VarHandleOptions") if instr == "VAR_HANDLE" else None
+        variable = (handle.SharedName() or b"").decode("utf-8", "replace") if handle else ""
+        inputs, outputs = (tuple(numbers(operator, side)) for side in ("Inputs", "Outputs"))
+        return Operator(instr, inputs, outputs, bodies, variable)
+
+    def _options(self, operator: Any, table: str) -> Any:
+        found = operator.BuiltinOptions() or operator.BuiltinOptions2()
+        if found is None:
+            return None
+        options = getattr(self.tflite, table)()
+        options.Init(found.Bytes, found.Pos)
+        return options
+
+    def _tensor(
+        self, at: tuple[int, int], tensor: Any, name: str, is_written: bool, ends: tuple[frozenset[int], frozenset[int]]
+    ) -> Tensor:
+        number, i = at
+        word = self.dtypes.get(tensor.Type(), f"type {tensor.Type()}")
+        dtype = HANDLE_DTYPE if word == "RESOURCE" else dtypes.canonical(word)
+        path = f"subgraph {number}, tensor {i}"
+        if dtype is None:
+            raise InvalidIrShapes(
+                f'the tensor "{name}" is of the type {word}, whose size the file does not say.',
+                reason="unknown_dtype",
+                node_id="",
+                tensor=name,
+                path=path,
+                hint="Only tensors of numbers and booleans can be planned.",
+            )
+        shape = tuple(numbers(tensor, "Shape"))
+        if any(dim < 0 for dim in shape):
+            raise InvalidIrShapes(
+                f'the tensor "{name}" has a dimension that the model leaves open: {list(shape)}.',
+                reason="dynamic_shape",
+                node_id="",
+                tensor=name,
+                path=path,
+                hint="Give the inputs fixed shapes and convert the model again.",
+            )
+        has_data = self.data_bytes(tensor) > 0 or is_external(tensor)
+        is_empty = not is_written and 0 in shape  # the axes of a reduction over none: a constant that needs no data
+        role = _role(bool(tensor.IsVariable()), has_data or is_empty, [i in end for end in ends], number)
+        if role == "constant" and tensor.Sparsity() is not None and not is_external(tensor):
+            shape, dtype = (self.data_bytes(tensor),), "uint8"
+        return Tensor(name, shape, dtype, role)
+
+
+def _role(is_variable: bool, is_constant: bool, ends: Sequence[bool], number: int) -> Role:
+    is_input, is_output = ends
+    if is_variable:
+        return "buffer"
+    if is_constant and not is_input:
+        return "constant"
+    if number:  # the ends of a body are copied, from the operands of its operator and to its results
+        return "activation"
+    return "input" if is_input else "output" if is_output else "activation"
+
+
+def is_external(tensor: Any) -> bool:
+    """Whether its data lie in another file. The parser does not name the field."""
+    table = tensor._tab
+    place = table.Offset(4 + 2 * EXTERNAL_BUFFER)
+    return bool(place and int.from_bytes(table.Bytes[table.Pos + place : table.Pos + place + 4], "little"))
+
+
+def numbers(table: Any, field: str) -> list[int]:
+    """A vector of a table, element by element: read whole, an absent one is the integer 0."""
+    return [int(getattr(table, field)(i)) for i in range(length(table, field))]
+
+
+def length(table: Any, field: str) -> int:
+    """How long a vector of four-byte elements is. Raises ``IndexError`` where the file has no room for it."""
+    found = int(getattr(table, f"{field}Length")())
+    if found * 4 > len(table._tab.Bytes):
+        raise IndexError(field)
+    return found
+
+
+def _ids(names: list[str]) -> list[str]:
+    """Names as they are; with their number where one is empty or taken twice."""
+    count = Counter(names)
+    ids: list[str] = []
+    for i, name in enumerate(names):
+        own = name if name and count[name] == 1 else f"{name or 'tensor'}:{i}"
+        while own != name and own in count:  # another tensor is called so
+            own += f":{i}"
+        ids.append(own)
+    return ids

@@ -1,0 +1,90 @@
+"""TensorFlow Lite Micro: read the plan in a log of its memory planner and its recording allocator.
+
+::
+
+    0 (id=0): size=2048, offset=0, first_used=0 last_used=1                       MicroMemoryPlanner::PrintMemoryPlan
+    Planner buffer ID: 0, calculated offset: 0, size required: 2048, first_time_created: 0, last_time_used: 1
+                                                                                  the same, until 2021
+    [RecordingMicroAllocator] Arena allocation total 85264 bytes                  RecordingMicroAllocator
+    [RecordingMicroAllocator] 'Persistent buffer data' used 24304 bytes …         ::PrintAllocations
+
+The planner prints live ranges (last step included) with offsets in the arena's head. The allocator prints one moment:
+the head as a whole, and the persistent bytes of the tail by kind. With both, the planner's buffers are in the head and
+persistent buffers are live throughout. Other lines are ignored. Of a plan that is printed again, the last one is read.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.allocator_plan import LAST_BYTE, Life, apart, instance_of, is_log, stem_of
+from tmmu_core.planners.problem import PlainInstance
+
+HINT = "Print it with MicroMemoryPlanner::PrintMemoryPlan() or RecordingMicroAllocator::PrintAllocations()."
+_NUMBER = r"(\d{1,19})"
+_PLAN = re.compile(
+    rf"\(id={_NUMBER}\): size={_NUMBER}, offset={_NUMBER}, first_used={_NUMBER},? last_used={_NUMBER}", re.A
+)
+_OLD_PLAN = re.compile(
+    rf"Planner buffer ID: {_NUMBER}, calculated offset: {_NUMBER}, size required: {_NUMBER}, "
+    rf"first_time_created: {_NUMBER}, last_time_used: {_NUMBER}",
+    re.A,
+)
+_ARENA = re.compile(rf"\[RecordingMicroAllocator\] Arena allocation (total|head|tail) {_NUMBER} bytes", re.A)
+_KIND = re.compile(rf"\[RecordingMicroAllocator\] '([^'\n]{{1,80}})' used {_NUMBER} bytes", re.A)
+
+
+def refuses(data: bytes) -> str:
+    """Return why bytes are no such log; ``""`` if they are."""
+    marks = (b"[RecordingMicroAllocator]", b"Planner buffer ID:", b"first_used=")
+    if is_log(data) and any(mark in data for mark in marks):
+        return ""
+    return "it has no line of TensorFlow Lite Micro's memory planner or allocator" if data else "the file is empty"
+
+
+def read(data: bytes, name: str = "") -> PlainInstance:
+    """Return the plan, or the allocation at one moment, in the log. Raises ``UnreadableInput``."""
+    buffers: dict[int, tuple[int, int, int, int]] = {}
+    arena: dict[str, int] = {}
+    kinds: dict[str, int] = {}
+    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+        if (found := _PLAN.search(line)) is not None:
+            which, size, offset, first, last = map(int, found.groups())
+        elif (found := _OLD_PLAN.search(line)) is not None:
+            which, offset, size, first, last = map(int, found.groups())
+        elif (found := _ARENA.search(line)) is not None:
+            arena[found[1]] = int(found[2])
+            continue
+        elif (found := _KIND.search(line)) is not None:
+            kinds[found[1]] = int(found[2])
+            continue
+        else:
+            continue
+        if first > last or max(offset + size, last) > LAST_BYTE:
+            raise UnreadableInput(
+                f"invalid buffer: {line.strip()[:80]!r}.", source=name, place=f"line {number}", hint=HINT
+            )
+        if which == 0:
+            buffers.clear()
+        buffers[which] = first, last + 1, size, offset
+    lives = [Life(f"buffer {which}", *row) for which, row in buffers.items() if row[2]]
+    head = max([arena.get("head", 0), *(life.offset + life.size for life in lives)])
+    end = max((life.death for life in lives), default=1)
+    if not lives and arena.get("head"):
+        lives.append(Life("head: planned buffers", 0, 1, arena["head"], 0))
+    notes = ["a step is an operator of the model"] if buffers else ["the log has no live ranges: it shows one moment"]
+    at = head
+    for kind, size in kinds.items():
+        if size:
+            lives.append(Life(kind, 0, end, size, at, "buffer"))
+            at += size
+    unlisted = arena.get("tail", 0) - sum(kinds.values())
+    if unlisted > 0:
+        lives.append(Life("tail: not itemised in the log", 0, end, unlisted, at, "buffer"))
+    if not lives:
+        raise UnreadableInput("the log holds no buffer and no arena.", source=name, hint=HINT)
+    if arena:
+        areas = ", ".join(f"{which} {size:,}" for which, size in arena.items())
+        notes.append(f"arena in bytes: {areas}; the tail is placed behind the head here")
+    return instance_of(stem_of(name) or "tflm", apart(lives), notes)

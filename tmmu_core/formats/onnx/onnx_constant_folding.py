@@ -1,0 +1,160 @@
+"""Fold the small constants that an ONNX model computes for its shapes; never a weight or an activation.
+
+A node is evaluated if its operands are known and small (shapes, axes, masks of shapes) and its results are small too.
+The reference evaluator of the onnx package does the arithmetic, one node at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil, prod
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from tmmu_core.formats.onnx.onnx_operators import MEASURES, VIEWS
+from tmmu_core.graph.operators import operator_of
+
+KEPT_ELEMENTS = 1024
+"""Values of up to this many elements are kept and folded: shapes, axes, pads, sizes, small tables."""
+
+Array = NDArray[Any]
+
+
+HIDDEN = "hidden.from.inference"
+"""The operator set of ``Range`` nodes during shape inference: see :func:`hide_ranges`."""
+
+
+def hide_ranges(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with every ``Range`` hidden from shape inference, which would write out all its values.
+
+    A few bytes of a file can request 2^40 of them. :func:`with_values` computes their number instead.
+    """
+    if not any(node.op_type == "Range" and not node.domain for node in model.graph.node):
+        return model
+    hidden = onnx.ModelProto()
+    hidden.CopyFrom(model)
+    for node in hidden.graph.node:
+        if node.op_type == "Range" and not node.domain:
+            node.domain = HIDDEN
+    hidden.opset_import.append(helper.make_opsetid(HIDDEN, 1))
+    return hidden
+
+
+def with_values(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> onnx.ModelProto | None:
+    """Return the model with every foldable node replaced by its results; ``None`` if there is none.
+
+    ``shapes`` are the fixed shapes known so far; a node without known result shape is folded only if it cannot grow.
+    """
+    known = written_values(model)
+    kept: list[onnx.NodeProto] = []
+    made: dict[str, Array] = {}
+    counted: list[onnx.ValueInfoProto] = []
+    for node in model.graph.node:
+        results = _evaluated(node, known, shapes, list(model.opset_import))
+        if results is not None:
+            known |= results
+            made |= results
+            continue
+        kept.append(node)
+        if node.domain == HIDDEN and node.output[0] not in shapes and all(name in known for name in node.input):
+            start = known[node.input[0]]
+            dtype = helper.np_dtype_to_tensor_dtype(start.dtype)
+            counted.append(helper.make_tensor_value_info(node.output[0], dtype, [_count(node, known)]))
+    if not made and not counted:
+        return None
+    smaller = onnx.ModelProto()
+    smaller.CopyFrom(model)
+    del smaller.graph.node[:]
+    smaller.graph.node.extend(kept)
+    smaller.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in made.items())
+    infos = [info for info in smaller.graph.value_info if info.name not in made] + counted
+    del smaller.graph.value_info[:]
+    smaller.graph.value_info.extend(infos)
+    return smaller
+
+
+def written_values(model: onnx.ModelProto) -> dict[str, Array]:
+    """Return the small initialisers that are complete in the file, by name."""
+    return {weight.name: array for weight in model.graph.initializer if (array := _values(weight)) is not None}
+
+
+def _values(weight: TensorProto) -> Array | None:
+    """Return an initialiser's values if they are few and complete in the file."""
+    if prod(weight.dims) > KEPT_ELEMENTS or weight.data_location == TensorProto.EXTERNAL:
+        return None
+    try:
+        return numpy_helper.to_array(weight)
+    except (TypeError, ValueError):  # no type, or fewer bytes than its shape needs
+        return None
+
+
+def _evaluated(
+    node: onnx.NodeProto, known: dict[str, Array], shapes: dict[str, tuple[int, ...]], opsets: list[Any]
+) -> dict[str, Array] | None:
+    """Return the node's results by name; ``None`` if it cannot be folded."""
+    operator = node.op_type
+    if node.domain not in ("", HIDDEN) or (operator_of(operator).is_random and operator not in VIEWS):
+        return None
+    if operator in MEASURES:
+        return measured(node, shapes)
+    operands = {name: known.get(name) for name in node.input if name}
+    arrays = {name: array for name, array in operands.items() if array is not None}
+    if len(arrays) != len(operands) or _grows(node, arrays, shapes):
+        return None
+    try:
+        values = reference(node, arrays, opsets)
+    except Exception:  # any error of numpy; the node is kept
+        return None
+    results = {name: np.asarray(array) for name, array in zip(node.output, values, strict=False) if name}
+    return results if all(array.size <= KEPT_ELEMENTS for array in results.values()) else None
+
+
+def measured(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array] | None:
+    """Return the result of a ``Shape`` or ``Size`` node if its operand's shape is fixed."""
+    shape = shapes.get(node.input[0])
+    if shape is None:
+        return None
+    ends = {attribute.name: attribute.i for attribute in node.attribute}
+    size = np.array(shape[ends.get("start", 0) : ends.get("end")], np.int64)
+    return {node.output[0]: np.array(prod(shape), np.int64) if node.op_type == "Size" else size}
+
+
+def _grows(node: onnx.NodeProto, operands: dict[str, Array], shapes: dict[str, tuple[int, ...]]) -> bool:
+    """Whether the result may have more than ``KEPT_ELEMENTS`` elements."""
+    written = [shapes[name] for name in node.output if name in shapes]
+    if len(written) == len([name for name in node.output if name]):
+        return any(prod(shape) > KEPT_ELEMENTS for shape in written)
+    if node.op_type == "Range":
+        return _count(node, operands) > KEPT_ELEMENTS
+    return node.op_type not in ("Constant", "NonZero", "Unique", "Compress")
+
+
+def _count(node: onnx.NodeProto, operands: dict[str, Array]) -> int:
+    """Return the number of values of a ``Range``."""
+    start, limit, delta = (operands[name].item() for name in node.input)
+    if not delta:
+        return 0
+    # Integer division: a float cannot represent all 64-bit integers.
+    return max(0, -(-(limit - start) // delta)) if isinstance(delta, int) else max(0, ceil((limit - start) / delta))
+
+
+def reference(node: onnx.NodeProto, operands: dict[str, Array], opsets: list[Any]) -> list[Any]:
+    """Return the results of one node on ``operands``. Raises any error of the evaluator or numpy."""
+    from onnx.reference import ReferenceEvaluator  # slow to import
+
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in operands.items()
+    ]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    visible = onnx.NodeProto()
+    visible.CopyFrom(node)
+    visible.domain = ""
+    graph = helper.make_graph([visible], "one", inputs, outputs)
+    evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets))
+    values = iter(evaluator.run(None, operands))
+    return [next(values) if name else None for name in node.output]

@@ -1,0 +1,273 @@
+"""Shape rules of the nodes that open and close scopes (:mod:`.onnx_scopes`), which have no ONNX schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.formats.onnx.onnx_scopes import UNBOUNDED, Flat, Origin, branch, is_scope
+from tmmu_core.graph.model import Dim
+
+Dims = list[int | str | None]
+Found = tuple[Any, Sequence[int | str | None]]
+"""Element type, and dimensions as number, name or ``None``."""
+Values = Mapping[str, np.ndarray[Any, Any]]
+
+
+def scope_shapes(model: onnx.ModelProto, known: Mapping[str, Found], values: Values) -> dict[str, Found]:
+    """Return new shapes of the outputs of scope nodes, from ``known`` shapes and constant ``values``."""
+    new: dict[str, Found] = {}
+    weights = {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
+
+    def find(name: str) -> Found | None:
+        return new.get(name) or known.get(name) or weights.get(name)
+
+    rules = {"If.close": _if_close, "Loop.open": _open, "Scan.open": _open, "Scan.next": _next}
+    rules |= {"Loop.close": _loop_close, "Scan.close": _scan_close}
+    for node in model.graph.node:
+        if not is_scope(node):
+            continue
+        for name, found in rules[node.op_type](node, find, values):
+            before = find(name)
+            if name and found is not None and (before is None or _unknown(found) < _unknown(before)):
+                new[name] = found
+    return new
+
+
+def _unknown(found: Found) -> int:
+    return sum(2 if dim is None else isinstance(dim, str) for dim in found[1])
+
+
+def same_bytes(a: Found | None, b: Found | None) -> bool:
+    """Whether two values have one type and the same number of elements at every size: equal but for axes of size 1."""
+    if a is None or b is None or a == b:
+        return a == b
+    return a[0] == b[0] and None not in (*a[1], *b[1]) and _elements(a[1]) == _elements(b[1])
+
+
+def _elements(dims: Sequence[int | str | None]) -> tuple[int, list[str]]:
+    """Return the number of elements as a number and the names that multiply it."""
+    number = prod(dim for dim in dims if isinstance(dim, int))
+    return number, sorted(dim for dim in dims if isinstance(dim, str)) if number else []
+
+
+Shapes = Iterator[tuple[str, Found | None]]
+
+
+class Operands(NamedTuple):
+    """Positions of the operands of a closing node: states from ``first``, then collected outputs; ``skipped`` precede
+    the results.
+    """
+
+    states: int
+    rooms: int
+    first: int
+    skipped: int
+
+
+def _operands(node: onnx.NodeProto, first: int, skipped: int) -> Operands:
+    return Operands(_number(node, "states"), _number(node, "rooms"), first, skipped)
+
+
+def _if_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
+    """The shape of a result is that of both branches, or of the only branch that is taken."""
+    count, condition = len(node.output), values.get(node.input[0])
+    then, otherwise = node.input[1 : 1 + count], node.input[1 + count :]
+    for name, a, b in zip(node.output, then, otherwise, strict=True):
+        if condition is not None:
+            yield name, find(a if condition.all() else b)
+        elif same_bytes(find(a), find(b)):
+            yield name, find(a)
+
+
+def _open(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
+    """A carried state has the shape of its initial value; counter and condition are scalars."""
+    states = _number(node, "states")
+    first = len(node.input) - states
+    if node.op_type == "Loop.open":
+        yield node.output[0], (TensorProto.INT64, [])
+        yield node.output[1], (TensorProto.BOOL, [])
+    for i in range(states):
+        yield node.output[first + i], find(node.input[first + i])
+
+
+def _next(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
+    """A slice has its input's shape without the axis."""
+    for source, piece, axis in zip(node.input, node.output, _numbers(node, "axes"), strict=True):
+        found = find(source)
+        at = None if found is None else _axis(axis, len(found[1]))
+        if at is not None:
+            yield piece, (found[0], [*found[1][:at], *found[1][at + 1 :]])
+
+
+AT_MOST = "at_most"
+"""Attribute of a closing node: maximum trip count, where the model does not bound it."""
+
+
+def write_trip_limits(flat: Flat, envelopes: Mapping[str, Dim]) -> dict[str, Dim]:
+    """Write maximum trip counts that ``envelopes`` gives into loops; return the ones used.
+
+    The key is the name of the trip count (in a body: with the prefix of its scope), or of the loop if it has none.
+    """
+    used: dict[str, Dim] = {}
+    for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
+        count = (node.input[0] or origin.scope) if is_scope(node, "Loop.close") else ""
+        if count in envelopes and 0 < envelopes[count].max < UNBOUNDED:
+            node.attribute.append(helper.make_attribute(AT_MOST, envelopes[count].max))
+            used[count] = envelopes[count]
+    return used
+
+
+def trips_of(node: onnx.NodeProto, values: Values) -> int:
+    """Return the maximum trip count of a closing node; ``UNBOUNDED`` or more if unknown."""
+    count = values.get(node.input[0]) if node.input[0] else None
+    if count is None and _number(node, AT_MOST):
+        return _number(node, AT_MOST)
+    return int(count.item()) if count is not None and count.size == 1 else UNBOUNDED
+
+
+def _loop_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
+    trips = trips_of(node, values)
+    length = max(0, trips) if trips < UNBOUNDED else None
+    operands = _operands(node, 3, 1)
+    yield from _closed(node, find, operands, length, [0] * operands.rooms)
+
+
+def _scan_close(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
+    sliced = find(_text(node, "measured"))
+    length = None
+    if sliced is not None:
+        axis = _axis(_number(node, "axis"), len(sliced[1]))
+        length = None if axis is None else sliced[1][axis]
+    yield from _closed(node, find, _operands(node, 0, 0), length, _numbers(node, "axes"))
+
+
+def _closed(
+    node: onnx.NodeProto, find: Any, operands: Operands, length: int | str | None, axes: Sequence[int]
+) -> Shapes:
+    """Final states have the shape of carried states; collected outputs have a new axis of ``length`` iterations."""
+    states, rooms, first, skipped = operands
+    for i in range(states):
+        yield node.output[i], find(node.input[first + i])
+    results = first + states + rooms + skipped + states
+    for j in range(rooms):
+        whole, piece = node.output[states + j], find(node.input[results + j])
+        at = None if piece is None else _axis(axes[j], len(piece[1]) + 1)
+        if at is not None:
+            yield whole, (piece[0], [*piece[1][:at], length, *piece[1][at:]])
+        yield node.input[first + states + j], find(whole)
+
+
+def _axis(axis: int, rank: int) -> int | None:
+    return axis % rank if -rank <= axis < rank else None
+
+
+def _number(node: onnx.NodeProto, name: str) -> int:
+    return next((int(a.i) for a in node.attribute if a.name == name), 0)
+
+
+def _numbers(node: onnx.NodeProto, name: str) -> list[int]:
+    return next((list(a.ints) for a in node.attribute if a.name == name), [])
+
+
+def _text(node: onnx.NodeProto, name: str) -> str:
+    return next((a.s.decode() for a in node.attribute if a.name == name), "")
+
+
+# --- constant conditions ---------------------------------------------------------------------------------
+
+
+def without_dead_branches(flat: Flat, values: Values) -> Flat:
+    """Return the model without branches that are never taken, because the condition is constant in ``values``."""
+    dead: set[str] = set()
+    taken: dict[int, bool] = {}
+    for k, node in enumerate(flat.model.graph.node):
+        if is_scope(node, "If.close") and node.input[0] in values:
+            taken[k] = bool(values[node.input[0]].all())
+            dead.add(branch(_number(node, "number"), not taken[k]))
+    if not dead:
+        return flat
+    nodes: list[onnx.NodeProto] = []
+    origins: list[Origin] = []
+    for k, (node, origin) in enumerate(zip(flat.model.graph.node, flat.origins, strict=True)):
+        if not dead.isdisjoint(origin.inside):
+            continue
+        if k not in taken:
+            nodes.append(node)
+            origins.append(origin)
+            continue
+        count = len(node.output)
+        results = node.input[1 : 1 + count] if taken[k] else node.input[1 + count :]
+        for i, (result, output) in enumerate(zip(results, node.output, strict=True)):
+            if output:
+                nodes.append(helper.make_node("Identity", [result], [output], name=f"{origin.scope}/taken_{i}"))
+                origins.append(origin)
+    model = onnx.ModelProto()
+    model.CopyFrom(flat.model)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return replace(flat, model=model, origins=tuple(origins))
+
+
+# --- shapes that must agree ---------------------------------------------------------------------------------------
+
+
+def check_scopes(
+    flat: Flat, shape: Mapping[str, Any], dtype: Mapping[str, str], point: Mapping[str, int], source: str
+) -> bool:
+    """Raise ``InvalidIrShapes`` (reason ``scope_shape``) if a state changes its shape or branches have different sizes.
+
+    Returns whether they agree at every size, not only at ``point``. Branches may differ in axes of size 1. Unknown
+    shapes are refused where they are written.
+    """
+    everywhere = True
+    for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
+        for first, second, problem in _equals(node):
+            if not all(name in shape and name in dtype for name in (first, second)):
+                continue
+            a, b = ((dtype[name], shape[name]) for name in (first, second))
+            if a == b or (is_scope(node, "If.close") and same_bytes(a, b)):
+                continue
+            here = [(kind, [point.get(dim, dim) for dim in dims]) for kind, dims in (a, b)]
+            everywhere = False
+            if is_scope(node, "If.close") and same_bytes(*here):
+                continue
+            texts = [f"{kind}{list(dims)}" for kind, dims in (a, b)]
+            operator, _, _ = node.op_type.partition(".")
+            raise InvalidIrShapes(
+                f'the operator {operator} ("{origin.scope}"): {problem} ("{first}" is {texts[0]}, '
+                f'"{second}" is {texts[1]}); both have one buffer.',
+                hint="Give both one shape, padding where needed, or simplify the model first.",
+                reason="scope_shape",
+                tensor=second,
+                node_id=origin.scope,
+                source=source,
+            )
+    return everywhere
+
+
+def _equals(node: onnx.NodeProto) -> Iterator[tuple[str, str, str]]:
+    """Yield pairs of values that must have one shape and dtype, and the error if they differ."""
+    if is_scope(node, "If.close"):
+        count = len(node.output)
+        for a, b in zip(node.input[1 : 1 + count], node.input[1 + count :], strict=True):
+            yield a, b, "its branches give results of different shapes"
+    if is_scope(node, "Loop.close", "Scan.close"):
+        states, rooms = _number(node, "states"), _number(node, "rooms")
+        first, skipped = (3, 1) if node.op_type == "Loop.close" else (0, 0)
+        for i in range(states):
+            carried, result = node.input[first + i], node.input[first + states + rooms + skipped + i]
+            yield carried, result, "its state changes from one iteration to the next"
+
+
+def bodies(flat: Flat) -> int:
+    """Return the number of flattened bodies."""
+    closings = [node.op_type for node in flat.model.graph.node if is_scope(node) and node.op_type.endswith(".close")]
+    return sum(2 if operator == "If.close" else 1 for operator in closings)

@@ -1,0 +1,386 @@
+"""Infer the shapes of an ONNX model: symbolic where names suffice, else from several points of the dimensions.
+
+Shape inference is that of the onnx package. Where it stops because a shape is *computed* (``Range``, ``Where``,
+``ReduceProd`` of shapes), :mod:`.onnx_constant_folding` computes it and inference continues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import prod
+from typing import Any
+
+import onnx
+from onnx import TensorProto, helper, shape_inference
+
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.formats.onnx.onnx_constant_folding import Array, hide_ranges, with_values, written_values
+from tmmu_core.formats.onnx.onnx_declared import Known, corrected
+from tmmu_core.formats.onnx.onnx_names import first_line
+from tmmu_core.formats.onnx.onnx_scope_shapes import Found, scope_shapes
+from tmmu_core.formats.onnx.onnx_scopes import is_scope
+from tmmu_core.graph import dtypes
+from tmmu_core.graph.model import Dim, ShapeFrom
+
+Shape = tuple[int | str, ...]
+
+BATCH_ENVELOPE = Dim(1, 8)
+"""Of a named batch dimension; ONNX itself has no bounds."""
+LENGTH_ENVELOPE = Dim(1, 512)
+"""Of any other named dimension."""
+
+DTYPES: dict[int, str] = {
+    number: name
+    for word, number in TensorProto.DataType.items()
+    if (name := dtypes.canonical({"FLOAT": "float32", "DOUBLE": "float64"}.get(word, word)))
+}
+"""ONNX element type → dtype. Types without a size (UNDEFINED, STRING) are missing."""
+
+
+@dataclass
+class Facts:
+    """Shape and dtype of every value by name."""
+
+    shape: dict[str, Shape] = field(default_factory=dict)
+    dtype: dict[str, str] = field(default_factory=dict)
+    origin: dict[str, ShapeFrom] = field(default_factory=dict)
+    """Source of a shape that neither the model nor the onnx package gives: ``symbolic`` or ``measured``."""
+    derived: set[str] = field(default_factory=set)
+    """Values with a size that is known at the assumed dimensions only."""
+
+
+UNNAMED = frozenset({"?", "-1", "*", "None", "none", "unk", "unknown"})
+"""Written by some exporters for a size without a name: each is a dimension of its own."""
+
+
+@dataclass
+class Sizes:
+    """The named dimensions of a model, and the assumed sizes of those that the user has not given."""
+
+    dims: dict[str, Dim] = field(default_factory=dict)
+    assumed: dict[str, int] = field(default_factory=dict)
+
+    def point(self) -> dict[str, int]:
+        """Return the default size of every dimension."""
+        return {name: self.assumed.get(name, dim.max) for name, dim in self.dims.items()}
+
+    def assume(self, point: Mapping[str, int]) -> None:
+        """Assume these sizes instead, with bounds that include them."""
+        for name in self.assumed:
+            self.assumed[name] = point[name]
+            self.dims[name] = Dim(1, max(point[name], (BATCH_ENVELOPE if point[name] == 1 else LENGTH_ENVELOPE).max))
+
+    def hold(self, names: Collection[str]) -> None:
+        """Fix these dimensions at their assumed size.
+
+        Only assumed dimensions are fixed: in bounds that were given, the upper bound is valid for every size inside.
+        """
+        self.dims.update({name: Dim(at, at) for name, at in self.assumed.items() if name in names})
+
+
+def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
+    """Return the named dimensions with their bounds; unnamed ones of inputs get the name ``<input>.<axis>``.
+
+    A name that is only used for axis 0 of inputs, or contains "batch", is a batch and assumed to be 1; any other
+    dimension is assumed at its upper bound. A named size that no input has is a dimension if ``envelopes`` bounds it.
+    Other open sizes are cleared, to be inferred.
+    """
+    weights = {weight.name for weight in model.graph.initializer}
+    axes: dict[str, set[int]] = {}
+    for value_info in model.graph.input:
+        if value_info.name in weights:
+            continue
+        for axis, dim in enumerate(value_info.type.tensor_type.shape.dim):
+            if dim.HasField("dim_value") and dim.dim_value >= 0:
+                continue
+            if not dim.dim_param or dim.dim_param in UNNAMED:  # unnamed
+                dim.dim_param = f"{value_info.name}.{axis}"
+            axes.setdefault(dim.dim_param, set()).add(axis)
+    for _, dim in _declared_sizes(model):
+        if dim.dim_param in UNNAMED or dim.dim_value < 0:
+            dim.Clear()
+    sizes = Sizes()
+    letters = () if any("batch" in name.lower() for name in axes) else ("B", "N")
+    for name, where in axes.items():
+        counts = where == {0} or "batch" in name.lower() or name in letters
+        sizes.dims[name] = envelopes.get(name) or (BATCH_ENVELOPE if counts else LENGTH_ENVELOPE)
+        if name not in envelopes:
+            sizes.assumed[name] = sizes.dims[name].min if counts else sizes.dims[name].max
+    names = [dim.dim_param for _, dim in _declared_sizes(model)]
+    sizes.dims |= {name: envelopes[name] for name in dict.fromkeys(names) if name in envelopes}
+    return sizes
+
+
+def _declared_sizes(model: onnx.ModelProto) -> Iterator[tuple[str, Any]]:
+    """Yield (value, dimension) of the declarations of all values except inputs."""
+    for value_info in (*model.graph.value_info, *model.graph.output):
+        for dim in value_info.type.tensor_type.shape.dim:
+            yield value_info.name, dim
+
+
+def size_without_input(model: onnx.ModelProto, value: str, dims: Mapping[str, Dim]) -> str:
+    """Return the name of a size of ``value`` that the model declares and no input has; ``""`` if none."""
+    sizes = [dim.dim_param for name, dim in _declared_sizes(model) if name == value]
+    return next((size for size in sizes if size and size not in dims), "")
+
+
+def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
+    """Return shapes with their names. A size that is no plain name is derived from its values at several points.
+
+    If no name and no product of names gives a size, the size at the assumed dimensions is taken, and the dimensions
+    that it depends on are fixed: ``sizes`` is narrowed.
+    """
+    named = _inferred(model, name)
+    points = _points(sizes)
+    at_points = [_inferred_at(model, point, name, k) for k, point in enumerate(points)]
+    here = at_points[0] if at_points else named
+    facts = Facts()
+    held: set[str] = set()
+    for value in dict.fromkeys((*named, *here)):
+        element, shape = named.get(value) or here[value]
+        if element in DTYPES:
+            facts.dtype[value] = DTYPES[element]
+        if value in here and len(here[value][1]) != len(shape):  # fixed sizes give more than symbolic ones
+            shape = [None] * len(here[value][1])
+        resolved: list[Any] = []
+        for axis, dim in enumerate(shape):
+            if dim in sizes.dims or (isinstance(dim, int) and value in named):
+                resolved.append(dim)
+                continue
+            seen = [_size(known, value, axis, len(shape)) for known in at_points]
+            factors = _factors(seen, points)
+            if factors is None and seen and isinstance(seen[0], int):
+                factors = (seen[0],)
+                facts.derived.add(value)
+                held |= _moving(seen, points)
+            if factors is None:
+                break
+            resolved += factors
+        else:
+            facts.shape[value] = tuple(resolved)
+    sizes.hold(held)
+    for weight in model.graph.initializer:
+        facts.shape[weight.name] = tuple(weight.dims)
+        if weight.data_type not in DTYPES:
+            raise UnreadableInput(
+                f'the weight "{weight.name}" holds elements of the type {_type_name(weight.data_type)}, '
+                "which have no fixed size.",
+                source=name,
+                hint="Cut the model before its text processing.",
+            )
+        facts.dtype[weight.name] = DTYPES[weight.data_type]
+    return facts
+
+
+def _inferred_at(model: onnx.ModelProto, point: dict[str, int], name: str, k: int) -> Known:
+    """Return the inference at point ``k``; empty at another point than the first if the model is impossible there."""
+    try:
+        return _inferred(bind(model, point), name)
+    except InvalidIrShapes:
+        if not k:
+            raise
+        return {}
+
+
+def _size(known: Known, value: str, axis: int, rank: int) -> int | str | None:
+    shape = known[value][1] if value in known else []
+    return shape[axis] if len(shape) == rank else None
+
+
+def _moving(sizes: list[int | str | None], points: list[dict[str, int]]) -> set[str]:
+    """Return the dimensions that change a size, or at which it is unknown."""
+    first = points[0]
+    moved = [point for size, point in zip(sizes, points, strict=True) if size != sizes[0]]
+    return {name for point in moved for name in point if point[name] != first[name]}
+
+
+def _points(sizes: Sizes) -> list[dict[str, int]]:
+    """Return the default point, then points with one dimension changed each."""
+    if not sizes.dims:
+        return []
+    first = sizes.point()
+    others = [
+        first | {name: size}
+        for name, dim in sizes.dims.items()
+        for size in dict.fromkeys((dim.max, (dim.min + dim.max) // 2, dim.min))
+        if size != first[name]
+    ]
+    return [first, *others]
+
+
+def bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
+    """Return the model with its named dimensions fixed; other names are cleared, to be inferred."""
+    bound = onnx.ModelProto()
+    bound.CopyFrom(model)
+    for value_info in (*bound.graph.input, *bound.graph.value_info, *bound.graph.output):
+        for dim in value_info.type.tensor_type.shape.dim:
+            if dim.dim_param in point:
+                dim.dim_value = point[dim.dim_param]
+            elif dim.dim_param:
+                dim.Clear()
+    return bound
+
+
+def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tuple[int | str, ...] | None:
+    """Return a size as at most two dimensions and a number whose product it is at all ``points``; ``None`` if
+    impossible.
+
+    Two times N is written as the dimensions N and 2: the rank differs, the bytes are right at every point.
+    """
+    seen = [size for size in sizes if isinstance(size, int)]
+    if not seen:
+        return None
+    names = list(points[0])
+    for chosen in ((), *((name,) for name in names), *combinations(names, 2)):
+        products = [prod(point[name] for name in chosen) for point in points]
+        number = seen[0] // max(1, products[0])
+        if sizes == [number * product for product in products]:
+            return (*chosen, number) if number != 1 or not chosen else chosen
+    return None
+
+
+ROUNDS = 64
+"""Maximum rounds of inference and folding: each resolves one more computed shape."""
+
+LONG_VECTOR = 1 << 20
+"""Elements of a vector above which data propagation is off: it would write out each of them."""
+
+
+def _inferred(model: onnx.ModelProto, name: str) -> Known:
+    """Return the inferred shapes, with computed shapes folded until nothing new is found."""
+    return inferred_with_values(model, name)[0]
+
+
+def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:
+    """Return the conditions of branches that are constant for all sizes of the named dimensions."""
+    conditions = [node.input[0] for node in model.graph.node if is_scope(node, "If.close")]
+    if not conditions:
+        return {}
+    values = written_values(inferred_with_values(model, name)[1])
+    return {condition: values[condition] for condition in conditions if condition in values}
+
+
+def inferred_with_values(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
+    """Return :func:`_inferred` and the model with the folded values among its weights."""
+    model, known = corrected(hide_ranges(model), lambda asked: _once(asked, name, propagate=False))
+    scopes = sum(is_scope(node) for node in model.graph.node)
+    if not scopes and not _missing(model, known):
+        return known, model
+    if not _long_vectors(known):
+        known = known | _once(model, name, propagate=True)
+    for _ in range(ROUNDS + 2 * scopes):
+        if not _missing(model, known) and not scopes:
+            return known, model
+        fixed = {value: shape for value, found in known.items() if (shape := _fixed(found)) is not None}
+        fixed |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
+        smaller = with_values(model, fixed)
+        within = smaller or model
+        inner = scope_shapes(within, known, written_values(within)) if scopes else {}
+        if smaller is None and not inner:
+            return known, model
+        model = declaring(within, inner)
+        known = known | declared_by(model)
+        known = known | _once(model, name, propagate=not _long_vectors(known))
+        known |= {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
+    return known, model
+
+
+def declaring(model: onnx.ModelProto, shapes: Mapping[str, Found]) -> onnx.ModelProto:
+    """Return the model with these shapes declared."""
+    if not shapes:
+        return model
+    declaring = onnx.ModelProto()
+    declaring.CopyFrom(model)
+    rest = [info for info in declaring.graph.value_info if info.name not in shapes]
+    given = {value.name: value for value in declaring.graph.output}
+    del declaring.graph.value_info[:]
+    declaring.graph.value_info.extend(rest)
+    for name, (element, shape) in shapes.items():
+        info = helper.make_tensor_value_info(name, element, shape)
+        if name in given:
+            given[name].CopyFrom(info)
+        else:
+            declaring.graph.value_info.append(info)
+    return declaring
+
+
+def _long_vectors(known: Known) -> bool:
+    sizes = [shape[0] for _, shape in known.values() if len(shape) == 1]
+    return any(isinstance(size, int) and size > LONG_VECTOR for size in sizes)
+
+
+def _missing(model: onnx.ModelProto, known: Known) -> bool:
+    """Whether a node output has no fixed shape yet."""
+    return any(
+        value and (value not in known or _fixed(known[value]) is None)
+        for node in model.graph.node
+        for value in node.output
+    )
+
+
+def _fixed(found: tuple[int, list[int | str | None]]) -> tuple[int, ...] | None:
+    shape = tuple([dim for dim in found[1] if isinstance(dim, int)])
+    return shape if len(shape) == len(found[1]) else None
+
+
+def _once(model: onnx.ModelProto, name: str, *, propagate: bool) -> Known:
+    """Run the shape inference of the onnx package, with or without data propagation."""
+    try:
+        inferred = shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=propagate)
+    except Exception as error:  # InferenceError, ValueError and RuntimeError
+        raise InvalidIrShapes(
+            f"the shapes of the ONNX model cannot be inferred: {first_line(error)}",
+            hint="Check the model with onnx.checker.check_model(model, full_check=True).",
+            reason="shape_inference",
+            source=name,
+        ) from error
+    for value_info in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
+        refuse_type(value_info, name)
+    return declared_by(inferred)
+
+
+def declared_by(model: onnx.ModelProto) -> Known:
+    """Return the shapes that the model declares."""
+    known: Known = {}
+    for value_info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
+        tensor = value_info.type.tensor_type
+        if tensor.elem_type and tensor.HasField("shape"):
+            known[value_info.name] = (
+                tensor.elem_type,
+                [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim],
+            )
+    return known
+
+
+def _type_name(element: int) -> str:
+    known = TensorProto.DataType.values()
+    return str(TensorProto.DataType.Name(element)) if element in known else f"number {element}"
+
+
+KINDS = {
+    "sequence_type": "a sequence",
+    "optional_type": "an optional",
+    "map_type": "a map",
+    "sparse_tensor_type": "a sparse tensor",
+}
+"""Types of values that are no tensors."""
+
+
+def refuse_type(value_info: onnx.ValueInfoProto, name: str) -> None:
+    """Raise ``UnreadableInput`` for a value that is no tensor, or has elements without a fixed size."""
+    kind = value_info.type.WhichOneof("value")
+    if kind not in (None, "tensor_type"):
+        raise UnreadableInput(
+            f'"{value_info.name}" is {KINDS.get(kind, kind)}, which has no size: only tensors are planned.',
+            source=name,
+            hint="Export the model with tensors only.",
+        )
+    element = value_info.type.tensor_type.elem_type
+    if element and element not in DTYPES:
+        raise UnreadableInput(
+            f'"{value_info.name}" holds elements of the type {_type_name(element)}, which have no fixed size.',
+            source=name,
+            hint="Cut the model after its text processing.",
+        )

@@ -1,0 +1,259 @@
+"""Open a file of any known format, recognised by content: graph, packing instance, plan, trace or checkpoint.
+
+``READERS`` is the one table of formats. To add a format, write a module with the functions ``refuses(data)`` and
+``read(data, name)``, and add a line here. Modules are imported on first use.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import msgspec
+
+from tmmu_core.base import strict
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.formats import unplannable
+from tmmu_core.formats.csv import csv_table, instance_csv
+from tmmu_core.formats.planfile.trace import Trace
+from tmmu_core.formats.pytorch.snapshot import snapshot_signature
+from tmmu_core.graph.assumed_sizes import refuse_unused_dims
+from tmmu_core.graph.model import Dim, Graph
+from tmmu_core.graph.native import document, unpacking
+from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.model import Plan
+
+Opened = Graph | PlainInstance | Plan | Trace
+Kind = Literal["graph", "instance", "plan"]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One format: how it is recognised and read."""
+
+    name: str
+    """One word, for tables and errors."""
+    title: str
+    """The format's name for people."""
+    holds: Kind
+    endings: tuple[str, ...]
+    """Usual endings of file names, for upload dialogs only."""
+    refuses: Callable[[bytes], str]
+    """``(unpacked bytes)`` → why they are not of this format; ``""`` if they are, or if they are damaged."""
+    read: Callable[[bytes, str], Opened]
+    """``(unpacked bytes, file name)`` → content. Raises ``TmmuError``."""
+    read_with_dims: Callable[[bytes, str, Mapping[str, Dim]], Graph] | None = None
+    """:attr:`read` with bounds of named dimensions, for formats whose shapes are inferred from them."""
+    read_stream: Callable[[BinaryIO, int, str], Opened] | None = None
+    """``(file, bytes, file name)`` → content, for formats that are read without loading the whole file."""
+
+
+def _lazy(path: str) -> Callable[..., Any]:
+    """Return the function ``module:function`` under ``tmmu_core``; the module is imported on the first call."""
+
+    def call(*arguments: Any) -> Any:
+        module, _, function = path.partition(":")
+        return getattr(import_module(f"tmmu_core.{module}"), function)(*arguments)
+
+    return call
+
+
+def _reader(
+    name: str,
+    title: str,
+    holds: Kind,
+    endings: str,
+    module: str,
+    *,
+    refuses: str = "refuses",
+    read: str = "read",
+    **others: str,
+) -> Reader:
+    """Return a reader with functions of ``module``; a name with a colon is of another module, see :func:`_lazy`."""
+
+    def function(called: str) -> Callable[..., Any]:
+        return _lazy(called if ":" in called else f"{module}:{called}")
+
+    more: dict[str, Any] = {field: function(called) for field, called in others.items()}
+    return Reader(name, title, holds, tuple(endings.split()), function(refuses), function(read), **more)
+
+
+_DOCUMENT = ".json .cbor .gz"
+# Modules that do not load the reader, let alone the onnx package:
+_ONNX = "formats.onnx.onnx_signature:refuses"
+_SNAPSHOT = "formats.pytorch.snapshot.snapshot_signature:refuses"
+
+READERS: tuple[Reader, ...] = (
+    _reader("trace", "trace", "plan", ".jsonl .cborseq .gz", "formats.planfile.trace", read="read_trace"),
+    _reader(
+        *("torch-snapshot", "PyTorch allocator snapshot", "instance", ".pickle .pkl .json .gz"),
+        "formats.pytorch.snapshot.torch_snapshot",
+        refuses=_SNAPSHOT,
+        read_stream="read_file",
+    ),
+    _reader(
+        *("executorch-trace", "ExecuTorch memory trace", "instance", ".json .gz", "formats.edge.executorch_trace"),
+    ),
+    _reader("plan", "plan file", "plan", _DOCUMENT, "formats.planfile.plan_file", read="from_document"),
+    _reader("checkpoint", "checkpoint", "plan", ".cbor .gz", "formats.planfile.checkpoint", read="restore"),
+    _reader("native", "TMMU graph", "graph", _DOCUMENT, "graph.native.native_file", read="decode"),
+    _reader(
+        *("node-centric", "UML_Model_IR, node-centric", "graph", _DOCUMENT, "graph.native.node_centric"), read="decode"
+    ),
+    _reader(
+        *("torch", "PyTorch exported program", "graph", ".pt2", "formats.pytorch.torch_module"), read_with_dims="read"
+    ),
+    _reader("executorch", "ExecuTorch program", "instance", ".pte", "formats.edge.executorch"),
+    _reader("tflite", "TensorFlow Lite model", "graph", ".tflite", "formats.edge.tflite"),
+    _reader("xla", "XLA buffer assignment with its live ranges", "instance", ".txt .gz", "formats.xla.xla_dump"),
+    _reader("xla-report", "XLA memory usage report", "instance", ".txt .gz", "formats.xla.xla_report"),
+    _reader("vela", "Vela allocation log", "instance", ".txt .log .gz", "formats.edge.vela"),
+    _reader("tflm", "TensorFlow Lite Micro arena log", "instance", ".txt .log .gz", "formats.edge.tflm"),
+    _reader("instance", "packing instance", "instance", ".csv .gz", "formats.csv.instance_csv"),
+    # Last: many texts begin like its protobuf.
+    _reader(
+        *("onnx", "ONNX model", "graph", ".onnx", "formats.onnx.onnx_reader"), refuses=_ONNX, read_with_dims="read"
+    ),
+)
+"""Every format, in the order in which they are tried."""
+_STREAMED = READERS[: 1 + max(k for k, reader in enumerate(READERS) if reader.read_stream)]
+"""The readers up to the last one that reads a stream."""
+GRAPH_READERS = tuple(reader for reader in READERS if reader.holds == "graph")
+
+
+def endings() -> tuple[str, ...]:
+    """Return the usual endings of all formats, each once, for upload dialogs."""
+    return tuple(dict.fromkeys(ending for reader in READERS for ending in reader.endings))
+
+
+def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -> Opened:
+    """Return the content of a file's bytes, gzipped or not; ``name`` is the file's.
+
+    Raises ``UnreadableInput`` with every reader tried and its reason, and the errors of the reader that accepts the
+    bytes (``InvalidIrShapes`` and others).
+    """
+    plain = unpacking.unpack(data, name)
+    foreign = unplannable.by_magic(plain)
+    if foreign is not None:
+        raise foreign.refusal(name)
+    if plain.startswith(b"PAR1"):
+        raise UnreadableInput(
+            "Parquet files are written for notebooks and cannot be opened.",
+            source=name,
+            hint='Open the plan as JSON or CBOR: "tmmu plan … -o plan.json".',
+        )
+    if b"allocation_header" in plain or snapshot_signature.refuses(plain):  # a snapshot is streamed
+        document.refuse_many_values(plain, name, 0 if plain is data else len(data))
+        try:
+            document.refuse_nested(plain, name)
+        except UnreadableInput as error:
+            error.tried = tuple((reader.name, "it is nested too deeply") for reader in readers)
+            raise
+    tried: list[tuple[str, str]] = []
+    for k, reader in enumerate(readers):
+        reason = reader.refuses(plain)
+        if reason:
+            tried.append((reader.name, reason))
+            continue
+        try:
+            return reader.read(plain, name)
+        except UnreadableInput as error:
+            error.source = error.source or name
+            later = [(other.name, other.refuses(plain) or "another reader took it") for other in readers[k + 1 :]]
+            error.tried = error.tried or (*tried, (reader.name, error.message), *later)
+            raise
+    foreign = unplannable.recognised(plain, name) if plain else None
+    if foreign is not None:
+        raise foreign.refusal(name, tuple(tried))
+    is_table = {"lower", "upper", "size"} <= csv_table.likely(csv_table.columns_of(plain, name)).keys()
+    if not plain:
+        raise UnreadableInput("the file is empty.", source=name, tried=tuple(tried), hint="Write the file again.")
+    hint = instance_csv.OTHER_NAMES if is_table else "Open a model as ONNX, `.tflite` or `.pt2`, or a native graph."
+    raise UnreadableInput("Unrecognised file format.", source=name, tried=tuple(tried), hint=hint)
+
+
+def read_streamed(path: Path, name: str) -> Opened | None:
+    """Return the content of a file of a format with :attr:`Reader.read_stream`; ``None`` for every other format.
+
+    ``None`` too for a file that cannot be opened: the reader of the whole file reports why. Raises as :func:`read_any`.
+    """
+    try:
+        if not os.path.isfile(path):
+            return None
+        with unpacking.of_one_moment(path) as (file, size):
+            begins = file.read(unplannable.HEAD)
+            foreign = unplannable.by_magic(begins)
+            if foreign is not None:
+                raise foreign.refusal(name)
+            reader = next((reader for reader in _STREAMED if not reader.refuses(begins)), None)
+            if size is None or reader is None or reader.read_stream is None:
+                return None
+            file.seek(0)
+            return reader.read_stream(file, size, name)
+    except OSError:
+        return None
+
+
+def read_graph(data: bytes, name: str = "") -> Graph:
+    """Return the graph in a file's bytes, gzipped or not. Raises as :func:`read_any`."""
+    graph = read_any(data, name, GRAPH_READERS)
+    assert isinstance(graph, Graph)
+    return graph
+
+
+def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
+    """Return the graph in a file's bytes, with the bounds of named dimensions replaced by ``envelopes``.
+
+    Formats without bounds of their own infer their shapes from them again. Raises as :func:`read_graph`, and
+    ``InvalidIrShapes`` (reason ``unknown_dim``) for a name that the graph does not have.
+    """
+    plain = unpacking.unpack(data, name)
+    reader = next((reader for reader in GRAPH_READERS if not reader.refuses(plain)), None)
+    infer = reader.read_with_dims if reader else None
+    graph = infer(plain, name, envelopes) if infer else read_graph(data, name)
+    unknown = next((dim for dim in envelopes if dim not in graph.dims), None)
+    if unknown is not None:
+        raise InvalidIrShapes(
+            f'the graph names no dimension "{unknown}".',
+            hint=strict.closest_hint(unknown, sorted(graph.dims)) if graph.dims else "All its shapes are fixed.",
+            reason="unknown_dim",
+            path=f"$.dims.{unknown}",
+            node_id="",
+        )
+    refuse_unused_dims(graph, envelopes)
+    assumed = {dim: size for dim, size in graph.assumed.items() if dim not in envelopes}
+    return msgspec.structs.replace(graph, dims={**graph.dims, **envelopes}, assumed=assumed)
+
+
+def read_at_sizes(data: bytes, sizes: Mapping[str, int], name: str = "") -> Graph:
+    """The graph in a file's bytes with named dimensions at these sizes. Raises as :func:`read_within`."""
+    return read_within(data, {dim: Dim(size, size) for dim, size in sizes.items()}, name)
+
+
+def read_at(graph: Graph, point: Mapping[str, int], data: bytes, name: str = "") -> Graph:
+    """Return ``graph``, read again from ``data`` if ``point`` is outside of the bounds that its reader assumed.
+
+    Sizes that depend on an assumed dimension are then inferred at ``point``. Raises as :func:`read_within`.
+    """
+    given = {dim: Dim(size, size) for dim, size in point.items() if dim in graph.assumed and size >= 0}
+    if all(graph.dims[dim].min <= size.min <= graph.dims[dim].max for dim, size in given.items()):
+        return graph
+    return read_within(data, given, name)
+
+
+def read_graph_file(path: str | Path) -> Graph:
+    """Return the graph in the file at ``path``. Raises as :func:`read_graph`, ``UnreadableInput`` if it is missing."""
+    path = Path(path)
+    try:
+        data = unpacking.read_whole(path)
+    except OSError as error:
+        raise UnreadableInput(
+            f"the file cannot be opened: {(error.strerror or str(error)).lower()}.",
+            source=str(path),
+            hint="Check the name and the rights.",
+        ) from error
+    return read_graph(data, path.name)

@@ -1,0 +1,243 @@
+"""Checkpoint and restore (seed §10): slot assignment, live ranges and metrics in a compact file.
+
+A checkpoint is canonical CBOR. Its rows are sorted by (producer's position, output index): the step that writes a
+tensor, and its index among the outputs of that step. Tensors without producer come first, at position −1, by tensor id
+bytes; loaded tensors are at the step of ``@inputs``, in the order of the graph's ``inputs``. The logical address table
+contains the address of each slot once; a row contains the offset inside of its slot. Without times, equal plans have
+equal checkpoints.
+
+Restoring recomputes the plan hash from the rows and refuses another stored hash; a digest over everything covers live
+ranges and metrics. Mapping the memory is left to the driver.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tmmu_core.base.cbor import H, cbor_canonical
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.once import learned
+from tmmu_core.formats.planfile.plan_builder import from_head
+from tmmu_core.formats.planfile.plan_document import HeadDocument, RowDocument, head_document
+from tmmu_core.graph.native import document, unpacking
+from tmmu_core.judge.verifier.finished_plan import refuse_invalid
+from tmmu_core.liveness.live_model import Liveness
+from tmmu_core.plans.canonical import execution_order_hash, logical_address_table, plan_digests
+from tmmu_core.plans.figures.metrics import written_metrics
+from tmmu_core.plans.model import Plan
+
+CHECKPOINT_SCHEMA = "tmmu_checkpoint/1"
+HASHES = (
+    "ir_hash",
+    "replay_token",
+    "shard_spec_hash",
+    "arena_config_hash",
+    "execution_order_hash",
+    "tmmu_plan_hash",
+    "layout_hash",
+)
+"""Head fields that are 32 raw bytes in a checkpoint."""
+
+Position = tuple[int, int]
+
+
+def positions(liveness: Liveness) -> dict[str, Position]:
+    """Return tensor id → (producer's position, output index), as defined above; every pair is unique."""
+    index, timeline = liveness.timeline.index, liveness.timeline
+    ids = index.tensor_ids
+    found: dict[str, Position] = {}
+    for node, step in enumerate(timeline.step_of.tolist()):
+        if step >= 0:
+            for k, tensor in enumerate(index.outputs_of(node).tolist()):
+                found.setdefault(ids[tensor], (step, k))
+    for k, tensor_id in enumerate(timeline.graph.inputs):
+        found.setdefault(tensor_id, (0, k))
+    rest = sorted(i for i, birth in zip(ids, liveness.birth.tolist(), strict=True) if birth >= 0 and i not in found)
+    found.update({tensor_id: (-1, k) for k, tensor_id in enumerate(rest)})
+    return found
+
+
+def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
+    """Return the checkpoint of a plan; ``liveness`` is that of its solution.
+
+    Raises as ``refuse_invalid`` for an invalid plan: ``AddressCollision`` for two live tensors on one byte.
+    """
+    refuse_invalid(plan, "UML_OS.TMMU.Checkpoint_v1")
+    place = positions(liveness)
+    order = sorted(range(len(plan)), key=lambda i: place[plan.tensor_ids[i]])
+    addresses = logical_address_table(
+        [arena.name for arena in plan.arenas], plan.arena, plan.logical_slot, plan.offset
+    ).rows()
+    start = {(arena, slot): offset for arena, slot, offset in addresses}
+    words = sorted({*plan.roles, *plan.dtypes})
+    word = {text: k for k, text in enumerate(words)}
+    rows = []
+    for i in order:
+        row = plan.row(i)
+        rows.append(
+            [
+                *place[row.tensor_id],
+                row.tensor_id,
+                int(plan.arena[i]),
+                row.logical_slot,
+                row.generation,
+                row.offset_bytes - start[row.arena, row.logical_slot],
+                row.size_bytes,
+                row.alignment,
+                row.birth,
+                row.death,
+                word[row.role],
+                word[row.dtype],
+                list(row.shape),
+                row.alias_group_id,
+                row.base_tensor_uid,
+            ]
+        )
+    head = msgspec.to_builtins(head_document(plan))
+    head["metrics"] = written_metrics(plan.metrics)
+    for name in HASHES:
+        head[name] = getattr(plan, name)
+    body = {"head": head, "words": words, "rows": rows, "logical_address_table": addresses}
+    return cbor_canonical({"schema": CHECKPOINT_SCHEMA, "body": body, "digest": H(body)})
+
+
+def refuses(data: bytes) -> str:
+    """Return why bytes are no checkpoint (seed §10); ``""`` if they are, or are a damaged one."""
+    if document.kind(data) != "cbor":
+        return "it does not begin like a CBOR map" if data else "the file is empty"
+    no_schema = f'its "schema" is not "{CHECKPOINT_SCHEMA}"'
+    if b"tmmu_checkpoint/" not in data:
+        return no_schema
+    try:
+        schema = document.text_field(data, "schema")
+    except UnreadableInput:  # damaged: the schema is the last key of a checkpoint
+        return "" if b"tmmu_checkpoint/" in data[-256:] else no_schema
+    return "" if schema is not None and schema.startswith("tmmu_checkpoint/") else no_schema
+
+
+def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Plan:
+    """Return the plan of a checkpoint; with ``token``, only one with that replay token.
+
+    Raises ``UnreadableInput`` if it is no checkpoint, if the plan hash recomputed from its rows differs from the stored
+    one, or if any other content was edited.
+    """
+    data = unpacking.unpack(data, source)
+    whole = document.fields(data, source) if document.kind(data) == "cbor" else {}
+    schema = whole.get("schema")
+    if isinstance(schema, str) and schema.startswith("tmmu_checkpoint/"):
+        document.check_version(schema, CHECKPOINT_SCHEMA, source, "$.schema")
+    if schema != CHECKPOINT_SCHEMA:
+        raise UnreadableInput(
+            "this is not a checkpoint.",
+            source=source,
+            place="$.schema",
+            hint=f'Write one with "tmmu checkpoint"; this version reads "{CHECKPOINT_SCHEMA}".',
+        )
+    try:
+        plan = _build(whole["body"], source)
+        digest = H(whole["body"])
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, msgspec.ValidationError) as error:
+        raise UnreadableInput(
+            f"this checkpoint is damaged: {type(error).__name__} {error}.", source=source, hint="Write it again."
+        ) from error
+    whole_plan, layout = plan_digests(plan)
+    for name, stored, found in (
+        ("execution_order_hash", plan.execution_order_hash, execution_order_hash(plan.execution_order)),
+        ("layout_hash", plan.layout_hash, layout),
+        ("tmmu_plan_hash", plan.tmmu_plan_hash, whole_plan),
+        ("digest", whole.get("digest"), digest),
+    ):
+        if stored != found:
+            shown = stored.hex() if isinstance(stored, bytes) else repr(stored)
+            raise UnreadableInput(
+                f"the checkpoint was edited: its {name} is {shown}, but its content has {found.hex()}.",
+                source=source,
+                place=f"$.{name}",
+                hint="Use another copy, or plan again.",
+            )
+    if token is not None and token != plan.replay_token:
+        raise UnreadableInput(
+            f"the checkpoint was made under the replay token {plan.replay_token.hex()}, not {token.hex()}.",
+            source=source,
+            place="$.body.head.replay_token",
+            hint="Restore it under its own token, or plan again.",
+        )
+    return plan
+
+
+class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    position: int
+    output: int
+    tensor_id: str
+    arena: int
+    slot: int
+    generation: int
+    inside: int
+    size: int
+    alignment: int
+    birth: int
+    death: int
+    role: int
+    dtype: int
+    shape: tuple[int, ...]
+    alias_group_id: str | None
+    base_tensor_uid: str | None
+
+
+class _Body(msgspec.Struct):
+    head: dict[str, Any]
+    words: tuple[str, ...]
+    rows: tuple[_Row, ...]
+    logical_address_table: tuple[tuple[str, int, int], ...]
+
+
+class _Hashes(msgspec.Struct):
+    ir_hash: bytes
+    replay_token: bytes
+    shard_spec_hash: bytes
+    arena_config_hash: bytes
+    execution_order_hash: bytes
+    tmmu_plan_hash: bytes
+    layout_hash: bytes
+
+
+learned(_Row, _Body, _Hashes)
+
+
+def _build(given: Any, source: str) -> Plan:
+    body = msgspec.convert(given, _Body)
+    hashes = msgspec.structs.asdict(msgspec.convert(body.head, _Hashes, strict=True))
+    head = msgspec.convert({**body.head, **{name: digest.hex() for name, digest in hashes.items()}}, HeadDocument)
+    arenas, words = dict(enumerate(sorted(head.arenas))), dict(enumerate(body.words))
+    start = {(arena, slot): offset for arena, slot, offset in body.logical_address_table}
+    rows = [
+        msgspec.convert(
+            {
+                "tensor_id": row.tensor_id,
+                "arena": arenas[row.arena],
+                "logical_slot": row.slot,
+                "offset_bytes": start[arenas[row.arena], row.slot] + row.inside,
+                "size_bytes": row.size,
+                "alignment": row.alignment,
+                "birth": row.birth,
+                "death": row.death,
+                "generation": row.generation,
+                "role": words[row.role],
+                "dtype": words[row.dtype],
+                "shape": row.shape,
+                "alias_group_id": row.alias_group_id,
+                "base_tensor_uid": row.base_tensor_uid,
+            },
+            RowDocument,
+        )
+        for row in body.rows
+    ]
+    return from_head(head, rows, source)
+
+
+def rows_in_order(data: bytes) -> list[tuple[int, int, str]]:
+    """Return ``(position, output index, tensor id)`` of each row of a checkpoint, as stored."""
+    body = document.fields(unpacking.unpack(data))["body"]
+    return [(row[0], row[1], row[2]) for row in body["rows"]]

@@ -1,0 +1,395 @@
+"""Compare two plans: whether they are comparable, their first difference, and the changes per tensor.
+
+Two runs are *comparable* if they have one graph, arena configuration, token and schemas (contract §7, seed §7); another
+mode or order is a divergence, reported first. Comparing raises no error: the differences of incomparable plans are
+listed too.
+
+"Left" is the baseline, "right" the candidate. Planner, options, preset and name are *context*: they are reported, but
+two planners with one layout are identical. ``allocation_time_ns`` is never compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.base.once import cached_property
+from tmmu_core.formats.planfile.plan_document import tensors_hash
+from tmmu_core.formats.planfile.trace import METRIC_SCHEMA, TRACE_SCHEMA, Trace
+from tmmu_core.plans.figures.live_bytes import exact_sum
+from tmmu_core.plans.figures.metrics import written_metrics
+from tmmu_core.plans.model import INVALID, ArenaSummary, Plan, TensorRow
+
+I64 = NDArray[np.int64]
+
+KINDS = ("moved", "resized", "retimed", "other_arena", "redescribed", "added", "removed", "renumbered")
+"""Kinds of changes of a tensor, in reporting order:
+
+* ``moved``: at another offset of the same arena;
+* ``resized``: another size in bytes;
+* ``retimed``: another birth or death;
+* ``other_arena``: in another arena;
+* ``redescribed``: another role, dtype, shape, alignment, alias group or base;
+* ``added``, ``removed``: only in the candidate, only in the baseline;
+* ``renumbered``: the same bytes with another slot number or generation.
+"""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One place (a JSON path into the plan file) with different values."""
+
+    path: str
+    left: Any
+    right: Any
+
+
+@dataclass(frozen=True)
+class TensorChange:
+    """The change of one tensor; a row is ``None`` in a plan without the tensor."""
+
+    tensor_id: str
+    kinds: tuple[str, ...]
+    left: TensorRow | None
+    right: TensorRow | None
+
+
+@dataclass(frozen=True)
+class ArenaChange:
+    """One arena's figures in both plans; ``None`` in a plan without the arena."""
+
+    name: str
+    left: ArenaSummary | None
+    right: ArenaSummary | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """The result of :func:`compare`."""
+
+    left: Plan
+    right: Plan
+    incomparable: tuple[Difference, ...]
+    """Reasons why the plans are not comparable."""
+    divergences: tuple[Difference, ...]
+    """Differences outside of the rows, mode and order first."""
+    context: tuple[Difference, ...]
+    """Differences in planner, options, preset and name: no divergence."""
+    certificates: tuple[Difference, ...]
+    """Arenas with different certificates; a divergence too between two runs of one planner."""
+    ids: tuple[str, ...]
+    """Tensors of either plan, by id bytes; parallel to the columns below."""
+    left_row: I64
+    """Row in ``left``, or −1."""
+    right_row: I64
+    kinds: NDArray[np.uint8]
+    """Bit k: ``KINDS[k]``."""
+    complete: bool = True
+    """Whether both sides contain their tensors; a digest trace has only their hash."""
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the runs may be compared."""
+        return not self.incomparable
+
+    @property
+    def identical(self) -> bool:
+        """Whether no compared value differs."""
+        return not self.incomparable and not self.divergences and not self.kinds.any()
+
+    @property
+    def word(self) -> str:
+        """``not comparable``, ``identical`` or ``diverged``, and whether slot numbers alone differ."""
+        if not self.comparable:
+            return "not comparable"
+        if self.identical:
+            return "identical"
+        others = ~np.uint8(1 << KINDS.index("renumbered"))
+        renumbered = not self._before_rows and self.kinds.any() and not (self.kinds & others).any()
+        return "diverged in slot numbers only" if renumbered else "diverged"
+
+    @property
+    def invalid(self) -> tuple[str, ...]:
+        """The sides (``left``, ``right``) that do not verify: no memory can be laid out as they claim."""
+        sides = (("left", self.left), ("right", self.right))
+        return tuple([name for name, plan in sides if any(arena.status == INVALID for arena in plan.arenas)])
+
+    @property
+    def incomplete(self) -> tuple[str, ...]:
+        """The sides (``left``, ``right``) whose figures omit a part of the graph."""
+        return tuple([name for name, plan in (("left", self.left), ("right", self.right)) if plan.incomplete])
+
+    @cached_property
+    def first(self) -> Difference | None:
+        """The first divergence: mode, order, then by tensor, then figures and hashes."""
+        if self._before_rows:
+            return self._before_rows[0]
+        changed = self._changed(None)
+        if len(changed):
+            return self._row_difference(int(changed[0]))
+        return self.divergences[0] if self.divergences else None
+
+    @property
+    def _before_rows(self) -> list[Difference]:
+        return [d for d in self.divergences if d.path in _BEFORE_ROWS or d.path.startswith("$.execution_order[")]
+
+    def changes(self, kind: str | None = None) -> Iterator[TensorChange]:
+        """Yield the changed tensors (of one of :data:`KINDS`, or all), by id bytes."""
+        for i in self._changed(kind).tolist():
+            yield self.change(i)
+
+    def largest(self, kind: str | None, most: int) -> list[TensorChange]:
+        """Return the first ``most`` of :meth:`changes` by falling bytes (of the larger side), then id bytes."""
+        at = self._changed(kind)
+        size = np.zeros(len(at), np.uint64)
+        for plan, rows in ((self.left, self.left_row[at]), (self.right, self.right_row[at])):
+            size[rows >= 0] = np.maximum(size[rows >= 0], plan.size[rows[rows >= 0]])
+        order = np.argsort(np.uint64(2**64 - 1) - size, kind="stable")
+        return [self.change(i) for i in at[order[:most]].tolist()]
+
+    def _changed(self, kind: str | None) -> I64:
+        """Return the indexes into :attr:`ids` of tensors changed in one kind, or at all."""
+        return np.flatnonzero(self.kinds if kind is None else self.kinds & (1 << KINDS.index(kind)))
+
+    def change(self, i: int) -> TensorChange:
+        """Return the change of tensor ``ids[i]``."""
+        bits, a, b = int(self.kinds[i]), int(self.left_row[i]), int(self.right_row[i])
+        return TensorChange(
+            self.ids[i],
+            tuple(kind for k, kind in enumerate(KINDS) if bits & (1 << k)),
+            self.left.row(a) if a >= 0 else None,
+            self.right.row(b) if b >= 0 else None,
+        )
+
+    @cached_property
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """Kind → (tensors, bytes). Bytes are sizes in the candidate; for ``removed`` in the baseline, for ``resized``
+        the sum of differences (candidate − baseline).
+        """
+        result: dict[str, tuple[int, int]] = {}
+        for kind in KINDS:
+            at = self._changed(kind)
+            before = exact_sum(self.left.size[self.left_row[at][self.left_row[at] >= 0]])
+            after = exact_sum(self.right.size[self.right_row[at][self.right_row[at] >= 0]])
+            size = before if kind == "removed" else after - before if kind == "resized" else after
+            result[kind] = (len(at), size)
+        return result
+
+    @cached_property
+    def arenas(self) -> tuple[ArenaChange, ...]:
+        """Every arena of either plan, by name."""
+        names = sorted({**self.left.arena_of, **self.right.arena_of})
+        return tuple(ArenaChange(n, self.left.arena_of.get(n), self.right.arena_of.get(n)) for n in names)
+
+    def __repr__(self) -> str:
+        left, right = (f"{plan.ir_name[:60]!r} · {plan.planner}" for plan in (self.left, self.right))
+        verdict = "identical" if self.identical else f"first at {self.first and self.first.path[:80]!r}"
+        if self.invalid:
+            verdict = f"INVALID ({', '.join(self.invalid)})"
+        elif not self.comparable:
+            verdict = f"not comparable ({self.incomparable[0].path[:80]!r})"
+        said = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, (n, _) in self.totals.items() if n)
+        return f"<Comparison {left} → {right}: {verdict}{'; ' * bool(said)}{said}>"
+
+    def _row_difference(self, i: int) -> Difference:
+        change, path = self.change(i), f"$.tensors[{self.ids[i]!r}]"
+        if change.left is None or change.right is None:
+            return Difference(path, _row_text(change.left), _row_text(change.right))
+        sides = ((field, getattr(change.left, field), getattr(change.right, field)) for field in _ROW_FIELDS)
+        return next(Difference(f"{path}.{field}", a, b) for field, a, b in sides if a != b)
+
+
+_BEFORE_ROWS = ("$.mode", "$.execution_order", "$.steps")
+_ROW_FIELDS = tuple(
+    sorted(TensorRow.__dataclass_fields__, key=lambda name: (name in ("logical_slot", "generation"), name != "arena"))
+)
+"""In reporting order: arena and address first, the slot number last, which depends on the planner."""
+
+
+def _row_text(row: TensorRow | None) -> str | None:
+    return None if row is None else f"{row.arena} slot {row.logical_slot} [{row.birth}, {row.death})"
+
+
+def compare(left: Plan | Trace, right: Plan | Trace) -> Comparison:
+    """Compare ``left`` (the baseline) with ``right`` (the candidate). O(n log n)."""
+    a, b = _trace(left), _trace(right)
+    ids, left_row, right_row = _joined(a.plan, b.plan)
+    complete = a.complete and b.complete
+    if not complete:
+        ids, left_row, right_row = (), left_row[:0], right_row[:0]
+    return Comparison(
+        left=a.plan,
+        right=b.plan,
+        incomparable=tuple(_incomparable(a, b)),
+        divergences=tuple(_divergences(a, b, complete)),
+        context=tuple(_fields(a.plan, b.plan, ("ir_name", "planner", "planner_options", "preset"))),
+        certificates=tuple(_certificates(a.plan, b.plan)),
+        ids=ids,
+        left_row=left_row,
+        right_row=right_row,
+        kinds=_kinds(a.plan, b.plan, left_row, right_row),
+        complete=complete,
+    )
+
+
+def same_plan(left: Plan, right: Plan) -> tuple[Difference, ...]:
+    """Return all differences between two plans, context and replay key included, the time excepted; empty if equal.
+
+    Stricter than :func:`compare`: a plan that is written and read back must pass.
+    """
+    verdict = compare(left, right)
+    rows = [verdict._row_difference(i) for i in np.flatnonzero(verdict.kinds).tolist()]
+    rest = _fields(left, right, ("places", "own_arenas", "notes", "has_inputs_step"))
+    if not rows and not np.array_equal(left.storage, right.storage):
+        rest = [*rest, Difference("$.storage", left.storage.tolist(), right.storage.tolist())]
+    return (*verdict.incomparable, *verdict.divergences, *verdict.context, *rest, *rows)
+
+
+def _trace(side: Plan | Trace) -> Trace:
+    return side if isinstance(side, Trace) else Trace(side, TRACE_SCHEMA, METRIC_SCHEMA, True, len(side))
+
+
+def _incomparable(a: Trace, b: Trace) -> Iterator[Difference]:
+    yield from _fields(a.plan, b.plan, ("ir_hash", "arena_config_hash", "replay_token"))
+    yield from _fields(a, b, ("trace_schema", "metric_schema"))
+    if not (a.complete and b.complete):
+        hashes = [_tensors_hash(side) for side in (a, b)]
+        if "" in hashes:  # without it nothing is known of the live ranges
+            yield Difference("$.tensors_hash", *[found or "missing" for found in hashes])
+
+
+def _tensors_hash(side: Trace) -> str:
+    return tensors_hash(side.plan) if side.complete else side.tensors_hash
+
+
+def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
+    left, right = a.plan, b.plan
+    yield from _fields(left, right, ("mode",))
+    if left.execution_order_hash != right.execution_order_hash:
+        yield _order_difference(left.execution_order, right.execution_order, complete)
+    yield from _fields(left, right, ("steps", "rank", "world_size", "shard_spec_hash"))
+    if not complete and a.tensor_count != b.tensor_count:
+        yield Difference("$.tensor_count", a.tensor_count, b.tensor_count)
+    if not complete and _tensors_hash(a) != _tensors_hash(b):
+        yield Difference("$.tensors_hash", _tensors_hash(a), _tensors_hash(b))
+    for name in sorted({**left.arena_of, **right.arena_of}):
+        x, y = left.arena_of.get(name), right.arena_of.get(name)
+        if x is None or y is None:
+            yield Difference(f"$.arenas.{name}", x and x.extent_bytes, y and y.extent_bytes)
+        else:
+            for field in _ARENA_FIELDS:
+                if getattr(x, field) != getattr(y, field):
+                    yield Difference(f"$.arenas.{name}.{field}", getattr(x, field), getattr(y, field))
+    if complete:
+        yield from _handoff_difference(left, right)
+    before, after = _metrics(left), _metrics(right)
+    for key in sorted({**before, **after}):
+        if before.get(key) != after.get(key):
+            yield Difference(f"$.metrics.{key}", before.get(key), after.get(key))
+    yield from _fields(left, right, ("layout_hash", "tmmu_plan_hash"))
+    if (left.planner, left.planner_options) == (right.planner, right.planner_options):
+        yield from _certificates(left, right)
+
+
+def _metrics(plan: Plan) -> dict[str, Any]:
+    """Return the metrics without the lower bound, which belongs to the certificates."""
+    metrics = written_metrics(plan.metrics)
+    if isinstance(metrics.get("totals"), dict):
+        metrics["totals"] = {key: value for key, value in metrics["totals"].items() if key != "lower_bound_bytes"}
+    return metrics
+
+
+def _certificates(left: Plan, right: Plan) -> Iterator[Difference]:
+    """Yield the arenas for which the plans state different lower bounds."""
+    for arena in left.arenas:
+        other = right.arena_of.get(arena.name)
+        if other is not None and arena.least_bytes_claimed != other.least_bytes_claimed:
+            path = f"$.arenas.{arena.name}.lower_bound_bytes"
+            yield Difference(path, arena.least_bytes_claimed, other.least_bytes_claimed)
+
+
+_ARENA_FIELDS = tuple(
+    name
+    for name in ArenaSummary.__dataclass_fields__
+    if name not in ("name", "lower_bound_bytes", "proven_bytes", "status", "witness", "witness_step")
+)
+"""The figures of an arena's layout; its certificate is compared separately."""
+
+
+def _fields(a: object, b: object, names: tuple[str, ...]) -> list[Difference]:
+    return [
+        Difference(f"$.{name}", _plain(getattr(a, name)), _plain(getattr(b, name)))
+        for name in names
+        if getattr(a, name) != getattr(b, name)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _order_difference(left: tuple[str, ...], right: tuple[str, ...], complete: bool) -> Difference:
+    if not complete:
+        return Difference("$.execution_order", "another order", "another order")
+    for k, (a, b) in enumerate(zip_longest(left, right)):
+        if a != b:
+            return Difference(f"$.execution_order[{k}]", a, b)
+    return Difference("$.execution_order", "the same nodes under another hash", "the same nodes under another hash")
+
+
+def _handoff_difference(left: Plan, right: Plan) -> Iterator[Difference]:
+    if left.handoffs == right.handoffs:
+        yield from (
+            Difference(f"$.handoffs[{k}].taken", a, b)
+            for k, (a, b) in enumerate(zip(left.taken, right.taken, strict=True))
+            if a != b
+        )
+        return
+    pairs = enumerate(zip_longest(left.handoffs, right.handoffs))
+    k, sides = next((k, sides) for k, sides in pairs if sides[0] != sides[1])
+    yield Difference(f"$.handoffs[{k}]", *(None if one is None else list(one) for one in sides))
+
+
+def _joined(left: Plan, right: Plan) -> tuple[tuple[str, ...], I64, I64]:
+    """Return the ids of either plan, by id bytes, with their rows in both (−1: missing)."""
+    if left.tensor_ids == right.tensor_ids:
+        rows = np.arange(len(left), dtype=np.int64)
+        return left.tensor_ids, rows, rows
+    ids = tuple(sorted({**left.row_of, **right.row_of}))
+    rows_in = [np.array([side.row_of.get(i, -1) for i in ids], np.int64) for side in (left, right)]
+    return ids, rows_in[0], rows_in[1]
+
+
+def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np.uint8]:
+    kinds = np.zeros(len(left_row), np.uint8)
+    both = np.flatnonzero((left_row >= 0) & (right_row >= 0))
+    a, b = left_row[both], right_row[both]
+    names = {name: k for k, name in enumerate(sorted({**left.arena_of, **right.arena_of}))}
+    arena_a = np.array([names[x.name] for x in left.arenas], np.int64)[left.arena[a]]
+    arena_b = np.array([names[x.name] for x in right.arenas], np.int64)[right.arena[b]]
+    other_arena = arena_a != arena_b
+    moved = (left.offset[a] != right.offset[b]) & ~other_arena
+    number = (left.logical_slot[a] != right.logical_slot[b]) | (left.generation[a] != right.generation[b])
+    described = left.alignment[a] != right.alignment[b]
+    for name in ("roles", "dtypes", "shapes", "alias_group_ids", "base_tensor_uids"):
+        x, y = getattr(left, name), getattr(right, name)
+        if x != y:
+            described |= np.array([x[i] != y[j] for i, j in zip(a.tolist(), b.tolist(), strict=True)], np.bool_)
+    masks = {
+        "moved": moved,
+        "resized": left.size[a] != right.size[b],
+        "retimed": (left.birth[a] != right.birth[b]) | (left.death[a] != right.death[b]),
+        "other_arena": other_arena,
+        "redescribed": described,
+        "renumbered": number & ~moved & ~other_arena,
+    }
+    for kind, mask in masks.items():
+        kinds[both[mask]] |= np.uint8(1 << KINDS.index(kind))
+    kinds[left_row < 0] |= np.uint8(1 << KINDS.index("added"))
+    kinds[right_row < 0] |= np.uint8(1 << KINDS.index("removed"))
+    return kinds

@@ -1,0 +1,262 @@
+"""Build a plan from the document of a plan file, with every field checked.
+
+Mismatches with the content hash are reported in the plan's notes (decision 6). Files of the first version are read too:
+omitted values (taken hand-offs, totals, a lower bound) are computed from the rows, and peaks, which did not count the
+source of a hand-off at its last step, are recomputed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tmmu_core.base import limits
+from tmmu_core.base.errors import U64_MAX, UnreadableInput
+from tmmu_core.formats.planfile.placed_kinds import Addresses, Placed, derived
+from tmmu_core.formats.planfile.plan_document import (
+    ArenaDocument,
+    HandoffDocument,
+    HeadDocument,
+    RowDocument,
+    plan_content_hash,
+)
+from tmmu_core.formats.planfile.plan_metadata import I64_MAX, check_notes, check_plain, check_sums, figures
+from tmmu_core.graph.native import document
+from tmmu_core.plans.canonical import DIGEST_BYTES, is_token
+from tmmu_core.plans.figures.live_bytes import peak_and_count
+from tmmu_core.plans.figures.metrics import renewed_metrics
+from tmmu_core.plans.figures.plan_storages import moments, storages_of
+from tmmu_core.plans.model import CHANGED, I64, PLACES, PLAN_SCHEMA, UNHELD, UNSAID, ArenaSummary, Plan
+
+EDITED = "its content hash does not match its content"
+
+
+def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> Plan:
+    """Return a plan from the head and the rows of a document; rows in any order.
+
+    Raises ``UnreadableInput`` for another schema, an invalid digest, an undeclared arena, a duplicate tensor, a number
+    that is no uint64.
+    """
+    document.check_version(head.schema or "none", PLAN_SCHEMA, source, "$.schema")
+    names = sorted(head.arenas)
+    if len(names) > limits.ceiling(limits.ARENAS):  # each is compared with all rows
+        raise limits.past(limits.ARENAS, "the plan", source)
+    number = {name: k for k, name in enumerate(names)}
+    by_id = sorted(range(len(rows)), key=lambda i: rows[i].tensor_id)
+    for before, i in pairwise(by_id):
+        if rows[before].tensor_id == rows[i].tensor_id:
+            raise UnreadableInput(
+                f'the tensor "{rows[i].tensor_id}" has two rows.', source=source, place=f"$.tensors[{i}].tensor_id"
+            )
+    for i in by_id:
+        if rows[i].arena not in number:
+            raise UnreadableInput(
+                f'the tensor "{rows[i].tensor_id}" lies in the arena "{rows[i].arena}", which the plan does not have.',
+                source=source,
+                place=f"$.tensors[{i}].arena",
+                hint=f"Its arenas are: {', '.join(names) or 'none'}.",
+            )
+    ordered = [rows[i] for i in by_id]
+
+    def column(field: str, most: int) -> list[int]:
+        values = [getattr(row, field) for row in ordered]
+        if values and (min(values) < 0 or max(values) > most):
+            at = next(k for k, value in enumerate(values) if not 0 <= value <= most)
+            raise UnreadableInput(
+                f"{values[at]} is not between 0 and {most}.", source=source, place=f"$.tensors[{by_id[at]}].{field}"
+            )
+        return values
+
+    arena = np.array([number[row.arena] for row in ordered], np.int32)
+    slot = np.array(column("logical_slot", I64_MAX), np.int64)
+    generation = np.array(column("generation", I64_MAX), np.int64)
+    offset = np.array(column("offset_bytes", U64_MAX), np.uint64)
+    birth = np.array(column("birth", I64_MAX), np.int64)
+    placed = _placed(head, Addresses(arena.tolist(), slot, generation, offset, birth), source)
+    arenas = tuple([_arena(name, head.arenas[name], source) for name in names])
+    for field in ("metrics", "notes", "planner_options"):
+        check_plain(getattr(head, field), f"$.{field}", source)
+    check_sums(arenas, source)
+    check_notes(head.notes, names, source)
+    plan = Plan(
+        planner=head.planner,
+        planner_options=head.planner_options,
+        ir_name=head.ir_name,
+        ir_hash=_digest(head.ir_hash, "ir_hash", source),
+        mode=head.mode,
+        preset=head.preset,
+        places=placed.places,
+        replay_token=_token(head.replay_token, source),
+        rank=_within(head.rank, "rank", source),
+        world_size=_within(head.world_size, "world_size", source),
+        shard_spec_hash=_digest(head.shard_spec_hash, "shard_spec_hash", source),
+        arena_config_hash=_digest(head.arena_config_hash, "arena_config_hash", source),
+        execution_order_hash=_digest(head.execution_order_hash, "execution_order_hash", source),
+        tmmu_plan_hash=_digest(head.tmmu_plan_hash, "tmmu_plan_hash", source),
+        layout_hash=_digest(head.layout_hash, "layout_hash", source),
+        steps=_within(head.steps, "steps", source, I64_MAX),
+        has_inputs_step=_has_inputs_step(head),
+        execution_order=head.execution_order,
+        arenas=arenas,
+        tensor_ids=tuple([row.tensor_id for row in ordered]),
+        arena=arena,
+        logical_slot=slot,
+        offset=offset,
+        size=np.array(column("size_bytes", U64_MAX), np.uint64),
+        alignment=np.array(column("alignment", U64_MAX), np.uint64),
+        birth=birth,
+        death=np.array(column("death", I64_MAX), np.int64),
+        generation=generation,
+        storage=storage_numbers(arena, slot, generation),
+        roles=tuple([row.role for row in ordered]),
+        dtypes=tuple([row.dtype for row in ordered]),
+        shapes=tuple([row.shape for row in ordered]),
+        alias_group_ids=tuple([row.alias_group_id for row in ordered]),
+        base_tensor_uids=tuple([row.base_tensor_uid for row in ordered]),
+        handoffs=tuple([_handoff(k, handoff, source) for k, handoff in enumerate(head.handoffs)]),
+        taken=_taken(head),
+        metrics=figures(head.metrics, source),
+        notes={**head.notes, UNSAID: placed.why} if placed.why else head.notes,
+        own_arenas=placed.own_arenas,
+    )
+    return _renewed(_with_storage_counts(plan, head))
+
+
+def from_head(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> Plan:
+    """Return :func:`build`'s plan, with a note if its content hash is missing or does not match.
+
+    The hash is computed from the plan that was read: a file may omit what follows from the rest.
+    """
+    plan = build(head, rows, source)
+    if head.content_hash is None:
+        return unvouched(plan)
+    return noted(plan, "" if plan_content_hash(plan) == head.content_hash != "" else EDITED)
+
+
+def noted(plan: Plan, changed: str) -> Plan:
+    """Return ``plan`` with a note for the judge of what was changed in its file; unchanged if that is empty."""
+    return replace(plan, notes={**plan.notes, CHANGED: changed}) if changed else plan
+
+
+def unvouched(plan: Plan) -> Plan:
+    """Return ``plan`` with a note that its file has no content hash, so that an edit of it cannot be detected."""
+    return replace(plan, notes={**plan.notes, UNHELD: "it has no content hash"})
+
+
+def storage_numbers(arena: np.ndarray[Any, Any], slot: I64, generation: I64) -> I64:
+    """Return dense numbers of the (arena, slot, generation) triples, in that order: :attr:`Plan.storage`."""
+    by = np.lexsort((generation, slot, arena))
+    new = np.ones(len(by), np.bool_)
+    for key in (arena, slot, generation):
+        same = key[by][1:] == key[by][:-1]
+        new[1:] = ~same if key is arena else new[1:] | ~same
+    number = np.empty(len(by), np.int64)
+    number[by] = np.cumsum(new) - 1
+    return number
+
+
+def _placed(head: HeadDocument, rows: Addresses, source: str) -> Placed:
+    """Return what the file places, derived if it does not contain it."""
+    found = derived(head.planner, head.notes, rows)
+    if head.places is None:
+        return found
+    for places in PLACES:
+        if places == head.places:
+            own = found.own_arenas if head.own_arenas is None else head.own_arenas
+            return Placed(places, own, "")
+    raise UnreadableInput(
+        f'unknown value of "places": "{head.places}".',
+        source=source,
+        place="$.places",
+        hint=f"It is one of: {', '.join(PLACES)}.",
+    )
+
+
+def _taken(head: HeadDocument) -> tuple[bool, ...]:
+    """Return the ``taken`` flags of the hand-offs; empty, to be computed, if one is missing."""
+    flags = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
+    return tuple(flags) if len(flags) == len(head.handoffs) else ()
+
+
+def _has_inputs_step(head: HeadDocument) -> bool:
+    if head.has_inputs_step is not None:
+        return head.has_inputs_step
+    return bool(head.execution_order) and head.steps == len(head.execution_order) + 1
+
+
+def _with_storage_counts(plan: Plan, head: HeadDocument) -> Plan:
+    """Count the storages of arenas if the file omits them."""
+    if all(arena.storages is not None for arena in head.arenas.values()):
+        return plan
+    first = np.unique(plan.storage, return_index=True)[1]
+    counts = np.bincount(plan.arena[first], minlength=len(plan.arenas))
+    return replace(
+        plan,
+        arenas=tuple([replace(arena, storages=int(counts[k])) for k, arena in enumerate(plan.arenas)]),
+    )
+
+
+def _renewed(plan: Plan) -> Plan:
+    """Update the figures of a plan of the first version; a figure that was wrong then is kept for the judge."""
+    if "totals" in plan.metrics or not len(plan):
+        return plan
+    as_then = storages_of(replace(plan, taken=(True,) * len(plan.handoffs)))
+    now, steps = storages_of(plan), moments(plan)
+    arenas = []
+    for number, arena in enumerate(plan.arenas):
+        here = as_then.arena == number
+        then, today = (peak_and_count(s.birth[here], s.death[here], s.size[here], steps) for s in (as_then, now))
+        if (arena.peak_live_bytes, arena.max_live) == then:
+            arena = replace(arena, peak_live_bytes=today[0], max_live=today[1])
+        if arena.lower_bound_bytes is None:
+            arena = replace(arena, lower_bound_bytes=min(then[0], arena.extent_bytes))
+        arenas.append(arena)
+    renewed = replace(plan, arenas=tuple(arenas))
+    return replace(renewed, metrics=renewed_metrics(plan, renewed))
+
+
+def _arena(name: str, record: ArenaDocument, source: str) -> ArenaSummary:
+    values = msgspec.structs.asdict(record)
+    for field, value in values.items():
+        if isinstance(value, int) and field != "witness_step":  # −1: no step
+            _within(value, f"arenas.{name}.{field}", source)
+    proven = None if record.proven_bytes is msgspec.UNSET else record.proven_bytes
+    return ArenaSummary(name=name, **{**values, "storages": record.storages or 0, "proven_bytes": proven})
+
+
+def _within(value: int, field: str, source: str, most: int = U64_MAX) -> int:
+    if not 0 <= value <= most:
+        limit = "2^64 − 1" if most == U64_MAX else "2^63 − 1"
+        raise UnreadableInput(f"{value} is not between 0 and {limit}.", source=source, place=f"$.{field}")
+    return value
+
+
+def _handoff(k: int, handoff: HandoffDocument, source: str) -> tuple[int, str, str]:
+    return _within(handoff.step, f"handoffs[{k}].step", source, I64_MAX), handoff.source, handoff.to
+
+
+def _token(text: str, source: str) -> bytes:
+    """Return 32 bytes, or a token of the superseded draft; the verifier checks which one is allowed."""
+    token = _hex(text)
+    return token if is_token(token) else _digest(text, "replay_token", source)
+
+
+def _hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
+
+
+def _digest(text: str, field: str, source: str) -> bytes:
+    digest = _hex(text)
+    if len(digest) != DIGEST_BYTES:
+        raise UnreadableInput(
+            f"{field} is {text[:80]!r}, not 64 hexadecimal digits.", source=source, place=f"$.{field}"
+        )
+    return digest

@@ -1,0 +1,226 @@
+"""The document of a plan file (contract §9): its keys, a plan as such a document, and its content hash.
+
+Keys beside those of §9: ``places``, ``own_arenas``, ``content_hash``, ``has_inputs_step``, ``planner_options``,
+``notes`` and per arena ``storages``, ``lower_bound_bytes``, ``proven_bytes`` (where a search proved more), ``status``,
+``witness`` and ``witness_step``. Unknown keys are ignored on reading.
+
+An edit of a file shows in its content hash::
+
+    tensors_hash = SHA-256(canonical CBOR of [[row by tensor id bytes, …], [[step, from, to, taken], …]])
+    content_hash = H([head without the keys in NOT_HASHED, tensors_hash])
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import cbor2
+import msgspec
+
+from tmmu_core.base.cbor import H, NotCanonical
+from tmmu_core.base.once import learned
+from tmmu_core.plans.figures.metrics import written_metrics
+from tmmu_core.plans.model import PLAN_SCHEMA, UNHELD, UNSAID, ArenaSummary, Plan
+
+NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")
+"""Keys that the hash of the head leaves out: they are hashed by ``tensors_hash`` or ``execution_order_hash``."""
+
+
+class ArenaDocument(msgspec.Struct, omit_defaults=False):
+    """One arena of the document."""
+
+    capacity_bytes: int
+    alignment_bytes: int
+    page_size: int
+    extent_bytes: int
+    committed_bytes: int
+    peak_live_bytes: int
+    slots: int
+    max_live: int
+    storages: int | None = None
+    lower_bound_bytes: int | None = None
+    proven_bytes: int | msgspec.UnsetType | None = msgspec.UNSET
+    status: str = "feasible"
+    witness: tuple[str, ...] = ()
+    witness_step: int = -1
+
+
+class RowDocument(msgspec.Struct, omit_defaults=False):
+    """One tensor of the document."""
+
+    tensor_id: str
+    arena: str
+    logical_slot: int
+    offset_bytes: int
+    size_bytes: int
+    alignment: int
+    birth: int
+    death: int
+    generation: int
+    role: str = "activation"
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    alias_group_id: str | None = None
+    base_tensor_uid: str | None = None
+
+
+class HandoffDocument(msgspec.Struct, rename={"source": "from"}):
+    """One hand-off of the document."""
+
+    step: int
+    source: str
+    to: str
+    taken: bool | None = None
+    """Whether ``to`` lies on ``from``'s bytes; absent in files of the first version."""
+
+
+class HeadDocument(msgspec.Struct):
+    """All of a plan except its rows; keys in the order of §9."""
+
+    schema: str
+    planner: str
+    ir_name: str
+    ir_hash: str
+    mode: str
+    preset: str
+    replay_token: str
+    rank: int
+    world_size: int
+    shard_spec_hash: str
+    arena_config_hash: str
+    execution_order_hash: str
+    tmmu_plan_hash: str
+    layout_hash: str
+    steps: int
+    execution_order: tuple[str, ...]
+    arenas: dict[str, ArenaDocument]
+    handoffs: tuple[HandoffDocument, ...] = ()
+    metrics: dict[str, Any] = {}
+    has_inputs_step: bool | None = None
+    planner_options: dict[str, Any] = {}
+    notes: dict[str, Any] = {}
+    places: str | None = None
+    own_arenas: bool | None = None
+    content_hash: str | None = None
+    """``None`` in a file of an older version or another writer."""
+
+
+class PlanDocument(HeadDocument):
+    """The whole document."""
+
+    tensors: tuple[RowDocument, ...] = ()
+
+
+learned(ArenaDocument, RowDocument, HandoffDocument, HeadDocument, PlanDocument)
+
+
+def head_document(plan: Plan) -> HeadDocument:
+    """Return the head of a plan's document, content hash included."""
+    head = _head_without_hash(plan)
+    head.content_hash = _hash_of_head(head, plan)
+    return head
+
+
+def plan_content_hash(plan: Plan) -> str:
+    """Return the content hash of a plan as its file would be written now, in hex."""
+    return _hash_of_head(_head_without_hash(plan), plan)
+
+
+def content_hash(head: Mapping[str, Any], tensors: str) -> str:
+    """Return the hash of a document's head and of its tensors' hash, in hex; ``""`` for a head without canonical form.
+
+    A key without a value is equal to an absent key.
+    """
+    hashed = {key: value for key, value in head.items() if key not in NOT_HASHED and value is not None}
+    arenas = head["arenas"].items()
+    hashed["arenas"] = {name: {key: v for key, v in arena.items() if v is not None} for name, arena in arenas}
+    try:
+        return H([hashed, tensors]).hex()
+    except NotCanonical:
+        return ""
+
+
+def tensors_hash(plan: Plan) -> str:
+    """Return the hash of a plan's rows and hand-offs, in hex."""
+    rows = [tuple(row) for row in _row_values(plan)]
+    handoffs = [(*handoff, taken) for handoff, taken in zip(plan.handoffs, plan.taken, strict=True)]
+    # Lists of texts, counts and nulls: the default encoding of cbor2 is the canonical one, and faster than H.
+    return hashlib.sha256(cbor2.dumps([rows, handoffs])).hexdigest()
+
+
+def _hash_of_head(head: HeadDocument, plan: Plan) -> str:
+    document = msgspec.to_builtins(head)
+    remarks = {key for key in (UNSAID, UNHELD) if isinstance(head.notes.get(key), str)}  # a reader's, not the file's
+    document["notes"] = {key: note for key, note in document["notes"].items() if key not in remarks}
+    return content_hash(document, tensors_hash(plan))
+
+
+def _head_without_hash(plan: Plan) -> HeadDocument:
+    return HeadDocument(
+        schema=PLAN_SCHEMA,
+        planner=plan.planner,
+        ir_name=plan.ir_name,
+        ir_hash=plan.ir_hash.hex(),
+        mode=plan.mode,
+        preset=plan.preset,
+        replay_token=plan.replay_token.hex(),
+        rank=plan.rank,
+        world_size=plan.world_size,
+        shard_spec_hash=plan.shard_spec_hash.hex(),
+        arena_config_hash=plan.arena_config_hash.hex(),
+        execution_order_hash=plan.execution_order_hash.hex(),
+        tmmu_plan_hash=plan.tmmu_plan_hash.hex(),
+        layout_hash=plan.layout_hash.hex(),
+        steps=plan.steps,
+        execution_order=plan.execution_order,
+        arenas={arena.name: arena_document(arena) for arena in plan.arenas},
+        handoffs=handoff_documents(plan),
+        metrics=written_metrics(plan.metrics),
+        has_inputs_step=plan.has_inputs_step,
+        planner_options=plan.planner_options,
+        notes=plan.notes,
+        places=plan.places,
+        own_arenas=plan.own_arenas,
+    )
+
+
+def handoff_documents(plan: Plan) -> tuple[HandoffDocument, ...]:
+    """Return a plan's hand-offs as they are written, in step order."""
+    return tuple([HandoffDocument(*row, taken) for row, taken in zip(plan.handoffs, plan.taken, strict=True)])
+
+
+def arena_document(arena: ArenaSummary) -> ArenaDocument:
+    """Return one arena's figures as they are written."""
+    fields_of = {field.name: getattr(arena, field.name) for field in msgspec.structs.fields(ArenaDocument)}
+    return ArenaDocument(
+        **{**fields_of, "proven_bytes": msgspec.UNSET if arena.proven_bytes is None else arena.proven_bytes}
+    )
+
+
+def row_documents(plan: Plan) -> list[RowDocument]:
+    """Return a plan's rows as they are written, by tensor id bytes."""
+    return [RowDocument(*row) for row in _row_values(plan)]
+
+
+def _row_values(plan: Plan) -> Iterator[tuple[Any, ...]]:
+    """The fields of each :class:`RowDocument`, in their order."""
+    names = [arena.name for arena in plan.arenas]
+    return zip(
+        plan.tensor_ids,
+        [names[number] for number in plan.arena.tolist()],
+        plan.logical_slot.tolist(),
+        plan.offset.tolist(),
+        plan.size.tolist(),
+        plan.alignment.tolist(),
+        plan.birth.tolist(),
+        plan.death.tolist(),
+        plan.generation.tolist(),
+        plan.roles,
+        plan.dtypes,
+        plan.shapes,
+        plan.alias_group_ids,
+        plan.base_tensor_uids,
+        strict=True,
+    )

@@ -1,0 +1,147 @@
+"""Read and write plan files (contract §9) and the other encodings of a plan.
+
+======== ==============================================================================================
+json     the plan file; one row per line, so that files can be compared by line
+cbor     the same document
+parquet  rows as columns, the head in the metadata; for tables too large for text; cannot be read back
+csv      the rows alone, for spreadsheets; cannot be read back
+======== ==============================================================================================
+
+:mod:`.plan_document` defines the document, :mod:`.plan_builder` reads it back.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cbor2
+import msgspec
+import numpy as np
+
+from tmmu_core.base import strict
+from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput
+from tmmu_core.base.escaping import for_cell
+from tmmu_core.formats.csv.instance_csv import write_csv
+from tmmu_core.formats.planfile.parquet import to_parquet
+from tmmu_core.formats.planfile.plan_builder import from_head
+from tmmu_core.formats.planfile.plan_document import PlanDocument, RowDocument, head_document, row_documents
+from tmmu_core.graph.native import document, unpacking
+from tmmu_core.planners.problem import Problem
+from tmmu_core.plans.analysis.why_memory import cells, uplifts
+from tmmu_core.plans.figures.plan_storages import arena_number, storages_of
+from tmmu_core.plans.model import PLAN_SCHEMA, Plan
+
+
+def to_json(plan: Plan, warnings: Sequence[str] = ()) -> bytes:
+    """Return the plan file as JSON in UTF-8."""
+    encode = msgspec.json.Encoder().encode
+    lines: list[bytes] = []
+    for key, value in msgspec.to_builtins(head_document(plan)).items():
+        lines.append(encode(key) + b": " + encode(value))
+        if key == "arenas":
+            rows = b",\n  ".join(map(encode, row_documents(plan)))
+            lines.append(b'"tensors": [\n  ' + rows + b"\n]" if rows else b'"tensors": []')
+    if warnings:
+        lines.append(b'"warnings": ' + encode(warnings))
+    return b"{" + b",\n".join(lines) + b"}\n"
+
+
+def to_cbor(plan: Plan) -> bytes:
+    """Return the plan file as CBOR, keys in the order of the JSON file."""
+    whole: dict[str, Any] = {}
+    for key, value in msgspec.to_builtins(head_document(plan)).items():
+        whole[key] = value
+        if key == "arenas":
+            whole["tensors"] = [msgspec.to_builtins(row) for row in row_documents(plan)]
+    encoded: bytes = cbor2.dumps(whole)
+    return encoded
+
+
+def to_csv(plan: Plan) -> bytes:
+    """Return the rows as CSV in UTF-8, columns named as in the plan file; a shape is written ``1x64x56``.
+
+    A plan over memories has four more columns: the memory, the reason, the next memory up, and the bytes it would need.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    lifted = uplifts(plan)
+    fields = [field.name for field in msgspec.structs.fields(RowDocument)]
+    fields += [] if lifted is None else list(cells(None))
+    writer.writerow(fields)
+    for k, row in enumerate(row_documents(plan)):
+        values = msgspec.structs.asdict(row) | ({} if lifted is None else cells(lifted[k]))
+        values["shape"] = "x".join(map(str, row.shape))
+        written = ["" if values[field] is None else values[field] for field in fields]
+        writer.writerow([for_cell(cell) if isinstance(cell, str) else cell for cell in written])
+    return out.getvalue().encode()
+
+
+def to_instance(plan: Plan, arena: str | None = None) -> bytes:
+    """Return one arena as packing CSV with offsets (``id,lower,upper,size,alignment,offset``), a row per storage.
+
+    Without ``arena`` the plan must have exactly one. Raises ``UnreadableInput`` with its arenas otherwise.
+    """
+    named = [a.name for a in plan.arenas if arena in (None, a.name)]
+    if len(named) != 1:
+        raise UnreadableInput(
+            f"the plan has no arena {arena!r}." if arena is not None else "an instance has one arena.",
+            source=plan.ir_name,
+            hint=strict.closest_hint(arena or "", plan.arena_of),
+        )
+    s = storages_of(plan)
+    here = np.flatnonzero(s.arena == arena_number(plan, named[0]))
+    here = here[np.lexsort((s.head[here], U64_MAX - s.size[here], s.birth[here]))]
+    problem = Problem(
+        arena=named[0],
+        ids=tuple([plan.tensor_ids[row] for row in s.head[here].tolist()]),
+        birth=s.birth[here],
+        death=np.maximum(s.death[here], s.birth[here] + 1),  # in a plan without steps, death may precede birth
+        size=s.size[here],
+        alignment=s.alignment[here],
+    )
+    return write_csv(problem, s.offset[here]).encode()
+
+
+WRITERS: dict[str, Callable[[Plan], bytes]] = {
+    "json": to_json,
+    "cbor": to_cbor,
+    "csv": to_csv,
+    "parquet": to_parquet,
+}
+"""Format → writer."""
+
+
+def refuses(data: bytes) -> str:
+    """Return why bytes are no plan file (contract §9); ``""`` if they are, or are a damaged one."""
+    if reason := document.no_document(data):
+        return reason
+    no_schema = f'its "schema" is not "{PLAN_SCHEMA}"'
+    if b"tmmu_plan/" not in data:
+        return no_schema
+    try:
+        schema = document.text_field(data, "schema")
+    except (UnreadableInput, msgspec.DecodeError):  # damaged: the schema near the beginning identifies it
+        return "" if b"tmmu_plan/" in data[:256] else no_schema
+    return "" if schema is not None and schema.startswith("tmmu_plan/") else no_schema
+
+
+def from_document(data: bytes, source: str = "") -> Plan:
+    """Read a plan file, JSON or CBOR, plain or gzipped.
+
+    Raises ``UnreadableInput`` with the place of the error (``$.tensors[4].birth``).
+    """
+    data = unpacking.unpack(data, source)
+    document.check_version(document.text_field(data, "schema", source), PLAN_SCHEMA, source, "$.schema")
+    try:
+        whole = document.decode(data, PlanDocument, source, noun="plan")
+    except InvalidIrShapes as error:
+        raise UnreadableInput(
+            "this is not a plan file: " + error.message,
+            source=source,
+            place=str(error.diagnostics.get("path", "")),
+            hint='Write plans with "tmmu plan … -o plan.json".',
+        ) from error
+    return from_head(whole, whole.tensors, source)

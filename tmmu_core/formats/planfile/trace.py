@@ -1,0 +1,374 @@
+"""The trace of an allocation run (seed §7): a header, a record per tensor, a summary.
+
+Traces are deterministic: they contain no time, so that golden traces are compared byte by byte. The encoding is JSON
+lines or a CBOR sequence, one record each::
+
+    allocation_header   hashes, mode, token, arenas (configuration and figures), execution order
+    tensor              tensor_id, arena, logical_slot, logical_address [arena, offset], size (bytes of the tensor),
+                        bytes (of its storage), live_range [birth, death), and the columns that drawings need
+    handoff             step, from, to, taken
+    replan              old and new plan hash, if a run planned again (seed II.H)
+    summary             peak bytes per arena, slots, reuse ratio, fragmentation, the metrics except the time
+
+The *digest* form of a large trace has no tensor and no handoff records (``"rows": "digest"`` in its header); its header
+has their hash, ``tensors_hash``. ``content_hash`` detects an edit in both forms (:mod:`.plan_document`).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cbor2
+import msgspec
+
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.once import learned
+from tmmu_core.formats.planfile.plan_builder import EDITED, build, noted, unvouched
+from tmmu_core.formats.planfile.plan_document import (
+    HandoffDocument,
+    HeadDocument,
+    RowDocument,
+    arena_document,
+    content_hash,
+    handoff_documents,
+    tensors_hash,
+)
+from tmmu_core.graph.native import document, unpacking
+from tmmu_core.plans.figures.metrics import written_metrics
+from tmmu_core.plans.figures.plan_storages import storages_of
+from tmmu_core.plans.model import CHANGED, PLAN_SCHEMA, ArenaSummary, Plan
+
+TRACE_SCHEMA = "tmmu_trace/1"
+METRIC_SCHEMA = "tmmu_metrics/1"
+TOKEN_PREFIX_BYTES = 8
+WRITE_AGAIN = 'Write it again with "tmmu trace".'
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace:
+    """A trace as read: its plan, and its own fields."""
+
+    plan: Plan
+    """Without rows and hand-offs if ``complete`` is false."""
+    trace_schema: str = TRACE_SCHEMA
+    metric_schema: str = METRIC_SCHEMA
+    complete: bool = True
+    """Whether the trace contains the tensors, or only their hash."""
+    tensor_count: int = 0
+    replans: tuple[Record, ...] = ()
+    """``replan`` records, in order."""
+    tensors_hash: str = ""
+    """Hash of the rows and hand-offs of a digest, in hex; empty in a digest of an older version."""
+
+    def __repr__(self) -> str:
+        rows = "complete" if self.complete else "digest"
+        return f"<Trace {self.plan.ir_name[:60]!r}: {self.tensor_count:,} tensors, {rows}>"
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ()) -> Iterator[Record]:
+    """Yield a plan's trace, record by record."""
+    replans = tuple(replans)
+    header: Record = {
+        "record": "allocation_header",
+        "trace_schema": TRACE_SCHEMA,
+        "metric_schema": METRIC_SCHEMA,
+        "rows": "digest" if digest else "all",
+        "tensor_count": len(plan),
+        "planner": plan.planner,
+        "planner_options": plan.planner_options,
+        "ir_name": plan.ir_name,
+        "ir_hash": plan.ir_hash.hex(),
+        "mode": plan.mode,
+        "preset": plan.preset,
+        "places": plan.places,
+        "own_arenas": plan.own_arenas,
+        "replay_token_prefix": plan.replay_token[:TOKEN_PREFIX_BYTES].hex(),
+        "replay_token": plan.replay_token.hex(),
+        "rank": plan.rank,
+        "world_size": plan.world_size,
+        "shard_spec_hash": plan.shard_spec_hash.hex(),
+        "arena_config_hash": plan.arena_config_hash.hex(),
+        "execution_order_hash": plan.execution_order_hash.hex(),
+        "tmmu_plan_hash": plan.tmmu_plan_hash.hex(),
+        "layout_hash": plan.layout_hash.hex(),
+        "steps": plan.steps,
+        "has_inputs_step": plan.has_inputs_step,
+        "content_hash": "",
+        "execution_order": [] if digest else list(plan.execution_order),
+        "arenas": {arena.name: _arena(arena) for arena in plan.arenas},
+    }
+    summary: Record = {
+        "record": "summary",
+        "peak_bytes_per_arena": {arena.name: arena.extent_bytes for arena in plan.arenas},
+        "total_logical_slots": sum(arena.slots for arena in plan.arenas),
+        "reuse_ratio": plan.metrics.get("memory_reuse_ratio", 0.0),
+        "fragmentation_pct": 100 * plan.metrics.get("internal_fragmentation_ratio", 0.0),
+        "metrics": written_metrics(plan.metrics),
+        "notes": plan.notes,
+    }
+    tensors = tensors_hash(plan)
+    if digest:
+        header["tensors_hash"] = tensors
+    header["content_hash"] = content_hash(_head(header, summary, replans), tensors)
+    yield header
+    if not digest:
+        yield from _tensor_records(plan)
+        for handoff in handoff_documents(plan):
+            yield {"record": "handoff", **msgspec.to_builtins(handoff)}
+    yield from replans
+    yield summary
+
+
+def _head(header: Record, summary: Record, replans: Iterable[Record]) -> Record:
+    """All records of a trace except those of tensors and hand-offs, as one document."""
+    return {**header, "summary": summary, "replans": list(replans)}
+
+
+def _arena(arena: ArenaSummary) -> Record:
+    """Return an arena's configuration and figures, without its witness, which may have thousands of ids."""
+    record: Record = msgspec.to_builtins(arena_document(arena))
+    del record["witness"], record["witness_step"]
+    return record
+
+
+def _tensor_records(plan: Plan) -> Iterator[Record]:
+    backing = storages_of(plan).backing[plan.storage].tolist()
+    names = [arena.name for arena in plan.arenas]
+    for i, (arena, slot, offset, size, birth, death) in enumerate(
+        zip(
+            plan.arena.tolist(),
+            plan.logical_slot.tolist(),
+            plan.offset.tolist(),
+            plan.size.tolist(),
+            plan.birth.tolist(),
+            plan.death.tolist(),
+            strict=True,
+        )
+    ):
+        record: Record = {
+            "record": "tensor",
+            "tensor_id": plan.tensor_ids[i],
+            "arena": names[arena],
+            "logical_slot": slot,
+            "logical_address": [names[arena], offset],
+            "size": size,
+            "bytes": backing[i],
+            "live_range": [birth, death],
+            "generation": int(plan.generation[i]),
+            "alignment": int(plan.alignment[i]),
+            "role": plan.roles[i],
+            "dtype": plan.dtypes[i],
+            "shape": list(plan.shapes[i]),
+        }
+        if plan.alias_group_ids[i] is not None:
+            record["alias_group_id"] = plan.alias_group_ids[i]
+        if plan.base_tensor_uids[i] is not None:
+            record["base_tensor_uid"] = plan.base_tensor_uids[i]
+        yield record
+
+
+def to_json_lines(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ()) -> bytes:
+    """Return the trace as JSON lines in UTF-8."""
+    encode = msgspec.json.Encoder().encode
+    return b"".join([encode(record) + b"\n" for record in records(plan, digest=digest, replans=replans)])
+
+
+def to_cbor_sequence(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ()) -> bytes:
+    """Return the trace as a CBOR sequence (RFC 8742)."""
+    return b"".join([cbor2.dumps(record) for record in records(plan, digest=digest, replans=replans)])
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+class _HeaderRecord(HeadDocument, kw_only=True):
+    record: str
+    trace_schema: str
+    metric_schema: str
+    schema: str = PLAN_SCHEMA
+    rows: str = "all"
+    tensor_count: int = 0
+    tensors_hash: str = ""
+
+
+class _TensorRecord(msgspec.Struct):
+    tensor_id: str
+    arena: str
+    logical_slot: int
+    logical_address: tuple[str, int]
+    size: int
+    live_range: tuple[int, int]
+    bytes: int | None = None
+    generation: int = 0
+    alignment: int = 1
+    role: str = "activation"
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    alias_group_id: str | None = None
+    base_tensor_uid: str | None = None
+
+    def row(self) -> RowDocument:
+        return RowDocument(
+            self.tensor_id,
+            self.arena,
+            self.logical_slot,
+            self.logical_address[1],
+            self.size,
+            self.alignment,
+            *self.live_range,
+            self.generation,
+            self.role,
+            self.dtype,
+            self.shape,
+            self.alias_group_id,
+            self.base_tensor_uid,
+        )
+
+
+class _SummaryRecord(msgspec.Struct):
+    metrics: dict[str, Any] = {}
+    notes: dict[str, Any] = {}
+
+
+learned(_HeaderRecord, _TensorRecord, _SummaryRecord)
+
+
+def refuses(data: bytes) -> str:
+    """Return why bytes are no trace (seed §7); ``""`` if they are, or are a damaged one."""
+    if reason := document.no_document(data):
+        return reason
+    begins = data[:4096] if document.kind(data) == "cbor" else data.partition(b"\n")[0]
+    no_header = 'its first record is no "allocation_header"'
+    if b"allocation_header" not in begins:
+        return no_header
+    try:
+        first = next(_raw_records(data, ""), (None, ""))[0]
+    except UnreadableInput:  # damaged in its first record, which still identifies it
+        return "" if b"allocation_header" in data[:256] else no_header
+    return "" if isinstance(first, dict) and first.get("record") == "allocation_header" else no_header
+
+
+def read_trace(data: bytes, source: str = "") -> Trace:
+    """Read a trace, JSON lines or CBOR sequence, plain or gzipped.
+
+    Raises ``UnreadableInput`` with the record of the error; a trace without summary is truncated.
+    """
+    data = unpacking.unpack(data, source)
+    header: _HeaderRecord | None = None
+    summary: _SummaryRecord | None = None
+    first: Record = {}
+    last: Record = {}
+    rows: list[RowDocument] = []
+    backings: dict[str, int | None] = {}
+    handoffs: list[HandoffDocument] = []
+    replans: list[Record] = []
+    place = ""
+    for record, place in _raw_records(data, source):
+        kind = record.get("record") if isinstance(record, dict) else None
+        try:
+            if summary is not None:
+                raise UnreadableInput("a record follows the summary.", source=source, place=place)
+            if header is None:
+                if kind != "allocation_header":
+                    raise UnreadableInput(
+                        'this is not a trace: its first record is no "allocation_header".', source=source, place=place
+                    )
+                first = record
+                header = msgspec.convert(record, _HeaderRecord)
+                if header.trace_schema.split("/")[0] != TRACE_SCHEMA.split("/")[0]:
+                    raise UnreadableInput(
+                        f'the trace schema "{header.trace_schema}" is not known.',
+                        source=source,
+                        place=place,
+                        hint=f'This version reads "{TRACE_SCHEMA}".',
+                    )
+            elif kind == "tensor":
+                tensor = msgspec.convert(record, _TensorRecord)
+                if tensor.logical_address[0] != tensor.arena:
+                    raise UnreadableInput(
+                        f'"{tensor.tensor_id}" lies in {tensor.arena}, and its address in {tensor.logical_address[0]}.',
+                        source=source,
+                        place=place,
+                        hint=WRITE_AGAIN,
+                    )
+                rows.append(tensor.row())
+                backings[tensor.tensor_id] = tensor.bytes
+            elif kind == "handoff":
+                handoffs.append(msgspec.convert(record, HandoffDocument))
+            elif kind == "replan":
+                replans.append(record)
+            elif kind == "summary":
+                summary, last = msgspec.convert(record, _SummaryRecord), record
+            else:
+                document.check_version(first.get("trace_schema"), TRACE_SCHEMA, source, place)
+                raise UnreadableInput(f"unknown record {kind!r}.", source=source, place=place)
+        except msgspec.ValidationError as error:
+            document.check_version(first.get("trace_schema"), TRACE_SCHEMA, source, place)
+            raise UnreadableInput(f"{kind}: {error}.", source=source, place=place) from error
+    if header is None:
+        raise UnreadableInput("the trace is empty.", source=source, hint=WRITE_AGAIN)
+    if summary is None:
+        raise UnreadableInput("the trace is cut off: it has no summary.", source=source, place=place, hint=WRITE_AGAIN)
+    complete = header.rows != "digest"
+    if complete and header.tensor_count != len(rows):
+        raise UnreadableInput(
+            f"the header has {header.tensor_count} tensors, but {len(rows)} follow.", source=source, place=place
+        )
+    header.handoffs, header.metrics, header.notes = tuple(handoffs), summary.metrics, summary.notes
+    plan = build(header, rows, source)
+    if header.content_hash is None:
+        plan = unvouched(plan)
+    else:
+        tensors = tensors_hash(plan) if complete else header.tensors_hash
+        same = content_hash(_head(first, last, replans), tensors) == header.content_hash != ""
+        plan = noted(plan, "" if same else EDITED)
+    return Trace(
+        plan=plan if plan.remark(CHANGED) else noted(plan, _wrong_backing(plan, backings)),
+        trace_schema=header.trace_schema,
+        metric_schema=header.metric_schema,
+        complete=complete,
+        tensor_count=header.tensor_count,
+        replans=tuple(replans),
+        tensors_hash=header.tensors_hash,
+    )
+
+
+def _wrong_backing(plan: Plan, sizes: Mapping[str, int | None]) -> str:
+    """Return an error if the storage bytes of a tensor record differ from those of the rows; empty if none."""
+    backing = storages_of(plan).backing[plan.storage].tolist()
+    for tensor, counted in zip(plan.tensor_ids, backing, strict=True):
+        if sizes[tensor] not in (None, counted):
+            return f'the slot of "{tensor}" has {sizes[tensor]} bytes, but {counted} by its rows'
+    return ""
+
+
+def _raw_records(data: bytes, source: str) -> Iterator[tuple[Any, str]]:
+    """Yield records with their place: ``line 3`` or ``byte 1204``."""
+    if document.kind(data) != "cbor":
+        for number, line in enumerate(data.removeprefix(document.BYTE_ORDER_MARK).split(b"\n"), 1):
+            if line.strip():
+                try:
+                    document.refuse_long_numbers(line, source)
+                    record = msgspec.json.decode(line)
+                    document.refuse_repeated_keys(line, source)
+                    yield record, f"line {number}"
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                    raise UnreadableInput(
+                        f"this line is not JSON: {error}.", source=source, place=f"line {number}"
+                    ) from error
+        return
+    stream = io.BytesIO(data)
+    while (at := stream.tell()) < len(data):
+        try:
+            yield document.next_cbor(stream), f"byte {at}"
+        except document.CBOR_FAULTS as error:
+            raise UnreadableInput(
+                f"this record is not CBOR: {document.fault_text(error)}.", source=source, place=f"byte {at}"
+            ) from error

@@ -1,0 +1,1 @@
+"""Saved programs of torch.export (`.pt2`), read without PyTorch."""

@@ -1,0 +1,333 @@
+"""An exported program as its archive holds it: members found, unpacked within limits, decoded into typed values.
+
+A ``.pt2`` file is a zip archive. What is wanted of it is JSON: ``models/model.json`` (PyTorch 2.8 and newer) or
+``serialized_exported_program.json`` (before), and the table of the weights' names. The other members hold bytes of
+weights and, as pickles, example inputs: they are never opened. Loading a pickle runs what it says, and so does loading
+the program with PyTorch, whatever its options: no module of this reader does either.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tmmu_core.base import limits
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.once import learned
+from tmmu_core.formats.pytorch.exported_program.pt2_sizes import (
+    LARGEST,
+    Size,
+    SizeUnknown,
+    hanging_on_data,
+    number,
+    symbol_in,
+)
+
+WEIGHTS = "weights/model_weights_config.json"
+LIFTED = "constants/model_constants_config.json"
+ARCHIVE_MARK = "archive_format"
+OLDER = "exported_program.json"
+LEAST_UNBOUNDED = 1 << 40
+"""The upper end of a range from which on it bounds nothing: PyTorch writes the largest integers where none is known."""
+COPY = "Copy the file again, or save the program anew with torch.export.save."
+
+Value = dict[str, Any]
+"""An argument as it is written: one key that says its kind (``as_tensor``, ``as_ints``), with the value under it."""
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A reference to a value."""
+
+    name: str
+
+
+class Argument(msgspec.Struct, frozen=True):
+    """One argument of an operator."""
+
+    arg: Value
+    name: str = ""
+    kind: int | None = None
+    """1 by position, 2 by name."""
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One call of an operator."""
+
+    target: str
+    inputs: tuple[Argument, ...] = ()
+    outputs: tuple[Value, ...] = ()
+    name: str | None = None
+    metadata: Any = None
+    """What its writer says of where it comes from; whatever it is, only texts in it are read."""
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """What is known of a tensor: no byte of it."""
+
+    dtype: int
+    sizes: tuple[Size, ...] = ()
+    strides: tuple[Size, ...] = ()
+    storage_offset: Size = Size(as_int=0)
+    requires_grad: bool = False
+    layout: int = 7
+
+
+class Body(msgspec.Struct, frozen=True):
+    """A graph: the program's own, or one that an operator carries."""
+
+    inputs: tuple[Value, ...] = ()
+    outputs: tuple[Value, ...] = ()
+    nodes: tuple[Operation, ...] = ()
+    tensor_values: dict[str, Meta] = {}
+    sym_int_values: dict[str, Size] = {}
+    is_single_tensor_return: bool = False
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What an input of the graph is: exactly one of these."""
+
+    user_input: dict[str, Any] | None = None
+    parameter: dict[str, Any] | None = None
+    buffer: dict[str, Any] | None = None
+    tensor_constant: dict[str, Any] | None = None
+
+
+class Left(msgspec.Struct, frozen=True):
+    """What an output of the graph is: exactly one of these."""
+
+    user_output: dict[str, Any] | None = None
+    loss_output: dict[str, Any] | None = None
+    buffer_mutation: dict[str, Any] | None = None
+    parameter_mutation: dict[str, Any] | None = None
+    user_input_mutation: dict[str, Any] | None = None
+    gradient_to_parameter: dict[str, Any] | None = None
+    gradient_to_user_input: dict[str, Any] | None = None
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """Which input is a parameter, and so on; in the order of the graph's inputs and outputs."""
+
+    input_specs: tuple[Given, ...] = ()
+    output_specs: tuple[Left, ...] = ()
+
+
+class CallSignature(msgspec.Struct, frozen=True):
+    """How the module is called."""
+
+    in_spec: str = ""
+    forward_arg_names: tuple[str, ...] | None = None
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A module and how it is called; the first is the program itself."""
+
+    fqn: str = ""
+    signature: CallSignature | None = None
+
+
+class Module(msgspec.Struct, frozen=True):
+    """The graph with its signature."""
+
+    graph: Body
+    signature: Signature = Signature()
+    module_call_graph: tuple[Call, ...] = ()
+
+
+class Document(msgspec.Struct, frozen=True):
+    """The JSON file."""
+
+    graph_module: Module
+    range_constraints: dict[str, Any] = {}
+    torch_version: str = ""
+
+
+class Weight(msgspec.Struct, frozen=True):
+    """Where a weight's bytes are: two names with one path are one tensor."""
+
+    path_name: str = ""
+    use_pickle: bool = False
+
+
+class _Weights(msgspec.Struct, frozen=True):
+    config: dict[str, Weight] = {}
+
+
+class Program(msgspec.Struct, frozen=True):
+    """What is read of an archive."""
+
+    module: Module
+    symbols: dict[str, int]
+    """Open size → its number in the example, its largest where it hangs on data, or what was asked for instead."""
+    ranges: dict[str, tuple[int, int]]
+    """Open size → the least and the largest that the program was exported for."""
+    weights: dict[str, str]
+    """Parameter or buffer → the member with its bytes."""
+    lifted: dict[str, str] = {}
+    """Lifted constant, or buffer that is not saved with the others → the member with its bytes."""
+    source: str = ""
+    by_data: tuple[str, ...] = ()
+    """Open sizes that hang on data: no example tells them."""
+    elsewhere: bool = False
+    """Whether an open size stands at another number than the example's."""
+
+    def at(self, point: Mapping[str, int]) -> Program:
+        """The program with these open sizes, by symbol, at these numbers."""
+        moved = any(self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.by_data)
+        return msgspec.structs.replace(self, symbols={**self.symbols, **point}, elsewhere=self.elsewhere or moved)
+
+    def member_of(self, name: str) -> str:
+        """The member with the bytes of a parameter, buffer or constant; ``""`` where the archive does not say it."""
+        return f"{WEIGHTS}/{self.weights[name]}" if name in self.weights else self.lifted.get(name, "")
+
+    def size(self, size: Size, what: str) -> int:
+        """The size at the chosen numbers. Raises ``UnreadableInput`` naming ``what`` it is a size of."""
+        try:
+            return number(size, self.symbols, self.elsewhere)
+        except SizeUnknown as error:
+            waiting = sorted({symbol for symbol in hanging_on_data(size) if symbol not in self.symbols})
+            hint = "Export the program with example inputs, or with fixed sizes."
+            if waiting:
+                most = ",".join(f"{symbol}=64" for symbol in waiting)
+                hint = (
+                    f"It hangs on data. Say how large it may be: tmmu convert MODEL --dims {most} -o GRAPH.json; "
+                    "or bound it in the model with torch._check and export it again."
+                )
+            raise UnreadableInput(
+                f'a size of "{what}" is not known: {error}.', source=self.source, hint=hint
+            ) from error
+
+
+learned(Named, Argument, Operation, Meta, Body, Given, Left, Signature)
+learned(CallSignature, Call, Module, Document, Weight, _Weights, Program)
+
+
+def refuses(data: bytes) -> str:
+    """Why these bytes are no exported program; ``""`` when they are."""
+    if not data.startswith(b"PK\x03\x04"):
+        return "it does not begin like the zip archive that a .pt2 file is"
+    try:
+        names = zipfile.ZipFile(io.BytesIO(data)).namelist()
+    except _DAMAGE:
+        return ""  # its reader says so
+    if any(name.rpartition("/")[2] == ARCHIVE_MARK or name.endswith(OLDER) for name in names):
+        return ""
+    return "the zip archive holds no exported program (torch.export.save writes one; torch.save and TorchScript do not)"
+
+
+_DAMAGE = (
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, OSError),
+    *(NotImplementedError, RuntimeError, ValueError, OverflowError, UnicodeDecodeError, MemoryError),
+)
+"""What the zip reader raises for a damaged, encrypted or unknown member; ``ValueError`` for a bad name or date."""
+
+
+def read_program(data: bytes | Path, source: str = "") -> Program:
+    """The program in an archive's bytes, or in the file of them. Nothing is run. Raises ``UnreadableInput``."""
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(data) if isinstance(data, bytes) else data)
+    except _DAMAGE as error:
+        raise UnreadableInput("the zip archive is cut off or damaged.", source=source, hint=COPY) from error
+    names = archive.namelist()
+    twice = next((name for name, after in pairwise(sorted(names)) if name == after), None)
+    if twice is not None:  # readers disagree on which of them counts
+        raise UnreadableInput(f'the archive holds the member "{twice}" twice.', source=source, hint=COPY)
+    models = [name for name in names if name.endswith(OLDER) or name.split("/")[-2:-1] == ["models"]]
+    models = [name for name in models if name.endswith(".json")]
+    own = [name for name in models if name.endswith(("models/model.json", OLDER))] or models
+    if len(own) != 1:
+        what = "no program" if not own else f"{len(own)} programs"
+        raise UnreadableInput(
+            f"the archive holds {what} under models/.", source=source, hint="Save one program with torch.export.save."
+        )
+    document = _decoded(_member(archive, own[0], source), Document, own[0], source)
+    weights, lifted = (_table(archive, each, source) for each in (WEIGHTS, LIFTED))
+    module = document.graph_module
+    ranges = {symbol: _range(bounds) for symbol, bounds in document.range_constraints.items()}
+    symbols = _symbols(module.graph)
+    by_data = _by_data(module.graph)
+    largest = {symbol: ranges[symbol][1] for symbol in by_data if symbol in ranges}
+    return Program(
+        module=module,
+        symbols={symbol: high for symbol, high in largest.items() if high < LEAST_UNBOUNDED} | symbols,
+        ranges=ranges,
+        by_data=tuple([symbol for symbol in by_data if symbol not in symbols]),
+        weights=weights,
+        lifted=lifted,
+        source=source,
+    )
+
+
+def _member(archive: zipfile.ZipFile, name: str, source: str) -> bytes:
+    ceiling = limits.ceiling(limits.UNPACKED_BYTES)
+    try:
+        with archive.open(name) as member:
+            data = member.read(ceiling + 1)
+    except _DAMAGE as error:
+        raise UnreadableInput(
+            f'the member "{name}" of the zip archive is cut off or damaged.', source=source, hint=COPY
+        ) from error
+    if len(data) > ceiling:
+        raise limits.past(limits.UNPACKED_BYTES, f'the archive\'s member "{name}"', source)
+    return data
+
+
+def _table(archive: zipfile.ZipFile, config: str, source: str) -> dict[str, str]:
+    """Name → member, as a table of the archive says; nothing where there is none."""
+    name = next((name for name in archive.namelist() if name.endswith(config)), None)
+    table = _decoded(_member(archive, name, source), _Weights, name, source) if name else _Weights()
+    return {name: weight.path_name for name, weight in table.config.items()}
+
+
+def _decoded(data: bytes, shape: Any, name: str, source: str) -> Any:
+    try:
+        return msgspec.json.decode(data, type=shape)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableInput(
+            "the exported program is not laid out as PyTorch writes it: "
+            f"{'it is nested too deeply' if isinstance(error, RecursionError) else error}.",
+            source=source,
+            place=name,
+            hint="Save it anew with torch.export.save of PyTorch 2.8 or newer.",
+        ) from error
+
+
+def _symbols(graph: Body) -> dict[str, int]:
+    """Every symbol that stands alone as a size somewhere, with its number in the example."""
+    found: dict[str, int] = {}
+    for size in graph.sym_int_values.values():
+        found.update([pair] if (pair := symbol_in(size)) else [])
+    for meta in graph.tensor_values.values():
+        for size in meta.sizes:
+            found.update([pair] if (pair := symbol_in(size)) else [])
+    return found
+
+
+def _by_data(graph: Body) -> list[str]:
+    """The symbols of sizes that hang on data, in the order in which tensors have them."""
+    sizes = (size for meta in graph.tensor_values.values() for size in (*meta.sizes, *meta.strides))
+    return list(dict.fromkeys(symbol for size in sizes for symbol in hanging_on_data(size)))
+
+
+def _range(bounds: Any) -> tuple[int, int]:
+    """The ends of what the file says, where it says any."""
+    low, high = (bounds.get(end) if isinstance(bounds, dict) else None for end in ("min_val", "max_val"))
+    return (low if isinstance(low, int) else 0), (high if isinstance(high, int) else LARGEST)
+
+
+def members_of(data: Any, source: str = "") -> dict[str, str]:
+    """Parameter, buffer or lifted constant → the archive's member with its raw bytes; none where it is a pickle."""
+    found: dict[str, str] = {}
+    with zipfile.ZipFile(data) as archive:
+        for config in (WEIGHTS, LIFTED):
+            table = next((name for name in archive.namelist() if name.endswith(config)), None)
+            held = _decoded(_member(archive, table, source), _Weights, table, source).config if table else {}
+            folder = table.rpartition("/")[0] if table else ""
+            found |= {name: f"{folder}/{each.path_name}" for name, each in held.items() if not each.use_pickle}
+    return found

@@ -1,0 +1,108 @@
+"""What a saved program calls its inputs and their open sizes: the names of ``forward``'s arguments, and the way in.
+
+The names that open sizes were given in ``torch.export.Dim`` are not in the file. One is called after the first input
+and axis that have it: ``x.0``. One that hangs on data (how many elements are not zero) is called as the program calls
+it, ``u0``, and stands at the largest that the program allows, where it says one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program
+from tmmu_core.formats.pytorch.exported_program.pt2_sizes import LARGEST, symbol_in
+from tmmu_core.graph.model import Dim, Graph
+
+DEEPEST = 50
+
+
+def given_names(program: Program) -> dict[int, str]:
+    """Number of an input of the graph → its name, where the file tells how the program is called.
+
+    A tensor in a list or mapping is named by the way to it: ``x.0``, ``past.keys``.
+    """
+    calls = program.module.module_call_graph
+    signature = calls[0].signature if calls else None
+    if signature is None:
+        return {}
+    try:
+        spec = msgspec.json.decode(signature.in_spec)
+        positional, by_name = spec[1]["children_spec"]
+        named = signature.forward_arg_names or ()
+        paths = [
+            *(
+                path
+                for k, child in enumerate(positional["children_spec"])
+                for path in _leaves(child, named[k] if k < len(named) else f"input_{k}", 0)
+            ),
+            *_leaves(by_name, "", 0),
+        ]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError, KeyError, IndexError):
+        return {}  # named as in the graph, then
+    given = [k for k, each in enumerate(program.module.signature.input_specs) if each.user_input is not None]
+    return dict(zip(given, paths, strict=True)) if len(given) == len(paths) else {}
+
+
+def open_dims(program: Program) -> dict[str, str]:
+    """Name of an open size → its symbol, in the order of the inputs; then those that hang on data."""
+    names, body = given_names(program), program.module.graph
+    found: dict[str, str] = {}
+    for k, spec in enumerate(program.module.signature.input_specs[: len(body.inputs)]):
+        value = body.inputs[k].get("as_tensor") if spec.user_input is not None else None
+        called = value.get("name") if isinstance(value, dict) else None
+        meta = body.tensor_values.get(called) if isinstance(called, str) else None
+        for axis, size in enumerate(meta.sizes if meta else ()):
+            pair = symbol_in(size)
+            if pair is not None and pair[0] not in found.values():
+                found[f"{names.get(k, called)}.{axis}"] = pair[0]
+    return found | {symbol: symbol for symbol in program.by_data}
+
+
+def asked_for(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
+    """Symbol → the upper end of what ``envelopes`` gives it. Raises ``InvalidIrShapes`` outside the program's range."""
+    point = {}
+    for name, symbol in open_dims(program).items():
+        if name in envelopes:
+            low, high = program.ranges.get(symbol, (0, envelopes[name].max))
+            point[symbol] = envelopes[name].max
+            outside = next((end for end in (envelopes[name].max, envelopes[name].min) if not low <= end <= high), None)
+            if outside is not None:
+                raise InvalidIrShapes(
+                    f"{name} = {outside} lies outside of {low} to {high}, for which the program was exported.",
+                    hint="Give a size inside, or export the program for others.",
+                    reason="dim_out_of_envelope",
+                    path=f"$.dims.{name}",
+                    node_id="",
+                )
+    return point
+
+
+def with_dims(graph: Graph, program: Program, given: Mapping[str, Dim]) -> Graph:
+    """``graph`` with the program's open sizes as dimensions, held where they stand; assumed where none is ``given``."""
+    opened = open_dims(program)
+    sizes = {name: program.symbols[symbol] for name, symbol in opened.items() if symbol in program.symbols}
+    return msgspec.structs.replace(
+        graph,
+        dims={name: given.get(name, Dim(size, size)) for name, size in sizes.items()},
+        assumed={name: size for name, size in sizes.items() if name not in given},
+        ranges={name: Dim(*program.ranges.get(opened[name], (0, LARGEST))) for name in sizes},
+    )
+
+
+def _leaves(spec: Any, path: str, depth: int) -> Iterator[str]:
+    if depth > DEEPEST:
+        raise ValueError("nested too deeply")
+    if spec["type"] is None:
+        yield path
+        return
+    children = spec["children_spec"]
+    keys = [str(k) for k in range(len(children))]
+    if spec["type"].endswith("dict"):
+        context = msgspec.json.decode(spec["context"])
+        keys = [str(key) for key in context] if isinstance(context, list) and len(context) == len(keys) else keys
+    for key, child in zip(keys, children, strict=True):
+        yield from _leaves(child, f"{path}.{key}" if path else key, depth + 1)

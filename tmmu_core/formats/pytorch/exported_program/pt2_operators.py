@@ -1,0 +1,105 @@
+"""What is known of PyTorch's operators by name: who hands out its input's bytes, who may write over them.
+
+A saved program says of each tensor its shape, its strides and where it begins, but not in whose storage. These tables
+are PyTorch's own marks (schemas with an alias of the first argument; the tag ``pointwise``), and
+``tests/importers/test_torch.py`` compares them with the PyTorch that is installed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tmmu_core.graph.operators import ONE_WORD, one_word
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+VIEWS: frozenset[str] = _words(
+    """
+    _conj _neg_view _reshape_alias _unsafe_view adjoint alias as_strided broadcast_to chunk conj detach detach_
+    diagonal expand expand_as hsplit dsplit vsplit imag lift_fresh linalg_diagonal mH mT matrix_H moveaxis movedim
+    narrow numpy_T permute positive real resolve_neg select slice split split_with_sizes squeeze swapaxes swapdims t
+    tensor_split transpose unbind unfold unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze view view_as
+    view_as_complex view_as_real
+    """
+)
+"""Operators whose results are always bytes of their first argument."""
+
+PRIM_VIEWS: frozenset[str] = _words("broadcast_in_dim collapse_view slice_in_dim split_dim view_of view_of_dtype")
+"""Those that ``prims`` has beside them, which decompositions leave behind."""
+
+SPREADS: frozenset[str] = frozenset({"broadcast_tensors", "meshgrid"})
+"""Operators each of whose results is bytes of the argument at its place."""
+
+RESHAPES: frozenset[str] = frozenset({"flatten", "ravel", "reshape", "reshape_as", "unflatten"})
+"""Views where the new shape can be had without moving an element, copies else."""
+
+SAME_OR_COPY: frozenset[str] = frozenset({"contiguous", "cpu", "pin_memory", "resolve_conj", "to", "type_as"})
+"""The first argument itself where it already is what is asked for, else a copy."""
+
+DROPOUTS: frozenset[str] = frozenset({"alpha_dropout", "dropout", "feature_alpha_dropout", "feature_dropout"})
+"""The first argument itself where ``train`` is off."""
+
+NO_BYTES: frozenset[str] = _words(
+    """
+    _assert_async _assert_scalar _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size sym_numel
+    sym_size sym_storage_offset sym_stride
+    """
+)
+"""Operators that read what is known of a tensor, and none of its bytes."""
+
+OVER_FIRST: frozenset[str] = _words(
+    """
+    as_strided_scatter copy diagonal_scatter fill index_add index_copy index_fill index_put index_reduce masked_scatter
+    put scatter scatter_add scatter_reduce select_scatter slice_scatter
+    """
+)
+"""Operators whose result is their first argument but for some places, so that it may lie on that one and no other."""
+NOT_POINTWISE_WITH: frozenset[str] = frozenset({"dim", "other_dim", "names_dim", "dim_IntList"})
+"""Overloads of element-wise operators (``max.dim``) that are reductions."""
+
+_OPERATOR = re.compile(
+    r"(?:torch\.ops\.|torch\._ops\.|executorch\.exir\.dialects\.edge\._ops\.)?(\w+)[.:]{1,2}(\w+)(?:\.(\w+))?"
+)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What a call calls."""
+
+    space: str
+    name: str
+    overload: str = "default"
+
+    @property
+    def title(self) -> str:
+        """As it stands in a graph: ``add.Tensor``, ``relu``, ``quantized.mul``."""
+        space = f"{self.space}." if self.space not in ("", "aten", "higher_order") else ""
+        return space + self.name + (f".{self.overload}" if self.overload != "default" else "")
+
+    @property
+    def spreads(self) -> bool:
+        """Whether each of its results is bytes of the argument at its place."""
+        return self.space == "aten" and self.name in SPREADS
+
+    @property
+    def writes_first(self) -> bool:
+        """Whether it writes its result over its first argument, as ``add_`` does."""
+        return self.name.endswith("_") and not self.name.startswith("__")
+
+
+def operator(target: str) -> Operator:
+    """The operator that ``target`` names: as ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor``, or in edge form.
+
+    ExecuTorch writes its edge dialect as ``executorch.exir.dialects.edge._ops.aten.add.Tensor`` and, where a name must
+    be one word, as ``aten_add_Tensor``.
+    """
+    edge = ONE_WORD.fullmatch(target)
+    if edge is not None:
+        space, name, overload = one_word(edge[1], edge[2])
+        return Operator(space, name, overload or "default")
+    found = _OPERATOR.fullmatch(target)
+    return Operator(found[1], found[2], found[3] or "default") if found else Operator("", target)

@@ -1,0 +1,1 @@
+"""Traced modules: AOTAutograd's joint graph as a graph."""

@@ -1,0 +1,67 @@
+"""Tracing a saved program in a process of its own: what it does there, it does under limits and to nobody else.
+
+The parent hands over the archive's bytes and takes back a native graph; neither way is anything but data.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+
+from tmmu_core.base import limits
+from tmmu_core.base.child_process import answer_of, bound
+from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native import native_file
+
+FINE = b"graph\n"
+
+
+def installed() -> bool:
+    """Whether PyTorch is there. It is looked for, not loaded."""
+    try:
+        return find_spec("torch") is not None
+    except ValueError:  # something stands in its place
+        return False
+
+
+def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | str:
+    """The joint graph of the program in ``data``, called ``name``, or why it cannot be traced.
+
+    ``point`` says open sizes, by symbol, that are to stand elsewhere than in the example.
+    """
+    seconds, memory = limits.ceiling(limits.TRACE_SECONDS), limits.ceiling(limits.TRACE_BYTES)
+    arguments = [str(seconds), str(memory), name or "program", json.dumps(dict(point))]
+    try:
+        child = answer_of("tmmu_core.formats.pytorch.joint_graph.fx_child", arguments, data, seconds + 10)
+    except subprocess.TimeoutExpired:
+        return f"tracing took more than {seconds} seconds (--max-{limits.TRACE_SECONDS.name})"
+    except OSError as error:
+        return f"no process could be started ({error})"
+    if child.stdout.startswith(FINE):
+        return native_file.decode(child.stdout[len(FINE) :], name)
+    if child.stdout:
+        return child.stdout.decode("utf-8", "replace")
+    return f"the tracing process ended with {child.returncode}"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The child: bytes on standard input; on standard output a mark and a native graph, or a reason."""
+    seconds, memory, name, point = arguments
+    out = sys.stdout.buffer
+    sys.stdout = sys.stderr  # whatever prints is not heard
+    bound(int(seconds), int(memory))
+    from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
+    from tmmu_core.formats.pytorch.joint_graph.fx_trace import import_rebuilt
+
+    try:
+        from tmmu_core.formats.pytorch.joint_graph.fx_program import rebuilt
+
+        graph = import_rebuilt(rebuilt(read_program(sys.stdin.buffer.read(), name).at(json.loads(point))), name)
+    except Exception as error:  # PyTorch promises no error types; whatever it is, the caller reads the program itself
+        line = next(iter(str(error).strip().splitlines()), "")
+        out.write(f"{type(error).__name__}: {line}"[:500].encode())
+        return
+    out.write(FINE + native_file.encode_cbor(graph))

@@ -1,0 +1,27 @@
+"""Where a fake tensor lies in its storage: laid out how, filling it or not, as which bytes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tmmu_core.formats.pytorch.strides import Lies
+
+
+def lies_of(value: Any) -> Lies:
+    """Shape, strides, offset and element bytes of ``value``."""
+    return Lies(
+        tuple(int(dim) for dim in value.shape),
+        tuple(int(stride) for stride in value.stride()),
+        int(value.storage_offset()),
+        int(value.element_size()),
+    )
+
+
+def is_dense(value: Any) -> bool:
+    """Whether its elements fill its storage, each in its own place."""
+    return int(value.untyped_storage().nbytes()) == value.numel() * value.element_size() and not lies_of(value).repeats
+
+
+def layout(value: Any) -> tuple[Any, ...]:
+    """(shape, strides, element bytes): tensors that agree in it lie element upon element."""
+    return tuple(value.shape), tuple(value.stride()), value.element_size()

@@ -1,0 +1,94 @@
+"""Where the operators of a traced module come from: the module whose ``forward`` runs, and the line of its code.
+
+While a module is traced, a hook on each of its parts says which one runs, and each node that is taken down is given
+that and the line outside PyTorch that asked for it. Autograd numbers what it will have to undo: what undoes an operator
+comes from where that one does. What neither tells is placed by what it reads (``graph/modules.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tmmu_core.graph.model import Origin
+from tmmu_core.graph.origin import known, line_of, path_of
+
+KEY = "tmmu_origin"
+"""Under it a traced node's ``meta`` holds its :class:`Origin`."""
+MOST_FRAMES = 200
+"""Frames that are looked through for a line of the model's own."""
+
+
+@contextlib.contextmanager
+def kept(module: Any) -> Iterator[None]:
+    """Inside, nodes that are traced while a part of ``module`` runs keep which part it is, and the line."""
+    import torch
+    from torch.fx.experimental.proxy_tensor import PythonKeyTracer
+
+    running: list[tuple[str, ...]] = []
+    by_number: dict[int, Origin] = {}
+    hooks = []
+    for name, part in module.named_modules():
+        path = path_of(name)
+        with contextlib.suppress(AttributeError, RuntimeError):
+            hooks += [
+                part.register_forward_pre_hook(_enters(running, path)),
+                part.register_forward_hook(_leaves(running), always_call=True),
+            ]
+    theirs, ours = str(Path(torch.__file__).parent), str(Path(__file__).parents[3])
+    create = PythonKeyTracer.create_node
+
+    def create_node(tracer: Any, *given: Any, **named: Any) -> Any:
+        node = create(tracer, *given, **named)
+        undone = torch._C._current_autograd_node()
+        if undone is not None:
+            origin = by_number.get(undone._sequence_nr())
+        else:
+            origin = Origin(running[-1], _line(theirs, ours)) if running else None
+        if origin is not None and known(origin):
+            node.meta[KEY] = origin
+        if undone is None and origin is not None:
+            by_number[torch.autograd._get_sequence_nr() - 1] = origin
+        return node
+
+    PythonKeyTracer.create_node = create_node
+    try:
+        yield
+    finally:
+        PythonKeyTracer.create_node = create
+        for hook in hooks:
+            hook.remove()
+
+
+def _enters(running: list[tuple[str, ...]], path: tuple[str, ...]) -> Any:
+    def hook(*_: Any) -> None:
+        running.append(path)
+
+    return hook
+
+
+def _leaves(running: list[tuple[str, ...]]) -> Any:
+    def hook(*_: Any) -> None:  # what a hook gives would take the place of the output
+        if running:
+            running.pop()
+
+    return hook
+
+
+def _line(theirs: str, ours: str) -> str:
+    """``gpt2/model.py:12``: the innermost frame that is neither PyTorch's nor ours; ``""`` where there is none."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            break
+        name = frame.f_code.co_filename
+        if name.startswith(ours):  # beyond it is who asked for the graph, no part of the model
+            break
+        if not name.startswith((theirs, "<")):
+            return line_of(name, frame.f_lineno)
+        frame = frame.f_back
+    return ""

@@ -1,0 +1,174 @@
+"""A module, called with stand-ins for its inputs, as AOTAutograd's joint graph. Needs PyTorch, which is loaded here."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.forking import hold_while_forking
+from tmmu_core.graph.model import Graph
+
+TRACING = threading.RLock()
+"""Held while a module is traced: PyTorch traces in states of the whole process, and replaces the module's tensors."""
+hold_while_forking(TRACING)
+
+
+def import_rebuilt(module: Any, name: str) -> Graph:
+    """The graph of ``module``, a saved program built anew (``fx_program.Rebuilt``): a training step of a loss."""
+    call = Call(tuple(module.example), {}, module.input_names)
+    graph: Graph = joint_of(chosen(module, None), call, module.is_loss, name).graph
+    return graph
+
+
+def chosen(module: Any, loss: Callable[[Any], Any] | None) -> Any:
+    """A module that returns of another one only what is differentiated. Its class is made late: PyTorch is optional."""
+    import torch
+
+    from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import opened
+
+    class Chosen(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            output = self.module(*args, **kwargs)
+            if loss is not None:
+                return loss(output)
+            found = getattr(output, "loss", None)
+            return opened(output) if found is None else found
+
+    return Chosen()
+
+
+def names_of_inputs(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    """What the module itself calls its arguments; parts of a nested argument are told by their place in it."""
+    import torch
+
+    try:
+        named = list(inspect.signature(module.forward).parameters)
+    except (TypeError, ValueError):
+        named = []
+    names = []
+    for (side, *rest), _ in torch.utils._pytree.tree_flatten_with_path((args, kwargs))[0]:
+        keys = [str(getattr(key, "idx", getattr(key, "key", getattr(key, "name", "?")))) for key in rest]
+        if side.idx == 0:
+            at = int(keys[0])
+            keys[0] = named[at] if at < len(named) else f"input_{at}"
+        names.append(".".join(keys))
+    return names
+
+
+class Call(NamedTuple):
+    """What a module is called with."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    input_names: Sequence[str]
+    """What its arguments are called, one by one, nested ones opened."""
+
+
+def joint_of(module: Any, call: Call, train: bool, name: str, *, eager: bool = False) -> Any:
+    """The joint graph (``fx_joint.Joint``), the module left in the mode it was in."""
+    import torch
+
+    from tmmu_core.formats.pytorch.joint_graph.fx_joint import read_joint
+
+    was_training = {part: part.training for part in module.modules()}
+    for part in module.module.modules():
+        with contextlib.suppress(NotImplementedError):  # an exported program keeps the mode it was exported in
+            part.training = train
+    try:
+        with torch.set_grad_enabled(train), exported(module, call, name, eager=eager) as (joint, mode):
+            return read_joint(joint.graph_module, mode, name, call.input_names)
+    finally:
+        for part, training in was_training.items():
+            with contextlib.suppress(NotImplementedError):
+                part.training = training
+
+
+@contextlib.contextmanager
+def exported(
+    module: Any, call: Call, name: str, *, stand_in: bool = True, eager: bool = True
+) -> Iterator[tuple[Any, Any]]:
+    """Yield AOTAutograd's joint graph of ``module`` with descriptors, and the fake mode it was traced under.
+
+    ``stand_in`` traces tensors on other devices as if they were on the CPU. ``eager`` traces the operators that eager
+    mode runs on the device of the tensors: dropout on the CPU is three operators with a float mask, elsewhere one with
+    a mask of bytes. The joint graph can be compiled inside.
+    """
+    import torch
+
+    try:
+        from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+    except ImportError as error:
+        raise UnreadableInput(
+            f"PyTorch {torch.__version__} cannot give a joint graph with descriptors.",
+            source=name,
+            hint="Use a newer PyTorch; 2.13 is known to do.",
+        ) from error
+
+    from tmmu_core.formats.pytorch.joint_graph import fx_origins
+    from tmmu_core.formats.pytorch.joint_graph.fx_data_access import while_traced
+    from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, shared_mode
+
+    tensors = [*module.parameters(), *module.buffers(), *torch.utils._pytree.tree_leaves((call.args, call.kwargs))]
+    mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), None) or shared_mode()
+    stand_ins = StandIns(mode)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(TRACING)
+        stack.enter_context(mode)
+        stack.enter_context(while_traced(torch.is_grad_enabled() and not (eager and _is_on_cpu(tensors))))
+        stack.enter_context(fx_origins.kept(module.module))
+        args, kwargs = call.args, call.kwargs
+        if stand_in:
+            stack.enter_context(stand_ins.inside(module))
+            args, kwargs = stand_ins.among((args, kwargs))
+        try:
+            joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
+        except Exception as error:  # whatever the model's own code raises under fake tensors
+            raise _not_traceable(error, name) from error
+        yield joint, mode
+
+
+def _is_on_cpu(tensors: Sequence[Any]) -> bool:
+    """Whether all tensors have data on the CPU."""
+    import torch
+
+    found = [each for each in tensors if isinstance(each, torch.Tensor)]
+    return all(each.device.type == "cpu" and not hasattr(each, "fake_mode") for each in found)
+
+
+def _not_traceable(error: Exception, name: str) -> UnreadableInput:
+    line = next(iter(str(error).strip().splitlines()), "")
+    words = f"{type(error).__name__}{': ' if line else ''}{line}"
+    for mark, hint in _WAYS_OUT:
+        if mark in words:
+            return UnreadableInput(f"the module cannot be traced without data: {words}.", source=name, hint=hint)
+    return UnreadableInput(f"the module cannot be traced: {words}.", source=name, hint=_RUN_IT)
+
+
+_VALUES = (
+    "Its shapes and branches must not depend on the values in its tensors: switch such a branch off in the model's "
+    "configuration, or give its result as an input."
+)
+_EXPERTS = (
+    "A mixture of experts of transformers is traced in bfloat16 as it is, or with "
+    'experts_implementation="batched_mm" in its configuration.'
+)
+_WAYS_OUT = (
+    ("nonzero", f"{_VALUES} {_EXPERTS}"),
+    ("mat_a.dtype", _EXPERTS),
+    ("DataDependent", _VALUES),
+    ("DynamicOutputShape", _VALUES),
+    ("unbacked", "How often a loop runs must not depend on the values in its tensors: give it a fixed count."),
+)
+"""Part of what PyTorch says → the way out."""
+_RUN_IT = (
+    "These are the words of PyTorch or of the model itself: see that the module runs on these example inputs, "
+    "forward and backward, with nothing but tensors, numbers and containers of them going in."
+)

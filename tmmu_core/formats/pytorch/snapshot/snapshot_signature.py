@@ -1,0 +1,18 @@
+"""Recognise a snapshot of PyTorch's allocator without loading its reader."""
+
+from __future__ import annotations
+
+from tmmu_core.graph.native import document
+
+
+def refuses(data: bytes) -> str:
+    """Return why bytes are no snapshot of PyTorch's allocator; ``""`` if they are."""
+    if data.startswith(b"\x80"):
+        known = b"segments" in data or b"device_traces" in data or (b"total_size" in data and b"blocks" in data)
+        return "" if known else "the pickle has no segments"
+    if data[:64].lstrip().startswith(b"[") and b'"total_size"' in data and b'"blocks"' in data:
+        return ""
+    if document.kind(data) != "json":
+        return "it begins neither like a pickle nor like a JSON object" if data else "the file is empty"
+    known = b'"device_traces"' in data or (b'"segments"' in data and b'"blocks"' in data)
+    return "" if known else 'it has no "segments" with blocks'

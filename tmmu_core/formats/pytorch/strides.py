@@ -1,0 +1,94 @@
+"""Where a tensor's elements lie in its storage, by shape, strides and offset alone: no framework is asked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tmmu_core.graph.model import Tensor, View
+
+
+@dataclass(frozen=True)
+class Lies:
+    """Strides and offset count elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    itemsize: int
+    """Bytes of one element."""
+
+    @property
+    def own(self) -> int:
+        """Bytes of its elements, one by one."""
+        return math.prod(self.shape) * self.itemsize
+
+    @property
+    def covered(self) -> int:
+        """Bytes from its first element to the end of its last."""
+        if not self.own:
+            return 0
+        return (
+            sum((dim - 1) * stride for dim, stride in zip(self.shape, self.strides, strict=True)) + 1
+        ) * self.itemsize
+
+    @property
+    def repeats(self) -> bool:
+        """Whether several of its elements are the same bytes, as ``expand`` makes them."""
+        return any(stride == 0 and dim > 1 for stride, dim in zip(self.strides, self.shape, strict=True))
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether its elements follow one another in the order of its axes."""
+        expected = 1
+        for dim, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if dim != 1 and stride != expected:
+                return not self.own
+            expected *= dim
+        return True
+
+    def viewable_as(self, shape: tuple[int, ...]) -> bool:
+        """Whether ``shape`` is these elements where they lie, so that a reshape copies nothing."""
+        if self.contiguous:
+            return True
+        # Axes that follow one another without a gap are one run; every new axis must lie within one run.
+        runs: list[int] = []
+        before: int | None = None
+        for dim, stride in zip(self.shape, self.strides, strict=True):
+            if dim == 1:
+                continue
+            if before == dim * stride:
+                runs[-1] *= dim
+            else:
+                runs.append(dim)
+            before = stride
+        at = 0
+        for run in runs:
+            size = 1
+            while at < len(shape) and size < run:
+                size *= shape[at]
+                at += 1
+            if size != run:
+                return False
+        return all(dim == 1 for dim in shape[at:])
+
+
+def contiguous(shape: tuple[int, ...], itemsize: int) -> Lies:
+    """The layout of a dense tensor in row-major order."""
+    strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+    return Lies(shape, tuple(strides), 0, itemsize)
+
+
+def as_view(tensor: Tensor, lies: Lies, base: str) -> Tensor:
+    """``tensor`` as bytes of the storage ``base``, where ``lies`` says.
+
+    Windows that overlap without repeating are told as the bytes they cover.
+    """
+    offset, own, covered = lies.offset * lies.itemsize, lies.own, lies.covered
+    if lies.repeats:
+        view = View(base, offset, min(own, covered), lies.strides)
+        return Tensor(tensor.id, tensor.shape, tensor.dtype, tensor.role, view=view)
+    if own > covered:
+        return Tensor(tensor.id, (covered,), "uint8", tensor.role, view=View(base, offset))
+    view = View(base, offset, None, None if lies.contiguous else lies.strides)
+    return Tensor(tensor.id, tensor.shape, tensor.dtype, tensor.role, view=view)

@@ -1,0 +1,138 @@
+"""PyTorch: a module, or an exported program, to the graph of its forward pass or of a whole training step.
+
+::
+
+    module + example inputs ─► AOTAutograd under fake tensors ─► joint graph ─► fx_joint ─► Graph ─► adamw
+
+Nothing is computed and no weight is needed: tensors have a shape, a dtype and a storage, but no bytes. The joint graph
+is what the eager framework runs, operator by operator, with no decompositions and no fusion. This module is the door:
+``fx_trace`` traces, and the package's extra ``torch`` brings PyTorch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Literal
+
+import msgspec
+
+from tmmu_core.base.errors import InvalidIrShapes, MissingExtra
+from tmmu_core.base.extras import install
+from tmmu_core.formats.pytorch.adamw import add_adamw
+from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program, refuses
+from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
+from tmmu_core.formats.pytorch.exported_program.pt2_names import asked_for, with_dims
+from tmmu_core.formats.pytorch.joint_graph import fx_child
+from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, chosen, joint_of, names_of_inputs
+from tmmu_core.graph.model import AnnotatedGraph, Dim, Graph
+
+__all__ = ["fake_tensors", "import_torch", "read", "refuses"]
+
+ADD_THE_EXTRA = install("torch")
+
+
+def import_torch(
+    module: Any,
+    example_inputs: Sequence[Any] | Mapping[str, Any] = (),
+    *,
+    train: bool = True,
+    optimizer: Literal["adamw"] | None = None,
+    loss: Callable[[Any], Any] | None = None,
+    name: str = "",
+) -> Graph:
+    """The graph of ``module``, an ``nn.Module`` or a ``torch.export.ExportedProgram``, on ``example_inputs``.
+
+    ``example_inputs`` are its positional arguments (a sequence) or its keyword arguments (a mapping); for an exported
+    program they may be left out when it was saved with its own. Parameters and inputs may be real, on the ``meta``
+    device, or made under :func:`fake_tensors`, which is how a model larger than this machine is built.
+
+    ``train`` gives forward and backward, tensors that the backward pass reads marked ``saved_for_backward``, parameter
+    gradients as outputs; without it the forward pass alone, under ``no_grad``. ``loss`` picks what is differentiated
+    from what the module returns (its ``loss`` attribute where it has one, else all of it). ``optimizer="adamw"`` adds
+    one step per parameter, with states in float32 and float32 masters for narrower parameters.
+
+    Raises ``UnreadableInput`` when PyTorch is not installed or the module cannot be traced, ``InvalidIrShapes`` for
+    options that mean nothing together.
+    """
+    if optimizer not in (None, "adamw"):
+        raise InvalidIrShapes(
+            f"there is no optimizer {optimizer!r}.", reason="unknown_optimizer", node_id="", hint="Choose: adamw."
+        )
+    if optimizer and not train:
+        raise InvalidIrShapes(
+            "an optimizer step needs gradients, and train is off.",
+            reason="optimizer_without_gradients",
+            node_id="",
+            hint="Leave train on, or leave the optimizer out.",
+        )
+    torch = _torch("a PyTorch model")
+    module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
+    exported = module if isinstance(module, torch.export.ExportedProgram) else None
+    name = name or (exported.graph_module if exported else module)._get_name()
+    args, kwargs = _arguments(exported, example_inputs)
+    with TRACING:
+        module = exported.module(check_guards=False) if exported else module
+    call = Call(args, kwargs, names_of_inputs(module, args, kwargs))
+    with TRACING:
+        joint = joint_of(chosen(module, loss), call, train, name)
+    return add_adamw(joint.graph, joint.gradients) if optimizer == "adamw" else joint.graph
+
+
+@contextlib.contextmanager
+def fake_tensors(dtype: str = "float32") -> Iterator[None]:
+    """Inside, every new tensor is a fake one (no memory), ``dtype`` where none is asked for.
+
+    ``module.to(dtype)`` works inside, too, and nowhere else: fake parameters refuse it. Meanwhile no other thread is
+    inside, or has a module traced.
+    """
+    torch = _torch("a model of fake tensors")
+    from tmmu_core.formats.pytorch.joint_graph.fx_data_access import while_built
+    from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import convertible, shared_mode
+
+    with TRACING:
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(getattr(torch, dtype))
+        try:
+            with shared_mode(), while_built(), convertible():
+                yield
+        finally:
+            torch.set_default_dtype(before)
+
+
+def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None) -> Graph:
+    """A saved exported program, of which nothing is run (``pt2_program``).
+
+    With PyTorch, its joint graph: a training step when its only output is a scalar and it has a parameter to learn.
+    Without, and where PyTorch cannot trace it (``while_loop``, ``map``, ``scan``), its forward pass as it is saved; the
+    graph's name and its notes say so. Open sizes stand at the example's, or at the upper ends of ``envelopes``.
+    """
+    envelopes = envelopes or {}
+    program = read_program(data, name)
+    point = asked_for(program, envelopes)
+    program = program.at(point)
+    stem = PurePath(name).name.removesuffix(".pt2") or "exported program"
+    saved = with_dims(as_saved(program, f"{stem} (as saved)"), program, envelopes)
+    found = fx_child.traced(data, stem, point) if fx_child.installed() else "it is not installed"
+    if not isinstance(found, str):
+        return with_dims(found, program, envelopes)
+    why = "PyTorch cannot trace this program" if fx_child.installed() else "PyTorch is not installed"
+    return AnnotatedGraph(**msgspec.structs.asdict(saved), notes=(f"{why}: its forward pass is planned as saved.",))
+
+
+def _torch(what: str) -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtra(f"{what} needs PyTorch, which is not installed.", hint=f"Add it: {ADD_THE_EXTRA}") from error
+    return torch
+
+
+def _arguments(exported: Any, given: Sequence[Any] | Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(given, Mapping):
+        return (), dict(given)
+    if not given and exported is not None and exported.example_inputs is not None:
+        args, kwargs = exported.example_inputs
+        return tuple(args), dict(kwargs)
+    return tuple(given), {}

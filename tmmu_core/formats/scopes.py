@@ -1,0 +1,143 @@
+"""Bodies of control flow laid flat as nested scopes: branches, loops and scans of PyTorch and TensorFlow Lite.
+
+The steps and their reads are those of the ONNX importer (``onnx_scopes``, ``docs/decisions/04-control-flow.md``):
+
+* a branch: the nodes of each body, then ``If.close``, which reads the condition and the results of all bodies;
+  a call is a branch of one body, and closes with ``Call.close``;
+* a loop: ``Loop.open`` copies the initial state, the bodies follow, ``Loop.close`` copies the results back to the state
+  and reads everything that the bodies read from outside;
+* a scan: ``Scan.open``, ``Scan.next`` (which copies one slice of each scanned tensor), the body, ``Scan.close``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from tmmu_core.graph.model import Node
+
+Lay = Callable[[Sequence[str], str], list[str]]
+"""Lays a body flat: ids of its arguments and its scope → ids of its results."""
+
+
+class Ends(Protocol):
+    """What is known of a node that is appended."""
+
+    @property
+    def inputs(self) -> Sequence[str]:
+        """The tensors that it reads."""
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        """The tensors that it writes."""
+
+
+class Host(Protocol):
+    """A reader that takes the nodes of a body, in execution order."""
+
+    def like(self, tensor: str, name: str, *, row: bool = False) -> str:
+        """Declare a tensor of the same shape and dtype, or of one row of it, and return its id."""
+
+    def place(self, node: Node, scope: str) -> None:
+        """Append a node."""
+
+    @property
+    def nodes(self) -> Sequence[Ends]:
+        """All nodes so far."""
+
+    def root(self, tensor: str) -> str:
+        """The tensor whose storage a tensor lies in: itself, or the base of its views."""
+
+    def same_bytes(self, first: str, second: str) -> bool:
+        """Whether two tensors are storages of the same size."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where control flow stands: the id of its node, which names the scope, and the ids of its results."""
+
+    scope: str
+    outputs: tuple[str, ...]
+    views: tuple[str, ...] = ()
+    """Views of the results that appear with them."""
+
+
+def branch(
+    host: Host, site: Site, condition: Sequence[str], bodies: Sequence[tuple[str, Lay]], given: Sequence[str]
+) -> None:
+    """Lay the bodies of a conditional, by name, one after the other, or the one of a call; each gets ``given``."""
+    start = len(host.nodes)
+    results = [lay(given, f"{site.scope}/{name}") for name, lay in bodies]
+    reads = (*condition, *(result for each in results for result in each))
+    own = {name for node in host.nodes[start:] for name in node.outputs}
+    pairs = tuple(
+        (reads.index(result), k)
+        for each in results
+        for k, (result, output) in enumerate(zip(each, site.outputs, strict=True))
+        if result in own and reads.count(result) == 1 and host.same_bytes(result, output)
+    )
+    closing = "If.close" if len(bodies) > 1 else "Call.close"
+    _place(host, site.scope, Node("", closing, reads, (*site.outputs, *site.views), inplace=pairs or "none"))
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """What a loop or a scan runs, and on what."""
+
+    body: Lay
+    """Gets the state, one slice of each scanned tensor, and ``extra``; gives the next state and a row of each room."""
+    initial: tuple[str, ...]
+    extra: tuple[str, ...] = ()
+    condition: Lay | None = None
+    """Gets the state and ``extra``; gives whether there is one more iteration."""
+    scanned: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The operator's name in the nodes that open and close it."""
+        return "Loop" if self.condition else "Scan"
+
+
+def repeat(host: Host, site: Site, what: Repeated) -> None:
+    """Lay a loop or a scan; the results of ``site`` are the final state, then what is gathered, row by row."""
+    states = tuple([host.like(each, f"{site.scope}/state_{k}") for k, each in enumerate(what.initial)])
+    gathered = site.outputs[len(states) :]
+    places = (*states, *(host.like(each, f"{site.scope}/room_{k}") for k, each in enumerate(gathered)))
+    if places:
+        _place(host, site.scope, Node("", f"{what.kind}.open", what.initial, places, inplace="none"))
+    start = len(host.nodes)
+    conditions = what.condition([*states, *what.extra], f"{site.scope}/cond") if what.condition else []
+    rows = tuple([host.like(each, f"{site.scope}/row_{k}", row=True) for k, each in enumerate(what.scanned)])
+    if rows:
+        _place(host, site.scope, Node("", "Scan.next", what.scanned, rows, inplace="none"))
+    results = [
+        _apart(host, site, result, place, states)
+        for result, place in zip(what.body([*states, *rows, *what.extra], f"{site.scope}/body"), places, strict=True)
+    ]
+    own = {*places, *(name for node in host.nodes[start:] for name in node.outputs)}
+    inside = dict.fromkeys(name for node in host.nodes[start:] for name in node.inputs)
+    captures = [name for name in inside if name not in own and host.root(name) not in own]
+    reads = tuple(dict.fromkeys([*places, *conditions, *results, *captures]))
+    demanded = [(k, k) for k, output in enumerate(site.outputs) if host.same_bytes(places[k], output)]
+    closing = Node("", f"{what.kind}.close", reads, (*site.outputs, *site.views), inplace="none")
+    _place(host, site.scope, msgspec.structs.replace(closing, in_place_write=tuple(demanded)))
+
+
+def _apart(host: Host, site: Site, result: str, place: str, states: Sequence[str]) -> str:
+    """``result``, copied where it is the state of another place: that state is overwritten before it is read."""
+    if result == place or host.root(result) not in states:
+        return result
+    copy = host.like(result, f"{site.scope}/{place.rpartition('/')[2]}.copy")
+    _place(host, copy, Node("", "clone", (result,), (copy,), inplace="none"))
+    return copy
+
+
+def _place(host: Host, scope: str, step: Node) -> None:
+    """Append a node that opens, closes or continues a scope, under the scope's name and its own word."""
+    word = step.instr.partition(".")[2]
+    reads, writes = tuple(step.inputs), tuple(step.outputs)
+    name = f"{scope}/{word}" if word else scope
+    host.place(msgspec.structs.replace(step, node_id=name, inputs=reads, outputs=writes), scope)

@@ -1,0 +1,63 @@
+"""Find the bytes of a model's constants in its file, for every format; they are read on use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.edge import tflite
+from tmmu_core.formats.onnx import onnx_signature
+from tmmu_core.graph.constants import Constants
+from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native import document, sidecar, unpacking
+
+GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+HEAD = 64
+"""Bytes that distinguish a document from a model."""
+
+
+def constants_of(path: Path, graph: Graph) -> Constants:
+    """Return the constants of ``graph`` in the file that it was read from; none if the format holds none.
+
+    Raises ``UnreadableInput`` for a file that is missing or damaged, or that refers to files outside of its folder.
+    """
+    try:
+        with path.open("rb") as file:
+            begins = file.read(HEAD)
+        if graph.sidecar:
+            return sidecar.constants(graph, path, path.name)
+        if begins.startswith(ZIP):  # members are read through its table, not copied
+            return _constants("pytorch.exported_program.pt2_weight_bytes", b"", graph, path, path.name)
+        gzipped = begins.startswith(GZIP)
+        data = unpacking.unpacked_file(path) if gzipped else unpacking.copied_file(path)
+        return _found(data, graph, None if gzipped else path, path.name)
+    except OSError as error:
+        raise UnreadableInput(
+            f"the file cannot be opened: {(error.strerror or str(error)).lower()}.", source=str(path)
+        ) from error
+
+
+def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
+    """Return the constants in ``data``, gzipped or not; those in other files are refused."""
+    if graph.sidecar:
+        return sidecar.constants(graph, None, name)
+    return _found(unpacking.unpack(data, name), graph, None, name)
+
+
+def _found(data: Any, graph: Graph, path: Path | None, name: str) -> Constants:
+    begins = data[:HEAD]
+    if begins.startswith(ZIP):
+        return _constants("pytorch.exported_program.pt2_weight_bytes", data, graph, path, name)
+    if not tflite.refuses(begins):
+        return _constants("edge.tflite", data, graph, path, name)
+    if document.kind(begins) or onnx_signature.refuses(data):
+        return Constants({})
+    return _constants("onnx.onnx_weights", data, graph, path, name)
+
+
+def _constants(module: str, data: Any, graph: Graph, path: Path | None, name: str) -> Constants:
+    """Call ``constants`` of a reader's module, which is imported on use."""
+    found: Constants = import_module(f"tmmu_core.formats.{module}").constants(data, graph, path, name)
+    return found

@@ -1,0 +1,1 @@
+"""XLA dumps and memory reports."""

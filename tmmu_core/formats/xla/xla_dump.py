@@ -1,0 +1,405 @@
+"""XLA dumps: read the buffer assignment of one module from two of its files.
+
+``--xla_dump_to=DIR --xla_dump_hlo_as_text`` writes for each optimised module
+
+* ``*-buffer-assignment.txt``: allocations, and the allocation and offset of each value;
+* ``*-live-range.txt``: the instruction sequence, and the live range of each value, last instruction included;
+* ``*.txt``: the program, which contains the origin of instructions (:mod:`.xla_program`; optional).
+
+The first two, concatenated in any order, are a plan. Allocations are separate buffers; they are placed behind each
+other by number. An allocation of a donated parameter holds temporaries and results after the parameter's last use.
+Constants and parameters that are not donated are live from the first instruction to the last. The carried values of a
+loop and the results of conditional branches are one buffer with several names, the last of which is marked ``(phi)``:
+they are one storage here. Allocations whose values have no live range belong to computations called from within an
+instruction (``thread-local``); they are omitted, and counted in a note.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import numpy as np
+
+from tmmu_core.base import limits, strict
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.allocator_plan import file_name
+from tmmu_core.formats.xla import xla_program
+from tmmu_core.graph.model import Made
+from tmmu_core.planners.problem import Packing, PlainInstance, Problem
+
+ASSIGNMENT, LIVE_RANGE = "BufferAssignment:", "HloLiveRange"
+_BOTH = (ASSIGNMENT, LIVE_RANGE)
+HINT = "Give both files of the dump as one: cat X-buffer-assignment.txt X-live-range.txt > X.txt."
+
+ASSIGNMENT_ENDING, RANGES_ENDING = "-buffer-assignment.txt", "-live-range.txt"
+_ALLOCATION = re.compile(r"allocation (\d+):(?: 0x[0-9a-f]+,)? size (\d+)(.*)", re.A)
+_VALUE = re.compile(r"\s+value: <\d+ (\S+)( \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\)", re.A)
+_RANGE = re.compile(r"\s+(\S+):(\d+)-(\d+)$", re.A)
+
+MOST = 2**62
+"""Upper limit of bytes and steps: the second file has 64-bit numbers, and ends are exclusive here."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One storage of the plan."""
+
+    id: str
+    birth: int
+    death: int
+    """Step after the last one."""
+    size: int
+    offset: int
+    """Bytes from the start of the first allocation."""
+    role: str
+    takes_over: str = ""
+    """The input buffer that this one reuses in place: its last read is the instruction that writes this one."""
+
+
+@dataclass(frozen=True)
+class Dump:
+    """The plan of a module: buffers by (birth, −size, id bytes), and notes."""
+
+    buffers: tuple[Buffer, ...]
+    extent: int
+    """Bytes of all allocations that hold a buffer."""
+    within: int
+    """The same with the temporaries packed optimally inside of their allocation (their peak)."""
+    notes: tuple[str, ...]
+    made: Mapping[str, Made] = field(default_factory=dict)
+    """Buffer → its origin, if the program's text contains it."""
+
+
+@dataclass(eq=False)
+class _Row:
+    names: deque[str]
+    """All its values, in the order in which they were merged."""
+    birth: int
+    death: int
+    size: int
+    offset: int
+    role: str
+    takes_over: str = ""
+
+    @property
+    def id(self) -> str:
+        return "+".join(self.names)
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+    def buffer(self) -> Buffer:
+        return Buffer(self.id, self.birth, self.death, self.size, self.offset, self.role, self.takes_over)
+
+
+@dataclass
+class _Allocation:
+    number: int
+    size: int
+    traits: str
+    values: list[tuple[str, int, int]] = field(default_factory=list)
+    """(name, size, offset in the allocation)."""
+    phis: set[str] = field(default_factory=set)
+    """Values that stand for several: loop-carried values and results of branches."""
+
+    def has(self, trait: str) -> bool:
+        return trait in self.traits
+
+
+def companion(name: str) -> str | None:
+    """Return the name of the second file of a dump; ``None`` if ``name`` is neither of the two."""
+    for mine, other in ((ASSIGNMENT_ENDING, RANGES_ENDING), (RANGES_ENDING, ASSIGNMENT_ENDING)):
+        if name.endswith(mine):
+            return name.removesuffix(mine) + other
+    return None
+
+
+def program_of(name: str) -> str | None:
+    """Return the name of the program's text for a file of a dump; ``None`` for any other name."""
+    ending = next((each for each in (ASSIGNMENT_ENDING, RANGES_ENDING) if name.endswith(each)), None)
+    return None if ending is None else name.removesuffix(ending) + xla_program.PROGRAM_ENDING
+
+
+def refuses(data: bytes) -> str:
+    """Return why bytes are no XLA dump; ``""`` if they are, or are half of one."""
+    if data.startswith((ASSIGNMENT.encode(), LIVE_RANGE.encode())):
+        return ""
+    if data.startswith(xla_program.HEADING.encode()) and any(b"\n" + each.encode() in data for each in _BOTH):
+        return ""
+    return f"it begins neither with {ASSIGNMENT} nor with {LIVE_RANGE}" if data else "the file is empty"
+
+
+def read(data: bytes, name: str = "") -> PlainInstance:
+    """Return the finished plan of a dump as an instance with its packing. Raises as :func:`read_dump`."""
+    dump = read_dump(data, name)
+    row_of = {buffer.id: i for i, buffer in enumerate(dump.buffers)}
+
+    def column(field: str) -> list[int]:
+        return [getattr(buffer, field) for buffer in dump.buffers]
+
+    problem = Problem(
+        arena="arena",
+        ids=tuple(row_of),
+        birth=np.array(column("birth"), np.int64),
+        death=np.array(column("death"), np.int64),
+        size=np.array(column("size"), np.uint64),
+        alignment=np.ones(len(row_of), np.uint64),
+        handoff_from=np.array([row_of.get(buffer.takes_over, -1) for buffer in dump.buffers], np.int64),
+        roles=tuple([buffer.role for buffer in dump.buffers]),
+    )
+    packing = Packing(offset=np.array(column("offset"), np.uint64))
+    return PlainInstance(file_name(name).removesuffix(".txt"), problem, packing, dump.notes, dump.made)
+
+
+def read_dump(data: bytes, name: str = "") -> Dump:
+    """Return the plan in the concatenated files. Raises ``UnreadableInput`` if one is missing or a line is damaged."""
+    program, lines = xla_program.split_program(data.decode("utf-8", "replace").splitlines(), _BOTH)
+    for heading, what in ((ASSIGNMENT, "buffer assignment"), (LIVE_RANGE, "live ranges")):
+        if not any(line.startswith(heading) for line in lines):
+            raise UnreadableInput(f"the dump has no {what}.", source=name, hint=HINT)
+    allocations, ranges = _parse(lines, name)
+    twice = [value for value, times in Counter(v[0] for a in allocations for v in a.values).items() if times > 1]
+    if twice:
+        raise UnreadableInput(
+            f"the value {twice[0]!r} is assigned to two places.", source=name, hint="Give the files of one module only."
+        )
+    steps = 1 + max([0, *(end for _, end in ranges.values())])
+    rows: list[_Row] = []
+    base = within = left_out = left_bytes = 0
+    for allocation in allocations:
+        if not any(value in ranges for value, _, _ in allocation.values):
+            left_out, left_bytes = left_out + 1, left_bytes + allocation.size
+            continue
+        if len(allocation.values) > limits.ceiling(limits.ALLOCATION_VALUES):  # each is compared with all others
+            raise limits.past(limits.ALLOCATION_VALUES, f"allocation {allocation.number}", name)
+        settled = _settled(_carried(_rows(allocation, ranges, base, steps), allocation.phis))
+        rows += settled
+        base += allocation.size
+        within += _peak(settled) if allocation.has("preallocated-temp") else allocation.size
+    if not rows:
+        raise UnreadableInput("no value of the dump's buffer assignment has a live range.", source=name, hint=HINT)
+    notes = ["the dump has no alignments: buffers are planned at any byte, allocations behind each other"]
+    if left_out:
+        notes.append(f"{left_out} allocations of called computations ({left_bytes} bytes) are omitted")
+    merged = [row for row in rows if len(row.names) > 1]
+    if merged:
+        notes.append(f"{len(merged)} buffers hold several values at once (loops and in-place updates)")
+    ordered = sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode()))
+    made = _made(ordered, xla_program.origins_of(program))
+    if program:
+        notes.append(f"the program contains the origin of {len(made)} of {len(ordered)} buffers")
+    return Dump(tuple(row.buffer() for row in ordered), base, within, tuple(notes), made)
+
+
+def _made(rows: Sequence[_Row], program: Mapping[str, Made]) -> dict[str, Made]:
+    """Return buffer → origin: that of its first value with one. ``tuple{1}`` has the origin of ``tuple``."""
+    found = {}
+    for row in rows:
+        origins = (program.get(value.partition("{")[0]) for value in row.names)
+        made = next((each for each in origins if each is not None), None)
+        if made is not None:
+            found[row.id] = made
+    return found
+
+
+def _number(digits: str, line: int, name: str) -> int:
+    """Return a size, an offset or a step. Raises ``UnreadableInput`` above :data:`MOST`."""
+    try:
+        return strict.whole_number(digits, MOST)
+    except ValueError:
+        raise _too_large(line, name) from None
+
+
+def _too_large(line: int, name: str) -> UnreadableInput:
+    return UnreadableInput(
+        f"sizes and steps of a dump, and the sum of its allocations, are limited to {MOST}.",
+        source=name,
+        place=f"line {line}",
+        hint="Dump the module again.",
+    )
+
+
+def _parse(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str, tuple[int, int]]]:
+    allocations: list[_Allocation] = []
+    ranges: dict[str, tuple[int, int]] = {}
+    taken = 0
+    section = ""
+    for number, line in enumerate(lines, 1):
+        if not line.startswith(" "):
+            section = "allocations" if line.startswith((ASSIGNMENT, "allocation ")) else ""
+        if line.strip() == "BufferLiveRange:":
+            section = "ranges"
+            continue
+        if line.startswith("allocation "):
+            found = _ALLOCATION.match(line)
+            if not found:
+                raise _damaged(line, number, name)
+            size = _number(found[2], number, name)
+            taken += size
+            if taken > MOST:
+                raise _too_large(number, name)
+            allocations.append(_Allocation(_number(found[1], number, name), size, found[3]))
+        elif section == "allocations" and line.startswith(" "):
+            found = _VALUE.match(line)
+            if not found or not allocations:
+                raise _damaged(line, number, name)
+            size, offset = _number(found[3], number, name), _number(found[4], number, name)
+            if size + offset > allocations[-1].size:
+                raise UnreadableInput(
+                    f"{found[1]!r} ends at byte {size + offset} of an allocation of {allocations[-1].size} bytes.",
+                    source=name,
+                    place=f"line {number}",
+                    hint="Dump the module again.",
+                )
+            allocations[-1].values.append((_plain(found[1]), size, offset))
+            if found[2]:
+                allocations[-1].phis.add(_plain(found[1]))
+        elif section == "ranges":
+            found = _RANGE.match(line)
+            if found and (begins := _number(found[2], number, name)) <= (ends := _number(found[3], number, name)):
+                ranges[_plain(found[1])] = begins, ends
+            elif line.startswith("    "):
+                raise _damaged(line, number, name, "live range")
+            else:
+                section = ""  # peak and stack traces follow
+    return allocations, ranges
+
+
+def _damaged(line: str, number: int, name: str, what: str = "buffer assignment") -> UnreadableInput:
+    return UnreadableInput(
+        f"invalid line of a {what}: {line.strip()[:60]!r}.",
+        source=name,
+        place=f"line {number}",
+        hint="Dump the module again.",
+    )
+
+
+def _plain(value: str) -> str:
+    """Return a value's name; a whole result has the name of its instruction."""
+    return value.removesuffix("{}")
+
+
+def _rows(allocation: _Allocation, ranges: dict[str, tuple[int, int]], base: int, steps: int) -> list[_Row]:
+    known = [(name, size, offset) for name, size, offset in allocation.values if name in ranges]
+    parameter = allocation.has(", parameter ")
+    kept = allocation.has(", constant") or (parameter and not allocation.has("maybe-live-out"))
+    first = min(known, key=lambda value: (ranges[value[0]][0], -value[1], value[0]))[0]
+    rows = []
+    for name, size, offset in known:
+        birth, last = (0, steps - 1) if kept else ranges[name]
+        role = "activation"
+        if allocation.has(", constant"):
+            role = "constant"
+        elif parameter and name == first:
+            role = "input"
+        elif allocation.has("maybe-live-out") and last == steps - 1:
+            role = "output"
+        rows.append(_Row(deque([name]), birth, last + 1, size, base + offset, role))
+    return rows
+
+
+def _carried(rows: list[_Row], phis: set[str]) -> list[_Row]:
+    """Return the rows with those of a phi merged.
+
+    The dump does not list them. They are the preceding rows with the same offset and size, as long as no other row uses
+    these bytes in between.
+    """
+    if not phis:
+        return rows
+    places: dict[tuple[int, int], list[_Row]] = {}
+    for row in sorted(rows, key=lambda row: (row.birth, row.death, row.id.encode())):
+        places.setdefault((row.offset, row.size), []).append(row)
+    number = {id(row): k for k, row in enumerate(rows)}
+    birth, death, offset, end = (
+        np.array([getattr(row, field) for row in rows], np.int64) for field in ("birth", "death", "offset", "end")
+    )
+    left = []
+    for (start, size), here in places.items():
+        carrying: _Row | None = None
+        if len(here) > 1:
+            beside = np.flatnonzero((offset < start + size) & (start < end))
+        for row in reversed(here):
+            if carrying is not None:
+                # Rows that use these bytes after ``row`` ends and before ``carrying`` begins.
+                between = (death[beside] > row.death) & (birth[beside] < carrying.birth)
+                if not (row.death < carrying.birth and between.any()):
+                    carrying.names.extendleft(reversed(row.names))
+                    carrying.birth, carrying.death = row.birth, max(row.death, carrying.death)
+                    carrying.role = row.role if carrying.role == "activation" else carrying.role
+                    birth[number[id(carrying)]], death[number[id(carrying)]] = carrying.birth, carrying.death
+                    continue
+            carrying = row if row.id in phis else None
+            left.append(row)
+    return left
+
+
+def _peak(rows: list[_Row]) -> int:
+    """Return the maximum of live bytes over all steps."""
+    change: Counter[int] = Counter()
+    for row in rows:
+        change[row.birth] += row.size
+        change[row.death] -= row.size
+    return max(accumulate(change[step] for step in sorted(change)))
+
+
+def _settled(rows: list[_Row]) -> list[_Row]:
+    """Return the rows without overlaps in bytes and steps.
+
+    An overlap at the one step of the earlier row's last read is an in-place reuse; rows that overlap longer are merged
+    into one storage.
+    """
+    rows = sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode()))
+    settled = _Settled(len(rows))
+    for row in rows:
+        while (other := settled.overlapping(row)) is not None:
+            fits = (other.offset, other.death) == (row.offset, row.birth + 1) and row.size <= other.size
+            if fits and other.birth < row.birth:
+                other.death, row.takes_over = row.birth, other.id
+                settled.shorten(other)
+            else:
+                settled.remove(other)
+                end = max(other.end, row.end)
+                other.names.extend(row.names)
+                row.names, row.offset = other.names, min(other.offset, row.offset)
+                row.size, row.birth = end - row.offset, min(other.birth, row.birth)
+                row.death, row.takes_over = max(other.death, row.death), other.takes_over
+                row.role = other.role if row.role == "activation" else row.role
+        settled.append(row)
+    return [row for row in settled.rows if row is not None]
+
+
+class _Settled:
+    """Rows without overlaps, as columns: a new row is compared with all of them at once.
+
+    Rows are added by birth: no earlier row is born after a new one.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.rows: list[_Row | None] = []
+        self.at: dict[int, int] = {}
+        self.columns = np.zeros((3, most), np.int64)
+
+    def append(self, row: _Row) -> None:
+        k = self.at[id(row)] = len(self.rows)
+        self.rows.append(row)
+        self.columns[:, k] = row.death, row.offset, row.end
+
+    def remove(self, row: _Row) -> None:
+        k = self.at.pop(id(row))
+        self.rows[k] = None
+        self.columns[0, k] = 0  # dead before all others are born
+
+    def shorten(self, row: _Row) -> None:
+        """Update the row's end."""
+        self.columns[0, self.at[id(row)]] = row.death
+
+    def overlapping(self, row: _Row) -> _Row | None:
+        """Return the first row that overlaps ``row`` in bytes and steps."""
+        death, offset, end = self.columns[:, : len(self.rows)]
+        found = np.flatnonzero((row.birth < death) & (offset < row.end) & (row.offset < end))
+        return self.rows[found[0]] if len(found) else None

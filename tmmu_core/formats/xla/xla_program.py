@@ -1,0 +1,171 @@
+"""Read the origin of instructions from the text of an XLA program (``*after_optimizations.txt``).
+
+::
+
+    %dot.3 = f32[16,128]{1,0} dot(%x, %w), metadata={op_name="jit(step)/jvp(GPT)/h_0/mlp/dot_general" stack_frame_id=7}
+                                                              └ function ┘     └── module ──┘ └ operator ┘
+
+``jvp(…)`` marks the forward phase of differentiated code, ``transpose(…)`` the backward phase. The source line is
+``source_file`` and ``source_line``, or a number in the tables ``FileNames``, ``FileLocations`` and ``StackFrames`` at
+the beginning of the text. A fusion without metadata has the origin of the last instruction of its computation.
+
+The text is untrusted and not needed to plan: unreadable parts are ignored, nothing is refused, and at most
+:data:`LONGEST` characters after ``metadata=`` of a line are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from tmmu_core.graph.model import Made, Origin, Phase
+from tmmu_core.graph.origin import LONGEST, line_of
+
+HEADING = "HloModule "
+PROGRAM_ENDING = ".txt"
+DEEPEST = 64
+"""Limit of the parts of a module's path, nested transformations, and calls from fusions to computations."""
+
+_INSTRUCTION = re.compile(r"\s+(ROOT )?%?([^\s=]{1,1000}) = ", re.A)
+_COMPUTATION = re.compile(r"(?:ENTRY )?%?([^\s(]{1,1000}) \(", re.A)
+_CALLS = re.compile(r", calls=%?([^\s,]{1,1000})", re.A)
+_TEXT = re.compile(r'(op_name|source_file)="((?:[^"\\]|\\.)*)"')
+_NUMBER = re.compile(r"(source_line|stack_frame_id)=(\d{1,9})\b", re.A)
+_TABLES = ("FileNames", "FileLocations", "StackFrames")
+_NAMED = re.compile(r'(\d{1,9}) "((?:[^"\\]|\\.)*)"', re.A)
+_REFERRING = re.compile(r"(\d{1,9}) \{(.*)\}", re.A)
+_FIELD = re.compile(r"(\w+)=(\d{1,9})\b", re.A)
+_ESCAPED = re.compile(r"\\(.)")
+_WRAPPED = re.compile(r"(\w+)\((.*)\)", re.A | re.S)
+_KEYED = re.compile(r"\[(?:'([^']*)'|\"([^\"]*)\"|(\d+))\]")
+_FUNCTIONS = ("jit", "pjit", "xla_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
+_CONTROL = frozenset(
+    {"while", "body", "cond", "closed_call", "checkpoint", "remat", "rematted_computation", *_FUNCTIONS}
+)
+
+
+def origins_of(lines: Iterable[str]) -> dict[str, Made]:
+    """Return instruction → origin of its value, for the instructions with metadata."""
+    tables: dict[str, dict[int, str]] = {name: {} for name in _TABLES}
+    found: dict[str, Made] = {}
+    roots: dict[str, str] = {}
+    calls: dict[str, str] = {}
+    table = computation = ""
+    for line in lines:
+        if not line.startswith(" "):
+            if line[:1].isdigit():
+                _keep(tables.get(table, {}), line[:LONGEST])
+                continue
+            table = line.strip()
+            head = _COMPUTATION.match(line)
+            computation = head[1] if head else computation
+            continue
+        instruction = _INSTRUCTION.match(line)
+        if instruction is None:
+            continue
+        name = instruction[2]
+        if instruction[1]:
+            roots[computation] = name
+        made = _made(line[instruction.end() :].partition(", metadata={")[2][:LONGEST], tables)
+        if made is not None:
+            found[name] = made
+        elif (called := _CALLS.search(line, instruction.end())) is not None:
+            calls[name] = called[1]
+    for name in calls:
+        made = next((found[each] for each in _roots(name, roots, calls) if each in found), None)
+        if made is not None:
+            found[name] = made
+    return found
+
+
+def _roots(name: str, roots: dict[str, str], calls: dict[str, str]) -> Iterator[str]:
+    """Yield the last instruction of the computation that one calls, and so on."""
+    for _ in range(DEEPEST):
+        if name not in calls:
+            return
+        name = roots.get(calls[name], "")
+        yield name
+
+
+def _keep(table: dict[int, str], line: str) -> None:
+    row = _NAMED.match(line) or _REFERRING.match(line)
+    if row is not None:
+        table[int(row[1])] = row[2]
+
+
+def _made(metadata: str, tables: dict[str, dict[int, str]]) -> Made | None:
+    text_of = {key: _ESCAPED.sub(r"\1", text) for key, text in _TEXT.findall(metadata)}
+    numbers = {key: int(digits) for key, digits in _NUMBER.findall(metadata)}
+    file, line = text_of.get("source_file", ""), numbers.get("source_line", 0)
+    if not file and "stack_frame_id" in numbers:
+        file, line = _frame(numbers["stack_frame_id"], tables)
+    module, operator, phase = scopes_of(text_of.get("op_name", ""))
+    source = line_of(file, line) if file else ""
+    return Made(Origin(module, source), operator, phase) if module or source or operator else None
+
+
+def _frame(frame: int, tables: dict[str, dict[int, str]]) -> tuple[str, int]:
+    """Return file and line of a stack's innermost frame; ``("", 0)`` if the tables do not contain it."""
+
+    def fields(table: str, row: int) -> dict[str, int]:
+        return {key: int(digits) for key, digits in _FIELD.findall(tables[table].get(row, ""))}
+
+    place = fields("FileLocations", fields("StackFrames", frame).get("file_location_id", 0))
+    return _ESCAPED.sub(r"\1", tables["FileNames"].get(place.get("file_name_id", 0), "")), place.get("line", 0)
+
+
+def scopes_of(op_name: str) -> tuple[tuple[str, ...], str, Phase | None]:
+    """Return ``(module, operator, phase)`` of an operation's name.
+
+    Scopes are the model's own names: functions (``jit(step)``) and control flow are no modules, and transformations are
+    removed (``transpose(jvp(GPT))`` is ``GPT``, backward). Without any transformation the phase is unknown. A
+    parameter's name is its path: ``params['h_0']['kernel']`` belongs to ``h_0``.
+    """
+    keys = [a or b or c for a, b, c in _KEYED.findall(op_name[:LONGEST])]
+    parts = _scopes(op_name[:LONGEST])
+    if not parts[1:]:
+        return tuple([key for key in keys[:-1][:DEEPEST] if key != "params"]), "", None
+    module: list[str] = []
+    phase: Phase | None = None
+    for part in parts[:-1]:
+        depth = 0
+        while depth < DEEPEST and (wrapped := _WRAPPED.fullmatch(part)) is not None:
+            depth += 1
+            if wrapped[1] == "transpose":
+                phase = "backward"
+            elif wrapped[1] == "jvp" and phase is None:
+                phase = "forward"
+            part = "" if wrapped[1] in _FUNCTIONS else wrapped[2]
+        if part not in _CONTROL:
+            module += _scopes(part)
+    return tuple(module[:DEEPEST]), parts[-1], phase
+
+
+def _scopes(text: str) -> list[str]:
+    """Return the parts between slashes outside of brackets."""
+    parts, depth, begins = [], 0, 0
+    for at, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "/" and depth <= 0:
+            parts.append(text[begins:at])
+            begins = at + 1
+    return [part for part in [*parts, text[begins:]] if part]
+
+
+def split_program(lines: Sequence[str], others: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """Return ``(lines of the program, all other lines)`` of the concatenated texts of a dump.
+
+    The other lines keep their numbers: lines of the program are replaced by empty ones.
+    """
+    program: list[str] = []
+    rest: list[str] = []
+    inside = False
+    for line in lines:
+        if line.startswith(HEADING):
+            inside = True
+        elif line.startswith(others):
+            inside = False
+        (program if inside else rest).append(line)
+        if inside:
+            rest.append("")
+    return program, rest

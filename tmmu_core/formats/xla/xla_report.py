@@ -1,0 +1,103 @@
+"""XLA's ``*-memory-usage-report.txt``: read allocations and offsets, without live ranges.
+
+::
+
+    Memory Space: default (color=0)
+    Total bytes: 112656 (110.0KiB)
+      cumulative_size;       size;       offset; used_by_n_values; shapes_list        an allocation
+      ------------------------------------------------------------
+         8.0KiB( 80%);     8.0KiB;            0;                2; 2×f32[16,128]      a buffer in it
+        10.0KiB(100%);     2.0KiB;         8192;                1; f32[16,32]
+
+All buffers are read as live at one moment, as in the report's total. Sizes are printed rounded; the exact size is taken
+from the shapes if one of them rounds to it. The plan with live ranges is in the dump's other files.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from math import prod
+
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.allocator_plan import LAST_BYTE, Life, apart, instance_of, stem_of
+from tmmu_core.planners.problem import PlainInstance
+
+MARK = b"Memory Space:"
+HINT = "Dump the module again, or open its buffer assignment and live ranges, which are in the same folder."
+_TOTAL = re.compile(r"Total bytes: (\d{1,19}) ", re.A)
+_ROW = re.compile(
+    r"\s+[\d.]{1,20}\w{1,20}\(\s*\d{1,20}%\);\s+([\d.]{1,20})(B|KiB|MiB|GiB|TiB);\s+(\d{1,19});\s+(\d{1,19}); (.*)",
+    re.A,
+)
+_SHAPE = re.compile(r"\b(?:pred|token|([a-z]{1,8})(\d{1,3}))(?:[a-z]\w{0,20})?\[([\d,]{0,200})\]", re.A)
+_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def refuses(data: bytes) -> str:
+    """Return why bytes are no memory usage report; ``""`` if they are."""
+    if data.lstrip()[: len(MARK)] == MARK:
+        return ""
+    return f"it does not begin with {MARK.decode()}" if data else "the file is empty"
+
+
+def read(data: bytes, name: str = "") -> PlainInstance:
+    """Return the buffers of the report, all live at once, as a plan. Raises ``UnreadableInput``."""
+    lives: list[Life] = []
+    base = end = allocation = total = rounded = 0
+    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+        if found := _TOTAL.match(line):
+            total += int(found[1])
+        elif "cumulative_size;" in line:
+            base, allocation = end, allocation + 1
+        elif ";" in line:
+            row = _ROW.match(line)
+            if row is None or not allocation:
+                raise _damaged(line, number, name)
+            size, exact = _size(row[1], row[2], row[5])
+            start = base + int(row[3])
+            if start + size > LAST_BYTE:
+                raise _damaged(line, number, name)
+            rounded += not exact
+            end = max(end, start + size)
+            if size:
+                lives.append(Life(f"allocation {allocation}: {row[5].strip()[:120]}", 0, 1, size, start))
+    if not lives:
+        raise UnreadableInput("the report contains no buffer.", source=name, hint=HINT)
+    notes = ["the report has no live ranges: all buffers are read as live at once. " + HINT]
+    notes.append(f"the report's total is {total:,} bytes, its buffers end at byte {end:,}")
+    if rounded:
+        notes.append(f"{rounded} sizes are rounded in the report")
+    stem = stem_of(name).removesuffix("-memory-usage-report")
+    return instance_of(stem or "xla", apart(lives), notes)
+
+
+def _size(digits: str, unit: str, shapes: str) -> tuple[int, bool]:
+    """Return ``(bytes, whether they are exact)`` of a buffer: the size of its largest shape that rounds to the printed
+    one.
+    """
+    try:
+        written = Fraction(digits) * _UNITS[unit]
+    except ValueError:
+        return 0, False
+    if unit == "B":
+        return int(written), True
+    sizes = [_bytes(found) for found in _SHAPE.finditer(shapes)]
+    near = [size for size in sizes if 20 * abs(size - written) <= _UNITS[unit]]
+    return (max(near), True) if near else (int(written), False)
+
+
+def _bytes(shape: re.Match[str]) -> int:
+    bits = int(shape[2]) if shape[2] else 8
+    bits = 2 * bits if shape[1] == "c" else bits
+    sides = [int(side) for side in shape[3].split(",") if side and len(side) < 20]
+    return (prod(sides) * bits + 7) // 8
+
+
+def _damaged(line: str, number: int, name: str) -> UnreadableInput:
+    return UnreadableInput(
+        f"invalid line of a memory usage report: {line.strip()[:80]!r}.",
+        source=name,
+        place=f"line {number}",
+        hint=HINT,
+    )

@@ -1,0 +1,79 @@
+"""What a graph is planned at that nobody said: the sizes its reader assumed, and how others are given.
+
+A model file may leave sizes open. Its reader then assumes them (:attr:`~tmmu_core.graph.model.Graph.assumed`), and
+whoever shows a plan shows :func:`assumed_at` with it: the command line in its first lines, the page and the report.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import get_args
+
+from tmmu_core.base import strict
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.graph.model import Dim, Graph, ShapeFrom
+
+
+def assumed_at(graph: Graph, given: Mapping[str, int] | None = None) -> dict[str, int]:
+    """The assumed sizes at which ``graph`` is planned, by name: those that the point ``given`` does not say."""
+    return {name: size for name, size in sorted(graph.assumed.items()) if name not in (given or {})}
+
+
+MOST = 1 << 24
+"""The largest size that is offered for a dimension that a model leaves open."""
+
+
+def reach(graph: Graph, dim: str) -> Dim:
+    """Return the sizes that can be chosen: those at which the model can be read again, else the declared envelope."""
+    bounds = graph.dims[dim]
+    if dim in graph.ranges:
+        return Dim(graph.ranges[dim].min, min(MOST, graph.ranges[dim].max))
+    return Dim(min(1, bounds.min), max(MOST, bounds.max)) if dim in graph.assumed else bounds
+
+
+def refuse_unused_dims(graph: Graph, names: Iterable[str]) -> None:
+    """Raise ``InvalidIrShapes`` (``unused_dim``) for a dimension whose size changes no tensor of ``graph``.
+
+    A name may also bound the iterations of a loop, so graphs with nested scopes are not checked.
+    """
+    if any(node.scope for node in graph.nodes):
+        return
+    used = {dim for tensor in graph.tensors for dim in tensor.shape if isinstance(dim, str)} | graph.ranges.keys()
+    for name in names:
+        if name in graph.dims and name not in used:
+            raise InvalidIrShapes(
+                f"no tensor of the graph has the dimension {name!r}: its size changes nothing.",
+                reason="unused_dim",
+                node_id="",
+                path=f"$.dims.{name}",
+                hint=strict.closest_hint(name, sorted(used)) if used else "All shapes of the graph are fixed.",
+            )
+
+
+def dims_text(sizes: Mapping[str, int]) -> str:
+    """``B=1,T=512``: sizes as ``--dims`` reads them, by name."""
+    return ",".join(f"{name}={size}" for name, size in sorted(sizes.items()))
+
+
+def in_words(sizes: Mapping[str, int]) -> str:
+    """A sentence of what was assumed, with the option that changes it; ``""`` where nothing was."""
+    if not sizes:
+        return ""
+    said = ", ".join(f"{name} = {size:,}" for name, size in sorted(sizes.items()))
+    return f"assumed, for the model leaves it open: {said}; for other sizes: --dims {dims_text(sizes)}"
+
+
+SAID_BY = {
+    "declared": "declared",
+    "onnx": "inferred by onnx",
+    "symbolic": "by onnxruntime's symbols",
+    "measured": "measured in one run",
+}
+"""Who said a shape → in words."""
+
+
+def shapes_said(graph: Graph) -> str:
+    """How many shapes who said, in the order in which they are asked; ``""`` for a graph that says them all itself."""
+    counts = Counter(graph.shapes_from.values())
+    return ", ".join(f"{counts[who]:,} {SAID_BY[who]}" for who in get_args(ShapeFrom) if counts[who])

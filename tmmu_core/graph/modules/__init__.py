@@ -1,0 +1,1 @@
+"""The module tree of a graph and the views of it that fit on a screen."""

@@ -1,0 +1,250 @@
+"""A graph as it is walked: levels of its tree collapsed into one vertex each, or the neighbourhood of one vertex.
+
+A *vertex* is a node, a closed level, the graph's inputs taken together (they are loaded in one step), or one tensor
+that nobody writes and somebody asked for. An *edge* gathers the tensors that one vertex writes and another reads. What
+stays inside a closed level is counted, not lost; two levels that feed each other are two edges: the circle stays one.
+
+Collapsing is a quotient of the graph: whoever reached a node before reaches it still (or is one vertex with it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+import networkx as nx
+import numpy as np
+
+from tmmu_core.base.once import cached_property
+from tmmu_core.graph.index import I64, U64, GraphIndex
+from tmmu_core.graph.modules.module_paths import Path
+from tmmu_core.graph.modules.module_tree import Tree
+
+Kind = Literal["node", "level", "inputs", "tensor"]
+NOWHERE = np.iinfo(np.int64).min
+"""The code of no vertex: −1 are the inputs."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is looked at: the levels that are open, and the neighbourhood where only one is wanted."""
+
+    opened: Collection[Path] = frozenset()
+    """Levels that are open; the root always is. One below a closed level stays unseen."""
+    tensor: int = -1
+    """The tensor around which the neighbourhood is, or −1; one that nobody writes becomes a vertex."""
+    node: int = -1
+    """The node around which it is where no tensor is asked for, or −1."""
+    radius: int | None = None
+    """Edges, in either direction, between the middle and what is seen; ``None`` for the whole graph."""
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """One box."""
+
+    kind: Kind
+    item: int
+    """The node, the level or the tensor; −1 for the inputs."""
+    level: int
+    """The open level that it lies in."""
+    members: int
+    """The nodes that it stands for; 0 for inputs and tensors."""
+    inside: int
+    """Tensors that are written and read inside it and never leave it."""
+    hidden: int
+    """Vertices next to it that are not seen, for they are too far from the middle."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """All that one vertex writes and another reads."""
+
+    source: int
+    target: int
+    tensors: tuple[int, ...]
+    """Rising."""
+    nbytes: int
+    """Of those tensors together; a view counts as what it shows."""
+    largest: int
+    """The largest of them, the first of several."""
+
+
+@dataclass(frozen=True, eq=False)
+class Collapsed:
+    """Vertices by number, edges between them, and the open levels that they lie in."""
+
+    vertices: tuple[Vertex, ...]
+    """In the order in which their first nodes stand in the graph; inputs and tensors first."""
+    edges: tuple[Edge, ...]
+    """By source, then target."""
+    levels: tuple[int, ...]
+    """Open levels that hold something that is seen, parents first, the root aside."""
+    of_node: I64
+    """Shape (nodes,): the vertex that a node is, or is collapsed into; −1 for what is too far away."""
+    middle: int
+    """The vertex around which the neighbourhood is; −1 for none."""
+
+    def carrying(self, tensor: int) -> tuple[int, ...]:
+        """The edges that a tensor goes along."""
+        return self._along.get(tensor, ())
+
+    @cached_property
+    def _along(self) -> dict[int, tuple[int, ...]]:
+        found: dict[int, list[int]] = {}
+        for number, edge in enumerate(self.edges):
+            for tensor in edge.tensors:
+                found.setdefault(tensor, []).append(number)
+        return {tensor: tuple(edges) for tensor, edges in found.items()}
+
+    def total(self, per_node: I64 | U64) -> tuple[int, ...]:
+        """Per vertex, the sum over its nodes of ``per_node`` (shape (nodes,), whole numbers)."""
+        sums = [0] * len(self.vertices)
+        for vertex, amount in zip(self.of_node.tolist(), per_node.tolist(), strict=True):
+            if vertex >= 0:
+                sums[vertex] += amount
+        return tuple(sums)
+
+
+def writer_of(index: GraphIndex, tensor: int) -> int:
+    """The node that writes a tensor, or what it is a view of; −1 for nobody."""
+    return int(index.producer[index.root[tensor]])
+
+
+def collapse(index: GraphIndex, tree: Tree, asked: Asked) -> Collapsed:
+    """The graph with closed levels as one vertex each; with a radius, what is that near to the middle.
+
+    The middle is the vertex that the asked tensor comes from, else that of the asked node; without either there is no
+    neighbourhood, and the whole graph is seen. O(operands) beside the walk of the neighbourhood.
+    """
+    code = _codes(tree, asked.opened)
+    source, target, tensor = _passages(index, code, asked.tensor)
+    middle = NOWHERE
+    if asked.tensor >= 0 or asked.node >= 0:
+        maker = writer_of(index, asked.tensor) if asked.tensor >= 0 else asked.node
+        middle = int(code[maker]) if maker >= 0 else _unwritten(index, asked.tensor)
+    alone = [] if middle == NOWHERE else [middle]  # nobody may read it either
+    seen = there = np.unique(np.concatenate([code, source, target, alone]).astype(np.int64))
+    graph = nx.Graph()
+    if asked.radius is not None and alone:
+        outer = source != target
+        graph.add_nodes_from(there.tolist())
+        graph.add_edges_from(zip(source[outer].tolist(), target[outer].tolist(), strict=True))
+        near = nx.single_source_shortest_path_length(graph, middle, cutoff=asked.radius)
+        seen = np.array(sorted(near), np.int64)
+    return _drawn(_Parts(index, tree, code, source, target, tensor, asked.radius is not None), seen, middle, graph)
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    index: GraphIndex
+    tree: Tree
+    code: I64
+    """Shape (nodes,): the vertex of each, as a code: 2 × node, 2 × level + 1, −1 inputs, −2 − tensor."""
+    source: I64
+    target: I64
+    tensor: I64
+    near: bool
+    """Whether only a neighbourhood is seen."""
+
+
+def _codes(tree: Tree, opened: Collection[Path]) -> I64:
+    """Per node: ``2 × node`` where all above it is open, else ``2 × level + 1`` of the outermost that is closed."""
+    closed = np.zeros(len(tree.paths), np.int64)  # the root, which never is, stands for none
+    for level, path in enumerate(tree.paths):
+        closed[level] = closed[tree.parent[level]] or (0 if path in opened else level)
+    into = closed[tree.of_node]
+    return np.where(into, 2 * into + 1, 2 * np.arange(len(into), dtype=np.int64))
+
+
+def _passages(index: GraphIndex, code: I64, asked: int) -> tuple[I64, I64, I64]:
+    """``(source, target, tensor)`` of everything that is read, each once; what nobody writes only where asked for."""
+    readers = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
+    root = index.root
+    maker, tensor = index.producer[root[index.in_idx]], index.in_idx
+    known = (maker >= 0) | index.is_input[root[tensor]] | (tensor == asked)
+    readers, maker, tensor = readers[known], maker[known], tensor[known]
+    loose = np.where(index.is_input[root[tensor]], -1, -2 - tensor)
+    rows = np.stack([np.where(maker >= 0, code[maker], loose), code[readers], tensor])
+    source, target, tensor = np.unique(rows, axis=1)
+    return source, target, tensor
+
+
+def _unwritten(index: GraphIndex, tensor: int) -> int:
+    return -1 if index.is_input[index.root[tensor]] else -2 - tensor
+
+
+def _drawn(parts: _Parts, seen: I64, middle: int, near: nx.Graph) -> Collapsed:
+    order = _in_order(parts, seen)
+    number = {int(code): k for k, code in enumerate(order)}
+    members, inside = _counted(parts)
+    vertices = tuple([_vertex(parts, code, (members, inside), _unseen(near, code, number)) for code in order])
+    edges = _edges(parts, number)
+    levels: set[int] = set()
+    for vertex in vertices:
+        level = vertex.level
+        while level:
+            levels.add(level)
+            level = int(parts.tree.parent[level])
+    of_node = np.array([number.get(code, -1) for code in parts.code.tolist()], np.int64)
+    return Collapsed(vertices, edges, tuple(sorted(levels)), of_node, number.get(middle, -1))
+
+
+def _in_order(parts: _Parts, seen: I64) -> list[int]:
+    """By the first node of each; what is no node first."""
+    codes, first = np.unique(parts.code, return_index=True)
+    at = dict(zip(codes.tolist(), first.tolist(), strict=True))
+    return sorted(seen.tolist(), key=lambda code: (at.get(code, -1), -code))
+
+
+def _counted(parts: _Parts) -> tuple[dict[int, int], dict[int, int]]:
+    """Per vertex its nodes, and its tensors that never leave it."""
+    codes, times = np.unique(parts.code, return_counts=True)
+    outer = np.zeros(len(parts.index.tensor_ids), np.bool_)
+    outer[parts.tensor[parts.source != parts.target]] = True
+    within = (parts.source == parts.target) & ~outer[parts.tensor]
+    kept, tensors = np.unique(parts.source[within], return_counts=True)
+    return (
+        dict(zip(codes.tolist(), times.tolist(), strict=True)),
+        dict(zip(kept.tolist(), tensors.tolist(), strict=True)),
+    )
+
+
+def _unseen(near: nx.Graph, code: int, number: dict[int, int]) -> int:
+    """How many neighbours of a vertex lie outside the neighbourhood."""
+    return sum(1 for other in near.adj.get(code, ()) if other not in number)
+
+
+def _vertex(parts: _Parts, code: int, counted: tuple[dict[int, int], dict[int, int]], hidden: int) -> Vertex:
+    members, inside = counted[0].get(code, 0), counted[1].get(code, 0)
+    if code == -1:
+        return Vertex("inputs", -1, 0, 0, 0, hidden)
+    if code < -1:
+        return Vertex("tensor", -2 - code, 0, 0, 0, hidden)
+    tree, item = parts.tree, code // 2
+    level = int(tree.parent[item]) if code % 2 else int(tree.of_node[item])
+    while parts.near and tree.paths[level] in tree.stretches:  # around a node no frame is drawn for a stretch
+        level = int(tree.parent[level])
+    return Vertex("level" if code % 2 else "node", item, level, members, inside, hidden)
+
+
+def _edges(parts: _Parts, number: dict[int, int]) -> tuple[Edge, ...]:
+    found: dict[tuple[int, int], list[int]] = {}
+    outer = parts.source != parts.target
+    rows = zip(parts.source[outer].tolist(), parts.target[outer].tolist(), parts.tensor[outer].tolist(), strict=True)
+    for source, target, tensor in rows:
+        if source in number and target in number:
+            found.setdefault((number[source], number[target]), []).append(tensor)
+    size = parts.index.nbytes
+    return tuple(
+        [
+            Edge(
+                *ends,
+                tuple(tensors),
+                sum(int(size[t]) for t in tensors),
+                max(tensors, key=lambda t: (int(size[t]), -t)),
+            )
+            for ends, tensors in sorted(found.items())
+        ]
+    )

@@ -1,0 +1,246 @@
+"""The tree by which a graph is collapsed: phases, then modules, then families of repeated blocks, then nodes.
+
+::
+
+    forward                          where a graph has several phases
+      transformer                    a module
+        h                            holds blocks alone: it stands for its family, "12 × h.*"
+          h.0 … h.11
+    block*  17 blocks                a family beside other modules gets a level of its own
+    nodes 33–64, or h.32 … h.63      a stretch in the order they run, where too many stand beside one another
+
+A level that says nothing is left out: one that holds all that its parent holds, and one with a single node below it.
+Stretches of nodes follow the order in which these run, so that they never make a circle.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tmmu_core.base.once import cached_property
+from tmmu_core.graph.index import I64, GraphIndex
+from tmmu_core.graph.modules.module_paths import Modules, Path, block_of, families_of, starred
+
+REPEATED = "×"
+"""Stands before the name of a family's own level, ``×block*``: no separator of names, and no module's own name."""
+STRETCH = "…"
+"""Stands before the name of a stretch, ``…nodes 33–64``."""
+MOST_BESIDE = 40
+"""Nodes, or levels, that stand right below one level before they are gathered into stretches."""
+A_STRETCH = 32
+"""How many of them, or of their stretches, make a stretch."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """The levels of a graph, the root first, parents before what is below them."""
+
+    paths: tuple[Path, ...]
+    parent: I64
+    """Shape (levels,): the level above; the root's is 0."""
+    members: I64
+    """Shape (levels,): nodes at it and below."""
+    blocks: I64
+    """Shape (levels,): how many blocks of one family are all that lies right below it; 0 for none."""
+    of_node: I64
+    """Shape (nodes,): the innermost level."""
+
+    @cached_property
+    def number(self) -> dict[Path, int]:
+        """Path → level."""
+        return {path: k for k, path in enumerate(self.paths)}
+
+    def above(self, node: int) -> tuple[Path, ...]:
+        """The levels that a node lies in, the outermost first, the root aside. ``IndexError`` for no node."""
+        found = []
+        level = int(self.of_node[node])
+        while level:
+            found.append(self.paths[level])
+            level = int(self.parent[level])
+        return tuple(reversed(found))
+
+    def label(self, level: int) -> str:
+        """What a level is called below the one above it: ``h.0`` of ``transformer.h.0`` below ``transformer.h``."""
+        path, above = self.paths[level], self.paths[int(self.parent[level])]
+        rest = path[len(above) :]
+        if above and rest[0].isdigit():  # a number alone says nothing: h.3
+            rest = (above[-1], *rest)
+        return ".".join([_said(part) for part in rest])
+
+    @cached_property
+    def stretches(self) -> frozenset[Path]:
+        """The levels that are stretches of nodes and no modules."""
+        return frozenset([path for path in self.paths if _is_stretch(path)])
+
+    def opened(self, most: int) -> frozenset[Path]:
+        """The levels to open at first: one depth after the other, as long as no more than ``most`` are seen."""
+        count = len(self.paths)
+        below: list[list[int]] = [[] for _ in range(count)]
+        for level in range(1, count):
+            below[int(self.parent[level])].append(level)
+        direct = np.bincount(self.of_node, minlength=count)
+        seen, opened, front = len(below[0]) + int(direct[0]), set[Path](), below[0]
+        while front:
+            more = sum(len(below[k]) + int(direct[k]) - 1 for k in front)
+            if seen + more > most:
+                break
+            seen += more
+            opened |= {self.paths[k] for k in front}
+            front = [child for k in front for child in below[k]]
+        return frozenset(opened)
+
+
+def _said(part: str) -> str:
+    return part.removeprefix(STRETCH).removeprefix(REPEATED)
+
+
+def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
+    """The tree of a graph by its modules and its nodes' phases; ``order`` are its nodes as they run.
+
+    O(nodes × depth).
+    """
+    families = families_of(modules.paths)
+    phases = [node.phase for node in index.graph.nodes]
+    several = len(set(phases)) > 1
+    lonely = _lonely(modules.paths, families)
+    levelled = [_levels(path, families, lonely) for path in modules.paths]
+    wanted = [
+        ((phase,) if several else ()) + levelled[k] for k, phase in zip(modules.of_node.tolist(), phases, strict=True)
+    ]
+    kept = _telling(wanted)
+    sequence = [node for node in order if node >= 0]
+    inner, kept = _levels_stretched([_innermost(path, kept) for path in wanted], kept, sequence)
+    of_node = _nodes_stretched(inner, sequence)
+    kept |= {path[:depth] for path in set(of_node) - kept for depth in range(len(path)) if _is_stretch(path[:depth])}
+    kept |= set(of_node)
+    members: Counter[Path] = Counter({(): 0})
+    for path in of_node:
+        for depth in range(len(path) + 1):
+            if path[:depth] in kept:
+                members[path[:depth]] += 1
+    paths = tuple(sorted(members, key=len))  # of one depth in the order in which their first nodes came
+    number = {path: k for k, path in enumerate(paths)}
+    parent = [number[_innermost(path[:-1], kept)] for path in paths]
+    return Tree(
+        paths,
+        np.array(parent, np.int64),
+        np.array([members[path] for path in paths], np.int64),
+        _blocks(paths, parent, families, several),
+        np.array([number[path] for path in of_node], np.int64),
+    )
+
+
+def _is_stretch(path: Path) -> bool:
+    return bool(path) and path[-1].startswith(STRETCH)
+
+
+def _width(count: int) -> int:
+    """How many the outermost stretches gather, so that no more than :data:`A_STRETCH` stand beside one another."""
+    width = A_STRETCH
+    while width * A_STRETCH < count:
+        width *= A_STRETCH
+    return width
+
+
+def _nodes_stretched(of_node: Sequence[Path], order: Sequence[int]) -> list[Path]:
+    """The innermost levels, those with too many nodes of their own cut into stretches, and these again."""
+    own: dict[Path, list[int]] = {}
+    for node in order:
+        own.setdefault(of_node[node], []).append(node)
+    found = list(of_node)
+    for path, nodes in own.items():
+        if len(nodes) <= MOST_BESIDE:
+            continue
+        for place, node in enumerate(nodes):
+            at, below = _width(len(nodes)), path
+            while at >= A_STRETCH:
+                start = place // at * at
+                below = (*below, f"{STRETCH}nodes {start + 1:,}–{min(start + at, len(nodes)):,}")
+                at //= A_STRETCH
+            found[node] = below
+    return found
+
+
+def _levels_stretched(of_node: list[Path], kept: set[Path], order: Sequence[int]) -> tuple[list[Path], set[Path]]:
+    """The same for levels of which too many stand beside one another: ``(innermost levels, levels)``."""
+    below: dict[Path, dict[Path, None]] = {}
+    for node in order:
+        path = of_node[node]
+        while path:
+            above = _innermost(path[:-1], kept)
+            below.setdefault(above, {}).setdefault(path)
+            path = above
+    gathered: dict[Path, tuple[int, str]] = {}
+    for above, levels in below.items():
+        children = list(levels)
+        width = _width(len(children))
+        for start in range(0, len(children) if len(children) > MOST_BESIDE else 0, width):
+            part = children[start : start + width]
+            name = STRETCH + " … ".join([".".join(path[len(above) :]) for path in (part[0], part[-1])])
+            gathered |= dict.fromkeys(part, (len(above), name))
+    if not gathered:
+        return of_node, kept
+    new: dict[Path, Path] = {path: _with_stretches(path, gathered) for path in kept}
+    stretches = {new[path][: depth - len(path)] for path, (depth, _) in gathered.items()}
+    return [new[path] for path in of_node], {*new.values(), *stretches}
+
+
+def _with_stretches(path: Path, gathered: dict[Path, tuple[int, str]]) -> Path:
+    above = [path[: depth + 1] for depth in range(len(path))]
+    at = dict([gathered[level] for level in above if level in gathered])
+    found: list[str] = []
+    for depth, part in enumerate(path):
+        found += [at[depth], part] if depth in at else [part]
+    return tuple(found)
+
+
+def _lonely(paths: Sequence[Path], families: Collection[tuple[Path, str]]) -> set[Path]:
+    """The parents below which a family is all there is: they stand for it."""
+    below: dict[Path, set[str]] = {}
+    for path in paths:
+        for depth, part in enumerate(path):
+            below.setdefault(path[:depth], set()).add(starred(part))
+    return {path for path, names in below.items() if path and len(names) == 1 and (path, next(iter(names))) in families}
+
+
+def _levels(path: Path, families: frozenset[tuple[Path, str]], lonely: set[Path]) -> Path:
+    """A module's path with a level for the family of its outermost block, where that needs one."""
+    block = block_of(path, families)
+    if not block or block[:-1] in lonely:
+        return path
+    depth = len(block) - 1
+    return (*path[:depth], REPEATED + starred(path[depth]), *path[depth:])
+
+
+def _telling(wanted: Iterable[Path]) -> set[Path]:
+    """The levels that say something: more than one node below, and not all that the level above holds."""
+    members: Counter[Path] = Counter()
+    for path, times in Counter(wanted).items():
+        for depth in range(len(path) + 1):
+            members[path[:depth]] += times
+    kept: set[Path] = {()}
+    for path in sorted(members, key=len):
+        if 1 < members[path] < members[_innermost(path[:-1], kept)]:
+            kept.add(path)
+    return kept
+
+
+def _innermost(path: Path, kept: set[Path]) -> Path:
+    """The longest prefix that is kept."""
+    return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in kept), ())
+
+
+def _blocks(paths: Sequence[Path], parent: Sequence[int], families: Collection[tuple[Path, str]], several: bool) -> I64:
+    found = np.zeros(len(paths), np.int64)
+    for level, path in enumerate(paths):
+        plain = tuple([part for part in path[several:] if not part.startswith((REPEATED, STRETCH))])
+        if plain and (plain[:-1], starred(plain[-1])) in families:
+            above = parent[level]
+            while _is_stretch(paths[above]):
+                above = parent[above]
+            found[above] += 1
+    return found

@@ -1,0 +1,1 @@
+"""The native graph file: JSON or CBOR, read and written."""

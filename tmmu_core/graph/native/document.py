@@ -1,0 +1,477 @@
+"""JSON and CBOR to typed values; every refusal says where in the file.
+
+What is no JSON or CBOR at all is ``UnreadableInput`` with line, column and byte. A document whose fields are wrong is
+``InvalidIrShapes`` with the JSON path, the field named, and the node or tensor it belongs to.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import gc
+import io
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import cbor2
+import msgspec
+import numpy as np
+
+from tmmu_core.base import limits, strict
+from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput
+from tmmu_core.graph.model import PHASES, ROLES
+
+T = TypeVar("T")
+
+CBOR_SELF_DESCRIBED = b"\xd9\xd9\xf7"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+DEEPEST = 200
+"""Lists and maps inside one another that a document may have."""
+ORDINARY = 16
+"""As many are taken out innermost first before they are counted."""
+HEAD = 1024
+"""Bytes in which a NUL says that a file is no text."""
+BEGINNING = 64
+"""Bytes in which a text in UTF-16 without a mark opens its object."""
+
+
+@contextmanager
+def many_small_values() -> Iterator[None]:
+    """Let the garbage collector rest while a document becomes values or the reverse.
+
+    Plain values hold no circles, so there is nothing to find; without this a million rows are walked dozens of times.
+    A process that is forked meanwhile by another thread has it work again: nobody would wake it there.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    me = threading.get_ident()
+    _resting.add(me)
+    gc.disable()
+    try:
+        yield
+    finally:
+        _resting.discard(me)
+        gc.enable()
+
+
+_resting: set[int] = set()
+"""The threads that had the garbage collector rest."""
+
+
+def _wake() -> None:
+    others = _resting - {threading.get_ident()}
+    _resting.difference_update(others)
+    if others and not _resting:
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_wake)
+
+
+def kind(data: bytes) -> str:
+    """``"json"`` for what begins like a JSON object, ``"cbor"`` for what begins like a CBOR map, else ``""``.
+
+    JSON in UTF-16 counts as such, so that its reader can say what is wrong with it.
+    """
+    if data.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n").startswith(b"{"):
+        return "json"
+    if is_utf16(data):
+        return "json"
+    first = data[: len(CBOR_SELF_DESCRIBED) + 1].removeprefix(CBOR_SELF_DESCRIBED)
+    return "cbor" if first and 0xA0 <= first[0] <= 0xBF else ""
+
+
+_CONTAINERS = bytes(range(0x80, 0xC0))
+"""First bytes of CBOR's lists and maps."""
+
+
+def no_document(data: bytes) -> str:
+    """Return why bytes begin neither like a JSON object nor like a CBOR map; ``""`` if they do."""
+    if kind(data):
+        return ""
+    return "it begins neither like a JSON object nor like a CBOR map" if data else "the file is empty"
+
+
+def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
+    """Raise ``UnreadableInput`` for a document or a text that holds more values than the limit, before any is made.
+    ``packed``: the bytes that it was unpacked from; 0 where it was not packed.
+
+    A byte of a list that is empty becomes sixty in memory. What parts the values is counted, so that nothing is read
+    for it: commas, brackets and lines of a text; in CBOR the bytes that may begin a list or a map, and every fourth
+    of all bytes, for what else a few of them may begin. Binary formats are counted by their own readers.
+    """
+    ceiling, how = limits.values_of(packed or len(data), packed > 0), kind(data)
+    if len(data) <= ceiling:
+        return
+    if how == "cbor":
+        count = len(data) // 4 + len(data) - len(data.translate(None, _CONTAINERS))
+    elif b"\0" in data[:HEAD]:
+        return
+    else:
+        count = sum(map(data.count, (b",", b"[", b"{", b"\n")))
+    if count > ceiling:
+        raise limits.past(limits.VALUES, "the file", source, ceiling)
+
+
+_BUT_NESTING = bytes(set(range(256)) - set(b'"[]{}'))
+
+
+def refuse_nested(data: bytes, source: str = "") -> None:
+    """Raise ``UnreadableInput`` for JSON with more lists and maps inside one another than :data:`DEEPEST`.
+
+    How deep a reader can go hangs on the version of Python and on who calls it, so it is counted before. Quotes and
+    brackets alone are looked at; pairs that hold nothing are taken out, innermost first, until nothing is left of a
+    document of ordinary depth. What is CBOR is counted by its reader.
+    """
+    if kind(data) != "json" and data.lstrip(b" \t\r\n")[:1] != b"[":
+        return
+    marks = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _BUT_NESTING)
+    left = marks
+    for _ in range(ORDINARY):
+        left = left.replace(b'""', b"").replace(b"[]", b"").replace(b"{}", b"")
+        if not left:
+            return
+    brackets = np.frombuffer(re.sub(rb'"[^"]*"?', b"", marks), np.uint8)
+    depth = np.cumsum(np.where((brackets == ord("[")) | (brackets == ord("{")), 1, -1))
+    if (depth > DEEPEST).any():
+        raise UnreadableInput(
+            "this JSON is nested too deeply to be a graph.", source=source, hint="Check what wrote it."
+        )
+
+
+def is_utf16(data: bytes) -> bool:
+    """Whether this is text in UTF-16: by its mark, or because it then begins like a JSON object."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return True
+    head = data[:BEGINNING]
+    return any(head.decode(how, "ignore").lstrip(" \t\r\n").startswith("{") for how in ("utf-16-le", "utf-16-be"))
+
+
+def fields(data: bytes, source: str = "") -> dict[str, Any]:
+    """The top-level fields of a document, their values still unread in JSON. Raises ``UnreadableInput``."""
+    if kind(data) == "json":
+        return _decode_json(data, dict[str, msgspec.Raw], source)
+    with many_small_values():
+        value = _taken(data, source)
+    _looked_into.document = (data, value)
+    return {key: inner for key, inner in value.items() if isinstance(key, str)} if isinstance(value, dict) else {}
+
+
+def check_version(found: Any, known: str, source: str, place: str) -> None:
+    """Raise ``UnreadableInput`` unless ``found`` is the schema ``known``, such as ``tmmu_plan/1``, or is missing.
+
+    A reader calls this before it decodes the fields, which another version may rename.
+    """
+    if found in (None, "", known):
+        return
+    name, _, version = known.partition("/")
+    theirs = re.fullmatch(rf"{re.escape(name)}/(\d{{1,9}})(\D.*)?", found) if isinstance(found, str) else None
+    if theirs is not None and (int(theirs[1]), theirs[2] or "") > (int(version), ""):
+        raise UnreadableInput(
+            f'a later version of TMMU Plan Explorer wrote this file: its schema is "{found:.80}".',
+            source=source,
+            place=place,
+            hint=f'This version reads "{known}": install the later version.',
+        )
+    raise UnreadableInput(
+        f'the schema "{found!s:.80}" is not known.', source=source, place=place, hint=f'This version reads "{known}".'
+    )
+
+
+def text_field(data: bytes, key: str, source: str = "") -> str | None:
+    """A top-level text of a document, read without the other fields; ``None`` where it is missing or no text."""
+    value = fields(data, source).get(key)
+    if isinstance(value, msgspec.Raw):
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            value = msgspec.json.decode(value)
+    return value if isinstance(value, str) else None
+
+
+def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -> T:
+    """The document as a value of the type ``shape``. ``noun`` says what it is meant to be, for the error's words.
+
+    Raises ``UnreadableInput`` when it is no JSON and no CBOR, or an object says a key twice, ``InvalidIrShapes`` when
+    a field is wrong (reason ``wrong_type``, ``unknown_field``, ``missing_field``, ``unknown_value``; ``path`` is the
+    JSON path).
+    """
+    try:
+        with many_small_values():
+            if kind(data) == "cbor":
+                return msgspec.convert(_taken(data, source), shape)
+            repeated = _refused(refuse_repeated_keys, data, source)  # before there are values: not both in memory
+            value = _decode_json(data, shape, source)
+            if repeated is not None:
+                raise repeated
+            return value
+    except msgspec.ValidationError as error:
+        raise _wrong_field(error, data, source, (noun, strict.field_hint(error, shape))) from error
+
+
+def _refused(check: Callable[[bytes, str], None], data: bytes, source: str) -> UnreadableInput | None:
+    """What a check refuses; what is wrong with the text itself is told by who reads it."""
+    try:
+        check(data, source)
+    except UnreadableInput as error:
+        return error
+    return None
+
+
+_looked_into = threading.local()
+"""The CBOR document whose top-level fields were last asked for: whoever recognised it reads it next."""
+
+
+def _taken(data: bytes, source: str) -> Any:
+    """The CBOR document as loaded when it was looked into, where that was the last one; it is kept no longer."""
+    kept, value = getattr(_looked_into, "document", (None, None))
+    _looked_into.document = (None, None)
+    return value if kept is data else _load_cbor(data, source)
+
+
+def _decode_json(data: bytes, shape: Any, source: str) -> Any:
+    text = data.removeprefix(BYTE_ORDER_MARK)
+    if is_utf16(text):
+        raise UnreadableInput("this text is UTF-16.", source=source, hint="Save the file as UTF-8.")
+    refuse_long_numbers(text, source)
+    try:
+        return msgspec.json.decode(text, type=shape)
+    except msgspec.ValidationError as error:
+        if " - at `" not in str(error):  # nothing of it was known: a text that is cut is called so first
+            _decode_json(text, Any, source)
+        raise
+    except msgspec.DecodeError as error:
+        message = str(error)
+        place = re.search(r"\(byte (\d+)\)", message)
+        at = int(place.group(1)) if place else len(text)
+        what = message.split(" (byte")[0].removeprefix("JSON is malformed: ")
+        if not place:
+            what = "the text ends in the middle of a value" if text.strip() else "the file is empty"
+        raise UnreadableInput(
+            f"this is not JSON: {what}.", source=source, place=_place(text, at), hint="Mend the file at that place."
+        ) from error
+    except UnicodeDecodeError as error:
+        at = text.find(error.object) + error.start
+        raise UnreadableInput(
+            "this is not JSON: a text in it is not UTF-8.",
+            source=source,
+            place=_place(text, max(at, 0)),
+            hint="Save the file as UTF-8.",
+        ) from error
+    except RecursionError as error:
+        raise UnreadableInput(
+            "this JSON is nested too deeply to be a graph.", source=source, hint="Check what wrote it."
+        ) from error
+
+
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+_TWENTY = b"0" * 20
+
+
+def refuse_long_numbers(text: bytes, source: str) -> None:
+    """Raise ``UnreadableInput`` for a whole number past 64 bits: no document of ours counts so far (contract §4, §6).
+
+    Where twenty digits stand together anywhere, the values are looked through; else the text is passed over at once.
+    What is no JSON is the reader's to refuse.
+    """
+    if _TWENTY not in text.translate(_DIGITS):
+        return
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.ValidationError as error:  # a number past what the decoder reads
+        raise UnreadableInput(
+            "a whole number takes more than 64 bits.",
+            source=source,
+            place=str(error).partition(" - at `")[2].rstrip("`") or "$",
+            hint="Whole numbers lie between −2^63 and 2^64 − 1.",
+        ) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    with contextlib.suppress(RecursionError):
+        for path, number in _long_numbers(value, "$"):
+            raise UnreadableInput(
+                f"{number} takes more than 64 bits.",
+                source=source,
+                place=path,
+                hint="Whole numbers lie between −2^63 and 2^64 − 1.",
+            )
+
+
+def _long_numbers(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, int) and not -(1 << 63) <= value <= U64_MAX:
+        yield path, strict.shown(value)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _long_numbers(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for k, inner in enumerate(value):
+            yield from _long_numbers(inner, f"{path}[{k}]")
+
+
+def refuse_repeated_keys(data: bytes, source: str) -> None:
+    """Raise ``UnreadableInput`` for JSON (which it is known to be) in which an object says a key twice.
+
+    One reader takes the first, another the last: two people would plan two graphs of one file.
+    """
+    try:
+        text = data.removeprefix(BYTE_ORDER_MARK).decode()
+        try:
+            json.loads(text, object_pairs_hook=_once)
+        except _RepeatedKey:  # seen before the document has ended, which may end in anything
+            path = next(_repeated_keys(json.loads(text, object_pairs_hook=_Pairs), "$"))
+            raise UnreadableInput(
+                "an object says this key twice.", source=source, place=path, hint="Say it once."
+            ) from None
+    except UnicodeDecodeError as error:  # in a field that nobody asked for
+        raise UnreadableInput(
+            "this is not JSON: a text in it is not UTF-8.",
+            source=source,
+            place=_place(data, error.start),
+            hint="Save the file as UTF-8.",
+        ) from error
+    except (RecursionError, ValueError) as error:
+        raise UnreadableInput(f"this is not JSON: {error}.", source=source, hint="Check what wrote it.") from error
+
+
+class _RepeatedKey(Exception):
+    """An object says a key twice."""
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object with every key as often as it stands there."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:  # nothing is kept of an object that is fine
+    if len(dict(pairs)) != len(pairs):
+        raise _RepeatedKey
+
+
+def _repeated_keys(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, _Pairs):
+        said: set[str] = set()
+        for key, inner in value:
+            if key in said:
+                yield f"{path}.{key}"
+            said.add(key)
+            yield from _repeated_keys(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for k, inner in enumerate(value):
+            yield from _repeated_keys(inner, f"{path}[{k}]")
+
+
+def _place(text: bytes, at: int) -> str:
+    line = text.count(b"\n", 0, at) + 1
+    column = len(text[text.rfind(b"\n", 0, at) + 1 : at].decode("utf-8", "replace")) + 1
+    return f"line {line}, column {column}, byte {at}"
+
+
+def _no_tag(*_: Any) -> Any:
+    raise ValueError("it holds a tag, which no document of ours has")
+
+
+_NO_TAGS = dict.fromkeys(
+    (*range(6), 25, *range(28, 31), *range(35, 38), 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799), _no_tag
+)
+"""Tags that the CBOR reader knows by itself: shared and circular values, numbers of any size, patterns, dates."""
+
+
+def next_cbor(stream: io.BytesIO) -> Any:
+    """The next CBOR value of ``stream``: maps, lists, texts, bytes, numbers within 64 bits, and no tag (contract §6).
+
+    Raises what :data:`CBOR_FAULTS` lists.
+    """
+    return cbor2.load(
+        stream,
+        tag_hook=_no_tag,
+        semantic_decoders=_NO_TAGS,
+        max_depth=DEEPEST,
+        allow_duplicate_keys=False,
+        strict_hashable_types=True,
+    )
+
+
+CBOR_FAULTS = (cbor2.CBORDecodeError, ValueError, OverflowError, MemoryError, RecursionError)
+
+
+def fault_text(error: BaseException) -> str:
+    """What is wrong, in the words of the one who found it first."""
+    return str(error.__cause__ or error)
+
+
+def _load_cbor(data: bytes, source: str) -> Any:
+    stream = io.BytesIO(data)
+    stream.seek(len(CBOR_SELF_DESCRIBED) if data.startswith(CBOR_SELF_DESCRIBED) else 0)
+    try:
+        value = next_cbor(stream)
+    except cbor2.CBORDecodeEOF as error:
+        raise UnreadableInput(
+            "this is not CBOR: the data ends in the middle of a value.",
+            source=source,
+            place=f"byte {len(data)}",
+            hint="Copy the file again.",
+        ) from error
+    except CBOR_FAULTS as error:
+        raise UnreadableInput(
+            f"this is not CBOR as it is read here: {fault_text(error)}.",
+            source=source,
+            place=f"byte {stream.tell()}",
+            hint="Write the file anew.",
+        ) from error
+    if stream.tell() != len(data):
+        raise UnreadableInput(
+            f"this is not one CBOR value: {len(data) - stream.tell()} bytes follow it.",
+            source=source,
+            place=f"byte {stream.tell()}",
+            hint="A graph file holds one map and nothing after it.",
+        )
+    return value
+
+
+_REASONS: tuple[tuple[str, str, str], ...] = (
+    ("Object contains unknown field", "unknown_field", "Drop the field, or correct its name."),
+    ("Object missing required field", "missing_field", "Add the field."),
+    ("Invalid enum value", "unknown_value", "Use one of the words that the JSON Schema lists."),
+    ("", "wrong_type", "Give a value of the expected type; the JSON Schema says which."),
+)
+"""How msgspec's messages begin → our reason and the way out."""
+
+
+_WORDS = {".role": ROLES, ".phase": PHASES, ".replan_policy": ("ABORT", "REPLAN_AT_SAFEPOINT")}
+
+
+def _wrong_field(error: msgspec.ValidationError, data: bytes, source: str, meant: tuple[str, str]) -> InvalidIrShapes:
+    """``meant``: what the document is, and the hint for an unknown field or word in it; "" for the general one."""
+    what, _, place = str(error).partition(" - at `")
+    path = place.rstrip("`") or "$"
+    reason, hint = next((reason, hint) for start, reason, hint in _REASONS if what.startswith(start))
+    what = what[0].lower() + what[1:].translate(str.maketrans("`'", '""'))
+    for field, words in _WORDS.items():
+        if reason == "unknown_value" and path.endswith(field):
+            hint = f"Use one of {', '.join(words)}."
+    hint = meant[1] or hint
+    refusal = InvalidIrShapes(f"{path}: {what}.", hint=hint, reason=reason, path=path)
+    if source:
+        refusal.fill(source=source)
+    refusal.fill(document=meant[0])
+    element = re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path)
+    if element:
+        field, number = element.group(1), int(element.group(2))
+        try:
+            whole = _load_cbor(data, source) if kind(data) == "cbor" else _decode_json(data, dict[str, Any], source)
+        except msgspec.ValidationError:
+            return refusal  # a second fault further on: the place must do without a name
+        row = whole[field][number]
+        name = row.get("id" if field == "tensors" else "node_id") if isinstance(row, dict) else None
+        if isinstance(name, str):
+            if field == "tensors":
+                refusal.fill(tensor=name)
+            else:
+                refusal.fill(node_id=name)
+            refusal.message = f'{path} (the {field[:-1]} "{name}"): {what}.'
+    return refusal

@@ -1,0 +1,268 @@
+"""The native graph file (contract §8): ``*.tmmu.json`` and ``*.tmmu.cbor``, plain or gzipped, told apart by content.
+
+Reading is typed decoding into :class:`~tmmu_core.graph.model.Graph`; what the types cannot say is checked by
+:func:`~tmmu_core.graph.index.index_graph`. Writing is deterministic: equal graphs give equal bytes. The published
+schema is ``native.schema.json`` beside this file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cbor2
+import msgspec
+
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.base.once import learned
+from tmmu_core.graph import dtypes
+from tmmu_core.graph.model import GRAPH_SCHEMA, SCOPING, AnnotatedGraph, Graph, Tensor
+from tmmu_core.graph.native import document, unpacking
+
+WRITTEN_ORDER = (
+    *("ir_schema", "name", "dims", "assumed", "replan_policy", "safepoints"),
+    *("inputs", "outputs", "execution_order", "planner", "alignment", "sidecar", "tensors", "nodes"),
+    *("shapes_from", "origins"),
+)
+IDENTIFYING_FIELDS = ("ir_schema", "tensors", "nodes")
+_EMPTY = Graph()
+_DEFAULT_DTYPE = Tensor("").dtype
+SCHEMA_FILE = Path(__file__).with_name("native.schema.json")
+
+
+class _WrittenTensor(msgspec.Struct):
+    shape: tuple[int | str, ...] | msgspec.UnsetType = msgspec.UNSET
+    dtype: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class _WrittenTensors(msgspec.Struct):
+    tensors: tuple[_WrittenTensor, ...] = ()
+
+
+class _ShapedTensor(msgspec.Struct):
+    id: str
+    shape: tuple[int | str, ...]
+
+
+class _ShapedTensors(msgspec.Struct):
+    tensors: tuple[_ShapedTensor, ...] = ()
+
+
+learned(_WrittenTensor, _WrittenTensors, _ShapedTensor, _ShapedTensors)
+
+
+def refuses(data: bytes) -> str:
+    """Return why bytes are no native graph file (contract §8); ``""`` if they are, or are a damaged document."""
+    if reason := document.no_document(data):
+        return reason
+    try:
+        fields = document.fields(data)
+    except UnreadableInput:
+        return ""
+    if "schema" in fields:
+        schema = fields["schema"]
+        shown = bytes(schema).decode("utf-8", "replace") if isinstance(schema, msgspec.Raw) else f'"{schema}"'
+        return f"the document is of the schema {shown}, not a graph"
+    if not any(field in fields for field in IDENTIFYING_FIELDS):
+        return "the document has none of the fields " + ", ".join(IDENTIFYING_FIELDS)
+    return "its nodes hold shapes and ports, as the node-centric dialect has them" if is_node_centric(fields) else ""
+
+
+def is_node_centric(fields: dict[str, Any]) -> bool:
+    """Whether a document with these fields is of the node-centric dialect."""
+    if "tensors" in fields or "nodes" not in fields:
+        return False
+    return "ir_schema_hash" in fields or _has_ports(fields["nodes"])
+
+
+def _has_ports(nodes: Any) -> bool:
+    if isinstance(nodes, msgspec.Raw):
+        try:
+            nodes = msgspec.json.decode(nodes)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False  # damaged: the native reader reports where
+    if not isinstance(nodes, list):
+        return False
+    rows = [node for node in nodes if isinstance(node, dict)]
+    return any("shape_out" in node for node in rows) or any(
+        isinstance(port, dict) for node in rows for port in node.get("inputs") or ()
+    )
+
+
+def decode(data: bytes, name: str = "") -> Graph:
+    """A native file's bytes to a graph, dtypes under their one name. ``name`` is the file's, for errors.
+
+    A tensor without a dtype is read as ``float32``, with a note. Raises ``UnreadableInput`` for what is no JSON, no
+    CBOR or of another schema, ``InvalidIrShapes`` for a wrong field (``path`` is the JSON path), a tensor without
+    shape, or an unknown dtype.
+    """
+    data = unpacking.unpack(data, name)
+    document.check_version(document.text_field(data, "ir_schema", name), GRAPH_SCHEMA, name, "$.ir_schema")
+    graph = document.decode(data, Graph, name)
+    if any(tensor.dtype is _DEFAULT_DTYPE or not tensor.shape for tensor in graph.tensors):
+        # A missing field holds the default itself; only then is the file read again for the fields it contains.
+        notes = _first_version_notes(data, name)
+        graph = AnnotatedGraph(**msgspec.structs.asdict(graph), notes=notes) if notes else graph
+    return normalise_dtypes(graph)
+
+
+def _first_version_notes(data: bytes, name: str) -> tuple[str, ...]:
+    """Count the tensors without dtype or shape: the first version left out ``float32`` and the shape of a scalar.
+
+    Raises ``InvalidIrShapes`` for a tensor without shape in a file that the first version did not write, which contains
+    a ``float32`` or an empty shape.
+    """
+    tensors = document.decode(data, _WrittenTensors, name).tensors
+    if any(tensor.dtype == _DEFAULT_DTYPE or tensor.shape == () for tensor in tensors):
+        document.decode(data, _ShapedTensors, name)
+    without = {
+        "no dtype and are read as float32": sum(tensor.dtype is msgspec.UNSET for tensor in tensors),
+        "no shape and are read as scalars": sum(tensor.shape is msgspec.UNSET for tensor in tensors),
+    }
+    return tuple([f"{n:,} of {len(tensors):,} tensors have {what}." for what, n in without.items() if n])
+
+
+def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
+    """The graph as JSON in UTF-8, one tensor and one node a line; but for shapes and dtypes defaults are omitted.
+
+    Raises ``InvalidIrShapes`` (reason ``not_json``) where ``params`` hold a number that JSON has no word for.
+    """
+    for k, node in enumerate(graph.nodes):
+        if not all(map(_finite, _leaves(node.params))):
+            raise InvalidIrShapes(
+                f'the params of the node "{node.node_id}" hold a NaN or an infinity, which JSON cannot say.',
+                hint="Write the graph as CBOR.",
+                reason="not_json",
+                node_id=node.node_id,
+                path=f"$.nodes[{k}].params",
+            )
+    plain = _complete(graph)
+    encode = msgspec.json.Encoder().encode
+    parts: list[bytes] = []
+    for field in WRITTEN_ORDER:
+        if field not in plain:
+            continue
+        value = plain[field]
+        rows = (
+            b"[\n  " + b",\n  ".join(map(encode, value)) + b"\n ]" if field in ("tensors", "nodes") else encode(value)
+        )
+        parts.append(encode(field) + b": " + rows)
+    data = b"{" + b",\n ".join(parts) + b"}\n"
+    return unpacking.pack(data) if gzip else data
+
+
+def encode_cbor(graph: Graph, *, gzip: bool = False) -> bytes:
+    """The graph as CBOR, keys sorted; but for shapes and dtypes defaults are omitted."""
+    data: bytes = cbor2.dumps(_complete(graph), canonical=True)
+    return unpacking.pack(data) if gzip else data
+
+
+def encode(graph: Graph, name: str) -> bytes:
+    """The graph in the spelling that a file called ``name`` asks for: ``.json`` or ``.cbor``, ``.gz`` of either.
+
+    Raises ``UnreadableInput`` for another ending.
+    """
+    plain = name.removesuffix(".gz")
+    writers = {".json": encode_json, ".cbor": encode_cbor}
+    writer = next((writers[ending] for ending in writers if plain.endswith(ending)), None)
+    if writer is None:
+        raise UnreadableInput(
+            "the ending of this name asks for no known spelling of a graph.",
+            source=name,
+            hint="End the name in .json, .cbor, .json.gz or .cbor.gz.",
+        )
+    return writer(graph, gzip=plain != name)
+
+
+def normal_form(graph: Graph) -> dict[str, Any]:
+    """What is hashed of a graph: plain values under text keys, defaults omitted, one spelling for one meaning.
+
+    Dtypes stand under their one name, ``inplace`` ``"any"`` is a default like saying nothing, and the schema whose
+    defaults were omitted is always named.
+    """
+    plain = _plain(normalise_dtypes(graph))
+    plain.pop("sidecar", None)  # where bytes lie is nothing of the graph's
+    plain.pop("shapes_from", None)  # nor is who said a shape
+    plain.pop("origins", None)  # nor is who wrote the code
+    for node in plain.get("nodes", ()):
+        if node.get("inplace") == "any":
+            del node["inplace"]
+        if own := {name: node.pop(name) for name in SCOPING if name in node}:
+            node["params"] = {**node.get("params", {}), **own}
+    return plain
+
+
+def normalise_dtypes(graph: Graph) -> Graph:
+    """The same graph with every dtype under its one name. Raises ``InvalidIrShapes`` (reason ``unknown_dtype``)."""
+    one_name = {dtype: dtypes.canonical(dtype) for dtype in dict.fromkeys([tensor.dtype for tensor in graph.tensors])}
+    if all(dtype == name for dtype, name in one_name.items()):
+        return graph
+
+    def renamed(i: int, tensor: Tensor) -> Tensor:
+        name = one_name[tensor.dtype]
+        if name is None:
+            try:
+                dtypes.normalise(tensor.dtype)
+            except InvalidIrShapes as error:
+                error.fill(tensor=tensor.id, path=f"$.tensors[{i}].dtype")
+                error.message = f'the tensor "{tensor.id}": {error.message}'
+                raise
+        return tensor if name == tensor.dtype else msgspec.structs.replace(tensor, dtype=name)
+
+    return msgspec.structs.replace(graph, tensors=tuple([renamed(i, t) for i, t in enumerate(graph.tensors)]))
+
+
+def _plain(graph: Graph) -> dict[str, Any]:
+    """The graph as plain values, what holds its default omitted.
+
+    Structs omit a word only where it is the very object that is the default, not where it is merely equal: a dtype
+    that was read from a file, or put together, would stay.
+    """
+    with document.many_small_values():
+        plain: dict[str, Any] = msgspec.to_builtins(_declared(graph))
+    plain.pop("notes", None)
+    plain.pop("ranges", None)
+    for field, words in DEFAULT_WORDS.items():
+        for row in plain.get(field, ()):
+            for key, default in words:
+                if row.get(key) == default:
+                    del row[key]
+    if plain.get("replan_policy") == _EMPTY.replan_policy:
+        del plain["replan_policy"]
+    return plain
+
+
+def _complete(graph: Graph) -> dict[str, Any]:
+    """The plain values of a file: a tensor's shape and dtype are always said, for they are never made up."""
+    plain = _plain(graph)
+    if "tensors" in plain:
+        plain["tensors"] = [
+            {"id": tensor.id, "shape": list(tensor.shape), "dtype": tensor.dtype, **row}
+            for tensor, row in zip(graph.tensors, plain["tensors"], strict=True)
+        ]
+    return plain
+
+
+DEFAULT_WORDS = {"tensors": (("dtype", "float32"), ("role", "activation")), "nodes": (("phase", "forward"),)}
+"""Rows → their fields of text whose default is not empty."""
+
+
+def _declared(graph: Graph) -> Graph:
+    return graph if graph.ir_schema else msgspec.structs.replace(graph, ir_schema=GRAPH_SCHEMA)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from _leaves(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _leaves(inner)
+    else:
+        yield value
+
+
+def _finite(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)

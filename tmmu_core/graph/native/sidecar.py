@@ -1,0 +1,114 @@
+"""The sidecar of a native graph file: the constants' bytes in one file beside it, as safetensors has them.
+
+::
+
+    8 bytes, little-endian: the length of the head
+    the head, JSON: {"w": {"dtype": "F32", "shape": [8, 4], "data_offsets": [0, 128]}, …}
+    the bytes, each tensor at its offsets, counted from the end of the head
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from tmmu_core.base import limits
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.once import learned
+from tmmu_core.graph import dtypes
+from tmmu_core.graph.constants import Constants, InFile, beside, not_opened
+from tmmu_core.graph.model import Graph
+
+DTYPES = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "uint32": "U32",
+    "int32": "I32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+}
+"""Ours → theirs; another dtype is written as the bytes that it is."""
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    data_offsets: tuple[int, int]
+
+
+learned(_Entry)
+
+
+def constants(graph: Graph, where: Path | None, name: str = "") -> Constants:
+    """The constants in the sidecar that ``graph``, read from the file at ``where``, names; none where it names none.
+
+    Raises ``UnreadableInput`` for a sidecar that is damaged, missing, or outside the graph's folder.
+    """
+    if not graph.sidecar:
+        return Constants({})
+    path = beside(where.parent if where else None, graph.sidecar, "the sidecar")
+    head, start = _head(path)
+    try:
+        size = path.stat().st_size
+    except OSError as error:  # it went when its head had been read
+        raise not_opened(path, error) from error
+    pieces = {}
+    for tensor in graph.tensors:
+        entry = head.get(tensor.id)
+        if entry is None:
+            continue
+        begin, end = entry.data_offsets
+        if not 0 <= begin <= end <= size - start:
+            where_it_is = f'"{tensor.id}" lies at bytes {begin} to {end} of {size - start}'
+            raise UnreadableInput(
+                f"the sidecar is cut short, or damaged: {where_it_is}.",
+                source=str(path),
+                hint="Copy the file again.",
+            )
+        pieces[tensor.id] = InFile(path, start + begin, end - begin)
+    return Constants(pieces)
+
+
+def _head(path: Path) -> tuple[dict[str, _Entry], int]:
+    lead = b"".join(InFile(path, 0, 8).chunks())
+    length = int.from_bytes(lead, "little")
+    if length > limits.ceiling(limits.UNPACKED_BYTES):
+        raise limits.past(limits.UNPACKED_BYTES, "the sidecar's head", str(path))
+    data = b"".join(InFile(path, 8, length).chunks())
+    try:
+        found = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        return {k: msgspec.json.decode(v, type=_Entry) for k, v in found.items() if k != "__metadata__"}, 8 + length
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnreadableInput(
+            f"the sidecar is no safetensors file: {error}.", source=str(path), hint="Write it with tmmu convert."
+        ) from error
+
+
+def written(graph: Graph, held: Constants) -> Iterator[bytes]:
+    """The sidecar of ``graph``, part by part, in the order of the tensors; those without bytes are left out."""
+    head, at = {}, 0
+    kept = [tensor for tensor in graph.tensors if tensor.id in held]
+    for tensor in kept:
+        shape = [graph.dims[dim].max if isinstance(dim, str) else dim for dim in tensor.shape]
+        size = dtypes.tensor_bytes(shape, tensor.dtype)
+        word = DTYPES.get(tensor.dtype)
+        head[tensor.id] = {
+            "dtype": word or "U8",
+            "shape": shape if word else [size],
+            "data_offsets": [at, at + size],
+        }
+        at += size
+    lead = msgspec.json.encode(head)
+    lead += b" " * (-len(lead) % 8)
+    yield len(lead).to_bytes(8, "little") + lead
+    for tensor in kept:
+        yield from held.chunks(tensor.id)

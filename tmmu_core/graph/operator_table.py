@@ -1,0 +1,175 @@
+"""The properties of every known operator, as data: one row per set of equal properties.
+
+A row is ``cost gradient traits: names``: the cost formula (:data:`tmmu_core.graph.flops.FORMULAS`, ``-`` where none is
+known), what the gradient reads (``nothing``, ``inputs``, ``outputs``, ``both`` or ``mask``), any number of traits, and
+the operators' names.
+
+Names have no case, hyphens or underscores. ``hlo:`` or ``aten:`` before a name limits a row to that family, because the
+families give one name to different operators. ``loop.open`` is an operator with an overload of other properties.
+
+Traits:
+
+* ``elementwise``: element i of the output depends on element i of each input only, so that an input of the output's
+  shape and dtype may be overwritten.
+* ``random``: draws from a generator; a second run gives another result.
+* ``communicates``: exchanges data with other ranks.
+* ``effects``: has an effect outside its outputs (state, control flow with opaque bodies, output to a person).
+* ``statistics``: overwrites running statistics on which its other outputs do not depend.
+"""
+
+from __future__ import annotations
+
+ROWS = """
+# Data movement. Index operators need their indices.
+moves nothing: copyout copyin view viewas reshape reshapeas unsafeview reshapealias flatten ravel unflatten squeeze
+  unsqueeze expanddims transpose transposecopy permute t swapaxes swapdims moveaxis movedim expand expandas
+  broadcastto broadcastindim broadcasttensors hlo:broadcast dynamicbroadcastindim dynamicreshape bitcast
+  bitcastconvert alias detach contiguous slice slicescatter slicebackward stridedslice dynamicslice dynamicupdateslice
+  selectbackward selectscatter split splitwithsizes splitv chunk tensorsplit unbind cat concat concatenation
+  concatenate stack pack unpack tile repeat pad padv2 constantpad constantpadnd mirrorpad reflectionpad2d
+  replicationpad2d flip roll reverse reversev2 depthtospace spacetodepth batchtospacend spacetobatchnd pixelshuffle
+  pixelunshuffle channelshuffle narrow asstrided diagonal liftfresh liftfreshcopy unfold col2im upsamplenearest
+  resizenearestneighbor upsamplenearest2d real imag viewasreal viewascomplex resolveconj resolveneg complex identity
+  copy to tocopy todimordercopy convert convertelementtype typeas broadcastargs tuple gettupleelement
+moves inputs: gather hlo:gather gathernd gatherelements indexselect index indexput embedding embeddinglookup take
+  scatter hlo:scatter scatternd scatterelements hashtablelookup
+moves nothing: zeros zeroslike ones oneslike full fulllike empty emptylike emptystrided newzeros newones newempty
+  newfull newemptystrided constant constantofshape fill zero scalartensor arange range iota eyelike eye tangent shape
+  size rank varhandle
+moves nothing elementwise: clone cast castlike
+# One operation for each element that is written.
+each1 nothing elementwise: add addv2 iadd sub subtract isub rsub neg negative negate
+each1 outputs elementwise: relu exp hlo:exponential sqrt reciprocal
+each1 inputs elementwise: mul multiply imul div divide truediv truedivide idiv realdiv divnonan abs sign ceil floor
+  round trunc frac roundnearesteven roundnearestafz rsqrt exp2 expm1 exponentialminusone log log2 log10 log1p
+  logplusone sin sine cos cosine tan asin acos atan atan2 sinh cosh asinh acosh atanh erf erfc erfinv pow power square
+  cbrt mod fmod remainder floordivide floordiv floormod truncatediv maximum minimum fmax fmin relu6 relu0to1 threshold
+  eq ne ge gt le lt equal notequal greater greaterequal greaterorequal less lessequal lessorequal compare logicaland
+  logicalor logicalnot logicalxor and or xor not bitwiseand bitwiseor bitwisenot bitwisexor bitshift lshift rshift
+  bitwiseleftshift bitwiserightshift leftshift rightshift shiftleft shiftrightarithmetic shiftrightlogical isnan isinf
+  isfinite isneginf isposinf where hlo:select selectv2 maskedfill maskedfillscalar thresholdbackward reluback
+  reluneg1to1 relun1to1 signbit conj hardtanh copysign conjphysical deg2rad rad2deg heaviside sgn positive sinc xlogy
+  nantonum floatpower hypot
+each1 inputs: scale bias tril triu trilu quantize dequantize cumsum cumprod onehot outer maskedscatter
+# Two: a product and a sum, two comparisons, a scaled mask.
+each2 inputs elementwise: addcmul addcdiv lerp clamp clip clampmin clampmax leakyrelu prelu
+each2 inputs elementwise: thresholdedrelu shrink hardshrink softshrink hardsigmoid squareddifference
+each2 inputs elementwise: softsign tanhshrink nativedropoutbackward leakyrelubackward
+each2 inputs: affine quantizelinear dequantizelinear hardtanhbackward preluback batchnormalization
+# Functions composed of several elementary ones.
+each4 outputs elementwise: sigmoid logistic
+each1 outputs elementwise: tanh
+each4 inputs elementwise: hardswish elu celu selu softplus logit sigmoidbackward
+each3 inputs elementwise: tanhbackward logsigmoid
+each3 inputs: elubackward hardswishbackward hardsigmoidbackward
+each5 inputs elementwise: silu swish mish
+each8 inputs elementwise: gelu silubackward fastgelu quickgelu
+each8 inputs: biasgelu softplusbackward
+each14 inputs elementwise: gelubackward geluback
+- inputs elementwise: angle digamma gcd lcm i0 igamma igammac ldexp lgamma logaddexp logaddexp2 logitbackward mvlgamma
+  nextafter polygamma swiglu fakequant
+each5 outputs: softmax logsoftmax safesoftmax
+each5 inputs: softmin hardmax
+each4 inputs: softmaxbackwarddata logsoftmaxbackwarddata softmaxback
+# Reductions read each element once.
+read1 nothing elementwise: mean
+read1 nothing: reducemean reducesum averagepool avgpool avgpool2d averagepool2d globalaveragepool
+read1 nothing: adaptiveavgpool2d avgpool2dbackward adaptiveavgpool2dbackward
+read1 both: amax amin reducemax reducemin maxpool maxpool2d maxpool2dwithindices globalmaxpool
+read1 inputs: prod all any argmax argmin cummax cummin norm logsumexp reduceprod reduceany reduceall reducelogsum
+  hlo:reduce countnonzero topk topkv2 sort argsort nonzero unique embeddingdensebackward indexadd scatteradd
+  indexputaccumulate maxpool2dwithindicesbackward lppool
+fold nothing elementwise: sum
+fold both elementwise: max min
+select nothing: select
+read2 inputs: reducel1 reducesumsquare reducel2 linalgvectornorm l2normalization lpnormalization
+read4 inputs: var std varmean stdmean reducelogsumexp
+each8 inputs: lrn localresponsenormalization
+# Normalizations: mean 1, variance 3, normalized 2, scale and shift 2.
+each8 inputs: layernorm layernormalization nativelayernorm groupnorm groupnormalization nativegroupnorm instancenorm
+  instancenormalization batchnorm cudnnbatchnorm batchnormwithupdate
+each8 inputs statistics: nativebatchnorm nativebatchnormlegit nativebatchnormlegitfunctional
+  batchnormwithupdatefunctional
+read11 inputs: nativelayernormbackward nativebatchnormbackward cudnnbatchnormbackward nativegroupnormbackward
+  batchnormbackward fusedrmsnormbackward
+each5 inputs: rmsnorm fusedrmsnorm simplifiedlayernormalization rmsnormalization
+each9 inputs: skiplayernormalization
+# Losses and optimizers.
+loss inputs: nllloss nlllossforward nllloss2dforward nlllossbackward nllloss2dbackward
+read6 inputs: crossentropy softmaxcrossentropyloss crossentropyloss
+read3 inputs: crossentropyback mseloss smoothl1loss l1loss huberloss mselossbackward
+read2 inputs: sgd
+read4 inputs: sgdmomentum
+read14 inputs: adam adamw fusedadam fusedadamw
+# Contractions.
+matmul inputs: matmul mm bmm batchmatmul batchmatmulv2 batchmatmulv3 matmulinteger
+addmm inputs: addmm baddbmm
+addbmm inputs: addbmm
+dense inputs: gemm linear fullyconnected fusedmatmul
+matrixvector inputs: mv dot vdot
+matmul inputs: hlo:dot
+addmv inputs: addmv
+gelumatmul inputs: gelumatmul
+convolution inputs: conv convolution conv1d conv3d convinteger mkldnnconvolution convolutionoverrideable
+conv2d inputs: conv2d
+depthwise inputs: depthwiseconv depthwiseconv2d
+convtranspose inputs: convtranspose
+transposeconv inputs: transposeconv
+convolutionbackward inputs: convolutionbackward convolutionbackwardoverrideable
+qlinearconv inputs: qlinearconv
+attention inputs: attention
+# These take a dropout probability, and draw where it is not 0.
+attention inputs random: scaleddotproductattention scaleddotproductflashattention scaleddotproductflashattentionforcpu
+  scaleddotproductefficientattention scaleddotproductcudnnattention flashattentionforward
+  scaleddotproductattentionmathformps efficientattentionforward scaleddotproductfusedattentionoverrideable
+attentionbackward inputs: scaleddotproductflashattentionbackward scaleddotproductflashattentionforcpubackward
+  scaleddotproductefficientattentionbackward scaleddotproductcudnnattentionbackward
+lstm inputs: lstm
+gru inputs: gru
+rnn inputs: rnn
+lstm inputs random: aten:lstm
+gru inputs random: aten:gru
+- inputs random: rnntanh rnnrelu cudnnrnn miopenrnn
+# Random operators.
+dropout mask random: dropout
+each2 mask random: nativedropout
+each1 nothing random: bernoulli randint randintlike rand randlike randn randnlike randnormal randomnormal
+  randomnormallike randomuniform randomuniformlike randomstandardnormal truncatednormal
+read1 nothing random: multinomial
+- mask random: fuseddropout alphadropout featurealphadropout featuredropout dropout1d dropout2d dropout3d biasdropout
+  bitmaskdropout bitmaskbiasdropout rrelu rreluwithnoise rreluwithnoisefunctional gumbelsoftmax
+- nothing random: randperm normal normalfunctional uniform random exponential geometric cauchy lognormal poisson
+  binomial philoxrand standardgamma samplegamma sampledirichlet inductorrandom inductorrandint inductorseeds rng
+  rnguniform rngnormal rngbitgenerator rnggetandupdatestate stochasticconvert
+# Collectives and messages.
+- nothing communicates: allreduce allreducestart allreducedone allreducecoalesced allgather allgatherbase
+  allgatherstart allgatherdone allgathercoalesced allgatherintotensor allgatherintotensorout
+  allgatherintotensorcoalesced allgatherv reducescatter reducescatterbase reducescattertensor
+  reducescattertensorcoalesced reducescatterv alltoall alltoallbase alltoallsingle alltoallv raggedalltoall broadcast
+  broadcastcoalesced collectivebroadcast collectivepermute collectivepermutestart collectivepermutedone collective
+  crossreplicasum reduce send recv senddone recvdone isend irecv batchisendirecv recvanysource barrier
+  monitoredbarrier waittensor ncclallreduce ncclallgather ncclreducescatter ncclbroadcast ncclbcast ncclreduce
+  ncclsend ncclrecv ncclalltoall mpiallreduce psum pmean pmax pmin ppermute
+moves inputs effects: assert assignvariable readvariable
+# Effects outside the outputs, and control flow whose bodies are not part of the graph.
+- inputs effects: print assertasync functionalassertasync assertscalar functionalassertscalar asserttensormetadata
+  infeed outfeed customcall optimizationbarrier afterall createtoken callonce hashtable hashtablefind hashtableimport
+  hashtablesize symconstrainrange symconstrainrangeforsize if while case loop scan cond whileloop call fusion map
+  sequencemap
+- inputs: call.open call.close if.open if.close loop.open loop.close scan.open scan.close
+# Known to be pure; their cost is not known.
+- nothing: resize upsample resizebilinear upsamplebilinear2d upsamplebicubic2d partitionid replicaid input
+  placeholder parameter getattr output
+- inputs: asstridedscatter diagonalscatter indexcopy indexfill indexreduce put scatterreduce arrayfeatureextractor
+  bitwisecount bucketize compress cumulativelogsumexp einsum gridsample affinegrid deformconv det dft fft irfft rfft
+  rfft2d stft istft roialign maxroipool maxunpool nonmaxsuppression nonmaxsuppressionv4 nonmaxsuppressionv5
+  reversesequence rotaryembedding multiheadattention groupqueryattention linearattention meanvariancenormalization
+  qlinearmatmul dynamicquantizelinear globallppool l2pool2d conv3dtranspose lut matrixdiag matrixsetdiag segmentsum
+  unsortedsegmentmax unsortedsegmentmin unsortedsegmentprod unsortedsegmentsum sparsetodense svdf dilate addn
+  complexabs centercroppad blackmanwindow hammingwindow hannwindow melweightmatrix sequenceat sequenceconstruct
+  sequenceempty sequenceerase sequenceinsert sequencelength splittosequence concatfromsequence optional
+  optionalgetelement optionalhaselement tensorscatter reducewindow selectandscatter cholesky triangularsolve
+  dotgeneral clz popcnt getdimensionsize setdimensionsize unidirectionalsequencelstm bidirectionalsequencelstm
+  unidirectionalsequencernn bidirectionalsequencernn adagrad momentum negativeloglikelihoodloss glu groupnormbackward
+  symsize symnumel symstride symstorageoffset topp meshgrid repeatinterleave cdist bincount histc searchsorted
+"""

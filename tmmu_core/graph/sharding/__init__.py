@@ -1,0 +1,1 @@
+"""Shard specs, and the part of a graph that one rank holds."""

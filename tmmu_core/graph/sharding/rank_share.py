@@ -1,0 +1,183 @@
+"""The share of one rank: each tensor cut as its split says, each view cut so that it stays inside its base's share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.base.once import cached_property
+from tmmu_core.graph.dtypes import itemsize, tensor_bytes
+from tmmu_core.graph.model import Graph, Tensor, View
+from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, refused, rows_of
+
+
+@dataclass(frozen=True, eq=False)
+class Sharding:
+    """A graph's tensors with their splits, whichever the rank."""
+
+    graph: Graph
+    spec: ShardSpec
+    shapes: tuple[tuple[int, ...], ...]
+    """Global shapes, named dimensions resolved."""
+    splits: tuple[Split, ...]
+    """Per tensor; of a view, those that were said, else ``None`` in ``follows``."""
+    follows: tuple[bool, ...]
+    """Whether a tensor is a view whose split is found from its base, rank by rank."""
+
+    @cached_property
+    def remainders(self) -> dict[str, tuple[int, ...]]:
+        """Mesh axis → the remainders of the splits over it, ascending: where one rank's share differs from the next."""
+        found: dict[str, set[int]] = {name: set() for name, _ in self.spec.mesh}
+        for i, split in enumerate(self.splits):
+            if self.follows[i]:
+                # Whether a view can follow an uneven split may differ from rank to rank, along any of its axes.
+                uneven = [
+                    mesh for axis, mesh in self.root_split(i) if self.shapes[self.root[i]][axis] % self.parts(mesh)
+                ]
+                split = tuple((axis, mesh) for mesh in uneven for axis in range(len(self.shapes[i])))
+            for axis, mesh in split:
+                found[mesh].add(self.shapes[i][axis] % self.parts(mesh))
+        return {name: tuple(sorted(values - {0})) for name, values in found.items()}
+
+    @cached_property
+    def known(self) -> dict[str, int]:
+        """Tensor id → number."""
+        return {tensor.id: i for i, tensor in enumerate(self.graph.tensors)}
+
+    @cached_property
+    def bases_first(self) -> tuple[int, ...]:
+        """Numbers of the views, each after its base."""
+        return tuple(_bases_first(self.graph, self.known))
+
+    @cached_property
+    def root(self) -> dict[int, int]:
+        """View → the tensor whose split it follows in the end."""
+        found: dict[int, int] = {}
+        for i in self.bases_first:
+            base = self.base(i)
+            found[i] = found.get(base, base) if self.follows[base] else base
+        return found
+
+    def base(self, i: int) -> int:
+        """The base of view ``i``."""
+        view = self.graph.tensors[i].view
+        assert view is not None
+        return self.known[view.base_tensor_uid]
+
+    def parts(self, mesh: str) -> int:
+        """The size of a mesh axis."""
+        return self.spec.sizes[mesh]
+
+    def root_split(self, i: int) -> Split:
+        """The split that view ``i`` follows in the end."""
+        return self.splits[self.root[i]]
+
+    def class_of(self, rank: int) -> tuple[int, ...]:
+        """Equal for ranks whose local graphs are equal: for each mesh axis, how many remainders the rank is past."""
+        place = self.spec.place(rank)
+        return tuple(sum(place[name] >= remainder for remainder in self.remainders[name]) for name, _ in self.spec.mesh)
+
+
+def local_graph_of(sharding: Sharding, rank: int) -> Graph:
+    """The graph that ``rank`` runs: the same nodes, tensors of its share."""
+    graph, spec = sharding.graph, sharding.spec
+    place = spec.place(rank)
+    splits = list(sharding.splits)
+    cut = zip(graph.tensors, sharding.shapes, splits, strict=True)
+    local = [cut_to_share(tensor, shape, split, spec, place) for tensor, shape, split in cut]
+    for i in sharding.bases_first:
+        base = sharding.base(i)
+        local[i], splits[i] = view_on(sharding, i, local[base], splits[base], place)
+    return msgspec.structs.replace(graph, tensors=tuple(local))
+
+
+def _bases_first(graph: Graph, known: Mapping[str, int]) -> list[int]:
+    """Numbers of the views, each after its base."""
+    order: dict[int, None] = {}
+    for i, tensor in enumerate(graph.tensors):
+        chain: dict[int, None] = {}
+        at, view = i, tensor.view
+        while view is not None and at not in order and at not in chain:  # a circle is refused by who checks views
+            chain[at] = None
+            at = known[view.base_tensor_uid]
+            view = graph.tensors[at].view
+        order.update(dict.fromkeys(reversed(chain)))
+    return list(order)
+
+
+def cut_to_share(
+    tensor: Tensor, shape: tuple[int, ...], split: Split, spec: ShardSpec, place: Mapping[str, int]
+) -> Tensor:
+    """A tensor with the rows that fall to ``place`` in the mesh."""
+    if not split:
+        return tensor
+    cut: list[int | str] = list(tensor.shape)
+    for axis, mesh in split:
+        cut[axis] = rows_of(shape[axis], spec.sizes[mesh], place[mesh])
+    return msgspec.structs.replace(tensor, shape=tuple(cut))
+
+
+def view_on(
+    sharding: Sharding, i: int, base_local: Tensor, base_split: Split, place: Mapping[str, int]
+) -> tuple[Tensor, Split]:
+    """A view inside this rank's share of its base, and its split.
+
+    Where nothing was said of it, a view of the whole base is split along the axis that gives it just the share's
+    bytes: the axis of the base's split first, then the others in order. A view of a part keeps its relative place.
+    """
+    tensor, shape, base = sharding.graph.tensors[i], sharding.shapes[i], sharding.base(i)
+    view = tensor.view
+    assert view is not None
+    if not base_split and not sharding.splits[i]:
+        return tensor, ()
+    whole = tensor_bytes(sharding.shapes[base], base_local.dtype)
+    share = tensor_bytes(_numbers(base_local, sharding.shapes[base]), base_local.dtype)
+    length = tensor_bytes(shape, tensor.dtype) if view.byte_length is None else view.byte_length
+    offset, wanted = view.byte_offset * share, length * share
+    if not whole or offset % whole or wanted % whole:
+        raise _misfit(tensor, "it does not divide as its base does")
+    if length != whole and _deals_rows(sharding.shapes[base], base_split):
+        raise _misfit(tensor, "it is a part of the very rows that the split deals out")
+    offset, wanted = offset // whole, wanted // whole
+    strides = view.stride_desc if view.stride_desc is not None and 0 in view.stride_desc else None
+    for split in [sharding.splits[i]] if not sharding.follows[i] else _candidates(base_split, len(shape)):
+        if any(shape[axis] < sharding.parts(mesh) for axis, mesh in split):
+            continue
+        cut = cut_to_share(tensor, shape, split, sharding.spec, place)
+        stored = [d for axis, d in enumerate(_numbers(cut, shape)) if strides is None or strides[axis]]
+        if tensor_bytes(stored, tensor.dtype) == wanted and not offset % itemsize(tensor.dtype):
+            return msgspec.structs.replace(cut, view=View(view.base_tensor_uid, offset, wanted, strides)), split
+    raise _misfit(tensor, "no axis of it gives just its base's share")
+
+
+def _candidates(base_split: Split, axes: int) -> list[Split]:
+    """Splits that a view may take to follow its base's."""
+    found = [base_split] if all(axis < axes for axis, _ in base_split) else []
+    if len(base_split) == 1:
+        found += [((axis, base_split[0][1]),) for axis in range(axes) if axis != base_split[0][0]]
+    return found
+
+
+def _numbers(tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
+    """A local shape in numbers; ``shape`` is the global one, for named dimensions that are not split."""
+    return tuple(d if isinstance(d, int) else shape[axis] for axis, d in enumerate(tensor.shape))
+
+
+def _deals_rows(shape: tuple[int, ...], split: Split) -> bool:
+    """Whether the split deals out the slowest axis that has more than one row: a part then belongs to some ranks."""
+    slowest = next((axis for axis, rows in enumerate(shape) if rows > 1), 0)
+    return any(axis <= slowest for axis, _ in split)
+
+
+def _misfit(tensor: Tensor, why: str) -> InvalidIrShapes:
+    assert tensor.view is not None
+    return refused(
+        f"the view {tensor.id!r} cannot follow the split of its base {tensor.view.base_tensor_uid!r}: {why}.",
+        "$",
+        "Say how the view is split, split the base along another axis, or leave it whole (null).",
+        reason="shard_view",
+        tensor=tensor.id,
+    )

@@ -1,0 +1,204 @@
+"""A shard spec: over which mesh a graph is split, and which tensor along which axis (seed II.I).
+
+A spec is a JSON object, hashed as it is given::
+
+    {"mesh": [{"name": "dp", "size": 2}, {"name": "tp", "size": 4}],
+     "tensors": {"embed": {"axis": 0, "mesh": "tp"}, "scale": null},
+     "rules": [{"match": "layers.*.w1", "axis": 1, "mesh": "tp"}],
+     "contracts": {"parameters": null, "activations": {"axis": 0, "mesh": "dp"},
+                   "gradients": {"axis": 0, "mesh": "dp"}, "optimizer_state": {"axis": 0, "mesh": "dp"}}}
+
+``mesh`` lists the axes from the slowest to the fastest; the ranks run through it as through a C array. Written as an
+object (``{"dp": 2, "tp": 4}``) it is taken by name bytes, for a JSON object has no order.
+
+What a tensor's sharding is, the first that speaks of it says:
+
+1. ``tensors``, by id; ``null`` means on every rank whole;
+2. ``rules``, the first whose pattern (``*``, ``?``, ``[…]``) fits;
+3. the tensor's own ``shard`` field;
+4. for ``x@grad`` and ``x@remat`` what is true of ``x``, for a view what keeps it inside its base;
+5. the contract of its kind. A contract speaks of many tensors, so it passes over those without the axis, those with
+   fewer rows than parts and those with a view that could not follow, where 1 to 3 are refused.
+
+An axis of d rows in p parts: every rank gets ``d // p`` rows, the first ``d % p`` ranks one more. Fewer rows than parts
+would leave a rank with nothing and are refused. One tensor may be split along several axes, over different mesh axes:
+then a list of ``{"axis", "mesh"}`` stands in place of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tmmu_core.base import limits, strict
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.base.once import cached_property
+
+Split = tuple[tuple[int, str], ...]
+"""(axis, mesh axis) pairs; empty where the tensor is whole on every rank."""
+
+FIELDS = ("mesh", "tensors", "rules", "contracts")
+KINDS: tuple[str, ...] = ("parameters", "activations", "gradients", "optimizer_state")
+
+
+@dataclass(frozen=True)
+class ShardSpec:
+    """A spec as read."""
+
+    mesh: tuple[tuple[str, int], ...]
+    """Mesh axes and their sizes, from the slowest to the fastest."""
+    tensors: Mapping[str, Split]
+    rules: tuple[tuple[str, Split], ...]
+    contracts: Mapping[str, Split]
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Mesh axis → parts."""
+        return dict(self.mesh)
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks the mesh has."""
+        return prod(size for _, size in self.mesh)
+
+    def place(self, rank: int) -> dict[str, int]:
+        """Mesh axis → coordinate of ``rank``."""
+        place = {}
+        for name, size in reversed(self.mesh):
+            rank, place[name] = divmod(rank, size)
+        return place
+
+
+def rows_of(rows: int, parts: int, part: int) -> int:
+    """How many of ``rows`` the part numbered ``part`` of ``parts`` gets: the first ones get the remainder."""
+    return rows // parts + (part < rows % parts)
+
+
+def check_world(spec: ShardSpec, world_size: int | None, rank: int = 0) -> int:
+    """The number of ranks. Raises ``InvalidIrShapes`` (``shard_world_size``, ``shard_rank``)."""
+    if world_size is not None and world_size != spec.world_size:
+        mesh = " × ".join(f"{name} {size}" for name, size in spec.mesh) or "empty"
+        raise refused(
+            f"the world has {world_size} ranks, but the mesh ({mesh}) has {spec.world_size}.",
+            "$.mesh",
+            "Let the product of the mesh axes be the number of ranks; add an axis for plain replicas.",
+            reason="shard_world_size",
+        )
+    if not 0 <= rank < spec.world_size:
+        raise refused(
+            f"there is no rank {rank} among {spec.world_size}.",
+            "$",
+            f"Give a rank from 0 to {spec.world_size - 1}.",
+            reason="shard_rank",
+        )
+    return spec.world_size
+
+
+def read_spec(given: Mapping[str, Any]) -> ShardSpec:
+    """Check a spec and give it as a value. Raises ``InvalidIrShapes`` (reasons ``shard_spec``, ``shard_mesh``)."""
+    for key in given:
+        if key not in FIELDS:
+            raise refused(
+                f"the shard spec has the unknown field {key!r}.", f"$.{key}", strict.closest_hint(key, FIELDS)
+            )
+    mesh = _mesh(given.get("mesh", []))
+    names = tuple(name for name, _ in mesh)
+    rules = []
+    for k, rule in enumerate(_list(given.get("rules", []), "$.rules")):
+        path = f"$.rules[{k}]"
+        _refuse_unknown_keys(rule, ("match", "axis", "mesh", "split"), path)
+        if not isinstance(rule, Mapping) or not isinstance(rule.get("match"), str):
+            raise refused(f"{path} is no rule.", path, 'Write {"match": "layers.*.w1", "axis": 1, "mesh": "tp"}.')
+        rest = {key: value for key, value in rule.items() if key != "match"}
+        rules.append((rule["match"], _split(rest.pop("split", rest) if set(rest) == {"split"} else rest, names, path)))
+    contracts = {}
+    for kind, value in _mapping(given.get("contracts", {}), "$.contracts").items():
+        if kind not in KINDS:
+            raise refused(
+                f"there is no contract for {kind!r}.", f"$.contracts.{kind}", strict.closest_hint(kind, KINDS)
+            )
+        contracts[kind] = _split(value, names, f"$.contracts.{kind}")
+    return ShardSpec(
+        mesh=mesh,
+        tensors={
+            tensor_id: _split(value, names, f"$.tensors.{tensor_id}")
+            for tensor_id, value in _mapping(given.get("tensors", {}), "$.tensors").items()
+        },
+        rules=tuple(rules),
+        contracts=contracts,
+    )
+
+
+def _mesh(given: Any) -> tuple[tuple[str, int], ...]:
+    if isinstance(given, Mapping):
+        given = [{"name": name, "size": given[name]} for name in sorted(given, key=str)]
+    axes: list[tuple[str, int]] = []
+    for k, axis in enumerate(_list(given, "$.mesh")):
+        _refuse_unknown_keys(axis, ("name", "size"), f"$.mesh[{k}]")
+        if not isinstance(axis, Mapping) or set(axis) != {"name", "size"} or not isinstance(axis["name"], str):
+            raise refused(f"$.mesh[{k}] is no mesh axis.", f"$.mesh[{k}]", 'Write {"name": "tp", "size": 8}.')
+        size = axis["size"]
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise refused(f"the mesh axis {axis['name']!r} has the size {size!r}.", f"$.mesh[{k}]", "Give a size ≥ 1.")
+        axes.append((axis["name"], size))
+    if len(dict(axes)) != len(axes):
+        raise refused("two mesh axes have one name.", "$.mesh", "Name each axis differently.")
+    ranks, most = 1, limits.ceiling(limits.RANKS)
+    for _, size in axes:
+        ranks *= size
+        if ranks > most:
+            refusal = limits.past(limits.RANKS, "the mesh")
+            raise refused(refusal.message, "$.mesh", refusal.hint, reason="shard_mesh")
+    return tuple(axes)
+
+
+def _split(given: Any, names: Sequence[str], path: str) -> Split:
+    """One ``{"axis", "mesh"}``, a list of them, or ``None``."""
+    if given is None:
+        return ()
+    split: list[tuple[int, str]] = []
+    for entry in given if isinstance(given, list | tuple) else [given]:
+        _refuse_unknown_keys(entry, ("axis", "mesh"), path)
+        if not isinstance(entry, Mapping) or set(entry) != {"axis", "mesh"}:
+            raise refused(f"{path} is no sharding.", path, 'Write {"axis": 0, "mesh": "tp"}, a list of these, or null.')
+        axis, mesh = entry["axis"], entry["mesh"]
+        if not isinstance(axis, int) or isinstance(axis, bool) or axis < 0:
+            raise refused(f"{path}: the axis {axis!r} is no number ≥ 0.", path, "Count axes from 0.")
+        if mesh not in names:
+            raise refused(
+                f"{path}: there is no mesh axis {mesh!r}.",
+                path,
+                strict.closest_hint(str(mesh), names),
+                reason="shard_mesh",
+            )
+        split.append((axis, mesh))
+    if len({axis for axis, _ in split}) != len(split) or len({mesh for _, mesh in split}) != len(split):
+        raise refused(
+            f"{path} uses an axis twice.", path, "Split each axis over one mesh axis, and each of those once."
+        )
+    return tuple(split)
+
+
+def _refuse_unknown_keys(given: Any, known: Sequence[str], path: str) -> None:
+    for key in given if isinstance(given, Mapping) else ():
+        if key not in known:
+            raise refused(f"{path} has the unknown field {key!r}.", f"{path}.{key}", strict.closest_hint(key, known))
+
+
+def _list(value: Any, path: str) -> Sequence[Any]:
+    if not isinstance(value, list | tuple):
+        raise refused(f"{path} is no list.", path, "Write a JSON array.")
+    return value
+
+
+def _mapping(value: Any, path: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise refused(f"{path} is no object.", path, "Write a JSON object.")
+    return value
+
+
+def refused(message: str, path: str, hint: str, reason: str = "shard_spec", **more: Any) -> InvalidIrShapes:
+    """What is wrong with a spec, or with a graph under it, and where."""
+    return InvalidIrShapes(message, hint=hint, reason=reason, node_id="", path=path, **more)

@@ -1,0 +1,216 @@
+"""Sharding: a graph and a shard spec (:mod:`.shard_spec`) to the split of every tensor (seed II.I).
+
+What each rank gets of it is in :mod:`.shares`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from itertools import product
+from math import prod
+from typing import NamedTuple
+
+from tmmu_core.base import limits, strict
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.graph import checks
+from tmmu_core.graph.model import Graph, Tensor
+from tmmu_core.graph.sharding.rank_share import Sharding, cut_to_share, local_graph_of, view_on
+from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, check_world, refused
+
+KIND_OF_ROLE = {
+    "parameter": "parameters",
+    "buffer": "parameters",
+    "constant": "parameters",
+    "activation": "activations",
+    "input": "activations",
+    "output": "activations",
+    "workspace": "activations",
+    "gradient": "gradients",
+    "optimizer_state": "optimizer_state",
+}
+FOLLOWERS: tuple[str, ...] = ("@grad", "@remat")
+
+
+def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) -> Sharding:
+    """Decide every tensor's split. ``dims`` is a point inside the envelopes, at their upper ends otherwise.
+
+    Raises ``InvalidIrShapes``: ``unknown_tensor`` (``tensors`` names one that is not there), ``shard_mesh``,
+    ``shard_axis`` (no such axis), ``shard_too_small`` (fewer rows than parts).
+    """
+    known = {tensor.id: i for i, tensor in enumerate(graph.tensors)}
+    for tensor_id in spec.tensors:
+        # What a mode adds is there in that mode only.
+        if tensor_id not in known and _followed(tensor_id) not in known:
+            raise refused(
+                f"the shard spec names the tensor {tensor_id!r}, which the graph does not have.",
+                f"$.tensors.{tensor_id}",
+                strict.closest_hint(tensor_id, known),
+                reason="unknown_tensor",
+                tensor=tensor_id,
+            )
+    point = checks.resolve_dims(graph, dims)
+    shapes = tuple(checks.resolve_shape(tensor, point, i) for i, tensor in enumerate(graph.tensors))
+    splits: list[Split | None] = []
+    contracted: list[int] = []
+    for tensor, shape in zip(graph.tensors, shapes, strict=True):
+        own = _said(tensor, spec)
+        if own is not None:
+            _check(tensor, shape, own, spec)
+        splits.append(own)
+    said = _Said(graph, spec, shapes, known)
+    for i, tensor in enumerate(graph.tensors):
+        if splits[i] is None and tensor.view is None:
+            splits[i] = _unsaid(said, i, splits)
+            if splits[i] and splits[i] == _contract(tensor, shapes[i], spec):
+                contracted.append(i)
+    found = Sharding(
+        graph=graph,
+        spec=spec,
+        shapes=shapes,
+        splits=tuple(split or () for split in splits),
+        follows=tuple(split is None for split in splits),
+    )
+    whole = _left_behind(found, contracted)
+    if not whole:
+        return found
+    return replace(found, splits=tuple(() if i in whole else split for i, split in enumerate(found.splits)))
+
+
+def _followed(tensor_id: str) -> str:
+    """Return the tensor whose gradient or recomputed copy has this id; "" for other ids."""
+    return next((tensor_id.removesuffix(end) for end in FOLLOWERS if tensor_id.endswith(end)), "")
+
+
+def idle_rules(graph: Graph, spec: ShardSpec) -> list[str]:
+    """Return a warning for each rule of the spec that matches no tensor of ``graph``, its gradients included."""
+    ids = [tensor.id + end for tensor in graph.tensors for end in ("", *FOLLOWERS)]
+    return [
+        f"shard rule {k + 1} ({pattern!r}) matches no tensor."
+        for k, (pattern, _) in enumerate(spec.rules)
+        if not any(fnmatchcase(name, pattern) for name in ids)
+    ]
+
+
+def _left_behind(sharding: Sharding, bases: Sequence[int]) -> set[int]:
+    """Those of ``bases`` with a view that cannot follow their split on some rank. Views that speak for themselves are
+    not asked: where one of those does not fit, that is told when it is cut."""
+    views: dict[int, list[int]] = {base: [] for base in bases}
+    for i in sharding.bases_first:
+        if sharding.root[i] in views:
+            views[sharding.root[i]].append(i)
+    found = set()
+    for base, followers in views.items():
+        if followers and all(sharding.follows[i] for i in followers):
+            places = _places_to_try(sharding, base, followers)
+            if not all(_all_follow(sharding, base, followers, place) for place in places):
+                found.add(base)
+    return found
+
+
+def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> list[dict[str, int]]:
+    """Places in the mesh that stand for all: shares change only where a remainder ends."""
+    split, shape = sharding.splits[base], sharding.shapes[base]
+    nowhere = {name: 0 for name, _ in sharding.spec.mesh}
+    if not any(shape[axis] % sharding.parts(mesh) for axis, mesh in split):
+        return [nowhere]
+    rows = {d for i in (base, *followers) for d in sharding.shapes[i]}
+    names = [mesh for _, mesh in split]
+    steps = [sorted({0, *(d % sharding.parts(mesh) for d in rows)}) for mesh in names]
+    if prod(map(len, steps)) > limits.ceiling(limits.SHARES):
+        refusal = limits.past(limits.SHARES, f"the tensor {sharding.graph.tensors[base].id!r} and its views")
+        raise refused(refusal.message, "$", refusal.hint, reason="shard_view", tensor=sharding.graph.tensors[base].id)
+    return [{**nowhere, **dict(zip(names, at, strict=True))} for at in product(*steps)]
+
+
+def _all_follow(sharding: Sharding, base: int, followers: Sequence[int], place: Mapping[str, int]) -> bool:
+    split = sharding.splits[base]
+    local = {base: cut_to_share(sharding.graph.tensors[base], sharding.shapes[base], split, sharding.spec, place)}
+    splits = {base: split}
+    try:
+        for i in followers:
+            local[i], splits[i] = view_on(sharding, i, local[sharding.base(i)], splits[sharding.base(i)], place)
+    except InvalidIrShapes:
+        return False
+    return True
+
+
+def _said(tensor: Tensor, spec: ShardSpec) -> Split | None:
+    """What is said of this very tensor; ``None`` where nothing is."""
+    if tensor.id in spec.tensors:
+        return spec.tensors[tensor.id]
+    for pattern, split in spec.rules:
+        if fnmatchcase(tensor.id, pattern):
+            return split
+    if tensor.shard is not None:
+        if tensor.shard.mesh not in spec.sizes:
+            raise refused(
+                f"the tensor {tensor.id!r} is sharded over {tensor.shard.mesh!r}, which the mesh does not have.",
+                "$.mesh",
+                strict.closest_hint(tensor.shard.mesh, spec.sizes),
+                reason="shard_mesh",
+                tensor=tensor.id,
+            )
+        return ((tensor.shard.axis, tensor.shard.mesh),)
+    return None
+
+
+class _Said(NamedTuple):
+    """What is asked for: a graph and how it is split, the shape of each tensor, and the number of each id."""
+
+    graph: Graph
+    spec: ShardSpec
+    shapes: Sequence[tuple[int, ...]]
+    known: Mapping[str, int]
+
+
+def _unsaid(said: _Said, i: int, splits: Sequence[Split | None]) -> Split:
+    """What follows from the tensor it belongs to, or from its kind's contract."""
+    graph, spec, shapes, known = said
+    tensor = graph.tensors[i]
+    for ending in FOLLOWERS:
+        leader = known.get(tensor.id.removesuffix(ending), i)
+        if leader != i and shapes[leader] == shapes[i]:
+            split = splits[leader]
+            if split is None and graph.tensors[leader].view is None:
+                split = _unsaid(said, leader, splits)
+            if split:
+                return split
+    return _contract(tensor, shapes[i], spec)
+
+
+def _contract(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> Split:
+    """What the contract of its kind makes of a tensor."""
+    contract = spec.contracts.get(KIND_OF_ROLE[tensor.role], ())
+    return tuple((axis, mesh) for axis, mesh in contract if axis < len(shape) and shape[axis] >= spec.sizes[mesh])
+
+
+def _check(tensor: Tensor, shape: tuple[int, ...], split: Split, spec: ShardSpec) -> None:
+    for axis, mesh in split:
+        if axis >= len(shape):
+            raise refused(
+                f"the tensor {tensor.id!r} is to be split along axis {axis}, but has {len(shape)} axes.",
+                "$",
+                f"Give an axis from 0 to {len(shape) - 1}." if shape else "A scalar cannot be split.",
+                reason="shard_axis",
+                tensor=tensor.id,
+            )
+        if shape[axis] < spec.sizes[mesh]:
+            raise refused(
+                f"axis {axis} of the tensor {tensor.id!r} has {shape[axis]} rows, too few for the "
+                f"{spec.sizes[mesh]} parts of mesh axis {mesh!r}: a rank would get none.",
+                "$",
+                "Split another axis, use a smaller mesh, or leave the tensor whole (null).",
+                reason="shard_too_small",
+                tensor=tensor.id,
+            )
+
+
+def local_graph(
+    graph: Graph, spec: ShardSpec, rank: int, world_size: int | None = None, dims: Mapping[str, int] | None = None
+) -> Graph:
+    """The graph that ``rank`` runs: the same nodes, tensors of its share. Raises what :func:`shard` raises,
+    ``shard_world_size``, ``shard_rank`` and ``shard_view`` (a view that does not fit its base's share)."""
+    check_world(spec, world_size, rank)
+    return local_graph_of(shard(graph, spec, dims), rank)

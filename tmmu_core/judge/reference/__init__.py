@@ -1,0 +1,1 @@
+"""The reference implementation of the contract, in plain Python."""

@@ -1,0 +1,126 @@
+"""Storages: a tensor with its views, its alias group and its in-place chain (contract §3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, KeysView, Mapping
+from dataclasses import dataclass
+
+from tmmu_core.base.errors import AlignmentViolation
+from tmmu_core.judge.reference.graph_rules import element_bytes, refuse
+from tmmu_core.judge.reference.liveness.ref_ranges import Ranges
+from tmmu_core.judge.reference.schedule import Run
+from tmmu_core.judge.reference.schedule.ref_views import refuse_far
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A tensor with its views, its alias group and its in-place chain (contract §3)."""
+
+    name: str
+    """The first-born member: earliest birth, bases before views, then id bytes. It decides arena and sort order."""
+    members: tuple[str, ...]
+    arena: str
+    birth: int
+    death: int
+    size: int
+    """Bytes: the greatest extent over the members."""
+    alignment: int
+    """Bytes: the greatest alignment of a member, without that of the arena."""
+    sort_key: tuple[int, int, bytes]
+    """(birth, −nbytes, id bytes) of the first-born member (contract §1)."""
+
+
+class Groups:
+    """Disjoint sets of tensors; each set is a storage."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._leader = {name: name for name in names}
+        self._members = {name: [name] for name in self._leader}
+
+    def names(self) -> KeysView[str]:
+        """Return all tensors."""
+        return self._leader.keys()
+
+    def leader(self, name: str) -> str:
+        """Return the representative of the set of ``name``."""
+        return self._leader[name]
+
+    def leaders(self) -> list[str]:
+        """Return the representatives of all sets."""
+        return list(self._members)
+
+    def members(self, name: str) -> list[str]:
+        """Return all tensors of the set of ``name``."""
+        return self._members[self._leader[name]]
+
+    def join(self, a: str, b: str) -> None:
+        """Merge two sets, the smaller into the larger."""
+        a, b = self._leader[a], self._leader[b]
+        if a == b:
+            return
+        if len(self._members[a]) < len(self._members[b]):
+            a, b = b, a
+        for name in self._members[b]:
+            self._leader[name] = a
+        self._members[a] += self._members.pop(b)
+
+
+def join_views_and_alias_groups(run: Run, groups: Groups) -> None:
+    """Join every view to its root, and every alias group."""
+    for name in sorted(groups.names()):
+        if run.root[name] not in groups.names():  # its address is base + byte_offset, but the base has no address
+            makers = [node.node_id for node in run.graph.nodes if name in node.outputs]
+            refuse("view_of_nothing", tensor=name, node_id=makers[0] if makers else "")
+    representative: dict[str, str] = {}
+    for name in groups.names():
+        tensor = run.tensors[name]
+        if tensor.view is not None:
+            groups.join(name, run.root[name])
+        if tensor.alias_group_id is not None:
+            groups.join(name, representative.setdefault(tensor.alias_group_id, name))
+
+
+def first_born(run: Run, birth: Mapping[str, int], members: Iterable[str]) -> str:
+    """Return the member that names a storage (§3): earliest birth, bases before views, then id bytes."""
+    return min(members, key=lambda name: (birth[name], run.tensors[name].view is not None, name.encode()))
+
+
+def storage_from(run: Run, members: list[str], arena: str, ranges: Ranges, offset: Mapping[str, int]) -> Storage:
+    """Return the storage of these members: the hull of their ranges, the greatest end and alignment."""
+    birth, death = ranges.birth, ranges.death
+    name = first_born(run, birth, members)
+    # The bytes are free when no member is live; a persistent member makes the storage persistent.
+    persistent = any(run.tensors[member].persistent for member in members)
+    return Storage(
+        name=name,
+        members=tuple(sorted(members)),
+        arena=arena,
+        birth=0 if persistent else min(birth[member] for member in members),
+        death=run.end if persistent else max(death[member] for member in members),
+        size=max(offset[member] + run.sizes.row_bytes[member] for member in members),
+        alignment=max(run.tensors[member].alignment or 1 for member in members),
+        sort_key=(birth[name], -run.sizes.nbytes[name], name.encode()),
+    )
+
+
+def refuse_misplaced(run: Run, offset: Mapping[str, int]) -> None:
+    """Raise ``AlignmentViolation`` for an offset that misses the tensor's alignment or element size."""
+    for grid_of in (lambda tensor: tensor.alignment or 1, element_bytes):
+        for name in sorted(offset):
+            if offset[name] % grid_of(run.tensors[name]):  # possible for a view of a view
+                raise AlignmentViolation(f"{name} has the offset {offset[name]}.", arena="unknown", tensor=name)
+    for name in sorted(offset):
+        refuse_far(name, offset[name] + run.sizes.row_bytes[name])
+
+
+def pairs_apart(run: Run, storage_of: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """Return the must_not_alias pairs of storages (§3), in both orders; a pair inside one storage is refused."""
+    pairs: set[tuple[str, str]] = set()
+    for name, tensor in sorted(run.tensors.items()):
+        for other in sorted(tensor.must_not_alias):
+            if name in storage_of and other in storage_of:
+                a, b = storage_of[name], storage_of[other]
+                if a == b:
+                    refuse("must_not_alias_same_storage", tensor=name, node_id="")
+                pairs |= {(a, b), (b, a)}
+    return frozenset(pairs)

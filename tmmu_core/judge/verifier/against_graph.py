@@ -1,0 +1,323 @@
+"""Verify a plan against its graph: accesses, live ranges, sharing, addresses and in-place reuse.
+
+The reference implementation recomputes schedule, live ranges and storages from the graph. The plan's columns are
+compared with them, and every read and write of every step is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tmmu_core.base.errors import ContractError
+from tmmu_core.graph.model import PRESETS, Graph
+from tmmu_core.judge.canonical_hashes import hash_of, ir_hash
+from tmmu_core.judge.finding import Finding, error
+from tmmu_core.judge.reference.liveness import Lives, lives_of
+from tmmu_core.judge.reference.schedule import run_of
+from tmmu_core.judge.verifier.row_columns import PlanFacts
+from tmmu_core.plans.model import Plan
+
+RULES: dict[str, str] = {
+    "graph": "the graph is valid under the plan's mode, preset and order, and has the plan's ir_hash",
+    "tensors": "the plan has one row per tensor of the timeline, with the graph's size, shape, dtype and role",
+    "arena": "every tensor is in the arena that it declares, or else in that of its role",
+    "dead_access": "every read is within the tensor's live range, every write is at its birth",
+    "live_range": "births and deaths are those of contract §1, given the in-place reuse that the plan lists",
+    "sharing": "tensors share a storage exactly where a view, an alias group or an in-place write requires it",
+    "address": "views and in-place outputs are at their offset in the storage",
+    "must_not_alias": "must_not_alias pairs share neither a slot nor a byte",
+    "illegal_handoff": "every in-place reuse is permitted by its node and meets the conditions of contract §1",
+    "retention": "the activation and retained-activation bytes are those of the graph",
+}
+"""Rule → the property that it checks."""
+
+OWN_ARENAS = "the plan defines its own arenas"
+"""The reason why rules about arenas are not checked for a planner with arenas of its own."""
+
+
+@dataclass(frozen=True)
+class GraphCheck:
+    """The findings against the graph, and the facts that other rules need from it."""
+
+    findings: tuple[Finding, ...]
+    alignment: dict[int, int] | None
+    """Storage number → required alignment in bytes; ``None`` where the graph is invalid."""
+    arenas_with_pairs: frozenset[str] | None
+    """Arenas with must_not_alias pairs; ``None`` where the graph is invalid."""
+    left_out: dict[str, str]
+    """Rule → the reason why it was not checked."""
+    lives: Lives | None = None
+    """Live ranges and storages of the graph; ``None`` where the graph is invalid."""
+
+
+def examine(
+    facts: PlanFacts, graph: Graph, dims: Mapping[str, int] | None, cut_from: bytes | None = None
+) -> GraphCheck:
+    """Check ``facts.plan`` against ``graph``, or against a rank's part of the graph with the hash ``cut_from``."""
+    plan = facts.plan
+    try:
+        lives = _lives(plan, graph, dims)
+    except ContractError as refusal:
+        found = error(
+            "graph",
+            f"{_other(plan, graph, cut_from)}the graph is invalid under the plan's mode, preset and order: {refusal}",
+        )
+        untried = {
+            rule: "the graph is invalid under the plan's mode, preset and order" for rule in RULES if rule != "graph"
+        }
+        return GraphCheck((found,), None, None, untried)
+    findings = [
+        *check_graph(plan, graph, lives, cut_from),
+        *check_tensors(plan, lives),
+        *([] if plan.own_arenas else check_arena_of_tensors(plan, lives)),
+        *check_accesses(plan, lives),
+        *check_ranges(plan, lives),
+        *check_sharing(plan, lives),
+        *check_addresses(plan, lives),
+        *check_must_not_alias(plan, lives),
+        *check_reuse(plan, lives),
+        *check_retention(plan, lives),
+    ]
+    number = {name: int(plan.storage[row]) for name, row in plan.row_of.items()}
+    alignment = {number[s.name]: s.alignment for s in lives.storages.values() if s.name in number}
+    pairs = frozenset(lives.storages[name].arena for pair in lives.apart for name in pair)
+    left_out = {"arena": OWN_ARENAS} if plan.own_arenas else {}
+    return GraphCheck(tuple(findings), alignment, pairs, left_out, lives)
+
+
+def _other(plan: Plan, graph: Graph, cut_from: bytes | None) -> str:
+    """Return a prefix for errors that follow from a different ir_hash; empty where the hashes agree."""
+    other = plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from)
+    return "the plan is of another graph (ir_hash differs); " if other else ""
+
+
+def _lives(plan: Plan, graph: Graph, dims: Mapping[str, int] | None) -> Lives:
+    known = {node.node_id for node in graph.nodes}
+    # The execution order contains inserted nodes, which the reference inserts itself.
+    order = [node_id for node_id in plan.execution_order if node_id in known]
+    preset = plan.preset if plan.preset in PRESETS else "inference"
+    run = run_of(graph, plan.mode, preset, order, _point(plan, graph) if dims is None else dims)  # type: ignore[arg-type]
+    if plan.own_arenas:
+        return lives_of(run, None)
+    return lives_of(run, () if plan.arena_config_hash == hash_of({}) else [arena.name for arena in plan.arenas])
+
+
+def _point(plan: Plan, graph: Graph) -> dict[str, int]:
+    """Return the values of the named dimensions, from the plan's shapes."""
+    point: dict[str, int] = {}
+    for tensor in graph.tensors:
+        row = plan.row_of.get(tensor.id)
+        if row is not None and len(plan.shapes[row]) == len(tensor.shape):
+            for dim, value in zip(tensor.shape, plan.shapes[row], strict=True):
+                if isinstance(dim, str) and dim in graph.dims:
+                    low, high = graph.dims[dim].min, graph.dims[dim].max
+                    point.setdefault(dim, min(max(value, low), high))
+    return point
+
+
+def check_graph(plan: Plan, graph: Graph, lives: Lives, cut_from: bytes | None = None) -> Iterator[Finding]:
+    """Check rule ``graph``: hash, steps and execution order."""
+    if plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from):
+        yield error("graph", "the plan is of another graph: the ir_hash differs.")
+    run = lives.run
+    if (plan.steps, plan.has_inputs_step) != (run.steps, run.has_inputs_step):
+        yield error("graph", f"the plan has {plan.steps} steps, the graph {run.steps} in mode {plan.mode}.")
+    for k, (mine, theirs) in enumerate(zip(plan.execution_order, run.order, strict=False)):
+        if mine != theirs:
+            yield error("graph", f'the plan runs "{mine}" where the graph runs "{theirs}".', step=run.step_of(k))
+            return
+    if len(plan.execution_order) != len(run.order):
+        yield error("graph", f"the plan runs {len(plan.execution_order)} nodes, the graph {len(run.order)}.")
+
+
+def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
+    """Check rule ``tensors``: one row per tensor, with the graph's fields."""
+    run = lives.run
+    for name in lives.birth:
+        if name not in plan.row_of:
+            yield error("tensors", f'"{name}" is in the timeline but has no row.', tensor=name)
+    for i, name in enumerate(plan.tensor_ids):
+        if name not in lives.birth:
+            yield error("tensors", f'"{name}" has a row but is not in the timeline.', tensor=name)
+            continue
+        tensor = run.tensors[name]
+        for what, mine, theirs in (
+            ("size", int(plan.size[i]), run.sizes.row_bytes[name]),
+            ("shape", plan.shapes[i], run.sizes.shape[name]),
+            ("dtype", plan.dtypes[i], tensor.dtype),
+            ("role", plan.roles[i], tensor.role),
+            ("alias group", plan.alias_group_ids[i], tensor.alias_group_id),
+            ("base", plan.base_tensor_uids[i], tensor.view.base_tensor_uid if tensor.view else None),
+        ):
+            if mine != theirs:
+                yield error("tensors", f'"{name}" has the {what} {mine}; the graph has {theirs}.', tensor=name)
+
+
+def check_arena_of_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
+    """Check rule ``arena``."""
+    for i, name in enumerate(plan.tensor_ids):
+        if name in lives.storage_of:
+            mine, theirs = plan.arenas[plan.arena[i]].name, lives.storages[lives.storage_of[name]].arena
+            if mine != theirs:
+                yield error("arena", f'"{name}" is in the arena {mine}; by the graph it is in {theirs}.', tensor=name)
+
+
+def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
+    """Check rule ``dead_access`` at every step. Reads precede writes, so a reused input may be read at its death."""
+    run, row_of = lives.run, plan.row_of
+    handed = {(step, x) for step, x, _ in plan.handoffs}
+    for step in range(run.steps):
+        node = run.node_at(step)
+        reads, writes = (node.inputs, node.outputs) if node else ((), run.graph.inputs)
+        overwritten = {node.inputs[i] for i, _ in node.in_place_write} if node else set()
+        for name in dict.fromkeys(reads):
+            row = row_of.get(name)
+            if row is None:
+                continue
+            birth, death = int(plan.birth[row]), int(plan.death[row])
+            dies_here = death == step and ((step, name) in handed or name in overwritten)
+            if not (birth <= step < death or dies_here):
+                yield error(
+                    "dead_access",
+                    f'"{run.node_name(step)}" reads "{name}" at step {step}; its live range is [{birth}, {death}).',
+                    tensor=name,
+                    step=step,
+                )
+        for name in writes:
+            row = row_of.get(name)
+            # A persistent tensor may be written at any step.
+            if row is not None and plan.birth[row] != step and not run.tensors[name].persistent:
+                yield error(
+                    "dead_access",
+                    f'"{run.node_name(step)}" writes "{name}" at step {step}; its birth is {plan.birth[row]}.',
+                    tensor=name,
+                    step=step,
+                )
+
+
+def check_ranges(plan: Plan, lives: Lives) -> Iterator[Finding]:
+    """Check rule ``live_range``."""
+    death = lives.unhanded_death | {x: step for step, x, _ in plan.handoffs}
+    for name, row in plan.row_of.items():
+        if name in lives.birth:
+            mine, theirs = (int(plan.birth[row]), int(plan.death[row])), (lives.birth[name], death[name])
+            if mine != theirs:
+                yield error(
+                    "live_range",
+                    f'"{name}" has the live range [{mine[0]}, {mine[1]}); expected [{theirs[0]}, {theirs[1]}).',
+                    tensor=name,
+                    step=min(mine[0], theirs[0]),
+                )
+
+
+def check_sharing(plan: Plan, lives: Lives) -> Iterator[Finding]:
+    """Check rule ``sharing``: the plan's storages are those of the graph."""
+    number_of: dict[str, tuple[int, str]] = {}
+    storage_of: dict[int, tuple[str, str]] = {}
+    for name, row in plan.row_of.items():
+        if name not in lives.storage_of:
+            continue
+        mine, theirs = int(plan.storage[row]), lives.storage_of[name]
+        number, fellow = number_of.setdefault(theirs, (mine, name))
+        if number != mine:
+            yield error(
+                "sharing", f'"{name}" and "{fellow}" are one storage, the plan parts them.', tensor=name, other=fellow
+            )
+        storage, fellow = storage_of.setdefault(mine, (theirs, name))
+        if storage != theirs:
+            yield error(
+                "sharing",
+                f'"{name}" and "{fellow}" are not one storage, the plan joins them.',
+                tensor=name,
+                other=fellow,
+            )
+
+
+def check_addresses(plan: Plan, lives: Lives) -> Iterator[Finding]:
+    """Check rule ``address``: all rows of a storage imply the same start."""
+    start_of: dict[str, tuple[int, int, str]] = {}
+    for name, row in plan.row_of.items():
+        if name not in lives.storage_of:
+            continue
+        start = int(plan.offset[row]) - lives.offset[name]
+        expected, arena, fellow = start_of.setdefault(lives.storage_of[name], (start, int(plan.arena[row]), name))
+        if (start, int(plan.arena[row])) != (expected, arena):
+            yield error(
+                "address",
+                f'"{name}" has the offset {plan.offset[row]}; "{fellow}" implies {expected + lives.offset[name]}.',
+                tensor=name,
+                other=fellow,
+            )
+        declared = lives.run.tensors[name].alignment
+        if declared is not None and int(plan.offset[row]) % declared:
+            yield error(
+                "address", f'"{name}" requires alignment {declared}; its offset is {plan.offset[row]}.', tensor=name
+            )
+
+
+def check_must_not_alias(plan: Plan, lives: Lives) -> Iterator[Finding]:
+    """Check rule ``must_not_alias``, also for storages with disjoint live ranges."""
+    rows: dict[str, list[int]] = {}
+    if lives.apart:
+        for name, row in plan.row_of.items():
+            if name in lives.storage_of:
+                rows.setdefault(lives.storage_of[name], []).append(row)
+    for a, b in sorted({tuple(sorted(pair)) for pair in lives.apart}):
+        if a not in rows or b not in rows:
+            continue
+        i, j = rows[a][0], rows[b][0]
+        if plan.arena[i] != plan.arena[j]:
+            continue
+        low = max(min(int(plan.offset[r]) for r in rows[a]), min(int(plan.offset[r]) for r in rows[b]))
+        high = min(max(int(plan.offset[r] + plan.size[r]) for r in side) for side in (rows[a], rows[b]))
+        if low < high or plan.logical_slot[i] == plan.logical_slot[j]:
+            yield error(
+                "must_not_alias", f'"{a}" and "{b}" must not alias, but share bytes or a slot.', tensor=a, other=b
+            )
+
+
+def check_reuse(plan: Plan, lives: Lives) -> Iterator[Finding]:
+    """Check rule ``illegal_handoff``: permission and conditions of each in-place reuse."""
+    run = lives.run
+    for step, x, y in plan.handoffs:
+        node = run.node_at(step) if 0 <= step < run.steps else None
+        fields: dict[str, Any] = {"tensor": x, "other": y, "step": step}
+        if node is None or (x, y) not in lives.judge.candidates(step, node):
+            yield error(
+                "illegal_handoff",
+                f'"{run.node_name(step) if node else step}" does not permit "{y}" to reuse "{x}" in place.',
+                **fields,
+            )
+        elif condition := lives.judge.refusal(step, node, x, y):
+            yield error("illegal_handoff", f'"{y}" may not reuse "{x}" in place at step {step}: {condition}.', **fields)
+
+
+def check_retention(plan: Plan, lives: Lives) -> Iterator[Finding]:
+    """Check rule ``retention`` (contract §7, the parts of ``activation_retention_ratio``).
+
+    A view has no bytes of its own: its reads, live range and use as an output count for its root.
+    """
+    run = lives.run
+    last = {name: lives.birth[name] for name in lives.birth}
+    for name, steps in run.reads.items():
+        root = run.root[name]
+        forward = [step for step in steps if (node := run.node_at(step)) is not None and node.phase == "forward"]
+        if root in last:
+            last[root] = max([last[root], *forward])
+    handed_out = {run.root[name] for name in run.graph.outputs}
+    held_until: dict[str, int] = {}
+    for name, number in plan.row_of.items():
+        root = run.root.get(name, name)
+        held_until[root] = max(held_until.get(root, 0), int(plan.death[number]))
+    kept = activations = 0
+    for name, used in last.items():
+        tensor, row = run.tensors[name], plan.row_of.get(name)
+        if row is not None and tensor.role == "activation" and tensor.view is None:
+            size = int(plan.size[row])
+            activations += size
+            kept += size if held_until[name] > used + 1 and name not in handed_out else 0
+    for what, counted in (("activation_bytes", activations), ("activation_bytes_retained", kept)):
+        if plan.metrics.get(what, counted) != counted:
+            yield error("retention", f"metrics: {what} is {plan.metrics[what]}; the graph gives {counted}.")

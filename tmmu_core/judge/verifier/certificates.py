@@ -1,0 +1,176 @@
+"""Lower bounds recomputed from a plan's rows, and the status that they support.
+
+A plan file may state any lower bound and any search proof. Only bounds that follow from the rows are used: the peak
+live bytes, the largest storage, and the witness of the file where its storages cannot share bytes. With the graph,
+live ranges and must_not_alias pairs are those of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.judge.finding import Certificate
+from tmmu_core.judge.reference.liveness import Lives
+from tmmu_core.judge.verifier.check_figures import side_by_side
+from tmmu_core.judge.verifier.check_slots import PART
+from tmmu_core.judge.verifier.row_columns import I64, U64, PlanFacts, most_together
+from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, OPTIMAL, ArenaSummary, Plan
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Storages as columns (steps, bytes) and the pairs that must not alias."""
+
+    birth: I64
+    death: I64
+    size: U64
+    alignment: U64
+    arena: NDArray[np.int32]
+    names: tuple[str, ...]
+    parts: dict[str, list[int]]
+    """Name in a witness → its storages: one, or one per live part."""
+    apart: frozenset[tuple[str, str]] = frozenset()
+
+    def alive(self, here: I64, step: int) -> list[int]:
+        """Return the storages among ``here`` that are live at ``step``."""
+        found: list[int] = here[(self.birth[here] <= step) & (step < self.death[here])].tolist()
+        return found
+
+    def conflict(self, a: int, b: int) -> bool:
+        """Return whether the two cannot share a byte."""
+        together = self.birth[a] < self.death[b] and self.birth[b] < self.death[a]
+        return bool(together) or (self.names[a], self.names[b]) in self.apart
+
+
+def blocks_of(facts: PlanFacts, lives: Lives | None, *, configured: bool) -> Blocks:
+    """Return the storages of the rows; with ``lives``, those of the graph with every permitted in-place reuse.
+
+    The alignment of the arenas is used with ``lives`` only where the configuration is known (``configured``).
+    """
+    plan = facts.plan
+    parts: dict[str, list[int]] = {}
+    if lives is None:
+        names = tuple([facts.name(k) for k in range(facts.storages)])
+        for tensor, storage in zip(plan.tensor_ids, plan.storage.tolist(), strict=True):
+            for name in {tensor, tensor.rpartition(PART)[0] or tensor}:
+                parts.setdefault(name, []).append(storage)
+        return Blocks(facts.birth, facts.death, facts.size, facts.alignment, facts.arena, names, parts)
+    found = [storage for storage in lives.storages.values() if storage.name in plan.row_of]
+    arena = [int(plan.arena[plan.row_of[storage.name]]) for storage in found]
+    floor = [plan.arenas[number].alignment_bytes if configured else 1 for number in arena]
+    return Blocks(
+        np.array([storage.birth for storage in found], np.int64),
+        np.array([storage.death for storage in found], np.int64),
+        np.array([storage.size for storage in found], np.uint64),
+        np.array([max(storage.alignment, least) for storage, least in zip(found, floor, strict=True)], np.uint64),
+        np.array(arena, np.int32),
+        tuple([storage.name for storage in found]),
+        {storage.name: [k] for k, storage in enumerate(found)},
+        lives.apart,
+    )
+
+
+def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bool) -> tuple[Certificate, ...]:
+    """Return the certificate of every arena that the rows support.
+
+    ``lives``: the storages of the plan's graph. ``configured``: whether the arena configuration is known.
+    """
+    plan = facts.plan
+    blocks = blocks_of(facts, None if plan.own_arenas else lives, configured=configured)
+    if plan.own_arenas and lives is not None:  # in-place reuse depends on the planner's arenas
+        blocks = replace(blocks, apart=lives.apart)
+    return tuple([_certificate(blocks, number, arena) for number, arena in enumerate(plan.arenas)])
+
+
+def unsupported(plan: Plan) -> tuple[Certificate, ...]:
+    """Return the certificates of a digest, whose bounds cannot be recomputed."""
+    return tuple([_limited(arena, (0, (), -1)) for arena in plan.arenas])
+
+
+def supported(plan: Plan, found: tuple[Certificate, ...]) -> Plan:
+    """Return ``plan`` with recomputed certificates instead of its own."""
+    arenas = tuple([_with(arena, each) for arena, each in zip(plan.arenas, found, strict=True)])
+    if arenas == plan.arenas:
+        return plan
+    metrics: dict[str, Any] = dict(plan.metrics)
+    if isinstance(metrics.get("totals"), dict):
+        metrics["totals"] = {**metrics["totals"], "lower_bound_bytes": sum(arena.bound_bytes for arena in arenas)}
+    return replace(plan, arenas=arenas, metrics=metrics)
+
+
+def _with(arena: ArenaSummary, found: Certificate) -> ArenaSummary:
+    return replace(
+        arena,
+        status=found.status,
+        lower_bound_bytes=found.lower_bound_bytes,
+        proven_bytes=found.claimed_bytes,
+        witness=found.witness,
+        witness_step=found.witness_step,
+    )
+
+
+Reason = tuple[int, tuple[str, ...], int]
+"""A lower bound in bytes, its witness and step."""
+
+
+def _certificate(blocks: Blocks, number: int, arena: ArenaSummary) -> Certificate:
+    here = np.flatnonzero(blocks.arena == number)
+    return _limited(arena, _of_witness(blocks, here, arena), _of_peak(blocks, here), _of_largest(blocks, here))
+
+
+def _limited(arena: ArenaSummary, *reasons: Reason) -> Certificate:
+    """Return the part of the file's certificate that the recomputed bounds support."""
+    claim = arena.least_bytes_claimed
+    best = max(reason[0] for reason in reasons)
+    bound = min(best, claim if arena.status == CLAIMED else arena.bound_bytes)
+    _, witness, step = next((reason for reason in reasons if reason[0] == bound), (bound, (), -1))
+    if claim > bound:  # keep the witness of the file: with the graph it may suffice
+        witness, step = (arena.witness, arena.witness_step) if arena.witness else (witness, step)
+        status = INCOMPLETE if arena.status == INCOMPLETE else CLAIMED
+        return Certificate(arena.name, status, bound, claim, witness, step)
+    status = arena.status
+    if status in (OPTIMAL, CLAIMED):
+        status = OPTIMAL if arena.extent_bytes == bound else FEASIBLE
+    return Certificate(arena.name, status, bound, None, witness, step)
+
+
+def _of_witness(blocks: Blocks, here: I64, arena: ArenaSummary) -> Reason:
+    """Return the bound of the file's witness: storages live at its step, and storages in conflict with all of these."""
+    among, step = set(here.tolist()), arena.witness_step
+    alive = set(blocks.alive(here, step))
+    chosen: dict[str, int] = {}
+    left: list[str] = []
+    for name in dict.fromkeys(arena.witness):
+        own = [block for block in blocks.parts.get(name, ()) if block in alive]
+        chosen |= {name: own[0]} if own else {}
+        left += [] if own else [name]
+    for name in left if blocks.apart else ():
+        own = [block for block in blocks.parts.get(name, ()) if block in among]
+        if len(own) == 1 and all(blocks.conflict(own[0], other) for other in chosen.values()):
+            chosen[name] = own[0]
+    if not chosen:
+        return 0, (), -1
+    return _side_by_side(blocks, chosen.values()), tuple([name for name in arena.witness if name in chosen]), step
+
+
+def _of_peak(blocks: Blocks, here: I64) -> Reason:
+    """Return the bound of the storages at the peak step."""
+    step, _ = most_together(blocks.birth[here], blocks.death[here], blocks.size[here])
+    alive = blocks.alive(here, step)
+    return _side_by_side(blocks, alive), tuple([blocks.names[block] for block in alive]), step
+
+
+def _of_largest(blocks: Blocks, here: I64) -> Reason:
+    """Return the size of the largest storage, which may have no live step in a problem with gaps."""
+    largest = int(here[np.argmax(blocks.size[here])]) if len(here) else -1
+    return (int(blocks.size[largest]), (blocks.names[largest],), -1) if len(here) else (0, (), -1)
+
+
+def _side_by_side(blocks: Blocks, chosen: Iterable[int]) -> int:
+    rows = list(chosen)
+    return side_by_side(blocks.size[rows].tolist(), blocks.alignment[rows].tolist())

@@ -1,0 +1,214 @@
+"""Check alignment, the reasons for shared storages, and that no two storages overlap in time and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tmmu_core.graph.model import PERSISTENT_ROLES
+from tmmu_core.judge.finding import Finding, error
+from tmmu_core.judge.reference.liveness.ref_storages import Groups
+from tmmu_core.judge.verifier.box_overlap import Box, overlapping
+from tmmu_core.judge.verifier.row_columns import I64, Mask, PlanFacts
+from tmmu_core.plans.model import Plan
+
+
+def check_alignment(facts: PlanFacts) -> Iterator[Finding]:
+    """Check rule ``alignment``: rows by their own alignment, storages by that of the arena."""
+    plan = facts.plan
+    power = (plan.alignment > 0) & ((plan.alignment & (plan.alignment - np.uint64(1))) == 0)
+    for i in np.flatnonzero(~power).tolist():
+        yield error(
+            "alignment",
+            f'"{plan.tensor_ids[i]}" has the alignment {plan.alignment[i]}, which is not a power of two.',
+            tensor=plan.tensor_ids[i],
+        )
+    off = np.flatnonzero(plan.offset % np.where(power, plan.alignment, np.uint64(1)) != 0)
+    for i in off.tolist():
+        yield error(
+            "alignment",
+            f'"{plan.tensor_ids[i]}" has the offset {plan.offset[i]}, misaligned to {plan.alignment[i]} bytes.',
+            tensor=plan.tensor_ids[i],
+            arena=plan.arenas[plan.arena[i]].name,
+        )
+    for number, arena in enumerate(plan.arenas):
+        grid = arena.alignment_bytes
+        if grid < 1 or grid & (grid - 1):
+            yield error(
+                "alignment",
+                f"arena {arena.name} has the alignment {grid}, which is not a power of two.",
+                arena=arena.name,
+            )
+            continue
+        # A storage starts at a multiple of the arena's alignment, except where a view is its first row.
+        slots = facts.slots
+        here = np.flatnonzero(slots.arena == number)
+        begins = facts.start[facts.by_slot][facts.opens_slot]
+        own = np.array([plan.base_tensor_uids[row] is None for row in facts.first_row.tolist()], np.bool_)
+        own = own[facts.by_slot][facts.opens_slot]
+        for k in here[(begins[here] % np.uint64(grid) != 0) & own[here]].tolist():
+            yield error(
+                "alignment",
+                f"slot {slots.number[k]} of {arena.name} starts at {begins[k]}, misaligned to {grid} bytes.",
+                arena=arena.name,
+            )
+
+
+def check_storages(facts: PlanFacts) -> Iterator[Finding]:
+    """Check rule ``storage``: rows share a storage if and only if they are linked.
+
+    Links are a base tensor, an alias group, or an in-place chain (one row ends where the next begins, or is
+    persistent, at the same offset).
+    """
+    plan = facts.plan
+    row_of, storage = plan.row_of, plan.storage
+    group_storage: dict[str, int] = {}
+    for i, group in enumerate(plan.alias_group_ids):
+        if group is not None and group_storage.setdefault(group, int(storage[i])) != storage[i]:
+            yield error("storage", f'alias group "{group}" is in two storages.', tensor=plan.tensor_ids[i])
+    base = np.array([-1 if name is None else row_of.get(name, -1) for name in plan.base_tensor_uids], np.int64)
+    at, of = np.flatnonzero(base >= 0), base[base >= 0]
+    inside = (plan.offset[of] <= plan.offset[at]) & (plan.offset[at] + plan.size[at] <= plan.offset[of] + plan.size[of])
+    astray = (storage[at] != storage[of]) | (plan.arena[at] != plan.arena[of]) | ~inside
+    for k in np.flatnonzero(astray).tolist():
+        view, its_base = plan.tensor_ids[at[k]], plan.tensor_ids[of[k]]
+        message = f'"{view}" is a view of "{its_base}" but not inside it.'
+        yield error("storage", message, tensor=view, other=its_base)
+    members: dict[int, list[int]] = {}
+    for row in np.flatnonzero(~_linked_by_views(facts, base)[storage]).tolist():
+        members.setdefault(int(storage[row]), []).append(row)
+    for rows in members.values():
+        yield from _unlinked(plan, rows)
+
+
+def _linked_by_views(facts: PlanFacts, base: I64) -> Mask:
+    """Return per storage whether its rows are one tensor and its views, in one slot. ``base``: row numbers, or −1.
+
+    Nearly all storages are; the others are checked one by one.
+    """
+    plan, storage = facts.plan, facts.plan.storage
+    root = np.arange(len(plan))
+    mine = (base >= 0) & (storage[base] == storage)
+    root[mine] = base[mine]
+    for _ in range(len(plan).bit_length()):  # pointer doubling along all bases
+        root = root[root]
+    first = np.full(facts.storages, len(plan), np.int64)
+    np.minimum.at(first, storage, np.arange(len(plan)))
+    head = first[storage]
+    apart = (root != root[head]) | mine[root]  # two tensors, or a cycle of views
+    for column in (plan.arena, plan.logical_slot, plan.generation):
+        apart |= column != column[head]
+    linked = np.ones(facts.storages, np.bool_)
+    linked[storage[apart]] = False
+    return linked
+
+
+def _unlinked(plan: Plan, rows: list[int]) -> Iterator[Finding]:
+    if len({(int(plan.arena[i]), int(plan.logical_slot[i]), int(plan.generation[i])) for i in rows}) > 1:
+        yield error(
+            "storage",
+            f'"{plan.tensor_ids[rows[0]]}" and other rows are one storage with several places.',
+            tensor=plan.tensor_ids[rows[0]],
+        )
+    names = [plan.tensor_ids[i] for i in rows]
+    named = {base for i in rows if (base := plan.base_tensor_uids[i]) is not None}
+    groups = Groups([*(f"t:{name}" for name in dict.fromkeys((*names, *sorted(named))))])
+    sure = (plan.tensor_ids[i] for i in rows if (base := plan.base_tensor_uids[i]) is None or base in plan.row_of)
+    anchor = next(sure, names[0])
+    first_of_group: dict[str, str] = {}
+    by_place: dict[tuple[int, int], str] = {}
+    resident: dict[int, str] = {}
+    for i in rows:
+        name, base, group = plan.tensor_ids[i], plan.base_tensor_uids[i], plan.alias_group_ids[i]
+        if base is not None:
+            groups.join(f"t:{name}", f"t:{base}")
+            if base not in plan.row_of:  # its base is not in this mode, so the rows do not show the link
+                groups.join(f"t:{name}", f"t:{anchor}")
+        if group is not None:
+            groups.join(f"t:{name}", f"t:{first_of_group.setdefault(group, name)}")
+        by_place.setdefault((int(plan.death[i]), int(plan.offset[i])), name)
+    lasting = {groups.leader(f"t:{plan.tensor_ids[i]}") for i in rows if plan.roles[i] in PERSISTENT_ROLES}
+    for i in rows:  # persistent tensors and their views from step 0
+        if plan.birth[i] == 0 and groups.leader(f"t:{plan.tensor_ids[i]}") in lasting:
+            resident.setdefault(int(plan.offset[i]), plan.tensor_ids[i])
+    for i in rows:
+        offset = int(plan.offset[i])
+        for before in (by_place.get((int(plan.birth[i]), offset)), resident.get(offset)):
+            if before is not None:
+                groups.join(f"t:{plan.tensor_ids[i]}", f"t:{before}")
+    leader = groups.leader(f"t:{names[0]}")
+    for name in names:
+        if groups.leader(f"t:{name}") != leader:
+            yield error(
+                "storage",
+                f'"{name}" and "{names[0]}" are one storage, but no view, alias group or in-place write links them.',
+                tensor=name,
+                other=names[0],
+            )
+
+
+def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
+    """Check rule ``overlap``; without a sweep where disjoint slots with one tenant at a time prove it."""
+    if _proven_by_slots(facts):
+        return
+    for space, storages in facts.spaces:
+        boxes, owner = _boxes(facts, storages.tolist())
+        for a, b in overlapping(boxes):
+            first, second = facts.name(owner[a]), facts.name(owner[b])
+            low, high = max(boxes[a][2], boxes[b][2]), min(boxes[a][3], boxes[b][3])
+            step = max(boxes[a][0], boxes[b][0])
+            yield error(
+                "overlap",
+                f'"{first}" and "{second}" both use bytes [{low}, {high}) of {space} at step {step}.',
+                tensor=first,
+                other=second,
+                arena=facts.plan.arenas[facts.arena[owner[a]]].name,
+                step=step,
+            )
+
+
+def overlaps(facts: PlanFacts) -> Iterator[tuple[int, int]]:
+    """Yield pairs of storages (earlier, later) that overlap; every overlapping storage occurs at least once."""
+    if not _proven_by_slots(facts):
+        for _, storages in facts.spaces:
+            boxes, owner = _boxes(facts, storages.tolist())
+            for a, b in overlapping(boxes):
+                yield owner[a], owner[b]
+
+
+def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]:
+    """Return the boxes of the storages, and the storage of each box.
+
+    A storage that is reused in place at step k is read at k. At that step it uses all its bytes, or, if the reusing
+    storage is at the same offset, only those above that one's end.
+    """
+    boxes: list[Box] = []
+    owner: list[int] = []
+    birth, death = facts.birth.tolist(), facts.read_until.tolist()
+    start, stop = facts.start.tolist(), facts.stop.tolist()
+    for s in storages:
+        grant = facts.granted.get(s)
+        if grant and death[s] == grant[0] + 1 == birth[grant[1]] + 1 and facts.takes_over(s, grant[1]):
+            step, taker = grant
+            boxes += [(birth[s], step, start[s], stop[s]), (step, step + 1, max(start[s], stop[taker]), stop[s])]
+            owner += [s, s]
+        else:
+            boxes.append((birth[s], death[s], start[s], stop[s]))
+            owner.append(s)
+    return boxes, owner
+
+
+def _proven_by_slots(facts: PlanFacts) -> bool:
+    """Return whether disjoint slots, with one tenant at a time at the slot's offset, exclude every overlap."""
+    slots, order = facts.slots, facts.by_slot
+    if (facts.start != slots.start[facts.slot_of]).any() or facts.slots_meet.any():
+        return False
+    birth, held = facts.birth[order], facts.read_until[order]
+    inside = ~facts.opens_slot[1:]
+    close = np.flatnonzero(inside & (held[:-1] > birth[1:]))
+    for at in close.tolist():
+        before, after = int(order[at]), int(order[at + 1])
+        if facts.granted.get(before) != (int(birth[at + 1]), after) or facts.death[before] > birth[at + 1]:
+            return False
+    return True  # ranges are not empty: a tenant that ends before the next one ends before all later ones

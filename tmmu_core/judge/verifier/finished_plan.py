@@ -1,0 +1,133 @@
+"""Verify a finished plan where it is read (contract §5, §11, §12).
+
+:func:`finished` returns the plan with its verdict, for display. :func:`refuse_invalid` raises the contract's error, for
+commands that act on a plan (``apply``, ``checkpoint``, ``export``). The arenas of an invalid plan have the status
+:data:`INVALID`. Those of a valid plan have the recomputed lower bound, and the status ``claimed`` where the file states
+a larger one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tmmu_core.base.errors import AddressCollision, AlignmentViolation, ArenaTooSmall, ContractError, InvalidIrShapes
+from tmmu_core.graph.model import Graph
+from tmmu_core.judge.finding import Finding, Verdict
+from tmmu_core.judge.verifier.certificates import supported, unsupported
+from tmmu_core.judge.verifier.check_bytes import overlaps
+from tmmu_core.judge.verifier.check_figures import check_metrics, impossible
+from tmmu_core.judge.verifier.row_columns import I64, Mask, PlanFacts
+from tmmu_core.judge.verifier.verify import RULES, check_changes, check_columns, check_held, verify_plan
+from tmmu_core.plans.model import INVALID, Plan
+
+MAX_PAIRS = 50_000_000
+"""The most pairs of storages that are compared to find all conflicts; above, those of the sweep suffice."""
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """A finished plan with its verdict."""
+
+    plan: Plan
+    verdict: Verdict
+
+    @property
+    def ok(self) -> bool:
+        """Whether the plan is valid."""
+        return self.verdict.ok
+
+
+def finished(plan: Plan, graph: Graph | None = None, *, complete: bool = True, **how: Any) -> Finished:
+    """Return ``plan`` with its verdict. ``how`` are further arguments of :func:`verify_plan`.
+
+    Of a digest (``complete`` false), which has no rows, only the figures are checked.
+    """
+    verdict = verify_plan(plan, graph, **how) if complete else _of_digest(plan)
+    return Finished(believed(plan, verdict), verdict)
+
+
+def believed(plan: Plan, verdict: Verdict) -> Plan:
+    """Return ``plan`` with the recomputed certificates; arenas of an invalid plan get the status ``invalid``."""
+    if verdict.ok:
+        return supported(plan, verdict.certificates)
+    return replace(plan, arenas=tuple([replace(arena, status=INVALID) for arena in plan.arenas]))
+
+
+def _of_digest(plan: Plan) -> Verdict:
+    checked = ("extent", "capacity", "figures", "hash", "held")
+    left_out = tuple((rule, "a digest has no rows") for rule in RULES if rule not in checked)
+    findings = (*impossible(plan), *check_metrics(plan), *check_changes(plan), *check_held(plan))
+    return Verdict(findings, checked, left_out, unsupported(plan), "totals")
+
+
+def refuse_invalid(plan: Plan, operator: str, verdict: Verdict | None = None) -> None:
+    """Raise for an invalid plan; ``verdict`` is that of :func:`verify_plan`, if known.
+
+    Raises ``AddressCollision`` for an overlap, ``ArenaTooSmall`` for a tensor outside its arena,
+    ``AlignmentViolation`` for a misaligned one, else ``InvalidIrShapes`` (reason ``invalid_plan``).
+    """
+    verdict = verify_plan(plan) if verdict is None else verdict
+    if verdict.ok:
+        return
+    error = _error(plan, min(verdict.errors, key=lambda finding: _WORST_FIRST.index(_kind(finding))), operator)
+    error.hint = "The plan is invalid. List the findings with tmmu verify, and plan again."
+    error.fill(replay_token=plan.replay_token.hex(), rank=plan.rank, findings=len(verdict.errors))
+    raise error
+
+
+_WORST_FIRST = ("overlap", "bounds", "capacity", "alignment", "other")
+
+
+def _kind(finding: Finding) -> str:
+    return finding.rule if finding.rule in _WORST_FIRST else "other"
+
+
+def _error(plan: Plan, found: Finding, operator: str) -> ContractError:
+    row = plan.row_of.get(found.tensor)
+    of_arena: dict[str, Any] = {
+        "operator": operator,
+        "t": found.step,
+        "arena": found.arena,
+        "tensor": found.tensor,
+        "rule": found.rule,
+    }
+    slot = "unknown" if row is None else int(plan.logical_slot[row])
+    arena = plan.arena_of.get(found.arena)
+    if found.rule == "overlap":
+        return AddressCollision(found.message, logical_slot=slot, other=found.other, **of_arena)
+    if found.rule == "alignment":
+        return AlignmentViolation(found.message, logical_slot=slot, **of_arena)
+    if found.rule in ("bounds", "capacity") and arena is not None:
+        capacity = arena.extent_bytes if found.rule == "bounds" else arena.capacity_bytes
+        end = arena.extent_bytes if row is None else int(plan.offset[row]) + int(plan.size[row])
+        return ArenaTooSmall(found.message, capacity=capacity, required=end, **of_arena)
+    return InvalidIrShapes(found.message, reason="invalid_plan", node_id="", ir_hash=plan.ir_hash.hex(), **of_arena)
+
+
+def conflicting_rows(plan: Plan) -> Mask:
+    """Return a mask (n,) of the rows that overlap a row of another storage in time and bytes."""
+    rows = np.zeros(len(plan), np.bool_)
+    if next(check_columns(plan), None) is not None:
+        return rows
+    facts = PlanFacts(plan)
+    hit = np.zeros(facts.storages, np.bool_)
+    skipped: list[int] = []
+    for a, b in overlaps(facts):
+        hit[[a, b]] = True
+        skipped.append(b)
+    # The sweep skips a storage after its first overlap; its other overlaps are found by comparison with all.
+    skipped = sorted(set(skipped))
+    for storage in skipped if len(skipped) * facts.storages <= MAX_PAIRS else ():
+        hit[_overlapping(facts, storage)] = True
+    rows[:] = hit[plan.storage]
+    return rows
+
+
+def _overlapping(facts: PlanFacts, storage: int) -> I64:
+    space = facts.arena == facts.arena[storage] if facts.plan.places != "sparse" else np.ones(facts.storages, np.bool_)
+    meets = space & (facts.birth < facts.death[storage]) & (facts.birth[storage] < facts.death)
+    meets &= (facts.start < facts.stop[storage]) & (facts.start[storage] < facts.stop)
+    return np.flatnonzero(meets)

@@ -1,0 +1,334 @@
+"""Verify a plan, from any planner or file (contract §1, §3, §4, §6; seed I.E).
+
+Without the graph the plan is checked against itself: no two storages overlap, offsets are aligned and inside the arena,
+and slots, figures and hashes follow from the rows. With the graph (:mod:`.against_graph`) live ranges, sharing,
+in-place reuse and every access are checked too. Near-linear in rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from tmmu_core.base.errors import U64_MAX
+from tmmu_core.graph.model import Arena, Graph
+from tmmu_core.judge.canonical_hashes import arena_config_object, hash_of, layout_hash, order_hash, plan_hash
+from tmmu_core.judge.finding import Finding, Verdict, error, shortened
+from tmmu_core.judge.verifier import against_graph
+from tmmu_core.judge.verifier.against_graph import OWN_ARENAS
+from tmmu_core.judge.verifier.certificates import certificates
+from tmmu_core.judge.verifier.check_bytes import check_alignment, check_overlap, check_storages
+from tmmu_core.judge.verifier.check_figures import check_arenas, check_certificates, check_completeness, check_metrics
+from tmmu_core.judge.verifier.check_rows import check_rows
+from tmmu_core.judge.verifier.check_slots import (
+    check_numbering,
+    check_slot_counts,
+    check_slot_offsets,
+    check_slots,
+    check_sparse_addresses,
+)
+from tmmu_core.judge.verifier.row_columns import PlanFacts
+from tmmu_core.plans.model import CHANGED, UNHELD, UNSAID, Plan
+
+OWN_RULES: dict[str, str] = {
+    "columns": "columns have one length, rows are unique and sorted by id bytes, arenas and storages exist",
+    "range": "live ranges are not empty and are inside the timeline",
+    "row": "role, dtype and size are valid, persistent tensors are always live, views are inside their bases",
+    "alignment": "every offset is a multiple of its row's alignment, alignments are powers of two",
+    "bounds": "every row ends within its arena's extent",
+    "extent": "the extent is the end of the highest storage, committed bytes are whole pages of it",
+    "capacity": "no arena's extent is over its capacity",
+    "storage": "rows that share a storage are linked by views, an alias group or an in-place chain",
+    "overlap": "no two storages use one byte at one step, except in-place reuse at the same offset",
+    "slot": "a slot has one storage at a time, at its offset; slots do not overlap and are numbered from 0",
+    "slot_offset": "offsets are aligned prefix sums over the slots (plans of slots)",
+    "numbering": "storages are numbered by offset, birth and id, one each (plans that place bytes)",
+    "sparse_address": "every slot is at the hash of token, arena and number (plans of the superseded draft)",
+    "slots_max_live": "there are as many slots as storages live together; planners other than slots may use more",
+    "figures": "slots, max live, storages, peak live bytes, totals and ratios follow from the rows",
+    "certificate": "a stated bound is that of its witness, and an optimal extent equals its bound",
+    "handoff": "in-place reuse is at the input's death and the output's birth, and marked as taken where it is",
+    "hash": "the hashes of order, layout and plan follow from the plan",
+    "configuration": "arenas have the capacity, alignment and page size of their configuration",
+    "places": "the file states what the planner placed, which selects the rules for offsets",
+    "held": "the file has a content hash, which detects every edit",
+}
+"""Rule of a plan without its graph → the property that it checks."""
+
+RULES: dict[str, str] = OWN_RULES | against_graph.RULES
+
+_OF_PLACES: dict[str, dict[str, str]] = {
+    "slots": {"numbering": "it places slots", "sparse_address": "it places slots"},
+    "bytes": {"slot_offset": "it places bytes", "sparse_address": "it places bytes"},
+    "sparse": {
+        "bounds": "hashed addresses are not limited by the extent",
+        "slot_offset": "its addresses are hashed",
+        "numbering": "its addresses are hashed",
+    },
+}
+"""``Plan.places`` → rules that do not apply to it, with the reason."""
+
+DECLARED_ARENAS = "no arena configuration is given; the plan's own is used"
+UNKNOWN_ARENAS = "the arena configuration is not given, and the plan's arenas do not reproduce its hash"
+
+
+def verify_plan(
+    plan: Plan,
+    graph: Graph | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    arenas: Mapping[str, Arena | Mapping[str, Any]] | None = None,
+    cut_from: bytes | None = None,
+) -> Verdict:
+    """Verify a plan; with ``graph``, also against its graph.
+
+    ``dims``: the values of the named dimensions; by default those of the plan's shapes. ``arenas``: the arena
+    configuration as given, if known. ``cut_from``: the ir_hash of the whole graph where ``graph`` is a rank's part
+    (seed II.I). Does not raise for an invalid plan: findings are in the verdict.
+    """
+    broken = list(check_columns(plan))
+    if broken:
+        # The other rules need valid columns.
+        first_rules = ("columns", "range")
+        rest = tuple((rule, "its columns are invalid") for rule in RULES if rule not in first_rules)
+        return Verdict(shortened(broken), first_rules, rest)
+    facts = PlanFacts(plan)
+    findings = [
+        *check_rows(facts),
+        *check_alignment(facts),
+        *check_arenas(facts),
+        *check_storages(facts),
+        *check_overlap(facts),
+        *check_slots(facts),
+        *check_handoffs(facts),
+        *check_hashes(facts, arenas),
+        *check_metrics(plan),
+        *check_certificates(facts),
+        *check_completeness(plan, graph),
+    ]
+    left_out = dict(_OF_PLACES[plan.places])
+    config = arenas
+    if plan.own_arenas:
+        config, left_out["configuration"] = None, OWN_ARENAS
+    elif plan.arena_config_hash == hash_of({}):
+        config = {}
+    elif arenas is None:
+        config = declared_configuration(plan)
+        left_out["configuration"] = UNKNOWN_ARENAS if config is None else DECLARED_ARENAS
+    if config is not None:
+        findings += check_configuration(plan, config)
+    alignment: Mapping[int, int] | None = None
+    pairs: frozenset[str] | None = None
+    seen: against_graph.GraphCheck | None = None
+    if graph is None:
+        left_out |= dict.fromkeys(against_graph.RULES, "no graph was given")
+    else:
+        seen = against_graph.examine(facts, graph, dims, cut_from)
+        findings += seen.findings
+        left_out |= seen.left_out
+        alignment, pairs = seen.alignment, seen.arenas_with_pairs
+    if plan.places == "slots":
+        findings += check_slot_offsets(facts, alignment)
+    elif plan.places == "bytes":
+        findings += check_numbering(facts)
+    else:
+        findings += check_sparse_addresses(facts)
+    findings += check_slot_counts(facts, pairs)
+    findings += [*check_places(plan), *check_held(plan)]
+    found = certificates(facts, seen.lives if seen else None, configured=config is not None)
+    claimed = [each.arena for each in found if each.claimed_bytes is not None]
+    if claimed:
+        left_out["certificate"] = f"the bound of {', '.join(claimed)} was not recomputed"
+    checked = tuple(rule for rule in RULES if rule not in left_out)
+    return Verdict(
+        shortened(findings),
+        checked,
+        tuple((rule, left_out[rule]) for rule in RULES if rule in left_out),
+        found,
+        "graph" if seen and seen.lives else "rows",
+    )
+
+
+def verdict_warnings(verdict: Verdict) -> tuple[str, ...]:
+    """Return a warning for each condition under which rules that apply to the plan were not checked."""
+    if verdict.examined == "totals":
+        return ("the file is a digest; its totals were checked, but no placement.",)
+    rules: dict[str, list[str]] = {}
+    for rule, why in verdict.left_out:
+        if why in (OWN_ARENAS, DECLARED_ARENAS, UNKNOWN_ARENAS):
+            rules.setdefault(why, []).append(rule)
+    return tuple([f"not checked: {', '.join(names)} ({why})." for why, names in rules.items()])
+
+
+# --- columns -----------------------------------------------------------------------------------------------------
+
+
+def check_columns(plan: Plan) -> Iterator[Finding]:
+    """Check rules ``columns`` and ``range``."""
+    n = len(plan)
+    columns = {name: len(getattr(plan, name)) for name in _COLUMNS}
+    for name, length in columns.items():
+        if length != n:
+            yield error("columns", f"the column {name} has {length} rows for {n} tensors.")
+    if set(columns.values()) - {n}:
+        return
+    for before, after in zip(plan.tensor_ids, plan.tensor_ids[1:], strict=False):
+        if before >= after:
+            yield error("columns", f'row "{after}" does not sort after "{before}".', tensor=after, other=before)
+    for i in np.flatnonzero((plan.arena < 0) | (plan.arena >= len(plan.arenas))).tolist():
+        yield error("columns", f'"{plan.tensor_ids[i]}" is in arena number {plan.arena[i]}, which does not exist.')
+    names = [arena.name for arena in plan.arenas]
+    if names != sorted(set(names)):
+        yield error("columns", "the arenas are not unique and sorted by name.")
+    used = np.unique(plan.storage)
+    if not np.array_equal(used, np.arange(len(used))):
+        yield error("columns", "the storages are not numbered 0, 1, 2, ….")
+    for i in np.flatnonzero((plan.logical_slot < 0) | (plan.generation < 0)).tolist():
+        yield error("columns", f'"{plan.tensor_ids[i]}" has a negative slot or generation.', tensor=plan.tensor_ids[i])
+    end = max(plan.steps, 1)
+    for i in np.flatnonzero((plan.birth < 0) | (plan.birth >= plan.death) | (plan.death > end)).tolist():
+        yield error(
+            "range",
+            f'"{plan.tensor_ids[i]}" has the live range [{plan.birth[i]}, {plan.death[i]}) of {plan.steps} steps.',
+            tensor=plan.tensor_ids[i],
+            step=int(plan.birth[i]),
+        )
+    for i in np.flatnonzero(plan.offset > np.uint64(U64_MAX) - plan.size).tolist():
+        yield error("range", f'"{plan.tensor_ids[i]}" ends past 2^64 − 1.', tensor=plan.tensor_ids[i])
+    run = len(plan.execution_order) + plan.has_inputs_step
+    if plan.execution_order and run != plan.steps:
+        yield error("columns", f"the plan has {plan.steps} steps; its execution order has {run}.")
+
+
+# --- hand-offs and hashes ----------------------------------------------------------------------------------------
+
+
+def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
+    """Check rule ``handoff``: the plan's list of in-place reuse against its rows."""
+    plan = facts.plan
+    disjoint = not facts.slots_meet.any()
+    gave: set[str] = set()
+    took: set[str] = set()
+    for (step, x, y), taken in zip(plan.handoffs, plan.taken, strict=True):
+        fields: dict[str, Any] = {"tensor": x, "other": y, "step": step}
+        if x not in plan.row_of or y not in plan.row_of:
+            yield error("handoff", f'"{x}" is reused by "{y}" at step {step}, but one of them has no row.', **fields)
+            continue
+        if x in gave or y in took:
+            yield error("handoff", f'"{x}" is reused, or "{y}" reuses, a second time at step {step}.', **fields)
+        gave.add(x)
+        took.add(y)
+        i, j = plan.row_of[x], plan.row_of[y]
+        a, b = int(plan.storage[i]), int(plan.storage[j])
+        if plan.death[i] != step or facts.death[a] != step or plan.birth[j] != step or facts.birth[b] != step:
+            yield error(
+                "handoff",
+                f'"{x}" is reused by "{y}" at step {step}, but its death is {facts.death[a]} and the birth of "{y}" is '
+                f"{facts.birth[b]}.",
+                **fields,
+            )
+        if plan.arena[i] != plan.arena[j]:
+            yield error("handoff", f'"{x}" and "{y}" are in different arenas.', **fields)
+        # Where slots overlap, the reusing storage must have the offset of the reused one.
+        here = facts.takes_over(a, b)
+        if plan.places == "bytes" and not disjoint and not here:
+            yield error("handoff", f'"{y}" does not have the offset of "{x}".', **fields)
+        if taken != here:
+            marked = "taken" if taken else "not taken"
+            yield error("handoff", f'the reuse of "{x}" by "{y}" is marked as {marked}, which is wrong.', **fields)
+
+
+def check_places(plan: Plan) -> Iterator[Finding]:
+    """Check rule ``places``: warn where a reader derived ``Plan.places``."""
+    if plan.remark(UNSAID):
+        yield Finding(
+            "places",
+            "warning",
+            f"the file does not state what it places; checked as a plan of {plan.places}: {plan.remark(UNSAID)}.",
+        )
+
+
+def check_held(plan: Plan) -> Iterator[Finding]:
+    """Check rule ``held``: warn where a file has no content hash, so that an edit may not be detected."""
+    if plan.remark(UNHELD):
+        yield Finding("held", "warning", f"the file has no content hash: {plan.remark(UNHELD)}.")
+
+
+def check_hashes(facts: PlanFacts, arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> Iterator[Finding]:
+    """Check rule ``hash``: recompute all hashes with the judge's own encoder."""
+    plan, slots = facts.plan, facts.slots
+    for name in ("ir_hash", "shard_spec_hash", "arena_config_hash", "replay_token"):
+        drafts = name == "replay_token" and plan.places == "sparse" and len(plan.replay_token) >= 64
+        if len(getattr(plan, name)) != 32 and not drafts:
+            yield error("hash", f"{name} has {len(getattr(plan, name))} bytes, not 32.")
+    if plan.execution_order_hash != order_hash(plan.execution_order):
+        yield error("hash", "execution_order_hash does not match the execution order.")
+    names = [arena.name for arena in plan.arenas]
+    slot_rows = [
+        (tensor, names[arena], slot)
+        for tensor, arena, slot in zip(plan.tensor_ids, plan.arena.tolist(), plan.logical_slot.tolist(), strict=True)
+    ]
+    address_rows = [
+        (names[arena], slot, start)
+        for arena, slot, start in zip(slots.arena.tolist(), slots.number.tolist(), slots.start.tolist(), strict=True)
+    ]
+    if plan.layout_hash != layout_hash(slot_rows, address_rows):
+        yield error("hash", "layout_hash does not match the rows.")
+    header: list[Any] = [plan.ir_hash, plan.mode, plan.arena_config_hash, plan.execution_order_hash]
+    header += [plan.rank, plan.world_size, plan.shard_spec_hash]
+    if plan.tmmu_plan_hash != plan_hash(header, plan.replay_token, slot_rows, address_rows):
+        yield error("hash", "tmmu_plan_hash does not match the plan.")
+    yield from check_changes(plan)
+    if arenas is not None and plan.arena_config_hash != hash_of(arena_config_object(arenas)):
+        yield error("hash", "arena_config_hash does not match the configuration.")
+
+
+def check_changes(plan: Plan) -> Iterator[Finding]:
+    """Check rule ``hash`` for the changes that a reader found by the file's content hash."""
+    if plan.remark(CHANGED):
+        yield error("hash", f"the file was changed after it was written: {plan.remark(CHANGED)}.")
+
+
+def declared_configuration(plan: Plan) -> dict[str, dict[str, int]] | None:
+    """Return the configuration that the plan's arenas declare; ``None`` where none reproduces its hash.
+
+    A configuration file may leave out each field everywhere, where it has its default, or nowhere.
+    """
+    default = Arena()
+    for forms in product(("changed", "all", "none"), repeat=len(_ARENA_FIELDS)):
+        config = {
+            arena.name: {
+                field: getattr(arena, field)
+                for field, form in zip(_ARENA_FIELDS, forms, strict=True)
+                if form == "all" or (form == "changed" and getattr(arena, field) != getattr(default, field))
+            }
+            for arena in plan.arenas
+        }
+        if hash_of(config) == plan.arena_config_hash:
+            return config
+    return None
+
+
+def check_configuration(plan: Plan, arenas: Mapping[str, Arena | Mapping[str, Any]]) -> Iterator[Finding]:
+    """Check rule ``configuration``."""
+    for arena in plan.arenas:
+        default = Arena()
+        given = arenas.get(arena.name, default)
+        want = given if isinstance(given, Arena) else Arena(**{k: v for k, v in given.items() if k in _ARENA_FIELDS})
+        for name in _ARENA_FIELDS:
+            if getattr(arena, name) != getattr(want, name):
+                yield error(
+                    "configuration",
+                    f"{arena.name} has {name} {getattr(arena, name)}; its configuration has {getattr(want, name)}.",
+                    arena=arena.name,
+                )
+
+
+_COLUMNS = (
+    *("arena", "logical_slot", "offset", "size", "alignment", "birth", "death", "generation", "storage"),
+    *("roles", "dtypes", "shapes", "alias_group_ids", "base_tensor_uids"),
+)
+_ARENA_FIELDS = ("capacity_bytes", "alignment_bytes", "page_size")

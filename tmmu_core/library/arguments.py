@@ -1,0 +1,223 @@
+"""Convert arguments of the public functions to values of the core: sources, options, limits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tmmu_core.base import strict
+from tmmu_core.base.errors import U64_MAX, UnreadableInput
+from tmmu_core.fitting.move import KINDS
+from tmmu_core.fitting.problem.answer import ALLOWED, Allowed
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.formats.open_file import Opened, read_any, read_at, read_streamed
+from tmmu_core.formats.planfile.trace import Trace
+from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native.unpacking import read_whole
+from tmmu_core.graph.quantities import parse_bytes, parse_percent
+from tmmu_core.judge.verifier.finished_plan import finished as judged
+from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
+from tmmu_core.plans.analysis.gate import ALL, GROWTH, Limit, Measure
+from tmmu_core.plans.making.make import Made, make_plan
+from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
+from tmmu_core.plans.making.request_options import SAID, contradiction, idle_for_instance
+from tmmu_core.plans.model import Plan
+
+Source: TypeAlias = str | os.PathLike[str] | bytes | Mapping[str, Any] | Graph | PlainInstance | Plan | Trace | Any
+"""A path, the bytes of a file, a native graph as a dict, a value of the core, or a PyTorch module."""
+Amount: TypeAlias = int | str
+"""Bytes, or a text such as ``"8GiB"``."""
+Share: TypeAlias = int | float | str | Fraction
+"""Percent, or a text such as ``"5 %"``."""
+Capacities: TypeAlias = int | str | Mapping[str, int | str]
+"""Bytes over all arenas, or by arena."""
+
+FIELDS = tuple("capacity" if field.name == "capacities" else field.name for field in fields(PlanRequest))
+"""The parameters of :func:`tmmu.plan` that make its request."""
+_NUMBERS = ("alignment", "page_size", "seed", "rank", "world_size", "budget")
+
+
+def open_source(source: Source, dims: Mapping[str, int] | None = None, example_inputs: Any = ()) -> Opened:
+    """Return the graph, instance, plan or trace of a source.
+
+    Raises ``UnreadableInput`` for other values, and the errors of the readers.
+    """
+    if isinstance(source, Graph | PlainInstance | Plan | Trace):
+        return source
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        streamed = read_streamed(path, path.name)
+        if streamed is not None:
+            return streamed
+        try:
+            data = read_whole(path)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise UnreadableInput(
+                f"the file cannot be opened: {why}.",
+                source=str(path),
+                hint="Check the file name and its permissions.",
+            ) from error
+        return _read(data, path.name, dims)
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _read(bytes(source), "bytes", dims)
+    if isinstance(source, Mapping):
+        try:
+            return _read(msgspec.json.encode(source), "dict", dims)
+        except (TypeError, ValueError) as error:
+            raise UnreadableInput(f"the dict is not JSON: {error}.", hint="Use texts, numbers and lists.") from error
+    if _is_of_torch(source):
+        from tmmu_core.formats.pytorch.torch_module import import_torch
+
+        inputs = (example_inputs,) if _is_of_torch(example_inputs) else example_inputs
+        return import_torch(source, inputs, train=bool(getattr(source, "training", False)))
+    raise UnreadableInput(
+        f"a {type(source).__name__} holds no graph.",
+        hint="Give a path, bytes, a dict, a Graph, a PyTorch module or a result of tmmu.read.",
+    )
+
+
+def is_training_module(source: Any) -> bool:
+    """Whether ``source`` is an ``nn.Module`` of PyTorch in training mode."""
+    is_module = any(kind.__module__ == "torch.nn.modules.module" for kind in type(source).__mro__)
+    return is_module and bool(source.training) and not hasattr(source, "graph_signature")
+
+
+def _is_of_torch(value: Any) -> bool:
+    """Whether a value's type is defined by PyTorch, which need not be imported."""
+    return any(kind.__module__.partition(".")[0] == "torch" for kind in type(value).__mro__)
+
+
+def _read(data: bytes, name: str, dims: Mapping[str, int] | None) -> Opened:
+    found = read_any(data, name)
+    return read_at(found, dims, data, name) if isinstance(found, Graph) and dims else found
+
+
+def verified(plan: Plan, *, complete: bool = True) -> Plan:
+    """Return a plan from a file; its arenas are ``invalid`` if it does not verify."""
+    return judged(plan, complete=complete).plan
+
+
+def plan_of(trace: Trace) -> Plan:
+    """Return the plan of a trace. Raises ``UnreadableInput`` for a digest."""
+    if not trace.complete:
+        raise UnreadableInput("the trace is a digest without tensors.", hint="Give the plan or the full trace.")
+    return trace.plan
+
+
+def made_of(found: Opened, request: PlanRequest, progress: Progress | None = None) -> Made:
+    """Plan a graph or an instance. Offsets of an instance file are verified.
+
+    Raises ``UnreadableInput`` for a plan, and for an instance with options of graphs.
+    """
+    if isinstance(found, Plan | Trace):
+        raise UnreadableInput("the source holds a plan already.", hint="Read it with tmmu.read.")
+    idle = idle_for_instance(request) if isinstance(found, PlainInstance) else None
+    if idle is not None:
+        raise UnreadableInput(f"it is an instance without a graph: it has no {idle}.", hint=f"Omit the {idle}.")
+    made = make_plan(found, request, progress)
+    return replace(made, plan=verified(made.plan)) if made.request.planner == GIVEN else made
+
+
+def request_of(given: Mapping[str, Any]) -> PlanRequest:
+    """Return the request of options by name (``FIELDS``), as values or as texts of the command line.
+
+    ``None`` means the default. Raises ``UnreadableInput``.
+    """
+    named = {"capacities" if name == "capacity" else name: given[name] for name in given if given[name] is not None}
+    request = PlanRequest(**{name: _value(name, value) for name, value in named.items()})
+    contradicted = contradiction(request)
+    if contradicted is not None:
+        raise UnreadableInput(contradicted.what, hint=contradicted.way_out)
+    return request
+
+
+def _value(name: str, value: Any) -> Any:
+    if name == "capacities" and isinstance(value, int):
+        return {ANY_ARENA: value}
+    if name == "capacities" and isinstance(value, Mapping):
+        return {arena: amount_of_bytes("capacity", size) for arena, size in value.items()}
+    if name == "order" and not isinstance(value, str):
+        return tuple(value)
+    if name == "capacities" and isinstance(value, str) and "=" not in value:
+        return {ANY_ARENA: amount_of_bytes("capacity", value)}
+    if name in _NUMBERS and isinstance(value, int):
+        value = strict.shown(value)
+    if not isinstance(value, str) or name in ("mode", "preset", "planner"):
+        return value
+    try:
+        return SAID[name].read(value)
+    except ValueError as error:
+        raise UnreadableInput(f"{name}: {error}", hint=f"Write {SAID[name].metavar}.") from None
+
+
+def amount_of_bytes(name: str, value: Amount) -> int:
+    """Return a number of bytes, given as a number or a text (``"8GiB"``). Raises ``UnreadableInput``."""
+    try:
+        found = parse_bytes(value) if isinstance(value, str) else int(value)
+    except ValueError as error:
+        raise UnreadableInput(f"{name}: {error}", hint="Write 65536, 64KiB or 8 GiB.") from None
+    if found is None or not 0 <= found <= U64_MAX:
+        raise UnreadableInput(
+            f"{name}: {strict.shown(value)} is not a number of bytes.", hint="Write 65536, 64KiB or 8 GiB."
+        )
+    return found
+
+
+def ratio(name: str, value: Share) -> Fraction:
+    """Return a percentage, given as a number or a text, as a ratio. Raises ``UnreadableInput``."""
+    try:
+        return parse_percent(
+            value if isinstance(value, str) else strict.shown(value) if isinstance(value, int) else str(value)
+        )
+    except ValueError as error:
+        raise UnreadableInput(f"{name}: {str(error).partition('. ')[0]}.", hint="Write 5, or '5 %'.") from None
+
+
+def allowed_moves(allow: str | Iterable[str] | None, max_cost: Share | None, keep_phases: bool) -> Allowed:
+    """Return the moves that a fit may make. Raises ``UnreadableInput``."""
+    given = ALLOWED if allow is None else allow
+    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+    kinds = [kind for kind in KINDS if kind in names]
+    for name in names:
+        if name not in kinds:
+            raise UnreadableInput(f"allow: unknown move {name!r}.", hint=strict.closest_hint(name, KINDS))
+    cost = None if max_cost is None else int(ratio("max_cost", max_cost) * 100_000)
+    return Allowed(frozenset(kinds), cost, keep_phases)
+
+
+def limits_of(what: Measure, given: Any) -> list[Limit]:
+    """Return the limits of one measure: over all arenas, by arena for a mapping, none for ``None``."""
+    if given is None:
+        return []
+    each = given.items() if isinstance(given, Mapping) else [(ALL, given)]
+    read = ratio if what in ("gap", "reuse") else amount_of_bytes
+    return [Limit(what, Fraction(read(what, value)), arena) for arena, value in each]
+
+
+def growths_of(overall: Any, peak: Any, extent: Any) -> list[Limit]:
+    """Return the growth limits of live peak, extent and lower bound; ``overall`` is the default of each, and 0 its own.
+
+    The lower bound falls back to the limit of the peak.
+    """
+    given = {"peak growth": (peak, overall), "extent growth": (extent, overall), "lower bound growth": (overall, peak)}
+    return [_growth_of(what, next((value for value in given[what] if value is not None), 0)) for what in GROWTH]
+
+
+def _growth_of(what: Measure, given: Any) -> Limit:
+    if isinstance(given, str) and given.strip().endswith("%"):
+        return Limit(what, ratio(what, given), relative=True)
+    return Limit(what, Fraction(amount_of_bytes(what, given)))
+
+
+def capacity_of(given: Capacities) -> Capacity:
+    """Return a capacity over all arenas (bytes), or by arena (a mapping)."""
+    if isinstance(given, Mapping):
+        return Capacity(None, {arena: amount_of_bytes("capacity", size) for arena, size in given.items()})
+    return Capacity(amount_of_bytes("capacity", given))

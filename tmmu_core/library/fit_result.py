@@ -1,0 +1,101 @@
+"""The result of a fit: the answer, the plan, the changed graph and the moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from tmmu_core.base.app_package import face
+from tmmu_core.base.atomic_files import put
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.fitting.assumptions import Assumptions, assumptions
+from tmmu_core.fitting.move import Cost, Move
+from tmmu_core.fitting.problem.answer import Fitted
+from tmmu_core.fitting.unknown import UnknownOperator
+from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native import native_file
+from tmmu_core.plans import model
+
+P = TypeVar("P", bound=model.Plan)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit(Generic[P]):
+    """The result of :func:`tmmu.fit`; true if the graph fits."""
+
+    fitted: Fitted
+    """The full result: the curve of bytes and cost, and the lower bound with its causes."""
+    plan: P
+    """The cheapest plan that fits; else the one that exceeds the capacity by the least."""
+
+    @property
+    def answer(self) -> str:
+        """``fits``; ``cannot`` (proven); or ``open``: neither a plan nor a proof was found."""
+        return self.fitted.answer
+
+    @property
+    def graph(self) -> Graph:
+        """The changed graph: nodes in execution order, with recomputing and copying nodes."""
+        return self.fitted.best.fitted_graph
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """The moves in order, each with the bytes it saves and its cost."""
+        return self.fitted.best.moves
+
+    @property
+    def cost(self) -> Cost:
+        """Extra FLOPs, bytes transferred and extra steps of all moves."""
+        return self.fitted.best.cost
+
+    @property
+    def extent_bytes(self) -> int:
+        """Sum of the arena sizes that the capacity counts."""
+        return self.fitted.best.extent_bytes
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        """Lower bound over all plans that the allowed moves can reach."""
+        return self.fitted.lower_bound_bytes
+
+    @property
+    def unknown_operators(self) -> tuple[UnknownOperator, ...]:
+        """Operators with unknown properties: they are neither moved nor recomputed."""
+        return self.fitted.unknown
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Conditions that changed the answer: assumed sizes, missing parts, options without effect."""
+        return self.fitted.warnings
+
+    @property
+    def assumptions(self) -> Assumptions:
+        """The assumptions under which the answer holds: alignment, unit, operators that are not recomputed."""
+        return assumptions(self.fitted)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the fitted graph as a native file (``.tmmu.json``, ``.tmmu.cbor``, also ``.gz``) and return its path.
+
+        Raises ``UnreadableInput`` for another suffix, ``UnwritableOutput`` where the file cannot be written.
+        """
+        path = Path(path)
+        if not {".json", ".cbor"} & set(path.suffixes):
+            raise UnreadableInput(
+                "a graph is written as .tmmu.json or .tmmu.cbor, not as this suffix.", source=str(path)
+            )
+        put(path, native_file.encode(self.graph, path.name))
+        return path
+
+    def __bool__(self) -> bool:
+        return self.answer == "fits"
+
+    def __repr__(self) -> str:
+        over = f", over by {self.fitted.over_bytes:,} B" * bool(self.fitted.over_bytes)
+        figures = f"extent {self.extent_bytes:,} B{over}, bound {self.lower_bound_bytes:,} B"
+        return f"<Fit {self.answer}: {figures}, {len(self.moves)} move{'s' * (len(self.moves) != 1)}>"
+
+    def _repr_html_(self) -> str:
+        """Return the answer, and the figures and map of the plan."""
+        plan_html = getattr(self.plan, "_repr_html_", str)()
+        return f"<code>{face('texts.markup').esc(repr(self))}</code>{plan_html}"

@@ -1,0 +1,414 @@
+"""The functions of ``import tmmu``: plan, fit, pack, compare, verify, read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.planfile.compare_plans import Comparison
+from tmmu_core.formats.planfile.compare_plans import compare as compare_plans
+from tmmu_core.formats.planfile.trace import Trace
+from tmmu_core.graph.model import Graph, Mode, Preset
+from tmmu_core.judge.finding import Verdict
+from tmmu_core.judge.verifier.finished_plan import finished as judged
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.library.arguments import (
+    FIELDS,
+    Amount,
+    Capacities,
+    Share,
+    Source,
+    allowed_moves,
+    amount_of_bytes,
+    is_training_module,
+    made_of,
+    open_source,
+    request_of,
+    verified,
+)
+from tmmu_core.library.fit_result import Fit
+from tmmu_core.library.options import suggest_options
+from tmmu_core.library.pack import ARENA, Packed, instance_of
+from tmmu_core.library.plan_result import Plan, as_plan, fit_graph
+from tmmu_core.planners.problem import PlainInstance, Progress
+from tmmu_core.plans import model
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
+
+
+@suggest_options
+def read(source: Source, *, dims: Mapping[str, int] | None = None) -> Graph | Plan | PlainInstance | Trace:
+    """Read any supported file: a graph, a packing instance, a plan or a trace.
+
+    Plans and traces are verified; the arenas of a plan with errors have the status ``invalid``.
+    Source: contract §8, §9, §11.
+
+    Parameters
+    ----------
+    source : path, bytes or dict
+        A file name, the bytes of a file, or a native graph as a dict.
+    dims : dict, optional
+        Sizes of open dimensions, by name.
+
+    Returns
+    -------
+    Graph, Plan, PlainInstance or Trace
+        A ``PlainInstance`` is a packing problem without a graph.
+
+    Raises
+    ------
+    UnreadableInput
+        No reader accepts the content; the message names the readers.
+    InvalidIrShapes
+        The graph is inconsistent.
+
+    Examples
+    --------
+    >>> import tmmu
+    >>> tmmu.read("sample_graphs/mixed_sizes.tmmu.json").name
+    'mixed_sizes'
+    """
+    found = open_source(source, dims)
+    if isinstance(found, Trace):
+        return replace(found, plan=Plan.of(verified(found.plan, complete=found.complete)))
+    return Plan.of(verified(found)) if isinstance(found, model.Plan) else found
+
+
+@suggest_options
+def plan(
+    source: Source,
+    example_inputs: Any = (),
+    *,
+    planner: str | None = None,
+    mode: Mode | None = None,
+    capacity: Capacities | None = None,
+    budget: Amount | None = None,
+    arenas: Mapping[str, Any] | str | None = None,
+    alignment: Amount | None = None,
+    page_size: Amount | None = None,
+    one_memory: bool = False,
+    dims: Mapping[str, int] | str | None = None,
+    order: Sequence[str] | str | None = None,
+    options: Mapping[str, Any] | str | None = None,
+    preset: Preset | None = None,
+    seed: int | str | None = None,
+    token: bytes | str | None = None,
+    rank: int | str = 0,
+    world_size: int | str | None = None,
+    shard_spec: Mapping[str, Any] | str | None = None,
+    addressing: str = "offsets",
+    progress: Progress | None = None,
+) -> Plan:
+    """Plan the memory of a graph: live range, slot, arena and offset of each tensor.
+
+    Options are values or the texts of the command line (``dims={"B": 8}`` or ``"B=8"``). Equal sources and options give
+    equal bytes on all systems. Steps count from 0, ranges are half-open, offsets and sizes are bytes.
+    Source: UML_OS.TMMU.PrepareMemory_v2, contract §1 to §7.
+
+    Parameters
+    ----------
+    source : path, bytes, dict, Graph, PlainInstance, torch.nn.Module or torch.export.ExportedProgram
+        A file in any supported format or its bytes, a native graph as a dict, or a PyTorch module. A module in
+        training mode gives a training step.
+    example_inputs : tensor, sequence or dict, optional
+        Arguments of a PyTorch module: one tensor, all positional arguments, or keyword arguments.
+    planner : str, optional
+        ``auto`` searches longest and gives the smallest plan [the graph's planner, else ``slots``].
+    mode : {"forward", "backward", "inference"}, optional
+        The part of the graph to plan [chosen by the graph's nodes].
+    capacity : int, str or dict, optional
+        Bytes of all arenas together (``"8GiB"``), or a dict from arena to bytes [no limit].
+    budget : int or str, optional
+        Quota of bytes over all arenas [no limit].
+    arenas : dict, optional
+        Arena configuration (contract §4).
+    alignment : int or str, optional
+        Alignment of all tensors, in bytes.
+    page_size : int or str, optional
+        Page size of all arenas, in bytes.
+    one_memory : bool
+        Place all arenas in one address space [False].
+    dims : dict or str, optional
+        Sizes of open dimensions, by name [their upper bounds].
+    order : sequence of str, optional
+        Execution order: node ids.
+    options : dict, optional
+        Options of the planner.
+    preset : {"train_full", "inference", "remat_enabled"}, optional
+        Lifetime rules [chosen by the mode].
+    seed : int, optional
+        Seed of the replay token [0].
+    token : bytes or str, optional
+        Replay token, 32 bytes or 64 hexadecimal digits; excludes ``seed``.
+    rank, world_size : int, optional
+        The rank to plan for, and the number of ranks.
+    shard_spec : dict, optional
+        Sharding of the graph; the plan is for the share of ``rank``.
+    addressing : {"offsets", "blake3_sparse"}
+        Kind of addresses ["offsets"].
+    progress : callable, optional
+        Called as ``progress(what, done, of)`` during the search; return ``False`` to keep the best plan found so far.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    UnreadableInput
+        The source or an option cannot be read.
+    MissingExtra
+        A package that reads the source is missing; ``hint`` is the command that installs it.
+    ArenaTooSmall
+        No plan within the capacity was found.
+    TypeError
+        An option is unknown; the message names the closest one.
+
+    Examples
+    --------
+    >>> import tmmu
+    >>> plan = tmmu.plan("sample_graphs/mixed_sizes.tmmu.json", planner="auto")
+    >>> plan.extent_bytes, plan.lower_bound_bytes
+    (270336, 270336)
+    """
+    given = locals()
+    request = request_of({name: given[name] for name in FIELDS})
+    if is_training_module(source):
+        from tmmu_core.library.torch_fit import TorchModel, trace_step
+
+        source = trace_step(TorchModel(source, example_inputs)).graph
+    made = made_of(open_source(source, request.dims, example_inputs), request, progress)
+    return Plan.of(made.plan, made)
+
+
+@suggest_options
+def fit(
+    source: Source,
+    capacity: Capacities,
+    example_inputs: Any = (),
+    *,
+    allow: str | Iterable[str] | None = None,
+    max_cost: Share | None = None,
+    keep_phases: bool = False,
+    planner: str | None = None,
+    mode: Mode | None = None,
+    budget: Amount | None = None,
+    arenas: Mapping[str, Any] | str | None = None,
+    alignment: Amount | None = None,
+    page_size: Amount | None = None,
+    one_memory: bool = False,
+    dims: Mapping[str, int] | str | None = None,
+    order: Sequence[str] | str | None = None,
+    options: Mapping[str, Any] | str | None = None,
+    preset: Preset | None = None,
+    seed: int | str | None = None,
+    token: bytes | str | None = None,
+    rank: int | str = 0,
+    world_size: int | str | None = None,
+    shard_spec: Mapping[str, Any] | str | None = None,
+    addressing: str = "offsets",
+    progress: Progress | None = None,
+    loss: Callable[[Any], Any] | None = None,
+    optimizer: str | None = None,
+    reserve: Amount = 0,
+) -> Fit[Plan]:
+    """Change a graph until it fits a capacity, or prove that it cannot fit.
+
+    Moves are a better plan, another execution order, in-place updates, recomputation (activation checkpointing) and
+    offload. Source: contract §11.
+
+    Parameters
+    ----------
+    source : path, bytes, dict, Graph, torch.nn.Module or torch.export.ExportedProgram
+        As in :func:`plan`.
+    capacity : int, str or dict
+        Bytes of all arenas together (``"8GiB"``), or a dict from arena to bytes.
+    example_inputs : tensor, sequence or dict, optional
+        As in :func:`plan`.
+    allow : str or iterable of str, optional
+        Kinds of moves, such as ``"planner,order"`` [planner, order, inplace, recompute, offload].
+    max_cost : float or str, optional
+        Maximum extra compute, in percent of the graph's FLOPs [unlimited].
+    keep_phases : bool
+        Keep forward, backward and optimizer nodes separate [False].
+    planner, mode, budget, arenas, alignment, page_size, one_memory, dims, order, options, preset, seed, token, \
+rank, world_size, shard_spec, addressing, progress : optional
+        As in :func:`plan`; of a module in training mode only ``progress``.
+    loss, optimizer, reserve : optional
+        Of a module in training mode: a function from its output to what is differentiated, ``"sgd"`` or ``"adamw"``,
+        and bytes of the capacity that the step may not use.
+
+    Returns
+    -------
+    Fit
+        True where it fits; ``answer`` is ``fits``, ``cannot`` (proven) or ``open``. Of a module in training mode a
+        ``TorchFit``, whose step runs as planned: ``compile``, ``partition_fn``, ``check``, ``layers``.
+
+    Raises
+    ------
+    UnreadableInput
+        The source holds no graph, or an option cannot be read.
+    TypeError
+        An option is unknown; the message names the closest one.
+
+    Examples
+    --------
+    >>> import tmmu
+    >>> fitted = tmmu.fit("sample_graphs/mixed_sizes.tmmu.json", "300KiB")
+    >>> fitted.answer, fitted.extent_bytes
+    ('fits', 270336)
+    """
+    given = locals()
+    request = request_of({name: given[name] for name in FIELDS if name in given})
+    if is_training_module(source):
+        from tmmu_core.library.torch_fit import TorchModel, fit_module, module_moves
+
+        if request.but(capacities={}) != PlanRequest():
+            raise UnreadableInput(
+                "a module in training mode has no options of a plan.", hint="Fit the graph of the module with them."
+            )
+        moves = module_moves(allow, max_cost)
+        return fit_module(TorchModel(source, example_inputs, loss, optimizer), capacity, reserve, moves, progress)
+    if loss is not None or optimizer is not None or reserve:
+        raise UnreadableInput(
+            "loss, optimizer and reserve are of a PyTorch module in training mode.",
+            hint="Call module.train(), or leave them out.",
+        )
+    found = open_source(source, request.dims, example_inputs)
+    if not isinstance(found, Graph):
+        raise UnreadableInput("the source holds no graph.", hint="Give the graph: its nodes are moved.")
+    return fit_graph(found, request, capacity, allowed_moves(allow, max_cost, keep_phases), progress)
+
+
+@suggest_options
+def pack(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    size: ArrayLike,
+    *,
+    alignment: ArrayLike = 1,
+    capacity: Amount | None = None,
+    planner: str = "auto",
+    minimise: bool | None = None,
+) -> Packed:
+    """Pack buffers with known live ranges into one arena: return an offset for each (dynamic storage allocation).
+
+    Buffers that are live at the same step do not overlap. Source: MiniMalloc (Moffitt 2023).
+
+    Parameters
+    ----------
+    lower, upper : array of int, shape (n,)
+        Live ranges ``[lower, upper)``, in steps.
+    size : array of int, shape (n,)
+        Bytes.
+    alignment : int or array of int, shape (n,)
+        Powers of two [1].
+    capacity : int or str, optional
+        Bytes (``"1MiB"``); the search stops at the first packing that fits [minimise the extent].
+    planner : str
+        Name of the planner ["auto"].
+    minimise : bool, optional
+        Continue to minimise the extent under a capacity; for the planners ``auto`` and ``exact``.
+
+    Returns
+    -------
+    Packed
+        An array of offsets, in the order of the buffers.
+
+    Raises
+    ------
+    ArenaTooSmall
+        No packing within the capacity was found.
+    UnreadableInput
+        The arrays do not match, or a value is out of range.
+
+    Examples
+    --------
+    >>> import tmmu
+    >>> packed = tmmu.pack(lower=[0, 0, 5], upper=[5, 9, 9], size=[4, 8, 4])
+    >>> packed.extent_bytes, packed.optimal
+    (12, True)
+    """
+    columns: dict[str, ArrayLike | None] = {"lower": lower, "upper": upper, "size": size, "alignment": alignment}
+    instance, row_of_buffer = instance_of(columns, None if capacity is None else amount_of_bytes("capacity", capacity))
+    options = {} if minimise is None else {"minimise": minimise}
+    made = make_plan(instance, PlanRequest(planner=planner, options=options))
+    rows = np.array([made.plan.row_of[name] for name in instance.problem.ids], np.int64)
+    offset = made.plan.offset[rows[row_of_buffer]] if len(rows) else np.zeros(0, np.uint64)
+    assert not made.plan.arenas or made.plan.arenas[0].name == ARENA
+    return Packed(offset, Plan.of(made.plan, made))
+
+
+@suggest_options
+def compare(baseline: Source, candidate: Source) -> Comparison:
+    """Compare two plans: comparable or not, identical or not, and the difference of each tensor.
+
+    A trace digest is compared by its hashes. Source: contract §7.
+
+    Parameters
+    ----------
+    baseline, candidate : Plan or anything that :func:`read` reads
+        A graph is planned with the default options.
+
+    Returns
+    -------
+    Comparison
+        ``comparable``, ``identical``, ``invalid`` (the sides with errors), ``first``, ``arenas``, ``totals`` (bytes by
+        kind of change) and ``changes()``.
+
+    Raises
+    ------
+    UnreadableInput
+        As :func:`read`.
+
+    Examples
+    --------
+    >>> import tmmu
+    >>> path = "sample_graphs/mixed_sizes.tmmu.json"
+    >>> tmmu.compare(tmmu.plan(path), tmmu.plan(path, planner="auto")).identical
+    False
+    """
+    sides = [side if isinstance(side, model.Plan) else read(side) for side in (baseline, candidate)]
+    left, right = (side if isinstance(side, Trace) else as_plan(side) for side in sides)
+    return compare_plans(left, right)
+
+
+@suggest_options
+def verify(plan: Source, graph: Graph | None = None) -> Verdict:
+    """Check a plan with rules that share no code with the planners.
+
+    Source: contract §1 to §7.
+
+    Parameters
+    ----------
+    plan : Plan or anything that :func:`read` reads
+        The plan to check.
+    graph : Graph, optional
+        Check against this graph too [the graph that the plan was made from].
+
+    Returns
+    -------
+    Verdict
+        ``ok``, the findings, and the rules that were checked.
+
+    Raises
+    ------
+    UnreadableInput
+        As :func:`read`.
+
+    Examples
+    --------
+    >>> import tmmu
+    >>> tmmu.verify(tmmu.plan("sample_graphs/mixed_sizes.tmmu.json")).ok
+    True
+    """
+    found = plan if isinstance(plan, model.Plan) else open_source(plan)
+    if isinstance(found, Trace) and not found.complete:
+        return judged(found.plan, complete=False).verdict
+    checked = as_plan(found)
+    return checked.verify(graph) if isinstance(checked, Plan) else verify_plan(checked, graph)

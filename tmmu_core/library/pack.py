@@ -1,0 +1,110 @@
+"""Packing of arrays: one offset per buffer, without a graph or names (google/minimalloc#14)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.library.plan_result import Plan
+from tmmu_core.planners.problem import UNLIMITED, PlainInstance, Problem
+
+ARENA = "arena"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Packed:
+    """The result of :func:`tmmu.pack`: offsets, with the array protocol of numpy, ``len``, ``[]`` and ``for``."""
+
+    offset: NDArray[np.uint64]
+    """Shape (n,), bytes, in the order of the arguments."""
+    plan: Plan
+    """The packing as a plan; buffer k is the tensor ``k``."""
+
+    @property
+    def extent_bytes(self) -> int:
+        """Size of the arena, in bytes."""
+        return self.plan.arenas[0].extent_bytes
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        """Lower bound of the extent of any packing, in bytes."""
+        return self.plan.arenas[0].bound_bytes
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the extent is proven minimal."""
+        return self.plan.arenas[0].status == "optimal"
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def __getitem__(self, k: Any) -> Any:
+        return self.offset[k]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.offset, dtype=dtype) if copy or dtype is not None else self.offset
+
+    def __repr__(self) -> str:
+        proof = "optimal" if self.optimal else f"bound {self.lower_bound_bytes:,} B"
+        return f"<Packed {len(self):,} buffers: extent {self.extent_bytes:,} B, {proof}>"
+
+    def _repr_html_(self) -> str:
+        """Return the figures and the arena map of the plan."""
+        return self.plan._repr_html_()
+
+
+def instance_of(columns: dict[str, ArrayLike | None], capacity: int | None) -> tuple[PlainInstance, NDArray[np.int64]]:
+    """Return the instance, rows in the normative order, and the row of each buffer.
+
+    Raises ``UnreadableInput`` for arrays that do not match and for values out of range.
+    """
+    integers = {name: _integers(name, value) for name, value in columns.items() if value is not None}
+    n = len(integers["lower"])
+    alignment = integers["alignment"]
+    if alignment.ndim == 0:
+        integers["alignment"] = np.full(n, int(alignment), np.int64)
+    wrong = next((name for name, column in integers.items() if column.shape != (n,)), None)
+    if wrong is not None:
+        raise _fault(f"{wrong} has the shape {integers[wrong].shape}, lower has ({n},).", "Give one value per buffer.")
+    lower, upper, size, alignment = (integers[name] for name in ("lower", "upper", "size", "alignment"))
+    for bad, why in (
+        (lower < 0, "begins before step 0"),
+        (upper <= lower, "ends no later than it begins: ranges are half-open, [lower, upper)"),
+        (size < 0, "has a negative size"),
+        ((alignment < 1) | (alignment & (alignment - 1) != 0), "has an alignment that is not a power of two"),
+    ):
+        if bad.any():
+            raise _fault(f"buffer {int(np.argmax(bad))} {why}.", "Give lower < upper, size ≥ 0, alignment 1, 2, 4 ….")
+    ids = [str(k) for k in range(n)]
+    by_id = np.empty(n, np.int64)
+    by_id[sorted(range(n), key=ids.__getitem__)] = np.arange(n)  # ASCII digits sort as their bytes
+    order = np.lexsort((by_id, -size, lower))
+    row_of_buffer = np.empty(n, np.int64)
+    row_of_buffer[order] = np.arange(n)
+    problem = Problem(
+        arena=ARENA,
+        ids=tuple([ids[k] for k in order.tolist()]),
+        birth=lower[order],
+        death=upper[order],
+        size=size[order].astype(np.uint64),
+        alignment=alignment[order].astype(np.uint64),
+        capacity=UNLIMITED if capacity is None else capacity,
+    )
+    return PlainInstance("arrays", problem), row_of_buffer
+
+
+def _integers(name: str, value: ArrayLike) -> NDArray[np.int64]:
+    array = np.asarray(value)
+    if array.size and array.dtype.kind not in "iu":
+        raise _fault(f"{name} has the type {array.dtype}, not an integer type.", "Give integers: steps and bytes.")
+    if array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise _fault(f"{name} has a value over 2^63 − 1.", "Give smaller values.")
+    return array.astype(np.int64)
+
+
+def _fault(message: str, hint: str) -> UnreadableInput:
+    return UnreadableInput(message, source="pack", hint=hint)

@@ -1,0 +1,384 @@
+"""The plan of the library: the value of the core with figures, checks, exports and a notebook view."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Self, TypeAlias, TypeVar
+
+from tmmu_core.base.app_package import face
+from tmmu_core.base.atomic_files import put
+from tmmu_core.base.errors import UnreadableInput, UnwritableOutput
+from tmmu_core.base.escaping import visible
+from tmmu_core.base.extras import need, require
+from tmmu_core.base.once import cached_property
+from tmmu_core.fitting.problem.answer import Allowed
+from tmmu_core.fitting.problem.planner_calls import initial_candidate
+from tmmu_core.formats.planfile import plan_file
+from tmmu_core.formats.planfile.compare_plans import Comparison, compare
+from tmmu_core.formats.planfile.trace import Trace
+from tmmu_core.graph.model import Graph
+from tmmu_core.judge.finding import Verdict
+from tmmu_core.judge.verifier.finished_plan import believed
+from tmmu_core.judge.verifier.verify import verdict_warnings, verify_plan
+from tmmu_core.library import arguments
+from tmmu_core.library.arguments import Amount, Capacities, Share, Source
+from tmmu_core.library.fit_result import Fit
+from tmmu_core.library.options import suggest_options
+from tmmu_core.planners.problem import Progress
+from tmmu_core.plans import model
+from tmmu_core.plans.analysis.gate import Check, Limit, baseline_warning, gate
+from tmmu_core.plans.analysis.plan_warnings import plan_warnings
+from tmmu_core.plans.figures.metrics import Totals, totals
+from tmmu_core.plans.making.engine import Solution
+from tmmu_core.plans.making.make import Made
+from tmmu_core.plans.making.request import PlanRequest
+
+T = TypeVar("T")
+Limits: TypeAlias = T | Mapping[str, T] | None
+"""A limit over all arenas, or by arena."""
+
+MAP_HEIGHT = 460
+"""Height of the arena map in a notebook, in pixels."""
+
+REMARK_LENGTH = 400
+"""Most characters of a remark in a plan's ``repr``."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(model.Plan):
+    """A plan: live range, slot, arena and offset of each tensor, with figures, checks and exports.
+
+    The columns are those of :class:`tmmu_core.plans.model.Plan`: numpy arrays of shape (tensors,), sorted by the bytes
+    of the tensor ids; offsets and sizes in bytes, live ranges ``[birth, death)`` in steps.
+    """
+
+    made: Made | None = None
+    """The request and the graph; ``None`` for a plan from a file."""
+
+    @classmethod
+    def of(cls, plan: model.Plan, made: Made | None = None) -> Self:
+        """Return a plan of the core as a plan of the library."""
+        return cls(**{f.name: getattr(plan, f.name) for f in fields(model.Plan)}, made=made)
+
+    # --- figures --------------------------------------------------------------------------------------------------
+
+    @property
+    def solution(self) -> Solution | None:
+        """Plan, liveness and graph; ``None`` without a graph."""
+        return None if self.made is None else self.made.solution
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph as planned; ``None`` for an instance and for a plan from a file."""
+        return None if self.solution is None else self.solution.graph
+
+    @cached_property
+    def totals(self) -> Totals:
+        """Peak, sum of extents and lower bound over all arenas, in bytes (contract §11)."""
+        return totals(self)
+
+    @property
+    def extent_bytes(self) -> int:
+        """Sum of the arena sizes, in bytes."""
+        return self.totals.extent_bytes
+
+    @property
+    def peak_live_bytes(self) -> int:
+        """Peak of the live bytes over all steps."""
+        return self.totals.peak_live_bytes
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        """Lower bound of the extent of any plan of this problem, in bytes."""
+        return self.totals.lower_bound_bytes
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Conditions that changed the plan: assumed sizes, missing parts, rules without effect, unused reuse."""
+        return (*(self.made.warnings if self.made else ()), *plan_warnings(self))
+
+    # --- checks ---------------------------------------------------------------------------------------------------
+
+    def verify(self, graph: Graph | None = None) -> Verdict:
+        """Check the plan against ``graph`` [the graph that it was made from], as :func:`tmmu.verify`."""
+        graph = self.graph if graph is None else graph
+        if self.made is None:
+            return verify_plan(self, graph)
+        return verify_plan(self, graph, dims=self.made.request.dims or None, cut_from=self.made.cut_from)
+
+    @suggest_options
+    def gate(
+        self,
+        *,
+        max_extent: Limits[Amount] = None,
+        max_peak: Limits[Amount] = None,
+        max_gap: Limits[Share] = None,
+        min_reuse: Limits[Share] = None,
+        baseline: Source | None = None,
+        max_growth: Amount | None = None,
+        max_peak_growth: Amount | None = None,
+        max_extent_growth: Amount | None = None,
+        graph: Graph | None = None,
+        allow_incomplete: bool = False,
+    ) -> Gate:
+        """Check the plan against limits, for use in CI.
+
+        The plan is verified first; the gap uses the recomputed lower bound.
+
+        Parameters
+        ----------
+        max_extent, max_peak : int, str or dict, optional
+            Most bytes of arenas and of live tensors: over all arenas, or a dict from arena to limit.
+        max_gap : float, str or dict, optional
+            Largest gap to the lower bound, in percent.
+        min_reuse : float, str or dict, optional
+            Smallest share of reused bytes, in percent.
+        baseline : Plan or anything that :func:`tmmu.read` reads, optional
+            A plan to compare with.
+        max_growth : int or str, optional
+            Most growth of live peak, extent and lower bound of each arena over the baseline: bytes or ``"5 %"`` [0].
+        max_peak_growth, max_extent_growth : int or str, optional
+            The same for one measure [``max_growth``].
+        graph : Graph, optional
+            Verify against this graph [the graph that the plan was made from].
+        allow_incomplete : bool
+            Accept a plan that omits a part of its graph [False].
+
+        Returns
+        -------
+        Gate
+            True if all limits hold.
+
+        Raises
+        ------
+        ValueError
+            No limit and no baseline is given.
+
+        Examples
+        --------
+        >>> import tmmu
+        >>> bool(tmmu.plan("sample_graphs/mixed_sizes.tmmu.json").gate(max_extent="1MiB"))
+        True
+        """
+        limits = arguments.limits_of("extent", max_extent) + arguments.limits_of("peak live bytes", max_peak)
+        limits += arguments.limits_of("gap", max_gap) + arguments.limits_of("reuse", min_reuse)
+        baseline_plan = None if baseline is None else as_plan(baseline)
+        if baseline_plan is not None:
+            limits += arguments.growths_of(max_growth, max_peak_growth, max_extent_growth)
+        if not limits:
+            raise ValueError("a gate without a limit can never be red. Give max_extent, max_peak, max_gap or baseline.")
+        found = _checked(self, self.verify(graph), limits, baseline_plan)
+        return replace(found, incomplete=() if allow_incomplete else self.incomplete)
+
+    def compare(self, other: Source) -> Comparison:
+        """Compare with ``other``, a plan or anything that :func:`tmmu.read` reads, as :func:`tmmu.compare`."""
+        return compare(self, as_plan(other))
+
+    @suggest_options
+    def fit(
+        self,
+        capacity: Capacities,
+        *,
+        allow: str | Iterable[str] | None = None,
+        max_cost: Share | None = None,
+        keep_phases: bool = False,
+        progress: Progress | None = None,
+    ) -> Fit[Plan]:
+        """Change the graph until it fits ``capacity``; the parameters are those of :func:`tmmu.fit`.
+
+        Raises ``UnreadableInput`` for a plan without a graph.
+        """
+        if self.made is None or self.graph is None:
+            raise UnreadableInput("this plan has no graph.", hint="Plan the graph: its nodes are moved.")
+        moves = arguments.allowed_moves(allow, max_cost, keep_phases)
+        return fit_graph(self.graph, self.made.request, capacity, moves, progress)
+
+    # --- exports --------------------------------------------------------------------------------------------------
+
+    def table(self) -> Any:
+        """Return a ``pandas.DataFrame`` with one row per tensor, indexed by tensor id.
+
+        Columns: ``arena``, ``logical_slot``, ``offset_bytes``, ``size_bytes``, ``alignment``, ``birth``, ``death``
+        (steps, half-open), ``generation``, ``role``, ``dtype``, ``shape``, ``alias_group_id``, ``base_tensor_uid``.
+        Raises ``MissingExtra`` without pandas.
+        """
+        pandas = need("pandas", "a table")
+        names = [arena.name for arena in self.arenas]
+        columns = {
+            "arena": pandas.Categorical.from_codes(self.arena, names),
+            "logical_slot": self.logical_slot,
+            "offset_bytes": self.offset,
+            "size_bytes": self.size,
+            "alignment": self.alignment,
+            "birth": self.birth,
+            "death": self.death,
+            "generation": self.generation,
+            "role": pandas.Categorical(self.roles),
+            "dtype": pandas.Categorical(self.dtypes),
+            "shape": list(self.shapes),
+            "alias_group_id": list(self.alias_group_ids),
+            "base_tensor_uid": list(self.base_tensor_uids),
+        }
+        return pandas.DataFrame(columns, index=pandas.Index(self.tensor_ids, name="tensor_id"))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the plan file (``.json``, ``.cbor``, ``.csv``, ``.parquet``; contract §9) and return its path.
+
+        Raises ``UnreadableInput`` for another suffix, ``UnwritableOutput`` where the file cannot be written.
+        """
+        path = Path(path)
+        writer = plan_file.WRITERS.get(path.suffix.removeprefix("."))
+        if writer is None:
+            raise UnreadableInput(
+                f"a plan cannot be written as {path.suffix or 'a file without a suffix'}.",
+                source=str(path),
+                hint=f"Use the suffix .{', .'.join(plan_file.WRITERS)}.",
+            )
+        put(path, writer(self))
+        return path
+
+    def report(
+        self, path: str | Path | None = None, *, baseline: Source | None = None, title: str = ""
+    ) -> Path | bytes:
+        """Write a report (``.html``, offline; ``.md``, a summary; ``.pdf``) and return its path.
+
+        Without ``path``, return the HTML as bytes. ``baseline`` is a plan to compare with.
+        Raises ``UnreadableInput`` for another suffix, and for PDF without an installed browser;
+        ``UnwritableOutput`` where the file cannot be written.
+        """
+        suffix = "" if path is None else Path(path).suffix.lower()
+        if suffix not in ("", ".html", ".htm", ".md", ".pdf"):
+            hint = "Use the suffix .html, .pdf or .md."
+            raise UnreadableInput(f"a report is not written as {suffix}.", source=str(path), hint=hint)
+        verdict = self.verify()
+        if suffix == ".md":
+            data = face("report.summary").markdown(self, verdict, title)
+        else:
+            before = None if baseline is None else as_plan(baseline)
+            build = face("report.html_report")
+            data = build.build_report(
+                self.solution or self, baseline=before, title=title, known=build.Known(verified=verdict)
+            )
+        if path is None:
+            return data
+        put(Path(path), _printed(data) if suffix == ".pdf" else data)
+        return Path(path)
+
+    def show(self, *, browser: bool = True) -> subprocess.Popen[bytes]:
+        """Open the explorer on this plan and return its process; ``.terminate()`` closes it.
+
+        Raises ``MissingExtra`` without the extra ``app``.
+        """
+        require("streamlit", "the explorer")
+        folder = Path(tempfile.mkdtemp(prefix="tmmu-"))
+        stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in self.ir_name[:50]) or "plan"
+        path = self.save(folder / f"{stem}.plan.json")
+        command = [sys.executable, "-m", "tmmu_core", "explore", str(path)]
+        return subprocess.Popen(command if browser else [*command, "--no-browser"])
+
+    # --- display --------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        t = self.totals
+        gap = face("texts.numbers").over_bound(*t.gap)
+        figures = f"extent {t.extent_bytes:,} B, bound {t.lower_bound_bytes:,} B, gap {gap}"
+        if any(arena.status == model.INVALID for arena in self.arenas):
+            figures = f"INVALID, {figures}"
+        elif self.incomplete:
+            figures = f"INCOMPLETE, {figures}"
+        name = visible(self.ir_name or "a plan").replace("\n", " ")[:60]
+        remarks = [self.remark(key) for key in (model.UNPLANNED, model.ASSUMED, model.READ)]
+        remarked = "".join(f"; {visible(text)[:REMARK_LENGTH]}" for text in remarks if text)
+        return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}>"
+
+    def _repr_html_(self) -> str:
+        """Return the figures, and an SVG map of the arena with the most reuse."""
+        escape = face("texts.markup").esc
+        busiest = max(self.arenas, key=lambda a: (a.max_live < a.storages, a.extent_bytes, a.name), default=None)
+        sheet = face("report.report_theme").Sheet(height=MAP_HEIGHT)
+        drawn = "" if busiest is None else str(face("report.still_pictures").map_figure(self, busiest.name, sheet))
+        return f'<div style="max-width:1100px"><code>{escape(repr(self))}</code>{drawn}</div>'
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The result of :meth:`Plan.gate`; true if it is green."""
+
+    verdict: Verdict
+    checks: tuple[Check, ...]
+    """One per limit and arena; empty where the plan or its baseline does not verify."""
+    warnings: tuple[str, ...] = ()
+    """Conditions that affect the result, such as a baseline made by another planner."""
+    incomplete: tuple[str, ...] = ()
+    """Arenas that omit a part of the graph, unless that is allowed."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the plan verifies, is complete, and every limit holds."""
+        return self.verdict.ok and not self.incomplete and all(check.ok for check in self.checks)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __repr__(self) -> str:
+        exceeded = [f"incomplete {', '.join(self.incomplete)}"] if self.incomplete else []
+        exceeded += [f"{c.what}{' of ' + c.arena if c.arena else ''}" for c in self.checks if not c.ok]
+        why = str(self.verdict) if not self.verdict.ok else ", ".join(exceeded)
+        return "<Gate green>" if self.ok else f"<Gate red: {why}>"
+
+
+def as_plan(source: Source) -> model.Plan:
+    """Return the plan of a source; a graph or instance is planned with the default options."""
+    if isinstance(source, model.Plan):
+        return source
+    found = arguments.open_source(source)
+    if isinstance(found, Trace):
+        found = arguments.plan_of(found)
+    if isinstance(found, model.Plan):
+        return Plan.of(arguments.verified(found))
+    made = arguments.made_of(found, PlanRequest())
+    return Plan.of(made.plan, made)
+
+
+def fit_graph(
+    graph: Graph, request: PlanRequest, capacity: Capacities, moves: Allowed, progress: Progress | None
+) -> Fit[Plan]:
+    """Search for the cheapest moves by which ``graph`` fits ``capacity``."""
+    from tmmu_core.fitting.search.fit_search import fit  # importing it takes longer than packing
+
+    limit = arguments.capacity_of(capacity)
+    request = request.but(one_memory=request.is_one_memory or limit.total is not None)
+    fitted = fit(initial_candidate(graph, request, progress), limit, moves, progress)
+    best = fitted.best
+    return Fit(fitted, Plan.of(best.plan, Made(PlanRequest(planner=best.plan_input.planner), best.plan, best.solution)))
+
+
+def _printed(report: bytes) -> bytes:
+    """Return an HTML report as PDF."""
+    printer = face("report.pdf")
+    browser = printer.browser()
+    if browser is None:
+        raise UnreadableInput("a PDF needs an installed browser.", hint="Write .html instead.")
+    try:
+        printed: bytes = printer.pdf(report, browser)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnwritableOutput(f"the report was not printed: {error}.", "Write .html, and print that.") from error
+    return printed
+
+
+def _checked(plan: Plan, verdict: Verdict, limits: list[Limit], baseline: model.Plan | None) -> Gate:
+    """Return the gate of a verified plan; of a plan that does not verify, without checks."""
+    judged = plan if plan.made is not None else believed(plan, verdict)
+    warnings = [*plan.warnings, *(verdict_warnings(verdict) if plan.made is None else ())]
+    if baseline is not None:
+        baseline_verdict = verify_plan(baseline)
+        verdict = verdict if baseline_verdict.ok else baseline_verdict
+        differences = baseline_warning(plan, baseline)
+        of_baseline = [f"baseline: {text}" for text in plan_warnings(baseline)]
+        warnings = [*filter(None, [differences]), *warnings, *of_baseline]
+    return Gate(verdict, gate(judged, limits, baseline) if verdict.ok else (), tuple(warnings))

@@ -1,0 +1,161 @@
+"""``tmmu.fit(module, …)``: a training step of PyTorch that fits a capacity and runs as planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tmmu_core.base import strict
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.fitting.move import Kind
+from tmmu_core.fitting.problem.answer import Allowed, Fitted
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.planner_calls import initial_candidate
+from tmmu_core.fitting.pytorch.layers import layers
+from tmmu_core.graph.model import Graph
+from tmmu_core.library.arguments import Amount, Capacities, Share, allowed_moves, amount_of_bytes
+from tmmu_core.library.fit_result import Fit
+from tmmu_core.library.plan_result import Plan
+from tmmu_core.planners.problem import Progress
+from tmmu_core.plans.making.make import Made
+from tmmu_core.plans.making.request import PlanRequest
+
+KINDS: tuple[Kind, ...] = ("order", "recompute")
+"""Moves that a step of PyTorch can run."""
+OPTIMIZERS = ("sgd", "adamw")
+ALIGNMENT = 64
+"""Bytes to which PyTorch's allocator on the CPU aligns."""
+ATTEMPTS = 6
+"""Fits tried until one is within the capacity with the real size of saved generator states."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TorchFit(Fit[Plan]):
+    """A fit that runs in PyTorch."""
+
+    step: Any
+    """The traced step (``fitting/pytorch/fx_step.TorchStep``)."""
+    limits: tuple[Capacity, Allowed]
+
+    @property
+    def partition_fn(self) -> Callable[..., Any]:
+        """The ``partition_fn`` for AOTAutograd: forward and backward in the fitted order."""
+        limits, device = self.limits, self.step.device
+
+        def refit(graph: Graph) -> Graph:
+            return _fitted(graph, *limits, None, device).best.fitted_graph
+
+        fn: Callable[..., Any] = self.step.partition(self.graph, refit)
+        return fn
+
+    def compile(self, backend: Any = "eager") -> Callable[..., Any]:
+        """Return a function with the module's signature that runs the fitted step.
+
+        ``backend`` is ``"eager"`` (operator by operator, what the plan describes) or a compiler of fx graphs. With a
+        loss the function returns the loss. It accepts inputs of the shapes and dtypes of the example inputs only.
+        """
+        run: Callable[..., Any] = self.step.compiled(self.partition_fn, backend)
+        return run
+
+    def check(self) -> dict[str, Any]:
+        """Run one real step and compare it with the plan, and with the same compiled step without moves.
+
+        Returns the planned and the measured peak of live bytes, and whether gradients and buffers are equal bit by
+        bit. Parameters, gradients, buffers and the random generator stay as they are.
+        """
+        from tmmu_core.fitting.pytorch.fx_step import deterministic
+
+        step = self.step
+        with deterministic():
+            plain = step.measured(step.compiled(step.partition(step.graph, lambda graph: graph)))
+            measured = step.measured(self.compile())
+        return {
+            "planned_peak_bytes": int(self.plan.peak_live_bytes),
+            "measured_peak_bytes": measured.peak_bytes,
+            "gradients_equal": measured.same_gradients(plain),
+            "buffers_equal": measured.same_buffers(plain),
+        }
+
+    def layers(self) -> dict[str, dict[str, int]]:
+        """Return bytes by module path: parameters, gradients, optimizer state, activations, and what of these is
+        kept, recomputed and offloaded."""
+        return layers(self.fitted.start.plan_input.graph, self.graph, self.step.executed.gradients)
+
+
+@dataclass(frozen=True)
+class TorchModel:
+    """A module and how it is trained."""
+
+    module: Any
+    example_inputs: Any
+    loss: Callable[[Any], Any] | None = None
+    optimizer: str | None = None
+
+
+def fit_module(
+    model: TorchModel, capacity: Capacities, reserve: Amount, allowed: Allowed, progress: Progress | None
+) -> TorchFit:
+    """Make the training step of a module fit ``capacity`` less ``reserve``, in one memory.
+
+    Raises ``UnreadableInput`` for a step that cannot be traced or moved.
+    """
+    optimizer = model.optimizer
+    if optimizer is not None and optimizer not in OPTIMIZERS:
+        raise UnreadableInput(
+            f"there is no optimizer {optimizer!r}.", hint=strict.closest_hint(str(optimizer), OPTIMIZERS)
+        )
+    if isinstance(capacity, Mapping):
+        raise UnreadableInput(
+            "a step of PyTorch has one memory.", hint='Give its capacity as a number or a text such as "24GiB".'
+        )
+    step = trace_step(model)
+    free = amount_of_bytes("capacity", capacity) - amount_of_bytes("reserve", reserve)
+    limit = Capacity(max(0, free))
+    fitted = _fitted(step.graph, limit, allowed, progress, step.device)
+    best = fitted.best
+    plan = Plan.of(best.plan, Made(PlanRequest(planner=best.plan_input.planner), best.plan, best.solution))
+    return TorchFit(fitted, plan, step, (limit, allowed))
+
+
+def trace_step(model: TorchModel) -> Any:
+    """Return the traced training step of a module (``fx_step.TorchStep``). Raises ``UnreadableInput``."""
+    from tmmu_core.fitting.pytorch.fx_step import traced
+    from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, chosen, names_of_inputs
+
+    module, given = getattr(model.module, "_orig_mod", model.module), model.example_inputs
+    kwargs = dict(given) if isinstance(given, Mapping) else {}
+    args = () if kwargs else tuple(given) if isinstance(given, Sequence) else (given,)
+    call = Call(args, kwargs, names_of_inputs(module, args, kwargs))
+    return traced(chosen(module, model.loss), call, module._get_name(), model.optimizer)
+
+
+def module_moves(allow: str | Iterable[str] | None, max_cost: Share | None) -> Allowed:
+    """Return the moves that the fit of a module may make. Raises ``UnreadableInput``."""
+    allowed = allowed_moves(KINDS if allow is None else allow, max_cost, keep_phases=True)
+    wrong = sorted(allowed.kinds - set(KINDS))
+    if wrong:
+        raise UnreadableInput(
+            f"allow: a step of PyTorch cannot run the move {wrong[0]!r}.",
+            hint=f"Moves that it can run: {', '.join(KINDS)}. Fit the graph of the module for the others.",
+        )
+    return allowed
+
+
+def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progress | None, device: str) -> Fitted:
+    """Fit a step in one memory; saved generator states count with their real size."""
+    from tmmu_core.fitting.pytorch.fx_step import sized
+    from tmmu_core.fitting.search.fit_search import fit
+
+    request = PlanRequest(planner="auto", one_memory=True, alignment=ALIGNMENT)
+    start = initial_candidate(graph, request, progress)
+    limit, short = capacity, 0
+    for _ in range(ATTEMPTS):
+        fitted = fit(start, limit, allowed, progress)
+        real = initial_candidate(sized(fitted.best.fitted_graph, device), request)
+        fitted = replace(fitted, capacity=capacity, best=replace(real, moves=fitted.best.moves))
+        short = max(0, (capacity.total or 0) and fitted.over_bytes)
+        if not short or fitted.answer != "fits":
+            break
+        limit = Capacity(max(0, (limit.total or 0) - 2 * short))
+    return replace(fitted, answer="open") if short and fitted.answer == "fits" else fitted

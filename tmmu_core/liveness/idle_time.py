@@ -1,0 +1,81 @@
+"""Idle time: steps at which storages are live but not used.
+
+A storage is *used* at a step whose node writes or reads one of its tensors; ``@inputs`` uses what it writes. ::
+
+    birth ●────────────────────────●──● death        ● used     ─ idle
+          write      idle stretch   read
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tmmu_core.liveness.live_model import I64, Liveness
+
+
+@dataclass(frozen=True, eq=False)
+class Idle:
+    """Columns, one row per storage of a :class:`Liveness`. Steps; ranges are half-open."""
+
+    held: I64
+    """Steps from birth to death."""
+    idle: I64
+    """Steps at which no node uses it."""
+    gap_from: I64
+    """First step of its longest idle stretch (the earliest of equals); its death without one."""
+    gap_to: I64
+    """Step after that stretch."""
+    last: I64
+    """Last step at which it is used; −1: none."""
+    before: I64
+    """The use before the last; −1: none."""
+
+
+def idle_of(liveness: Liveness) -> Idle:
+    """Return the idle steps of every storage. O(operands · log operands)."""
+    storages = liveness.storages
+    count, birth, death = len(storages), storages.birth, storages.death
+    owner, step = _uses(liveness)
+    inside = (step >= birth[owner]) & (step < death[owner])
+    pairs = np.unique(np.stack([owner[inside], step[inside]], axis=1), axis=0)
+    owner, step = pairs[:, 0], pairs[:, 1]
+    used = np.bincount(owner, minlength=count)
+    # Sentinels before the first step and at the death: idle stretches lie between neighbours.
+    everyone = np.arange(count)
+    storage = np.concatenate([everyone, owner, everyone])
+    when = np.concatenate([birth - 1, step, death])
+    by = np.lexsort((when, storage))
+    storage, when = storage[by], when[by]
+    same = storage[1:] == storage[:-1]
+    left, right, of = when[:-1][same] + 1, when[1:][same], storage[:-1][same]
+    longest = np.lexsort((left, left - right, of))
+    first = np.searchsorted(of[longest], everyone)
+    gap_from, gap_to = left[longest][first], right[longest][first]
+    never = gap_from >= gap_to
+    ends = np.cumsum(used)
+    last, before = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
+    last[used > 0] = step[ends[used > 0] - 1]
+    before[used > 1] = step[ends[used > 1] - 2]
+    return Idle(
+        held=death - birth,
+        idle=death - birth - used,
+        gap_from=np.where(never, death, gap_from),
+        gap_to=np.where(never, death, gap_to),
+        last=last,
+        before=before,
+    )
+
+
+def _uses(liveness: Liveness) -> tuple[I64, I64]:
+    """Return ``(storage, step)`` of every operand and every loaded input, with repeats."""
+    timeline, index = liveness.timeline, liveness.timeline.index
+    nodes = np.arange(len(index.node_ids), dtype=np.int64)
+    readers, writers = np.repeat(nodes, np.diff(index.in_ptr)), np.repeat(nodes, np.diff(index.out_ptr))
+    loaded = np.flatnonzero(index.is_input) if timeline.has_inputs_step else np.zeros(0, np.int64)
+    tensor = np.concatenate([index.in_idx, index.out_idx, loaded])
+    step = np.concatenate([timeline.step_of[readers], timeline.step_of[writers], np.zeros(len(loaded), np.int64)])
+    owner = liveness.storage_of[tensor]
+    there = (owner >= 0) & (step >= 0)
+    return owner[there], step[there]

@@ -1,0 +1,146 @@
+"""In-place reuse (hand-off, buffer donation): when the last reader of x may write its output over x (contract §1).
+
+One pass over columns of edges: keep the permitted ones at which the input is read last, find the first condition that
+refuses each, and grant each node its first candidate without one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.liveness.live_model import CONDITIONS, Timeline
+from tmmu_core.liveness.live_ranges import Ranges
+from tmmu_core.liveness.storages import Groups
+
+I64 = NDArray[np.int64]
+
+GRANTED = len(CONDITIONS)
+ALREADY_TAKEN = CONDITIONS.index("already_taken")
+
+
+class Grouping(NamedTuple):
+    """Ranges and groups of tensors before in-place reuse is decided."""
+
+    ranges: Ranges
+    groups: Groups
+    heads: I64
+    """Shape (tensors,), indexed by group: its first-born member."""
+    arena_of: I64
+    """Shape (tensors,): arena of each tensor's group."""
+    apart: I64
+    """Shape (pairs, 2): groups that must not alias, the lower number first."""
+
+
+def decide_handoffs(timeline: Timeline, grouping: Grouping) -> tuple[I64, I64]:
+    """Return granted rows (step, from, to) and refused rows (step, from, to, condition), in step order."""
+    ranges, groups, heads, arena_of, forbidden = grouping
+    index = timeline.index
+    node, x, y, priority = _candidates(timeline)
+    step = timeline.step_of[node]
+    last_here = (ranges.last_read[x] == step) & (groups.group[x] != groups.group[y])
+    node, x, y, priority, step = (column[last_here] for column in (node, x, y, priority, step))
+
+    x_group, y_group = groups.group[x], groups.group[y]
+    alias_live = (heads[y_group] != y) | (ranges.birth[y] != step)
+    alias_live |= _others_death(groups)[x] > step
+    low, high, groups_there = np.minimum(x_group, y_group), np.maximum(x_group, y_group), len(groups.group)
+    must_not = np.isin(low * groups_there + high, forbidden[:, 0] * groups_there + forbidden[:, 1])
+
+    refused_by = np.select(
+        [
+            np.diff(index.out_ptr)[node] > 1,
+            _persistent_groups(timeline, ranges, groups)[x_group],
+            index.is_output[x],
+            ranges.saved[x],
+            alias_live,
+            must_not,
+            arena_of[x] != arena_of[y],
+        ],
+        range(ALREADY_TAKEN),
+        default=GRANTED,
+    ).astype(np.int64)
+
+    order = np.lexsort((priority, step))
+    step, x, y, refused_by = step[order], x[order], y[order], refused_by[order]
+    free = np.flatnonzero(refused_by == GRANTED)
+    first_of_step = np.ones(len(free), np.bool_)
+    first_of_step[1:] = step[free][1:] != step[free][:-1]
+    refused_by[free[~first_of_step]] = ALREADY_TAKEN
+
+    granted = refused_by == GRANTED
+    handoffs = np.stack([step[granted], x[granted], y[granted]], axis=1)
+    refusals = np.stack([step[~granted], x[~granted], y[~granted], refused_by[~granted]], axis=1)
+    return handoffs, refusals
+
+
+def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
+    """Return columns (node, input, output, priority) of every permitted pair, once per node and input.
+
+    A tensor at several input positions needs permission for all of them: they are one buffer.
+    """
+    index = timeline.index
+    nodes = timeline.graph.nodes
+    has_output = np.diff(index.out_ptr) > 0
+    listed: list[tuple[int, int, int, int]] = []
+    permissions = [node.inplace for node in nodes]
+    kinds = dict.fromkeys(permissions)
+    of_any = {kind: kind is None or kind == "any" for kind in kinds}
+    everything = np.fromiter(map(of_any.__getitem__, permissions), np.bool_, len(nodes))
+    in_pairs = any(isinstance(kind, tuple) for kind in kinds)
+    for k, permission in enumerate(permissions) if in_pairs else ():
+        if isinstance(permission, tuple):
+            inputs, outputs = index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
+            whole = _permitted_whole(inputs, {i for i, _ in permission})
+            listed += [(k, inputs[i], outputs[o], at) for at, (i, o) in enumerate(permission) if inputs[i] in whole]
+
+    everything &= has_output & (timeline.step_of >= 0)
+    reads = np.diff(index.in_ptr)
+    of_edge = np.repeat(np.arange(len(nodes), dtype=np.int64), reads)
+    position = np.arange(len(of_edge), dtype=np.int64) - np.repeat(index.in_ptr[:-1], reads)
+    chosen = everything[of_edge]
+    node, x, priority = of_edge[chosen], index.in_idx[chosen], position[chosen]
+    y = index.out_idx[index.out_ptr[node]]
+
+    rows = np.array([row for row in listed if timeline.step_of[row[0]] >= 0], np.int64).reshape(-1, 4)
+    node, x, y, priority = (np.concatenate(pair) for pair in zip((node, x, y, priority), rows.T, strict=True))
+    return _highest_priority(node, x, y, priority)
+
+
+def _permitted_whole(inputs: list[int], positions: set[int]) -> set[int]:
+    """Return the tensors of ``inputs`` whose every position is permitted (contract §11)."""
+    return set(inputs) - {x for i, x in enumerate(inputs) if i not in positions}
+
+
+def _highest_priority(node: I64, x: I64, y: I64, priority: I64) -> tuple[I64, I64, I64, I64]:
+    """Keep the row of highest priority per node and input."""
+    order = np.lexsort((priority, x, node))
+    node, x, y, priority = node[order], x[order], y[order], priority[order]
+    keep = np.ones(len(node), np.bool_)
+    keep[1:] = (node[1:] != node[:-1]) | (x[1:] != x[:-1])
+    return node[keep], x[keep], y[keep], priority[keep]
+
+
+def _persistent_groups(timeline: Timeline, ranges: Ranges, groups: Groups) -> NDArray[np.bool_]:
+    """Shape (tensors,), indexed by group: whether a member is persistent."""
+    persistent = np.zeros(len(groups.group), np.bool_)
+    persistent[groups.group[timeline.index.is_persistent & ranges.planned]] = True
+    return persistent
+
+
+def _others_death(groups: Groups) -> I64:
+    """Shape (tensors,): latest death among the *other* members of each tensor's storage; 0 where there is none."""
+    latest = np.zeros(len(groups.group), np.int64)
+    members = np.flatnonzero(groups.shared)
+    if not len(members):
+        return latest
+    members = members[np.lexsort((groups.death[members], groups.group[members]))]
+    group, death = groups.group[members], groups.death[members]
+    last = np.append(group[1:] != group[:-1], True)
+    # Sorted by death within a group: the latest other member is the last one; for the last one, the one before it.
+    last_of_group = np.flatnonzero(last)
+    latest[members] = np.repeat(death[last_of_group], np.diff(last_of_group, prepend=-1))
+    latest[members[last_of_group]] = death[last_of_group - 1]
+    return latest

@@ -1,0 +1,123 @@
+"""Value types of liveness: the timeline, and live ranges of tensors and storages (contract §1–§3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.base.once import cached_property
+from tmmu_core.graph.index import GraphIndex
+from tmmu_core.graph.model import Graph, Mode, Preset
+
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+U64 = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """A graph resolved to a sequence of steps under a mode and a preset.
+
+    ``graph`` is the graph as run, with synthesised backward and rematerialised nodes where mode and preset require
+    them (contract §2). ``source`` is the graph as given; hashes are computed from it.
+    """
+
+    source: Graph
+    graph: Graph
+    index: GraphIndex
+    mode: Mode
+    preset: Preset
+    node_at: I64
+    """Shape (T,): node index run at each step; −1 for ``@inputs``."""
+    step_of: I64
+    """Shape (nodes,): the step of each node; −1 for a node outside this mode's timeline."""
+    has_inputs_step: bool
+    order: tuple[str, ...]
+    """Node ids as run, without ``@inputs``."""
+    retain: bool = True
+    """Whether ``saved_for_backward`` counts (neither mode nor preset is ``inference``)."""
+
+    @property
+    def steps(self) -> int:
+        """Number of steps T, with ``@inputs``."""
+        return len(self.node_at)
+
+
+CONDITIONS: tuple[str, ...] = (
+    "several_outputs",
+    "persistent",
+    "graph_output",
+    "saved_for_backward",
+    "alias_live",
+    "must_not_alias",
+    "other_arena",
+    "already_taken",
+)
+"""Conditions that refuse a permitted in-place reuse, in the order in which they are tested."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A refused in-place reuse, and the first condition of contract §1 that refused it."""
+
+    step: int
+    source: str
+    target: str
+    condition: str
+    """One of ``CONDITIONS``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Storages:
+    """Columns, one row per storage, in the normative order (birth, −bytes of the head, id bytes of the head)."""
+
+    head: I64
+    """Tensor index of the first-born member, whose id names the storage."""
+    birth: I64
+    death: I64
+    size: U64
+    """Bytes: greatest end over the members."""
+    alignment: U64
+    """Bytes: greatest alignment of the members; without the arena's."""
+    arena: I32
+    """Index into ``Liveness.arenas``."""
+    persistent: NDArray[np.bool_]
+    handoff_from: I64
+    """Storage that this one may reuse in place at its birth, or −1."""
+    must_not_alias: I64
+    """Shape (m, 2): storage index pairs, each once, smaller first."""
+
+    def __len__(self) -> int:
+        return len(self.head)
+
+
+@dataclass(frozen=True, eq=False)
+class Liveness:
+    """Live ranges of everything. Tensor columns parallel ``timeline.index.tensor_ids``."""
+
+    timeline: Timeline
+    arenas: tuple[str, ...]
+    """Names of the arenas in use, in byte order."""
+    birth: I64
+    """First step of each tensor; −1 for a tensor outside this mode's timeline."""
+    death: I64
+    """Step after the last one; −1 likewise."""
+    storage_of: I64
+    """Row of ``storages`` of each tensor; −1 likewise."""
+    offset_in_storage: U64
+    """Bytes from the storage's start; nonzero for views and in-place writes into views."""
+    storages: Storages
+    handoffs: I64
+    """Shape (h, 3): granted in-place reuses as (step, from tensor, to tensor), in step order."""
+    taken: NDArray[np.bool_]
+    """Shape (h,): whether the output lies on the input's bytes; all true until storages are placed."""
+    refusal_rows: I64
+    """Shape (r, 4): refused ones as (step, from tensor, to tensor, index into ``CONDITIONS``), in step order."""
+
+    @cached_property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """The refused in-place reuses by name."""
+        ids = self.timeline.index.tensor_ids
+        return tuple(Refusal(int(k), ids[x], ids[y], CONDITIONS[c]) for k, x, y, c in self.refusal_rows)

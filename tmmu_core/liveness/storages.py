@@ -1,0 +1,226 @@
+"""Tensors that share a storage: views with their bases, alias groups, in-place writes (contract §3).
+
+Most tensors share nothing; the cost depends on the number of those that do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
+from tmmu_core.liveness.live_model import Timeline
+from tmmu_core.liveness.live_ranges import Ranges
+from tmmu_core.liveness.views import overflow_error
+
+I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Columns over tensors."""
+
+    group: I64
+    """Number of the storage: its lowest member."""
+    offset: U64
+    """Bytes from the storage's start."""
+    shared: NDArray[np.bool_]
+    """Whether the storage has more than one member."""
+    death: I64
+    """Deaths after in-place writes: a tensor overwritten at step k dies at k."""
+
+
+def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
+    """Join views, alias groups and in-place writes. Raises ``InvalidIrShapes`` (``in_place_denied``)."""
+    index = timeline.index
+    tensors = timeline.graph.tensors
+    parent = np.arange(len(tensors), dtype=np.int64)
+
+    def find(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = int(parent[i])
+        return i
+
+    def join(i: int, j: int) -> None:
+        a, b = find(i), find(j)
+        parent[max(a, b)] = min(a, b)
+
+    _reject_views_of_unwritten(timeline, ranges)
+    for view in np.flatnonzero(ranges.planned & (index.base >= 0)).tolist():
+        join(view, int(ranges.roots[view]))
+    first_of: dict[str, int] = {}
+    for i in index.marked.tolist():
+        alias = tensors[i].alias_group_id
+        if alias is not None and ranges.planned[i]:
+            join(i, first_of.setdefault(alias, i))
+
+    offset = ranges.view_offset
+    death = ranges.death.copy()
+    writes = _in_place_writes(timeline)
+    if writes:
+        members: dict[int, list[int]] = {}
+        for i in np.flatnonzero(ranges.planned).tolist():
+            members.setdefault(find(i), []).append(i)
+        concerned = {find(t) for write in writes for t in (write.x, write.y)}
+        # A tensor without a producer was loaded before the first step.
+        loaded = (index.producer < 0) & (index.producer[ranges.roots] < 0)
+        began = np.where(loaded & ((ranges.last_read > 0) | index.is_output), -1, ranges.birth)
+        lives = {group: _Members(began, ranges.death, members[group]) for group in concerned}
+        taken: set[tuple[int, int]] = set()
+        placed: dict[int, int] = {}
+        for write in writes:
+            step, x, y, _ = write
+            a, b = find(x), find(y)
+            # One input is overwritten by one output; live storages are not joined.
+            twice = not taken.isdisjoint({(step, x), (step, y)})
+            joins_live_storage = a != b and lives[b].began_before(step, y)
+            alone = not (twice or joins_live_storage or lives[a].lives_through(step, (x, y)))
+            _check_in_place(timeline, ranges, write, alone=alone)
+            taken |= {(step, x), (step, y)}
+            if a != b:
+                join(x, y)
+                lives[find(x)] = lives.pop(a).joined(lives.pop(b))
+            if index.base[y] < 0:
+                placed[y] = int(ranges.view_offset[x]) + placed.get(int(ranges.roots[x]), 0)
+            if not index.is_persistent[x]:
+                death[x] = max(step, int(ranges.birth[x]) + 1)  # of step 0 already: what was there before it
+        offset = _storage_offsets(timeline, ranges, placed)
+    group = np.fromiter(map(find, range(len(tensors))), np.int64, len(tensors)) if _any_shared(parent) else parent
+    shared = np.bincount(group[ranges.planned], minlength=len(tensors))[group] > 1
+    return Groups(group, offset, shared, death)
+
+
+def _reject_views_of_unwritten(timeline: Timeline, ranges: Ranges) -> None:
+    """Reject the view of lowest id whose base is never written."""
+    index, ids = timeline.index, timeline.index.tensor_ids
+    views = np.flatnonzero(ranges.planned & (index.base >= 0) & ~ranges.planned[ranges.roots]).tolist()
+    if not views:
+        return
+    view = min(views, key=ids.__getitem__)
+    root, producer = int(ranges.roots[view]), int(index.producer[view])
+    raise InvalidIrShapes(
+        f"tensor {ids[view]!r} is a view of {ids[root]!r}, which nothing in this mode's timeline writes: "
+        "it has no address.",
+        reason="view_of_nothing",
+        node_id=index.node_ids[producer] if producer >= 0 else "",
+        tensor=ids[view],
+        hint=f"Write {ids[root]!r} by a node, make it a graph input, or remove the view of {ids[view]!r}.",
+    )
+
+
+def _any_shared(parent: I64) -> bool:
+    return bool((parent != np.arange(len(parent))).any())
+
+
+def _storage_offsets(timeline: Timeline, ranges: Ranges, placed: dict[int, int]) -> U64:
+    """Shape (tensors,): bytes from the storage's start. ``placed`` has those of tensors written in place.
+
+    A view lies in its root, which may itself be written in place inside a storage. Raises ``AllocationOverflow`` past
+    2^64 − 1, for the lowest id.
+    """
+    offset, ids = ranges.view_offset.copy(), timeline.index.tensor_ids
+    moved = np.flatnonzero(ranges.planned & np.isin(ranges.roots, list(placed))).tolist()
+    begins = {i: int(offset[i]) + placed[int(ranges.roots[i])] for i in moved}
+    far = [i for i in moved if begins[i] > U64_MAX]
+    if far:
+        i = min(far, key=ids.__getitem__)
+        raise overflow_error(ids[i], begins[i], f"$.tensors[{i}]")
+    offset[moved] = np.fromiter(begins.values(), np.uint64, len(begins))
+    return offset
+
+
+class _Members:
+    """Live members of a storage, queried in step order; each enters and leaves once."""
+
+    def __init__(self, began: I64, death: I64, members: list[int]) -> None:
+        self.death = death
+        self.upcoming = sorted((int(began[m]), m) for m in members)
+        """Heap of (birth step, or −1 for loaded tensors read later; tensor) of members not yet live."""
+        self.first = self.upcoming[:2]
+        self.live: list[int] = []
+
+    def began_before(self, step: int, besides: int) -> bool:
+        """Return whether any member but ``besides`` was live before ``step``."""
+        return any(birth < step for birth, m in self.first if m != besides)
+
+    def lives_through(self, step: int, besides: tuple[int, int]) -> bool:
+        """Return whether any other member is live both before and after ``step``; steps ascend."""
+        while self.upcoming and self.upcoming[0][0] < step:
+            self.live.append(heappop(self.upcoming)[1])
+        self.live = [m for m in self.live if self.death[m] > step]
+        return any(m not in besides for m in self.live)
+
+    def joined(self, other: _Members) -> _Members:
+        """Return the union; the smaller one is merged into the larger."""
+        large, small = (self, other) if len(self.upcoming) >= len(other.upcoming) else (other, self)
+        for each in small.upcoming:
+            heappush(large.upcoming, each)
+        large.first = sorted(large.first + small.first)[:2]
+        large.live += small.live
+        return large
+
+
+class _Write(NamedTuple):
+    """A node that writes ``y`` in place of ``x`` at a step, as tensor and node numbers."""
+
+    step: int
+    x: int
+    y: int
+    node: int
+
+
+def _in_place_writes(timeline: Timeline) -> list[_Write]:
+    """Return the in-place writes in step order, those of a node as listed."""
+    index, nodes = timeline.index, timeline.graph.nodes
+    found = []
+    writing = [k for k, node in enumerate(nodes) if node.in_place_write and timeline.step_of[k] >= 0]
+    for k in sorted(writing, key=timeline.step_of.__getitem__):
+        inputs, outputs, step = index.inputs_of(k), index.outputs_of(k), int(timeline.step_of[k])
+        found += [_Write(step, int(inputs[i]), int(outputs[o]), k) for i, o in nodes[k].in_place_write]
+    return found
+
+
+def _check_in_place(timeline: Timeline, ranges: Ranges, write: _Write, *, alone: bool) -> None:
+    """Reject an in-place write that violates a condition of seed II.G."""
+    step, x, y, node = write
+    tensors, index = timeline.graph.tensors, timeline.index
+    forbidden = set(tensors[x].must_not_alias) & {tensors[y].id} or set(tensors[y].must_not_alias) & {tensors[x].id}
+    arenas = {tensor.arena for tensor in (tensors[x], tensors[y]) if tensor.arena is not None}
+    conditions = (
+        ("refcount", not alone),
+        ("saved_for_backward", bool(ranges.saved[x])),
+        ("read_later", bool(ranges.last_read[x] > step)),
+        ("graph_output", bool(index.is_output[x])),
+        ("constant", tensors[x].role == "constant"),
+        ("must_not_alias", bool(forbidden)),
+        ("other_arena", len(arenas) > 1),
+    )
+    for condition, broken in conditions:
+        if broken:
+            raise InvalidIrShapes(
+                f"node {index.node_ids[node]!r} may not write {tensors[y].id!r} in place of {tensors[x].id!r}: "
+                f"{_CONDITION_TEXT[condition]}.",
+                t=step,
+                reason="in_place_denied",
+                condition=condition,
+                node_id=index.node_ids[node],
+                tensor=tensors[x].id,
+                hint="Remove the pair from in_place_write, or remove the condition.",
+            )
+
+
+_CONDITION_TEXT = {
+    "refcount": "another tensor of its storage is live",
+    "saved_for_backward": "it is saved for the backward pass",
+    "read_later": "it is read again later",
+    "graph_output": "it is an output of the graph",
+    "constant": "it is a constant",
+    "must_not_alias": "the two must not alias",
+    "other_arena": "the two name different arenas",
+}

@@ -1,0 +1,161 @@
+"""Explain the live range of a tensor (contract §1–§3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tmmu_core.graph.model import INPUTS_STEP
+from tmmu_core.liveness.live_model import Liveness, Refusal
+
+DeathReason = Literal[
+    "persistent",
+    "graph_output",
+    "saved_for_backward",
+    "handed_off",
+    "written_over",
+    "last_read",
+    "dead",
+    "gradient_kept",
+]
+
+REFUSAL_WORDS: dict[str, str] = {
+    "several_outputs": "its last reader writes several outputs",
+    "persistent": "it is persistent",
+    "graph_output": "it is an output of the graph",
+    "saved_for_backward": "it is saved for the backward pass",
+    "alias_live": "another tensor of its buffer is still live, or the output has a buffer already",
+    "must_not_alias": "they must not alias",
+    "other_arena": "they are in different arenas",
+    "already_taken": "the output reuses another input",
+}
+"""Each condition as a clause after "refused, because"."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """A step and the node that runs there."""
+
+    step: int
+    node_id: str
+    instr: str = ""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Live range of one tensor. Steps are half-open; ids are the graph's."""
+
+    tensor_id: str
+    birth: int
+    death: int
+    producer: Event | None
+    """``@inputs`` for a graph input; ``None`` for a persistent tensor or a view without a producer."""
+    readers: tuple[Event, ...]
+    """In step order, each node once."""
+    reason: DeathReason
+    """Why it dies at its death."""
+    sentence: str
+    """The reason as text."""
+    takes_over: str | None
+    """Tensor whose bytes it reuses in place."""
+    granted_by: str | None
+    """Tensor that it may reuse in place, whether or not the planner did."""
+    handed_to: str | None
+    """Tensor that may reuse its bytes in place."""
+    handed_over: bool
+    """Whether that tensor lies on its bytes."""
+    refusals: tuple[Refusal, ...]
+    """Refused in-place reuses of its bytes."""
+    storage_members: tuple[str, ...]
+    """All tensors of its storage, itself included, by birth and id."""
+    storage_birth: int
+    storage_death: int
+
+
+def explain(liveness: Liveness, tensor_id: str) -> Explanation:
+    """Return the facts about a tensor; ``KeyError`` if it is not in the graph or not planned."""
+    timeline, index = liveness.timeline, liveness.timeline.index
+    tensor = index.tensor_of[tensor_id]
+    if liveness.birth[tensor] < 0:
+        raise KeyError(f"{tensor_id!r} is not planned in mode {timeline.mode!r}")
+    readers = _readers(liveness, tensor)
+    rows = zip(liveness.handoffs.tolist(), liveness.taken.tolist(), strict=True)
+    mine = [(k, index.tensor_ids[x], index.tensor_ids[y], on) for (k, x, y), on in rows if tensor in (x, y)]
+    got = [(x, on) for _, x, y, on in mine if y == tensor_id]
+    given = [(k, y, on) for k, x, y, on in mine if x == tensor_id]
+    storage = int(liveness.storage_of[tensor])
+    members = np.flatnonzero(liveness.storage_of == storage).tolist()
+    members.sort(key=lambda m: (int(liveness.birth[m]), index.tensor_ids[m]))
+    reason, sentence = _death(liveness, tensor, readers, given)
+    at = np.flatnonzero(liveness.refusal_rows[:, 1] == tensor).tolist()
+    return Explanation(
+        tensor_id=tensor_id,
+        birth=int(liveness.birth[tensor]),
+        death=int(liveness.death[tensor]),
+        producer=_producer(liveness, tensor),
+        readers=readers,
+        reason=reason,
+        sentence=sentence,
+        takes_over=got[0][0] if got and got[0][1] else None,
+        granted_by=got[0][0] if got else None,
+        handed_to=given[0][1] if given else None,
+        handed_over=bool(given and given[0][2]),
+        refusals=tuple([liveness.refusals[i] for i in at]),
+        storage_members=tuple([index.tensor_ids[m] for m in members]),
+        storage_birth=int(liveness.storages.birth[storage]),
+        storage_death=int(liveness.storages.death[storage]),
+    )
+
+
+def _event(liveness: Liveness, node: int) -> Event:
+    timeline = liveness.timeline
+    return Event(int(timeline.step_of[node]), timeline.index.node_ids[node], timeline.graph.nodes[node].instr)
+
+
+def _producer(liveness: Liveness, tensor: int) -> Event | None:
+    index = liveness.timeline.index
+    if index.producer[tensor] >= 0 and liveness.timeline.step_of[index.producer[tensor]] >= 0:
+        return _event(liveness, int(index.producer[tensor]))
+    return Event(0, INPUTS_STEP) if index.is_input[tensor] else None
+
+
+def _readers(liveness: Liveness, tensor: int) -> tuple[Event, ...]:
+    nodes = set(liveness.timeline.index.readers_of(tensor).tolist())
+    events = [_event(liveness, node) for node in nodes if liveness.timeline.step_of[node] >= 0]
+    return tuple(sorted(events, key=lambda event: event.step))
+
+
+def _death(
+    liveness: Liveness, tensor: int, readers: tuple[Event, ...], given: list[tuple[int, str, bool]]
+) -> tuple[DeathReason, str]:
+    timeline, index = liveness.timeline, liveness.timeline.index
+    name, death = index.tensor_ids[tensor], int(liveness.death[tensor])
+    last = readers[-1] if readers else None
+    if index.is_persistent[tensor]:
+        role = timeline.graph.tensors[tensor].role
+        return "persistent", f"live at every step: its role is {role}"
+    if index.is_output[tensor]:
+        if name not in timeline.source.outputs:
+            return "gradient_kept", "live to the end: gradient of a parameter"
+        return "graph_output", "live to the end: output of the graph"
+    if given:
+        step, to, taken = given[0]
+        at = f"#{step:,} {timeline_node(liveness, step)}"
+        if taken:
+            return "handed_off", f"{at}, overwritten in place by {to}"
+        return "handed_off", f"{at}; could be overwritten in place by {to}, but {to} has its own memory"
+    if last is not None and death == last.step + 1:
+        return "last_read", f"#{last.step:,} {last.node_id}"
+    if last is not None and death == last.step:
+        return "written_over", f"#{last.step:,} {last.node_id}, which overwrites it"
+    if last is None and death == int(liveness.birth[tensor]) + 1:
+        return "dead", "never read; live for the step that writes it"
+    return "saved_for_backward", "live to the end: saved for a backward pass that this mode does not run"
+
+
+def timeline_node(liveness: Liveness, step: int) -> str:
+    """Return the node id at ``step``; ``@inputs`` for the loading step."""
+    node = int(liveness.timeline.node_at[step])
+    return INPUTS_STEP if node < 0 else liveness.timeline.index.node_ids[node]

@@ -1,0 +1,250 @@
+"""Branch and bound: can all units be packed below a capacity?
+
+Depth first, from the bottom up. Choose a unit under which no unplaced unit fits. It can lie at its lowest offset if no
+other unit overlaps that place; else it lies above one of those that do: a *hole* that one of them must fill. These two
+branches form a *level*. After each decision, :mod:`.propagation` raises the lower bounds of the other offsets.
+
+At a dead end, :mod:`.conflicts` computes the levels that the conflict depends on (the nogood), and the search jumps
+back over all other levels. The next unit is the one with the lowest possible offset, so no order of
+units needs to be right for the whole model.
+
+Canonical bottom-up packings and the section bound are those of MiniMalloc (Moffitt, ASPLOS '23); conflict-directed
+backjumping with explanations comes from constraint programming (Prosser 1993; Ohrimenko, Stuckey and Codish 2009).
+Deterministic, without recursion.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tmmu_core.planners.exact.conflicts import analyse_conflict
+from tmmu_core.planners.exact.propagation import (
+    BACKJUMPING,
+    DOMINATED,
+    FAR,
+    HOLE_DOMINANCE,
+    NO_CANDIDATE,
+    SECTION_TOO_FULL,
+    SWAP_DOMINANCE,
+    TRAIL_FULL,
+    clear_queues,
+    close_hole,
+    open_hole,
+    place_unit,
+    propagate,
+    undo,
+)
+from tmmu_core.planners.exact.search_tables import (
+    CHANGED_COUNT,
+    CONFLICT,
+    CONFLICT_A,
+    CONFLICT_B,
+    DIRTY_COUNT,
+    EVENT_COUNT,
+    FAILURES,
+    FILLED_COUNT,
+    FIXED,
+    HOLE,
+    LOW,
+    MATES,
+    MAX_HEIGHT,
+    NEIGHBOURS,
+    OTHER,
+    OTHER_HEIGHT,
+    OWN_HEIGHT,
+    PLACED,
+    PLACED_COUNT,
+    QUEUED,
+    SECTION_QUEUED,
+    State,
+    Tables,
+)
+from tmmu_core.planners.problem import I64
+
+FOUND, INFEASIBLE, BUDGET_SPENT, TABLES_FULL = 1, 0, -1, -2
+"""Results. ``INFEASIBLE`` is proven; ``TABLES_FULL``: the trail or the levels need more rows."""
+
+
+class FitQuery(NamedTuple):
+    """Does everything fit below ``capacity``?"""
+
+    capacity: int
+    rank: I64
+    """(n,): branching order of units with equal lowest offset, 0 first."""
+    rules: int
+    """Sum of pruning rules, see :mod:`.propagation`."""
+    budget: int
+    """Nodes."""
+
+
+class _Levels:
+    """Decisions on the current path: one row per level."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.count = 0
+        self.unit_of = np.full(limit + 1, -1, np.int64)
+        self.offset_of = np.zeros(limit + 1, np.int64)
+        self.second_branch = np.zeros(limit + 1, np.int64)
+        self.trail_marks = np.zeros((limit + 1, 3), np.int64)
+        self.nogoods = np.empty((limit + 1, limit + 1), np.uint8)
+        """Row k: the levels that the first branch of level k failed by."""
+
+    def open(self, state: State, u: int) -> int:
+        level = self.count
+        self.count += 1
+        self.unit_of[level], self.offset_of[level], self.second_branch[level] = u, state.unit[u, LOW], 0
+        counters = state.counters
+        self.trail_marks[level] = counters[EVENT_COUNT], counters[PLACED_COUNT], counters[FILLED_COUNT]
+        return level
+
+
+def _lowest_open_unit(state: State, rank: I64) -> int:
+    """Return the unplaced unit without a hole that has the lowest offset, by rank among equals; −1: none."""
+    unit = state.unit
+    open_units = np.flatnonzero((unit[:, PLACED] == 0) & (unit[:, HOLE] < 0))
+    if not len(open_units):
+        return -1
+    offsets = unit[open_units, LOW]
+    first = open_units[offsets == offsets.min()]
+    return int(first[rank[first].argmin()])
+
+
+def _branching_unit(tables: Tables, state: State, rank: I64, u: int, dominance: bool) -> int:
+    """Return ``u``, or a unit that must or may lie below it and under which nothing fits; −1 where no unit can."""
+    unit = state.unit
+    while True:
+        hole = unit[u, HOLE]
+        least, best = FAR if hole >= 0 else unit[u, LOW], -1
+        for k in range(tables.unit[u, NEIGHBOURS], tables.unit[u + 1, NEIGHBOURS]):
+            w = tables.neighbour[k, OTHER]
+            if unit[w, PLACED]:
+                continue
+            if hole >= 0:  # w may fill it
+                if tables.unit[w, FIXED] >= 0 or (dominance and unit[w, LOW] >= hole + tables.neighbour[k, OWN_HEIGHT]):
+                    continue
+                at = max(unit[w, LOW] + tables.neighbour[k, OTHER_HEIGHT], hole + 1)
+            elif unit[w, LOW] + tables.neighbour[k, OTHER_HEIGHT] <= unit[u, LOW]:
+                at = unit[w, LOW]
+            else:
+                continue
+            if at < least or (best >= 0 and at == least and rank[w] < rank[best]):
+                least, best = at, w
+        if best < 0:
+            return -1 if hole >= 0 else u
+        u = best
+
+
+def _dominated_by(tables: Tables, state: State, u: int) -> int:
+    """Return the smaller unit of the same sections that ``u`` would lie directly on, or −1: swapping the two is as
+    good.
+    """
+    unit = state.unit
+    for row in range(tables.unit[u, MATES], tables.unit[u + 1, MATES]):
+        w = tables.mate[row]
+        if (
+            unit[w, PLACED]
+            and unit[w, LOW] + tables.unit[w, MAX_HEIGHT] == unit[u, LOW]
+            and tables.unit[w, MAX_HEIGHT] < tables.unit[u, MAX_HEIGHT]
+        ):
+            return int(w)
+    return -1
+
+
+def _propagate_root(tables: Tables, state: State, query: FitQuery) -> bool:
+    """Queue everything and propagate; return whether no conflict follows."""
+    for u in range(len(state.unit)):
+        if state.unit[u, LOW] + tables.unit[u, MAX_HEIGHT] > query.capacity:
+            return False
+        state.unit[u, QUEUED] = 1
+        state.changed[u] = u
+    state.counters[CHANGED_COUNT] = len(state.unit)
+    for s in range(len(state.section)):
+        state.section[s, SECTION_QUEUED] = 1
+        state.dirty[s] = s
+    state.counters[DIRTY_COUNT] = len(state.section)
+    return propagate(tables, state, query.capacity, query.rules)
+
+
+def _backjump(tables: Tables, state: State, levels: _Levels) -> bool:
+    """Undo levels up to the latest first branch that the conflict depends on; return whether there is one."""
+    in_conflict = state.conflict_levels
+    while True:
+        depends_on = np.flatnonzero(in_conflict[: levels.count])
+        if not len(depends_on):
+            return False
+        level = int(depends_on[-1])
+        for k in range(levels.count - 1, level - 1, -1):
+            undo(tables, state, levels.trail_marks[k])
+            if levels.second_branch[k]:
+                close_hole(state, levels.unit_of[k])
+        levels.count = level
+        in_conflict[level] = 0
+        if not levels.second_branch[level]:
+            levels.nogoods[level, :level] = in_conflict[:level]
+            in_conflict[:level] = 0
+            return True
+        in_conflict[:level] |= levels.nogoods[level, :level]
+
+
+def _decide(tables: Tables, state: State, query: FitQuery, levels: _Levels) -> bool:
+    """Place the next unit on the first branch of a new level; return whether no conflict follows."""
+    counters, rules = state.counters, query.rules
+    u = _lowest_open_unit(state, query.rank)
+    if u >= 0:
+        u = _branching_unit(tables, state, query.rank, u, rules & HOLE_DOMINANCE > 0)
+    if u < 0:
+        counters[CONFLICT] = NO_CANDIDATE
+        return False
+    level = -1
+    if tables.unit[u, FIXED] < 0:
+        level = levels.open(state, u)
+        below = _dominated_by(tables, state, u) if rules & SWAP_DOMINANCE else -1
+        if below >= 0:
+            counters[CONFLICT], counters[CONFLICT_A], counters[CONFLICT_B] = DOMINATED, u, below
+            return False
+    placed = place_unit(tables, state, query.capacity, rules, u, level)
+    return placed and propagate(tables, state, query.capacity, rules)
+
+
+def search(tables: Tables, state: State, query: FitQuery, nodes: I64, stop: I64) -> int:
+    """Return FOUND, INFEASIBLE, BUDGET_SPENT or TABLES_FULL; offsets of a packing are ``state.unit[:, LOW]``.
+
+    ``state`` must be initial. ``nodes[0]`` counts the branches tried. Returns BUDGET_SPENT soon after ``stop[0]`` is
+    set from another thread.
+    """
+    counters, in_conflict = state.counters, state.conflict_levels
+    levels = _Levels(len(in_conflict) - 1)
+    can_backjump = query.rules & BACKJUMPING and query.rules & HOLE_DOMINANCE
+    if not _propagate_root(tables, state, query):
+        return TABLES_FULL if counters[CONFLICT] == TRAIL_FULL else INFEASIBLE
+    while counters[PLACED_COUNT] < len(state.unit):
+        if nodes[0] >= query.budget or stop[0]:
+            return BUDGET_SPENT
+        if levels.count >= levels.limit:
+            return TABLES_FULL
+        nodes[0] += 1
+        consistent = _decide(tables, state, query, levels)
+        while not consistent:
+            if counters[CONFLICT] == TRAIL_FULL:
+                return TABLES_FULL
+            if counters[CONFLICT] == SECTION_TOO_FULL:
+                state.section[counters[CONFLICT_A], FAILURES] += 1
+            clear_queues(state)
+            if can_backjump and counters[CONFLICT] != NO_CANDIDATE:
+                analyse_conflict(tables, state, query.capacity)
+                if counters[CONFLICT] == DOMINATED:
+                    in_conflict[levels.count - 1] = 1
+            else:
+                in_conflict[: levels.count] = 1
+            if not _backjump(tables, state, levels):
+                return INFEASIBLE
+            level = levels.count
+            levels.second_branch[level] = 1
+            levels.count += 1
+            nodes[0] += 1
+            open_hole(state, levels.unit_of[level], levels.offset_of[level], level)
+            consistent = propagate(tables, state, query.capacity, query.rules)
+    return FOUND

@@ -1,0 +1,207 @@
+"""Branching orders: which unit goes first among equal offsets, learned from the conflicts of earlier attempts.
+
+The nodes that an order needs are heavy-tailed, so attempts are many and short: an order that finds a packing mostly
+does so within three to ten nodes per storage (decision 5). Static orders from the literature come first (MiniMalloc,
+ASPLOS '23): fullest section, lifetime and area of a unit. Each attempt counts conflicts per section; the next attempt
+of that order puts the units of the sections with most conflicts first (weighted-degree branching: Boussemart et al.,
+ECAI 2004); counts decay. A packing found adds one order: units that lie low in it first. Every order is used in both
+directions of time.
+
+Learned attempts have the lengths of the Luby sequence. Every :data:`STATIC_EVERY`-th attempt follows a static order
+without weights; these double their length each round (geometric restarts), so no order is given up for good.
+
+Integers and raw Philox words only: the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tmmu_core.base.once import cached_property
+from tmmu_core.planners.exact.search_model import Model, Weights, log2_fixed, weighted_ranks
+from tmmu_core.planners.problem import I64
+
+OPENING_WEIGHTS: tuple[Weights, ...] = (
+    (256, 17, 44, 30),
+    (25, 26, 29, 3),
+    (400, 115, 84, 13),
+    (59, 27, 25, 7),
+    (166, 80, 19, 45),
+    (0, 128, 64, 32),
+)
+"""Weights of the first attempts, fitted to MiniMalloc's instances A to F."""
+OPENING_NODES = 2_000
+"""Nodes of an opening attempt."""
+ORDERS = ("TWA", "A", "TAW", "WAT")
+"""Static orders: keys, greatest first. T: bytes of the fullest section; W: lifetime; A: lifetime × height."""
+DIRECTIONS = (1, -1)
+"""Ties are broken by unit number, ascending or descending (time reversed)."""
+RESTART_NODES = 1_000
+"""Nodes of the shortest learned attempt; a multiple of the Luby sequence."""
+STATIC_EVERY = 8
+STATIC_NODES = 4_000
+"""Nodes of a static attempt in the first round."""
+WEIGHT_DECAY = 5
+"""Counts are divided by this at each attempt of their order."""
+PHILOX_KEY = 4
+"""Key of the random stream."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One branching order: ``rank[u]`` (0 goes first), for so many nodes."""
+
+    rank: I64
+    nodes: int
+    order: int
+    """Index into :data:`ORDERS`; one more: the order of the last packing; −1: an opening."""
+
+
+@dataclass
+class BranchingOrder:
+    """Generates attempts at one kind of target and learns from their results (:meth:`learn`)."""
+
+    model: Model
+    openings: bool = True
+    """Whether to begin with :data:`OPENING_WEIGHTS`."""
+    target: int = -1
+    """Capacity of the last attempt."""
+    turn: int = 0
+    learned_attempts: int = 0
+    static_attempts: int = 0
+    tried: dict[bytes, int] = field(default_factory=dict)
+    """Ranks tried since the target changed, with their nodes."""
+
+    def __post_init__(self) -> None:
+        self._failures = [np.zeros(self.model.sections, dtype=np.int64) for _ in ORDERS]
+        self._guide: list[int] = []
+        self._repeat: Attempt | None = None
+
+    # Computed on first use: most targets are decided by the first attempts.
+
+    @cached_property
+    def _traits(self) -> dict[str, I64]:
+        return traits(self.model)
+
+    @cached_property
+    def _weighted(self) -> Callable[[Weights, I64 | None], I64]:
+        return weighted_ranks(self.model)
+
+    @cached_property
+    def _draws(self) -> np.random.Philox:
+        return np.random.Philox(key=PHILOX_KEY)
+
+    @cached_property
+    def _static(self) -> dict[tuple[int, int], I64]:
+        return {}
+
+    def _rank(self, direction: int, order: int) -> I64:
+        """Return the ranks of a static order, or of the last packing, in a direction."""
+        if (direction, order) not in self._static:
+            number = DIRECTIONS[direction] * np.arange(len(self.model))
+            guided = order == len(ORDERS)
+            self._static[direction, order] = (
+                _ranks(np.lexsort((number, np.asarray(self._guide))))
+                if guided
+                else static_rank(self._traits, ORDERS[order], DIRECTIONS[direction])
+            )
+        return self._static[direction, order]
+
+    def next_attempt(self, target: int) -> Attempt:
+        """Return the next attempt at a capacity; another capacity than the last allows failed orders again."""
+        if target != self.target:
+            self.target = target
+            self.tried.clear()
+        if self._repeat is not None:  # what has just succeeded may well do so once more
+            again, self._repeat = self._repeat, None
+            return again
+        if self.openings and self.turn < len(OPENING_WEIGHTS):
+            self.turn += 1
+            return Attempt(self._weighted(OPENING_WEIGHTS[self.turn - 1], None), OPENING_NODES, -1)
+        self.turn += 1
+        if self.turn % STATIC_EVERY == 0:
+            round_, at = divmod(self.static_attempts, len(self._failures))
+            self.static_attempts += 1
+            round_, direction = divmod(round_, len(DIRECTIONS))
+            return Attempt(self._rank(direction, at), STATIC_NODES << min(round_, 30), at)
+        round_, at = divmod(self.learned_attempts, len(self._failures))
+        self.learned_attempts += 1
+        round_, direction = divmod(round_, len(DIRECTIONS))
+        nodes = RESTART_NODES * luby(round_ + 1)
+        rank = self._learned_rank(at, direction)
+        name = rank.tobytes()
+        if self.tried.get(name, 0) >= nodes:  # nothing new was learnt: try other_extent
+            rank = self._random_rank()
+        else:
+            self.tried[name] = nodes
+        return Attempt(rank, nodes, at)
+
+    def follow_packing(self, offset: list[int]) -> None:
+        """Add the order of a packing: units that lie low in it first."""
+        self._guide = offset
+        for direction in range(len(DIRECTIONS)):
+            self._static.pop((direction, len(ORDERS)), None)
+        self._failures[len(ORDERS) :] = [np.zeros(self.model.sections, dtype=np.int64)]
+
+    def learn(self, next_attempt: Attempt, failures: I64, found: bool) -> None:
+        """Store the conflicts per section of an attempt, and repeat it next if it succeeded."""
+        if found:
+            self._repeat = next_attempt
+        if next_attempt.order >= 0:
+            self._failures[next_attempt.order] = self._failures[next_attempt.order] // WEIGHT_DECAY + failures
+
+    def _learned_rank(self, order: int, direction: int) -> I64:
+        worst = self.model.greatest(self._failures[order][self.model.section])
+        # Weights in half powers of two; a finer scale lets chance decide.
+        level = np.asarray([2 * log2_fixed(1 + int(n)) >> 12 for n in worst], dtype=np.int64)
+        return _ranks(np.lexsort((self._rank(direction, order), -level)))
+
+    def _random_rank(self) -> I64:
+        raw = [int(x) for x in self._draws.random_raw(4)]
+        noise = (self._draws.random_raw(len(self.model)) % np.uint64(1 << 16)).astype(np.int64)
+        return self._weighted((raw[0] % 512, raw[1] % 128, raw[2] % 128, raw[3] % 128), noise)
+
+
+def traits(model: Model) -> dict[str, I64]:
+    """Return the keys of :data:`ORDERS` as columns over units."""
+    return {"T": model.fullest(), "W": model.length, "A": _dense(_areas(model))}
+
+
+def static_rank(known: Mapping[str, I64], order: str, direction: int = 1) -> I64:
+    """Return ranks by the letters of ``order`` (:func:`traits`), greatest first; ties by unit number times
+    ``direction``.
+    """
+    number = direction * np.arange(len(known["T"]))
+    return _ranks(np.lexsort((number, *(-known[name] for name in reversed(order)))))
+
+
+def _dense(values: list[int]) -> I64:
+    """Return the rank of each value among the distinct values; Python integers may exceed 64 bits, their ranks do
+    not.
+    """
+    place = {value: k for k, value in enumerate(sorted(set(values)))}
+    return np.asarray([place[value] for value in values], dtype=np.int64)
+
+
+def _areas(model: Model) -> list[int]:
+    # Python integers: steps × bytes may exceed 64 bits.
+    tall = model.greatest(model.height)
+    return [steps * high for steps, high in zip(model.length.tolist(), tall.tolist(), strict=True)]
+
+
+def _ranks(order: I64) -> I64:
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
+def luby(k: int) -> int:
+    """Return term k (from 1) of 1, 1, 2, 1, 1, 2, 4, … (Luby, Sinclair and Zuckerman 1993)."""
+    while True:
+        bits = k.bit_length()
+        if k == (1 << bits) - 1:
+            return 1 << (bits - 1)
+        k -= (1 << (bits - 1)) - 1

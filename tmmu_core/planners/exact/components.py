@@ -1,0 +1,122 @@
+"""Independent components: storages that conflict with no storage outside are packed separately.
+
+The components share the budget; each is searched only until it is as low as another component needs anyway.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tmmu_core.planners.bounds import Bound, bound_of, reachable
+from tmmu_core.planners.columns import Columns, columns, extent_of
+from tmmu_core.planners.exact.driver import ComponentSearch, SearchRequest, component_search, search
+from tmmu_core.planners.portfolio import best_greedy
+from tmmu_core.planners.problem import I64, subproblem
+
+
+def components(cols: Columns) -> list[I64]:
+    """Return the storage indices (ascending) of each connected component of the conflict graph.
+
+    Columns of time that no storage crosses split the storages; conflicts without overlap in time join them again.
+    """
+    n, k = len(cols), len(cols.births)
+    crossing = np.zeros(k + 1, dtype=np.int64)
+    np.add.at(crossing, cols.part_lo + 1, 1)
+    np.subtract.at(crossing, cols.part_hi, 1)
+    run = np.cumsum(np.cumsum(crossing)[:k] == 0)
+    if k and run[0] == run[-1] and bool(np.diff(cols.part_of).all()):
+        return [np.arange(n, dtype=np.int64)]
+    parent = list(range(n + k + 1))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    for i, at in zip(cols.storage_of_part.tolist(), run[cols.part_lo].tolist(), strict=True):
+        parent[root(i)] = root(n + at)
+    for i, row in enumerate(cols.odd or ()):
+        for j, _ in row:
+            parent[root(i)] = root(j)
+    members: dict[int, list[int]] = {}
+    for i in range(n):
+        members.setdefault(root(i), []).append(i)
+    return [np.asarray(indices, dtype=np.int64) for indices in members.values()]
+
+
+@dataclass
+class _Component:
+    indices: list[int]
+    cols: Columns
+    bound: Bound
+    extent: int
+    offset: list[int]
+    search: ComponentSearch | None = None
+
+    def lower(self, request: SearchRequest, budget: int, proven: int) -> int:
+        """Search with so many nodes; return the bound proven for the whole problem."""
+        assert self.search is not None
+        request.log.proven_bound = proven
+        search(self.search, replace(request, budget=budget))
+        self.extent, self.offset = self.search.extent, self.search.offset
+        return max(proven, self.search.proven_bound())
+
+
+def pack_components(cols: Columns, whole: Bound, offset: list[int], request: SearchRequest) -> tuple[int, bool]:
+    """Lower ``offset`` component by component; return the proven bound and whether the search is incomplete.
+
+    First each component gets its share of the nodes, the one with the highest bound first. The nodes left go to the
+    highest component whose search is incomplete.
+    """
+    goal, notes, log = request.goal, request.notes, request.log
+    parts = _split(cols, whole, offset)
+    proven = floor = whole.bytes
+    if len(parts) > 1:
+        notes["parts"] = len(parts)
+    for k, part in enumerate(parts):
+        log.other_extent = max((other.extent for other in parts if other is not part), default=0)
+        if part.extent > max(floor, goal) and len(parts) > 1:
+            greedy = best_greedy(part.cols, part.bound)
+            if greedy.extent < part.extent:
+                part.extent, part.offset = greedy.extent, list(greedy.offset)
+        if part.extent > max(floor, goal) and not notes.get("told_to_stop"):
+            part.search = component_search(part.cols, part.bound.bytes, floor, (part.extent, part.offset))
+            proven = part.lower(request, (request.budget - int(notes["nodes"])) // (len(parts) - k), proven)
+        floor = max(floor, part.extent)
+    while len(parts) > 1 and int(notes["nodes"]) < request.budget and not notes.get("told_to_stop"):
+        top = max(part.extent for part in parts)
+        floor = max([proven, *(part.extent for part in parts if part.extent < top)])
+        highest = next((part for part in parts if part.extent == top and _can_improve(part, floor)), None)
+        if highest is None or top <= max(floor, goal):
+            break
+        if highest.search is None or not highest.search.is_open:
+            highest.search = component_search(highest.cols, highest.bound.bytes, floor, (top, highest.offset))
+        log.other_extent = max(part.extent for part in parts if part is not highest)
+        proven = highest.lower(request, request.budget - int(notes["nodes"]), proven)
+    for part in parts:
+        for i, at in zip(part.indices, part.offset, strict=True):
+            offset[i] = at
+    is_open = any(part.search is not None and part.search.is_open for part in parts)
+    return proven, max(part.extent for part in parts) > max(proven, goal) and is_open
+
+
+def _can_improve(part: _Component, floor: int) -> bool:
+    """Return whether a search may lower the component: not searched, not complete, or stopped at a higher floor."""
+    return part.search is None or part.search.is_open or part.search.floor > floor
+
+
+def _split(cols: Columns, whole: Bound, offset: list[int]) -> list[_Component]:
+    """Return the components with their own columns and bounds, the highest bound first."""
+    found = components(cols)
+    if len(found) == 1:
+        return [_Component(found[0].tolist(), cols, whole, extent_of(cols, offset), list(offset))]
+    parts = []
+    for indices in found:
+        own, at = columns(subproblem(cols.problem, indices)), [offset[i] for i in indices.tolist()]
+        bound = bound_of(own)
+        bound = replace(bound, bytes=reachable(own, bound.bytes))
+        parts.append(_Component(indices.tolist(), own, bound, extent_of(own, at), at))
+    return sorted(parts, key=lambda part: (-part.bound.bytes, part.indices[0]))

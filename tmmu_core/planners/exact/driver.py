@@ -1,0 +1,316 @@
+"""Search of one component: target capacities, restarts, choices of in-place reuse, and the stop rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from tmmu_core.planners.bounds import reachable
+from tmmu_core.planners.columns import Columns
+from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE
+from tmmu_core.planners.exact.branching import BranchingOrder
+from tmmu_core.planners.exact.lns import MAX_LONG_RUNS, CapacitySchedule, is_applicable, iterations_for, lns_run
+from tmmu_core.planners.exact.search_model import Model, greedy_handoffs, possible_handoffs, search_model, units_of
+from tmmu_core.planners.exact.search_run import Searcher
+from tmmu_core.planners.exact.time_cut import TimeCutSearch, cut_columns
+from tmmu_core.planners.meter import Meter
+
+FULL_BUDGET_ENTRIES = 20_000
+"""Entries up to which a component gets its whole budget; twice the entries, a quarter of it."""
+MAX_TABLE_ENTRIES = 20_000_000
+"""``Model.work`` beyond which a component is not searched."""
+AT_BOUND, AT_CAPACITY, BETWEEN, TIME_CUT = KINDS = ("bound", "capacity", "between", "time_cut")
+"""Kinds of target: the lower bound, the capacity, a capacity between bound and extent, the bound by time cuts."""
+TARGET_STEPS = (3, 4, 5, 6, 7, 7, 7, 7)
+"""Targets between bound and extent, in eighths: two steps down after success, one up after failure."""
+MAX_ENUMERATED_HANDOFFS = 5
+"""In-place reuses up to which every choice of them is searched."""
+
+
+class ProgressLog:
+    """Rows ``[nodes, extent, bound]``: a row whenever the extent falls or the bound rises."""
+
+    def __init__(self, extent: int, bound: int) -> None:
+        self.rows = [[0, extent, bound]]
+        self.other_extent = 0
+        """Extent of the components that are not being searched."""
+        self.proven_bound = self.floor = bound
+        """Bound of the whole problem; the bound of a component counts only above ``floor``."""
+
+    def record(self, nodes: int, extent: int, bound: int) -> None:
+        """Add a row for the component that is being searched, if something changed."""
+        row = [max(extent, self.other_extent), max(self.proven_bound, bound if bound > self.floor else 0)]
+        if row != self.rows[-1][1:]:
+            if self.rows[-1][0] == nodes:
+                self.rows.pop()
+            self.rows.append([nodes, *row])
+
+
+@dataclass(frozen=True, eq=False)
+class SearchRequest:
+    """Limits of a search, and where it reports."""
+
+    goal: int
+    """Extent that is low enough; 0: as low as possible."""
+    budget: int
+    """Nodes."""
+    meter: Meter
+    notes: dict[str, Any]
+    log: ProgressLog = field(repr=False)
+    use_lns: bool = True
+    """Whether large neighbourhood search follows the last node; it may take minutes."""
+
+
+AttemptResult = tuple[int, int, list[int] | None, bool]
+"""Verdict, nodes, offset of each unit if found, and whether ``watch`` stopped the attempt."""
+
+
+@dataclass
+class _Variant:
+    """One choice of in-place reuses: its model, its proven bound, and what attempts learned."""
+
+    model: Model
+    bound: int
+    searcher: Searcher
+    branching: dict[str, BranchingOrder]
+    """By kind of target."""
+    spent: dict[str, int]
+    """Nodes by kind of target."""
+    target_step: int = 0
+    """Index into :data:`TARGET_STEPS`."""
+    time_cut: TimeCutSearch | None = None
+
+    def attempt(self, kind: str, target: int, budget: int, watch: Callable[[int], bool] | None) -> AttemptResult:
+        """Run one attempt and learn from it."""
+        if kind == TIME_CUT:
+            assert self.time_cut is not None
+            verdict, nodes, offset = self.time_cut.solve(target, budget, watch)
+            stopped = self.time_cut.stopped
+        else:
+            tried = self.branching[kind].next_attempt(target)
+            verdict, nodes, offset = self.searcher.solve(target, tried.rank, min(tried.nodes, budget), watch)
+            stopped = bool(self.searcher.stop[0])
+            if not stopped:
+                self.branching[kind].learn(tried, self.searcher.failures, verdict == FOUND)
+        self.spent[kind] += max(nodes, 1)
+        return verdict, max(nodes, 1), offset, stopped
+
+    def extent_of(self, offset: list[int]) -> int:
+        """Return the extent of a packing of the units."""
+        return max(at + height for at, height in zip(offset, self.searcher.heights, strict=True))
+
+
+def search_models(cols: Columns) -> tuple[list[Model], Model | None]:
+    """Return a model for each choice of in-place reuses, most reuses first, and the relaxation if those are not all."""
+    possible, most = possible_handoffs(cols), greedy_handoffs(cols)
+    if len(possible) > MAX_ENUMERATED_HANDOFFS:
+        relaxation = search_model(cols, tuple((i,) for i in range(len(cols))), pairs=False)
+        return _models(cols, [most]), relaxation
+    choices = [taken for count in range(len(possible), -1, -1) for taken in combinations(possible, count)]
+    return _models(cols, [most, *(taken for taken in choices if taken != most)]), None
+
+
+def _models(cols: Columns, choices: list[tuple[tuple[int, int], ...]]) -> list[Model]:
+    """Return the models of the consistent choices."""
+    found = (units_of(cols, taken) for taken in choices)
+    return [search_model(cols, units) for units in found if units is not None]
+
+
+@dataclass
+class ComponentSearch:
+    """State of the search of one component; can be continued."""
+
+    cols: Columns
+    bound: int
+    floor: int
+    """Extent of another component: no lower extent is needed, and no lower bound counts."""
+    extent: int
+    offset: list[int]
+    variants: list[_Variant]
+    """Empty where the model is too large to search."""
+    relaxed: _Variant | None
+    turn: int = 0
+    is_open: bool = True
+    """Whether more nodes may still lower the extent or raise the bound."""
+
+    def __post_init__(self) -> None:
+        self.relaxed_extent = self.extent
+        """Least known extent of the relaxation: above it, it proves nothing."""
+
+    def accept(self, variant: _Variant, offset: list[int]) -> None:
+        """Store a lower packing, given by the offset of each unit."""
+        self.extent = variant.extent_of(offset)
+        for unit, at in zip(variant.model.members, offset, strict=True):
+            for i in unit:
+                self.offset[i] = at
+
+    def apply_result(self, variant: _Variant, target: tuple[str, int], verdict: int, offset: list[int] | None) -> None:
+        """Update bounds, extents and the next targets by the result of an attempt at ``target`` (kind, capacity)."""
+        kind, capacity = target
+        if kind == BETWEEN:
+            step = variant.target_step
+            variant.target_step = max(step - 2, 0) if verdict == FOUND else min(step + 1, 7)
+        if verdict == INFEASIBLE:
+            grain = variant.model.grain
+            variant.bound = round_up(reachable(self.cols, capacity + grain), grain)
+        elif offset is not None:
+            for branching in variant.branching.values():
+                branching.follow_packing(offset)
+            if variant is self.relaxed:
+                self.relaxed_extent = variant.extent_of(offset)
+            else:
+                self.accept(variant, offset)
+
+    def update_bound(self) -> None:
+        """Set the bound to the least bound of all variants, or to that of the relaxation where it replaces them."""
+        self.bound = min(each.bound for each in ((self.relaxed,) if self.relaxed is not None else self.variants))
+
+    def open_variants(self, goal: int) -> list[_Variant]:
+        """Return the variants that may still lower the extent to ``goal`` or less, or raise the bound."""
+        if self.extent <= max(self.bound, goal) or self.bound > self.cols.problem.capacity:
+            return []
+        found = [each for each in self.variants if each.bound < self.extent and (not goal or each.bound <= goal)]
+        if self.relaxed is not None and self.relaxed.bound < min(self.relaxed_extent, self.extent):
+            found.append(self.relaxed)
+        return found
+
+    def proven_bound(self) -> int:
+        """Return the bound where it is above the floor, else 0."""
+        return self.bound if self.bound > self.floor else 0
+
+
+def component_search(cols: Columns, bound: int, floor: int, best: tuple[int, list[int]]) -> ComponentSearch:
+    """Return a new search for an extent below ``best`` (extent, offsets), which is above the floor."""
+    models, relaxation = search_models(cols)
+    # Extents are multiples of the grain: the last one at or below the floor is low enough.
+    low = max(bound, floor // models[0].grain * models[0].grain)
+    if models[0].work > MAX_TABLE_ENTRIES:
+        return ComponentSearch(cols, low, floor, *best, [], None)
+    variants = [_variant(model, low) for model in models]
+    if at := cut_columns(cols):  # empty where there are in-place reuses, so there is one variant
+        variants[0].time_cut = TimeCutSearch(cols, at)
+    relaxed = _variant(relaxation, low) if relaxation is not None else None
+    return ComponentSearch(cols, low, floor, *best, variants, relaxed)
+
+
+def search(component: ComponentSearch, request: SearchRequest) -> None:
+    """Run attempts until the bound or the goal is met, the nodes are spent, or the meter stops the search."""
+    goal, meter, notes, log = request.goal, request.meter, request.notes, request.log
+    if not component.variants:
+        notes["why"] = "too many storages to search: greedy only"
+        component.is_open = False
+        return
+    entries = len(component.variants[0].model.section)
+    allowed = min(request.budget, max(request.budget * FULL_BUDGET_ENTRIES**2 // entries**2, 1))
+    before = int(notes["nodes"])
+    log.floor = component.floor
+    spent = attempts = 0
+    while spent < allowed:
+        component.update_bound()
+        log.record(before + spent, component.extent, component.bound)
+        open_variants = component.open_variants(goal)
+        if not open_variants:
+            break
+        if attempts and not meter("exact", before + spent, before + allowed):
+            meter.halt(1)  # the next attempt is cut short, so that this one counts
+        if meter.ended():
+            notes["told_to_stop"] = True
+            break
+        variant = open_variants[component.turn % len(open_variants)]
+        component.turn += 1
+        target = _next_target(component, variant, goal)
+        watch = _watch(meter, before + spent, before + allowed) if meter.watched else None
+        verdict, nodes, offset, stopped = variant.attempt(*target, meter.left(allowed - spent), watch)
+        spent += nodes
+        meter.spend(nodes)
+        if stopped:
+            meter.halt()
+        if meter.ended():  # the result depends on the moment of the stop
+            notes["told_to_stop"] = True
+            break
+        attempts += 1
+        component.apply_result(variant, target, verdict, offset)
+    component.update_bound()
+    if request.use_lns and spent >= allowed and component.open_variants(goal):
+        _run_lns(component, request, before + spent, allowed)
+    log.record(before + spent, component.extent, component.bound)
+    notes.update(nodes=before + spent, attempts=notes["attempts"] + attempts)
+    component.is_open = bool(component.open_variants(goal))
+
+
+def _run_lns(component: ComponentSearch, request: SearchRequest, before: int, allowed: int) -> None:
+    """Run large neighbourhood search on the first variant where its bound, or the goal, is near."""
+    variant, notes, meter = component.variants[0], request.notes, request.meter
+    grain = variant.model.grain
+    low = max(component.bound, variant.bound, request.goal // grain * grain)
+    if not is_applicable(variant.model, low + grain if request.goal else component.extent, low):
+        return
+    schedule = CapacitySchedule(low, grain, iterations_for(variant.model, allowed))
+    runs, done, fewest = 0, 0, -1
+    while component.extent > max(low, request.goal) and not notes.get("told_to_stop"):
+        capacity, iterations = schedule.next(low + grain if request.goal else component.extent, fewest)
+        if not iterations:
+            break
+        runs += 1
+        # Long runs have numbers of their own: their random states do not depend on the runs before.
+        run = lns_run(variant.model, variant.searcher.tables, schedule.long_runs or MAX_LONG_RUNS + runs)
+        # Progress: as many nodes again as the budget has, however many runs there are.
+        share = (before + min(done * allowed // schedule.max_iterations, allowed), allowed, schedule.max_iterations)
+        is_limited = meter.watched or meter.limit is not None
+        offset = run.run(capacity, iterations, _watch_iterations(meter, share, iterations) if is_limited else None)
+        meter.spend(max(run.iterations, 1))
+        if run.stop[0] and not meter.ended():
+            meter.halt()
+        if meter.ended():
+            notes["told_to_stop"] = True
+            break
+        fewest, done = run.fewest_omitted, done + run.iterations
+        if offset is not None:
+            component.accept(variant, offset)
+    notes["turns"] = notes.get("turns", 0) + done
+
+
+def _watch_iterations(meter: Meter, share: tuple[int, int, int], iterations: int) -> Callable[[int], bool]:
+    """Return a callback that stops a run by the meter. The run is not shortened: its cooling depends on its length."""
+    begun, nodes, most = share
+    left = meter.left(iterations + 1)
+    return lambda done: done < left and meter("exact", min(begun + done * nodes // most, begun + nodes), begun + nodes)
+
+
+def _watch(meter: Meter, before: int, allowed: int) -> Callable[[int], bool]:
+    return lambda nodes: meter("exact", before + nodes, allowed)
+
+
+def _variant(model: Model, bound: int) -> _Variant:
+    branching = {kind: BranchingOrder(model, openings=kind != BETWEEN) for kind in KINDS if kind != TIME_CUT}
+    return _Variant(model, round_up(bound, model.grain), Searcher(model), branching, dict.fromkeys(KINDS, 0))
+
+
+def _next_target(component: ComponentSearch, variant: _Variant, goal: int) -> tuple[str, int]:
+    """Return the kind and the capacity of the next attempt: the kind with the fewest nodes so far."""
+    grain, capacity = variant.model.grain, component.cols.problem.capacity
+    ceiling = min(component.relaxed_extent, component.extent) if variant is component.relaxed else component.extent
+    targets: dict[str, int] = {}
+    if 0 < goal < ceiling:
+        if variant.time_cut is not None:
+            targets[TIME_CUT] = goal // grain * grain
+        targets[AT_CAPACITY] = goal // grain * grain
+    else:
+        targets[AT_BOUND] = variant.bound
+        if variant.bound <= capacity < ceiling:
+            targets[AT_CAPACITY] = capacity // grain * grain
+        if variant.time_cut is not None:
+            targets[TIME_CUT] = variant.bound
+        step = TARGET_STEPS[variant.target_step]
+        between = (variant.bound + (ceiling - variant.bound) * step // 8) // grain * grain
+        if between > variant.bound:
+            targets[BETWEEN] = between
+    kind = min(targets, key=lambda kind: variant.spent[kind])
+    return kind, targets[kind]
+
+
+def round_up(at: int, grain: int) -> int:
+    """Return the next multiple of any number."""
+    return -(-at // grain) * grain

@@ -1,0 +1,333 @@
+"""Large neighbourhood search (destroy and repair) after branch and bound, where the extent is near its lower bound.
+
+Branch and bound packs from the bottom up and detects an early mistake only at the top. This search keeps the capacity
+fixed, leaves some units out, and repeatedly removes and reinserts units (:mod:`.lns_moves`). It proves nothing; at
+capacities just above the bound it finds packings of hundreds of storages that no branching order finds (decision 5).
+
+The budget is a number of iterations, never time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.planners.exact.lns_moves import (
+    FEWEST_OMITTED,
+    ITERATION,
+    MAX_STEPS,
+    NOISE_PERIOD,
+    OFFSET,
+    OMITTED,
+    PLACED_ORDER,
+    SCALE,
+    STAGES,
+    WEIGHT,
+    LnsState,
+    destroy_and_repair,
+    draw,
+)
+from tmmu_core.planners.exact.search_model import Model, common_step, log2_fixed
+from tmmu_core.planners.exact.search_run import Watch, watched
+from tmmu_core.planners.exact.search_tables import ALIGNMENT, FIXED, MAX_HEIGHT, NEIGHBOURS, OTHER, Tables
+from tmmu_core.planners.native import native
+from tmmu_core.planners.native.load import library
+from tmmu_core.planners.problem import I64
+
+ITERATIONS_PER_NODE = 1
+"""Iterations of a run per node of the budget, up to :data:`FULL_BUDGET_UNITS` units; twice the units, a quarter of
+them."""
+CLOSE_OMITTED = 1
+"""A run that omits at most this many units is followed by one with twice the iterations."""
+MAX_FAILURES = 2
+"""Failed capacities after which the schedule turns to the lower bound itself."""
+LONG_RUN_FACTOR = 12
+"""Iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings."""
+MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
+"""At most so many long runs at the low end, while at most so many units are omitted; then bisection again."""
+MAX_LONG_RUNS = 4
+"""Upper limit of long runs."""
+HOPELESS_OMITTED = 4
+"""No long run follows a run that omitted more units."""
+LAST_RUN_FACTOR = 50, 9
+"""The last run at the low end has this many times the iterations of a long one, as a ratio. It is made where a long run
+there omitted at most :data:`CLOSE_OMITTED` units."""
+MIN_UNITS, FULL_BUDGET_UNITS, MAX_UNITS = 32, 256, 2_048
+"""Below the first, branch and bound needs no help; up to the second, full iterations; beyond the last, the conflict
+matrix is too large."""
+NEAR_FRACTION = 8
+"""An extent is near the bound if it is above it by at most this fraction of it."""
+MEAN_DESTROYED = 4
+"""Units removed in an iteration, on average."""
+START_TEMPERATURE, END_TEMPERATURE = 300, 40
+"""Temperature of the simulated annealing at the start and at the end, in 1/1024 of a mean weight."""
+MEAN_WEIGHT = 1024
+"""Mean cost of an omitted unit."""
+MAX_TRAIT = 1 << 20
+"""Largest value of a trait that orders the reinsertion."""
+SEED = 747_796_405
+"""Random state of run 1; run k starts at k times this."""
+
+
+@dataclass
+class LnsRun:
+    """A run on a model: starts with all units omitted but those with a fixed offset."""
+
+    state: LnsState
+    """Of the units that are not stacked at the bottom."""
+    units: list[int]
+    """Their numbers in the model (:func:`canonical_direction`)."""
+    bottom: dict[int, int]
+    """Unit → offset of the units that conflict with all others (:func:`stack_universal_units`)."""
+    base: int
+    """End of the bottom stack."""
+    step: int
+    """Bytes per unit of offsets above ``base``."""
+    fixed_ends: I64
+    """Ends of the units with a fixed offset."""
+    stop: I64
+    """Set ``stop[0]`` from any thread to end the run."""
+
+    def run(self, capacity: int, iterations: int, watch: Watch | None = None) -> list[int] | None:
+        """Return the offset of each unit if all fit below the capacity within so many iterations, else ``None``.
+
+        ``watch(iterations)`` is polled by :func:`.search_run.watched`; the run stops when it returns ``False``.
+        """
+        state, room = self.state, (capacity - self.base) // self.step
+        if not min(len(state.unit), 1) <= room < MAX_STEPS or (self.fixed_ends > capacity).any():
+            return None
+        loop = _search_loop(state, max(room, 1), iterations, self.stop)
+        found = loop() if watch is None else watched(loop, self.stop, lambda: watch(int(state.progress[ITERATION])))
+        if not found:
+            return None
+        offsets = (state.work[OFFSET, :-1] * self.step + self.base).tolist()
+        offset_of = {**self.bottom, **dict(zip(self.units, offsets, strict=True))}
+        return [offset_of[u] for u in range(len(offset_of))]
+
+    @property
+    def iterations(self) -> int:
+        """Iterations done."""
+        return int(self.state.progress[ITERATION])
+
+    @property
+    def fewest_omitted(self) -> int:
+        """Fewest units omitted so far."""
+        return int(self.state.progress[FEWEST_OMITTED])
+
+
+def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
+    """Return run ``number`` (from 1) on a model; the number seeds its random state."""
+    count = len(model)
+    conflicts = np.eye(count, dtype=np.uint8)
+    conflicts[np.repeat(np.arange(count), np.diff(tables.unit[:, NEIGHBOURS])), tables.neighbour[:, OTHER]] = 1
+    bottom, base = stack_universal_units(conflicts, tables)
+    loose, begin, end, backwards = canonical_direction(model, tables, [u for u in range(count) if u not in bottom])
+    n = len(loose)
+    tall, fixed, grid = (tables.unit[loose, column] for column in (MAX_HEIGHT, FIXED, ALIGNMENT))
+    step = common_step(*(column.tolist() for column in (tall, fixed, grid)))
+    born, dies = begin * SCALE // model.sections, end * SCALE // model.sections
+    life = np.diff(model.entry_of)[loose]
+    # Python integers: bytes × sections may exceed 64 bits.
+    area = [height * steps for height, steps in zip(tall.tolist(), life.tolist(), strict=True)]
+    roots = [isqrt(value) for value in area]
+    weight = [max(1, root * n * MEAN_WEIGHT // max(sum(roots), 1)) for root in roots]
+    traits = (area, tall.tolist(), life.tolist(), (SCALE - born).tolist(), dies.tolist())
+    scaled = [[value * MAX_TRAIT // max(*trait, 1) for value in trait] for trait in traits]
+    in_steps = (tall // step, np.maximum(grid // step, 1), np.where(fixed < 0, -1, fixed // step))
+    unit = np.column_stack([*scaled, born, dies, *in_steps]).astype(np.int64)
+    placed = sorted(np.flatnonzero(fixed >= 0).tolist(), key=lambda u: (int(fixed[u]), u))
+    out = np.flatnonzero(fixed < 0)
+    work = np.zeros((15, n + 1), dtype=np.int64)
+    work[WEIGHT, :n], work[PLACED_ORDER, : len(placed)], work[OMITTED, : len(out)] = weight, placed, out
+    progress = np.array([SEED * number % 2**32, len(placed), len(out), 0, len(out), 0], dtype=np.int64)
+    proximity, skyline = np.zeros((7, n), dtype=np.int32), np.zeros(model.sections, dtype=np.int32)
+    conflicts = np.ascontiguousarray(conflicts[np.ix_(loose, loose)])
+    state = LnsState(
+        unit,
+        conflicts,
+        *section_runs(model, loose, backwards),
+        temperatures(START_TEMPERATURE, END_TEMPERATURE),
+        log_table_of(),
+        noise_of(NOISE_PERIOD + max(n, MAX_UNITS)),
+        work,
+        proximity,
+        skyline,
+        np.zeros(7, dtype=np.int64),
+        progress,
+    )
+    return LnsRun(state, loose.tolist(), bottom, base, step, (fixed + tall)[fixed >= 0], np.zeros(1, dtype=np.int64))
+
+
+def section_runs(model: Model, units: I64, backwards: bool) -> tuple[I64, I64]:
+    """Return the first row of each unit (and one more), and the rows: runs of consecutive sections of its lifetime."""
+    begin = [0]
+    runs: list[tuple[int, int]] = []
+    for u in units.tolist():
+        held = model.section[model.entry_of[u] : model.entry_of[u + 1]]
+        held = np.unique(model.sections - 1 - held if backwards else held)
+        ends = np.flatnonzero(np.diff(held) > 1)
+        runs += zip(held[[0, *(ends + 1)]].tolist(), (held[[*ends, -1]] + 1).tolist(), strict=True)
+        begin.append(len(runs))
+    return np.array(begin, dtype=np.int64), np.array(runs, dtype=np.int64).reshape(-1, 2)
+
+
+def stack_universal_units(conflicts: NDArray[np.uint8], tables: Tables) -> tuple[dict[int, int], int]:
+    """Return the offsets of the units that conflict with all others, stacked from 0, and the end of the stack.
+
+    Every other unit lies wholly above or wholly below such a unit, so any packing can be changed to have it at the
+    bottom. Not done where an offset is fixed, nor for a unit whose size would break another one's alignment.
+    """
+    offsets: dict[int, int] = {}
+    base = 0
+    if (tables.unit[:-1, FIXED] < 0).all():
+        coarsest = tables.unit[:-1, ALIGNMENT].max(initial=1)
+        for u in np.flatnonzero(conflicts.all(axis=1) & (tables.unit[:-1, MAX_HEIGHT] % coarsest == 0)).tolist():
+            offsets[u] = base
+            base += int(tables.unit[u, MAX_HEIGHT])
+    return offsets, base
+
+
+def canonical_direction(model: Model, tables: Tables, units: list[int]) -> tuple[I64, I64, I64, bool]:
+    """Return units sorted by lifetime and size, their first sections, the sections after their last, and whether
+    time is reversed.
+
+    Of a model and its time reversal the lexicographically smaller one is used: both give the same packing.
+    """
+    begin = model.section[model.entry_of[:-1]].tolist()
+    end = (model.section[model.entry_of[1:] - 1] + 1).tolist()
+    forwards = sorted((begin[u], end[u], *tables.unit[u, [MAX_HEIGHT, FIXED, ALIGNMENT]].tolist(), u) for u in units)
+    sections = model.sections
+    backwards = sorted((sections - row[1], sections - row[0], *row[2:]) for row in forwards)
+    rows = min(forwards, backwards, key=lambda rows: [row[:-1] for row in rows])
+    first, end_of, *_, unit = np.array(rows, dtype=np.int64).reshape(-1, 6).T
+    return unit, first, end_of, rows is backwards
+
+
+def _search_loop(state: LnsState, capacity: int, iterations: int, stop: I64) -> Callable[[], bool]:
+    """Return the loop of the native library, else of :func:`.lns_moves.destroy_and_repair`."""
+    loops = library()
+    if loops is None:
+        return lambda: bool(destroy_and_repair(state, capacity, iterations, MEAN_DESTROYED, stop))
+    limits = {"capacity": capacity, "iterations": iterations, "mean_destroyed": MEAN_DESTROYED, "stop": stop}
+    return lambda: native.destroy_and_repair(loops, len(state.unit), **state._asdict(), **limits)
+
+
+@cache
+def temperatures(start: int, end: int) -> I64:
+    """Shape (STAGES + 1,): geometric cooling from ``start`` to ``end``, times 2^10, by integer square roots."""
+    temperature = [start << 20] * (STAGES + 1)
+    temperature[STAGES] = end << 20
+    step = STAGES
+    while step > 1:
+        for k in range(0, STAGES, step):
+            temperature[k + step // 2] = isqrt(temperature[k] * temperature[k + step])
+        step //= 2
+    return np.array([value >> 10 for value in temperature], dtype=np.int64)
+
+
+@cache
+def log_table_of() -> I64:
+    """Shape (1024,): −ln((k + ½) / 1024) × 1024, within two units."""
+    eleven = 11 << 12  # log₂ of 2,048, scaled as by ``log2_fixed``
+    return np.array([(eleven - log2_fixed(2 * k + 1)) * 45_426 >> 18 for k in range(1024)], dtype=np.int64)
+
+
+@cache
+def noise_of(count: int) -> NDArray[np.int32]:
+    """Shape (2, count), random: 11 to 20, and 0 to 1,023."""
+    rng, drawn = SEED, []
+    for _ in range(count):
+        rng, r = draw(rng)
+        drawn.append((11 + r % 10, r >> 8 & 1023))
+    return np.array(drawn, dtype=np.int32).T.copy()
+
+
+def is_applicable(model: Model, extent: int, bound: int) -> bool:
+    """Return whether a model has a suitable size and its extent is near the bound."""
+    is_near = 0 < (extent - bound) * NEAR_FRACTION <= bound
+    return MIN_UNITS <= len(model) <= MAX_UNITS and is_near and extent < MAX_STEPS * model.grain
+
+
+def iterations_for(model: Model, nodes: int) -> int:
+    """Return the iterations of a run for a node budget."""
+    return ITERATIONS_PER_NODE * nodes * FULL_BUDGET_UNITS**2 // max(len(model), FULL_BUDGET_UNITS) ** 2
+
+
+@dataclass
+class CapacitySchedule:
+    """Chooses the capacity and the iterations of each run, between the bound (or goal) and the extent so far."""
+
+    low: int
+    grain: int
+    iterations: int
+    """Of a normal run."""
+    last_capacity: int = -1
+    """Capacity of the previous run."""
+    failed_capacity: int = -1
+    """Highest capacity at which a run failed."""
+    run_factor: int = 1
+    failure_count: int = 0
+    long_runs: int = 0
+    """Long runs so far."""
+    fewest_at_low: int = -1
+    """Fewest units omitted by a long run at the low end; −1 before one."""
+    had_last_run: bool = False
+
+    def next(self, extent: int, fewest_omitted: int) -> tuple[int, int]:
+        """Return the capacity and iterations of the next run; iterations 0: no more runs.
+
+        ``fewest_omitted`` is the result of the previous run; −1 before the first. Normal runs bisect between the
+        highest failed capacity and the extent. After :data:`MAX_FAILURES` failures long runs follow: at the low end
+        while few units are omitted, then bisecting again, then one very long run at the low end.
+        """
+        if fewest_omitted > 0:
+            if fewest_omitted <= CLOSE_OMITTED and self.run_factor == 1 and not self.long_runs:
+                self.run_factor = 2
+                return self.last_capacity, 2 * self.iterations
+            self.failed_capacity = self.last_capacity
+            self.failure_count += 1
+            if self.long_runs and self.last_capacity == self.low:
+                known = self.fewest_at_low
+                self.fewest_at_low = fewest_omitted if known < 0 else min(known, fewest_omitted)
+        self.run_factor = 1
+        at = self._middle(extent)
+        if not self.long_runs:
+            if self.failed_capacity < at < extent and self.failure_count < MAX_FAILURES:
+                self.last_capacity = at
+                return at, self.iterations
+            self.failed_capacity, at = -1, self.low
+        elif (
+            self.last_capacity == self.low
+            and fewest_omitted <= ALMOST_OMITTED
+            and self.long_runs < MAX_LONG_RUNS_AT_LOW
+        ):
+            self.failed_capacity, at = -1, self.low
+        if (
+            not self.failed_capacity < at < extent
+            or fewest_omitted > HOPELESS_OMITTED
+            or self.long_runs >= MAX_LONG_RUNS
+        ):
+            return self._last_run()
+        self.long_runs += 1
+        self.last_capacity = at
+        return at, LONG_RUN_FACTOR * self.iterations
+
+    @property
+    def max_iterations(self) -> int:
+        """Iterations of all possible runs but the last; the scale of the progress report."""
+        return (MAX_LONG_RUNS * LONG_RUN_FACTOR + 4) * self.iterations
+
+    def _last_run(self) -> tuple[int, int]:
+        if self.had_last_run or not 0 < self.fewest_at_low <= CLOSE_OMITTED:
+            return self.low, 0
+        self.had_last_run, self.long_runs, self.last_capacity = True, MAX_LONG_RUNS + 1, self.low
+        return self.low, LONG_RUN_FACTOR * self.iterations * LAST_RUN_FACTOR[0] // LAST_RUN_FACTOR[1]
+
+    def _middle(self, extent: int) -> int:
+        base = max(self.low, self.failed_capacity)
+        return max((base + extent) // 2 // self.grain * self.grain, self.low)

@@ -1,0 +1,297 @@
+"""Propagation: raise the lower bound of every offset until nothing changes or a conflict is found.
+
+Every raise is an *event* on the trail, with its reason (:mod:`.conflicts` reads them). Raises come from:
+
+* a unit placed at ``a``: its neighbours above ``a`` start at or above its end (``BY_UNIT``);
+* a *hole*: the unit lies above one of those that can still fill it (``BY_HOLE``);
+* a section of which only one open unit can be lowest: the others lie above it (``BY_SECTION``);
+* identical units, ordered by number (``BY_TWIN``);
+* alignment and fixed units, at every raise.
+
+A conflict is a unit that ends above the capacity, a section whose lowest offset and open bytes exceed it (section
+bound), or a hole that no unit can fill.
+"""
+
+from __future__ import annotations
+
+from tmmu_core.planners.exact.search_tables import (
+    CAUSE,
+    CHANGED_COUNT,
+    CONFLICT,
+    CONFLICT_A,
+    CONFLICT_B,
+    DETAIL,
+    DIRTY_COUNT,
+    ENTRIES,
+    EVENT_COUNT,
+    FILLED_COUNT,
+    FILLER,
+    FILLER_END,
+    FILLER_LOW,
+    FIXED,
+    HEIGHT,
+    HOLE,
+    HOLE_COUNT,
+    HOLE_LEVEL,
+    HOLE_ROW,
+    LEVEL,
+    LOW,
+    LOWEST,
+    MAX_HEIGHT,
+    NEIGHBOURS,
+    OLD_LOW,
+    OPEN_BYTES,
+    OPEN_UNITS,
+    OTHER,
+    OTHER_HEIGHT,
+    OWN_HEIGHT,
+    OWNER,
+    PLACED,
+    PLACED_COUNT,
+    PLACED_SINCE,
+    QUEUED,
+    QUEUED_LOW,
+    RAISED,
+    REASON,
+    REQUESTED,
+    SECOND_LOWEST,
+    SECTION,
+    SECTION_QUEUED,
+    TWIN,
+    State,
+    Tables,
+    lowest_allowed_offset,
+)
+from tmmu_core.planners.problem import I64
+
+FAR = 2**62
+
+BY_UNIT, BY_HOLE, BY_SECTION, BY_TWIN = range(4)
+"""Reasons of an event, with ``CAUSE`` and ``DETAIL``: unit and row of ``Tables.neighbour``; hole and its level; section
+and its lowest unit; twin."""
+
+OFFSET_TOO_HIGH, SECTION_TOO_FULL, HOLE_UNFILLED, DOMINATED, NO_CANDIDATE, TRAIL_FULL = range(6)
+"""Kinds of conflict, with ``CONFLICT_A`` and ``CONFLICT_B``: unit and its least impossible offset; section and its
+lowest offset; unit with the hole; unit and the smaller one below it; none. ``TRAIL_FULL``: the event table has no
+free row."""
+
+SECTION_BOUND, LOWEST_IN_SECTION, HOLE_DOMINANCE, TWIN_ORDER, SWAP_DOMINANCE, BACKJUMPING = 1, 2, 4, 8, 16, 32
+"""Pruning rules: section bound; which unit must be lowest in a section; a hole is filled below the hole unit's end
+(dominance); order of twins (symmetry); larger unit below smaller (dominance); jump back over unrelated levels."""
+ALL_RULES = 63
+
+
+def _record_conflict(state: State, kind: int, one: int, two: int) -> bool:
+    state.counters[CONFLICT], state.counters[CONFLICT_A], state.counters[CONFLICT_B] = kind, one, two
+    return False
+
+
+def _raise_offset(
+    tables: Tables, state: State, capacity: int, u: int, at_least: int, reason: tuple[int, int, int]
+) -> bool:
+    """Raise the lower bound of ``u``; return ``False`` and record the conflict where it cannot lie there."""
+    unit, event = state.unit, state.event
+    e = state.counters[EVENT_COUNT]
+    if e == len(event):
+        return _record_conflict(state, TRAIL_FULL, u, 0)
+    state.counters[EVENT_COUNT] = e + 1
+    old = unit[u, LOW]
+    event[e, RAISED], event[e, OLD_LOW], event[e, REQUESTED] = u, old, at_least
+    event[e, REASON], event[e, CAUSE], event[e, DETAIL] = reason[0], reason[1], reason[2]
+    at = lowest_allowed_offset(tables.unit, tables.wall, u, at_least)
+    unit[u, LOW] = at
+    if at + tables.unit[u, MAX_HEIGHT] > capacity:
+        return _record_conflict(state, OFFSET_TOO_HIGH, u, capacity - tables.unit[u, MAX_HEIGHT] + 1)
+    if at > tables.unit[u, FIXED] >= 0:
+        return _record_conflict(state, OFFSET_TOO_HIGH, u, tables.unit[u, FIXED] + 1)
+    if not unit[u, QUEUED]:
+        unit[u, QUEUED], unit[u, QUEUED_LOW] = 1, old
+        state.changed[state.counters[CHANGED_COUNT]] = u
+        state.counters[CHANGED_COUNT] += 1
+    return True
+
+
+def place_unit(tables: Tables, state: State, capacity: int, rules: int, u: int, level: int) -> bool:
+    """Place ``u`` at its lowest offset, below all unplaced neighbours that overlap it."""
+    unit, section, order = state.unit, state.section, state.order
+    at = unit[u, LOW]
+    unit[u, PLACED], unit[u, PLACED_SINCE], unit[u, LEVEL] = 1, state.counters[EVENT_COUNT], level
+    state.placed[state.counters[PLACED_COUNT]] = u
+    state.counters[PLACED_COUNT] += 1
+    for e in range(tables.unit[u, ENTRIES], tables.unit[u + 1, ENTRIES]):
+        s = tables.entry[e, SECTION]
+        section[s, OPEN_BYTES] -= tables.entry[e, HEIGHT]
+        section[s, OPEN_UNITS] -= 1
+        last = tables.first[s] + section[s, OPEN_UNITS]
+        here, other = order[e, 1], order[last, 0]
+        order[here, 0], order[last, 0] = other, e
+        order[other, 1], order[e, 1] = here, last
+        if not section[s, SECTION_QUEUED]:
+            section[s, SECTION_QUEUED] = 1
+            state.dirty[state.counters[DIRTY_COUNT]] = s
+            state.counters[DIRTY_COUNT] += 1
+    for k in range(tables.unit[u, NEIGHBOURS], tables.unit[u + 1, NEIGHBOURS]):
+        w = tables.neighbour[k, OTHER]
+        if unit[w, PLACED]:
+            continue
+        end = at + tables.neighbour[k, OWN_HEIGHT]
+        hole = unit[w, HOLE]
+        if hole >= 0 and end > hole and (at < hole + tables.neighbour[k, OTHER_HEIGHT] or not rules & HOLE_DOMINANCE):
+            row = state.counters[FILLED_COUNT]
+            state.filled[row, 0], state.filled[row, 1], state.filled[row, 2] = w, hole, unit[w, HOLE_LEVEL]
+            state.counters[FILLED_COUNT] = row + 1
+            close_hole(state, w)
+        rises = unit[w, LOW] < end and unit[w, LOW] + tables.neighbour[k, OTHER_HEIGHT] > at
+        if rises and not _raise_offset(tables, state, capacity, w, end, (BY_UNIT, u, k)):
+            return False
+    return True
+
+
+def open_hole(state: State, u: int, at: int, level: int) -> None:
+    """Require that some unit overlaps the place of ``u`` at ``at``."""
+    row = state.counters[HOLE_COUNT]
+    state.unit[u, HOLE], state.unit[u, HOLE_LEVEL], state.unit[u, HOLE_ROW], state.unit[u, FILLER] = at, level, row, -1
+    state.holes[row] = u
+    state.counters[HOLE_COUNT] = row + 1
+
+
+def close_hole(state: State, u: int) -> None:
+    """Remove the requirement: a unit fills the hole."""
+    last = state.counters[HOLE_COUNT] - 1
+    row, other = state.unit[u, HOLE_ROW], state.holes[last]
+    state.holes[row] = other
+    state.unit[other, HOLE_ROW] = row
+    state.counters[HOLE_COUNT] = last
+    state.unit[u, HOLE] = -1
+
+
+def _find_filler(tables: Tables, state: State, u: int, dominance: bool) -> int:
+    """Return the least end of the units that can still fill the hole of ``u``; FAR: none."""
+    unit, hole = state.unit, state.unit[u, HOLE]
+    least, filler = FAR, -1
+    for k in range(tables.unit[u, NEIGHBOURS], tables.unit[u + 1, NEIGHBOURS]):
+        w = tables.neighbour[k, OTHER]
+        if unit[w, PLACED] or tables.unit[w, FIXED] >= 0:
+            continue
+        low = unit[w, LOW]
+        if dominance and low >= hole + tables.neighbour[k, OWN_HEIGHT]:
+            continue
+        end = max(low + tables.neighbour[k, OTHER_HEIGHT], hole + 1)
+        if end < least:
+            least, filler = end, w
+    unit[u, FILLER], unit[u, FILLER_END] = filler, least
+    unit[u, FILLER_LOW] = unit[filler, LOW] if filler >= 0 else 0
+    return least
+
+
+def _two_lowest(tables: Tables, state: State, begin: int, count: int) -> tuple[int, int]:
+    """Return the rows of the lowest open unit of a section and of the lowest of the others; −1: none."""
+    if count < 2:
+        return (begin if count else -1), -1
+    low = state.unit[tables.entry[state.order[begin : begin + count, 0], OWNER], LOW]
+    first = int(low.argmin())
+    low[first] = FAR
+    return begin + first, begin + int(low.argmin())
+
+
+def _propagate_section(tables: Tables, state: State, capacity: int, rules: int, s: int) -> bool:
+    """Check the section bound, and whether only one unit can be lowest."""
+    section, unit = state.section, state.unit
+    left, rest, begin = section[s, OPEN_UNITS], section[s, OPEN_BYTES], tables.first[s]
+    low, second, lowest, high, other = FAR, FAR, -1, 0, -1
+    one, two = _two_lowest(tables, state, begin, left)
+    if one >= 0:
+        e = state.order[one, 0]
+        lowest, high = tables.entry[e, OWNER], tables.entry[e, HEIGHT]
+        low = unit[lowest, LOW]
+    if two >= 0:
+        other = tables.entry[state.order[two, 0], OWNER]
+        second = unit[other, LOW]
+    section[s, LOWEST], section[s, SECOND_LOWEST] = lowest, other
+    if left and rules & SECTION_BOUND and low + rest > capacity:
+        return _record_conflict(state, SECTION_TOO_FULL, s, low)
+    if left > 1 and rules & LOWEST_IN_SECTION and second + rest > capacity and second < low + high:
+        for row in range(begin, begin + left):
+            u = tables.entry[state.order[row, 0], OWNER]
+            rises = u != lowest and unit[u, LOW] < low + high
+            if rises and not _raise_offset(tables, state, capacity, u, low + high, (BY_SECTION, s, lowest)):
+                return False
+    return True
+
+
+def propagate(tables: Tables, state: State, capacity: int, rules: int) -> bool:
+    """Propagate until nothing changes; return ``False`` and record the conflict where nothing fits."""
+    unit, section, count = state.unit, state.section, state.counters
+    while True:
+        while count[CHANGED_COUNT]:
+            count[CHANGED_COUNT] -= 1
+            u = state.changed[count[CHANGED_COUNT]]
+            unit[u, QUEUED] = 0
+            old = unit[u, QUEUED_LOW]
+            for e in range(tables.unit[u, ENTRIES], tables.unit[u + 1, ENTRIES]):
+                # Only a section whose two lowest units moved or were placed can propagate.
+                s = tables.entry[e, SECTION]
+                if not section[s, SECTION_QUEUED]:
+                    w = section[s, SECOND_LOWEST]
+                    if w < 0 or unit[w, PLACED] or old <= unit[w, LOW] or unit[section[s, LOWEST], PLACED]:
+                        section[s, SECTION_QUEUED] = 1
+                        state.dirty[count[DIRTY_COUNT]] = s
+                        count[DIRTY_COUNT] += 1
+            twin = tables.unit[u, TWIN]
+            if rules & TWIN_ORDER and twin >= 0 and not unit[twin, PLACED]:
+                end = unit[u, LOW] + tables.unit[u, MAX_HEIGHT]
+                if unit[twin, LOW] < end and not _raise_offset(tables, state, capacity, twin, end, (BY_TWIN, u, 0)):
+                    return False
+        while count[DIRTY_COUNT]:
+            count[DIRTY_COUNT] -= 1
+            s = state.dirty[count[DIRTY_COUNT]]
+            section[s, SECTION_QUEUED] = 0
+            if not _propagate_section(tables, state, capacity, rules, s):
+                return False
+        for row in range(count[HOLE_COUNT] if not count[CHANGED_COUNT] else 0):
+            u = state.holes[row]
+            w = unit[u, FILLER]
+            known = w >= 0 and not unit[w, PLACED] and unit[w, LOW] == unit[u, FILLER_LOW]
+            if known and unit[u, LOW] >= unit[u, FILLER_END]:
+                continue
+            end = _find_filler(tables, state, u, rules & HOLE_DOMINANCE > 0)
+            if end == FAR:
+                return _record_conflict(state, HOLE_UNFILLED, u, 0)
+            if end > unit[u, LOW]:
+                why = (BY_HOLE, unit[u, HOLE], unit[u, HOLE_LEVEL])
+                if not _raise_offset(tables, state, capacity, u, end, why):
+                    return False
+        if not count[CHANGED_COUNT]:
+            return True
+
+
+def clear_queues(state: State) -> None:
+    """Empty the queues of changed units and sections."""
+    count = state.counters
+    while count[CHANGED_COUNT]:
+        count[CHANGED_COUNT] -= 1
+        state.unit[state.changed[count[CHANGED_COUNT]], QUEUED] = 0
+    while count[DIRTY_COUNT]:
+        count[DIRTY_COUNT] -= 1
+        state.section[state.dirty[count[DIRTY_COUNT]], SECTION_QUEUED] = 0
+
+
+def undo(tables: Tables, state: State, marks: I64) -> None:
+    """Undo all events, placements and filled holes after ``marks``."""
+    unit, section, count = state.unit, state.section, state.counters
+    while count[FILLED_COUNT] > marks[2]:
+        count[FILLED_COUNT] -= 1
+        u = state.filled[count[FILLED_COUNT], 0]
+        open_hole(state, u, state.filled[count[FILLED_COUNT], 1], state.filled[count[FILLED_COUNT], 2])
+    while count[EVENT_COUNT] > marks[0]:
+        count[EVENT_COUNT] -= 1
+        e = count[EVENT_COUNT]
+        unit[state.event[e, RAISED], LOW] = state.event[e, OLD_LOW]
+    while count[PLACED_COUNT] > marks[1]:
+        count[PLACED_COUNT] -= 1
+        u = state.placed[count[PLACED_COUNT]]
+        unit[u, PLACED], unit[u, LEVEL] = 0, -1
+        for e in range(tables.unit[u + 1, ENTRIES] - 1, tables.unit[u, ENTRIES] - 1, -1):
+            s = tables.entry[e, SECTION]
+            section[s, OPEN_UNITS] += 1
+            section[s, OPEN_BYTES] += tables.entry[e, HEIGHT]

@@ -1,0 +1,296 @@
+"""Integer tables of the branch and bound: one row per unit, section or event.
+
+Few wide tables: the native library takes the address of each.
+"""
+
+from __future__ import annotations
+
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from tmmu_core.planners.exact.search_model import Model
+from tmmu_core.planners.native import native
+from tmmu_core.planners.native.load import library
+from tmmu_core.planners.problem import I64
+
+# Columns of ``Tables.unit``: first row of the unit in other tables (the last row is the end), then its properties.
+ENTRIES, NEIGHBOURS, MATES, WALLS, ALIGNMENT, MAX_HEIGHT, FIXED, TWIN = range(8)
+# Columns of ``Tables.entry``.
+SECTION, HEIGHT, OWNER = range(3)
+# Columns of ``Tables.neighbour``: the neighbour, and the greatest height of each of the two where they share a
+# section.
+OTHER, OWN_HEIGHT, OTHER_HEIGHT = range(3)
+
+# Columns of ``State.unit``.
+(
+    LOW,
+    PLACED,
+    PLACED_SINCE,
+    LEVEL,
+    HOLE,
+    HOLE_LEVEL,
+    HOLE_ROW,
+    FILLER,
+    FILLER_LOW,
+    FILLER_END,
+    QUEUED,
+    QUEUED_LOW,
+    CLAIM,
+    LOW_THEN,
+) = range(14)
+# Columns of ``State.section``.
+OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, SECTION_QUEUED, FAILURES = range(6)
+# Columns of ``State.event``.
+RAISED, OLD_LOW, REQUESTED, REASON, CAUSE, DETAIL = range(6)
+# Cells of ``State.counters``.
+EVENT_COUNT, PLACED_COUNT, CHANGED_COUNT, DIRTY_COUNT, HOLE_COUNT, FILLED_COUNT, CONFLICT, CONFLICT_A, CONFLICT_B = (
+    range(9)
+)
+
+
+class Tables(NamedTuple):
+    """Constant tables of n units in m sections. Rows of a unit in other tables begin where its row in ``unit``
+    points.
+    """
+
+    unit: I64
+    """(n + 1, 8): ``ENTRIES … TWIN``; ``FIXED``: offset or −1; ``TWIN``: next identical unit or −1."""
+    entry: I64
+    """(r, 3): ``SECTION, HEIGHT, OWNER``, by unit, then section."""
+    first: I64
+    """(m + 1,): first row of each section in ``State.order``."""
+    neighbour: I64
+    """(k, 3): ``OTHER, OWN_HEIGHT, OTHER_HEIGHT``; neighbours share a section."""
+    mate: I64
+    """Units of the same sections and a single height each: two of them, one directly on the other, can be swapped."""
+    wall: I64
+    """(w, 3): fixed units that a unit must not overlap: begin, end, and its own height there."""
+
+
+class State(NamedTuple):
+    """Tables that a search changes."""
+
+    unit: I64
+    """(n, 14): ``LOW … LOW_THEN``; ``LOW``: lower bound of the offset, or the offset once placed."""
+    section: I64
+    """(m, 6): unplaced bytes and units, the two lowest of these, whether it is queued, number of conflicts."""
+    order: I64
+    """(r, 2): entries by section, unplaced ones first; and the row of each entry."""
+    event: I64
+    """(e, 6): the trail. Raised unit, previous and requested lower bound, reason."""
+    changed: I64
+    dirty: I64
+    holes: I64
+    """Units whose hole must be filled."""
+    placed: I64
+    """Units in placement order."""
+    filled: I64
+    """(·, 3): filled holes: unit, offset, level."""
+    conflict_levels: I64
+    """1 for each level that the current conflict depends on."""
+    counters: I64
+
+
+def build_tables(model: Model) -> Tables:
+    """Return the constant tables of a model."""
+    n, r = len(model), len(model.section)
+    owner = model.owner
+    by_section = _by_section(model)
+    first = np.searchsorted(model.section[by_section], np.arange(model.sections + 1)).astype(np.int64)
+    tall = model.greatest(model.height)
+    unit = np.zeros((n + 1, 8), dtype=np.int64)
+    unit[:, ENTRIES] = model.entry_of
+    unit[:n, ALIGNMENT], unit[:n, MAX_HEIGHT], unit[:n, FIXED] = model.align, tall, model.fixed
+    unit[:n, TWIN], mates = _twins_and_mates(model, tall)
+    unit[1:, MATES] = np.cumsum([len(row) for row in mates])
+    walls = _walls(model)
+    unit[1:, WALLS] = np.cumsum([len(row) for row in walls])
+    entry = np.column_stack([model.section, model.height, owner]).astype(np.int64).reshape(r, 3)
+    unit[:, NEIGHBOURS], neighbour = neighbour_table(model.entry_of, entry, first, by_section)
+    return Tables(
+        unit,
+        entry,
+        first,
+        neighbour,
+        np.asarray([u for row in mates for u in row], dtype=np.int64),
+        np.asarray([wall for row in walls for wall in row], dtype=np.int64).reshape(-1, 3),
+    )
+
+
+def initial_state(model: Model, tables: Tables, room: tuple[int, int]) -> State:
+    """Return the state before any decision, with ``room`` for (events, levels)."""
+    n, m, r = len(model), model.sections, len(model.section)
+    loops = library()
+    unit = np.zeros((n, 14), dtype=np.int64)
+    unit[:, LOW] = np.maximum(model.fixed, 0)
+    for u in np.flatnonzero((np.diff(tables.unit[:, WALLS]) > 0) & (model.fixed < 0)).tolist():
+        unit[u, LOW] = (
+            lowest_allowed_offset(tables.unit, tables.wall, u, 0)
+            if loops is None
+            else native.lowest_allowed_offset(loops, tables.unit, tables.wall, u)
+        )
+    unit[:, LEVEL] = unit[:, HOLE] = unit[:, FILLER] = -1
+    section = np.zeros((m, 6), dtype=np.int64)
+    np.add.at(section[:, OPEN_BYTES], model.section, model.height)
+    section[:, OPEN_UNITS] = np.diff(tables.first)
+    section[:, LOWEST] = section[:, SECOND_LOWEST] = -1
+    order = np.empty((r, 2), dtype=np.int64)
+    order[:, 0] = _by_section(model)
+    order[order[:, 0], 1] = np.arange(r)
+    events, levels = room
+    return State(
+        unit,
+        section,
+        order,
+        np.zeros((events, 6), dtype=np.int64),
+        np.zeros(n, dtype=np.int64),
+        np.zeros(m, dtype=np.int64),
+        np.zeros(n, dtype=np.int64),
+        np.zeros(n, dtype=np.int64),
+        np.zeros((levels, 3), dtype=np.int64),
+        np.zeros(levels, dtype=np.int64),
+        np.zeros(9, dtype=np.int64),
+    )
+
+
+def _by_section(model: Model) -> I64:
+    """Return the entries sorted by section (stable). Numpy sorts 16-bit keys by radix, six times faster."""
+    section = model.section.astype(np.uint16) if model.sections <= 1 << 16 else model.section
+    return np.argsort(section, kind="stable")
+
+
+def _walls(model: Model) -> list[list[tuple[int, int, int]]]:
+    """Return, for each movable unit, the fixed units that share a section with it."""
+    if not (model.fixed >= 0).any():
+        return [[]] * len(model)
+    standing: dict[int, list[tuple[int, int]]] = {}
+    for u in np.flatnonzero(model.fixed >= 0).tolist():
+        at = int(model.fixed[u])
+        for e in range(model.entry_of[u], model.entry_of[u + 1]):
+            standing.setdefault(int(model.section[e]), []).append((at, at + int(model.height[e])))
+    rows = []
+    for u in range(len(model)):
+        mine: set[tuple[int, int, int]] = set()
+        if model.fixed[u] < 0:
+            for e in range(model.entry_of[u], model.entry_of[u + 1]):
+                for lo, hi in standing.get(int(model.section[e]), ()):
+                    mine.add((lo, hi, int(model.height[e])))
+        rows.append(sorted(mine))
+    return rows
+
+
+def _twins_and_mates(model: Model, tall: I64) -> tuple[I64, list[list[int]]]:
+    """Return the next identical unit of each unit, and the units that it can be swapped with."""
+    n = len(model)
+    twins: dict[object, int] = {}
+    spans: dict[object, list[int]] = {}
+    twin = np.full(n, -1, dtype=np.int64)
+    mates: list[list[int]] = [[] for _ in range(n)]
+    any_fixed = bool((model.fixed >= 0).any())
+    for u in _twin_candidates(model):
+        if model.fixed[u] >= 0:
+            continue
+        rows = slice(model.entry_of[u], model.entry_of[u + 1])
+        where, heights = model.section[rows].tobytes(), model.height[rows]
+        grid, high = int(model.align[u]), int(tall[u])
+        name = (where, heights.tobytes(), grid)
+        if name in twins:
+            twin[twins[name]] = u
+        twins[name] = u
+        if not any_fixed and bool((heights == high).all()) and high % grid == 0:
+            spans.setdefault((where, grid), []).append(u)
+    for group in spans.values():
+        for u in group:
+            mates[u] = [w for w in group if w != u]
+    return twin, mates
+
+
+def _twin_candidates(model: Model) -> list[int]:
+    """Return the units whose first section, last section and number of sections another unit has too, ascending."""
+    begin, end = model.entry_of[:-1], model.entry_of[1:]
+    span = (model.section[begin] * model.sections + model.section[end - 1]) * (model.sections + 1) + (end - begin)
+    order = np.argsort(span, kind="stable")
+    same = span[order[1:]] == span[order[:-1]]
+    several = np.zeros(len(model), np.bool_)
+    several[order[1:][same]] = several[order[:-1][same]] = True
+    alike: list[int] = np.flatnonzero(several).tolist()
+    return alike
+
+
+def lowest_allowed_offset(unit: I64, wall: I64, u: int, at: int) -> int:
+    """Return the lowest aligned offset ≥ ``at`` at which the unit overlaps no fixed unit."""
+    grid = unit[u, ALIGNMENT]
+    at = (at + grid - 1) & -grid
+    moved = True
+    while moved:
+        moved = False
+        for w in range(unit[u, WALLS], unit[u + 1, WALLS]):
+            if at < wall[w, 1] and wall[w, 0] < at + wall[w, 2]:
+                at = (wall[w, 1] + grid - 1) & -grid
+                moved = True
+    return at
+
+
+def _neighbours_in_python(entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
+    """The same without the native library."""
+    max_height, min_height = np.zeros((2, len(entry_of) - 1), np.int64)
+    np.maximum.at(max_height, entry[:, OWNER], entry[:, HEIGHT])
+    min_height[:] = max_height
+    np.minimum.at(min_height, entry[:, OWNER], entry[:, HEIGHT])
+    if (min_height < max_height).any():
+        return _neighbours_with_heights(entry_of, entry, first, by_section)
+    owners = entry[by_section, OWNER].tolist()
+    members = [owners[a:b] for a, b in pairwise(first.tolist())]
+    ends, sections = entry_of.tolist(), entry[:, SECTION].tolist()
+    begin, other = [0], list[int]()
+    for u in range(len(ends) - 1):
+        found = dict.fromkeys(chain.from_iterable(members[s] for s in sections[ends[u] : ends[u + 1]]))
+        found.pop(u, None)
+        other += found
+        begin.append(len(other))
+    rows = np.array(begin, np.int64)
+    others = np.array(other, np.int64)
+    return rows, np.column_stack([others, np.repeat(max_height, np.diff(rows)), max_height[others]])
+
+
+def neighbour_table(entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
+    """Return the units that share a section with each: first row per unit, and rows (other, own height, its height)."""
+    loops = library()
+    if loops is not None:
+        return native.neighbours(loops, entry_of, entry, first, by_section)
+    return _neighbours_in_python(entry_of, entry, first, by_section)
+
+
+def _neighbours_with_heights(entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
+    """The same where chains have several heights."""
+    n = len(entry_of) - 1
+    begin = np.zeros(n + 1, np.int64)
+    seen = np.full(n, -1, np.int64)
+    for u in range(n):
+        begin[u + 1] = begin[u]
+        for e in range(entry_of[u], entry_of[u + 1]):
+            for row in range(first[entry[e, SECTION]], first[entry[e, SECTION] + 1]):
+                w = entry[by_section[row], OWNER]
+                if w != u and seen[w] != u:
+                    seen[w] = u
+                    begin[u + 1] += 1
+    table = np.zeros((begin[n], 3), np.int64)
+    row_of = np.full(n, -1, np.int64)
+    for u in range(n):
+        used = begin[u]
+        for e in range(entry_of[u], entry_of[u + 1]):
+            for row in range(first[entry[e, SECTION]], first[entry[e, SECTION] + 1]):
+                other = by_section[row]
+                w = entry[other, OWNER]
+                if w == u:
+                    continue
+                if row_of[w] < begin[u]:
+                    row_of[w] = used
+                    table[used, OTHER] = w
+                    used += 1
+                at = row_of[w]
+                table[at, OWN_HEIGHT] = max(table[at, OWN_HEIGHT], entry[e, HEIGHT])
+                table[at, OTHER_HEIGHT] = max(table[at, OTHER_HEIGHT], entry[other, HEIGHT])
+    return begin, table

@@ -1,0 +1,126 @@
+"""Time cuts: where few storages cross a moment, pack its two sides one after the other.
+
+Two networks with a handful of buffers in common are almost two problems. The pieces are searched in the order of
+time, or in reverse; storages shared with an earlier piece are fixed there. If a later piece does not fit, the next
+try uses another order and the other direction.
+
+A packing of all pieces is a packing of the whole. Infeasibility is proven only by a piece without fixed storages: it
+is a subset of the problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tmmu_core.planners.columns import Columns, columns
+from tmmu_core.planners.exact.branch_and_bound import BUDGET_SPENT, FOUND, INFEASIBLE
+from tmmu_core.planners.exact.branching import BranchingOrder, luby
+from tmmu_core.planners.exact.search_model import search_model
+from tmmu_core.planners.exact.search_run import Searcher
+from tmmu_core.planners.problem import I64, subproblem
+
+MIN_SIDE_RATIO = 8
+"""A moment is a cut if each side has at least this many times as many storages of its own as cross it."""
+MIN_SIDE_STORAGES = 16
+"""Fewest storages of its own on each side of a cut."""
+TRY_NODES = 12_000
+"""Nodes of each piece in the shortest try; a multiple of the Luby sequence."""
+
+SolveResult = tuple[int, int, list[int] | None]
+"""As of :meth:`Searcher.solve`."""
+
+
+def cut_columns(cols: Columns) -> list[int]:
+    """Return the columns before which few storages cross, ascending.
+
+    Empty where conflicts do not follow from time alone (gaps, in-place reuse, forbidden pairs) or offsets are fixed.
+    """
+    if not cols.plain:
+        return []
+    found: list[int] = []
+    windows = [(0, len(cols.births))]
+    while windows:
+        begin, end = windows.pop()
+        alive = (cols.part_lo < end) & (cols.part_hi > begin)
+        low, high = np.sort(cols.part_lo[alive]), np.sort(cols.part_hi[alive])
+        at = np.arange(begin + 1, end)
+        left = np.searchsorted(high, at, side="right")
+        right = len(low) - np.searchsorted(low, at, side="left")
+        cross = len(low) - left - right
+        less = np.minimum(left, right)
+        good = np.flatnonzero((less >= MIN_SIDE_STORAGES) & (MIN_SIDE_RATIO * cross <= less))
+        if len(good):
+            best = min(good.tolist(), key=lambda k: (int(cross[k]), -int(less[k]), k))
+            found.append(int(at[best]))
+            windows += [(begin, found[-1]), (found[-1], end)]
+    return sorted(found)
+
+
+@dataclass
+class TimeCutSearch:
+    """Searches the pieces of a problem; every storage is a unit."""
+
+    cols: Columns
+    at: list[int]
+    """See :func:`cut_columns`; not empty."""
+    tries: int = 0
+    branching: dict[tuple[int, int], BranchingOrder] = field(default_factory=dict)
+    """By piece number and direction (1, −1)."""
+    stopped: bool = False
+
+    def solve(self, target: int, budget: int, watch: Callable[[int], bool] | None) -> SolveResult:
+        """One try: FOUND, INFEASIBLE or BUDGET_SPENT, nodes, and offsets by storage, as of :meth:`Searcher.ask`."""
+        direction = -1 if self.tries % 2 else 1
+        share = TRY_NODES * luby(self.tries // 2 + 1)
+        self.tries += 1
+        offset = np.full(len(self.cols), -1, dtype=np.int64)
+        spent = 0
+        edges = [0, *self.at, len(self.cols.births)]
+        for k in range(len(edges) - 1)[::direction]:
+            window = (edges[k], edges[k + 1])
+            allowed = min(share, budget - spent)
+            verdict, nodes = self._piece((k, direction), window, (target, allowed), (offset, watch))
+            spent += nodes
+            if verdict != FOUND:
+                return verdict, spent, None
+        return FOUND, spent, offset.tolist()
+
+    def _piece(
+        self,
+        name: tuple[int, int],
+        window: tuple[int, int],
+        limits: tuple[int, int],
+        known: tuple[I64, Callable[[int], bool] | None],
+    ) -> tuple[int, int]:
+        """Return the verdict and nodes of the storages alive in a window; write their offsets to ``offset``.
+
+        Storages that have an offset keep it.
+        """
+        (begin, end), (target, allowed), (offset, watch) = window, limits, known
+        here = np.flatnonzero((self.cols.part_lo < end) & (self.cols.part_hi > begin))
+        own = subproblem(self.cols.problem, here)
+        pins = offset[here]
+        low, high = np.maximum(self.cols.part_lo[here], begin), np.minimum(self.cols.part_hi[here], end)
+        piece = columns(replace(own, birth=low, death=high, fixed=pins if (pins >= 0).any() else None))
+        model = search_model(piece, tuple((i,) for i in range(len(piece))))
+        searcher = Searcher(model)
+        branching = self.branching.setdefault(name, BranchingOrder(model, openings=False))
+        spent = 0
+        while spent < allowed:
+            tried = branching.next_attempt(target)
+            share = min(tried.nodes, allowed - spent)
+            verdict, nodes, found = searcher.solve(target, tried.rank, share, watch=watch)
+            spent += max(nodes, 1)
+            self.stopped = bool(searcher.stop[0])
+            if self.stopped:
+                break
+            branching.learn(tried, searcher.failures, verdict == FOUND)
+            if found is not None:
+                offset[here] = found
+                return FOUND, spent
+            if verdict == INFEASIBLE:
+                return (BUDGET_SPENT if (pins >= 0).any() else INFEASIBLE), spent
+        return BUDGET_SPENT, spent

@@ -1,0 +1,60 @@
+"""Count the nodes of a search, and stop it at a number of them that repeats the stop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tmmu_core.planners.columns import count_option
+from tmmu_core.planners.problem import Progress
+
+OPTION = "max_nodes"
+"""The option that stops a planner at a number of nodes, over all arenas of the plan in their order."""
+
+
+class Meter:
+    """Nodes visited by the searches of one plan, and the number at which they stop.
+
+    A node is one of ``exact``, an iteration of its large neighbourhood search or of ``search``, or a greedy run. A
+    user stops a search at a moment; :attr:`limit` is then the number of nodes that repeats this stop on every
+    machine.
+    """
+
+    def __init__(self, progress: Progress | None, limit: int | None = None) -> None:
+        self.limit, self.used = limit, 0
+        self.halted = False
+        self.watched = progress is not None
+        self._progress = progress
+
+    def ended(self) -> bool:
+        """Return whether the limit is reached."""
+        return self.limit is not None and self.used >= self.limit
+
+    def left(self, most: int) -> int:
+        """Return the nodes up to the limit, at most ``most``."""
+        return most if self.limit is None else max(0, min(most, self.limit - self.used))
+
+    def spend(self, nodes: int) -> None:
+        """Count nodes."""
+        self.used += nodes
+
+    def __call__(self, what: str, done: int, of: int) -> bool:
+        """Report progress; return whether the search may continue."""
+        return self._progress is None or self._progress(what, done, of)
+
+    def halt(self, more: int = 0) -> None:
+        """Set the limit to ``more`` nodes from now, unless it is lower already."""
+        self.halted = True
+        self.limit = self.left(more) + self.used
+
+    def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options that repeat this run: those given, and the limit if it was stopped."""
+        return {**given, OPTION: self.limit} if self.halted else dict(given)
+
+
+def metered(progress: Progress | None, options: Mapping[str, Any]) -> Meter:
+    """Return the meter of this plan: ``progress`` if it is one, else a new one with the limit of the options."""
+    if isinstance(progress, Meter):
+        return progress
+    given = options.get(OPTION)
+    return Meter(progress, None if given is None else count_option(options, OPTION, 0))

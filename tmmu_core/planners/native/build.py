@@ -1,0 +1,85 @@
+"""Compile the prebuilt libraries: ``python -m tmmu_core.planners.native.build`` (``make native``).
+
+Builds are reproducible: the same compiler writes the same bytes. Other machines are compiled for with Debian's cross
+compilers. A library whose compiler is missing is kept if its sources and flags have not changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tmmu_core.base.atomic_files import replace_file
+from tmmu_core.planners.native.load import FOLDER, MACHINES, MANIFEST, file_name, manifest
+
+SOURCES = ("native.h", "branch_and_bound.c", "greedy.c", "lns.c", "order.c", "recompute.c", "waste.c")
+FLAGS = (
+    *("-std=c11", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden"),
+    # Freestanding: no C library is linked.
+    *("-nostdlib", "-nostartfiles", "-ffreestanding", "-fno-builtin", "-fno-tree-loop-distribute-patterns"),
+    *("-fno-stack-protector", "-fno-asynchronous-unwind-tables"),
+    # Signed overflow wraps.
+    "-fwrapv",
+    # Reproducible output.
+    *("-fno-ident", "-Wl,--build-id=none,--hash-style=both,-z,noexecstack,-z,defs,-s"),
+)
+
+
+def compiler_of(machine: str) -> str | None:
+    """Return the name of the compiler for a machine; ``None`` where it is not installed."""
+    own = MACHINES.get(platform.machine().lower()) == machine
+    names = [f"{machine}-linux-gnu-gcc", *(["gcc"] if own else [])]
+    return next((name for name in names if shutil.which(name)), None)
+
+
+def version_of(compiler: str) -> str:
+    """Return the versions of a compiler and its linker, on which the output depends."""
+    linker = subprocess.run(
+        [compiler, "-print-prog-name=ld"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    versions = [
+        subprocess.run([name, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+        for name in (compiler, linker)
+    ]
+    return "; ".join(line.partition(" ")[2] for line in versions)
+
+
+def compile_for(compiler: str, to: Path) -> None:
+    """Compile all sources into a shared library."""
+    sources = [name for name in SOURCES if name.endswith(".c")]
+    subprocess.run([compiler, *FLAGS, "-o", str(to.resolve()), *sources], cwd=FOLDER, check=True)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def main() -> None:
+    """Compile every library whose compiler is installed, and write the manifest."""
+    sources = {name: sha256(FOLDER / name) for name in SOURCES}
+    before = manifest() if MANIFEST.exists() else {}
+    same = before.get("sources") == sources and before.get("flags") == list(FLAGS)
+    libraries: dict[str, Any] = {}
+    for machine in sorted(set(MACHINES.values())):
+        name, compiler = file_name(machine), compiler_of(machine)
+        if compiler is not None:
+            compile_for(compiler, FOLDER / name)
+            libraries[name] = {"compiler": version_of(compiler), "sha256": sha256(FOLDER / name)}
+        elif same and name in before["libraries"]:
+            libraries[name] = before["libraries"][name]
+        else:
+            sys.exit(f"{name} cannot be compiled, and its sources have changed: install gcc for {machine}.")
+    made = {"flags": list(FLAGS), "libraries": libraries, "sources": sources}
+    replace_file(MANIFEST, (json.dumps(made, indent=2, sort_keys=True) + "\n").encode())
+    print("\n".join(f"{name}  {row['sha256']}  {row['compiler']}" for name, row in libraries.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,347 @@
+/* Greedy placement in C: place_near of tmmu_core/planners/greedy_sparse.py and _place of tmmu_core/planners/greedy.py.
+ *
+ * Freestanding: 64-bit integers, no library, no recursion, no allocation. The caller rules out overflow
+ * (Columns.small); signed arithmetic wraps (-fwrapv), so no behaviour is undefined.
+ */
+#include "native.h"
+
+/* Offsets of one run of a plain problem whose storages have few neighbours. */
+SHARED I tmmu_place_near(const struct near *p)
+{
+    const I n = p->n, tightest = p->tightest;
+    const I *const first = p->first, *const other = p->other, *const size = p->size;
+    I *const offset = p->offset, *const spans = p->spans, *const placed = p->placed;
+    for (I i = 0; i < n; i++)
+        offset[i] = -1;
+    for (I step = 0; step < n; step++) {
+        const I i = p->sequence[step];
+        if (i < 0 || i >= n)
+            return OUTSIDE;
+        I many = 0;
+        for (I row = first[i]; row < first[i + 1]; row++) { /* without a branch, which could not be predicted */
+            placed[many] = other[row];
+            many += offset[other[row]] >= 0;
+        }
+        for (I row = 0; row < many; row++) {
+            const I start = offset[placed[row]], end = start + size[placed[row]];
+            I k = row;
+            while (k > 0 && spans[2 * k - 2] > start) {
+                spans[2 * k] = spans[2 * k - 2];
+                spans[2 * k + 1] = spans[2 * k - 1];
+                k--;
+            }
+            spans[2 * k] = start;
+            spans[2 * k + 1] = end;
+        }
+        const I need = size[i], grid = p->align[i];
+        I at = 0;
+        if (tightest) {
+            I edge = 0, best = -1, smallest = -1;
+            for (I k = 0; k < many; k++) {
+                const I start = spans[2 * k], end = spans[2 * k + 1];
+                if (start > edge) {
+                    at = (edge + grid - 1) & -grid;
+                    if (at + need <= start && (smallest < 0 || start - edge < smallest)) {
+                        best = at;
+                        smallest = start - edge;
+                    }
+                }
+                if (end > edge)
+                    edge = end;
+            }
+            at = best >= 0 ? best : (edge + grid - 1) & -grid;
+        } else {
+            for (I k = 0; k < many; k++) {
+                if (spans[2 * k + 1] > at) {
+                    if (spans[2 * k] >= at + need)
+                        break;
+                    at = (spans[2 * k + 1] + grid - 1) & -grid;
+                }
+            }
+        }
+        offset[i] = at;
+    }
+    return DONE;
+}
+
+/* How many of values[0:count] are <= x. */
+static inline I after(const I *values, I count, I x)
+{
+    I lo = 0, hi = count;
+    while (lo < hi) {
+        const I mid = (lo + hi) >> 1;
+        if (values[mid] <= x)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* How many of values[0:count] are < x. */
+static inline I before(const I *values, I count, I x)
+{
+    I lo = 0, hi = count;
+    while (lo < hi) {
+        const I mid = (lo + hi) >> 1;
+        if (values[mid] < x)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* Add a range to a list whose block has a free place. */
+static void merge(const struct tree *p, I which, I start, I end)
+{
+    I *const starts = p->starts + p->begin[which], *const ends = p->ends + p->begin[which];
+    const I n = p->count[which];
+    const I i = before(ends, n, start), j = after(starts, n, end);
+    if (i < j) {
+        if (starts[i] < start)
+            start = starts[i];
+        if (ends[j - 1] > end)
+            end = ends[j - 1];
+        const I shift = j - i - 1;
+        if (shift > 0) {
+            for (I k = j; k < n; k++) {
+                starts[k - shift] = starts[k];
+                ends[k - shift] = ends[k];
+            }
+            p->count[which] = (int32_t)(n - shift);
+        }
+    } else {
+        for (I k = n; k > i; k--) {
+            starts[k] = starts[k - 1];
+            ends[k] = ends[k - 1];
+        }
+        p->count[which] = (int32_t)(n + 1);
+    }
+    starts[i] = start;
+    ends[i] = end;
+}
+
+/* A lifetime covers at most two nodes per level of the tree, with at most two ancestors per level. */
+enum { MOST_NODES = 140 };
+
+struct nodes {
+    I inside[MOST_NODES], above[MOST_NODES], n, m;
+};
+
+/* The nodes that cover [lo, hi), and their ancestors. */
+static void nodes_of(I lo, I hi, I leaves, struct nodes *found)
+{
+    I left = lo + leaves, right = hi + leaves, n = 0, m = 0;
+    while (left < right) {
+        if (left & 1)
+            found->inside[n++] = left++;
+        if (right & 1)
+            found->inside[n++] = --right;
+        left >>= 1;
+        right >>= 1;
+    }
+    I one = lo + leaves, two = hi - 1 + leaves, width = 1;
+    while (one) {
+        if (lo > one * width - leaves || hi < (one + 1) * width - leaves)
+            found->above[m++] = one;
+        if (two != one && hi < (two + 1) * width - leaves)
+            found->above[m++] = two;
+        one >>= 1;
+        two >>= 1;
+        width <<= 1;
+    }
+    found->n = n;
+    found->m = m;
+}
+
+/* Blocked addresses of a storage: range lists, then single ranges of its odd conflicts. */
+struct block {
+    I many, total;
+};
+
+static inline I lowest(const struct tree *p, const struct block *b, I need, I grid)
+{
+    I at = 0, agreed = 0, which = 0;
+    while (agreed < b->total) {
+        I wall = -1, past = 0;
+        if (which < b->many) {
+            const I list = p->blocked[which], begin = p->begin[list], count = p->count[list];
+            const I f = after(p->ends + begin, count, at);
+            if (f < count) {
+                wall = p->starts[begin + f];
+                past = p->ends[begin + f];
+            }
+        } else {
+            const I j = p->near[which - b->many];
+            if (p->offset[j] + p->size[j] > at) {
+                wall = p->offset[j];
+                past = p->offset[j] + p->size[j];
+            }
+        }
+        if (0 <= wall && wall < at + need) {
+            at = (past + grid - 1) & -grid;
+            agreed = 0;
+        } else {
+            agreed++;
+            which++;
+            if (which == b->total)
+                which = 0;
+        }
+    }
+    return at;
+}
+
+static inline I tightest(const struct tree *p, const struct block *b, I need, I grid)
+{
+    I edge = 0, best = -1, smallest = -1;
+    for (;;) {
+        I moved = 1;
+        while (moved) {
+            moved = 0;
+            for (I which = 0; which < b->total; which++) {
+                if (which < b->many) {
+                    const I list = p->blocked[which], begin = p->begin[list], count = p->count[list];
+                    const I f = after(p->ends + begin, count, edge);
+                    if (f < count && p->starts[begin + f] <= edge) {
+                        edge = p->ends[begin + f];
+                        moved = 1;
+                    }
+                } else {
+                    const I j = p->near[which - b->many];
+                    if (p->offset[j] <= edge && edge < p->offset[j] + p->size[j]) {
+                        edge = p->offset[j] + p->size[j];
+                        moved = 1;
+                    }
+                }
+            }
+        }
+        I wall = -1;
+        for (I which = 0; which < b->total; which++) {
+            if (which < b->many) {
+                const I list = p->blocked[which], begin = p->begin[list], count = p->count[list];
+                const I f = after(p->starts + begin, count, edge);
+                if (f < count && (wall < 0 || p->starts[begin + f] < wall))
+                    wall = p->starts[begin + f];
+            } else {
+                const I j = p->near[which - b->many];
+                if (p->offset[j] > edge && (wall < 0 || p->offset[j] < wall))
+                    wall = p->offset[j];
+            }
+        }
+        const I at = (edge + grid - 1) & -grid;
+        if (wall < 0)
+            return best >= 0 ? best : at;
+        if (at + need <= wall && (smallest < 0 || wall - edge < smallest)) {
+            best = at;
+            smallest = wall - edge;
+        }
+        edge = wall;
+    }
+}
+
+/* Whether `need` bytes at `here` overlap nothing but j, whose place is reused. */
+static inline I is_free(const struct tree *p, const struct block *b, I j, I here, I need)
+{
+    for (I which = 0; which < b->total; which++) {
+        if (which < b->many) {
+            const I list = p->blocked[which], begin = p->begin[list], count = p->count[list];
+            const I f = after(p->ends + begin, count, here);
+            if (f < count && p->starts[begin + f] < here + need)
+                return 0;
+        } else {
+            const I o = p->near[which - b->many];
+            if (o != j && p->offset[o] < here + need && here < p->offset[o] + p->size[o])
+                return 0;
+        }
+    }
+    return 1;
+}
+
+static I where(const struct tree *p, I i, struct nodes *found)
+{
+    const I need = p->size[i], grid = p->align[i];
+    struct block b = {0, 0};
+    for (I row = p->part_of[i]; row < p->part_of[i + 1]; row++) {
+        nodes_of(p->part_lo[row], p->part_hi[row], p->leaves, found);
+        for (I v = 0; v < found->n; v++)
+            if (p->count[2 * found->inside[v] + 1])
+                p->blocked[b.many++] = 2 * found->inside[v] + 1;
+        for (I v = 0; v < found->m; v++)
+            if (p->count[2 * found->above[v]])
+                p->blocked[b.many++] = 2 * found->above[v];
+    }
+    I odd = 0;
+    for (I row = p->odd_of[i]; row < p->odd_of[i + 1]; row++)
+        if (p->offset[p->odd_other[row]] >= 0)
+            p->near[odd++] = p->odd_other[row];
+    b.total = b.many + odd;
+    I at = p->tightest ? tightest(p, &b, need, grid) : lowest(p, &b, need, grid);
+    for (I row = p->odd_of[i]; row < p->odd_of[i + 1]; row++) {
+        const I j = p->odd_other[row];
+        const I here = p->offset[j];
+        if (p->odd_kind[row] != 1 || here < 0 || (here & (grid - 1)))
+            continue;
+        if (!p->tightest && here >= at)
+            continue;
+        if (is_free(p, &b, j, here, need)) {
+            at = here;
+            if (p->tightest)
+                break;
+        }
+    }
+    return at;
+}
+
+/* The v-th list that a range is added to. */
+static inline I list_of(const struct nodes *found, I v)
+{
+    if (v < found->n)
+        return 2 * found->inside[v];
+    if (v < 2 * found->n)
+        return 2 * found->inside[v - found->n] + 1;
+    return 2 * found->above[v - 2 * found->n] + 1;
+}
+
+/* Offsets of one run. Return the missing pairs where the pool is too small; the next call continues the run. */
+SHARED I tmmu_place(const struct tree *p)
+{
+    I *const now = p->now; /* the step, the part whose range is being taken (-1: none yet), pairs of the pool in use */
+    struct nodes found;
+    for (; now[0] < p->n; now[0]++, now[1] = -1) {
+        const I i = p->sequence[now[0]];
+        if (i < 0 || i >= p->n)
+            return OUTSIDE;
+        if (now[1] < 0) {
+            p->offset[i] = p->fixed[i] >= 0 ? p->fixed[i] : where(p, i, &found);
+            now[1] = p->part_of[i];
+        }
+        for (; now[1] < p->part_of[i + 1]; now[1]++) {
+            nodes_of(p->part_lo[now[1]], p->part_hi[now[1]], p->leaves, &found);
+            const I lists = 2 * found.n + found.m;
+            I lacks = now[2] - p->pool;
+            for (I v = 0; v < lists; v++) {
+                const I which = list_of(&found, v);
+                if (p->count[which] == p->room[which])
+                    lacks += p->room[which] ? 2 * p->room[which] : 2;
+            }
+            if (lacks > 0)
+                return lacks;
+            for (I v = 0; v < lists; v++) {
+                const I which = list_of(&found, v);
+                if (p->count[which] == p->room[which]) {
+                    const I to = now[2], from = p->begin[which];
+                    for (I f = 0; f < p->count[which]; f++) {
+                        p->starts[to + f] = p->starts[from + f];
+                        p->ends[to + f] = p->ends[from + f];
+                    }
+                    p->begin[which] = to;
+                    p->room[which] = p->room[which] ? 2 * p->room[which] : 2;
+                    now[2] += p->room[which];
+                }
+                merge(p, which, p->offset[i], p->offset[i] + p->size[i]);
+            }
+        }
+    }
+    return DONE;
+}

@@ -1,0 +1,405 @@
+/* Large neighbourhood search (destroy and repair) of the planner `exact` in C: tmmu_core/planners/exact/lns_moves.py.
+ * Functions and constants have the names of that module, which documents them.
+ *
+ * Freestanding: 64-bit integers, no C library, no recursion, no allocation. O3 vectorises its loops.
+ */
+#pragma GCC optimize("O3")
+#include "native.h"
+
+typedef int32_t N;
+
+enum { AREA, BYTES, LIFE, EARLY, LATE, BORN, DIES, SIZE, ALIGNMENT, FIXED, COLUMNS };
+enum { OFFSET, OMITTED, WEIGHT, PLACED_ORDER, LOW_END, HIGH_OFFSET, NEXT_ORDER, NEXT_LOW_END, NEXT_HIGH_OFFSET, RANK, FLOOR,
+       CEILING, REMOVED, INSERTION_ORDER, KEY };
+enum { FIRST_TIME, LAST_TIME, LENGTH, SPAN, BOTTOM, TOP, DISTANCE };
+enum { RANDOM_STATE, PLACED_COUNT, OMITTED_COUNT, COST, FEWEST_OMITTED, ITERATION };
+enum { CENTRE_UNIT, CENTRE_TIME, CENTRE_BOTTOM, CENTRE_TOP, DESTROY_COUNT, UNPLACED_COUNT, KEPT_COUNT };
+enum { LOWEST, TIGHTEST, HIGHEST, WIDEST };
+enum { BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER };
+enum { SCALE = 1024, STAGES = 1024, NOISE_PERIOD = 4096, SKIP_ONE_IN = 128, REWEIGHTINGS = 1000, REWEIGHT_DIVISOR = 64 };
+enum { SHORTFALL_SHARE = 384 };
+enum { UNREACHABLE = 0x7FFFFFFF };
+#define INFINITE ((I)1 << 62)
+static const N TIME_FACTORS[3] = {48, 10, 144}, BYTE_FACTORS[3] = {60, 300, 20};
+
+typedef const struct lns *P;
+
+#define UNIT(u, c) (p->unit[(u) * COLUMNS + (c)])
+#define WORK(row) (p->work + (row) * (p->n + 1))
+#define NEAR(row) (p->proximity + (row) * p->n)
+
+static inline I larger(I one, I two) { return one > two ? one : two; }
+
+static inline I draw(I *state)
+{
+    const uint32_t s = (uint32_t)*state, word = ((s >> ((s >> 28) + 4)) ^ s) * 277803737u;
+    *state = s * 747796405u + 2891336453u;
+    return (word >> 22) ^ word;
+}
+
+static inline N skyline_max(P p, I i)
+{
+    const N *const skyline = p->skyline;
+    N found = 0;
+    for (I k = p->first_run[i]; k < p->first_run[i + 1]; k++)
+        for (I s = p->run[2 * k]; s < p->run[2 * k + 1]; s++)
+            found = skyline[s] > found ? skyline[s] : found;
+    return found;
+}
+
+static inline N skyline_min(P p, I i)
+{
+    const N *const skyline = p->skyline;
+    N found = (N)p->capacity;
+    for (I k = p->first_run[i]; k < p->first_run[i + 1]; k++)
+        for (I s = p->run[2 * k]; s < p->run[2 * k + 1]; s++)
+            found = skyline[s] < found ? skyline[s] : found;
+    return found;
+}
+
+static inline void raise_skyline(P p, I i, I to)
+{
+    N *const skyline = p->skyline;
+    for (I k = p->first_run[i]; k < p->first_run[i + 1]; k++)
+        for (I s = p->run[2 * k]; s < p->run[2 * k + 1]; s++)
+            skyline[s] = skyline[s] > (N)to ? skyline[s] : (N)to;
+}
+
+static inline void lower_skyline(P p, I i, I to)
+{
+    N *const skyline = p->skyline;
+    for (I k = p->first_run[i]; k < p->first_run[i + 1]; k++)
+        for (I s = p->run[2 * k]; s < p->run[2 * k + 1]; s++)
+            skyline[s] = skyline[s] < (N)to ? skyline[s] : (N)to;
+}
+
+static inline void fill_skyline(P p, I at)
+{
+    for (I s = 0; s < p->sections; s++)
+        p->skyline[s] = (N)at;
+}
+
+static inline I lowest_offset(P p, I i, I floor)
+{
+    const I grid = UNIT(i, ALIGNMENT), fixed = UNIT(i, FIXED);
+    return fixed >= 0 ? fixed : (floor + grid - 1) & -grid;
+}
+
+static inline I highest_offset(P p, I i, I ceiling)
+{
+    const I fixed = UNIT(i, FIXED);
+    return fixed >= 0 ? fixed : (ceiling - UNIT(i, SIZE)) & -UNIT(i, ALIGNMENT);
+}
+
+static void offset_ranges(P p, I order_row, I rows)
+{
+    const I *const row = WORK(order_row);
+    I *const top = WORK(order_row + 1), *const high = WORK(order_row + 2);
+    fill_skyline(p, 0);
+    for (I k = 0; k < rows; k++) {
+        const I i = row[k];
+        top[i] = lowest_offset(p, i, skyline_max(p, i)) + UNIT(i, SIZE);
+        raise_skyline(p, i, top[i]);
+    }
+    fill_skyline(p, p->capacity);
+    for (I k = rows - 1; k >= 0; k--) {
+        const I i = row[k];
+        high[i] = highest_offset(p, i, skyline_min(p, i));
+        lower_skyline(p, i, high[i]);
+    }
+}
+
+static I list_gaps(P p, I i, I order_row, I rows)
+{
+    const I *const row = WORK(order_row), *const top = WORK(order_row + 1), *const high = WORK(order_row + 2);
+    const uint8_t *const conflicts = p->conflicts + i * p->n;
+    I *const rank = WORK(RANK), *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING), count = 0;
+    for (I k = 0; k < rows; k++) {
+        const I j = row[k];
+        rank[count] = k;
+        floor[count + 1] = top[j];
+        ceiling[count] = high[j];
+        count += conflicts[j];
+    }
+    rank[count] = rows;
+    ceiling[count] = p->capacity;
+    floor[0] = 0;
+    for (I k = 1; k <= count; k++)
+        floor[k] = larger(floor[k], floor[k - 1]);
+    for (I k = count - 1; k >= 0; k--)
+        ceiling[k] = ceiling[k] < ceiling[k + 1] ? ceiling[k] : ceiling[k + 1];
+    return count;
+}
+
+static I widest_gap(P p, I i, I order_row, I rows)
+{
+    const I *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING), count = list_gaps(p, i, order_row, rows);
+    I room = -INFINITE;
+    for (I k = 0; k <= count; k++)
+        room = larger(room, ceiling[k] - floor[k]);
+    return room;
+}
+
+static I omission_cost(P p, I i, I lacking)
+{
+    const I weight = WORK(WEIGHT)[i], size = UNIT(i, SIZE), lacks = larger(lacking < size ? lacking : size, 0);
+    const I share = (lacks * SHORTFALL_SHARE) / larger(size, 1);
+    return weight - ((weight * SHORTFALL_SHARE) >> 10) + ((weight * share) >> 10);
+}
+
+static I total_cost(P p, I which, I count, I order_row, I rows)
+{
+    const I *const left = WORK(which);
+    I cost = 0;
+    for (I k = 0; k < count; k++)
+        cost += omission_cost(p, left[k], UNIT(left[k], SIZE) - widest_gap(p, left[k], order_row, rows));
+    return cost;
+}
+
+static void sort_placed(P p, I by)
+{
+    I *const row = WORK(PLACED_ORDER), *const key = WORK(KEY);
+    const I *const top = WORK(LOW_END), *const high = WORK(HIGH_OFFSET), rows = p->progress[PLACED_COUNT];
+    N *const below = NEAR(BOTTOM), *const above = NEAR(TOP);
+    const N *const tall = NEAR(SPAN);
+    const I scale = ((I)SCALE << 32) / p->capacity;
+    for (I i = 0; i < p->n; i++)
+        below[i] = -1;
+    for (I k = 0; k < rows; k++) {
+        const I i = row[k], low = top[i] - UNIT(i, SIZE);
+        const I at = by == BY_LOWEST ? 2 * low : by == BY_HIGHEST ? 2 * high[i] : low + high[i];
+        if (UNIT(i, FIXED) < 0) {
+            below[i] = (N)((at * scale) >> 33);
+            above[i] = below[i] + tall[i];
+        }
+        if (by != KEEP_ORDER) {
+            I to = k;
+            for (; to > 0 && key[to - 1] > at; to--) {
+                key[to] = key[to - 1];
+                row[to] = row[to - 1];
+            }
+            key[to] = at;
+            row[to] = i;
+        }
+    }
+}
+
+static void choose_target(P p, I *state)
+{
+    I r = draw(state);
+    p->target[DESTROY_COUNT] = 1 + r % (2 * p->mean_destroyed);
+    sort_placed(p, (r >> 20) & 3);
+    r = draw(state);
+    const I centre = r & 7 ? WORK(OMITTED)[(r >> 3) % p->progress[OMITTED_COUNT]] : (r >> 3) % p->n;
+    p->target[CENTRE_TIME] = UNIT(centre, BORN) + draw(state) % larger(UNIT(centre, DIES) - UNIT(centre, BORN), 1);
+    r = draw(state);
+    const I under = NEAR(BOTTOM)[centre] >= 0 ? NEAR(BOTTOM)[centre] : r % SCALE;
+    p->target[CENTRE_UNIT] = centre;
+    p->target[CENTRE_BOTTOM] = under;
+    p->target[CENTRE_TOP] = under + NEAR(SPAN)[centre];
+}
+
+static void compute_distances(P p, I *state)
+{
+    const I r = draw(state), n = p->n;
+    const N in_time = TIME_FACTORS[r % 3], in_bytes = BYTE_FACTORS[r % 3];
+    const N *const factor = p->noise + (r >> 4) % NOISE_PERIOD;
+    const N *const length_factor = p->noise + p->noise_rows + (r >> 16) % NOISE_PERIOD;
+    const N time = (N)p->target[CENTRE_TIME], bottom = (N)p->target[CENTRE_BOTTOM], top = (N)p->target[CENTRE_TOP];
+    const N *const first = NEAR(FIRST_TIME), *const last = NEAR(LAST_TIME), *const length = NEAR(LENGTH);
+    const N *const low = NEAR(BOTTOM), *const high = NEAR(TOP);
+    N *const restrict distances = NEAR(DISTANCE);
+    for (I j = 0; j < n; j++) {
+        const N early = first[j] - time, late = time - last[j], above = low[j] - top, below = bottom - high[j];
+        N steps = early > late ? early : late, places = above > below ? above : below;
+        steps = steps > 0 ? steps : 0;
+        places = places > 0 ? places : 0;
+        const N distance = (in_time * steps + in_bytes * places) * factor[j] + ((length[j] * length_factor[j]) >> 6);
+        distances[j] = low[j] < 0 ? UNREACHABLE : distance;
+    }
+}
+
+static void destroy(P p, I *state)
+{
+    I *const taken = WORK(REMOVED), *const key = WORK(KEY), *const next = WORK(NEXT_ORDER);
+    const I *const row = WORK(PLACED_ORDER), n = p->n, rows = p->progress[PLACED_COUNT];
+    const I out = p->progress[OMITTED_COUNT], full = out + p->target[DESTROY_COUNT];
+    N *const far = NEAR(DISTANCE), farthest = UNREACHABLE;
+    I count = out, kept = 0;
+    for (I k = 0; k < out; k++)
+        taken[k] = WORK(OMITTED)[k];
+    compute_distances(p, state);
+    for (I j = 0; j < n; j++) {
+        if (far[j] >= farthest)
+            continue;
+        I k = count < full ? count++ : count - 1;
+        for (; k > out && key[k - 1] > far[j]; k--) {
+            key[k] = key[k - 1];
+            taken[k] = taken[k - 1];
+        }
+        key[k] = far[j];
+        taken[k] = j;
+        if (count == full)
+            farthest = (N)key[count - 1];
+    }
+    for (I k = out; k < count; k++)
+        far[taken[k]] = -1;
+    for (I k = 0; k < rows; k++) {
+        next[kept] = row[k];
+        kept += far[row[k]] >= 0;
+    }
+    p->target[UNPLACED_COUNT] = count;
+    p->target[KEPT_COUNT] = kept;
+}
+
+static void sort_removed(P p, I *state)
+{
+    const I *const taken = WORK(REMOVED), count = p->target[UNPLACED_COUNT], by = draw(state) % 6;
+    I *const key = WORK(KEY), *const order = WORK(INSERTION_ORDER);
+    for (I k = 0; k < count; k++) {
+        const I i = taken[k], r = draw(state);
+        const I value = by == 5 ? -(r & 0xFFFFF) : -UNIT(i, by) * (64 + (r >> 4) % 33);
+        I at = k;
+        for (; at > 0 && key[at - 1] > value; at--) {
+            key[at] = key[at - 1];
+            order[at] = order[at - 1];
+        }
+        key[at] = value;
+        order[at] = i;
+    }
+}
+
+static I best_gap(P p, I i, I rule, I *state)
+{
+    const I *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING), need = UNIT(i, SIZE);
+    const I count = list_gaps(p, i, NEXT_ORDER, p->target[KEPT_COUNT]);
+    I best = -1, least = INFINITE;
+    for (I k = 0; k <= count; k++) {
+        const I room = ceiling[k] - floor[k] - need;
+        if (__builtin_expect(room < 0, 1) || lowest_offset(p, i, floor[k]) > highest_offset(p, i, ceiling[k]))
+            continue;
+        const I worth = rule == LOWEST ? k : rule == HIGHEST ? -k : rule == TIGHTEST ? room : -room;
+        if (draw(state) % SKIP_ONE_IN && worth < least) {
+            least = worth;
+            best = k;
+            if (rule == LOWEST)
+                break;
+        }
+    }
+    return best;
+}
+
+static void insert(P p, I i, I k)
+{
+    I *const row = WORK(NEXT_ORDER), *const top = WORK(NEXT_LOW_END), *const high = WORK(NEXT_HIGH_OFFSET);
+    const I at = WORK(RANK)[k], rows = p->target[KEPT_COUNT]++;
+    top[i] = lowest_offset(p, i, WORK(FLOOR)[k]) + UNIT(i, SIZE);
+    high[i] = highest_offset(p, i, WORK(CEILING)[k]);
+    for (I q = rows; q > at; q--)
+        row[q] = row[q - 1];
+    row[at] = i;
+    I highest_end = top[i];
+    fill_skyline(p, 0);
+    raise_skyline(p, i, highest_end);
+    for (I q = at + 1; q <= rows; q++) {
+        const I j = row[q], low = top[j] - UNIT(j, SIZE);
+        if (low >= highest_end)
+            continue;
+        const I floor = skyline_max(p, j);
+        if (floor > low) {
+            top[j] = lowest_offset(p, j, floor) + UNIT(j, SIZE);
+            raise_skyline(p, j, top[j]);
+            highest_end = larger(highest_end, top[j]);
+        }
+    }
+    I lowest_start = high[i];
+    fill_skyline(p, p->capacity);
+    lower_skyline(p, i, lowest_start);
+    for (I q = at - 1; q >= 0; q--) {
+        const I j = row[q], end = high[j] + UNIT(j, SIZE);
+        if (end <= lowest_start)
+            continue;
+        const I ceiling = skyline_min(p, j);
+        if (ceiling < end) {
+            high[j] = highest_offset(p, j, ceiling);
+            lower_skyline(p, j, high[j]);
+            lowest_start = high[j] < lowest_start ? high[j] : lowest_start;
+        }
+    }
+}
+
+static I repair(P p, I cost_limit, I *omitted, I *state)
+{
+    const I count = p->target[UNPLACED_COUNT];
+    I *const order = WORK(INSERTION_ORDER), cost = 0;
+    offset_ranges(p, NEXT_ORDER, p->target[KEPT_COUNT]);
+    const I common = draw(state);
+    *omitted = 0;
+    for (I k = 0; k < count && cost < cost_limit; k++) {
+        const I i = order[k], r = draw(state), at = best_gap(p, i, r & 7 ? common & 3 : (r >> 3) & 3, state);
+        if (at >= 0) {
+            insert(p, i, at);
+            continue;
+        }
+        order[(*omitted)++] = i;
+        cost += omission_cost(p, i, 0);
+    }
+    return cost < cost_limit ? total_cost(p, INSERTION_ORDER, *omitted, NEXT_ORDER, p->target[KEPT_COUNT]) : cost;
+}
+
+static void initialise(P p)
+{
+    for (I i = 0; i < p->n; i++) {
+        NEAR(FIRST_TIME)[i] = (N)UNIT(i, BORN);
+        NEAR(LAST_TIME)[i] = (N)UNIT(i, DIES);
+        NEAR(LENGTH)[i] = (N)(3 * (UNIT(i, DIES) - UNIT(i, BORN)));
+        NEAR(SPAN)[i] = (N)(UNIT(i, SIZE) < p->capacity ? UNIT(i, SIZE) * SCALE / p->capacity : SCALE);
+    }
+    offset_ranges(p, PLACED_ORDER, p->progress[PLACED_COUNT]);
+    p->progress[COST] = total_cost(p, OMITTED, p->progress[OMITTED_COUNT], PLACED_ORDER, p->progress[PLACED_COUNT]);
+}
+
+SHARED I tmmu_lns(P p)
+{
+    volatile I *const progress = p->progress;
+    I *const left = WORK(OMITTED), *const weight = WORK(WEIGHT);
+    const I every = larger(p->iterations / REWEIGHTINGS, 1);
+    initialise(p);
+    while (progress[OMITTED_COUNT] && progress[ITERATION] < p->iterations && !*p->stop) {
+        I state = progress[RANDOM_STATE], omitted;
+        choose_target(p, &state);
+        destroy(p, &state);
+        sort_removed(p, &state);
+        const I temperature = p->temperature[progress[ITERATION] * STAGES / p->iterations];
+        const I more = (temperature * p->log_table[draw(&state) & 1023]) >> 20;
+        const I cost_limit = progress[COST] + larger(more, 0), cost = repair(p, cost_limit, &omitted, &state);
+        if (cost < cost_limit) {
+            const I rows = p->target[KEPT_COUNT];
+            for (I k = 0; k < rows; k++)
+                WORK(PLACED_ORDER)[k] = WORK(NEXT_ORDER)[k];
+            for (I i = 0; i < p->n; i++) {
+                WORK(LOW_END)[i] = WORK(NEXT_LOW_END)[i];
+                WORK(HIGH_OFFSET)[i] = WORK(NEXT_HIGH_OFFSET)[i];
+            }
+            for (I k = 0; k < omitted; k++)
+                left[k] = WORK(INSERTION_ORDER)[k];
+            progress[PLACED_COUNT] = rows;
+            progress[OMITTED_COUNT] = omitted;
+            progress[COST] = cost;
+            if (omitted < progress[FEWEST_OMITTED])
+                progress[FEWEST_OMITTED] = omitted;
+        }
+        progress[RANDOM_STATE] = state;
+        progress[ITERATION]++;
+        if (progress[ITERATION] % every == 0) {
+            for (I k = 0; k < progress[OMITTED_COUNT]; k++)
+                weight[left[k]] += weight[left[k]] / REWEIGHT_DIVISOR + 1;
+            progress[COST] = total_cost(p, OMITTED, progress[OMITTED_COUNT], PLACED_ORDER, progress[PLACED_COUNT]);
+        }
+    }
+    for (I i = 0; i < p->n; i++)
+        WORK(OFFSET)[i] = -1;
+    for (I k = 0; k < progress[PLACED_COUNT]; k++)
+        WORK(OFFSET)[WORK(PLACED_ORDER)[k]] = WORK(LOW_END)[WORK(PLACED_ORDER)[k]] - UNIT(WORK(PLACED_ORDER)[k], SIZE);
+    return progress[OMITTED_COUNT] == 0;
+}

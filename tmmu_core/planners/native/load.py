@@ -1,0 +1,90 @@
+"""Load the native library of this platform, if there is one."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import platform
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+MANIFEST = FOLDER / "manifest.json"
+MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+"""Result of ``platform.machine`` → machine in the name of the prebuilt library."""
+SWITCH = "TMMU_NATIVE"
+"""Environment variable: ``0`` disables the library."""
+POINTER_BYTES = 8
+"""Bytes of a pointer and of each field of an argument structure."""
+FUNCTIONS = (
+    *("tmmu_place_near", "tmmu_place", "tmmu_search", "tmmu_neighbours", "tmmu_lns"),
+    *("tmmu_order_measure", "tmmu_order_alone", "tmmu_order_lpmf", "tmmu_order_eager", "tmmu_order_late"),
+    *("tmmu_recompute_run", "tmmu_minimum_cut", "tmmu_waste"),
+)
+"""Functions that take the address of one structure and return an integer."""
+
+
+def file_name(machine: str) -> str:
+    """Return the file name of the prebuilt library of a machine (a value of :data:`MACHINES`)."""
+    return f"linux-{machine}.so"
+
+
+def manifest() -> dict[str, Any]:
+    """Return ``sources`` and ``libraries`` by file name, each with its SHA-256, and the compiler flags."""
+    found: dict[str, Any] = json.loads(MANIFEST.read_text(encoding="utf-8"))
+    return found
+
+
+def built_file_name() -> str:
+    """Return the file name of the library that is compiled at installation from exactly these sources."""
+    sources = json.dumps(manifest()["sources"], sort_keys=True)
+    return f"built-{hashlib.sha256(sources.encode()).hexdigest()[:16]}.so"
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """Return the library, loaded once per process; ``None`` where it is disabled or cannot be loaded."""
+    if os.environ.get(SWITCH) == "0" or not fits():
+        return None
+    return prebuilt() or load(FOLDER / built_file_name())
+
+
+def fits() -> bool:
+    """Return whether this process has the word size and byte order that the library is written for."""
+    return ctypes.sizeof(ctypes.c_void_p) == POINTER_BYTES and sys.byteorder == "little"
+
+
+def prebuilt() -> ctypes.CDLL | None:
+    """Load the prebuilt library of this platform; ``None`` where there is none or its bytes are not the manifest's."""
+    machine = MACHINES.get(platform.machine().lower())
+    if machine is None or not sys.platform.startswith("linux"):
+        return None
+    path = FOLDER / file_name(machine)
+    try:
+        if hashlib.sha256(path.read_bytes()).hexdigest() != manifest()["libraries"][path.name]["sha256"]:
+            return None
+    except (OSError, KeyError, ValueError):
+        return None
+    return load(path)
+
+
+def load(path: Path) -> ctypes.CDLL | None:
+    """Load a library by its full path; ``None`` where it is missing or the system rejects it (``noexec``)."""
+    try:
+        return prepared(ctypes.CDLL(str(path)))
+    except OSError:
+        return None
+
+
+def prepared(found: ctypes.CDLL) -> ctypes.CDLL:
+    """Declare the argument and result types of the library's functions."""
+    for name in FUNCTIONS:
+        function = getattr(found, name)
+        function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_int64
+    found.tmmu_lowest_allowed_offset.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+    found.tmmu_lowest_allowed_offset.restype = ctypes.c_int64
+    return found

@@ -1,0 +1,121 @@
+/* Arguments of the library's functions: integer tables, by address. native.py defines the same structures, field by
+   field. */
+#ifndef TMMU_NATIVE_H
+#define TMMU_NATIVE_H
+#include <stdint.h>
+
+typedef int64_t I;
+
+#define SHARED __attribute__((visibility("default")))
+
+/* Results: success, or an argument out of range. */
+enum { DONE = 0, OUTSIDE = -9 };
+
+/* Greedy placement by neighbours: n storages; `first` (n + 1) is where the neighbours of each begin in `other`. */
+struct near {
+    I n, tightest;
+    const I *sequence, *first, *other, *size, *align;
+    I *offset;         /* out */
+    I *spans, *placed; /* 2 m and m + 1, with m the most neighbours of a storage */
+};
+
+/* Greedy placement by a segment tree over `leaves` columns of compressed time (see Columns).
+   `begin`, `count`, `room`: of each of 4 * leaves lists. */
+struct tree {
+    I n, leaves, tightest, pool;
+    const I *sequence, *part_of, *part_lo, *part_hi, *size, *align, *fixed, *odd_of, *odd_other, *odd_kind;
+    I *begin;
+    int32_t *count, *room;
+    I *starts, *ends; /* `pool` of each */
+    I *blocked;       /* 200 for each part of the storage with the most parts */
+    I *near;          /* the most odd conflicts of a storage */
+    I *offset;        /* out; -1 before */
+    I *now;           /* 3: 0, -1, 0 before */
+};
+
+/* Tables, State and FitQuery of planners/exact: n units, at most `events` events and `max_levels` levels. */
+struct search {
+    I n, sections, events, max_levels;
+    const I *shape, *entry, *first, *neighbour, *mate, *wall;
+    I *unit, *section, *order, *event, *changed, *dirty, *holes, *placed, *filled, *conflict_levels, *counters;
+    I capacity;
+    const I *rank;
+    I rules, budget;
+    volatile I *nodes;
+    const volatile I *stop;
+    I *unit_of_level, *offset_of_level, *second_branch, *trail_marks; /* a row for each level */
+    uint8_t *nogoods; /* of level k the k levels below that its conflicts depend on, from k * (k - 1) / 2 on */
+};
+
+/* LnsState of planners/exact/lns_moves.py: n units and a packing. `progress` may be read, and `stop` set, meanwhile. */
+struct lns {
+    I n, sections, noise_rows, capacity, iterations, mean_destroyed;
+    const I *unit, *temperature, *log_table;
+    const uint8_t *conflicts;
+    const I *first_run, *run; /* runs of sections of each unit, from and to */
+    const int32_t *noise;     /* 2 rows of `noise_rows` */
+    I *work;
+    int32_t *proximity, *skyline;
+    I *target;
+    volatile I *progress;
+    const volatile I *stop;
+};
+
+/* Pairs of units that share a section; n units. Rows are written up to `max_rows`, all are counted. */
+struct neighbour_query {
+    I n, max_rows;
+    const I *entry_of, *entry, *first, *by_section;
+    I *begin; /* n + 1 */
+    I *seen;  /* n */
+    I *table;
+};
+
+/* Execution order of n units: the tables of OrderModel (fit/order/model.py), an order, and working memory. */
+struct order {
+    I n, storages, arenas, skip_from, skip_to, threshold;
+    const I *unit_ptr, *unit_nodes, *touch_ptr, *touch_idx, *cand_ptr, *cand_idx, *out, *size;
+    const uint8_t *held, *initial;
+    const I *touched_by, *arena;
+    const I *given;                         /* n: the order to measure or to change */
+    const I *edge_ptr, *edge_idx, *waits_for; /* successors of each unit, or its predecessors */
+    I *left;                                /* storages: nodes that still have to touch each */
+    uint8_t *born;                          /* storages */
+    I *live;                                /* arenas */
+    I *work;                                /* 5 rows of n */
+    uint8_t *done;                          /* n */
+    I *one, *two;                           /* out */
+};
+
+/* One execution with recomputation: the tables of RecomputeModel and Choice (fit/recompute), and working memory. */
+struct recompute {
+    I positions, storages, loading, most_steps, most_lives, most_reads;
+    const I *in_ptr, *in_idx, *out_ptr, *out_idx, *producer, *made_of, *size, *expires;
+    const uint8_t *at_start, *used, *born, *again, *away;
+    I *life, *stack, *pending;
+    uint8_t *dropped, *gone;
+    uint8_t *ever, *first_life, *further; /* out, as all that follow */
+    I *of, *birth, *last, *node, *at, *read_ptr, *reads, *first;
+    I *totals; /* steps, lives, reads, FLOPs, bytes moved */
+};
+
+/* Flow network: residual edges grouped by tail; vertex 0 is the source, vertex 1 the sink. */
+struct cut {
+    I vertices;
+    const I *start, *to, *twin;
+    I *room;
+    I *level; /* out: >= 0 on the side of the source */
+    I *queue, *at, *path;
+};
+
+/* Blocks of one arena by address, and when their tenants are born and freed; see plan/analysis/waste.py. */
+struct waste {
+    I blocks, leaves, steps, events; /* events: births, and as many deaths */
+    const uint64_t *start, *end, *alignment;
+    const I *place, *born, *births, *gone, *deaths;
+    I *first, *last; /* 2 * leaves each, -1 before */
+    uint64_t *inside; /* 2 * leaves */
+    I *tenants;       /* blocks */
+    uint64_t *gaps, *top; /* out: steps */
+};
+
+#endif

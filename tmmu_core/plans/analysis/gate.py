@@ -1,0 +1,142 @@
+"""Check a plan against limits. All figures are integers and fractions, so no verdict depends on rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from tmmu_core.base import strict
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.model import ArenaSummary, Plan
+
+ALL = ""
+"""The arena of a limit on all arenas together."""
+
+Measure = Literal["extent", "peak live bytes", "gap", "reuse", "peak growth", "extent growth", "lower bound growth"]
+
+GROWTH: Mapping[Measure, str] = {
+    "peak growth": "peak_live_bytes",
+    "extent growth": "extent_bytes",
+    "lower bound growth": "bound_bytes",
+}
+"""Growth over a baseline: measure → the field of an arena's summary that is compared."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The maximum of a measure; of ``reuse``, the minimum."""
+
+    what: Measure
+    amount: Fraction
+    """Bytes; for ``gap``, ``reuse`` and a ``relative`` growth a ratio: 5 % is 1/20."""
+    arena: str = ALL
+    relative: bool = False
+    """Whether a growth limit is a ratio of the baseline's figure."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One limit, the plan's figure and the verdict."""
+
+    what: Measure
+    arena: str
+    """``ALL`` for all arenas together."""
+    value: int
+    """Bytes; for a ratio its numerator."""
+    of: int
+    """1; for a ratio its denominator."""
+    limit: Fraction
+    """As in :class:`Limit`; for a growth, in bytes."""
+    ok: bool
+
+
+def gate(plan: Plan, limits: Sequence[Limit], before: Plan | None = None) -> tuple[Check, ...]:
+    """Check ``plan`` against each limit, in order; growth is measured from ``before``, arena by arena.
+
+    Raises ``UnreadableInput`` for an arena that the plan does not have.
+    """
+    return tuple([check for limit in limits for check in _checks(plan, limit, before)])
+
+
+def in_common(plan: Plan, before: Plan) -> int:
+    """The number of tensor ids that both plans have: most for two versions of a model, none for two models."""
+    return len(before.row_of.keys() & plan.row_of.keys())
+
+
+def made_differently(plan: Plan, before: Plan) -> tuple[str, ...]:
+    """What planned ``plan`` otherwise than ``before``: planner, options, mode …, each as ``name old → new``."""
+    fields = {"planner": "planner", "planner options": "planner_options", "mode": "mode", "preset": "preset"}
+    fields |= {"rank": "rank", "world size": "world_size"}
+    pairs = [(name, getattr(before, field), getattr(plan, field)) for name, field in fields.items()]
+    found = [f"{name} {_option_text(old)} → {_option_text(new)}" for name, old, new in pairs if old != new]
+    if before.arena_config_hash != plan.arena_config_hash:
+        found.append("arena configuration")
+    if before.shard_spec_hash != plan.shard_spec_hash:
+        found.append("shard spec")
+    if before.ir_hash == plan.ir_hash and before.mode == plan.mode and before.preset == plan.preset:
+        if before.execution_order_hash != plan.execution_order_hash:
+            found.append("execution order")
+        if before.tensor_ids == plan.tensor_ids and not np.array_equal(before.size, plan.size):
+            found.append("dimensions")
+    return tuple(found)
+
+
+def baseline_warning(plan: Plan, before: Plan) -> str:
+    """A sentence that names what planned the baseline otherwise; an empty text where nothing did."""
+    differences = made_differently(plan, before)
+    return f"the baseline was planned differently: {'; '.join(differences)}" if differences else ""
+
+
+def _option_text(value: Any) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    return ", ".join(f"{name}={value[name]}" for name in sorted(value)) or "none"
+
+
+def _checks(plan: Plan, limit: Limit, before: Plan | None) -> Iterator[Check]:
+    if limit.what in GROWTH:
+        assert before is not None, "growth needs a baseline"
+        yield from _growth(plan, limit, before)
+        return
+    if limit.arena != ALL and limit.arena not in plan.arena_of:
+        raise UnreadableInput(
+            f"the plan has no arena {limit.arena!r}.", hint=strict.closest_hint(limit.arena, plan.arena_of)
+        )
+    value, of = _figure(plan, limit)
+    ok = value >= limit.amount * of if limit.what == "reuse" else value <= limit.amount * of
+    if limit.what == "gap":  # below a bound one of the two figures is false, and the other arenas' may not hide it
+        ok = ok and not any(a.over_bound_bytes < 0 for a in plan.arenas if limit.arena in (ALL, a.name))
+    yield Check(limit.what, limit.arena, value, of, limit.amount, ok)
+
+
+def _figure(plan: Plan, limit: Limit) -> tuple[int, int]:
+    chosen: list[ArenaSummary] = [a for a in plan.arenas if limit.arena in (ALL, a.name)]
+    if limit.what == "extent":
+        return sum(a.extent_bytes for a in chosen), 1
+    if limit.what == "peak live bytes":
+        return (totals(plan).peak_live_bytes if limit.arena == ALL else chosen[0].peak_live_bytes), 1
+    if limit.what == "gap":
+        return sum(a.over_bound_bytes for a in chosen), sum(a.bound_bytes for a in chosen)
+    slots, storages = sum(a.slots for a in chosen), sum(a.storages for a in chosen)
+    return storages - slots, storages
+
+
+def _growth(after: Plan, limit: Limit, before: Plan) -> Iterator[Check]:
+    """A check per arena; of several arenas also the peak together, which can grow while none of theirs does."""
+    field = GROWTH[limit.what]
+
+    def figure(side: Plan, name: str) -> int:
+        return int(getattr(side.arena_of[name], field)) if name in side.arena_of else 0
+
+    names = sorted({**before.arena_of, **after.arena_of})
+    pairs = [(name, figure(before, name), figure(after, name)) for name in names]
+    if limit.what == "peak growth" and len(names) > 1:
+        pairs.append((ALL, totals(before).peak_live_bytes, totals(after).peak_live_bytes))
+    for name, old, new in pairs:
+        allowed = limit.amount * old if limit.relative else limit.amount
+        yield Check(limit.what, name, new - old, 1, allowed, new - old <= allowed)

@@ -1,0 +1,28 @@
+"""The conditions that changed a plan or limit what it proves, one sentence each (contract §12, ``warnings``)."""
+
+from __future__ import annotations
+
+from tmmu_core.plans.model import ASSUMED, READ, UNHELD, UNPLANNED, Plan
+
+
+def plan_warnings(plan: Plan) -> tuple[str, ...]:
+    """Return the warnings that follow from a plan alone, in a fixed order."""
+    return (*input_warnings(plan), *reuse_warnings(plan))
+
+
+def input_warnings(plan: Plan) -> tuple[str, ...]:
+    """Return the warnings about the input: reader's remarks, assumed sizes, bodies without a plan, no content hash."""
+    sizes = plan.remark(ASSUMED)
+    texts = [plan.remark(READ), f"sizes {sizes}" if sizes else ""]
+    if plan.incomplete:
+        texts.append(f"incomplete: {plan.remark(UNPLANNED) or 'a part of the graph is not planned'}")
+    if plan.remark(UNHELD):
+        texts.append("the file has no content hash; its claims were not checked.")
+    return tuple(filter(None, texts))
+
+
+def reuse_warnings(plan: Plan) -> tuple[str, ...]:
+    """Return a warning where the planner left permitted in-place reuse unused."""
+    untaken = len(plan.taken) - sum(plan.taken)
+    noun = "in-place reuse" if untaken == 1 else "in-place reuses"
+    return (f"{untaken:,} {noun} of {len(plan.taken):,} not taken by the planner.",) if untaken else ()

@@ -1,0 +1,149 @@
+"""The hashes of a plan and of what it is made from (contract §6, seed II.K): what goes into each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.base.cbor import CHUNK_ROWS, Coded, Encoded, H, NotCanonical, Table, Texts, encoded
+from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
+from tmmu_core.base.manifest import SPEC_VERSION
+from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native.native_file import normal_form
+from tmmu_core.plans.model import Plan
+
+DIGEST_BYTES = 32
+DRAFT_TOKEN_BYTES = 64
+"""The least that the superseded draft asks of a replay token."""
+
+
+def ir_hash(graph: Graph) -> bytes:
+    """``H(ir_object)``: the graph's native form, defaults omitted.
+
+    Raises ``InvalidIrShapes`` (reason ``not_canonical``) when ``params`` hold what has no canonical form.
+    """
+    return _of_user_value(lambda: normal_form(graph), "the graph")
+
+
+def arena_config_hash(config: Mapping[str, Any]) -> bytes:
+    """``H(arena_config as given)``, that of ``{}`` when none was given."""
+    return _of_user_value(lambda: dict(config), "the arena configuration")
+
+
+def execution_order_hash(order: Sequence[str]) -> bytes:
+    """``H([node_id, …])`` of the order as run, ``@inputs`` excluded."""
+    return H(Texts(order))
+
+
+def shard_spec_hash(spec: Mapping[str, Any] | None) -> bytes:
+    """``H(shard_spec)``, that of ``{}`` when there is none."""
+    return _of_user_value(lambda: dict(spec or {}), "the shard spec")
+
+
+def _of_user_value(value: Callable[[], Any], what: str) -> bytes:
+    try:
+        return H(value())
+    except (NotCanonical, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidIrShapes(
+            f"{what} cannot be hashed: {why}.",
+            reason="not_canonical",
+            hint="Use text keys, texts, booleans, 64-bit integers and floats.",
+        ) from error
+
+
+def token_from_seed(seed: int) -> bytes:
+    """The 32-byte replay token of a seed: ``H(["replay_token_v1", [spec_version, seed]])``."""
+    assert 0 <= seed <= U64_MAX, "a seed is a uint64"
+    return H(["replay_token_v1", [SPEC_VERSION, seed]])
+
+
+def is_token(token: bytes, *, of_draft: bool = True) -> bool:
+    """Whether these bytes can be a replay token: 32, or for plans ``of_draft`` addresses at least 64 (draft I.B)."""
+    return len(token) == DIGEST_BYTES or (of_draft and len(token) >= DRAFT_TOKEN_BYTES)
+
+
+def slot_rows(
+    tensor_ids: Sequence[str],
+    arena_names: Sequence[str],
+    arena: NDArray[np.integer[Any]],
+    slot: NDArray[np.integer[Any]],
+) -> Table:
+    """``[[tensor_id, arena, slot], …]``; the columns must come by tensor id bytes, as a plan's do."""
+    return Table((tensor_ids, Coded(tuple(arena_names), arena), slot))
+
+
+def slot_assignment_table(token: bytes, rows: Table | Encoded) -> list[Any]:
+    """``[replay_token, rows]`` with the rows of :func:`slot_rows`."""
+    assert is_token(token), "a replay token has 32 bytes, the superseded draft's at least 64"
+    return [token, rows]
+
+
+def logical_address_table(
+    arena_names: Sequence[str],
+    arena: NDArray[np.integer[Any]],
+    slot: NDArray[np.integer[Any]],
+    offset: NDArray[np.uint64],
+) -> Table:
+    """``[[arena, slot, offset], …by (arena name bytes, slot)]`` of the slots in use, each once.
+
+    Takes a plan's row columns (any order, ``offset`` in bytes). A slot's offset is the lowest of its rows': a storage's
+    root lies at its start, views and what is written into them at or above it.
+    """
+    rank = np.argsort(np.argsort(np.array([name.encode() for name in arena_names], dtype=object), kind="stable"))
+    # Of many rows only the few (arena, slot, offset) that differ need sorting; rows of a slot mostly say the same.
+    if len(slot) > CHUNK_ROWS and int(slot.max()) < len(slot):
+        slots = int(slot.max()) + 1
+        of_row = arena.astype(np.int64) * slots + slot
+        lowest = np.full(len(arena_names) * slots, U64_MAX, np.uint64)
+        np.minimum.at(lowest, of_row, offset)
+        used = np.flatnonzero(np.bincount(of_row, minlength=len(lowest)))
+        arena, slot, offset = (used // slots).astype(np.int32), used % slots, lowest[used]
+    by = np.lexsort((offset, slot, rank[arena]))
+    arena, slot, offset = arena[by], slot[by], offset[by]
+    first = np.ones(len(by), np.bool_)
+    first[1:] = (arena[1:] != arena[:-1]) | (slot[1:] != slot[:-1])
+    return Table((Coded(tuple(arena_names), arena[first]), slot[first], offset[first]))
+
+
+class Identity(NamedTuple):
+    """What a plan is of, in the order in which its hash binds it before the two tables."""
+
+    ir_hash: bytes
+    mode: str
+    arena_config_hash: bytes
+    execution_order_hash: bytes
+    rank: int
+    world_size: int
+    shard_spec_hash: bytes
+
+
+def plan_hash(identity: Identity, slot_assignment_table: list[Any], logical_address_table: Table | Encoded) -> bytes:
+    """``tmmu_plan_hash`` (seed II.K, contract §6): bound to the token, through the slot assignment table."""
+    return H(["tmmu_plan_v1", [*identity, slot_assignment_table, logical_address_table]])
+
+
+def layout_hash(slots: Table | Encoded, addresses: Table | Encoded) -> bytes:
+    """``H(["tmmu_layout_v1", [slot rows, address rows]])``: what two runs with different tokens must share."""
+    return H(["tmmu_layout_v1", [slots, addresses]])
+
+
+def plan_digests(plan: Plan) -> tuple[bytes, bytes]:
+    """``(tmmu_plan_hash, layout_hash)`` recomputed from a plan's rows: what its own two fields must say."""
+    names = [arena.name for arena in plan.arenas]
+    slots = encoded(slot_rows(plan.tensor_ids, names, plan.arena, plan.logical_slot))
+    addresses = encoded(logical_address_table(names, plan.arena, plan.logical_slot, plan.offset))
+    identity = Identity(
+        plan.ir_hash,
+        plan.mode,
+        plan.arena_config_hash,
+        plan.execution_order_hash,
+        plan.rank,
+        plan.world_size,
+        plan.shard_spec_hash,
+    )
+    whole = plan_hash(identity, slot_assignment_table(plan.replay_token, slots), addresses)
+    return whole, layout_hash(slots, addresses)

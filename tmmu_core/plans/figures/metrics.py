@@ -1,0 +1,187 @@
+"""A plan's figures (contract §7): arenas in pages, ratios, the totals and the metrics record.
+
+Figures are integers (bytes, steps, counts); a ratio is one division at the very end. The words are those of
+``docs/glossary.md``. What they are counted from stands beside: :mod:`.live` (columns of births, deaths and bytes, as
+liveness and planners have them) and :mod:`.storages` (a plan's rows gathered).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.base.errors import U64_MAX, AllocationOverflow
+from tmmu_core.graph.model import ROLES
+from tmmu_core.liveness.live_model import Liveness
+from tmmu_core.liveness.views import view_roots
+from tmmu_core.plans.figures.live_bytes import exact_sum, peak_together
+from tmmu_core.plans.figures.plan_storages import align_up, moments, storages_of
+from tmmu_core.plans.model import ArenaSummary, Plan
+
+I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
+
+# --- sizes of arenas ---------------------------------------------------------------------------------------------
+
+
+def committed_bytes(extent: int, page_size: int, *, arena: str = "") -> int:
+    """The extent (bytes) in whole pages; the extent itself where nothing is said of pages (``page_size`` 0)."""
+    committed = align_up(extent, page_size) if page_size else extent
+    if committed > U64_MAX:
+        raise AllocationOverflow(
+            f"arena {arena!r}: {extent} bytes in whole pages of {page_size} are past 2^64 − 1.",
+            arena=arena,
+            offset=0,
+            size=extent,
+            hint="Give the arena a smaller page size.",
+        )
+    return committed
+
+
+# --- ratios and the metrics record -------------------------------------------------------------------------------
+
+
+def ratio(part: int, whole: int) -> float:
+    """``part / whole``; 0.0 where the whole is empty."""
+    return part / whole if whole else 0.0
+
+
+def reuse_ratio(slots: int, storages: int) -> float:
+    """``memory_reuse_ratio`` = 1 − slots / storages; 0 when there are no storages."""
+    return ratio(storages - slots, storages)
+
+
+def fragmentation_ratio(peak_live: int, extent: int) -> float:
+    """``internal_fragmentation_ratio`` = 1 − Σ peak live / Σ extent; 0 when empty."""
+    return ratio(extent - peak_live, extent)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """A plan's figures over all arenas (contract §11)."""
+
+    peak_live_bytes: int
+    """The most bytes in use together, at one step."""
+    peak_step: int
+    """The first such step."""
+    extent_bytes: int
+    """Σ extents: what must be reserved."""
+    lower_bound_bytes: int
+    """Σ lower bounds: no plan of these arenas has a smaller sum of extents."""
+
+    @property
+    def gap(self) -> tuple[int, int]:
+        """The gap as a fraction: ``(extents − bounds, bounds)``, in bytes."""
+        return self.extent_bytes - self.lower_bound_bytes, self.lower_bound_bytes
+
+
+def totals_of(arenas: Sequence[ArenaSummary], peak: tuple[int, int]) -> Totals:
+    """The totals of arenas whose bytes are at their most together at ``peak``, a pair (step, bytes)."""
+    step, most = peak
+    return Totals(most, step, sum(a.extent_bytes for a in arenas), sum(a.bound_bytes for a in arenas))
+
+
+def totals(plan: Plan) -> Totals:
+    """Return the totals of a plan: as stated, or computed for a file of an older version."""
+    said = plan.metrics.get("totals")
+    if isinstance(said, dict) and sorted(said) == sorted(Totals.__dataclass_fields__):
+        return Totals(**said)
+    return counted_totals(plan)
+
+
+def counted_totals(plan: Plan) -> Totals:
+    """Compute the totals from a plan's rows and arenas."""
+    s = storages_of(plan)
+    return totals_of(plan.arenas, peak_together(s.birth, s.death, s.size, moments(plan)))
+
+
+def plan_metrics(
+    arenas: Sequence[ArenaSummary],
+    peak: tuple[int, int],
+    *,
+    retained: tuple[int, int] = (0, 0),
+    allocation_time_ns: int = 0,
+    allocation_failures: int = 0,
+) -> dict[str, Any]:
+    """``Plan.metrics``: totals over the arenas (per arena: ``Plan.arenas``), seed 0.I and §7, contract §7.
+
+    ``peak`` is the step at which the most bytes of all arenas are in use together, and those bytes; ``retained`` is
+    :func:`activation_retention`'s pair. ``internal_fragmentation_ratio`` alone goes by the sum of the arenas' own peaks
+    (contract §7), as ``max_live`` does by that of their own counts. ``allocation_time_ns`` is never hashed and never
+    compared.
+    """
+    slots, storages = sum(a.slots for a in arenas), sum(a.storages for a in arenas)
+    peak_live, extent = sum(a.peak_live_bytes for a in arenas), sum(a.extent_bytes for a in arenas)
+    return {
+        "peak_logical_slots": slots,
+        "max_live": sum(a.max_live for a in arenas),
+        "storages": storages,
+        "peak_live_bytes": peak[1],
+        "extent_bytes": extent,
+        "totals": asdict(totals_of(arenas, peak)),
+        "committed_bytes": sum(a.committed_bytes for a in arenas),
+        "peak_physical_bytes_per_arena": {a.name: a.extent_bytes for a in arenas},
+        "peak_tmmu_usage_per_arena": {a.name: a.peak_live_bytes for a in arenas},
+        "memory_reuse_ratio": reuse_ratio(slots, storages),
+        "internal_fragmentation_ratio": fragmentation_ratio(peak_live, extent),
+        "activation_bytes_retained": retained[0],
+        "activation_bytes": retained[1],
+        "activation_retention_ratio": ratio(*retained),
+        "allocation_failures": allocation_failures,
+        "allocation_time_ns": allocation_time_ns,
+    }
+
+
+def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
+    """Return the metrics of ``old``, a plan of an older version, with the totals and peaks of ``new``."""
+    before, after = (sum(arena.peak_live_bytes for arena in plan.arenas) for plan in (old, new))
+    extent, counted = sum(arena.extent_bytes for arena in new.arenas), counted_totals(new)
+    changed: dict[str, tuple[Any, Any]] = {
+        "peak_live_bytes": (before, counted.peak_live_bytes),
+        "max_live": (sum(a.max_live for a in old.arenas), sum(a.max_live for a in new.arenas)),
+        "peak_tmmu_usage_per_arena": (
+            {a.name: a.peak_live_bytes for a in old.arenas},
+            {a.name: a.peak_live_bytes for a in new.arenas},
+        ),
+        "internal_fragmentation_ratio": (fragmentation_ratio(before, extent), fragmentation_ratio(after, extent)),
+    }
+    metrics = {**old.metrics, "totals": asdict(counted)}
+    return metrics | {key: now for key, (then, now) in changed.items() if metrics.get(key) == then}
+
+
+UNWRITTEN = ("allocation_time_ns",)
+"""Metrics that are never written, traced, hashed or compared: two runs of one problem write the same bytes."""
+
+
+def written_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics that are the same on every run."""
+    return {key: value for key, value in metrics.items() if key not in UNWRITTEN}
+
+
+def activation_retention(liveness: Liveness) -> tuple[int, int]:
+    """Return ``(bytes kept past the last forward use, bytes of all activations)``, the parts of the retention ratio.
+
+    An activation is a planned tensor of role ``activation`` that is no view. A view has no bytes of its own: its reads
+    are uses of its root, and its root's bytes are held until the last of its views is dead. The last forward use is the
+    last read by a node of phase ``forward``, the birth where there is none, and the end of the timeline for a graph
+    output.
+    """
+    timeline, index = liveness.timeline, liveness.timeline.index
+    counts = (index.role == ROLES.index("activation")) & (index.base < 0) & (liveness.birth >= 0)
+    last = np.maximum(liveness.birth, 0)
+    reader = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
+    use = index.is_forward[reader] & (timeline.step_of[reader] >= 0)
+    root, _ = view_roots(index)
+    whole = bool(use.all())
+    read, at = (index.in_idx, reader) if whole else (index.in_idx[use], reader[use])
+    np.maximum.at(last, root[read], timeline.step_of[at])
+    handed_out = np.zeros(len(index.tensor_ids), np.bool_)
+    handed_out[root[np.flatnonzero(index.is_output)]] = True
+    held_until = liveness.death.copy()
+    np.maximum.at(held_until, root, liveness.death)
+    kept = counts & (held_until > last + 1) & ~handed_out
+    return exact_sum(index.nbytes[kept]), exact_sum(index.nbytes[counts])

@@ -1,0 +1,199 @@
+"""The storages of a plan as columns, and their live bytes at each step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.base.errors import U64_MAX
+from tmmu_core.plans.figures.live_bytes import live_bytes_of, peak_of
+from tmmu_core.plans.model import Plan
+
+I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class PlanStorages:
+    """A plan's storages as columns, by storage number; gathered from its rows."""
+
+    head: I64
+    """The row that names it: first-born, bases before views, then id bytes."""
+    arena: NDArray[np.int32]
+    slot: I64
+    offset: U64
+    """Bytes: where the storage starts in its arena (the lowest of its rows)."""
+    size: U64
+    """Bytes: up to the highest end of its rows."""
+    alignment: U64
+    birth: I64
+    death: I64
+    """Step after the last one at which its bytes are in use (:attr:`Plan.held_until`)."""
+    generation: I64
+    backing: U64
+    """Bytes of the slot it lies in: the greatest tenant's, at least 1 (contract §3)."""
+    slot_alignment: U64
+    """Bytes: the greatest alignment over the slot's tenants."""
+
+    def __len__(self) -> int:
+        return len(self.head)
+
+
+def moments(plan: Plan) -> int:
+    """Return the number of steps of a plan, at least 1."""
+    return max(1, plan.steps)
+
+
+def storages_of(plan: Plan) -> PlanStorages:
+    """Gather a plan's rows into storages: hulls of bytes, and of the steps at which they are in use.
+
+    A giver that is not taken over is read at the step at which it dies, and holds its bytes through it. A range that
+    reaches out of the timeline, which only a damaged plan has, is cut to it.
+    """
+    n = int(plan.storage.max(initial=-1)) + 1
+    rows = np.arange(len(plan), dtype=np.int64)
+    is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
+    head = np.zeros(n, np.int64)
+    backwards = np.lexsort((rows, is_view, plan.birth))[::-1]
+    head[plan.storage[backwards]] = backwards  # the last write wins: the first-born
+    birth = np.full(n, np.iinfo(np.int64).max)
+    np.minimum.at(birth, plan.storage, plan.birth)
+    death = np.zeros(n, np.int64)
+    np.maximum.at(death, plan.storage, plan.held_until)
+    offset = np.full(n, U64_MAX, np.uint64)
+    np.minimum.at(offset, plan.storage, plan.offset)
+    end = np.zeros(n, np.uint64)
+    np.maximum.at(end, plan.storage, plan.offset + plan.size)
+    starts = plan.offset == offset[plan.storage]
+    alignment = np.ones(n, np.uint64)
+    np.maximum.at(alignment, plan.storage[starts], plan.alignment[starts])
+    birth = np.clip(birth, 0, moments(plan))
+    death = np.clip(death, birth, moments(plan))
+    arena, slot = plan.arena[head], plan.logical_slot[head]
+    slot_of, slots = slot_numbers(arena, slot)
+    backing = np.full(slots, plan.places != "bytes", np.uint64)  # a slot has a byte at least
+    np.maximum.at(backing, slot_of, end - offset)
+    slot_alignment = np.ones(slots, np.uint64)
+    np.maximum.at(slot_alignment, slot_of, alignment)
+    return PlanStorages(
+        head=head,
+        arena=arena,
+        slot=slot,
+        offset=offset,
+        size=end - offset,
+        alignment=alignment,
+        birth=birth,
+        death=death,
+        generation=plan.generation[head],
+        backing=backing[slot_of],
+        slot_alignment=slot_alignment[slot_of],
+    )
+
+
+def slot_numbers(arena: NDArray[np.integer[Any]], slot: I64) -> tuple[I64, int]:
+    """``(number per row, how many)``: dense numbers of the (arena, slot) pairs, in that order."""
+    if not len(slot):
+        return np.zeros(0, np.int64), 0
+    by = np.lexsort((slot, arena))
+    new = np.ones(len(by), np.bool_)
+    new[1:] = (arena[by][1:] != arena[by][:-1]) | (slot[by][1:] != slot[by][:-1])
+    number = np.empty(len(by), np.int64)
+    number[by] = np.cumsum(new) - 1
+    return number, int(new.sum())
+
+
+def arena_number(plan: Plan, arena: str) -> int:
+    """The index of ``arena`` in ``plan.arenas``. ``KeyError`` when the plan has no such arena."""
+    for number, summary in enumerate(plan.arenas):
+        if summary.name == arena:
+            return number
+    raise KeyError(arena)
+
+
+@dataclass(frozen=True, eq=False)
+class Beats:
+    """The steps at which curves of a plan are told, ascending from 0: each holds until the next.
+
+    They are all steps; where those are many more than rows (a plain instance may have 2^62), those at which something
+    begins or ends. So a curve is never longer than the rows make it.
+    """
+
+    steps: I64
+    birth: I64
+    """Per storage, the beat at which it is born."""
+    death: I64
+    """Per storage, the beat from which on it is gone; the number of beats where it lasts to the end."""
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def at(self, step: int) -> int:
+        """The number of the beat that holds a step."""
+        return max(0, int(np.searchsorted(self.steps, step, side="right")) - 1)
+
+
+def beats_of(plan: Plan, storages: PlanStorages | None = None) -> Beats:
+    """The beats of a plan."""
+    s = storages or storages_of(plan)
+    end = moments(plan)
+    if end <= 8 * len(s) + 1024:
+        return Beats(np.arange(end, dtype=np.int64), s.birth, s.death)
+    steps = np.unique(np.concatenate([np.zeros(1, np.int64), s.birth, s.death]))
+    steps = steps[steps < end]
+    return Beats(steps, np.searchsorted(steps, s.birth), np.searchsorted(steps, s.death))
+
+
+def live_bytes(plan: Plan, arena: str, storages: PlanStorages | None = None, beats: Beats | None = None) -> U64:
+    """Bytes of the arena's storages alive at each beat; without steps, of what is there to stay."""
+    s = storages or storages_of(plan)
+    b = beats or beats_of(plan, s)
+    here = s.arena == arena_number(plan, arena)
+    return live_bytes_of(b.birth[here], b.death[here], s.size[here], len(b))
+
+
+def peak_step_of(plan: Plan, arena: str) -> tuple[int, int]:
+    """``(step, bytes)``: the first step at which the most bytes of the arena are alive."""
+    s = storages_of(plan)
+    beats = beats_of(plan, s)
+    beat, most = peak_of(live_bytes(plan, arena, s, beats))
+    return int(beats.steps[beat]), most
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The step at which the most bytes of an arena are alive (the first such), and what is alive there."""
+
+    arena: str
+    step: int
+    bytes: int
+    rows: tuple[int, ...]
+    """Row numbers, by size falling, then id."""
+
+
+def peak(plan: Plan, arena: str) -> Peak:
+    """Where ``peak_live_bytes`` comes from."""
+    step, most = peak_step_of(plan, arena)
+    return Peak(arena, step, most, tuple(alive_at(plan, step, arena).tolist()))
+
+
+def alive_at(plan: Plan, step: int, arena: str | None = None) -> I64:
+    """Rows of the tensors whose bytes are in use at ``step`` (in one arena, or in all), by size falling, then id."""
+    alive = (plan.birth <= step) & (step < plan.held_until)
+    if arena is not None:
+        alive &= plan.arena == arena_number(plan, arena)
+    rows = np.flatnonzero(alive)
+    return rows[np.lexsort((rows, U64_MAX - plan.size[rows]))]
+
+
+def by_birth(plan: Plan, s: PlanStorages, arena: str) -> list[int]:
+    """The storages of an arena in the normative order: birth, −bytes, id bytes."""
+    here = np.flatnonzero(s.arena == arena_number(plan, arena)).tolist()
+    return sorted(here, key=lambda i: (int(s.birth[i]), -int(plan.size[s.head[i]]), int(s.head[i])))
+
+
+def align_up(value: int, alignment: int) -> int:
+    """The least multiple of ``alignment`` (bytes) that is ≥ ``value``; not checked against 2^64 − 1."""
+    return -(-value // alignment) * alignment

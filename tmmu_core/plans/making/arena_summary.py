@@ -1,0 +1,185 @@
+"""Figures and certificate of an arena, and the checks of capacity and budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tmmu_core.base.errors import U64_MAX, AllocationFailure, AllocationOverflow, ArenaTooSmall
+from tmmu_core.graph.model import ONE_MEMORY, Arena
+from tmmu_core.liveness.live_model import I64, U64
+from tmmu_core.planners import ARENA_PLANNERS
+from tmmu_core.planners.bounds import lower_bound
+from tmmu_core.planners.problem import Packing, Problem
+from tmmu_core.plans.figures import metrics
+from tmmu_core.plans.figures.live_bytes import peak_and_count, peak_together
+from tmmu_core.plans.model import INVALID, ArenaSummary
+
+ALL_BOUNDS_UP_TO = 100_000
+"""The most storages for which all bounds are computed; above, only the peak live bytes."""
+
+TRIED = "portfolio"
+TRIED_UP_TO = 20_000
+"""The most storages for which another planner is tried before ``ArenaTooSmall``."""
+
+
+class Found(NamedTuple):
+    """A planner's packing of one arena, with slots and extent."""
+
+    packing: Packing
+    slots: int
+    extent: int
+    """Bytes."""
+    held: I64
+    """Until when each storage's bytes are in use as planned: a hand-off that is not taken holds its giver through the
+    step that reads it, which the peak must show; the lower bound is the problem's, where all are open."""
+    parts: tuple[I64, I64, U64] | None = None
+    """Birth, end of use and bytes of every live part, where storages have gaps: each is a row, and a storage of the
+    plan. ``None``: the storages are their own."""
+
+
+def summarise(problem: Problem, found: Found, config: Mapping[str, Arena], steps: int) -> ArenaSummary:
+    """Return the arena's figures and its certificate. A plan at a proven bound is optimal, with any planner."""
+    steps = max(steps, 1)
+    arena = config.get(problem.arena, Arena())
+    certificate = certify(problem, found.packing, found.extent, steps)
+    birth, until, size = found.parts or (problem.birth, found.held, problem.size)
+    peak_live, max_live = peak_and_count(birth, until, size, steps)
+    return ArenaSummary(
+        name=problem.arena,
+        capacity_bytes=arena.capacity_bytes,
+        alignment_bytes=arena.alignment_bytes,
+        page_size=arena.page_size,
+        extent_bytes=found.extent,
+        committed_bytes=metrics.committed_bytes(found.extent, arena.page_size, arena=problem.arena),
+        peak_live_bytes=peak_live,
+        slots=found.slots,
+        max_live=max_live,
+        storages=len(birth),
+        lower_bound_bytes=certificate.lower_bound,
+        status=certificate.status,
+        proven_bytes=certificate.proven if certificate.proven > certificate.lower_bound else None,
+        witness=certificate.witness,
+        witness_step=certificate.step,
+    )
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The certificate of one arena.
+
+    ``lower_bound`` (bytes) is the problem's, whichever planner ran; ``witness`` names the storages that make it,
+    ``step`` when they are held (−1: any). ``proven`` (bytes) is what a search proved beyond it, else the same.
+    """
+
+    lower_bound: int
+    proven: int
+    status: str
+    witness: tuple[str, ...]
+    step: int
+
+
+def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> Certificate:
+    """Return the lower bound of ``problem``, the bound its planner proved, and the status of ``extent`` (bytes)."""
+    bound, witness, step = _bound(problem, steps)
+    proven = max(bound, packing.lower_bound or 0)
+    otherwise = "unproven" if packing.stopped else "feasible"
+    status = "optimal" if packing.optimal or extent == proven else otherwise
+    if extent < proven:  # such a plan is wrong
+        status = INVALID
+    return Certificate(bound, proven, status, witness, step)
+
+
+def _bound(problem: Problem, steps: int) -> tuple[int, tuple[str, ...], int]:
+    if len(problem) <= ALL_BOUNDS_UP_TO:
+        best = lower_bound(problem)
+        return best.bytes, tuple([problem.ids[i] for i in best.witness]), best.step
+    step, most = peak_together(problem.birth, problem.death, problem.size, steps)
+    alive = np.flatnonzero((problem.birth <= step) & (problem.death > step))
+    return most, tuple([problem.ids[i] for i in alive.tolist()]), step
+
+
+OF_GRAPHS = "Enlarge the arena, or let tmmu fit change what is alive: order, recomputing, offloading, sizes."
+OF_INSTANCES = "Enlarge the arena, shorten lives or make buffers smaller."
+
+
+def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = True) -> None:
+    """Raise ``ArenaTooSmall`` for an extent over the capacity, with a planner that fits if one is found.
+
+    ``diagnostics["another_planner_would_fit"]`` is the name of one that fits, ``"no"`` where the lower bound
+    is over the capacity too, else ``"unknown"``.
+    """
+    if summary.extent_bytes <= summary.capacity_bytes:
+        return
+    bound = max(summary.bound_bytes, summary.proven_bytes or 0)
+    other = _who_fits(problem, bound, summary.capacity_bytes)
+    if other == "no":
+        way = f"No planner can fit: {bound:,} B is proven to be the least "
+        way += f"at an alignment of {summary.alignment_bytes:,} B. "
+        way += OF_GRAPHS if of_graph else OF_INSTANCES
+    elif other == "unknown":
+        way = f"The least that is proven to be needed is {bound:,} B: a search may fit, try --planner exact."
+    else:
+        way = f"It fits with --planner {other}."
+    raise ArenaTooSmall(
+        f"{_limit_of(summary.name)} is {summary.capacity_bytes:,} B, the plan needs {summary.extent_bytes:,} B.",
+        arena=summary.name,
+        capacity=summary.capacity_bytes,
+        required=summary.extent_bytes,
+        peak_live_bytes=summary.peak_live_bytes,
+        alignment_bytes=summary.alignment_bytes,
+        another_planner_would_fit=other,
+        hint=way,
+    )
+
+
+def _limit_of(arena: str) -> str:
+    return "the memory limit (--capacity)" if arena == ONE_MEMORY else f"the capacity of arena {arena!r}"
+
+
+def _who_fits(problem: Problem, bound: int, capacity: int) -> str:
+    if bound > capacity:
+        return "no"
+    if len(problem) <= TRIED_UP_TO:
+        packing = ARENA_PLANNERS[TRIED].pack(problem, {}, None)
+        extent = int((packing.offset + problem.size).max())
+        if extent <= capacity:
+            return TRIED
+    return "unknown"
+
+
+def check_budget(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
+    """Raise ``AllocationFailure`` when Σ extents is over the quota (contract §4)."""
+    needed = sum(summary.extent_bytes for summary in summaries)
+    if budget is not None and needed > budget:
+        largest = max(summaries, key=lambda summary: (summary.extent_bytes, summary.name))
+        raise AllocationFailure(
+            f"the plan needs {needed:,} B over all arenas, the quota (--budget) is {budget:,} B; "
+            "nothing was committed.",
+            arena=largest.name,
+            peak_required_bytes=needed,
+            memory_bytes_budget=budget,
+            allocation_failures=1,
+            hint=f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B. "
+            f"tmmu fit FILE --capacity {budget} looks for a graph that fits.",
+        )
+
+
+def check_together(summaries: Sequence[ArenaSummary]) -> None:
+    """Raise ``AllocationOverflow`` where arenas that fit 64 bits one by one do not so together (contract §4, §6).
+
+    What all of them take in whole pages is the largest figure that is summed up over arenas.
+    """
+    needed = sum(summary.committed_bytes for summary in summaries)
+    if needed > U64_MAX:
+        largest = max(summaries, key=lambda summary: (summary.committed_bytes, summary.name))
+        raise AllocationOverflow(
+            f"the plan needs {needed:,} B over all arenas, past 2^64 − 1.",
+            arena=largest.name,
+            offset=needed - largest.committed_bytes,
+            size=largest.committed_bytes,
+            hint=f"The largest arena is {largest.name!r} with {largest.committed_bytes:,} B: look at its tensors.",
+        )

@@ -1,0 +1,224 @@
+"""``PlanMemory_v2``: plan a graph.
+
+::
+
+    index ─► timeline ─► liveness ─► one problem per arena ─► planner ─► rows ─► hashes ─► Plan
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict, Unpack
+
+from tmmu_core.base.errors import U64_MAX, ArenaTooSmall, ContractError, Scalar
+from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
+from tmmu_core.graph.assumed_sizes import assumed_at, in_words
+from tmmu_core.graph.model import AnnotatedGraph, Arena, ArenaConfig, Graph, Mode, Preset
+from tmmu_core.graph.native.document import many_small_values
+from tmmu_core.liveness.analyse import analyse, arena_of_tensor
+from tmmu_core.liveness.live_model import Liveness, Timeline
+from tmmu_core.liveness.timeline import build_timeline
+from tmmu_core.planners import PLANNERS, ArenaPlannerEntry, MemoryPlannerEntry, planner_named
+from tmmu_core.planners.meter import metered
+from tmmu_core.planners.problem import Packing, Problem, Progress
+from tmmu_core.plans import canonical
+from tmmu_core.plans.figures import metrics
+from tmmu_core.plans.making.arena_problems import arena_problems
+from tmmu_core.plans.making.arena_summary import Found, check_budget, check_capacity, check_together, summarise
+from tmmu_core.plans.making.memory_tiers import spread_over_memories
+from tmmu_core.plans.making.plan_rows import Use, as_used, assemble, plan_columns
+from tmmu_core.plans.making.request import PlanRequest, refuse_unknown_words
+from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, Plan
+
+NAMED_PARTS = 8
+"""The most unplanned parts that are listed by name; the others are counted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A plan with the graph and the liveness that it was made from."""
+
+    graph: Graph
+    liveness: Liveness
+    plan: Plan
+
+
+class Asked(TypedDict, total=False):
+    """The fields of a :class:`PlanRequest` that the engine itself reads, as keyword arguments."""
+
+    mode: Mode | None
+    preset: Preset | None
+    planner: str
+    options: Mapping[str, Any]
+    arenas: Mapping[str, Arena | Mapping[str, Any]] | None
+    order: Sequence[str] | None
+    token: bytes | None
+    seed: int | None
+    rank: int
+    world_size: int
+    shard_spec: Mapping[str, Any] | None
+    dims: Mapping[str, int]
+    budget: int | None
+
+
+def plan_graph(
+    graph: Graph, *, ir_hash: bytes | None = None, progress: Progress | None = None, **asked: Unpack[Asked]
+) -> Solution:
+    """:func:`solve` for a request that is written as keyword arguments."""
+    return solve(graph, PlanRequest(**asked), ir_hash=ir_hash, progress=progress)  # type: ignore[arg-type]
+
+
+def solve(
+    graph: Graph, request: PlanRequest, *, ir_hash: bytes | None = None, progress: Progress | None = None
+) -> Solution:
+    """Plan ``graph`` as it stands: the shard spec and the rank go into the hash, arenas are those of ``arenas``.
+
+    ``ir_hash`` is the graph's hash where it is known. What a request says beyond the engine (a share of the graph,
+    arenas in use, addresses) is the matter of :func:`~tmmu_core.plans.making.make.make_plan`.
+
+    Raises a ``ContractError`` with every field of its record filled: ``InvalidIrShapes``, ``LivenessCycle``,
+    ``AlignmentViolation``, ``AllocationOverflow``, ``ArenaTooSmall``, ``AllocationFailure``.
+    """
+    try:
+        said = request.spelled_out(graph)
+        refuse_unknown_words(said)
+        return _planned(graph, said, ir_hash, progress)
+    except ContractError as error:
+        error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
+        if isinstance(error, ArenaTooSmall) and error.undeclared:
+            error.diagnostics["required"] = _needed_of(error, graph, request, ir_hash)
+        tensor = error.diagnostics.get("tensor")
+        if "arena" in error.required and isinstance(tensor, str):
+            arena = arena_of_tensor(graph, tensor, request.arenas or {})
+            if arena is not None:
+                error.fill(arena=arena)
+        if "ir_hash" in error.required:
+            error.fill(ir_hash=_hash_or_unknown(graph, ir_hash))
+        raise
+
+
+def _needed_of(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash: bytes | None) -> Scalar:
+    """Return the extent that an undeclared arena needs, with all arenas declared and unlimited."""
+    wanted, said = str(error.diagnostics["arena"]), request.spelled_out(graph)
+    unlimited = {name: {**arena, "capacity_bytes": U64_MAX} for name, arena in as_given(request.arenas).items()}
+    named = {tensor.arena for tensor in graph.tensors if tensor.arena} - {"optimizer_state"}  # that one moves roles
+    unlimited |= {name: {} for name in sorted(named) if name != wanted and name not in unlimited}
+    missing = wanted
+    while missing and missing not in unlimited:
+        unlimited[missing] = {}
+        try:
+            plan = _planned(graph, said.but(arenas=unlimited, budget=None), ir_hash, None).plan
+            of_it = [a.extent_bytes for a in plan.arenas if a.name == wanted or a.name.endswith(f"@{wanted}")]
+            return sum(of_it) if of_it else error.diagnostics["required"]
+        except ArenaTooSmall as more:
+            missing = str(more.diagnostics.get("arena", ""))
+        except ContractError:
+            break  # planning fails for another reason
+    return error.diagnostics["required"]
+
+
+def _hash_or_unknown(graph: Graph, known: bytes | None) -> str:
+    try:
+        return (known or canonical.ir_hash(graph)).hex()
+    except ContractError:
+        return "unknown"
+
+
+def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: Progress | None) -> Solution:
+    started = time.perf_counter_ns()
+    assert asked.mode is not None
+    assert asked.preset is not None
+    planner = planner_named(asked.planner or "")
+    config = read_arenas(asked.arenas)
+    with many_small_values():
+        timeline = build_timeline(graph, asked.mode, asked.preset, order=asked.order, dims=asked.dims)
+    options = planner.checked_options(asked.options)
+    own_arenas = isinstance(planner, MemoryPlannerEntry)
+    meter = metered(progress, options)
+    liveness, config, problems, packings = _packed(timeline, config, planner, options, meter)
+    placement = as_used(liveness, problems, packings)
+
+    summaries = []
+    for problem, packing in zip(problems, packings, strict=True):
+        rows = placement.rows_of[problem.arena]
+        slots = int(placement.slot[rows].max(initial=-1)) + 1
+        found = Found(packing, slots, placement.extent[problem.arena], placement.held[rows])
+        summaries.append(summarise(problem, found, config, timeline.steps))
+    for problem, summary in zip(problems, summaries, strict=True):
+        check_capacity(problem, summary)
+    check_budget(summaries, asked.budget)
+    check_together(summaries)
+
+    remarks = remarks_on(graph, asked.dims)
+    if UNPLANNED in remarks:
+        summaries = [replace(summary, status=INCOMPLETE) for summary in summaries]
+    of_arenas = {problem.arena: dict(p.notes) for problem, p in zip(problems, packings, strict=True) if p.notes}
+    del problems, packings  # their columns are the placement's now
+    known_hash = ir_hash or canonical.ir_hash(graph)
+    with many_small_values():
+        identity = canonical.Identity(
+            ir_hash=known_hash,
+            mode=asked.mode,
+            arena_config_hash=canonical.arena_config_hash(as_given(asked.arenas)),
+            execution_order_hash=canonical.execution_order_hash(timeline.order),
+            rank=asked.rank,
+            world_size=asked.world_size or 1,
+            shard_spec_hash=canonical.shard_spec_hash(asked.shard_spec),
+        )
+        liveness = placement.liveness
+        use = Use(placement.peak(timeline.steps), metrics.activation_retention(liveness), started)
+        columns = plan_columns(liveness, placement, summaries, own_arenas=own_arenas)
+        del placement  # it is in the columns now
+        plan = assemble(
+            columns,
+            summaries,
+            identity,
+            use,
+            planner=planner.name,
+            planner_options=meter.options(asked.options),
+            ir_name=graph.name,
+            preset=asked.preset,
+            places="slots" if isinstance(planner, ArenaPlannerEntry) and planner.has_slots else "bytes",
+            own_arenas=own_arenas,
+            replay_token=asked.replay_token,
+            steps=timeline.steps,
+            has_inputs_step=timeline.has_inputs_step,
+            execution_order=timeline.order,
+            notes={**remarks, **of_arenas},
+        )
+    return Solution(graph, liveness, plan)
+
+
+def remarks_on(graph: Graph, dims: Mapping[str, int]) -> dict[str, str]:
+    """Return the remarks on a graph by key of ``Plan.notes``: assumed sizes, reader's notes, unplanned parts."""
+    parts = [f"{node.node_id} ({', '.join(node.unplanned)})" for node in graph.nodes if node.unplanned]
+    more = f" and {len(parts) - NAMED_PARTS:,} more" if len(parts) > NAMED_PARTS else ""
+    found = {
+        ASSUMED: in_words(assumed_at(graph, dims)),
+        READ: " ".join(graph.notes) if isinstance(graph, AnnotatedGraph) else "",
+        UNPLANNED: f"bodies that are not planned: {', '.join(parts[:NAMED_PARTS])}{more}" if parts else "",
+    }
+    return {key: text for key, text in found.items() if text}
+
+
+def _packed(
+    timeline: Timeline,
+    config: ArenaConfig,
+    planner: ArenaPlannerEntry | MemoryPlannerEntry,
+    options: Mapping[str, Any],
+    progress: Progress | None,
+) -> tuple[Liveness, ArenaConfig, list[Problem], list[Packing]]:
+    """Return liveness, configuration, problems and packings per arena; a memory planner makes its own arenas."""
+    if isinstance(planner, MemoryPlannerEntry):
+        spread = spread_over_memories(timeline, options, config)
+        return spread.liveness, spread.config, spread.problems, spread.packings
+    with many_small_values():
+        liveness = analyse(timeline, config)
+        refuse_unknown_arenas(config, timeline.graph)
+        problems = arena_problems(liveness, config)
+    return liveness, config, problems, [planner.pack(problem, options, progress) for problem in problems]
+
+
+__all__ = ["PLANNERS", "Solution", "plan_graph", "solve"]

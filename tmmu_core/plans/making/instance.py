@@ -1,0 +1,197 @@
+"""Plans of plain instances: one arena, no graph (contract §10)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tmmu_core.base.cbor import H, Table
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.graph.model import Arena
+from tmmu_core.planners import MemoryPlannerEntry, planner_named
+from tmmu_core.planners.meter import metered
+from tmmu_core.planners.problem import GIVEN, I64, U64, Packing, PlainInstance, Problem, Progress
+from tmmu_core.planners.slots import slot_sizes
+from tmmu_core.plans import canonical
+from tmmu_core.plans.figures.live_bytes import peak_together
+from tmmu_core.plans.making.arena_summary import Found, check_capacity, summarise
+from tmmu_core.plans.making.plan_rows import Use, assemble, numbered_by_offset, storage_numbers
+from tmmu_core.plans.model import READ, Plan, PlanColumns
+
+
+def plan_problem(
+    asked: Problem | PlainInstance,
+    *,
+    planner: str = "slots",
+    options: Mapping[str, Any] | None = None,
+    token: bytes | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """Plan one arena; an instance's packing is taken as the answer where it has one (a finished plan to look at).
+
+    A storage with gaps becomes one row per live part, ``id``, ``id@part1``, …, all at one offset: a row's range never
+    says more than what is held. Raises what the planner raises, ``ArenaTooSmall``, ``AllocationOverflow``.
+    """
+    started = time.perf_counter_ns()
+    instance = asked if isinstance(asked, PlainInstance) else PlainInstance("", asked)
+    problem, packing, meter = instance.problem, instance.packing, metered(progress, options or {})
+    if packing is None:
+        entry = planner_named(planner)
+        if isinstance(entry, MemoryPlannerEntry):
+            raise InvalidIrShapes(
+                f"planner {planner!r} spreads a graph's tensors over memories; a plain instance has one arena.",
+                reason="planner_needs_graph",
+                node_id="",
+                hint="Choose another planner, or open the graph itself.",
+            )
+        packing = entry.pack(problem, entry.checked_options(options or {}), meter)
+    else:
+        planner = GIVEN
+    slot = packing.slot if packing.slot is not None else numbered_by_offset(_as_held(problem), packing)
+    sizes = slot_sizes(problem, slot)[0][slot] if packing.slot is not None else problem.size
+    extent = int((packing.offset + sizes).max()) if len(problem) else 0
+
+    handoffs, taken, ends = _handoffs(problem, packing)
+    columns = _columns(replace(problem, death=ends[0]), packing, slot)
+    columns = replace(columns, handoffs=handoffs, taken=taken)
+    steps = int(columns.death.max(initial=1))
+    arena = Arena(problem.capacity, problem.arena_alignment)
+    config = {problem.arena: arena}
+    lives = _lives(replace(problem, death=ends[1]))
+    found = Found(packing, int(slot.max(initial=-1)) + 1, extent, ends[1], lives)
+    summary = summarise(problem, found, config, steps)
+    if planner != GIVEN:
+        check_capacity(problem, summary, of_graph=False)
+    identity = canonical.Identity(
+        ir_hash=H(["tmmu_problem_v1", _identity(problem)]),
+        mode="inference",
+        arena_config_hash=canonical.arena_config_hash(
+            {problem.arena: {"capacity_bytes": arena.capacity_bytes, "alignment_bytes": arena.alignment_bytes}}
+        ),
+        execution_order_hash=canonical.execution_order_hash(()),
+        rank=0,
+        world_size=1,
+        shard_spec_hash=canonical.shard_spec_hash({}),
+    )
+    return assemble(
+        columns,
+        [summary],
+        identity,
+        Use(peak_together(*lives, steps), (0, 0), started),
+        planner=planner,
+        planner_options=meter.options(options or {}),
+        ir_name=instance.name,
+        preset="inference",
+        places="bytes" if packing.slot is None else "slots",
+        replay_token=token or canonical.token_from_seed(0),
+        steps=steps,
+        has_inputs_step=False,
+        execution_order=(),
+        notes={
+            **({READ: "; ".join(instance.notes)} if instance.notes else {}),
+            **({problem.arena: dict(packing.notes)} if packing.notes else {}),
+        },
+    )
+
+
+def _identity(problem: Problem) -> list[list[Any]] | Table:
+    """What makes an instance that instance: rows by id, with what constrains them."""
+    rows: list[list[Any]] = []
+    order = sorted(range(len(problem)), key=problem.ids.__getitem__)
+    gaps = problem.gaps
+    if gaps is None or not any(gaps):
+        columns = (problem.birth, problem.death, problem.size, problem.alignment)
+        return Table((tuple([problem.ids[i] for i in order]), *(column[order] for column in columns)))
+    for i in order:
+        row: list[Any] = [problem.ids[i], int(problem.birth[i]), int(problem.death[i])]
+        row += [int(problem.size[i]), int(problem.alignment[i])]
+        if gaps[i]:
+            row.append([list(gap) for gap in gaps[i]])
+        rows.append(row)
+    return rows
+
+
+def _handoffs(
+    problem: Problem, packing: Packing
+) -> tuple[tuple[tuple[int, str, str], ...], tuple[bool, ...], tuple[I64, I64]]:
+    """A problem's hand-offs as a plan tells them, which are taken, and (deaths, ends of use) of the storages.
+
+    As in a graph's plan: one that a planner of bytes does not take is not told, and its giver lives a step longer.
+    """
+    takers = np.flatnonzero(problem.handoff_from >= 0) if problem.handoff_from is not None else np.zeros(0, np.int64)
+    givers = problem.handoff_from[takers] if problem.handoff_from is not None else takers
+    same = packing.offset[takers] == packing.offset[givers]
+    death, held = problem.death.copy(), problem.death.copy()
+    held[givers[~same]] += 1
+    if packing.slot is None:
+        death, takers, givers, same = held, takers[same], givers[same], same[same]
+    rows = zip(problem.birth[takers].tolist(), givers.tolist(), takers.tolist(), strict=True)
+    return tuple([(k, problem.ids[x], problem.ids[y]) for k, x, y in rows]), tuple(same.tolist()), (death, held)
+
+
+def _columns(problem: Problem, packing: Packing, slot: np.ndarray[Any, Any]) -> PlanColumns:
+    if problem.gaps is None or not any(problem.gaps):
+        ids: Sequence[str] = problem.ids
+        order = sorted(range(len(ids)), key=ids.__getitem__)
+        source = np.array(order, np.int64)
+        birth, death = problem.birth[source].astype(np.int64), problem.death[source].astype(np.int64)
+    else:
+        parts = [(i, k, lo, hi) for i in range(len(problem)) for k, (lo, hi) in enumerate(live_parts(problem, i))]
+        ids = [problem.ids[i] + (f"@part{k}" if k else "") for i, k, _, _ in parts]
+        order = sorted(range(len(parts)), key=ids.__getitem__)
+        source = np.array([parts[at][0] for at in order], np.int64)
+        birth = np.array([parts[at][2] for at in order], np.int64)
+        death = np.array([parts[at][3] for at in order], np.int64)
+    arena = np.zeros(len(order), np.int32)
+    storage, generation = storage_numbers(arena, slot[source], birth)
+    return PlanColumns(
+        tensor_ids=tuple([ids[at] for at in order]),
+        arena=arena,
+        logical_slot=slot[source],
+        offset=packing.offset[source],
+        size=problem.size[source],
+        alignment=problem.alignment[source],
+        birth=birth,
+        death=death,
+        generation=generation,
+        storage=storage,
+        roles=tuple([problem.roles[i] if problem.roles else "activation" for i in source.tolist()]),
+        dtypes=("uint8",) * len(order),
+        shapes=tuple(zip(problem.size[source].tolist())),
+        alias_group_ids=(None,) * len(order),
+        base_tensor_uids=(None,) * len(order),
+    )
+
+
+def _lives(problem: Problem) -> tuple[I64, I64, U64]:
+    """Birth, end and bytes of every live part of every storage."""
+    if problem.gaps is None:
+        return problem.birth, problem.death, problem.size
+    parts = [(i, *part) for i in range(len(problem)) for part in live_parts(problem, i)]
+    whose, birth, end = np.array(parts, np.int64).reshape(-1, 3).T
+    return birth, end, problem.size[whose]
+
+
+def _as_held(problem: Problem) -> Problem:
+    """Births at which each storage is first held: its row is born there, and rows are what numbers go by."""
+    if problem.gaps is None:
+        return problem
+    parts = [live_parts(problem, i) for i in range(len(problem))]
+    birth = np.array([held[0][0] if held else at for held, at in zip(parts, problem.birth.tolist(), strict=True)])
+    return replace(problem, birth=birth.astype(np.int64))
+
+
+def live_parts(problem: Problem, i: int) -> list[tuple[int, int]]:
+    """The half-open ranges in which storage ``i`` holds bytes: its life less its gaps."""
+    parts, at = [], int(problem.birth[i])
+    for lo, hi in sorted(problem.gaps[i]) if problem.gaps is not None else ():
+        if lo > at:
+            parts.append((at, lo))
+        at = max(at, hi)
+    if at < int(problem.death[i]):
+        parts.append((at, int(problem.death[i])))
+    return parts

@@ -1,0 +1,142 @@
+"""Make a plan from a graph or an instance and a request.
+
+::
+
+    graph    ─► (a rank's share, under a shard spec) ─► engine ─► (the draft's addresses) ─► Made
+    instance ─► its one arena as asked ──────────────► planner ────────────────────────────► Made
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tmmu_core.base.errors import ContractError, InvalidIrShapes
+from tmmu_core.graph.arenas import as_given, check_alignment, read_arenas, unused_arenas
+from tmmu_core.graph.assumed_sizes import refuse_unused_dims
+from tmmu_core.graph.model import Graph
+from tmmu_core.graph.sharding.shard_spec import read_spec
+from tmmu_core.graph.sharding.splits import idle_rules
+from tmmu_core.planners.problem import GIVEN, PlainInstance, Problem, Progress
+from tmmu_core.plans.canonical import is_token
+from tmmu_core.plans.making.arena_settings import capacities_by_name, settled
+from tmmu_core.plans.making.engine import Solution, solve
+from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.making.ranks import plan_rank
+from tmmu_core.plans.making.request import DEFAULT_PLANNER, PlanRequest
+from tmmu_core.plans.making.request_options import json_text
+from tmmu_core.plans.model import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """A plan and what it was made from."""
+
+    request: PlanRequest
+    """With mode, preset and planner filled in."""
+    plan: Plan
+    solution: Solution | None = None
+    """``None`` for an instance, which has no graph."""
+    cut_from: bytes | None = None
+    """The ir_hash of the whole graph where the plan is one rank's."""
+    warnings: tuple[str, ...] = ()
+    """A sentence for each part of the request that has no effect: rules that match nothing."""
+
+
+def make_plan(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> Made:
+    """Plan ``asked`` under ``request``. Raises ``ContractError`` with every field of its record."""
+    try:
+        return _made(asked, request.spelled_out(asked), progress)
+    except ContractError as error:
+        error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
+        raise
+
+
+def _made(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None) -> Made:
+    if not is_token(request.replay_token, of_draft=request.addressing != "offsets"):
+        raise InvalidIrShapes(
+            f"the replay token has {len(request.replay_token)} bytes, not 32.",
+            reason="replay_token",
+            node_id="",
+            hint="Tokens of 64 bytes and more are the superseded draft's: --addressing blake3_sparse.",
+        )
+    if isinstance(asked, PlainInstance):
+        return Made(request, _plan_of_instance(asked, request, progress))
+    refuse_unused_dims(asked, request.dims)
+    if request.shard_spec is None:
+        solution = solve(asked, settled(asked, request), progress=progress)
+    else:
+        solution = plan_rank(asked, request)
+    if request.addressing != "offsets":
+        from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
+
+        solution = replace(solution, plan=with_sparse_addresses(solution.plan))
+    cut_from = solution.plan.ir_hash if request.shard_spec is not None else None
+    return Made(request, solution.plan, solution, cut_from, tuple(_warnings(asked, request, solution.plan)))
+
+
+def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
+    for name in unused_arenas(request.arenas or {}, graph)[1]:
+        yield f"Arena {name!r} is declared, but no tensor uses it."
+    if request.shard_spec is not None:
+        yield from idle_rules(graph, read_spec(request.shard_spec))
+    applied = {who for notes in plan.notes.values() if isinstance(notes, dict) for who in notes.get("said_by", ())}
+    for k, rule in enumerate(request.options.get("rules") or ()):
+        if f"rule {k + 1}" not in applied:
+            yield f"helia rule {k + 1} ({json_text(rule)}) has no effect: no tensor matches it first."
+
+
+# --- instances ---------------------------------------------------------------------------------------------------
+
+
+def _plan_of_instance(instance: PlainInstance, request: PlanRequest, progress: Progress | None) -> Plan:
+    given = request.planner == GIVEN and instance.packing is not None
+    problem = problem_as_asked(instance.problem, request)
+    notes = (*instance.notes, *_offset_notes(instance, request.planner or DEFAULT_PLANNER))
+    return plan_problem(
+        replace(instance, problem=problem, packing=instance.packing if given else None, notes=notes),
+        planner=DEFAULT_PLANNER if given else request.planner or DEFAULT_PLANNER,
+        options=None if given else request.options,
+        token=request.replay_token,
+        progress=progress,
+    )
+
+
+def _offset_notes(instance: PlainInstance, planner: str) -> tuple[str, ...]:
+    """Whether the offsets of an instance are kept, fixed or discarded; nothing where it has none."""
+    total, fixed = len(instance.problem), instance.problem.fixed
+    if instance.packing is not None and planner == GIVEN:
+        return (f"all {total:,} offsets of the file are kept; --planner NAME places the buffers again.",)
+    if instance.packing is not None:
+        return (f"all {total:,} offsets of the file are discarded: {planner} places every buffer again.",)
+    kept = 0 if fixed is None else int((fixed >= 0).sum())
+    if not kept:
+        return ()
+    return (f"{kept:,} of {total:,} offsets are given and stay fixed; {planner} places the other buffers.",)
+
+
+def problem_as_asked(problem: Problem, request: PlanRequest) -> Problem:
+    """An instance under the configuration of its one arena; where nothing is said, its own figures stay.
+
+    Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for another arena, and as ``read_arenas`` does.
+    """
+    changes: dict[str, Any] = {}
+    if request.arenas:
+        config = read_arenas(request.arenas)
+        capacities_by_name(dict.fromkeys(config, 0), (problem.arena,))
+        arena = config[problem.arena]
+        changes["capacity"] = arena.capacity_bytes
+        if "alignment_bytes" in as_given(request.arenas)[problem.arena]:
+            changes["arena_alignment"] = arena.alignment_bytes
+    capacity = capacities_by_name(request.capacities, (problem.arena,)).get(problem.arena)
+    if capacity is not None:
+        changes["capacity"] = capacity
+    if request.alignment is not None:
+        check_alignment(request.alignment, arena=problem.arena)
+        changes["arena_alignment"] = request.alignment
+    if "arena_alignment" in changes:
+        changes["alignment"] = np.maximum(problem.alignment, np.uint64(changes["arena_alignment"]))
+    return replace(problem, **changes) if changes else problem

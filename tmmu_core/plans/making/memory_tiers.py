@@ -1,0 +1,166 @@
+"""Place the storages of a graph over several memories with ``helia``; its regions become arenas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.graph.dtypes import itemsize
+from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig
+from tmmu_core.liveness.analyse import analyse
+from tmmu_core.liveness.live_model import Liveness, Timeline
+from tmmu_core.planners.helia import BY_ITSELF, Facts, Memory, Platform, Residency, place, read_platform
+from tmmu_core.planners.platform import READ_ONLY_ROLES
+from tmmu_core.planners.problem import Packing, Problem
+from tmmu_core.plans.making.arena_problems import arena_problems
+from tmmu_core.plans.making.plan_rows import without_handoffs
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A liveness whose arenas are the regions that the planner made, one problem and one packing for each."""
+
+    liveness: Liveness
+    config: ArenaConfig
+    problems: list[Problem]
+    packings: list[Packing]
+
+
+def spread_over_memories(timeline: Timeline, options: Mapping[str, Any], config: ArenaConfig) -> Spread:
+    """Assign every storage to a memory and an offset with ``helia``.
+
+    Memories come from ``options``; where it names none, from the arena configuration (an arena is a memory); where
+    that is empty too, there is one unlimited memory. A tensor whose ``arena`` is a memory belongs there. Arenas of the
+    plan are called ``role@memory``. Raises ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is neither a
+    memory nor one of the three default arenas.
+    """
+    platform = _platform(options, config)
+    memory = {m.name: m for m in platform.memories}
+    granted = analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena()))
+    # The grid that a storage keeps to is said in its row, and so in C: what its dtypes ask for is part of it.
+    grids = np.maximum(granted.storages.alignment, _dtype_grids(granted))
+    granted = replace(granted, storages=replace(granted.storages, alignment=grids))
+    liveness = without_handoffs(granted)
+    problem = _problem(liveness)
+    ids = problem.ids
+    facts = [_facts(liveness, s, memory) for s in range(len(liveness.storages))]
+    residency = place(problem, facts, platform)
+
+    regions = residency.regions
+    names = sorted(region.name for region in regions)
+    number = np.array([names.index(region.name) for region in regions], np.int32)
+    region_of = np.array(residency.region_of, np.int64)
+    arenas = number[region_of] if len(regions) else np.zeros(0, np.int32)
+    # The planner takes no hand-off, and a plan that does may be lower: inside a region they stay open for the bound.
+    granted = replace(granted, arenas=tuple(names), storages=replace(granted.storages, arena=arenas))
+    liveness = without_handoffs(granted, across_arenas=True)
+    config = {region.name: _arena(memory[region.memory], platform) for region in regions}
+    problems = arena_problems(liveness, config)
+    offset = np.array(residency.offset, np.uint64)
+    by_name = {region.name: k for k, region in enumerate(regions)}
+    packings = []
+    for at, each in enumerate(problems):
+        k = by_name[each.arena]
+        packings.append(Packing(offset[arenas == at], notes=_notes(k, ids, residency, memory)))
+    return Spread(liveness, config, problems, packings)
+
+
+def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
+    if options.get("memories") is not None and config:
+        raise InvalidIrShapes(
+            "planner 'helia' takes its memories from its option or from the arena configuration, not from both.",
+            reason="planner_option",
+            node_id="",
+            hint="Give alignments and sizes in the option: arena_alignment, max_size.",
+        )
+    if config:
+        unlimited = Arena().capacity_bytes
+        memories = [
+            Memory(
+                name,
+                None if arena.capacity_bytes == unlimited else arena.capacity_bytes,
+                arena_alignment=arena.alignment_bytes,
+            )
+            for name, arena in config.items()
+        ]
+        options = {**options, "memories": msgspec.to_builtins(memories)}
+    return read_platform(options)
+
+
+def _arena(memory: Memory, platform: Platform) -> Arena:
+    capacity = Arena().capacity_bytes if memory.max_size is None else memory.max_size
+    return Arena(capacity, max(platform.min_alignment, memory.arena_alignment or 1))
+
+
+def _problem(liveness: Liveness) -> Problem:
+    """All storages of all arenas as one problem."""
+    storages, tensors = liveness.storages, liveness.timeline.graph.tensors
+    heads = storages.head.tolist()
+    return Problem(
+        arena="all",
+        ids=tuple([tensors[head].id for head in heads]),
+        birth=storages.birth,
+        death=storages.death,
+        size=storages.size,
+        alignment=storages.alignment,
+        must_not_alias=storages.must_not_alias if len(storages.must_not_alias) else None,
+        roles=tuple([tensors[head].role for head in heads]),
+    )
+
+
+def _facts(liveness: Liveness, storage: int, memory: Mapping[str, Memory]) -> Facts:
+    """Constant: whole-program and written by no node; persistent: whole-program otherwise; scratch: the rest."""
+    index, tensors = liveness.timeline.index, liveness.timeline.graph.tensors
+    head = int(liveness.storages.head[storage])
+    producer = int(index.producer[head])
+    operator = liveness.timeline.graph.nodes[producer].instr if producer >= 0 else ""
+    if not liveness.storages.persistent[storage]:
+        role = "scratch"
+    else:
+        members = np.flatnonzero(liveness.storage_of == storage).tolist()
+        read_only = all(tensors[m].role in READ_ONLY_ROLES and index.producer[m] < 0 for m in members)
+        role = "constant" if read_only else "persistent"
+    arena = tensors[head].arena
+    return Facts(role, operator, itemsize(tensors[head].dtype), arena if arena in memory else None)
+
+
+def _dtype_grids(liveness: Liveness) -> NDArray[np.uint64]:
+    """Per storage, the widest element among its members: bytes, a power of two for every dtype there is."""
+    widths = np.array([itemsize(tensor.dtype) for tensor in liveness.timeline.graph.tensors], np.uint64)
+    grids = np.ones(len(liveness.storages), np.uint64)
+    members = np.flatnonzero(liveness.storage_of >= 0)
+    np.maximum.at(grids, liveness.storage_of[members], widths[members])
+    return grids
+
+
+def _notes(region_id: int, ids: Sequence[str], residency: Residency, memory: Mapping[str, Memory]) -> dict[str, Any]:
+    """Return the notes of a region for ``Plan.notes``."""
+    region = residency.regions[region_id]
+    said: dict[str, list[str]] = {}
+    for storage in region.members:
+        rule = residency.said_by[storage]
+        who = "tensor" if rule == BY_ITSELF else "order" if rule < 0 else f"rule {rule + 1}"
+        said.setdefault(who, []).append(ids[storage])
+    return {
+        "region_id": region_id,
+        "role": region.role,
+        "memory": region.memory,
+        "source_memory": region.source_memory,
+        "alignment": region.alignment,
+        "is_staged": region.is_staged,
+        "writable": memory[region.memory].writable,
+        "origin": memory[region.memory].origin,
+        "source_origin": memory[region.source_memory].origin,
+        "said_by": said,
+        "spills": [
+            {"storage": spill.storage, "wanted": spill.wanted, "reason": spill.reason}
+            for spill in residency.spills
+            if spill.got == region.name
+        ],
+    }

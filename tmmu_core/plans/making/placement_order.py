@@ -1,0 +1,72 @@
+"""The order in which a planner placed the storages of an arena.
+
+Planners record order and fit in their notes. The placement is repeated, and the order is used only where it gives the
+same plan. The packing of a search has no order; its storages are sorted by offset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tmmu_core.graph.model import Arena
+from tmmu_core.liveness.analyse import analyse
+from tmmu_core.planners.columns import columns
+from tmmu_core.planners.greedy import ORDERS, place
+from tmmu_core.planners.problem import Problem, without_empty
+from tmmu_core.plans.figures.plan_storages import by_birth, storages_of
+from tmmu_core.plans.making.arena_problems import arena_problems
+from tmmu_core.plans.making.engine import Solution
+from tmmu_core.plans.model import Plan
+
+BOTTOM_UP = "offset"
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The decisions of one arena, first to last."""
+
+    storages: tuple[int, ...]
+    """Storage numbers of the plan."""
+    by: str
+    """What they were sorted by: ``birth``, a key of ``greedy.ORDERS``, or ``offset`` where the planner searched."""
+    fit: str
+    """Where each went: ``slot`` (the lowest free one), ``lowest`` or ``tightest`` (offset); ``""`` where searched."""
+
+    @property
+    def own(self) -> bool:
+        """Whether this is the planner's own order."""
+        return self.by != BOTTOM_UP
+
+
+def problem_of(solution: Solution, arena: str) -> Problem | None:
+    """The problem that an arena's planner was given; ``None`` for one whose arenas are its planner's own."""
+    plan = solution.plan
+    if plan.own_arenas:
+        return None
+    config = {a.name: Arena(a.capacity_bytes, a.alignment_bytes, a.page_size) for a in plan.arenas}
+    problems = arena_problems(analyse(solution.liveness.timeline, config), config)
+    return next((problem for problem in problems if problem.arena == arena), None)
+
+
+def placed_in(plan: Plan, arena: str, problem: Problem | None = None) -> Placed:
+    """The decisions of ``arena`` in order. ``problem`` is what was packed; without it only slots tell their order."""
+    s = storages_of(plan)
+    if plan.has_slots:
+        return Placed(tuple(by_birth(plan, s, arena)), "birth", "slot")
+    notes = dict(plan.notes.get(arena) or {})
+    order, _, fit = str(notes.get("start", "")).partition("/")
+    order, fit = str(notes.get("order", order)), str(notes.get("fit", fit))
+    if problem is not None and order in ORDERS:
+        rest, _ = without_empty(problem)
+        cols = columns(rest)
+        sequence = ORDERS[order](cols)
+        rows = np.array([plan.row_of.get(name, -1) for name in rest.ids], np.int64)
+        again = np.array(place(cols, sequence, fit), np.uint64)
+        if len(rows) and (rows >= 0).all() and (again == s.offset[plan.storage[rows]]).all():
+            storages = plan.storage[rows[np.array(sequence, np.int64)]].tolist()
+            empty = [i for i in by_birth(plan, s, arena) if not s.size[i]]
+            return Placed((*storages, *empty), order, "lowest" if fit == "free_list" else fit)
+    upwards = sorted(by_birth(plan, s, arena), key=lambda i: int(s.offset[i]))  # stable: born first goes first
+    return Placed(tuple(upwards), BOTTOM_UP, "")

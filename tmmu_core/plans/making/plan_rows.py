@@ -1,0 +1,272 @@
+"""From packings to a plan: which in-place reuse was taken, the columns per tensor, the hashes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.base.cbor import CHUNK_ROWS, encoded
+from tmmu_core.graph.dtypes import itemsize
+from tmmu_core.graph.index import named
+from tmmu_core.graph.model import ROLES, Graph
+from tmmu_core.liveness.analyse import row_bytes
+from tmmu_core.liveness.live_model import I32, I64, U64, Liveness
+from tmmu_core.planners.problem import Packing, Problem
+from tmmu_core.planners.slots import slot_sizes
+from tmmu_core.plans import canonical
+from tmmu_core.plans.figures import metrics
+from tmmu_core.plans.figures.live_bytes import peak_together
+from tmmu_core.plans.model import ArenaSummary, Handoffs, Plan, PlanColumns
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Slot and offset of every storage, as columns over ``liveness.storages``."""
+
+    liveness: Liveness
+    """With the hand-offs that the planner used; the others' givers live one step longer."""
+    held: I64
+    """Step after the last one at which a storage's bytes are in use: its death, but for a giver not taken over."""
+    slot: I64
+    offset: U64
+    rows_of: Mapping[str, I64]
+    """Arena → its storages, in the problem's order."""
+    extent: Mapping[str, int]
+    """Arena → last offset + size, in bytes."""
+
+    def peak(self, steps: int) -> tuple[int, int]:
+        """``(step, bytes)`` at which the most bytes of all arenas are in use together."""
+        storages = self.liveness.storages
+        return peak_together(storages.birth, self.held, storages.size, max(steps, 1))
+
+
+def as_used(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[Packing]) -> Placement:
+    """Merge the packings of all arenas into one placement.
+
+    A planner that places bytes uses a hand-off only where giver and taker start at one offset (contract §1, §11). One
+    that assigns slots uses them all: its giver dies in any case, and is taken over where the two have one slot.
+    """
+    count = len(liveness.storages)
+    slot, offset = np.zeros(count, np.int64), np.zeros(count, np.uint64)
+    rows_of: dict[str, I64] = {}
+    extent: dict[str, int] = {}
+    unused: list[int] = []
+    for number, (problem, packing) in enumerate(zip(problems, packings, strict=True)):
+        rows = np.flatnonzero(liveness.storages.arena == number)
+        rows_of[problem.arena] = rows
+        offset[rows] = packing.offset
+        slot[rows] = numbered = packing.slot if packing.slot is not None else numbered_by_offset(problem, packing)
+        backing = slot_sizes(problem, numbered)[0] if packing.slot is not None else None
+        sizes = backing[numbered] if backing is not None else problem.size
+        extent[problem.arena] = int((packing.offset + sizes).max()) if len(rows) else 0
+        if packing.slot is None and problem.handoff_from is not None:
+            takers = np.flatnonzero(problem.handoff_from >= 0)
+            givers = problem.handoff_from[takers]
+            unused += rows[takers[packing.offset[takers] != packing.offset[givers]]].tolist()
+    used = _with_taken(_without(liveness, unused) if unused else liveness, offset)
+    held, givers = used.storages.death.copy(), used.storage_of[used.handoffs[:, 1]]
+    held[givers[~used.taken]] += 1
+    return Placement(used, held, slot, offset, rows_of, extent)
+
+
+def _with_taken(liveness: Liveness, offset: U64) -> Liveness:
+    """Return the liveness with ``taken`` set for storages at ``offset``."""
+    giver, taker = (liveness.storage_of[liveness.handoffs[:, k]] for k in (1, 2))
+    return replace(liveness, taken=offset[giver] == offset[taker])
+
+
+def numbered_by_offset(problem: Problem, packing: Packing) -> I64:
+    """Number storages by (offset, birth, id), for planners without slots (contract §9)."""
+    ids = problem.ids
+    rank = np.empty(len(ids), np.int64)
+    rank[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
+    slot = np.empty(len(ids), np.int64)
+    slot[np.lexsort((rank, problem.birth, packing.offset))] = np.arange(len(ids))
+    return slot
+
+
+def without_handoffs(liveness: Liveness, *, across_arenas: bool = False) -> Liveness:
+    """Return the liveness without in-place reuse, or only without that ``across_arenas``."""
+    storages = liveness.storages
+    takers = np.flatnonzero(storages.handoff_from >= 0)
+    if across_arenas:
+        takers = takers[storages.arena[takers] != storages.arena[storages.handoff_from[takers]]]
+    return _without(liveness, takers.tolist()) if len(takers) else liveness
+
+
+def _without(liveness: Liveness, takers: Sequence[int]) -> Liveness:
+    """Return the liveness without the in-place reuse by ``takers``: both storages are live at that step."""
+    storages = liveness.storages
+    taken = set(takers)
+    used = np.array([int(liveness.storage_of[y]) not in taken for y in liveness.handoffs[:, 2]], np.bool_)
+    death, storage_death = liveness.death.copy(), storages.death.copy()
+    death[liveness.handoffs[~used, 1]] += 1
+    storage_death[storages.handoff_from[list(takers)]] += 1
+    handoff_from = storages.handoff_from.copy()
+    handoff_from[list(takers)] = -1
+    return replace(
+        liveness,
+        death=death,
+        storages=replace(storages, death=storage_death, handoff_from=handoff_from),
+        handoffs=liveness.handoffs[used],
+        taken=liveness.taken[used],
+    )
+
+
+def plan_columns(
+    liveness: Liveness, placement: Placement, arenas: Sequence[ArenaSummary], *, own_arenas: bool
+) -> PlanColumns:
+    """The columns of :class:`Plan`, rows by tensor id bytes, and its hand-offs.
+
+    ``own_arenas``: a storage's alignment is its own, as a planner with arenas of its own placed it.
+    """
+    liveness = placement.liveness
+    index, graph, storages = liveness.timeline.index, liveness.timeline.graph, liveness.storages
+    ids = index.tensor_ids
+    planned = np.flatnonzero(liveness.birth >= 0)
+    rows = planned[np.argsort(index.id_rank[planned])]
+    del planned  # a plan and all that it was made from are held at once here: first what takes most on the way
+    alignment = _alignments(liveness, rows, arenas, own_arenas)
+    storage = liveness.storage_of[rows]
+    number, generation = storage_numbers(storages.arena, placement.slot, storages.birth)
+    number, generation = number[storage], generation[storage]
+    aliases, bases = _shared(graph, index.marked, rows)
+    return PlanColumns(
+        tensor_ids=_at(ids, rows),
+        arena=storages.arena[storage],
+        logical_slot=placement.slot[storage],
+        offset=placement.offset[storage] + liveness.offset_in_storage[rows],
+        size=row_bytes(liveness.timeline)[rows],
+        alignment=alignment,
+        birth=liveness.birth[rows],
+        death=liveness.death[rows],
+        generation=generation,
+        storage=number,
+        roles=named(ROLES, index.role[rows]),
+        dtypes=named(index.dtype_names, index.dtype[rows]),
+        shapes=_at(index.shapes, rows),
+        alias_group_ids=aliases,
+        base_tensor_uids=bases,
+        handoffs=Handoffs(ids, liveness.handoffs),
+        taken=tuple(liveness.taken.tolist()),
+    )
+
+
+def _shared(graph: Graph, marked: I64, rows: I64) -> tuple[tuple[str | None, ...], tuple[str | None, ...]]:
+    """Alias groups and bases of the tensors ``rows``; none but those ``marked`` have any."""
+    places = _among(rows, marked, len(graph.tensors)) if len(marked) else []
+    if not places:
+        none = (None,) * len(rows)
+        return none, none
+    alias: list[str | None] = [None] * len(rows)
+    base: list[str | None] = [None] * len(rows)
+    for row in places:
+        tensor = graph.tensors[rows[row]]
+        alias[row] = tensor.alias_group_id
+        base[row] = None if tensor.view is None else tensor.view.base_tensor_uid
+    return tuple(alias), tuple(base)
+
+
+def _among(rows: I64, marked: I64, tensors: int) -> list[int]:
+    """Places in ``rows`` of the tensors ``marked``."""
+    says = np.zeros(tensors, np.bool_)
+    says[marked] = True
+    places: list[int] = np.flatnonzero(says[rows]).tolist()
+    return places
+
+
+def _at(values: Sequence[T], numbers: I64) -> tuple[T, ...]:
+    """``values[numbers[i]]`` for every i; some at a time, for a million numbers as objects weigh 40 MB."""
+    some = (numbers[start : start + CHUNK_ROWS].tolist() for start in range(0, len(numbers), CHUNK_ROWS))
+    return tuple(map(values.__getitem__, chain.from_iterable(some)))
+
+
+def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
+    """Return dense storage numbers by (arena, slot, birth), and each storage's position in its slot."""
+    if (birth[1:] >= birth[:-1]).all():
+        order = np.argsort(_dense(arena, slot), kind="stable")
+    else:
+        order = np.lexsort((birth, slot, arena))
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    first = np.ones(len(order), np.bool_)
+    slot, arena = slot[order], arena[order]
+    first[1:] = (slot[1:] != slot[:-1]) | (arena[1:] != arena[:-1])
+    start = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+    return number, number - start[number] if len(order) else number
+
+
+def _dense(arena: I32, slot: I64) -> NDArray[np.integer[Any]]:
+    """One number per (arena, slot), in that order; in 16 bits where they are few, which numpy sorts by counting."""
+    slots = int(slot.max(initial=0)) + 1
+    dense = arena.astype(np.int64) * slots + slot
+    return dense.astype(np.uint16) if int(dense.max(initial=0)) < 1 << 16 else dense
+
+
+def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], own_arenas: bool) -> U64:
+    """What each row's offset is a multiple of: the arena's for a storage's start, the dtype's own inside one.
+
+    Inside a storage no more is promised than its start keeps to.
+    """
+    tensors, index = liveness.timeline.graph.tensors, liveness.timeline.index
+    floor = np.array([arena.alignment_bytes for arena in arenas], np.uint64)
+    storage = liveness.storage_of[rows]
+    alignment = floor[liveness.storages.arena[storage]]
+    if own_arenas:  # no configuration says what its storages keep to: they do
+        alignment = np.maximum(alignment, liveness.storages.alignment[storage])
+    of_start = np.maximum(alignment, liveness.storages.alignment[storage])
+    inside = (index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
+    for at in np.flatnonzero(inside).tolist():
+        alignment[at] = min(itemsize(tensors[rows[at]].dtype), int(of_start[at]))
+    for at in _among(rows, index.marked, len(tensors)):
+        declared = tensors[rows[at]].alignment
+        if declared is not None:
+            alignment[at] = max(declared, int(alignment[at]))
+    return alignment
+
+
+# --- the plan ----------------------------------------------------------------------------------------------------
+
+
+class Use(NamedTuple):
+    """Figures from the storages, and the start time."""
+
+    peak: tuple[int, int]
+    """The step at which the most bytes are in use together, and those bytes."""
+    retained: tuple[int, int]
+    """As :func:`metrics.activation_retention` gives it."""
+    started: int
+    """The clock (ns) at which planning began."""
+
+
+def assemble(
+    columns: PlanColumns, summaries: Sequence[ArenaSummary], identity: canonical.Identity, use: Use, **rest: Any
+) -> Plan:
+    """Compute the hashes (contract §6) and return the plan; ``rest`` are its other fields by name."""
+    names = [summary.name for summary in summaries]
+    slots = encoded(canonical.slot_rows(columns.tensor_ids, names, columns.arena, columns.logical_slot))
+    addresses = encoded(canonical.logical_address_table(names, columns.arena, columns.logical_slot, columns.offset))
+    bound = canonical.slot_assignment_table(rest["replay_token"], slots)
+    plan_hash, layout_hash = canonical.plan_hash(identity, bound, addresses), canonical.layout_hash(slots, addresses)
+    return Plan(
+        tmmu_plan_hash=plan_hash,
+        layout_hash=layout_hash,
+        arenas=tuple(summaries),
+        metrics=metrics.plan_metrics(
+            summaries,
+            use.peak,
+            retained=use.retained,
+            allocation_time_ns=time.perf_counter_ns() - use.started,
+        ),
+        **identity._asdict(),
+        **vars(columns),
+        **rest,
+    )

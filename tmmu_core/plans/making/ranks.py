@@ -1,0 +1,172 @@
+"""A plan per rank of a sharded graph; ranks that run the same graph are planned once (seed II.I).
+
+The local graph is cut from the graph *as run*: a synthesised backward pass is written first, so that the spec can
+speak of gradients. ``ir_hash`` stays the global graph's; ``rank, world_size, shard_spec_hash`` make each rank's hash
+its own::
+
+    tmmu_plan_hash(rank) = H(["tmmu_plan_v1", [ir_hash, …, rank, world_size, shard_spec_hash, tables]])
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.base.cbor import cbor_canonical, cbor_chunks
+from tmmu_core.base.errors import ContractError
+from tmmu_core.base.once import cached_property
+from tmmu_core.graph.model import Graph
+from tmmu_core.graph.sharding.rank_share import Sharding, local_graph_of
+from tmmu_core.graph.sharding.shard_spec import ShardSpec, check_world, read_spec
+from tmmu_core.graph.sharding.splits import shard
+from tmmu_core.liveness.live_model import Timeline
+from tmmu_core.liveness.timeline import build_timeline
+from tmmu_core.planners.problem import Progress
+from tmmu_core.plans import canonical
+from tmmu_core.plans.making.arena_settings import settled
+from tmmu_core.plans.making.engine import Solution, solve
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.model import Plan
+
+I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class RankClass:
+    """Ranks with the same local graph."""
+
+    ranks: tuple[int, ...]
+    solution: Solution
+    """The solution of the first rank."""
+
+
+@dataclass(frozen=True, eq=False)
+class RankPlans:
+    """The plans of all ranks."""
+
+    graph: Graph
+    """The global graph, as given."""
+    spec: ShardSpec
+    classes: tuple[RankClass, ...]
+    """By their first rank."""
+    class_of: I64
+    """Shape (world_size,): the class of each rank."""
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks."""
+        return len(self.class_of)
+
+    @cached_property
+    def arena_names(self) -> tuple[str, ...]:
+        """The arenas that any rank uses, by name bytes."""
+        return tuple(sorted({arena.name for c in self.classes for arena in c.solution.plan.arenas}))
+
+    @cached_property
+    def extents(self) -> U64:
+        """Shape (world_size, arenas): each rank's extent of each arena, in bytes."""
+        return self.figures("extent_bytes")
+
+    def figures(self, field: str) -> U64:
+        """Shape (world_size, arenas): a field of :class:`ArenaSummary` (bytes or a count); 0 where unused."""
+        of_class = np.zeros((len(self.classes), len(self.arena_names)), np.uint64)
+        for row, one in enumerate(self.classes):
+            for arena in one.solution.plan.arenas:
+                of_class[row, self.arena_names.index(arena.name)] = getattr(arena, field)
+        return of_class[self.class_of]
+
+    def plan(self, rank: int) -> Plan:
+        """Return the plan of ``rank``: that of its class, with its own rank and hash."""
+        return replace(self.solution(rank).plan, rank=rank, tmmu_plan_hash=self.plan_hashes[rank])
+
+    def solution(self, rank: int) -> Solution:
+        """What the plan was made from: the local graph, its liveness, and the plan of the class's first rank."""
+        return self.classes[self.class_of[rank]].solution
+
+    @cached_property
+    def plan_hashes(self) -> tuple[bytes, ...]:
+        """``tmmu_plan_hash`` of every rank. The tables are encoded once a class, and hashed once a rank."""
+        hashes = [b""] * self.world_size
+        for one in self.classes:
+            tail = _tables(one.solution.plan)
+            for rank in one.ranks:
+                hashes[rank] = _hash(one.solution.plan, rank, tail)
+        return tuple(hashes)
+
+
+def plan_ranks(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
+    """Plan every rank of ``graph`` under the request's shard spec (see ``graph/sharding.py``).
+
+    Its ``world_size`` must be the mesh's, whose it is by default; its ``rank`` is passed over. Raises what planning and
+    the sharding raise, with the first rank concerned in the record.
+    """
+    share = _Share.of(graph, request)
+    members: dict[tuple[int, ...], list[int]] = {}
+    for rank in range(share.world_size):
+        members.setdefault(share.sharding.class_of(rank), []).append(rank)
+    class_of = np.zeros(share.world_size, np.int64)
+    classes = []
+    for number, ranks in enumerate(members.values()):
+        class_of[ranks] = number
+        if progress is not None:
+            progress("rank classes", number, len(members))
+        classes.append(RankClass(tuple(ranks), share.plan(ranks[0])))
+    return RankPlans(graph, share.spec, tuple(classes), class_of)
+
+
+def plan_rank(graph: Graph, request: PlanRequest) -> Solution:
+    """Plan the request's rank; the same plan as ``plan_ranks(…).plan(rank)``."""
+    return _Share.of(graph, request, request.rank).plan(request.rank)
+
+
+@dataclass(frozen=True, eq=False)
+class _Share:
+    """The global graph as executed, and its sharding."""
+
+    request: PlanRequest
+    spec: ShardSpec
+    world_size: int
+    timeline: Timeline
+    sharding: Sharding
+    ir_hash: bytes
+
+    @classmethod
+    def of(cls, graph: Graph, request: PlanRequest, rank: int = 0) -> _Share:
+        spec = read_spec(request.shard_spec or {})
+        world = check_world(spec, request.world_size, rank)
+        said = settled(graph, request.spelled_out(graph))
+        timeline = build_timeline(graph, said.mode, said.preset, order=said.order, dims=said.dims)  # type: ignore[arg-type]
+        return cls(said, spec, world, timeline, shard(timeline.graph, spec, said.dims), canonical.ir_hash(graph))
+
+    def plan(self, rank: int) -> Solution:
+        """One rank's plan."""
+        try:
+            local = local_graph_of(self.sharding, rank)
+        except ContractError as error:
+            error.fill(rank=rank)
+            raise
+        own = self.request.but(order=self.timeline.order, rank=rank, world_size=self.world_size)
+        return solve(local, own, ir_hash=self.ir_hash)
+
+
+def _tables(plan: Plan) -> bytes:
+    """The two tables that end the hashed value, in canonical bytes."""
+    names = [arena.name for arena in plan.arenas]
+    slots = canonical.slot_rows(plan.tensor_ids, names, plan.arena, plan.logical_slot)
+    addresses = canonical.logical_address_table(names, plan.arena, plan.logical_slot, plan.offset)
+    assigned = canonical.slot_assignment_table(plan.replay_token, slots)
+    return b"".join([*cbor_chunks(assigned), *cbor_chunks(addresses)])
+
+
+def _hash(plan: Plan, rank: int, tables: bytes) -> bytes:
+    """The plan's hash under another rank: two lists' heads, the short values, the tables."""
+    values: list[Any] = [plan.ir_hash, plan.mode, plan.arena_config_hash, plan.execution_order_hash]
+    values += [rank, plan.world_size, plan.shard_spec_hash]
+    head = b"\x82" + cbor_canonical("tmmu_plan_v1") + b"\x89"
+    body = b"".join(map(cbor_canonical, values))
+    return hashlib.sha256(head + body + tables).digest()

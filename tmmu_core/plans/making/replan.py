@@ -1,0 +1,356 @@
+"""Dynamic shapes: a session over a sequence of shapes, and the peak as a function of a dimension (seed II.H).
+
+A plan made at the upper end of the envelopes holds for every shape inside. When a shape leaves them, the graph's
+``replan_policy`` decides: ``ABORT`` ends the session; ``REPLAN_AT_SAFEPOINT`` widens the envelope until the shape is
+inside and plans again, at the boundary before that iteration, which the graph must have declared by a safepoint.
+
+::
+
+    iteration   B      envelope [1, 4]                envelope [1, 6]
+        0       4      plan a ──────────
+        1       2      plan a           ╲ safepoint
+        2       6                        plan b   ← replan record: old a, new b
+        3       3                        plan b
+
+``plan_at="point"`` plans each shape at just its own size, where the policy lets it. Plans are kept by the replan key
+``(shape_envelope_hash, mode, arena_config_hash)`` and the point they were made at, so a shape that comes back costs
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.base import strict
+from tmmu_core.base.cbor import H
+from tmmu_core.base.errors import ContractError, InvalidIrShapes
+from tmmu_core.graph import checks
+from tmmu_core.graph.arenas import as_given
+from tmmu_core.graph.model import Dim, Graph
+from tmmu_core.liveness.timeline import default_mode
+from tmmu_core.planners.problem import Progress
+from tmmu_core.plans import canonical
+from tmmu_core.plans.making.arena_settings import settled
+from tmmu_core.plans.making.engine import Solution, solve
+from tmmu_core.plans.making.request import PlanRequest
+
+I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
+
+Point = tuple[tuple[str, int], ...]
+"""Values of all named dimensions, by name bytes."""
+PlanAt = Literal["upper", "point"]
+CURVE_POINTS = 33
+"""Points of a curve over an envelope that is longer than this: the ends and others evenly between."""
+
+
+@dataclass(frozen=True)
+class ReplanKey:
+    """The cache key of a plan (seed §10)."""
+
+    shape_envelope_hash: bytes
+    mode: str
+    arena_config_hash: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Iteration:
+    """One iteration of a session."""
+
+    number: int
+    point: Point
+    """The shape of the iteration."""
+    planned_at: Point
+    """The shape its plan was made for, at least as large."""
+    key: ReplanKey
+    solution: Solution
+    replanned: bool
+    cached: bool
+    """Whether the plan had been made before."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReplanLog:
+    """The result of a session."""
+
+    graph: Graph
+    iterations: tuple[Iteration, ...]
+    replans: tuple[dict[str, Any], ...]
+    """Trace records, for :func:`tmmu_core.formats.planfile.trace.records`."""
+    plans: int
+    """The number of plans that were made, without cached ones."""
+    aborted: ContractError | None = None
+    """Why the session ended early."""
+
+
+class Rule(NamedTuple):
+    """Where in its envelope a shape is planned, and what is done about one outside; the graph's policy by default."""
+
+    plan_at: PlanAt = "upper"
+    policy: str | None = None
+
+
+BY_THE_GRAPH = Rule()
+
+
+def envelope_hash(dims: Mapping[str, Dim]) -> bytes:
+    """``H({dim: [min, max]})``."""
+    return H({name: [dim.min, dim.max] for name, dim in dims.items()})
+
+
+def replan_session(
+    graph: Graph,
+    shapes: Sequence[Mapping[str, int]],
+    rule: Rule = BY_THE_GRAPH,
+    *,
+    request: PlanRequest | None = None,
+    progress: Progress | None = None,
+) -> ReplanLog:
+    """Run through ``shapes``, one mapping of dimensions per iteration; those not named stand at their upper end.
+
+    The ``dims`` of ``request`` are passed over. A shape that the
+    policy refuses ends the session: the error is the log's, reason ``dim_out_of_envelope``, or ``no_safepoint`` where a
+    replan is allowed and the graph declares no place for it. Raises what planning the first shape raises, and
+    ``InvalidIrShapes`` for an unknown dimension, a negative size, or an unknown policy.
+    """
+    policy = _policy(rule.policy or graph.replan_policy)
+    session = _Session(graph, policy, rule.plan_at, settled(graph, request or PlanRequest()))
+    for number, shape in enumerate(shapes):
+        if progress is not None and not progress("iterations", number, len(shapes)):
+            break
+        try:
+            session.run(number, shape)
+        except ContractError as error:
+            if not session.iterations:
+                raise
+            error.fill(iteration=number)
+            return session.log(error)
+    return session.log()
+
+
+def _policy(policy: str) -> str:
+    if policy not in ("ABORT", "REPLAN_AT_SAFEPOINT"):
+        raise InvalidIrShapes(
+            f"there is no replan policy {policy!r}.",
+            reason="replan_policy",
+            node_id="",
+            hint="Choose ABORT or REPLAN_AT_SAFEPOINT.",
+        )
+    return policy
+
+
+@dataclass(eq=False)
+class _Session:
+    graph: Graph
+    policy: str
+    plan_at: PlanAt
+    request: PlanRequest
+    cache: dict[tuple[ReplanKey, Point], Solution] = field(default_factory=dict)
+    iterations: list[Iteration] = field(default_factory=list)
+    replans: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        checks.resolve_dims(self.graph, None)
+        self.dims = dict(self.graph.dims)
+        self.ir_hash = canonical.ir_hash(self.graph)
+        self.mode = self.request.mode or default_mode(self.graph)
+        self.arenas_hash = canonical.arena_config_hash(as_given(self.request.arenas))
+
+    def log(self, aborted: ContractError | None = None) -> ReplanLog:
+        return ReplanLog(self.graph, tuple(self.iterations), tuple(self.replans), len(self.cache), aborted)
+
+    def run(self, number: int, shape: Mapping[str, int]) -> None:
+        """One iteration: keep the plan, or make another at the boundary before it."""
+        before = self.iterations[-1] if self.iterations else None
+        outside = self._outside(shape)
+        if outside and self.policy == "ABORT":
+            self._refuse_shape(number, shape, outside[0])
+        if outside and before is None:
+            before = self._declared(number)
+        whole = {name: shape.get(name, dim.max) for name, dim in self.graph.dims.items()}
+        dims = {name: _widened(dim, whole[name]) for name, dim in self.dims.items()}
+        point = _point(whole)
+        wanted = point if self.plan_at == "point" else _point({name: dim.max for name, dim in dims.items()})
+        if before is not None and self.policy == "ABORT":
+            if not _covers(before.planned_at, wanted):
+                self._refuse_growth(number, before.planned_at, point)
+            wanted = before.planned_at
+        if before is not None and (outside or wanted != before.planned_at):
+            safepoint = self._safepoint(number, before)
+            reason = "left_envelope" if outside else "new_point"
+            iteration = self._iteration(number, point, wanted, dims, replanned=True)
+            self.replans.append(_record(iteration, before, safepoint, reason))
+        else:
+            iteration = self._iteration(number, point, wanted, dims, replanned=False)
+        self.dims = dims
+        self.iterations.append(iteration)
+
+    def _declared(self, number: int) -> Iteration:
+        """What holds before the first iteration: the plan at the upper end of the envelopes as they are declared."""
+        upper = _point({name: dim.max for name, dim in self.dims.items()})
+        return self._iteration(number, upper, upper, dict(self.dims), replanned=False)
+
+    def _iteration(
+        self, number: int, point: Point, wanted: Point, dims: dict[str, Dim], *, replanned: bool
+    ) -> Iteration:
+        key = ReplanKey(envelope_hash(dims), self.mode, self.arenas_hash)
+        cached = (key, wanted) in self.cache
+        if not cached:
+            wide = msgspec.structs.replace(self.graph, dims=dims)
+            # The program is the one that was given; what changed is the envelope, which the replan key holds.
+            at = self.request.but(dims=dict(wanted))
+            self.cache[key, wanted] = solve(wide, at, ir_hash=self.ir_hash)
+        return Iteration(number, point, wanted, key, self.cache[key, wanted], replanned, cached)
+
+    def _outside(self, shape: Mapping[str, int]) -> list[str]:
+        """The dimensions of ``shape`` that leave their envelopes, by name."""
+        for name, value in sorted(shape.items()):
+            if name not in self.dims:
+                raise InvalidIrShapes(
+                    f"the graph has no dimension {name!r}.",
+                    reason="unknown_dim",
+                    node_id="",
+                    hint=strict.closest_hint(name, sorted(self.dims)),
+                )
+            if value < 0:
+                raise InvalidIrShapes(
+                    f"{name} = {value} is negative.", reason="negative_dim", node_id="", hint="Give a size ≥ 0."
+                )
+        return sorted(name for name, value in shape.items() if not self.dims[name].min <= value <= self.dims[name].max)
+
+    def _refuse_shape(self, number: int, shape: Mapping[str, int], name: str) -> None:
+        dim = self.dims[name]
+        raise InvalidIrShapes(
+            f"iteration {number}: {name} = {shape[name]} leaves the envelope [{dim.min}, {dim.max}], "
+            "and the replan policy is ABORT.",
+            reason="dim_out_of_envelope",
+            node_id="",
+            dim=name,
+            value=shape[name],
+            hint="Declare a wider envelope, or the policy REPLAN_AT_SAFEPOINT with a safepoint.",
+        )
+
+    def _refuse_growth(self, number: int, planned: Point, point: Point) -> None:
+        raise InvalidIrShapes(
+            f"iteration {number}: the shape {_text(point)} needs more than the plan made for {_text(planned)}, "
+            "and the replan policy is ABORT.",
+            reason="dim_out_of_plan",
+            node_id="",
+            hint="Plan at the upper end of the envelopes, or declare the policy REPLAN_AT_SAFEPOINT with a safepoint.",
+        )
+
+    def _safepoint(self, number: int, before: Iteration) -> str:
+        """The last declared safepoint of the plan before."""
+        if not self.graph.safepoints:
+            raise InvalidIrShapes(
+                f"iteration {number} needs another plan, but the graph declares no safepoint at which to change it.",
+                reason="no_safepoint",
+                node_id="",
+                hint='Declare the last node of an iteration: "safepoints": ["<node_id>"].',
+            )
+        order = before.solution.plan.execution_order
+        place = {node_id: step for step, node_id in enumerate(order)}
+        return max(self.graph.safepoints, key=lambda node_id: (place.get(node_id, -1), node_id))
+
+
+def _widened(dim: Dim, value: int) -> Dim:
+    return Dim(min(dim.min, value), max(dim.max, value))
+
+
+def _point(values: Mapping[str, int]) -> Point:
+    return tuple(sorted(values.items()))
+
+
+def _covers(planned: Point, point: Point) -> bool:
+    return all(large >= small for (_, large), (_, small) in zip(planned, point, strict=True))
+
+
+def _text(point: Point) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in point)
+
+
+def _record(now: Iteration, before: Iteration, safepoint: str, reason: str) -> dict[str, Any]:
+    """The trace record of a replan."""
+    old, new = before.solution.plan, now.solution.plan
+    return {
+        "record": "replan",
+        "iteration": now.number,
+        "safepoint": safepoint,
+        "reason": reason,
+        "dims": dict(now.point),
+        "planned_at": dict(now.planned_at),
+        "old_tmmu_plan_hash": old.tmmu_plan_hash.hex(),
+        "new_tmmu_plan_hash": new.tmmu_plan_hash.hex(),
+        "shape_envelope_hash": now.key.shape_envelope_hash.hex(),
+        "mode": now.key.mode,
+        "arena_config_hash": now.key.arena_config_hash.hex(),
+        "old_extent_bytes": sum(arena.extent_bytes for arena in old.arenas),
+        "new_extent_bytes": sum(arena.extent_bytes for arena in new.arenas),
+        "cached": now.cached,
+    }
+
+
+# --- the curve over an envelope ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class DimCurve:
+    """Figures of plans made along one dimension; figures have shape (values, arenas), in bytes."""
+
+    dim: str
+    values: I64
+    """Ascending; those whose plan was refused are in ``refused``."""
+    arena_names: tuple[str, ...]
+    peak_live_bytes: U64
+    extent_bytes: U64
+    refused: tuple[tuple[int, ContractError], ...] = ()
+
+
+def peak_over_dim(
+    graph: Graph,
+    dim: str,
+    *,
+    values: Sequence[int] | None = None,
+    request: PlanRequest | None = None,
+    progress: Progress | None = None,
+) -> DimCurve:
+    """The peak as a function of ``dim`` over its envelope, the others as the request says, or at their upper ends.
+
+    ``values`` are the points; by default all sizes of the envelope, or ``CURVE_POINTS`` of them. Raises
+    ``InvalidIrShapes`` (``unknown_dim``, ``dim_out_of_envelope``); a size that cannot be planned is in ``refused``.
+    """
+    request = settled(graph, request or PlanRequest())
+    point = checks.resolve_dims(graph, {**request.dims, **({dim: values[0]} if values else {})})
+    if dim not in point:
+        checks.resolve_dims(graph, {dim: 0})
+    chosen = sorted(set(values)) if values else sample_points(graph.dims[dim])
+    plans, done, refused = [], [], []
+    for number, value in enumerate(chosen):
+        if progress is not None and not progress(dim, number, len(chosen)):
+            break
+        at = checks.resolve_dims(graph, {**request.dims, dim: value})
+        try:
+            plans.append(solve(graph, request.but(dims=at)).plan)
+            done.append(value)
+        except ContractError as error:
+            refused.append((value, error))
+    names = tuple(sorted({arena.name for plan in plans for arena in plan.arenas}))
+    figures = np.zeros((2, len(plans), len(names)), np.uint64)
+    for row, plan in enumerate(plans):
+        for arena in plan.arenas:
+            column = names.index(arena.name)
+            figures[:, row, column] = arena.peak_live_bytes, arena.extent_bytes
+    return DimCurve(dim, np.array(done, np.int64), names, figures[0], figures[1], tuple(refused))
+
+
+def sample_points(dim: Dim) -> list[int]:
+    """All sizes of an envelope, or ``CURVE_POINTS`` of them with both ends, in integers."""
+    span = dim.max - dim.min
+    count = min(span, CURVE_POINTS - 1)
+    return sorted({dim.min + span * k // max(count, 1) for k in range(count + 1)})

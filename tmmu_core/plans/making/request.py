@@ -1,0 +1,117 @@
+"""The planning request.
+
+Command line, page, link, "command that repeats it", sweep and report are made from it: a new option is a field here and
+its line in :mod:`~tmmu_core.plans.making.request_options`. :func:`~tmmu_core.plans.making.make.make_plan` is the one
+way from it
+to a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
+
+from tmmu_core.base import strict
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset
+from tmmu_core.liveness.timeline import default_mode, default_preset
+from tmmu_core.planners.problem import GIVEN, PlainInstance
+from tmmu_core.plans.canonical import token_from_seed
+
+DEFAULT_PLANNER = "slots"
+ADDRESSINGS = ("offsets", "blake3_sparse")
+KEEPS_OFFSETS = "greedy"
+"""The default planner for an instance with fixed offsets, which ``slots`` cannot keep."""
+ANY_ARENA = ""
+"""The name under which a capacity is given that means the only arena there is."""
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """How a graph or an instance is planned. ``None`` and empty mappings mean: the default (contract §10)."""
+
+    mode: Mode | None = None
+    preset: Preset | None = None
+    planner: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The planner's own."""
+    arenas: Mapping[str, Any] | None = None
+    """The arena configuration as given, for it is hashed so (contract §4)."""
+    alignment: int | None = None
+    """Bytes, for every arena in use."""
+    capacities: Mapping[str, int] = field(default_factory=dict)
+    """Arena in use → bytes."""
+    one_memory: bool = False
+    """Whether all arenas are one address space, the arena ``memory``; so it is too under a capacity without a name."""
+    page_size: int | None = None
+    """Bytes, for every arena in use."""
+    order: tuple[str, ...] | None = None
+    """Node ids."""
+    token: bytes | None = None
+    """The replay token, 32 bytes; under the superseded draft's addresses it may be one of that draft, 64 or more."""
+    seed: int | None = None
+    """Makes the token where none is given."""
+    rank: int = 0
+    world_size: int | None = None
+    """``None``: the mesh's where there is a shard spec, else 1."""
+    shard_spec: Mapping[str, Any] | None = None
+    """Where it is given, the plan is the rank's share of the graph."""
+    dims: Mapping[str, int] = field(default_factory=dict)
+    """A point inside the envelopes; what is not named stands at its upper end."""
+    budget: int | None = None
+    """The quota over all arenas, in bytes."""
+    addressing: str = "offsets"
+    """``offsets``, or ``blake3_sparse`` for the superseded draft's addresses."""
+
+    def but(self, **changes: Any) -> Self:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+    @property
+    def request(self) -> PlanRequest:
+        """The request alone, where this is one with more to it."""
+        return PlanRequest(**{f.name: getattr(self, f.name) for f in fields(PlanRequest)})
+
+    @property
+    def replay_token(self) -> bytes:
+        """32 bytes: as given, or made from the seed (0 when neither is given)."""
+        return self.token if self.token is not None else token_from_seed(self.seed or 0)
+
+    @property
+    def is_plain_about_arenas(self) -> bool:
+        """Whether the request has no arena option."""
+        return self == self.but(arenas=None, alignment=None, page_size=None, capacities={}, one_memory=False)
+
+    @property
+    def is_one_memory(self) -> bool:
+        """Whether a graph is planned in one memory."""
+        return self.one_memory or ANY_ARENA in self.capacities
+
+    def spelled_out(self, asked: Graph | PlainInstance) -> Self:
+        """Return the request with mode, preset and planner filled in (contract §10)."""
+        if isinstance(asked, PlainInstance):
+            return self.but(planner=self.planner or default_planner(asked))
+        mode = self.mode or default_mode(asked)
+        preset = self.preset or (default_preset(mode) if mode in MODES else None)
+        return self.but(mode=mode, preset=preset, planner=self.planner or asked.planner or DEFAULT_PLANNER)
+
+
+def default_planner(instance: PlainInstance) -> str:
+    """Return the default planner of an instance: ``given`` where all offsets are given, else one that keeps them."""
+    if instance.packing is not None:
+        return GIVEN
+    fixed = instance.problem.fixed
+    return DEFAULT_PLANNER if fixed is None or (fixed < 0).all() else KEEPS_OFFSETS
+
+
+def refuse_unknown_words(said: PlanRequest) -> None:
+    """Raise ``InvalidIrShapes`` for an unknown mode or preset."""
+    for what, value, known in (("mode", said.mode, MODES), ("preset", said.preset, PRESETS)):
+        if value not in known:
+            raise InvalidIrShapes(
+                f"there is no {what} {str(value)!r}.",
+                reason=f"unknown_{what}",
+                node_id="",
+                hint=strict.closest_hint(str(value), known),
+            )

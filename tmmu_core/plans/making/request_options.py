@@ -1,0 +1,365 @@
+"""The table of request fields: their option, link key, file and text form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tmmu_core.base import strict
+from tmmu_core.base.errors import U64_MAX, UnreadableInput
+from tmmu_core.graph.arenas import refuse_many
+from tmmu_core.graph.model import MODES, PRESETS
+from tmmu_core.graph.native.document import decode, refuse_long_numbers, refuse_many_values, refuse_nested
+from tmmu_core.graph.quantities import pair_texts, parse_bytes, read_pairs
+from tmmu_core.plans.canonical import is_token
+from tmmu_core.plans.making.request import ADDRESSINGS, ANY_ARENA, PlanRequest
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a field is written: as an option, in a link, in a file."""
+
+    option: str
+    """``--dims``."""
+    metavar: str
+    about: str
+    """One sentence of help, its default in brackets."""
+    read: Callable[[str], Any]
+    """Text → value. Raises ``ValueError`` with a sentence; ``UnreadableInput`` where the text is a file's."""
+    write: Callable[[Any], str]
+    link: str = ""
+    """Its key in a link; the field's name where it is empty."""
+    choices: tuple[str, ...] = ()
+    many: bool = False
+    """Given several times, one ``KEY=VALUE`` each; a link and :attr:`read` take them as one text."""
+    file: str = ""
+    """What the file holds, where the option names a file; the text is its content."""
+    flag: bool = False
+    """An option without a value."""
+    of_graphs: bool = False
+    """Without a meaning for an instance, which has no graph."""
+    alias: tuple[str, ...] = ()
+
+
+# --- how values are written --------------------------------------------------------------------------------------
+
+
+def _same(text: str) -> str:
+    return text
+
+
+def _whole(text: str) -> int:
+    return strict.whole_number(text)
+
+
+def _switch(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError(f"{strict.shown(text)} is neither 1 nor 0.")
+    return text == "1"
+
+
+def _bytes(text: str) -> int:
+    value = parse_bytes(text)
+    if value is None:
+        raise ValueError("a number is missing.")
+    return _at_most_64_bits(value)
+
+
+def _at_most_64_bits(value: int) -> int:
+    if not 0 <= value <= U64_MAX:
+        raise ValueError(f"{value} is not between 0 and 2^64 − 1.")
+    return value
+
+
+def _token(text: str) -> bytes:
+    try:
+        token = bytes.fromhex(text)
+    except ValueError:
+        token = b""
+    if not is_token(token):
+        raise ValueError(
+            f"the token {text[:80]!r} is not 64 hexadecimal digits (for the superseded draft's addresses 128 or more)."
+        )
+    return token
+
+
+def _addressing(text: str) -> str:
+    if text not in ADDRESSINGS:
+        raise ValueError(f"there is no addressing {strict.shown(text)}. {strict.closest_hint(text, ADDRESSINGS)}")
+    return text
+
+
+def _some_pairs(text: str) -> list[tuple[str | None, str]]:
+    """The pairs of a text that says one at least: who writes none means another, or leaves the text out."""
+    pairs = read_pairs(text)
+    if not pairs:
+        raise ValueError("it is empty.")
+    return pairs
+
+
+def _dims(text: str) -> dict[str, int]:
+    point: dict[str, int] = {}
+    for name, value in _some_pairs(text):
+        if name is None:
+            raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE.")
+        try:
+            point[name] = _whole(value)
+        except ValueError:
+            raise ValueError(f"the dimension {name!r} is set to {value[:80]!r}, not a whole number.") from None
+    return dict(sorted(point.items()))
+
+
+def _capacities(text: str) -> dict[str, int]:
+    return dict(sorted((ANY_ARENA if name is None else name, _bytes(value)) for name, value in _some_pairs(text)))
+
+
+def _write_dims(point: Mapping[str, int]) -> str:
+    return ",".join(pair_texts(sorted(point.items())))
+
+
+def capacity_texts(capacities: Mapping[str, int]) -> list[str]:
+    """Each capacity as ``--capacity`` takes it."""
+    return pair_texts((None if name == ANY_ARENA else name, size) for name, size in sorted(capacities.items()))
+
+
+def _write_capacities(capacities: Mapping[str, int]) -> str:
+    return ",".join(capacity_texts(capacities))
+
+
+def read_json_object(text: str, what: str) -> dict[str, Any]:
+    """A JSON object whose keys stand once. Raises ``UnreadableInput``."""
+
+    def once(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in items:
+            if key in found:
+                raise UnreadableInput(f"the {what} has the key {key!r} twice.", place=f"$.{key}", hint="Remove one.")
+            found[key] = value
+        return found
+
+    try:
+        refuse_odd_json(text, what)
+        value = json.loads(text, object_pairs_hook=once)
+    except ValueError as error:  # also for more digits than Python reads
+        raise UnreadableInput(f"the {what} is not JSON.", place=_place(text)) from error
+    if not isinstance(value, dict):
+        raise UnreadableInput(f"the {what} is not a JSON object.", place="$")
+    return value
+
+
+def refuse_odd_json(text: str, what: str) -> None:
+    """Refuse JSON of more values than the limit, nested too deeply, or with numbers past 64 bits, before it is read.
+
+    Raises ``UnreadableInput``.
+    """
+    data = text.encode("utf-8", "replace")
+    for check in (refuse_many_values, refuse_long_numbers, refuse_nested):
+        check(data, what)
+
+
+def read_arenas_text(text: str) -> dict[str, Any]:
+    """An arena configuration: an object per arena. Raises ``UnreadableInput``."""
+    config = read_json_object(text, "arena configuration")
+    refuse_many(config)
+    bad = next((name for name, arena in config.items() if not isinstance(arena, dict)), None)
+    if bad is not None:
+        raise UnreadableInput(
+            "an arena is not a JSON object.",
+            place=f"$.{bad}",
+            hint='Write it as {"capacity_bytes": 1048576, "alignment_bytes": 128, "page_size": 4096}.',
+        )
+    return config
+
+
+def _order(text: str) -> tuple[str, ...]:
+    if text.lstrip()[:1] == "{":
+        hint = "Write a JSON list of node ids, or one id a line."
+        raise UnreadableInput("the order is a JSON object.", place="$", hint=hint)
+    if text.lstrip()[:1] != "[":
+        return tuple(line.strip() for line in text.splitlines() if line.strip())
+    try:
+        for check in (refuse_many_values, refuse_nested):
+            check(text.encode("utf-8", "replace"), "order")
+        listed = json.loads(text)
+    except ValueError as error:
+        raise UnreadableInput("the order is not a JSON list of node ids.", place=_place(text)) from error
+    odd = next((i for i, node in enumerate(listed) if not isinstance(node, str)), None)
+    if odd is not None:
+        raise UnreadableInput("the order is not a JSON list of node ids.", place=f"$[{odd}]")
+    return tuple(listed)
+
+
+def _place(text: str) -> str:
+    """Where a text stops being JSON: Python's words and places for it change from one version to the next."""
+    try:
+        decode(text.encode("utf-8", "replace"), Any)
+    except UnreadableInput as error:
+        return error.place
+    return ""
+
+
+def _shard_spec(text: str) -> dict[str, Any]:
+    return read_json_object(text, "shard spec")
+
+
+def _options(text: str) -> dict[str, Any]:
+    return read_json_object(text, "planner's options")
+
+
+def json_text(value: Any) -> str:
+    """Return JSON in one line with sorted keys."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def option_pairs(texts: list[str]) -> dict[str, Any]:
+    """``["budget=100", "fit=tightest"]`` to the planner's options: each value as JSON, or as the text it is."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE. Write a name, =, and a value.")
+        try:
+            refuse_odd_json(value, f"option {key.strip()}")
+            found[key.strip()] = json.loads(value.strip())
+        except ValueError:
+            found[key.strip()] = value.strip()
+    return found
+
+
+SAID: Mapping[str, Said] = {
+    "mode": Said(
+        *(
+            "--mode",
+            "M",
+            "Nodes to plan: forward, backward or inference [backward if the graph has backward nodes].",
+            _same,
+            str,
+        ),
+        choices=MODES,
+        of_graphs=True,
+    ),
+    "preset": Said(
+        *(
+            "--preset",
+            "P",
+            "Tensors kept for the backward pass: train_full, inference or remat_enabled [depends on the mode].",
+            _same,
+            str,
+        ),
+        choices=PRESETS,
+        of_graphs=True,
+    ),
+    "planner": Said("--planner", "NAME", "Planner [slots].", _same, str),
+    "options": Said(
+        *("--option", "KEY=VALUE", "Planner option; the value is JSON or text. Repeatable.", _options, json_text),
+        alias=("--planner-option",),
+        many=True,
+    ),
+    "arenas": Said(
+        *("--arenas", "FILE", "Arena configuration: JSON, arena → capacity, alignment, page size."),
+        *(read_arenas_text, json_text),
+        file="arena configuration",
+    ),
+    "alignment": Said("--alignment", "BYTES", "Alignment of every arena [128].", _bytes, str),
+    "capacities": Said(
+        *(
+            "--capacity",
+            "[ARENA=]BYTES",
+            "Memory limit for all tensors, or the capacity of one arena [unlimited]. Repeatable.",
+        ),
+        *(_capacities, _write_capacities),
+        link="capacity",
+        many=True,
+    ),
+    "one_memory": Said(
+        *(
+            "--one-memory",
+            "",
+            "Place all tensors in one arena, as --capacity BYTES does.",
+            _switch,
+            lambda on: "1" * on,
+        ),
+        flag=True,
+        of_graphs=True,
+    ),
+    "page_size": Said(
+        *("--page-size", "BYTES", "Page size of every arena [none].", _bytes, str), link="page", of_graphs=True
+    ),
+    "order": Said(
+        *("--order", "FILE", "Execution order: a JSON list of node ids, or one id per line.", _order, json_text),
+        file="execution order",
+        of_graphs=True,
+    ),
+    "token": Said("--token", "HEX", "Replay token, 64 hexadecimal digits.", _token, bytes.hex),
+    "seed": Said("--seed", "N", "Seed of the replay token [0].", _whole, str),
+    "rank": Said("--rank", "R", "Rank to plan [0].", _whole, str, of_graphs=True),
+    "world_size": Said(
+        *("--world-size", "W", "Number of ranks [size of the mesh, or 1].", _whole, str),
+        link="world",
+        of_graphs=True,
+    ),
+    "shard_spec": Said(
+        *("--shard", "FILE", "Shard spec, JSON: plan the rank's share of the graph."),
+        *(_shard_spec, json_text),
+        file="shard spec",
+        of_graphs=True,
+    ),
+    "dims": Said(
+        *("--dims", "B=8,T=512", "Sizes of named dimensions [their upper bounds].", _dims, _write_dims),
+        of_graphs=True,
+    ),
+    "budget": Said(
+        *("--budget", "BYTES", "The quota: the most that the arenas' extents may sum to.", _bytes, str), of_graphs=True
+    ),
+    "addressing": Said(
+        *("--addressing", "HOW", "offsets, or blake3_sparse for the addresses of the superseded draft [offsets]."),
+        *(_addressing, str),
+        choices=ADDRESSINGS,
+        of_graphs=True,
+    ),
+}
+"""Field of a :class:`PlanRequest` → how it is written, in the order of the fields."""
+
+
+class Contradiction(NamedTuple):
+    """Two fields of a request that exclude each other."""
+
+    what: str
+    way_out: str
+    field: str
+    """The field that is left out where one must be."""
+
+
+def contradiction(request: PlanRequest) -> Contradiction | None:
+    """Return the first contradiction in a request; ``None`` without one."""
+    if request.token is not None and request.seed is not None:
+        way_out = "The seed makes the token; give one of them."
+        return Contradiction("--token and --seed exclude each other.", way_out, "seed")
+    if request.world_size == 0:
+        return Contradiction("there is no world of 0 ranks.", "Give --world-size 1 or more.", "world_size")
+    if request.shard_spec is None and request.rank >= (request.world_size or 1):
+        what = f"there is no rank {request.rank} in a world of {request.world_size or 1}."
+        return Contradiction(what, "Ranks count from 0.", "rank")
+    return None
+
+
+def idle_for_instance(request: PlanRequest) -> str | None:
+    """Return the first option that an instance does not have; ``None`` without one."""
+    return next((name.replace("_", " ") for name in written(request) if SAID[name].of_graphs), None)
+
+
+def written(request: PlanRequest) -> dict[str, str]:
+    """Field → its text, for the fields that differ from their defaults; in the order of the fields."""
+    plain = PlanRequest()
+    return {
+        name: said.write(getattr(request, name))
+        for name, said in SAID.items()
+        if getattr(request, name) != getattr(plain, name)
+    }
+
+
+def key_of(request: PlanRequest) -> tuple[tuple[str, str], ...]:
+    """Return the cache key of a request: hashable, equal for equal requests."""
+    return tuple(written(request).items())

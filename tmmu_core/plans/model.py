@@ -1,0 +1,337 @@
+"""The plan as an immutable value: one row per tensor, stored as columns.
+
+A plan that is read from a file is equal to the one that was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import eq
+from typing import Any, Literal, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.base.errors import U64_MAX
+from tmmu_core.base.once import cached_property
+
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+U64 = NDArray[np.uint64]
+
+PLAN_SCHEMA = "tmmu_plan/1"
+
+Places = Literal["slots", "bytes", "sparse"]
+"""How a plan's offsets came to be: ``slots`` one behind the other at aligned prefix sums (seed,
+``MapToVirtualAddresses_v1``); ``bytes``, storage by storage; ``sparse``, slots at the draft's hashed addresses."""
+
+UNSAID = "places"
+"""The key of ``Plan.notes`` under which a reader says how it knows what is placed, where the file did not say it."""
+
+CHANGED = "changed"
+"""The key of ``Plan.notes`` under which a reader says what in the file is no longer as it was written."""
+
+UNHELD = "unheld"
+"""The key of ``Plan.notes`` under which a reader says that the file holds no hashes of what was written."""
+
+ASSUMED = "assumed"
+"""The key of ``Plan.notes`` for the sizes that the model leaves open and the plan assumes."""
+
+UNPLANNED = "unplanned"
+"""The key of ``Plan.notes`` for the parts of the graph whose memory is not in the plan."""
+
+READ = "read"
+"""The key of ``Plan.notes`` for the remarks of the reader of a finished plan or an instance."""
+
+REMARKS = (UNSAID, CHANGED, UNHELD, ASSUMED, UNPLANNED, READ)
+"""Keys of ``Plan.notes`` whose values are texts."""
+
+PLACES: tuple[Places, ...] = ("slots", "bytes", "sparse")
+
+
+OPTIMAL = "optimal"
+FEASIBLE = "feasible"
+CLAIMED = "claimed"
+"""An arena's status where its file claims a bound or a search proof that its reader cannot recompute."""
+INVALID = "invalid"
+"""An arena's status in a plan that does not verify."""
+
+INCOMPLETE = "incomplete"
+"""An arena's status in a plan that leaves out parts of its graph."""
+
+
+@dataclass(frozen=True)
+class ArenaSummary:
+    """One arena's figures, in bytes and counts (contract §7)."""
+
+    name: str
+    capacity_bytes: int
+    alignment_bytes: int
+    page_size: int
+    extent_bytes: int
+    committed_bytes: int
+    peak_live_bytes: int
+    """The most bytes in use at one step."""
+    slots: int
+    max_live: int
+    storages: int
+    lower_bound_bytes: int | None = None
+    """No plan of this problem has a smaller extent: one number, whichever planner ran (contract §11)."""
+    proven_bytes: int | None = None
+    """What this plan's search proved beyond the bound: again, no plan has a smaller extent. ``None``: nothing more.
+    Under the status ``claimed``, the bound that the file claims."""
+    status: str = FEASIBLE
+    """The certificate: ``optimal`` (the extent is proven the least), ``unproven`` (a search ended before it knew),
+    ``feasible`` (a valid plan that claims nothing), ``claimed`` (a finished plan claims a bound that its reader cannot
+    recompute), ``incomplete`` (a part of the graph is not planned and needs more memory), or ``invalid`` (a finished
+    plan that does not verify)."""
+    witness: tuple[str, ...] = ()
+    """The storages, by the ids that name them, that make the lower bound: pairwise in each other's way."""
+    witness_step: int = -1
+    """The step at which they are held; −1 where time is not the reason, or nothing is told."""
+
+    @property
+    def bound_bytes(self) -> int:
+        """The lower bound; without one, the most bytes in use at one step."""
+        return self.peak_live_bytes if self.lower_bound_bytes is None else self.lower_bound_bytes
+
+    @property
+    def over_bound_bytes(self) -> int:
+        """Extent − lower bound. Negative: the plan or its bound is wrong."""
+        return self.extent_bytes - self.bound_bytes
+
+    @property
+    def gap(self) -> tuple[int, int]:
+        """The gap as a fraction: ``(extent − lower bound, lower bound)``, in bytes."""
+        return self.over_bound_bytes, self.bound_bytes
+
+    @property
+    def least_bytes_claimed(self) -> int:
+        """The largest lower bound that the plan states, proven or claimed; the extent of an optimal plan."""
+        least = max(self.bound_bytes, self.proven_bytes or 0)
+        return max(least, self.extent_bytes) if self.status == OPTIMAL else least
+
+    @property
+    def open_bytes(self) -> int:
+        """The most bytes by which a smaller plan may exist; 0 for an optimal one."""
+        least = self.bound_bytes if self.status == CLAIMED else self.least_bytes_claimed
+        return max(0, self.extent_bytes - least)
+
+    @property
+    def headroom_bytes(self) -> int | None:
+        """Capacity − extent; ``None`` where the capacity is unlimited."""
+        return None if self.capacity_bytes >= U64_MAX else self.capacity_bytes - self.extent_bytes
+
+
+@dataclass(frozen=True)
+class TensorRow:
+    """One row of a plan, for display and small loops."""
+
+    tensor_id: str
+    arena: str
+    logical_slot: int
+    offset_bytes: int
+    size_bytes: int
+    alignment: int
+    birth: int
+    death: int
+    generation: int
+    role: str
+    dtype: str
+    shape: tuple[int, ...]
+    alias_group_id: str | None
+    base_tensor_uid: str | None
+
+
+Handoff = tuple[int, str, str]
+"""(step, from, to)"""
+
+
+class Handoffs(Sequence[Handoff]):
+    """In-place reuse as columns, with the interface of a tuple of triples, to save memory."""
+
+    def __init__(self, ids: Sequence[str], rows: I64) -> None:
+        """``rows`` (h, 3): step, and the numbers in ``ids`` of giver and taker."""
+        self._ids, self._rows = ids, rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, at: int) -> Handoff: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Handoff, ...]: ...
+    def __getitem__(self, at: int | slice) -> Handoff | tuple[Handoff, ...]:
+        if isinstance(at, slice):
+            return tuple(Handoffs(self._ids, self._rows[at]))
+        step, giver, taker = self._rows[at].tolist()
+        return step, self._ids[giver], self._ids[taker]
+
+    def __iter__(self) -> Iterator[Handoff]:
+        ids = self._ids
+        return ((step, ids[giver], ids[taker]) for step, giver, taker in self._rows.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Handoffs | tuple | list):
+            return NotImplemented
+        return len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]  # equal to tuples, whose hash it has not
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlanColumns:
+    """The rows of a plan as columns of length n, sorted by tensor id bytes, and its in-place reuse."""
+
+    tensor_ids: tuple[str, ...]
+    arena: I32
+    """Index into ``arenas``."""
+    logical_slot: I64
+    offset: U64
+    size: U64
+    alignment: U64
+    birth: I64
+    death: I64
+    generation: I64
+    """The position (from 0) of its storage among those of the slot."""
+    storage: I64
+    """Rows of one storage share a number; numbers are dense, in the order of (arena name, slot, generation)."""
+    roles: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    alias_group_ids: tuple[str | None, ...]
+    base_tensor_uids: tuple[str | None, ...]
+    handoffs: Sequence[Handoff] = ()
+    """(step, from, to) as granted and, for planners that place bytes, as used."""
+    taken: tuple[bool, ...] = ()
+    """Per hand-off, whether ``to`` lies on ``from``'s bytes (contract §11). Where it is not told it is worked out."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plan(PlanColumns):
+    """A plan: the columns of its rows, and the fields of the whole plan. Hashes are 32 raw bytes."""
+
+    planner: str
+    planner_options: dict[str, Any]
+    ir_name: str
+    ir_hash: bytes
+    mode: str
+    preset: str
+    places: Places
+    """What the planner placed; it decides which rules apply to offsets."""
+    replay_token: bytes
+    rank: int
+    world_size: int
+    shard_spec_hash: bytes
+    arena_config_hash: bytes
+    execution_order_hash: bytes
+    tmmu_plan_hash: bytes
+    layout_hash: bytes
+    steps: int
+    has_inputs_step: bool
+    """Whether step 0 is ``@inputs``; then node k of ``execution_order`` runs at step k + 1."""
+    execution_order: tuple[str, ...]
+    arenas: tuple[ArenaSummary, ...]
+    """By name bytes."""
+    metrics: dict[str, Any] = field(default_factory=dict)
+    """Figures of contract §7; ``allocation_time_ns`` among them, never hashed and never compared."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What the planner tells about its run, per arena: scalars, and a ``course`` (``plan.analysis.course``)."""
+    own_arenas: bool = False
+    """Whether the planner made its arenas itself: neither roles nor the configuration say where a tensor lies."""
+
+    def __post_init__(self) -> None:
+        if len(self.taken) != len(self.handoffs):
+            object.__setattr__(self, "taken", taken_of(self))
+
+    def __len__(self) -> int:
+        return len(self.tensor_ids)
+
+    def remark(self, key: str) -> str:
+        """Return the text under one of the keys of :data:`REMARKS`; empty without one.
+
+        The value under an arena's name, which may equal a key, is a mapping.
+        """
+        remark = self.notes.get(key)
+        return remark if isinstance(remark, str) else ""
+
+    @property
+    def incomplete(self) -> tuple[str, ...]:
+        """The arenas whose figures leave out a part of the graph."""
+        return tuple([arena.name for arena in self.arenas if arena.status == INCOMPLETE])
+
+    @property
+    def has_slots(self) -> bool:
+        """Whether rows lie in slots; where bytes are placed, ``logical_slot`` only numbers the storages."""
+        return self.places != "bytes"
+
+    @cached_property
+    def held_until(self) -> I64:
+        """Per row, the step after the last one at which its bytes are in use.
+
+        That is its death, but for the giver of a hand-off that is not taken: it is read at the step at which it dies.
+        """
+        held = self.death.copy()
+        for (step, source, _), taken in zip(self.handoffs, self.taken, strict=True):
+            row = -1 if taken else self.row_of.get(source, -1)
+            if row >= 0:
+                held[row] = max(int(held[row]), min(step + 1, self.steps))
+        return held
+
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        """Tensor id → row."""
+        return {tensor_id: row for row, tensor_id in enumerate(self.tensor_ids)}
+
+    @cached_property
+    def arena_of(self) -> dict[str, ArenaSummary]:
+        """Arena name → its figures."""
+        return {arena.name: arena for arena in self.arenas}
+
+    def row(self, i: int) -> TensorRow:
+        """Row ``i`` as a value."""
+        return TensorRow(
+            self.tensor_ids[i],
+            self.arenas[self.arena[i]].name,
+            int(self.logical_slot[i]),
+            int(self.offset[i]),
+            int(self.size[i]),
+            int(self.alignment[i]),
+            int(self.birth[i]),
+            int(self.death[i]),
+            int(self.generation[i]),
+            self.roles[i],
+            self.dtypes[i],
+            self.shapes[i],
+            self.alias_group_ids[i],
+            self.base_tensor_uids[i],
+        )
+
+    def rows(self) -> Iterator[TensorRow]:
+        """All rows, by tensor id bytes."""
+        return (self.row(i) for i in range(len(self)))
+
+    def node_at(self, step: int) -> str:
+        """The node id run at ``step`` (``@inputs`` for the loading step); ``""`` where the plan has no order."""
+        if self.has_inputs_step:
+            if step == 0:
+                return "@inputs"
+            step -= 1
+        return self.execution_order[step] if 0 <= step < len(self.execution_order) else ""
+
+
+def taken_of(plan: Plan) -> tuple[bool, ...]:
+    """Per hand-off of ``plan``, whether the taker's storage begins where the giver's does, in the same arena."""
+    starts: dict[int, int] = {}
+    for storage, offset in zip(plan.storage.tolist(), plan.offset.tolist(), strict=True):
+        starts[storage] = min(offset, starts.get(storage, offset))
+    flags = []
+    for _, source, target in plan.handoffs:
+        i, j = plan.row_of.get(source, -1), plan.row_of.get(target, -1)
+        here = i >= 0 and j >= 0 and plan.arena[i] == plan.arena[j]
+        flags.append(bool(here and starts[int(plan.storage[i])] == starts[int(plan.storage[j])]))
+    return tuple(flags)

@@ -1,0 +1,1 @@
+"""Memory that real runtimes use for a model."""

@@ -1,0 +1,261 @@
+"""What a runtime really takes beside what a plan says: a model run by its runtime, and the graph that runs planned.
+
+::
+
+    theirs   onnxruntime    resident memory that a run adds, arena on (first run), with its pattern (second run), arena
+                            off (any run)
+             LiteRT         its arena, to the byte (``measure_litert``)
+             PyTorch eager  what its allocator held, and of that the tensors, operator by operator (``torch_eager``)
+             ExecuTorch     the arenas that its program asks of whoever loads it: planned ahead, so read, not run
+    ours     the extent of the plan of the graph that runs by ``PLANNER``, which is quick: another may come lower
+    bound    what no plan of that graph can be below
+
+onnxruntime's is read from the kernel, which counts pages of 4 KiB in batches of some dozens: it holds the scratch of
+kernels and the results, and not the inputs, which the caller owns; a page of an arena that nothing wrote is not in it.
+Ours holds the inputs and no scratch. It is not to be had to the byte from outside: compare figures by their size, not
+by their digits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.edge import executorch, tflite
+from tmmu_core.formats.onnx import onnx_signature
+from tmmu_core.formats.open_file import read_at, read_graph
+from tmmu_core.formats.pytorch import torch_module
+from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
+from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
+from tmmu_core.formats.pytorch.exported_program.pt2_names import asked_for, with_dims
+from tmmu_core.graph.model import Dim, Graph
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
+
+SECONDS = 180
+PLANNER = "portfolio"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A planned graph: bytes of its activations."""
+
+    ours: int
+    bound: int
+    inputs: int
+    """Bytes of the inputs, which the caller owns."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The figures of a model, in bytes."""
+
+    model: str
+    runtime: str
+    """``onnxruntime``, ``LiteRT``, ``PyTorch eager`` or ``ExecuTorch``."""
+    theirs: int
+    """Bytes that the runtime uses; for onnxruntime its arena and its memory-pattern block."""
+    figures: dict[str, int]
+    """All figures of the runtime by name."""
+    given: Figures
+    """The plan of the graph in the file."""
+    run: Figures | None
+    """The plan of the graph that runs, if it differs (rewritten by onnxruntime); ``None`` if it cannot be read."""
+    sizes: dict[str, int]
+    """Sizes of the named dimensions."""
+    steps: tuple[int, ...] = ()
+    """Tensor bytes after each operator, where the runtime reports them."""
+    planner: str = PLANNER
+    """The planner of our figures."""
+
+    @property
+    def planned(self) -> Figures:
+        """The plan to compare with: of the graph that runs, if known."""
+        return self.run or self.given
+
+    def difference(self) -> tuple[tuple[str, int], ...]:
+        """Return the parts of the difference between the runtime and the lower bound, as ``(what, bytes)``."""
+        above = self.theirs - self.planned.bound
+        parts = [(what, self.figures[name]) for name, what in PARTS[self.runtime] if name in self.figures]
+        return (*parts, (REST[self.runtime], above - sum(size for _, size in parts)))
+
+
+ONNXRUNTIME, LITERT, EAGER, EXECUTORCH = "onnxruntime", "LiteRT", "PyTorch eager", "ExecuTorch"
+PARTS = {
+    ONNXRUNTIME: (("pattern", "memory pattern block, outside the arena"),),
+    LITERT: (("beyond_tensors", "scratch memory of kernels around the tensors"),),
+    EAGER: (("scratch", "scratch memory of kernels, above the tensors"),),
+    EXECUTORCH: (),
+}
+REST = {
+    ONNXRUNTIME: "scratch memory of kernels, alignment and gaps, minus the inputs, which the caller owns",
+    LITERT: "scratch of kernels between the tensors, gaps, alignment, and in-place reuse that the runtime does not use",
+    EAGER: "in-place reuse that the lower bound assumes and eager mode does not use",
+    EXECUTORCH: "gaps in its plan, and sizes rounded up to its alignment",
+}
+
+
+def measure(data: bytes, name: str, dims: dict[str, int] | None = None) -> Measured:
+    """Run the model in ``data`` with its runtime and plan it.
+
+    Raises ``UnreadableInput`` where it cannot be run, and as reading does.
+    """
+    which = runtime_of(data)
+    if not which:
+        hint = "Give an .onnx, .tflite or .pt2 file. What is no model of a runtime is planned: tmmu plan."
+        raise UnreadableInput(
+            f"it is nothing that a runtime runs: {onnx_signature.refuses(data)}.", source=name, hint=hint
+        )
+    if which in (LITERT, EXECUTORCH):
+        return (_litert if which == LITERT else _executorch)(data, name)
+    return _eager(data, name, dims or {}) if which == EAGER else _onnxruntime(data, name, dims)
+
+
+def runtime_of(data: bytes) -> str:
+    """Return the name of the runtime for these bytes; "" if they are no model."""
+    readers = (
+        *((LITERT, tflite.refuses), (EAGER, torch_module.refuses), (EXECUTORCH, executorch.refuses)),
+        (ONNXRUNTIME, onnx_signature.refuses),
+    )
+    return next((runtime for runtime, refuses in readers if not refuses(data)), "")
+
+
+def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None) -> Measured:
+    # These load the onnx package, which only these models need.
+    from tmmu_core.formats.onnx.onnx_shape_run import for_the_runtime
+    from tmmu_core.runtime.onnx_run import runtime
+
+    runtime()
+    if not sys.platform.startswith("linux"):
+        raise UnreadableInput("memory is measured through Linux's /proc.", source=name, hint="Measure on Linux.")
+    graph = read_graph(data, name)
+    graph = read_at(graph, dims, data, name) if dims else graph
+    point = {**{k: d.max for k, d in graph.dims.items()}, **graph.assumed, **(dims or {})}
+    inputs, taken = _inputs(graph, point), for_the_runtime(data)
+    arena = _grown(taken, name, inputs, arena=True)
+    off = _grown(taken, name, inputs, arena=False)
+    rewritten = _ask(b"{}\n" + taken, name).partition(b"\n")[2]
+    return Measured(
+        model=name,
+        runtime=ONNXRUNTIME,
+        theirs=arena[0] + arena[1],
+        figures={"arena": arena[0], "pattern": arena[1], "no_arena": min(off[1:])},
+        given=_figures(graph, point),
+        run=_figures_of(rewritten, name, point),
+        sizes=point,
+    )
+
+
+def _litert(data: bytes, name: str) -> Measured:
+    _needed("ai_edge_litert", "ai-edge-litert", name)
+    graph = read_graph(data, name)
+    answer = _answer("tmmu_core.runtime.measure.litert_child", data, name, "LiteRT does not run the model")
+    arena, tensors, scratch = answer["arena"], answer["tensors"], answer["scratch"]
+    figures = {"arena": arena, "beyond_tensors": arena - tensors, "scratch_tensors": scratch}
+    return Measured(name, LITERT, arena, figures, _figures(graph, {}), None, {})
+
+
+def _executorch(data: bytes, name: str) -> Measured:
+    program = executorch.read(data, name)
+    theirs = make_plan(program, PlanRequest()).plan.arenas[0].extent_bytes
+    ours = make_plan(program, PlanRequest(planner=PLANNER)).plan.arenas[0]
+    problem = program.problem
+    inputs = sum(int(size) for size, role in zip(problem.size, problem.roles, strict=True) if role == "input")
+    return Measured(
+        name, EXECUTORCH, theirs, {"planned": theirs}, Figures(ours.extent_bytes, ours.bound_bytes, inputs), None, {}
+    )
+
+
+def _eager(data: bytes, name: str, dims: dict[str, int]) -> Measured:
+    _needed("torch", "'tmmu-plan-explorer[torch]'", name)
+    program, given = read_program(data, name), {dim: Dim(size, size) for dim, size in dims.items()}
+    symbols = asked_for(program, given)
+    program = program.at(symbols)
+    graph = with_dims(as_saved(program, name), program, given)
+    point = {key: dim.max for key, dim in graph.dims.items()}
+    request = json.dumps(symbols).encode() + b"\n" + data
+    answer = _answer("tmmu_core.runtime.measure.torch_child", request, name, "PyTorch does not run the program")
+    figures = {
+        "allocated": answer["allocated"],
+        "tensors": answer["tensors"],
+        "scratch": answer["allocated"] - answer["tensors"],
+    }
+    return Measured(
+        name, EAGER, answer["allocated"], figures, _figures(graph, point), None, point, tuple(answer["steps"])
+    )
+
+
+def _needed(module: str, package: str, name: str) -> None:
+    if find_spec(module) is None:
+        raise UnreadableInput(
+            f"running the model needs the package {module}, which is not installed.",
+            source=name,
+            hint=f"Add it: pip install {package}",
+        )
+
+
+def _answer(module: str, data: bytes, name: str, failed: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(_ask(data, name, module))
+    if "failed" in answer:
+        raise UnreadableInput(
+            f"{failed}: {answer['failed'].rstrip('.')}.", source=name, hint="Run the model by itself first."
+        )
+    return answer
+
+
+def _inputs(graph: Graph, point: dict[str, int]) -> list[list[Any]]:
+    tensors = {tensor.id: tensor for tensor in graph.tensors}
+    return [[name, tensors[name].dtype, [point.get(str(d), d) for d in tensors[name].shape]] for name in graph.inputs]
+
+
+def _grown(data: bytes, name: str, inputs: list[list[Any]], *, arena: bool) -> list[int]:
+    request = json.dumps({"inputs": inputs, "arena": arena, "pattern": arena}).encode()
+    answer = json.loads(_ask(request + b"\n" + data, name))
+    if "failed" in answer:
+        raise UnreadableInput(
+            f"onnxruntime does not run the model: {answer['failed'].rstrip('.')}.",
+            source=name,
+            hint="Give sizes that it was made for: --dims NAME=SIZE.",
+        )
+    found: list[int] = answer["grown"]
+    return found
+
+
+def _ask(request: bytes, name: str, module: str = "tmmu_core.runtime.measure.onnxruntime_child") -> bytes:
+    # Freed memory goes back at once, so that the resident set follows what is held.
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "0"}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    command = [sys.executable, "-m", module]
+    try:
+        done = subprocess.run(
+            command, input=request, capture_output=True, timeout=SECONDS, env=environment, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UnreadableInput(f"the run took more than {SECONDS} seconds.", source=name, hint="Give --dims.") from error
+    if done.returncode or not done.stdout:
+        raise UnreadableInput("the run ended without an answer.", source=name, hint="Run the model by itself first.")
+    return done.stdout
+
+
+def _figures_of(model: bytes, name: str, point: dict[str, int]) -> Figures | None:
+    from tmmu_core.base.errors import TmmuError
+
+    try:
+        graph = read_graph(model, name)
+        there = {dim: size for dim, size in point.items() if dim in graph.dims}
+        return _figures(read_at(graph, there, model, name), there)
+    except TmmuError:
+        return None
+
+
+def _figures(graph: Graph, point: dict[str, int]) -> Figures:
+    plan = make_plan(graph, PlanRequest(planner=PLANNER, dims=point)).plan
+    arena = plan.arena_of["activations"]
+    inputs = sum(int(plan.size[plan.row_of[name]]) for name in graph.inputs if name in plan.row_of)
+    return Figures(arena.extent_bytes, arena.bound_bytes, inputs)

@@ -1,0 +1,205 @@
+"""heliaAOT's memory plan by its own names: what ``helia`` decides, as the classes of that document.
+
+They add no rule and no figure. :class:`GreedyMemoryPlanner` asks the one engine, :func:`memory_plan` writes a plan's
+rows down as allocations, arenas and lifetimes; the render plan is made of the plan itself (``MemoryPlan.plan``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from tmmu_core.graph.model import Graph
+from tmmu_core.planners.helia import Memory, Rule
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.model import Plan
+
+MemoryType = str
+"""A memory's name, such as ``DTCM``."""
+
+
+class ArenaRole(StrEnum):
+    """What an arena is for."""
+
+    scratch = "scratch"
+    persistent = "persistent"
+    constant = "constant"
+
+
+class MemoryPlannerType(StrEnum):
+    """Which planner; there is one."""
+
+    greedy = "greedy"
+
+
+@dataclass(frozen=True)
+class TensorBinding:
+    """Where a tensor is bound: a byte of an arena of that role in that memory, and where its bytes are stored."""
+
+    role: ArenaRole
+    memory: MemoryType
+    offset: int
+    source_memory: MemoryType
+
+
+@dataclass
+class TensorLifetime:
+    """From the first operator that uses or makes a tensor to the last one, both included."""
+
+    tensor_id: str
+    start_op: int
+    end_op: int
+
+    def add_op(self, op_idx: int) -> None:
+        """Stretch it to one more operator."""
+        self.start_op, self.end_op = min(self.start_op, op_idx), max(self.end_op, op_idx)
+
+    def merge(self, other: TensorLifetime) -> None:
+        """Stretch it over another one, as aliases need it."""
+        self.add_op(other.start_op)
+        self.add_op(other.end_op)
+
+
+@dataclass(frozen=True)
+class TensorAllocation:
+    """A tensor's slot. Offset and size in bytes."""
+
+    tensor_id: str
+    memory: MemoryType
+    offset: int
+    size: int
+    binding: TensorBinding | None = None
+
+
+@dataclass
+class ArenaUsage:
+    """One arena, in bytes."""
+
+    memory: MemoryType
+    total_size: int = 0
+    used: int = 0
+    role: ArenaRole = ArenaRole.scratch
+    source_memory: MemoryType | None = None
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether its contents are copied in from another memory."""
+        return self.source_memory is not None and self.source_memory != self.memory
+
+    def allocate(self, size: int) -> int:
+        """Take ``size`` bytes at the end of what is used; where they begin. The arena grows where it must."""
+        offset = self.used
+        self.used += size
+        self.total_size = max(self.total_size, self.used)
+        return offset
+
+
+@dataclass(frozen=True)
+class MemoryConstraint:
+    """A memory that there is: at most ``max_size`` bytes, every slot on ``arena_alignment`` bytes."""
+
+    name: MemoryType
+    max_size: int | None = None
+    arena_alignment: int | None = None
+    writable: bool = True
+
+
+@dataclass(frozen=True)
+class TensorAttributes:
+    """Where tensors belong; for constants where they are stored, and where they are read if that is elsewhere."""
+
+    memory: MemoryType
+    constant_destination_memory: MemoryType | None = None
+
+
+@dataclass(frozen=True)
+class MemoryFreeBlock:
+    """Bytes that nobody holds."""
+
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class MemoryActiveBlock:
+    """Bytes that are held through operator ``end_time``."""
+
+    end_time: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Allocations by tensor, arenas by role and memory, lifetimes; ``plan`` is what they were written down from."""
+
+    tensor_allocs: Mapping[str, TensorAllocation] = field(default_factory=dict)
+    arena_usages: Mapping[MemoryType, ArenaUsage] = field(default_factory=dict)
+    constant_arenas: Mapping[MemoryType, ArenaUsage] = field(default_factory=dict)
+    persistent_arenas: Mapping[MemoryType, ArenaUsage] = field(default_factory=dict)
+    tensor_lifetimes: Mapping[str, TensorLifetime] = field(default_factory=dict)
+    plan: Plan | None = None
+
+    def get_allocation(self, tensor_id: str) -> TensorAllocation:
+        """The allocation of a tensor. Raises ``KeyError``."""
+        return self.tensor_allocs[tensor_id]
+
+
+class GreedyMemoryPlanner:
+    """Memories in the order of preference, and what belongs where: a role, a tensor role or a name's pattern each."""
+
+    type = MemoryPlannerType.greedy
+
+    def __init__(
+        self,
+        constraints: Sequence[MemoryConstraint],
+        attributes: Mapping[str, TensorAttributes] | Iterable[Mapping[str, Any]] = (),
+        min_alignment: int = 16,
+    ) -> None:
+        """``attributes``: role → attributes, or rules with conditions, as ``helia``'s option ``rules`` has them."""
+        memories = [Memory(c.name, c.max_size, c.arena_alignment, c.writable) for c in constraints]
+        rules: list[Any] = []
+        if isinstance(attributes, Mapping):
+            for role, said in attributes.items():
+                rules.append(msgspec.to_builtins(Rule(said.memory, said.constant_destination_memory, role)))
+        else:
+            rules = [dict(rule) for rule in attributes]
+        self.options = {"memories": msgspec.to_builtins(memories), "rules": rules, "min_alignment": min_alignment}
+
+    def plan(self, graph: Graph, request: PlanRequest | None = None) -> MemoryPlan:
+        """Plan a graph. Raises as the engine does."""
+        asked = (request or PlanRequest()).but(planner="helia", options=self.options)
+        return memory_plan(make_plan(graph, asked).plan)
+
+
+def memory_plan(plan: Plan) -> MemoryPlan:
+    """A plan of ``helia`` in the document's classes."""
+    arenas: dict[ArenaRole, dict[MemoryType, ArenaUsage]] = {role: {} for role in ArenaRole}
+    for name, notes in plan.notes.items():
+        if name not in plan.arena_of or "memory" not in notes:
+            continue
+        extent, role, memory = plan.arena_of[name].extent_bytes, ArenaRole(notes["role"]), notes["memory"]
+        arenas[role][memory] = ArenaUsage(memory, extent, extent, role, notes["source_memory"])
+    allocations, lifetimes = {}, {}
+    first = int(plan.has_inputs_step)
+    for row in plan.rows():
+        notes = plan.notes[row.arena]
+        role, memory, source = ArenaRole(notes["role"]), notes["memory"], notes["source_memory"]
+        binding = TensorBinding(role, memory, row.offset_bytes, source)
+        allocations[row.tensor_id] = TensorAllocation(row.tensor_id, memory, row.offset_bytes, row.size_bytes, binding)
+        # Loading is no operator: what it writes is there from the first one on.
+        start, last = max(row.birth - first, 0), max(row.death - first - 1, 0)
+        lifetimes[row.tensor_id] = TensorLifetime(row.tensor_id, start, last)
+    return MemoryPlan(
+        allocations,
+        arenas[ArenaRole.scratch],
+        arenas[ArenaRole.constant],
+        arenas[ArenaRole.persistent],
+        lifetimes,
+        plan,
+    )

@@ -1,0 +1,233 @@
+"""r10's memory planner by its own names: lifetimes in, an :class:`AllocationPlan` out, a :class:`MemoryBinding` on top.
+
+First-fit decreasing over whole regions, as :mod:`~tmmu_core.planners.ffd` does it for arenas, without an arena's
+further wishes (fixed offsets, hand-offs). Tensors are taken largest first, ties by id; each joins the first region
+none of whose tenants is alive with it and whose offset is on its grid, and then has *the same* region; otherwise it
+opens one at the next aligned offset. A life is a bit mask over the stretches between births and deaths, so that one
+``and`` asks all tenants of a region at once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import overload
+
+from tmmu_core.base.errors import U64_MAX, AlignmentViolation, AllocationOverflow
+
+
+@dataclass(frozen=True)
+class MemoryRegion:
+    """Bytes ``[offset_bytes, offset_bytes + size_bytes)`` of the pool."""
+
+    offset_bytes: int
+    size_bytes: int
+
+    @property
+    def end(self) -> int:
+        """Byte after the last."""
+        return self.offset_bytes + self.size_bytes
+
+    def overlaps(self, other: MemoryRegion) -> bool:
+        """Whether the two have a byte in common."""
+        return max(self.offset_bytes, other.offset_bytes) < min(self.end, other.end)
+
+
+@dataclass(frozen=True)
+class TensorLifetime:
+    """A tensor's steps ``[birth, death)``, and what it takes: bytes, on a grid of ``alignment`` bytes."""
+
+    tensor_id: str
+    birth: int
+    death: int
+    size_bytes: int = 0
+    alignment: int = 1
+
+    def overlaps(self, other: TensorLifetime) -> bool:
+        """Whether there is a step at which both are alive."""
+        return max(self.birth, other.birth) < min(self.death, other.death)
+
+
+@dataclass(frozen=True)
+class SharingOpportunity:
+    """Two tensors that an analyzer found may have one region; order means nothing."""
+
+    first: str
+    second: str
+
+
+class SharingPairs(Sequence[tuple[str, str]]):
+    """Every pair of tensors in one region, the one that moved in earlier first; made when they are looked at."""
+
+    def __init__(self, tenants: Sequence[Sequence[str]]) -> None:
+        self.tenants = tenants
+
+    def __len__(self) -> int:
+        return sum(len(region) * (len(region) - 1) // 2 for region in self.tenants)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return ((one, two) for region in self.tenants for k, one in enumerate(region) for two in region[k + 1 :])
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[str, str]: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[tuple[str, str]]: ...
+
+    def __getitem__(self, at: int | slice) -> tuple[str, str] | Sequence[tuple[str, str]]:
+        return tuple(self)[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
+@dataclass(frozen=True)
+class AllocationPlan:
+    """Which region each tensor has, in placement order, and what sharing saves. All in bytes."""
+
+    allocations: Mapping[str, MemoryRegion]
+    sharing_pairs: Sequence[tuple[str, str]] = ()
+    peak_bytes: int = 0
+    """The most bytes alive at any step."""
+    saved_bytes: int = 0
+    """What the pool would be with a region for every tensor, laid out in the same order, less what it is."""
+
+    @property
+    def pool_bytes(self) -> int:
+        """The end of the highest region."""
+        return max((region.end for region in self.allocations.values()), default=0)
+
+    def is_valid(self, lifetimes: Iterable[TensorLifetime]) -> bool:
+        """Whether every lifetime has a region and no two tensors alive together have a byte in common.
+
+        A sweep over births, not all pairs. Touching is fine, in time and in space.
+        """
+        lives = list(lifetimes)
+        if any(life.tensor_id not in self.allocations for life in lives):
+            return False
+        born = [life for life in lives if life.birth < life.death and self.allocations[life.tensor_id].size_bytes]
+        born.sort(key=lambda life: (life.birth, life.tensor_id))
+        dying = sorted(born, key=lambda life: (life.death, life.tensor_id))
+        live: list[tuple[int, int, str]] = []  # (start, end, id), disjoint, by address
+        gone = 0
+        for life in born:
+            while dying[gone].death <= life.birth:
+                old = self.allocations[dying[gone].tensor_id]
+                del live[bisect_left(live, (old.offset_bytes, old.end, dying[gone].tensor_id))]
+                gone += 1
+            region = self.allocations[life.tensor_id]
+            entry = (region.offset_bytes, region.end, life.tensor_id)
+            k = bisect_left(live, entry)
+            if (k and live[k - 1][1] > entry[0]) or (k < len(live) and live[k][0] < entry[1]):
+                return False
+            insort(live, entry)
+        return True
+
+
+@dataclass(frozen=True)
+class MemoryBinding:
+    """A plan laid over real memory: where in the address space each tensor's region begins."""
+
+    model_id: str
+    plan: AllocationPlan
+    bound_regions: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def bind(cls, model_id: str, plan: AllocationPlan, base: int) -> MemoryBinding:
+        """Bind every tensor of a plan to a pool that begins at address ``base``."""
+        return cls(model_id, plan, {name: base + region.offset_bytes for name, region in plan.allocations.items()})
+
+    def is_bound(self, tensor_id: str) -> bool:
+        """Whether the tensor has an address."""
+        return tensor_id in self.bound_regions
+
+    def get_ptr(self, tensor_id: str) -> int:
+        """The tensor's address. Precondition: :meth:`is_bound`."""
+        assert self.is_bound(tensor_id), f"tensor {tensor_id!r} is not bound"
+        return self.bound_regions[tensor_id]
+
+
+class MemoryPlanner:
+    """What r10 calls the planner: made of an analyzer's findings, asked once."""
+
+    def __init__(
+        self, lifetimes: Iterable[TensorLifetime], opportunities: Iterable[SharingOpportunity] | None = None
+    ) -> None:
+        """``opportunities``: the only pairs that may share a region; ``None``: whoever can. No pair is believed."""
+        self.lifetimes = tuple(lifetimes)
+        self.opportunities = None if opportunities is None else tuple(opportunities)
+
+    def generate_plan(self) -> AllocationPlan:
+        """First-fit decreasing. Raises ``AlignmentViolation``, and ``AllocationOverflow`` past 2^64 − 1."""
+        rows = sorted((-e.size_bytes, e.tensor_id, e.birth, e.death, e.alignment) for e in self.lifetimes)
+        masks, peak = _masks(rows)
+        allowed = self._allowed()
+        regions: list[tuple[MemoryRegion, list[str]]] = []
+        busy: list[int] = []
+        allocations: dict[str, MemoryRegion] = {}
+        top = isolated = 0
+        for (negative, name, _, _, alignment), mask in zip(rows, masks, strict=True):
+            grid = alignment - 1
+            if alignment < 1 or alignment & grid:
+                raise _off_grid(name, alignment)
+            isolated = ((isolated + grid) & ~grid) - negative
+            for k, taken in enumerate(busy):
+                if not taken & mask:
+                    region, tenants = regions[k]
+                    if not region.offset_bytes & grid and (allowed is None or _may_share(name, tenants, allowed)):
+                        busy[k] = taken | mask
+                        tenants.append(name)
+                        break
+            else:
+                offset = (top + grid) & ~grid
+                region = MemoryRegion(offset, -negative)
+                top = offset - negative
+                regions.append((region, [name]))
+                busy.append(mask)
+            allocations[name] = region
+        if top > U64_MAX:
+            raise AllocationOverflow("the pool is past 2^64 − 1 bytes.", arena="pool", offset=0, size=str(top))
+        pairs = SharingPairs([tenants for _, tenants in regions])
+        return AllocationPlan(allocations, pairs, peak, max(0, isolated - top))
+
+    def _allowed(self) -> frozenset[frozenset[str]] | None:
+        if self.opportunities is None:
+            return None
+        return frozenset(frozenset((each.first, each.second)) for each in self.opportunities)
+
+
+def _may_share(name: str, tenants: Sequence[str], allowed: frozenset[frozenset[str]]) -> bool:
+    return all(frozenset((name, other)) in allowed for other in tenants)
+
+
+_Row = tuple[int, str, int, int, int]
+"""(−bytes, id, birth, death, alignment)."""
+
+
+def _masks(rows: Sequence[_Row]) -> tuple[list[int], int]:
+    """Per life the stretches of time it is alive in, as bits; and the most bytes alive in one of them."""
+    steps = sorted({step for row in rows for step in row[2:4]})
+    place = {step: k for k, step in enumerate(steps)}
+    change = [0] * len(steps)
+    masks = []
+    for negative, _, birth, death, _ in rows:
+        low = place[birth]
+        high = max(low, place[death])
+        change[low] -= negative
+        change[high] += negative
+        masks.append((1 << high) - (1 << low))
+    return masks, max(accumulate(change), default=0)
+
+
+def _off_grid(name: str, alignment: int) -> AlignmentViolation:
+    return AlignmentViolation(
+        f"the alignment {alignment} of {name!r} is no power of two.",
+        arena="pool",
+        logical_slot=-1,
+        hint="Give a power of two ≥ 1.",
+    )

@@ -1,0 +1,121 @@
+"""What a sweep is of: sources and points, as values that travel to a worker.
+
+A point is a request on a source; its key says both, so that a sweep that was killed knows what it has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import msgspec
+
+from tmmu_core import SPEC_VERSION, __version__
+from tmmu_core.base.once import cached_property
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.making.request_options import written
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A file as it was read: a worker needs no file system of ours."""
+
+    name: str
+    data: bytes
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of name and bytes: the name decides how some formats are read."""
+        return hashlib.sha256(self.name.encode("utf-8", "backslashreplace") + b"\0" + self.data).hexdigest()
+
+
+@dataclass(frozen=True)
+class Point:
+    """One plan (or fit) that is asked for."""
+
+    number: int
+    """Its place among the rows."""
+    source: int
+    request: PlanRequest
+    ranks: bool = False
+    """All ranks of the shard spec: a row for those that run the same graph."""
+    fits: Mapping[str, int] | None = None
+    """Fit these capacities (arena, or ``""`` for all together, → bytes) instead of planning."""
+    head: Mapping[str, Any] = field(default_factory=dict)
+    """How its rows begin: what was asked of it."""
+
+    def key(self, sources: Sequence[Source]) -> str:
+        """Names the point and all that its rows depend on."""
+        said: list[Any] = [SPEC_VERSION, __version__, sources[self.source].digest, written(self.request)]
+        said += [self.ranks, None if self.fits is None else sorted(self.fits.items()), dict(self.head)]
+        return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
+
+
+@dataclass(frozen=True)
+class Done:
+    """The rows of a point."""
+
+    number: int
+    rows: tuple[dict[str, Any], ...]
+    died: bool = False
+    """Whether nobody could say: what worked on it was killed each time. Another try may answer."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether a row of it tells an error."""
+        return any(row["error"] is not None for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What is asked for, axis by axis; ``(None,)`` leaves an axis as the request has it."""
+
+    modes: tuple[Any, ...] = (None,)
+    presets: tuple[Any, ...] = (None,)
+    alignments: tuple[int | None, ...] = (None,)
+    planners: tuple[str | None, ...] = ("slots", "naive")
+    shards: tuple[tuple[str, Mapping[str, Any] | None], ...] | None = None
+    """``(name, spec)``; ``None``: the request's own."""
+    fits: tuple[Mapping[str, int], ...] | None = None
+    ranks: bool = False
+
+
+def points_of(
+    request: PlanRequest, axes: Axes, sizes: Sequence[Sequence[tuple[str, int] | None]], names: Sequence[str]
+) -> tuple[Point, ...]:
+    """All combinations, in the order of the rows: source, mode, preset, alignment, planner, size, shards, capacity.
+
+    ``sizes``: per source, the points ``(dimension, size)`` to plan it at; ``names``: per source, what its rows call it,
+    ``""`` where there is one alone.
+    """
+    found: list[Point] = []
+    for source, name in enumerate(names):
+        plain = (axes.modes, axes.presets, axes.alignments, axes.planners, sizes[source])
+        for mode, preset, alignment, planner, size in product(*plain):
+            asked = request.but(mode=mode, preset=preset, planner=planner)
+            head: dict[str, Any] = {"model": name} if name else {}
+            head |= {"planner": planner, "mode": mode, "preset": preset, "alignment": alignment}
+            if alignment is not None:
+                asked = asked.but(alignment=alignment)
+            if size is not None:
+                asked = asked.but(dims={**request.dims, size[0]: size[1]})
+                head["dims"] = dict(asked.dims)
+            for shard, fits in product(axes.shards or (None,), axes.fits or (None,)):
+                here, said = asked, dict(head)
+                if shard is not None:
+                    here, said["shard"] = asked.but(shard_spec=shard[1]), shard[0]
+                if fits is not None:
+                    said["capacity"] = dict(fits)
+                found.append(Point(len(found), source, here, axes.ranks, fits, said))
+    return tuple(found)
+
+
+def name_of_sweep(sources: Sequence[Source], points: Sequence[Point]) -> str:
+    """16 hexadecimal digits: the same for the same sources, points and version, in any order of working."""
+    whole = hashlib.sha256()
+    for point in points:
+        whole.update(point.key(sources).encode())
+    return whole.hexdigest()[:16]
