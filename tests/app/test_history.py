@@ -70,7 +70,7 @@ def test_two_runs_are_compared_by_a_link_to_their_plans(runs: tuple[Run, ...]) -
 
 
 def test_a_plan_that_the_store_does_not_hold_is_refused(store: Store) -> None:
-    assert "there is no plan 000000000000" in html(opened(graph="store:" + "00" * 32))
+    assert "no plan 000000000000 is recorded" in html(opened(graph="store:" + "00" * 32))
 
 
 def test_a_sweep_shows_how_far_it_is_and_what_failed(store: Store, runs: tuple[Run, ...]) -> None:

@@ -62,7 +62,7 @@ def test_conflicting_boxes_are_red_and_no_others(visit: Visit, stacked: Plan, tm
     open_files(page, file)
     expect(page.locator(".tm-claim")).to_contain_text(re.compile("invalid|not verified|✗"))
     expect(page.locator(".tm-claim")).not_to_contain_text("✓ verified")
-    expect(page.locator(".tmmu-canvas").first).to_contain_text("same bytes at once")
+    expect(page.locator(".tmmu-canvas").first).to_contain_text("conflict")
     rest(page)
     inside = [row for row in range(len(stacked)) if stacked.arenas[stacked.arena[row]].name == "activations"]
     conflicts = conflicting_rows(stacked)

@@ -20,11 +20,11 @@ def test_a_session_that_leaves_the_envelope_is_replanned_and_its_trace_taken_awa
     page = visit("shapes")
     page.get_by_role("button", name="Open the sample with a dynamic batch").click()
     expect(page.locator(".tm-claim h1")).to_contain_text("activations take 5.13 KiB at B = 1 and 162 KiB at B = 32")
-    expect(page.locator(".tm-sub", has_text="8 iterations, 1 replan, 2 plans made")).to_be_visible()
+    expect(page.locator(".tm-sub", has_text="8 iterations, 1 replan, 2 plans computed")).to_be_visible()
     rest(page)
     page.get_by_label("Shapes, one per iteration", exact=True).fill("8, 48, 64, 8")
     page.get_by_label("Shapes, one per iteration", exact=True).press("Enter")
-    expect(page.locator(".tm-sub", has_text="4 iterations, 2 replans, 3 plans made")).to_be_visible()
+    expect(page.locator(".tm-sub", has_text="4 iterations, 2 replans, 3 plans computed")).to_be_visible()
     file = tmp_path / "session.trace.jsonl"
     download(page, "Trace of the session").save_as(file)
     trace = read_any(file.read_bytes(), file.name)

@@ -203,7 +203,7 @@ def test_the_command_line_plans_it_as_given(tmp_path: Path, capsys: pytest.Captu
     assert run(["plan", str(path)]) == 0
     out = capsys.readouterr().out
     assert "given" in out.splitlines()[0]
-    assert "theirs 1.50 KiB (1,536 B) · ours 1.50 KiB (1,536 B) · bound 1.50 KiB (1,536 B)" in out
+    assert "file 1.50 KiB (1,536 B) · portfolio 1.50 KiB (1,536 B) · lower bound 1.50 KiB (1,536 B)" in out
     assert "the allocator held 2,048 bytes" in out
 
 

@@ -31,7 +31,7 @@ def stopping_after(calls: int) -> Progress:
         ("resnet50.*", "search", 3),
         ("resnet50.*", "portfolio", 2),
         ("A.*.csv", "auto", 2),
-        ("somas_resnet50.csv", "auto", 14),
+        ("somas_resnet50.csv", "auto", 6),
         ("D.*.csv", "exact", 2),
         ("D.*.csv", "exact", 12),
         ("E.*.csv", "exact", 14),
