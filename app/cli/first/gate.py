@@ -129,9 +129,9 @@ def command(
 ) -> int:
     """Fail if a plan exceeds limits (for CI).
 
-    At least one limit or --graph is required. Finished plans are verified first, with --graph also against their graph; an invalid
-    plan fails. Gaps use the recomputed lower bound, not one that a file claims. --baseline store:BRANCH is the latest
-    run on that branch that plans this graph, with the same planner if there is one.
+    At least one limit or --graph is required. Finished plans are verified first, with --graph also against their graph;
+    an invalid plan fails. Gaps use the recomputed lower bound, not one that a file claims. --baseline store:BRANCH is
+    the latest run on that branch that plans this graph, with the same planner if there is one.
 
     Exit code: 0 passed, 1 failed.
     """
