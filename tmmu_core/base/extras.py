@@ -22,6 +22,7 @@ EXTRA_OF = {
     "streamlit": "app",
     "sympy": "run",
     "tflite": "tflite",
+    "tflite_micro": "tflm",
     "torch": "torch",
 }
 """Package → the extra of ours that brings it."""
