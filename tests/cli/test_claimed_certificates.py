@@ -72,6 +72,7 @@ def test_gate_with_graph_finds_an_edit_that_the_rows_do_not_show(
     edited = tmp_path / "edited.json"
     edited.write_text(json.dumps(document))
     assert answer(capsys, ["gate", str(edited), "--max-extent", "1MiB"], 0)["valid"]
+    assert not answer(capsys, ["gate", str(edited), "--graph", GRAPH], 1)["valid"]
     assert not answer(capsys, ["gate", str(edited), "--max-extent", "1MiB", "--graph", GRAPH], 1)["valid"]
 
 
