@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -103,7 +104,7 @@ def test_blocks_never_overlap_and_everything_can_be_released(settings: Allocator
             allocator.empty_cache()
         assert held == allocator.reserved
     ends = sorted((block.addr, block.addr + block.size) for block in live)
-    assert all(end <= start for (_, end), (start, _) in zip(ends, ends[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in pairwise(ends))
     for block in live:
         allocator.free(block)
     allocator.empty_cache()
