@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import pickle
 from pathlib import Path
@@ -17,7 +16,7 @@ from tests.formats.test_hostile import damaged
 from tmmu_core.base import limits
 from tmmu_core.base.errors import TmmuError, UnreadableInput
 from tmmu_core.formats.open_file import read_any
-from tmmu_core.formats.pytorch.snapshot import plain_pickle, torch_snapshot
+from tmmu_core.formats.pytorch.snapshot import torch_snapshot
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.library import arguments
 from tmmu_core.planners.problem import PlainInstance
@@ -207,26 +206,6 @@ def test_the_command_line_plans_it_as_given(tmp_path: Path, capsys: pytest.Captu
     assert "the allocator held 2,048 bytes" in out
 
 
-def _memo(operation: bytes) -> bytes:
-    """A pickle with nothing in it but a number for one of its values."""
-    return b"\x80\x04}(\x8c\x08segments]" + operation + b"\x8c\x0ddevice_traces]u."
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        b"r" + bytes([255, 255, 255, 127]),
-        b"r" + bytes(3) + b"\x10",
-        b"p99999999\n",
-        b"p+9_999_9999\n",
-        b"p000099999999\n",
-    ],
-)
-def test_a_pickle_cannot_ask_for_a_table_larger_than_itself(operation: bytes) -> None:
-    with pytest.raises(UnreadableInput, match="the pickle counts"):
-        read_any(_memo(operation), "bomb.pickle")
-
-
 @pytest.mark.parametrize("wrong", [{"size": -1}, {"requested_size": -(1 << 31)}, {"address": -1}, {"size": 1 << 63}])
 def test_a_block_of_a_negative_size_or_past_63_bits_is_refused(wrong: dict[str, int]) -> None:
     whole = segment(0, 2048, (512, "active_allocated"))
@@ -238,7 +217,7 @@ def test_a_block_of_a_negative_size_or_past_63_bits_is_refused(wrong: dict[str, 
 @pytest.mark.parametrize("odd", [5, {"addr": BASE}, [], "alloc"])
 def test_what_is_no_event_is_refused_at_any_place_of_a_trace(odd: Any) -> None:
     for trace in ([odd], [EVENTS[1], odd], [odd, EVENTS[1]]):
-        with pytest.raises(UnreadableInput, match="trace holds what is no event"):
+        with pytest.raises(UnreadableInput, match="damaged"):
             opened({"segments": [segment(0, 2048)], "device_traces": [trace]})
 
 
@@ -261,29 +240,8 @@ def test_a_pickle_that_says_its_events_a_thousand_times_is_refused() -> None:
         {"segments": [segment(0, 1 << 20) | {"blocks": row}] * 1000, "device_traces": []},
         {"segments": [segment(0, 1 << 20)] * 1000, "device_traces": []},
     ):
-        with pytest.raises(UnreadableInput, match="more than once"):
+        with pytest.raises(UnreadableInput, match="many times"):
             read_any(pickle.dumps(document), "bomb.pickle")
-
-
-def _load(data: bytes) -> Any:
-    def refused(what: str) -> UnreadableInput:
-        return UnreadableInput(what)
-
-    return plain_pickle.PlainData(io.BytesIO(data), len(data), refused).load()
-
-
-@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_every_operation_that_a_pickler_writes_is_read(protocol: int) -> None:
-    values: list[Any] = [None, True, 1, 255, 70_000, -1, 1 << 80, 1.5, "é", "x" * 300, (), (1,), (1, 2, 3, 4), {1: 2}]
-    values += ["\ud800", 1 << 2100, {}, {str(k): k for k in range(3000)}, list(range(3000))]
-    values += [b"b", b"b" * 300] if protocol > 2 else []
-    values += [{1, 2}, frozenset({1})] if protocol > 3 else []
-    values += [b"c" * 70_000, bytearray(b"c")] if protocol > 4 else []
-    many = [[str(k)] for k in range(300)]  # more than a memo of one byte counts
-    data = pickle.dumps([values, many, many], protocol=protocol)
-    found = _load(data)
-    assert found == [[list(v) if isinstance(v, tuple) else v for v in values], many, many]
-    assert found[1] is found[2]
 
 
 @pytest.mark.parametrize(
@@ -292,13 +250,6 @@ def test_every_operation_that_a_pickler_writes_is_read(protocol: int) -> None:
 def test_an_operation_out_of_place_is_a_typed_error(bad: bytes) -> None:
     with pytest.raises(UnreadableInput):
         read_any(b"\x80\x04" + bad + b"segments", "it.pickle")
-
-
-@pytest.mark.slow
-def test_tuples_a_million_deep_end_nothing() -> None:
-    deep = b"\x80\x04})" + b"\x85" * 1_000_000 + b"K\x01s."
-    with pytest.raises(UnreadableInput, match="does not hold the values of a snapshot"):
-        read_any(deep + b"segments", "deep.pickle")
 
 
 def _many(events: int) -> dict[str, Any]:
@@ -358,7 +309,7 @@ def test_a_block_of_few_words_still_has_its_stack() -> None:
     assert opened({"segments": parts}).problem.ids == ("unknown line #0",)
     parts[0]["blocks"][0]["state"] = "active_allocated"
     assert opened({"segments": parts[:1]}).problem.ids == ("train.py:17 forward #0", "unknown line #0")
-    with pytest.raises(UnreadableInput, match="a stack is str"):
+    with pytest.raises(UnreadableInput, match="damaged"):
         opened({"segments": [{**segment(0, 512), "blocks": [{"size": 512, "frames": "x"}]}]})
 
 
