@@ -39,7 +39,7 @@ from tmmu_core.plans.model import CLAIMED, ArenaSummary, Plan
 ALL = "all arenas"
 CHECKED = {
     "graph": "rows and graph",
-    "rows": "rows only; --graph MODEL checks the graph too",
+    "rows": "rows, not the graph (--graph MODEL)",
     "totals": "totals only: a digest has no rows",
     "planned": "planned by this command",
 }
@@ -129,9 +129,9 @@ def command(
 ) -> int:
     """Fail if a plan exceeds limits (for CI).
 
-    At least one limit is required. Finished plans are verified first, with --graph also against their graph; an invalid
-    plan fails. Gaps use the recomputed lower bound, not one that a file claims. --baseline store:BRANCH is the latest
-    run on that branch that plans this graph, with the same planner if there is one.
+    At least one limit or --graph is required. Finished plans are verified first, with --graph also against their graph;
+    an invalid plan fails. Gaps use the recomputed lower bound, not one that a file claims. --baseline store:BRANCH is
+    the latest run on that branch that plans this graph, with the same planner if there is one.
 
     Exit code: 0 passed, 1 failed.
     """
@@ -143,10 +143,10 @@ def command(
     for option, text in growth.items():
         if text is not None and baseline is None:
             raise UsageError(f"{option} requires --baseline.", "Set the plan to compare against.")
-    if not any((max_extent, max_gap, max_peak, min_reuse, baseline)):
+    if not any((max_extent, max_gap, max_peak, min_reuse, baseline, graph)):
         raise UsageError(
             "no limit is given.",
-            "Set --max-extent, --max-gap, --max-peak, --min-reuse or --baseline.",
+            "Set --max-extent, --max-gap, --max-peak, --min-reuse or --baseline, or verify with --graph.",
         )
     judged = resolve_either(plan, request) if graph is None else resolve_with_graph(plan, graph, request)[0]
     if graph is not None:
