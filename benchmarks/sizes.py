@@ -15,7 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.wheel.environment import ROOT, build_wheel
+from benchmarks.serving import ROOT
+from tests.wheel.environment import build_wheel
 
 PAGE = ROOT / "docs" / "how-to" / "install.md"
 TABLE = re.compile(r"(?<=<!-- sizes -->\n).*?(?=<!-- /sizes -->)", re.S)
