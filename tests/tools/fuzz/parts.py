@@ -10,9 +10,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.build import chain, graph, node, tensor
-from tests.plan.examples import views_graph
-from tests.plan.test_torch_snapshot import EVENTS, segment
+from tests.formats.pytorch.test_torch_snapshot import EVENTS, segment
+from tests.plans.examples import views_graph
+from tests.support.build import chain, graph, node, tensor
 from tests.tools.fuzz import mutation
 from tests.tools.fuzz.uses import use_plan
 from tmmu_core.fitting.recipe import SCHEMA, moves_of
