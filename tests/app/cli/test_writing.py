@@ -19,11 +19,6 @@ from random import Random
 import pytest
 
 from app.cli.main import run
-<<<<<<< HEAD:tests/cli/test_writing.py
-=======
-from tests.support.paths import SAMPLES
-from tmmu_core.base import atomic_files
->>>>>>> main:tests/app/cli/test_writing.py
 from tmmu_core.base.atomic_files import replace_file
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.native import unpacking
