@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import run
+from tests.support.paths import DATA, SAMPLES
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.weights import constants_of
 

@@ -19,6 +19,7 @@ from random import Random
 import pytest
 
 from app.cli.main import run
+from tests.support.paths import SAMPLES
 from tmmu_core.base.atomic_files import replace_file
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.native import unpacking
