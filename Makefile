@@ -62,8 +62,8 @@ mutate: $(VENV)/.dev ## break the core in MUTANTS random places, and see that a 
 	$(BIN)/python -m tests.tools.mutate --mutants $(or $(MUTANTS),300) --seed $(or $(SEED),0)
 
 golden: $(VENV)/.dev ## write the golden traces, searches, planner results and refusals (review the difference like code)
-	$(BIN)/python -m tests.golden
-	$(BIN)/python -m tests.searches
+	$(BIN)/python -m tests.support.golden
+	$(BIN)/python -m tests.support.searches
 	$(BIN)/python -m tests.support.planner_table
 	$(BIN)/python -m tests.support.refusal_table
 

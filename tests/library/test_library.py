@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 import tmmu
-from tests.build import chain, graph, node, tensor
+from tests.support.build import chain, graph, node, tensor
+from tests.support.paths import SAMPLES
 from tmmu_core.base import app_package, atomic_files, extras
 from tmmu_core.base.errors import ArenaTooSmall, UnreadableInput
 from tmmu_core.formats.open_file import read_graph_file
@@ -31,7 +32,6 @@ from tmmu_core.library.arguments import ratio
 from tmmu_core.plans.analysis.gate import ALL, Limit, gate
 from tmmu_core.plans.making.engine import plan_graph
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
 MIXED = SAMPLES / "mixed_sizes.tmmu.json"
 ROOT = SAMPLES.parent
 
@@ -306,7 +306,7 @@ def test_invalid_percentage_is_rejected(limit: object) -> None:
 
 
 def test_plan_with_dims_is_verified_at_these_sizes() -> None:
-    sample = Path(__file__).parents[2] / "sample_graphs" / "dynamic_batch.tmmu.json"
+    sample = SAMPLES / "dynamic_batch.tmmu.json"
     found = tmmu.plan(sample, dims={"B": 2})
     assert found.verify(read_graph_file(sample)).ok
 

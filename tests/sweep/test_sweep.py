@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from app.cli.main import run
-from tests.cli.test_commands import tmmu  # noqa: F401 - the fixture
+from tests.app.cli.test_commands import tmmu  # noqa: F401 - the fixture
+from tests.support.paths import ROOT, SAMPLES
 from tmmu_core.formats.open_file import read_graph
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.make import make_plan
@@ -29,8 +30,6 @@ from tmmu_core.sweep.sweep_points import Axes, Done, Point, Source, name_of_swee
 from tmmu_core.sweep.sweep_run import DIED, cluster, run_here, run_on
 from tmmu_core.sweep.sweep_worker import work
 
-ROOT = Path(__file__).resolve().parents[2]
-SAMPLES = ROOT / "sample_graphs"
 CHAIN, BLOCK = (str(SAMPLES / f"{name}.tmmu.json") for name in ("linear_chain", "residual_block"))
 SECONDS = 120
 

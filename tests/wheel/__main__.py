@@ -14,9 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.support.paths import SAMPLES
 from tests.wheel.environment import ROOT, build_wheel, weight
 
-SAMPLE = ROOT / "sample_graphs" / "linear_chain.tmmu.json"
+SAMPLE = SAMPLES / "linear_chain.tmmu.json"
 TRIES = 7
 
 

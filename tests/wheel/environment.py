@@ -12,7 +12,8 @@ import sys
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+
 NAME = "tmmu-plan-explorer"
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from tests.wheel.environment import ROOT, build_wheel, environment, weight
+from tests.support.paths import SAMPLES
+from tests.wheel.environment import build_wheel, environment, weight
 
-SAMPLES = ROOT / "sample_graphs"
 CHAIN = str(SAMPLES / "mixed_sizes.tmmu.json")
 TRAINING = str(SAMPLES / "training_step.tmmu.json")
 

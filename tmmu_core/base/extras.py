@@ -9,7 +9,6 @@ from typing import Any
 from tmmu_core.base.errors import MissingExtra
 
 EXTRA_OF = {
-    "alembic": "store",
     "blake3": "draft",
     "dask": "sweep",
     "distributed": "sweep",

@@ -2,15 +2,13 @@
 
 ::
 
-    device_traces[device]   alloc 0x7f…00 512 B ── frames ──┐            a life: from alloc to free_completed
+    device_traces[device]   alloc 0x7f…00 512 B ── frames ──┐            a live range: alloc to free_completed
                             free_completed 0x7f…00 ─────────┘
-    segments                what the caching allocator holds of the device: laid one behind the other, the arena
-      blocks                what is active at the end; without an alloc in the trace it was there before it began
+    segments                memory reserved by the caching allocator: concatenated, they are the arena
+      blocks                allocations at the end; one without an alloc event existed before the trace began
 
-Steps are the trace's events of taking and giving back. Where several devices are in it, the one with the highest peak
-is shown, and the others are told. A life is called by the innermost line of its stack that is not PyTorch's own.
-
-The file is read as it comes, and an event is four numbers from then on (``torch_events.py``).
+A step is an alloc or free event. Of several devices, the one with the highest peak is shown; a note names the others.
+A tensor is named after the innermost line of its stack outside of PyTorch.
 """
 
 from __future__ import annotations
@@ -30,7 +28,6 @@ from numpy.typing import NDArray
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.once import cached_property
 from tmmu_core.formats.allocator_plan import AddressMap, Lives, instance_of_columns, peak_of_columns, stem_of
-from tmmu_core.formats.pytorch.snapshot import plain_pickle
 from tmmu_core.formats.pytorch.snapshot.snapshot_events import (
     ALLOC,
     FREE,
@@ -39,10 +36,9 @@ from tmmu_core.formats.pytorch.snapshot.snapshot_events import (
     Events,
     Segment,
     Snapshot,
-    of_pickle,
+    read_snapshot,
     refuse_many_devices,
 )
-from tmmu_core.formats.pytorch.snapshot.snapshot_json import of_json
 from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Write it with torch.cuda.memory._dump_snapshot(FILE)."
@@ -52,23 +48,23 @@ NAMED_AT_PEAK = 5
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
-    """The finished plan of one device. Raises ``UnreadableInput``."""
+    """Return the plan of the device with the highest peak. Raises ``UnreadableInput``."""
     return read_file(BytesIO(data), len(data), name)
 
 
 def read_file(file: BinaryIO, size: int, name: str = "") -> PlainInstance:
-    """The same of a file of ``size`` bytes, which is read as it is needed. Raises ``UnreadableInput``, ``OSError``."""
+    """Return the plan in a file of ``size`` bytes. Raises ``UnreadableInput``, ``OSError``."""
     snapshot = _decoded(file, size, name)
     segments = {segment.device for segment in snapshot.segments}
-    devices = sorted(segments | {device for device, events in enumerate(snapshot.traces) if events.count})
+    devices = sorted(segments | {device for device, events in enumerate(snapshot.traces) if events.is_recorded})
     if not devices:
         raise UnreadableInput("the snapshot holds no segment and no allocation.", source=name, hint=HINT)
-    refuse_many_devices(len(devices), name)  # the lives of each are made, to show the fullest
+    refuse_many_devices(len(devices), name)
     _check(snapshot, name)
     of_device: dict[int, list[Segment]] = {}
     for segment in snapshot.segments:
         of_device.setdefault(segment.device, []).append(segment)
-    found = {device: _lives(snapshot, device, of_device.get(device, [])) for device in devices}
+    found = {device: _device(snapshot, device, of_device.get(device, [])) for device in devices}
     chosen = max(devices, key=lambda device: (found[device].peak[1], -device))
     shown = found[chosen]
     if not len(shown.birth):
@@ -88,10 +84,8 @@ def _refused(what: str) -> UnreadableInput:
 
 
 def _decoded(file: BinaryIO, size: int, name: str) -> Snapshot:
-    first = file.read(1)
-    file.seek(0)
     try:
-        return of_pickle(file, size, _refused) if first == plain_pickle.FIRST else of_json(file)
+        return read_snapshot(file, size, _refused)
     except UnreadableInput as error:
         error.source = error.source or name
         raise
@@ -107,18 +101,18 @@ def _decoded(file: BinaryIO, size: int, name: str) -> Snapshot:
 
 
 def _what(error: Exception) -> str:
-    """What is wrong, in our words: Python's change from one version to the next."""
-    if isinstance(error, msgspec.DecodeError | plain_pickle.Damaged | EOFError):
+    """Return the reason for people; Python's own texts differ between versions."""
+    if isinstance(error, msgspec.DecodeError | EOFError):
         return (str(error).splitlines() or ["it ends too early"])[0][:200]
     if isinstance(error, UnicodeDecodeError):
         return "a text in it is not UTF-8"
     if isinstance(error, IndexError | struct.error):
-        return "a value is asked for that is not there"
+        return "a value is missing"
     return "it does not hold the values of a snapshot"
 
 
 def _check(snapshot: Snapshot, name: str) -> None:
-    """That addresses and sizes are some. Raises ``UnreadableInput``."""
+    """Raise ``UnreadableInput`` for an address or size that is negative or too large."""
     numbers = [(segment.address, segment.total_size) for segment in snapshot.segments]
     blocks = [block for segment in snapshot.segments for block in segment.blocks]
     numbers += [(block.address or 0, block.size) for block in blocks]
@@ -138,16 +132,16 @@ def _check(snapshot: Snapshot, name: str) -> None:
 
 
 def _shown(number: int) -> str:
-    """Python itself refuses to write thousands of digits."""
+    """Return the number as text; Python refuses to write thousands of digits."""
     return str(number) if abs(number) < 1 << 128 else "2^128 or more"
 
 
-# --- lives -------------------------------------------------------------------------------------------------------
+# --- live ranges ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Device:
-    """One device's lives and what they lie in; columns of int64, a row per life, by birth, place and death."""
+    """Live ranges of one device: int64 columns, a row per allocation, by birth and address."""
 
     birth: NDArray[np.int64]
     death: NDArray[np.int64]
@@ -155,20 +149,20 @@ class _Device:
     offset: NDArray[np.int64]
     stack: NDArray[np.int64]
     reserved: int
-    """Bytes of all segments that were ever there, laid one behind the other."""
+    """Bytes of all segments that ever existed."""
     held: int
-    """Bytes of the segments that are there at the end."""
+    """Bytes of the segments that exist at the end."""
     before: int
-    """Lives that began before the trace."""
+    """Number of allocations that began before the trace."""
     traced: bool
 
     @cached_property
     def peak(self) -> tuple[int, int]:
-        """``(step, bytes)`` where most is held."""
+        """``(step, bytes)`` of the highest use."""
         return peak_of_columns(self.birth, self.death, self.size)
 
     def named(self, lines: Sequence[str]) -> Lives:
-        """The lives, called by their lines and counted."""
+        """Return the live ranges, named after their lines and numbered."""
         seen: Counter[str] = Counter()
         names = []
         for stack in self.stack.tolist():
@@ -178,15 +172,15 @@ class _Device:
         return Lives(names, self.birth, self.death, self.size, self.offset)
 
 
-def _lives(snapshot: Snapshot, device: int, segments: Sequence[Segment]) -> _Device:
+def _device(snapshot: Snapshot, device: int, segments: Sequence[Segment]) -> _Device:
     events = snapshot.traces[device] if 0 <= device < len(snapshot.traces) else Events()
     rows, open_, steps, before = _traced(events)
     for address, block in dict(_active(segments)).items():
         if address not in open_:
             size = block.size if block.requested_size is None else block.requested_size
-            rows.add(0, max(steps, 1), address, size, block.frames)
-            before += bool(events.count)
-    columns = rows.apart()
+            rows.add(0, max(steps, 1), address, size, block.stack)
+            before += events.is_recorded
+    columns = rows.columns_of_valid_rows()
     birth, death, address, size, stack = columns[:, np.lexsort((columns[2], columns[0]))]  # they come by death
     mapped = np.frombuffer(events.action, np.uint8) == MAP
     regions = [np.array([getattr(each, field) for each in segments], np.int64) for field in ("address", "total_size")]
@@ -195,22 +189,22 @@ def _lives(snapshot: Snapshot, device: int, segments: Sequence[Segment]) -> _Dev
     places = AddressMap.of(starts, starts + np.concatenate((regions[1], maps[1], size)))
     held = sum(segment.total_size for segment in segments)
     offset = places.offsets(address)
-    return _Device(birth, death, size, offset, stack, places.size, held, before, bool(events.count))
+    return _Device(birth, death, size, offset, stack, places.size, held, before, events.is_recorded)
 
 
 class _Rows:
-    """Lives as they are found: birth, death, address, size and stack of each."""
+    """Live ranges in the order found: birth, death, address, size and stack of each."""
 
     def __init__(self) -> None:
         self.columns = tuple(array("q") for _ in range(5))
 
     def add(self, *row: int) -> None:
-        """One more."""
+        """Append one row."""
         for column, value in zip(self.columns, row, strict=True):
             column.append(value)
 
-    def apart(self) -> NDArray[np.int64]:
-        """The rows without what a trace cannot have held: what began before it cannot outlast what came after."""
+    def columns_of_valid_rows(self) -> NDArray[np.int64]:
+        """Return the rows as int64 columns; a range from before the trace ends where its address is allocated again."""
         columns = np.array([np.frombuffer(column, np.int64) for column in self.columns])
         columns = columns[:, columns[3] > 0]
         birth, death, address = columns[:3]
@@ -225,7 +219,7 @@ class _Rows:
 
 
 def _traced(events: Events) -> tuple[_Rows, set[int], int, int]:
-    """``(lives that a trace tells, addresses that are held at its end, its steps, lives that began before it)``."""
+    """``(live ranges, addresses allocated at the end, number of steps, ranges that began before the trace)``."""
     rows = _Rows()
     open_: dict[int, tuple[int, int, int]] = {}  # by address: birth, size, stack
     step = before = 0
@@ -233,7 +227,7 @@ def _traced(events: Events) -> tuple[_Rows, set[int], int, int]:
         if action == MAP:
             continue
         opened = open_.pop(addr, None)
-        if opened is not None:  # given back, or taken again: its end was not recorded
+        if opened is not None:  # freed, or allocated again without a recorded free
             rows.add(opened[0], step, addr, opened[1], opened[2])
         elif action == FREE and size:
             rows.add(0, max(step, 1), addr, size, stack)
@@ -247,12 +241,12 @@ def _traced(events: Events) -> tuple[_Rows, set[int], int, int]:
 
 
 def _active(segments: Iterable[Segment]) -> Iterable[tuple[int, Block]]:
-    """Blocks that are in use, by their addresses: a block that says none lies behind the one before it."""
+    """Yield ``(address, block)`` of allocated blocks; a block without address follows the one before it."""
     for segment in segments:
-        behind = segment.address
+        end = segment.address
         for block in segment.blocks:
-            at = behind if block.address is None else block.address
-            behind = at + block.size
+            at = end if block.address is None else block.address
+            end = at + block.size
             if block.state.startswith("active"):
                 yield at, block
 

@@ -1,0 +1,80 @@
+"""A C project replaces its folder as a whole; the user's files stay."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.support.build import chain
+from tests.support.paths import ROOT
+from tmmu_core.formats.c_project.c_export import MANIFEST, c_project, write_project
+from tmmu_core.formats.c_project.render_plan import build_render_plan
+from tmmu_core.plans.making.engine import plan_graph
+
+
+def export(folder: Path, prefix: str, length: int = 2) -> None:
+    write_project(folder, c_project(build_render_plan(plan_graph(chain(length)).plan, module_prefix=prefix)))
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_another_model_removes_the_sources_of_the_first(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    export(folder, "first")
+    assert "first_memory.c" in names(folder)
+    export(folder, "second")
+    assert not [name for name in names(folder) if name.startswith("first")]
+    assert "second_memory.c" in names(folder)
+    assert names(tmp_path) == {"out"}
+
+
+def test_files_of_the_user_are_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    export(folder, "model")
+    (folder / "main.c").write_text("int main(void) { return 0; }\n")
+    (folder / "build").mkdir()
+    (folder / "build" / "a.o").write_bytes(b"object")
+    (folder / "link").symlink_to("main.c")
+    export(folder, "other")
+    assert (folder / "main.c").read_text().startswith("int main")
+    assert (folder / "build" / "a.o").read_bytes() == b"object"
+    assert (folder / "link").is_symlink()
+
+
+def test_damaged_manifest_removes_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    export(folder, "model")
+    (folder / MANIFEST).write_text('{"files": 5}')
+    export(folder, "other")
+    assert {"model_memory.c", "other_memory.c"} <= names(folder)
+
+
+FOREVER = """
+import sys
+from pathlib import Path
+from tests.formats.c_project.test_c_project_folder import export
+print("ready", flush=True)
+for k in range(10**6):
+    export(Path(sys.argv[1]), f"model{k % 2}", 2 + k % 2)
+"""
+
+
+def test_killed_export_leaves_one_model_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    export(folder, "model0", 2)
+    for wait in (0.01, 0.03, 0.05, 0.08):
+        command = [sys.executable, "-c", FOREVER, str(folder)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ}) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline()
+            time.sleep(wait)
+            child.send_signal(signal.SIGKILL)
+        prefixes = {name[:6] for name in names(folder) if name.startswith("model")}
+        assert len(prefixes) == 1
+        assert prefixes.pop() in (folder / "residency.json").read_text()
