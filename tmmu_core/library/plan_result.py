@@ -300,7 +300,8 @@ class Plan(model.Plan):
         name = visible(self.ir_name or "a plan").replace("\n", " ")[:60]
         remarks = [self.remark(key) for key in (model.UNPLANNED, model.ASSUMED, model.READ)]
         remarked = "".join(f"; {visible(text)[:REMARK_LENGTH]}" for text in remarks if text)
-        return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}. {self.explanation.reason}>"
+        why = self.explanation.reason
+        return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}. {why}>"
 
     def _repr_html_(self) -> str:
         """Return the figures, and an SVG map of the arena with the most reuse."""
