@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 
 from tmmu_core.base.app_package import face
-from tmmu_core.base.atomic_files import put
+from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.base.errors import UnreadableInput, UnwritableOutput
 from tmmu_core.base.escaping import visible
 from tmmu_core.base.extras import need, require
@@ -245,7 +245,7 @@ class Plan(model.Plan):
                 source=str(path),
                 hint=f"Use the suffix .{', .'.join(plan_file.WRITERS)}.",
             )
-        put(path, writer(self))
+        write_output_file(path, writer(self))
         return path
 
     def report(
@@ -272,7 +272,7 @@ class Plan(model.Plan):
             )
         if path is None:
             return data
-        put(Path(path), _printed(data) if suffix == ".pdf" else data)
+        write_output_file(Path(path), _printed(data) if suffix == ".pdf" else data)
         return Path(path)
 
     def show(self, *, browser: bool = True) -> subprocess.Popen[bytes]:
