@@ -219,7 +219,7 @@ def test_rows_stream_into_the_store_and_a_killed_sweep_goes_on(tmmu: Any, tmp_pa
     code, out, err = tmmu(*asked, "--json")
     found = json.loads(out)
     assert (code, len(found["rows"])) == (0, 2 * 4 * 26)
-    assert f"{kept:,} kept already" in err
+    assert f"{kept:,} already stored" in err
     (listed,) = stored_sweeps.sweeps(Store.at(url))
     assert (listed.name, listed.points, listed.done, listed.failed) == (found["sweep"], 208, 208, 0)
     different = {(row["model"], row["planner"], row["alignment"]) for row in found["rows"]}

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from app.cli.main import run
-from app.cli.more import convert
 from tests.support.paths import DATA, SAMPLES
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.weights import constants_of
@@ -44,7 +41,7 @@ def test_a_plan_without_bytes_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
         ([], "c-project is a folder"),
         (["-o", "{folder}/there", "--blobs", "huge"], "unknown value 'huge' of --blobs"),
         (["-o", "{folder}/there", "--model", CHAIN], "does not contain bytes of constants"),
-        (["-o", "{folder}/file"], "it is a file"),
+        (["-o", "{folder}/file"], "file exists"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_and_nothing_is_written(
@@ -69,29 +66,3 @@ def test_a_sidecar_elsewhere_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
     assert run(asked) == 2
     assert "folder of its graph" in capsys.readouterr().err
     assert [file.name for file in tmp_path.iterdir()] == ["in"]
-
-
-def test_a_graph_and_its_sidecar_are_of_one_model_whoever_writes_them_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another model is converted into the same two files when the first has written its constants and not its graph."""
-    other = str(DATA / "torch" / "convolution.pt2")
-    graph, beside = str(tmp_path / "g.tmmu.json"), str(tmp_path / "w.safetensors")
-    write, models = convert.replace_file_by_parts, {}
-    for model in (PROGRAM, other):
-        known = read_graph_file(model)
-        models[frozenset(tensor.id for tensor in known.tensors)] = dict(constants_of(Path(model), known))
-    second = threading.Thread(target=run, args=(["convert", other, "-o", graph, "--sidecar", beside],))
-
-    def and_another_comes(path: Path, parts: Iterable[bytes]) -> int:
-        written = write(path, parts)
-        if second.ident is None:
-            second.start()
-            second.join(2)  # who may end ends
-        return written
-
-    monkeypatch.setattr(convert, "replace_file_by_parts", and_another_comes)
-    assert run(["convert", PROGRAM, "-o", graph, "--sidecar", beside]) == 0
-    second.join(60)
-    written = read_graph_file(graph)
-    assert dict(constants_of(Path(graph), written)) == models[frozenset(tensor.id for tensor in written.tensors)]

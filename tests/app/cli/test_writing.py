@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
 import resource
-import shutil
 import signal
 import stat
 import subprocess
@@ -22,7 +20,6 @@ import pytest
 
 from app.cli.main import run
 from tests.support.paths import SAMPLES
-from tmmu_core.base import atomic_files
 from tmmu_core.base.atomic_files import replace_file
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.native import unpacking
@@ -103,26 +100,6 @@ def test_a_writer_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_pa
         os.kill(writer, signal.SIGKILL)
         os.waitpid(writer, 0)
         assert file.read_bytes() in texts
-    replace_file(file, b"done")
-    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
-
-
-def test_what_a_killed_writer_left_is_swept_up(tmp_path: Path) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    here = subprocess.Popen(["sleep", "60"])
-    for left in (f"{gone.pid}", f"{gone.pid}-{gone.pid}", f"{gone.pid}-{here.pid}"):
-        (tmp_path / f".tmmu-{left}.part").write_text("half")
-    (tmp_path / f".tmmu-{here.pid}-{gone.pid}.part").write_text("being written")
-    others = [".tmmu-notes.part", f".tmmu-{10**30}.part", ".tmmu-².part"]
-    for name in others:
-        (tmp_path / name).write_text("of no writer")
-    replace_file(tmp_path / "plan.json", b"new")
-    assert here.poll() is None
-    here.kill()
-    here.wait()
-    left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == sorted([f".tmmu-{here.pid}-{gone.pid}.part", *others, "plan.json"])
 
 
 def test_threads_that_write_into_one_folder_do_not_meet(tmp_path: Path) -> None:
@@ -136,78 +113,6 @@ def test_threads_that_write_into_one_folder_do_not_meet(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(8)))
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{me}.json" for me in range(8)]
-
-
-CONTAINER = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
-"""Its processes are counted from 1, as in any other."""
-
-
-@pytest.mark.skipif(
-    shutil.which(CONTAINER[0]) is None or subprocess.run([*CONTAINER, "true"], capture_output=True).returncode != 0,
-    reason="this machine lets nobody have processes that others do not see",
-)
-@pytest.mark.parametrize("how", ["nameless", "named"])
-def test_writers_of_two_containers_that_share_a_folder_do_not_meet(tmp_path: Path, how: str) -> None:
-    """Both are called 1, and neither sees the other's process."""
-    code = (
-        "import os, sys, pathlib; from tmmu_core.base.atomic_files import replace_file\n"
-        "if sys.argv[3] == 'named' and hasattr(os, 'O_TMPFILE'): del os.O_TMPFILE\n"
-        "file = pathlib.Path(sys.argv[1]) / sys.argv[2]; mine = sys.argv[2].encode() * 100_000\n"
-        "assert os.getpid() == 1; print(flush=True); sys.stdin.readline()\n"
-        "for _ in range(100): replace_file(file, mine); assert file.read_bytes() == mine"
-    )
-    writers = [
-        subprocess.Popen(
-            [*CONTAINER, sys.executable, "-c", code, str(tmp_path), name, how],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for name in ("a", "b")
-    ]
-    for writer in writers:
-        assert writer.stdout is not None
-        writer.stdout.readline()
-    for writer in writers:
-        assert writer.stdin is not None
-        writer.stdin.write("begin\n")
-        writer.stdin.flush()
-    assert [(writer.wait(120), writer.communicate()[1]) for writer in writers] == [(0, "")] * 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
-
-
-def test_what_cannot_be_swept_up_is_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder where everybody may write, only who left it may take it away."""
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    left = tmp_path / f".tmmu-{gone.pid}-x.part"
-    left.write_text("half")
-    unlink = Path.unlink
-
-    def denied(self: Path, *given: bool, **named: bool) -> None:
-        if self == left:
-            raise PermissionError(errno.EPERM, "Operation not permitted", str(self))
-        unlink(self, *given, **named)
-
-    monkeypatch.setattr(Path, "unlink", denied)
-    replace_file(tmp_path / "plan.json", b"new")
-    assert (tmp_path / "plan.json").read_bytes() == b"new"
-
-
-def test_no_link_that_stands_beside_is_written_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that a writer will take, put there before it as a link; also where files are written with a name."""
-    victim = tmp_path / "victim"
-    for nameless in (True, False):
-        if not nameless:
-            monkeypatch.delattr(os, "O_TMPFILE")
-        victim.write_text("precious")
-        monkeypatch.setattr(atomic_files.secrets, "token_hex", lambda count: "known")
-        (tmp_path / f".tmmu-{os.getpid()}-known.part").symlink_to(victim)
-        replace_file(tmp_path / "plan.json", b"new")
-        assert (tmp_path / "plan.json").read_bytes() == b"new"
-        assert not (tmp_path / "plan.json").is_symlink()
-        assert victim.read_text() == "precious"
 
 
 def test_a_file_that_is_shorter_than_it_says_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

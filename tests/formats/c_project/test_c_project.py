@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -230,21 +229,6 @@ def test_failed_export_leaves_the_folder_unchanged(tmp_path: Path) -> None:
     with pytest.raises(UnreadableInput):
         write_project(tmp_path / "out", {**files, "last": Made(fail)})
     assert [file.name for file in tmp_path.rglob("*")] == ["out", "mine.c"]
-
-
-def test_folder_of_two_concurrent_writers_holds_the_files_of_one(tmp_path: Path) -> None:
-    names = ("a.c", "b.c", "c.c")
-
-    def write(text: bytes) -> None:
-        for _ in range(20):
-            write_project(tmp_path / "out", {name: Held(text) for name in names})
-
-    writers = [threading.Thread(target=write, args=(text,)) for text in (b"ours", b"theirs")]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join(60)
-    assert len({(tmp_path / "out" / name).read_bytes() for name in names}) == 1
 
 
 # --- models -------------------------------------------------------------------------------------------------------

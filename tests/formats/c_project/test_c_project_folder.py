@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 from tests.support.build import chain
-from tests.support.paths import ROOT
 from tmmu_core.formats.c_project.c_export import MANIFEST, c_project, write_project
 from tmmu_core.formats.c_project.render_plan import build_render_plan
 from tmmu_core.plans.making.engine import plan_graph
@@ -53,28 +47,3 @@ def test_damaged_manifest_removes_nothing(tmp_path: Path) -> None:
     (folder / MANIFEST).write_text('{"files": 5}')
     export(folder, "other")
     assert {"model_memory.c", "other_memory.c"} <= names(folder)
-
-
-FOREVER = """
-import sys
-from pathlib import Path
-from tests.formats.c_project.test_c_project_folder import export
-print("ready", flush=True)
-for k in range(10**6):
-    export(Path(sys.argv[1]), f"model{k % 2}", 2 + k % 2)
-"""
-
-
-def test_killed_export_leaves_one_model_whole(tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    export(folder, "model0", 2)
-    for wait in (0.01, 0.03, 0.05, 0.08):
-        command = [sys.executable, "-c", FOREVER, str(folder)]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ}) as child:
-            assert child.stdout is not None
-            assert child.stdout.readline()
-            time.sleep(wait)
-            child.send_signal(signal.SIGKILL)
-        prefixes = {name[:6] for name in names(folder) if name.startswith("model")}
-        assert len(prefixes) == 1
-        assert prefixes.pop() in (folder / "residency.json").read_text()
