@@ -15,6 +15,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.support.paths import DATA
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_graph, read_graph_file
@@ -22,7 +23,6 @@ from tmmu_core.formats.weights import constants_in, constants_of
 from tmmu_core.graph.constants import Constants, Held
 from tmmu_core.graph.native import native_file, sidecar
 
-DATA = Path(__file__).parents[1] / "data"
 SMALL = np.arange(6, dtype=np.float32).reshape(2, 3)
 LARGE = np.arange(3 * 4096, dtype=np.float32).reshape(3, 4096)
 

@@ -16,14 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.build import graph, node, tensor
+from tests.support.build import graph, node, tensor
+from tests.support.paths import DATA, SAMPLES
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.open_file import read_graph
 from tmmu_core.graph.model import GRAPH_SCHEMA, PHASES, ROLES, Arena, Dim, Graph, Node, Shard, Tensor, View
 from tmmu_core.graph.native import document, native_file, unpacking
 
-SAMPLES = sorted((Path(__file__).parents[2] / "sample_graphs").glob("*.tmmu.json*"))
-BROKEN = Path(__file__).parents[1] / "data" / "broken"
+SAMPLES = sorted(SAMPLES.glob("*.tmmu.json*"))
+BROKEN = DATA / "broken"
 VALIDATOR = jsonschema.Draft202012Validator(json.loads(native_file.SCHEMA_FILE.read_text(encoding="utf-8")))
 
 ids = st.text(max_size=6)

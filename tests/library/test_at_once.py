@@ -15,11 +15,12 @@ from types import SimpleNamespace
 import pytest
 
 import tmmu
+from tests.support.paths import SAMPLES
 from tmmu_core.base import forking
 from tmmu_core.base.once import cached_property
 from tmmu_core.graph.native import document
 
-CHAIN = Path(__file__).resolve().parents[2] / "sample_graphs" / "linear_chain.tmmu.json"
+CHAIN = SAMPLES / "linear_chain.tmmu.json"
 SECONDS = 60
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packings import live_steps, problem, problems, smallest_extent
 
+from tests.planners.packings import live_steps, problem, problems, smallest_extent
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import bounds
 from tmmu_core.planners.bounds import Bound, lower_bound, on_grid, reachable

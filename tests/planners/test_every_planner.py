@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.golden import SAMPLES, sample_files
 from tests.planners.packings import problems
+from tests.support.golden import SAMPLES, sample_files
+from tests.support.paths import ROOT
 from tests.support.shadow.replay import shadow_replay
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -78,7 +78,7 @@ def test_plans_and_fits_are_the_same_with_and_without_native_library() -> None:
             capture_output=True,
             text=True,
             check=True,
-            cwd=Path(__file__).parents[2],
+            cwd=ROOT,
         ).stdout
         for switch in ("1", "0")
     ]

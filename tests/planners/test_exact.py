@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from brute_force import differs, differs_in_arenas, made, made_graph
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packings import extent, faults, offsets, problem, problem_with, problems, smallest_extent
 
-from tests.searches import crowd
+from tests.planners.brute_force import differs, differs_in_arenas, made, made_graph
+from tests.planners.packings import extent, faults, offsets, problem, problem_with, problems, smallest_extent
+from tests.support.paths import SAMPLES
+from tests.support.searches import crowd
 from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.planners.bounds import lower_bound
@@ -31,7 +31,7 @@ from tmmu_core.planners.portfolio import portfolio
 from tmmu_core.planners.problem import UNLIMITED, Problem
 from tmmu_core.plans.making.engine import plan_graph
 
-DATA = Path(__file__).parents[2] / "sample_graphs" / "instances"
+DATA = SAMPLES / "instances"
 SMALL = {"budget": 200_000}
 
 # The textbook case in which max live (12) can be had, and largest-first cannot find it.

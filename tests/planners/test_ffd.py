@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import given
-from packings import extent, faults, offsets, problem, problems
 
+from tests.planners.packings import extent, faults, offsets, problem, problems
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.ffd import ffd
 from tmmu_core.planners.problem import Problem

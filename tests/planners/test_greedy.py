@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packings import extent, faults, offsets, problem, problem_with, problems
 
+from tests.planners.packings import extent, faults, offsets, problem, problem_with, problems
 from tmmu_core.base.errors import AlignmentViolation, AllocationOverflow, InvalidIrShapes
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import columns

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import assume, given
-from packings import problem, problem_with, problems
 
+from tests.planners.packings import problem, problem_with, problems
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.csv.instance_csv import read_csv, write_csv
 from tmmu_core.planners.greedy import greedy

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
-from brute_force import made
-from packings import extent, faults, offsets, problem, problem_with, smallest_extent
 
 from benchmarks.variants import mirrored, perfect, problem_of, read, trimmed
+from tests.planners.brute_force import made
+from tests.planners.packings import extent, faults, offsets, problem, problem_with, smallest_extent
+from tests.support.paths import ROOT, SAMPLES
 from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.planners.auto import auto
 from tmmu_core.planners.bounds import Bound, lower_bound
@@ -36,8 +36,6 @@ from tmmu_core.planners.exact.search_tables import build_tables
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.portfolio import Best
 from tmmu_core.planners.problem import Packing, Problem
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def model_of(p: Problem) -> Model:
@@ -217,7 +215,7 @@ def test_exact_stops_in_the_middle_of_it() -> None:
 @pytest.mark.parametrize(("name", "least"), [("D.986112", 986_112), ("D-trimmed-101.956416", 956_416)])
 def test_a_packing_of_d_meets_its_bound(name: str, least: int) -> None:
     """The instance D of MiniMalloc, and a variant of it, in bytes that are alive at once: no packing takes fewer."""
-    fixed_ends = read_csv((ROOT / "sample_graphs" / "instances" / "D.1048576.csv").read_bytes()).problem
+    fixed_ends = read_csv((SAMPLES / "instances" / "D.1048576.csv").read_bytes()).problem
     if least != 986_112:
         fixed_ends = problem_of(trimmed(read("D.1048576"), 101))
     found = read_csv((ROOT / "benchmarks" / "found" / f"{name}.csv").read_bytes())

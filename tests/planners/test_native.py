@@ -14,11 +14,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from alike import compared, wild
-from brute_force import made
-from elsewhere import asked_again, recorded
-from packings import problem
 
+from tests.planners.alike import compared, wild
+from tests.planners.brute_force import made
+from tests.planners.elsewhere import asked_again, recorded
+from tests.planners.packings import problem
+from tests.support.paths import ROOT
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import branch_and_bound
 from tmmu_core.planners.exact.branch_and_bound import FitQuery
@@ -38,7 +39,6 @@ from tmmu_core.planners.native.load import (
     manifest,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = sorted({file_name(machine) for machine in MACHINES.values()})
 TRIALS = int(os.environ.get("TESTS_TRIALS", "250"))
 here = pytest.mark.skipif(library() is None, reason="no library for this machine")

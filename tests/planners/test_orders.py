@@ -6,9 +6,9 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from packings import live_steps, problem, problem_with
 
-from tests.small_problems import mixed, plain
+from tests.planners.packings import live_steps, problem, problem_with
+from tests.support.small_problems import mixed, plain
 from tmmu_core.planners import PLANNERS, ArenaPlannerEntry
 from tmmu_core.planners.columns import Columns, columns
 from tmmu_core.planners.greedy import ORDERS, greedy, widest

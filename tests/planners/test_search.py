@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
-from packings import extent, faults, offsets, problem, problem_with, problems
 
+from tests.planners.packings import extent, faults, offsets, problem, problem_with, problems
+from tests.support.paths import SAMPLES
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.planners import search as search_room
@@ -17,7 +16,7 @@ from tmmu_core.planners.portfolio import portfolio
 from tmmu_core.planners.problem import Problem
 from tmmu_core.planners.search import search
 
-DATA = Path(__file__).parents[2] / "sample_graphs" / "instances"
+DATA = SAMPLES / "instances"
 
 
 def instance(name: str) -> Problem:

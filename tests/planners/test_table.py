@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from packings import problem
 
-from tests.build import graph, node, residual, tensor
+from tests.planners.packings import problem
+from tests.support.build import graph, node, residual, tensor
+from tests.support.paths import ROOT
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 from tmmu_core.planners.columns import columns
@@ -78,7 +77,7 @@ def test_a_storage_without_bytes_keeps_the_place_that_it_was_given_and_the_other
 
 
 def test_the_default_budget_is_the_one_that_the_benchmarks_name() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "measured" / "benchmarks.md").read_text()
+    text = (ROOT / "docs" / "measured" / "benchmarks.md").read_text()
     assert f"its default of {DEFAULT_BUDGET:,} nodes" in text
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from brute_force import plain
-from packings import extent, faults, offsets, problem, problem_with, smallest_extent
 
 from benchmarks.variants import joined, problem_of, read
+from tests.planners.brute_force import plain
+from tests.planners.packings import extent, faults, offsets, problem, problem_with, smallest_extent
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.exact import time_cut as pieces

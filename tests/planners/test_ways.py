@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from packings import faults, offsets, problem, problem_with
 
+from tests.planners.packings import faults, offsets, problem, problem_with
 from tmmu_core.base.errors import U64_MAX, AlignmentViolation, AllocationOverflow, InvalidIrShapes
 from tmmu_core.planners import PLANNERS, auto, exact
 from tmmu_core.planners.bounds import bound_of

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
+from tests.support.paths import SAMPLES
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.planners.problem import Problem
 
@@ -44,9 +43,7 @@ def chain(length: int) -> Graph:
 
 def main() -> None:
     """Run everything that has a native loop."""
-    sys.path.append(str(Path(__file__).parent))
-    from brute_force import made
-
+    from tests.planners.brute_force import made
     from tests.support.shadow.replay import shadow_replay
     from tmmu_core.fitting.order.order_model import order_model
     from tmmu_core.fitting.order.order_search import best_order
@@ -60,7 +57,7 @@ def main() -> None:
     from tmmu_core.plans.making.engine import plan_graph
     from tmmu_core.plans.making.request import PlanRequest
 
-    samples = Path(__file__).resolve().parents[2] / "sample_graphs"
+    samples = SAMPLES
     found: list[object] = [
         PLANNERS[name].pack(problem, {}, None).offset.tolist()
         for name in ("greedy", "search", "exact", "auto")
