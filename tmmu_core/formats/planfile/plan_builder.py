@@ -118,6 +118,7 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         shapes=tuple([row.shape for row in ordered]),
         alias_group_ids=tuple([row.alias_group_id for row in ordered]),
         base_tensor_uids=tuple([row.base_tensor_uid for row in ordered]),
+        categories=_categories(ordered),
         handoffs=tuple([_handoff(k, handoff, source) for k, handoff in enumerate(head.handoffs)]),
         taken=_taken(head),
         metrics=figures(head.metrics, source),
@@ -125,6 +126,12 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         own_arenas=placed.own_arenas,
     )
     return _renewed(_with_storage_counts(plan, head))
+
+
+def _categories(rows: Sequence[RowDocument]) -> tuple[str, ...]:
+    """Return a category for every row if one has any; ``other`` where it is missing."""
+    found = [row.category or "other" for row in rows]
+    return tuple(found) if any(row.category for row in rows) else ()
 
 
 def from_head(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> Plan:

@@ -31,10 +31,10 @@ def plan_problem(
     token: bytes | None = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """Plan one arena; an instance's packing is taken as the answer where it has one (a finished plan to look at).
+    """Plan one arena. An instance with complete offsets keeps them: it is a finished plan.
 
-    A storage with gaps becomes one row per live part, ``id``, ``id@part1``, …, all at one offset: a row's range never
-    says more than what is held. Raises what the planner raises, ``ArenaTooSmall``, ``AllocationOverflow``.
+    A storage with gaps becomes one row per live part, ``id``, ``id@part1``, …, all at one offset: a row's
+    range covers no gap. Raises what the planner raises, ``ArenaTooSmall``, ``AllocationOverflow``.
     """
     started = time.perf_counter_ns()
     instance = asked if isinstance(asked, PlainInstance) else PlainInstance("", asked)
@@ -54,10 +54,15 @@ def plan_problem(
     slot = packing.slot if packing.slot is not None else numbered_by_offset(_as_held(problem), packing)
     sizes = slot_sizes(problem, slot)[0][slot] if packing.slot is not None else problem.size
     extent = int((packing.offset + sizes).max()) if len(problem) else 0
+    reserved = instance.recorded.reserved_peak_bytes if planner == GIVEN and instance.recorded else None
+    extent = max(extent, reserved or 0)
 
     handoffs, taken, ends = _handoffs(problem, packing)
     columns = _columns(replace(problem, death=ends[0]), packing, slot)
     columns = replace(columns, handoffs=handoffs, taken=taken)
+    if instance.recorded is not None:
+        kind = dict(zip(problem.ids, instance.recorded.categories, strict=True))
+        columns = replace(columns, categories=tuple([kind[name] for name in columns.tensor_ids]))
     steps = int(columns.death.max(initial=1))
     arena = Arena(problem.capacity, problem.arena_alignment)
     config = {problem.arena: arena}
@@ -81,7 +86,7 @@ def plan_problem(
         columns,
         [summary],
         identity,
-        Use(peak_together(*lives, steps), (0, 0), started),
+        Use(peak_together(*lives, steps), (0, 0), started, reserved),
         planner=planner,
         planner_options=meter.options(options or {}),
         ir_name=instance.name,
@@ -99,7 +104,7 @@ def plan_problem(
 
 
 def _identity(problem: Problem) -> list[list[Any]] | Table:
-    """What makes an instance that instance: rows by id, with what constrains them."""
+    """Canonical content of an instance for its hash: rows by id, with their constraints."""
     rows: list[list[Any]] = []
     order = sorted(range(len(problem)), key=problem.ids.__getitem__)
     gaps = problem.gaps
@@ -118,9 +123,9 @@ def _identity(problem: Problem) -> list[list[Any]] | Table:
 def _handoffs(
     problem: Problem, packing: Packing
 ) -> tuple[tuple[tuple[int, str, str], ...], tuple[bool, ...], tuple[I64, I64]]:
-    """A problem's hand-offs as a plan tells them, which are taken, and (deaths, ends of use) of the storages.
+    """Return the in-place reuses of a problem for the plan, which are taken, and (deaths, ends of use) of the storages.
 
-    As in a graph's plan: one that a planner of bytes does not take is not told, and its giver lives a step longer.
+    As in a graph's plan, a reuse that a byte planner does not take is left out, and its input lives one step longer.
     """
     takers = np.flatnonzero(problem.handoff_from >= 0) if problem.handoff_from is not None else np.zeros(0, np.int64)
     givers = problem.handoff_from[takers] if problem.handoff_from is not None else takers
