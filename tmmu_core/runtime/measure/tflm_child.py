@@ -38,8 +38,8 @@ def _printed(lines: list[str]) -> Iterator[None]:
             lines += file.read().decode("utf-8", "replace").splitlines()
 
 
-def run(model: bytes, arena: int) -> tuple[dict[str, int], list[bytes]]:
-    """Return the figures that the runtime prints, and the outputs of some runs on random inputs.
+def run(model: bytes, arena: int, runs: int = RUNS) -> tuple[dict[str, int], list[bytes]]:
+    """Return the figures that the runtime prints, and the outputs of ``runs`` runs on random inputs.
 
     Raises ``RuntimeError`` with the runtime's message.
     """
@@ -53,7 +53,7 @@ def run(model: bytes, arena: int) -> tuple[dict[str, int], list[bytes]]:
             interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena)
             generator = np.random.default_rng(0)
             inputs, results = _count(model)
-            for _ in range(RUNS):
+            for _ in range(runs):
                 for k in range(inputs):
                     about = interpreter.get_input_details(k)
                     interpreter.set_input(_random(generator, about["shape"], np.dtype(about["dtype"])), k)
@@ -99,7 +99,7 @@ def measured(model: bytes) -> tuple[dict[str, int], list[bytes]]:
     while works - fails > 1:
         middle = (works + fails) // 2
         try:
-            run(model, middle * GRID)
+            run(model, middle * GRID, 0)
             works = middle
         except RuntimeError:
             fails = middle
