@@ -18,7 +18,9 @@ class Net:
     """A model of one subgraph while it is built; images are (1, height, width, channels)."""
 
     def __init__(self, *shape: int, int8: bool = False) -> None:
-        self.int8, self.tensors, self.ops = int8, [], []
+        self.int8 = int8
+        self.tensors: list[T] = []
+        self.ops: list[Op] = []
         self.generator = np.random.default_rng(0)
         self.x = self.tensor((1, *shape))
 
