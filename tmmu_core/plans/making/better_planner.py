@@ -36,7 +36,8 @@ def better_than(plan: Plan, problems: Callable[[], Sequence[Problem]]) -> Better
     """
     extent, bound = (sum(getattr(a, name) for a in plan.arenas) for name in ("extent_bytes", "bound_bytes"))
     storages = sum(arena.storages for arena in plan.arenas)
-    if plan.planner == NAME or plan.places == "sparse" or extent <= bound or not 0 < storages <= MOST_STORAGES:
+    is_packed = not plan.own_arenas and plan.places != "sparse"
+    if plan.planner == NAME or not is_packed or extent <= bound or storages > MOST_STORAGES:
         return None
     meter = Meter(None, NODES if storages <= NODES_UP_TO else 0)
     found = 0
