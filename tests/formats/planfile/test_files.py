@@ -206,7 +206,7 @@ def test_an_arena_that_stands_twice_in_a_plan_is_refused() -> None:
 
 def test_a_record_of_a_trace_that_says_a_key_twice_is_refused() -> None:
     lines = to_json_lines(chain_plan()).replace(b'"record":"summary",', b'"record":"summary","notes":{"a":{}},')
-    with pytest.raises(UnreadableInput, match="says this key twice"):
+    with pytest.raises(UnreadableInput, match="contains the key"):
         read_trace(lines)
 
 

@@ -25,7 +25,7 @@ import cbor2
 import msgspec
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.planfile.plan_builder import EDITED, build, noted, unvouched
 from tmmu_core.formats.planfile.plan_document import (
     HandoffDocument,
@@ -237,7 +237,7 @@ class _SummaryRecord(msgspec.Struct):
     notes: dict[str, Any] = {}
 
 
-learned(_HeaderRecord, _TensorRecord, _SummaryRecord)
+register_types(_HeaderRecord, _TensorRecord, _SummaryRecord)
 
 
 def refuses(data: bytes) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar, cast
 import msgspec
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph import checks
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Inplace, Node, Phase, Role, Shard, Tensor, View
 from tmmu_core.graph.native import document, native_file
@@ -78,7 +78,7 @@ class PortGraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     execution_order: tuple[str, ...] | None = None
 
 
-learned(Port, PortNode, PortGraph)
+register_types(Port, PortNode, PortGraph)
 
 
 def refuses(data: bytes) -> str:

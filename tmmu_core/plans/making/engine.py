@@ -16,7 +16,7 @@ from tmmu_core.base.errors import U64_MAX, ArenaTooSmall, ContractError, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
 from tmmu_core.graph.assumed_sizes import assumed_at, in_words
 from tmmu_core.graph.model import AnnotatedGraph, Arena, ArenaConfig, Graph, Mode, Preset
-from tmmu_core.graph.native.document import many_small_values
+from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.liveness.timeline import build_timeline
@@ -132,7 +132,7 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
     assert asked.preset is not None
     planner = planner_named(asked.planner or "")
     config = read_arenas(asked.arenas)
-    with many_small_values():
+    with paused_gc():
         timeline = build_timeline(graph, asked.mode, asked.preset, order=asked.order, dims=asked.dims)
     options = planner.checked_options(asked.options)
     own_arenas = isinstance(planner, MemoryPlannerEntry)
@@ -157,7 +157,7 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
     of_arenas = {problem.arena: dict(p.notes) for problem, p in zip(problems, packings, strict=True) if p.notes}
     del problems, packings  # their columns are the placement's now
     known_hash = ir_hash or canonical.ir_hash(graph)
-    with many_small_values():
+    with paused_gc():
         identity = canonical.Identity(
             ir_hash=known_hash,
             mode=asked.mode,
@@ -214,7 +214,7 @@ def _packed(
     if isinstance(planner, MemoryPlannerEntry):
         spread = spread_over_memories(timeline, options, config)
         return spread.liveness, spread.config, spread.problems, spread.packings
-    with many_small_values():
+    with paused_gc():
         liveness = analyse(timeline, config)
         refuse_unknown_arenas(config, timeline.graph)
         problems = arena_problems(liveness, config)
