@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.cli.console import Column, print_lines, table
 from app.texts import certificate_text, numbers, totals_text
+from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.figures.plan_storages import peak
 from tmmu_core.plans.model import ASSUMED, CLAIMED, OPTIMAL, ArenaSummary, Plan
 
@@ -23,12 +24,13 @@ ARENA_COLUMNS = (
 
 
 def print_plan(plan: Plan) -> None:
-    """Print a plan's name, assumed sizes, missing parts, arenas and hashes."""
+    """Print a plan's name, explanation, assumed sizes, missing parts, arenas and hashes."""
     print_lines(
         " · ".join(
             filter(None, (plan.ir_name or "unnamed", plan.mode, plan.preset, plan.planner, plan.remark(ASSUMED)))
         )
     )
+    print_lines(str(explain_peak(plan)))
     print_lines(*certificate_text.missing(plan))
     counts = (
         numbers.count(plan.steps, "step"),

@@ -1,4 +1,4 @@
-"""Formats that are recognised and cannot be planned: one sentence that names the format and what to convert it to."""
+"""Formats that are recognised and cannot be planned: the error names the format and what to convert it to."""
 
 from __future__ import annotations
 

@@ -120,7 +120,8 @@ def test_plan_has_figures_in_its_repr() -> None:
     made = tmmu.plan(MIXED)
     assert (made.extent_bytes, made.lower_bound_bytes, made.peak_live_bytes) == (786_432, 270_336, 270_336)
     assert repr(made) == (
-        "<Plan mixed_sizes · inference · slots: extent 786,432 B, bound 270,336 B, gap 190.9 %, 12 tensors>"
+        "<Plan mixed_sizes · inference · slots: extent 786,432 B, bound 270,336 B, gap 190.9 %, 12 tensors. "
+        "504 KiB above the lower bound: at #2 make_c, slots are 504 KiB larger than the tensors in them.>"
     )
 
 

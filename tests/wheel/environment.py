@@ -1,7 +1,7 @@
 """Environments to try the wheel in, without a network: the packages are those that stand in this one, linked.
 
 ``base`` links the wheel's own dependencies and theirs, as their metadata name them, and nothing else; ``app`` links
-what the extra of that name adds. ``python -m tests.wheel`` makes the same with pip from an index.
+what the extra of that name adds. ``python -m benchmarks.sizes`` installs with pip from an index.
 """
 
 from __future__ import annotations

@@ -20,12 +20,11 @@ EXTRA_OF = {
     "sqlalchemy": "store",
     "streamlit": "app",
     "sympy": "run",
-    "tflite": "tflite",
     "torch": "torch",
 }
 """Package → the extra of ours that brings it."""
 
-CALLED = {"tflite": "the tflite package", "torch": "PyTorch"}
+CALLED = {"torch": "PyTorch"}
 """Packages that people know by another name."""
 
 

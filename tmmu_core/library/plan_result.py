@@ -31,6 +31,7 @@ from tmmu_core.library.fit_result import Fit
 from tmmu_core.library.options import suggest_options
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import model
+from tmmu_core.plans.analysis.explain_peak import Explanation, explain_peak
 from tmmu_core.plans.analysis.gate import Check, Limit, baseline_warning, gate
 from tmmu_core.plans.analysis.plan_warnings import plan_warnings
 from tmmu_core.plans.figures.metrics import Totals, totals
@@ -101,6 +102,11 @@ class Plan(model.Plan):
     def warnings(self) -> tuple[str, ...]:
         """Conditions that changed the plan: assumed sizes, missing parts, rules without effect, unused reuse."""
         return (*(self.made.warnings if self.made else ()), *plan_warnings(self))
+
+    @cached_property
+    def explanation(self) -> Explanation:
+        """The bytes needed against the limit, and the cause of the gap to the lower bound; a text by ``str``."""
+        return explain_peak(self, None if self.made is None else self.made.request.budget)
 
     # --- checks ---------------------------------------------------------------------------------------------------
 
@@ -294,7 +300,8 @@ class Plan(model.Plan):
         name = visible(self.ir_name or "a plan").replace("\n", " ")[:60]
         remarks = [self.remark(key) for key in (model.UNPLANNED, model.ASSUMED, model.READ)]
         remarked = "".join(f"; {visible(text)[:REMARK_LENGTH]}" for text in remarks if text)
-        return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}>"
+        why = self.explanation.reason
+        return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}. {why}>"
 
     def _repr_html_(self) -> str:
         """Return the figures, and an SVG map of the arena with the most reuse."""

@@ -107,7 +107,7 @@ def test_names_are_text_wherever_they_stand() -> None:
 
 
 def test_a_plan_without_tensors_has_a_report() -> None:
-    assert "This plan has no arena." in text_of(build_report(plan_of((), nodes=())))
+    assert "has no tensors to plan." in text_of(build_report(plan_of((), nodes=())))
 
 
 def test_long_timelines_draw_whole_steps_with_the_peak_among_them() -> None:
@@ -144,6 +144,7 @@ def test_the_report_works_from_a_file_without_a_network(browser: Browser, tmp_pa
     page.goto(path.as_uri())
     page.locator("#slots .tmmu-canvas[data-paintings]").wait_for()
     assert asked == [path.as_uri()]
+    page.locator("#map").scroll_into_view_if_needed()
     at = page.locator("#map .tmmu-canvas").evaluate("(e) => e.tmmuPixelOf('a')")
     page.mouse.click(at["x"], at["y"])
     page.locator('#lifetimes .tmmu-canvas[data-selected="a"]').wait_for()

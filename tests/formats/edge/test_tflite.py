@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from tests.support.paths import DATA
@@ -80,13 +78,6 @@ def test_a_file_cut_off_is_told_with_its_size() -> None:
     with pytest.raises(UnreadableInput, match="cut off or damaged") as caught:
         read_graph(data, "half.tflite")
     assert "600 bytes" in str(caught.value)
-
-
-def test_without_the_parser_the_error_names_the_command_that_adds_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tflite", None)
-    with pytest.raises(UnreadableInput) as caught:
-        read_graph_file(MODELS / "hello_world_int8.tflite")
-    assert "pip install 'tmmu-plan-explorer[tflite]'" in caught.value.hint
 
 
 # --- models made by hand, for what the files above do not hold ----------------------------------------------------

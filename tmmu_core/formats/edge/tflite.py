@@ -33,8 +33,7 @@ from typing import Any
 
 from msgspec import structs
 
-from tmmu_core.base.errors import InvalidIrShapes, MissingExtra, UnreadableInput
-from tmmu_core.base.extras import install
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats import scopes
 from tmmu_core.formats.edge.tflite_kernels import nbytes, permission
 from tmmu_core.formats.edge.tflite_subgraph import (
@@ -49,9 +48,6 @@ from tmmu_core.formats.edge.tflite_subgraph import (
 )
 from tmmu_core.graph.constants import Constants, Held, InFile, Piece
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor
-
-ADD_THE_EXTRA = install("tflite")
-
 
 BODIES = {
     "IF": ("then", "else"),
@@ -84,17 +80,11 @@ def refuses(data: bytes) -> str:
 def read(data: bytes, name: str = "") -> Graph:
     """The graph of a model's first subgraph and of what it runs.
 
-    Raises ``UnreadableInput`` where the file is damaged or the parser is not installed, ``InvalidIrShapes`` (reason
-    ``unknown_dtype``) for a tensor without a size: strings, variants.
+    Raises ``UnreadableInput`` where the file is damaged, ``InvalidIrShapes`` (reason ``unknown_dtype``) for a tensor
+    without a size: strings, variants.
     """
-    try:
-        import tflite
-    except ImportError as error:
-        raise MissingExtra(
-            "TensorFlow Lite models need the tflite package, which is not installed.",
-            source=name,
-            hint=f"Add it: {ADD_THE_EXTRA}",
-        ) from error
+    import tflite  # slow to import
+
     try:
         file = ModelFile(tflite, data, name)
         if not file.model.SubgraphsLength():
