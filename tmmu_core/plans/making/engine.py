@@ -28,9 +28,9 @@ from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.making.arena_problems import arena_problems
 from tmmu_core.plans.making.arena_summary import Found, check_budget, check_capacity, check_together, summarise
 from tmmu_core.plans.making.memory_tiers import spread_over_memories
-from tmmu_core.plans.making.plan_rows import Use, as_used, assemble, plan_columns
+from tmmu_core.plans.making.plan_rows import Placement, Use, as_used, assemble, plan_columns
 from tmmu_core.plans.making.request import PlanRequest, refuse_unknown_words
-from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, Plan
+from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, ArenaSummary, Plan
 
 NAMED_PARTS = 8
 """The most unplanned parts that are listed by name; the others are counted."""
@@ -140,12 +140,7 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
     liveness, config, problems, packings = _packed(timeline, config, planner, options, meter)
     placement = as_used(liveness, problems, packings)
 
-    summaries = []
-    for problem, packing in zip(problems, packings, strict=True):
-        rows = placement.rows_of[problem.arena]
-        slots = int(placement.slot[rows].max(initial=-1)) + 1
-        found = Found(packing, slots, placement.extent[problem.arena], placement.held[rows])
-        summaries.append(summarise(problem, found, config, timeline.steps))
+    summaries = _summaries(placement, problems, packings, config, timeline.steps)
     for problem, summary in zip(problems, summaries, strict=True):
         check_capacity(problem, summary)
     check_budget(summaries, asked.budget)
@@ -189,6 +184,23 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
             notes={**remarks, **of_arenas},
         )
     return Solution(graph, liveness, plan)
+
+
+def _summaries(
+    placement: Placement,
+    problems: Sequence[Problem],
+    packings: Sequence[Packing],
+    config: Mapping[str, Arena],
+    steps: int,
+) -> list[ArenaSummary]:
+    """Return the figures of each arena."""
+    found = []
+    for problem, packing in zip(problems, packings, strict=True):
+        rows = placement.rows_of[problem.arena]
+        slots = int(placement.slot[rows].max(initial=-1)) + 1
+        placed = Found(packing, slots, placement.extent[problem.arena], placement.held[rows])
+        found.append(summarise(problem, placed, config, steps))
+    return found
 
 
 def remarks_on(graph: Graph, dims: Mapping[str, int]) -> dict[str, str]:
