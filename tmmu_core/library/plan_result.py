@@ -210,7 +210,8 @@ class Plan(model.Plan):
         """Return a ``pandas.DataFrame`` with one row per tensor, indexed by tensor id.
 
         Columns: ``arena``, ``logical_slot``, ``offset_bytes``, ``size_bytes``, ``alignment``, ``birth``, ``death``
-        (steps, half-open), ``generation``, ``role``, ``dtype``, ``shape``, ``alias_group_id``, ``base_tensor_uid``.
+        (steps, half-open), ``generation``, ``role``, ``dtype``, ``shape``, ``alias_group_id``, ``base_tensor_uid``;
+        of a snapshot also ``category``.
         Raises ``MissingExtra`` without pandas.
         """
         pandas = need("pandas", "a table")
@@ -229,6 +230,7 @@ class Plan(model.Plan):
             "shape": list(self.shapes),
             "alias_group_id": list(self.alias_group_ids),
             "base_tensor_uid": list(self.base_tensor_uids),
+            **({"category": pandas.Categorical(self.categories)} if self.categories else {}),
         }
         return pandas.DataFrame(columns, index=pandas.Index(self.tensor_ids, name="tensor_id"))
 

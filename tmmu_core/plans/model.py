@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import eq
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,10 @@ REMARKS = (UNSAID, CHANGED, UNHELD, ASSUMED, UNPLANNED, READ)
 
 PLACES: tuple[Places, ...] = ("slots", "bytes", "sparse")
 
+
+Category = Literal["parameter", "gradient", "optimizer_state", "activation", "other"]
+CATEGORIES: tuple[Category, ...] = get_args(Category)
+"""What the bytes of an allocator's snapshot are for."""
 
 OPTIMAL = "optimal"
 FEASIBLE = "feasible"
@@ -142,6 +146,7 @@ class TensorRow:
     shape: tuple[int, ...]
     alias_group_id: str | None
     base_tensor_uid: str | None
+    category: str | None = None
 
 
 Handoff = tuple[int, str, str]
@@ -209,6 +214,8 @@ class PlanColumns:
     """(step, from, to) as granted and, for planners that place bytes, as used."""
     taken: tuple[bool, ...] = ()
     """Per hand-off, whether ``to`` lies on ``from``'s bytes (contract §11). Where it is not told it is worked out."""
+    categories: tuple[str, ...] = ()
+    """One of :data:`CATEGORIES` per row in the plan of an allocator's snapshot, else empty."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -309,6 +316,7 @@ class Plan(PlanColumns):
             self.shapes[i],
             self.alias_group_ids[i],
             self.base_tensor_uids[i],
+            self.categories[i] if self.categories else None,
         )
 
     def rows(self) -> Iterator[TensorRow]:

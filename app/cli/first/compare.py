@@ -179,8 +179,8 @@ def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:
         "context": [_difference(d) for d in verdict.context],
         "certificates": [_difference(d) for d in verdict.certificates],
         "totals": {kind: {"tensors": verdict.totals[kind][0], "bytes": verdict.totals[kind][1]} for kind in KINDS},
-        "left_totals": asdict(plan_totals(verdict.left)),
-        "right_totals": asdict(plan_totals(verdict.right)),
+        "left_totals": plan_totals(verdict.left).written(),
+        "right_totals": plan_totals(verdict.right).written(),
         "arenas": [
             {"name": change.name, "left": _arena(change.left), "right": _arena(change.right)}
             for change in verdict.arenas
@@ -207,4 +207,4 @@ def _arena(arena: ArenaSummary | None) -> dict[str, Any] | None:
 
 
 def _row(row: TensorRow | None) -> dict[str, Any] | None:
-    return None if row is None else vars(row)
+    return None if row is None else {name: value for name, value in vars(row).items() if name != "category" or value}

@@ -183,7 +183,7 @@ def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Chec
         "ok": all(check.ok for check in checks),
         "valid": not invalid,
         "tmmu_plan_hash": found.tmmu_plan_hash.hex(),
-        "totals": asdict(totals(found)),
+        "totals": totals(found).written(),
         "checked": _checked(after),
         "baseline_checked": None if before is None else _checked(before),
         "certificates": {arena.name: _certificate(arena) for arena in found.arenas},

@@ -90,6 +90,7 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         shapes=tuple([row.shape for row in ordered]),
         alias_group_ids=tuple([row.alias_group_id for row in ordered]),
         base_tensor_uids=tuple([row.base_tensor_uid for row in ordered]),
+        categories=_categories(ordered),
         notes={**head.notes, UNSAID: placed.why} if placed.why else head.notes,
         own_arenas=placed.own_arenas,
     )
@@ -115,17 +116,10 @@ def _check_rows(rows: Sequence[RowDocument], by_id: Sequence[int], arenas: Colle
 
 def _head_fields(head: HeadDocument, source: str) -> dict[str, Any]:
     """Return the fields of a plan that depend on the head alone."""
-    digests = (
-        "ir_hash",
-        "shard_spec_hash",
-        "arena_config_hash",
-        "execution_order_hash",
-        "tmmu_plan_hash",
-        "layout_hash",
-    )
+    digests = ("ir", "shard_spec", "arena_config", "execution_order", "tmmu_plan", "layout")
     return {
         **{name: getattr(head, name) for name in ("planner", "planner_options", "ir_name", "mode", "preset")},
-        **{name: _digest(getattr(head, name), name, source) for name in digests},
+        **{f"{name}_hash": _digest(getattr(head, f"{name}_hash"), f"{name}_hash", source) for name in digests},
         "replay_token": _token(head.replay_token, source),
         "rank": _within(head.rank, "rank", source),
         "world_size": _within(head.world_size, "world_size", source),
@@ -136,6 +130,12 @@ def _head_fields(head: HeadDocument, source: str) -> dict[str, Any]:
         "taken": _taken(head),
         "metrics": figures(head.metrics, source),
     }
+
+
+def _categories(rows: Sequence[RowDocument]) -> tuple[str, ...]:
+    """Return a category for every row if one has any; ``other`` where it is missing."""
+    found = [row.category or "other" for row in rows]
+    return tuple(found) if any(row.category for row in rows) else ()
 
 
 def from_head(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> Plan:

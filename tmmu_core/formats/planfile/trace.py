@@ -39,7 +39,7 @@ from tmmu_core.formats.planfile.plan_document import (
 from tmmu_core.graph.native import document, unpacking
 from tmmu_core.plans.figures.metrics import written_metrics
 from tmmu_core.plans.figures.plan_storages import storages_of
-from tmmu_core.plans.model import CHANGED, PLAN_SCHEMA, ArenaSummary, Plan
+from tmmu_core.plans.model import CHANGED, PLAN_SCHEMA, ArenaSummary, Category, Plan
 
 TRACE_SCHEMA = "tmmu_trace/1"
 METRIC_SCHEMA = "tmmu_metrics/1"
@@ -171,6 +171,8 @@ def _tensor_records(plan: Plan) -> Iterator[Record]:
             record["alias_group_id"] = plan.alias_group_ids[i]
         if plan.base_tensor_uids[i] is not None:
             record["base_tensor_uid"] = plan.base_tensor_uids[i]
+        if plan.categories:
+            record["category"] = plan.categories[i]
         yield record
 
 
@@ -213,6 +215,7 @@ class _TensorRecord(msgspec.Struct):
     shape: tuple[int, ...] = ()
     alias_group_id: str | None = None
     base_tensor_uid: str | None = None
+    category: Category | msgspec.UnsetType = msgspec.UNSET
 
     def row(self) -> RowDocument:
         return RowDocument(
@@ -229,6 +232,7 @@ class _TensorRecord(msgspec.Struct):
             self.shape,
             self.alias_group_id,
             self.base_tensor_uid,
+            self.category,
         )
 
 

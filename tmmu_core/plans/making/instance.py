@@ -46,10 +46,15 @@ def plan_problem(
     slot = packing.slot if packing.slot is not None else numbered_by_offset(_as_held(problem), packing)
     sizes = slot_sizes(problem, slot)[0][slot] if packing.slot is not None else problem.size
     extent = int((packing.offset + sizes).max()) if len(problem) else 0
+    reserved = instance.recorded.reserved_peak_bytes if planner == GIVEN and instance.recorded else None
+    extent = max(extent, reserved or 0)
 
     handoffs, taken, ends = _handoffs(problem, packing)
     columns = _columns(replace(problem, death=ends[0]), packing, slot)
     columns = replace(columns, handoffs=handoffs, taken=taken)
+    if instance.recorded is not None:
+        kind = dict(zip(problem.ids, instance.recorded.categories, strict=True))
+        columns = replace(columns, categories=tuple([kind[name] for name in columns.tensor_ids]))
     steps = int(columns.death.max(initial=1))
     arena = Arena(problem.capacity, problem.arena_alignment)
     config = {problem.arena: arena}
@@ -62,7 +67,7 @@ def plan_problem(
         columns,
         [summary],
         _identity(problem, arena),
-        Use(peak_together(*lives, steps), (0, 0), started),
+        Use(peak_together(*lives, steps), (0, 0), started, reserved),
         planner=planner,
         planner_options=meter.options(options or {}),
         ir_name=instance.name,

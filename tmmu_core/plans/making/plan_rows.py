@@ -245,6 +245,8 @@ class Use(NamedTuple):
     """As :func:`metrics.activation_retention` gives it."""
     started: int
     """The clock (ns) at which planning began."""
+    reserved_peak_bytes: int | None = None
+    """As :class:`Recorded` has it."""
 
 
 def assemble(
@@ -264,6 +266,7 @@ def assemble(
             summaries,
             use.peak,
             retained=use.retained,
+            reserved_peak_bytes=use.reserved_peak_bytes,
             allocation_time_ns=time.perf_counter_ns() - use.started,
         ),
         **identity._asdict(),
