@@ -17,6 +17,7 @@ from tmmu_core.base import limits
 from tmmu_core.base.errors import TmmuError, UnreadableInput
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.pytorch.snapshot import torch_snapshot
+from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.library import arguments
 from tmmu_core.planners.problem import PlainInstance
@@ -146,11 +147,10 @@ def test_text_not_in_utf_8_is_rejected() -> None:
 
 
 def test_lines_with_the_most_bytes_at_the_peak_are_listed() -> None:
-    note = opened(SNAPSHOT).notes[-1]
-    assert (
-        note
-        == "of the 1,536 bytes at the peak (step 1), by line: train.py:17 forward 1,024; functional.py:9 linear 512"
-    )
+    found = opened(SNAPSHOT).recorded
+    assert isinstance(found, History)
+    totals = [(total.name, total.size, total.count) for total in found.totals("line", found.peak_step)]
+    assert totals == [("train.py:17 forward", 1024, 1), ("functional.py:9 linear", 512, 1)]
 
 
 class Evil:
