@@ -29,7 +29,7 @@ U64 = NDArray[np.uint64]
 
 
 def committed_bytes(extent: int, page_size: int, *, arena: str = "") -> int:
-    """The extent (bytes) in whole pages; the extent itself where nothing is said of pages (``page_size`` 0)."""
+    """Return the extent in bytes, rounded up to whole pages (``page_size`` 0: not rounded)."""
     committed = align_up(extent, page_size) if page_size else extent
     if committed > U64_MAX:
         raise AllocationOverflow(

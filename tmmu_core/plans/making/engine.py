@@ -73,10 +73,10 @@ def plan_graph(
 def solve(
     graph: Graph, request: PlanRequest, *, ir_hash: bytes | None = None, progress: Progress | None = None
 ) -> Solution:
-    """Plan ``graph`` as it stands: the shard spec and the rank go into the hash, arenas are those of ``arenas``.
+    """Plan ``graph`` without sharding it: the shard spec and the rank only enter the hash.
 
-    ``ir_hash`` is the graph's hash where it is known. What a request says beyond the engine (a share of the graph,
-    arenas in use, addresses) is the matter of :func:`~tmmu_core.plans.making.make.make_plan`.
+    ``ir_hash`` is the graph's hash if known. :func:`~tmmu_core.plans.making.make.make_plan` applies the other fields
+    of a request (a rank's part of the graph, arenas in use, addresses).
 
     Raises a ``ContractError`` with every field of its record filled: ``InvalidIrShapes``, ``LivenessCycle``,
     ``AlignmentViolation``, ``AllocationOverflow``, ``ArenaTooSmall``, ``AllocationFailure``.

@@ -31,10 +31,10 @@ def plan_problem(
     token: bytes | None = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """Plan one arena; an instance's packing is taken as the answer where it has one (a finished plan to look at).
+    """Plan one arena. An instance with complete offsets keeps them: it is a finished plan.
 
-    A storage with gaps becomes one row per live part, ``id``, ``id@part1``, …, all at one offset: a row's range never
-    says more than what is held. Raises what the planner raises, ``ArenaTooSmall``, ``AllocationOverflow``.
+    A storage with gaps becomes one row per live part, ``id``, ``id@part1``, …, all at one offset: a row's
+    range covers no gap. Raises what the planner raises, ``ArenaTooSmall``, ``AllocationOverflow``.
     """
     started = time.perf_counter_ns()
     instance = asked if isinstance(asked, PlainInstance) else PlainInstance("", asked)
@@ -110,7 +110,7 @@ def _identity(problem: Problem, arena: Arena) -> canonical.Identity:
 
 
 def _identity_rows(problem: Problem) -> list[list[Any]] | Table:
-    """What makes an instance that instance: rows by id, with what constrains them."""
+    """Canonical content of an instance for its hash: rows by id, with their constraints."""
     rows: list[list[Any]] = []
     order = sorted(range(len(problem)), key=problem.ids.__getitem__)
     gaps = problem.gaps
@@ -129,9 +129,9 @@ def _identity_rows(problem: Problem) -> list[list[Any]] | Table:
 def _handoffs(
     problem: Problem, packing: Packing
 ) -> tuple[tuple[tuple[int, str, str], ...], tuple[bool, ...], tuple[I64, I64]]:
-    """A problem's hand-offs as a plan tells them, which are taken, and (deaths, ends of use) of the storages.
+    """Return the in-place reuses of a problem for the plan, which are taken, and (deaths, ends of use) of the storages.
 
-    As in a graph's plan: one that a planner of bytes does not take is not told, and its giver lives a step longer.
+    As in a graph's plan, a reuse that a byte planner does not take is left out, and its input lives one step longer.
     """
     takers = np.flatnonzero(problem.handoff_from >= 0) if problem.handoff_from is not None else np.zeros(0, np.int64)
     givers = problem.handoff_from[takers] if problem.handoff_from is not None else takers

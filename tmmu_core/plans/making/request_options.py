@@ -35,7 +35,7 @@ class Said:
     many: bool = False
     """Given several times, one ``KEY=VALUE`` each; a link and :attr:`read` take them as one text."""
     file: str = ""
-    """What the file holds, where the option names a file; the text is its content."""
+    """Content type of the file, if the option names a file."""
     flag: bool = False
     """An option without a value."""
     of_graphs: bool = False
@@ -92,7 +92,7 @@ def _addressing(text: str) -> str:
 
 
 def _some_pairs(text: str) -> list[tuple[str | None, str]]:
-    """The pairs of a text that says one at least: who writes none means another, or leaves the text out."""
+    """Return the pairs of a text. Raises ``UnreadableInput`` if there is none."""
     pairs = read_pairs(text)
     if not pairs:
         raise ValueError("it is empty.")
@@ -129,7 +129,7 @@ def _write_capacities(capacities: Mapping[str, int]) -> str:
 
 
 def read_json_object(text: str, what: str) -> dict[str, Any]:
-    """A JSON object whose keys stand once. Raises ``UnreadableInput``."""
+    """Read a JSON object with unique keys. Raises ``UnreadableInput``."""
 
     def once(items: list[tuple[str, Any]]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -188,7 +188,7 @@ def _order(text: str) -> tuple[str, ...]:
 
 
 def _place(text: str) -> str:
-    """Where a text stops being JSON: Python's words and places for it change from one version to the next."""
+    """Return the position of the first JSON error, independent of Python's messages, which change between versions."""
     try:
         decode(text.encode("utf-8", "replace"), Any)
     except UnreadableInput as error:

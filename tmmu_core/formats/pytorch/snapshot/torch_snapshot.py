@@ -45,7 +45,6 @@ from tmmu_core.plans.model import CATEGORIES
 HINT = "Write it with torch.cuda.memory._dump_snapshot(FILE)."
 LAST_ADDRESS = 1 << 62
 """Addresses and sizes are below this."""
-NAMED_AT_PEAK = 5
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
@@ -294,7 +293,6 @@ def _names(stack: NDArray[np.int64], before: NDArray[np.int64], lines: Sequence[
 
 
 def _notes(found: History, device: _Device) -> Iterable[str]:
-    step, most = device.peak
     at, reserved = found.reserved.peak
     if found.reserved_peak_bytes is None:
         yield "the snapshot does not list all segments: reserved bytes are unknown"
@@ -312,6 +310,3 @@ def _notes(found: History, device: _Device) -> Iterable[str]:
             f"{len(found.failures):,} allocations failed; the first, at step {failure.step:,}, requested "
             f"{failure.requested:,} bytes with {failure.free:,} free"
         )
-    for key, total in (("category", 5), ("line", NAMED_AT_PEAK)):
-        held = "; ".join(f"{one.name} {one.size:,}" for one in found.totals(key, step)[:total])
-        yield f"of the {most:,} bytes at the peak (step {step:,}), by {key}: {held}"
