@@ -20,6 +20,7 @@ EXTRA_OF = {
     "sqlalchemy": "store",
     "streamlit": "app",
     "sympy": "run",
+    "tflite_micro": "tflm",
     "torch": "torch",
 }
 """Package → the extra of ours that brings it."""

@@ -5,21 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from onnx import TensorProto, helper
 
 from app.cli.main import run
+from tests.formats.onnx.test_onnx_open_sizes import fused
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    """A model with a shape that only a run gives: the positions that are not zero."""
-    nodes = [helper.make_node("NonZero", ["x"], ["t"]), helper.make_node("Cast", ["t"], ["y"], to=1)]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 4])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    graph = helper.make_graph(nodes, "g", [x], [y])
+    """A model with an operator of onnxruntime whose shape only a run gives."""
     path = tmp_path / "model.onnx"
-    imports = [helper.make_opsetid("", 17)]
-    path.write_bytes(helper.make_model(graph, opset_imports=imports, ir_version=8).SerializeToString())
+    path.write_bytes(fused().SerializeToString())
     return str(path)
 
 
