@@ -22,6 +22,7 @@ from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.graph.assumed_sizes import shapes_said
 from tmmu_core.graph.native import unpacking
+from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import ASSUMED, UNPLANNED, Plan
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
-from tmmu_core.base.once import cached_property
 from tmmu_core.graph.arenas import as_given, check_alignment, read_arenas, unused_arenas
 from tmmu_core.graph.assumed_sizes import refuse_unused_dims
 from tmmu_core.graph.model import Graph
