@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from benchmarks.opening import _PAINTED
 from benchmarks.serving import chromium
-from tests.served import Served, Tab, descendants, resident, served, until
+from tests.support.served import Served, Tab, descendants, resident, served, until
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.graph.native import native_file
 

@@ -1,6 +1,6 @@
 """What attacks on memory and time take: ``python -m benchmarks.limits [ATTACK …]`` writes ``docs/measured/limits.md``.
 
-Each attack of ``tests/exhausting.py`` is a file that ``tmmu`` is asked about in a process of its own, which may take
+Each attack of ``tests/support/exhausting.py`` is a file that one ``tmmu`` process reads, which may take
 6 GiB of address space and 60 s of the processor. Processor seconds are those of the process, not those by the clock,
 and its start (about half a second of imports) is among them.
 """
@@ -16,14 +16,14 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.serving import ROOT
-from tests.exhausting import ATTACKS, Attack
+from tests.support.exhausting import ATTACKS, Attack
 
 PAGE = ROOT / "docs" / "measured" / "limits.md"
 COMMAND = "import sys; from app.cli.main import run; sys.exit(run(sys.argv[1:]))"
 ANSWERS = {0: "answered", 1: "a finding", 2: "refused", 3: "not comparable"}
 HEAD = """# What attacks on memory and time take
 
-`python -m benchmarks.limits` writes this page; `tests/test_exhausting.py` runs the same attacks, most of them smaller,
+`python -m benchmarks.limits` writes this page; `tests/formats/test_exhausting.py` runs the same attacks, smaller,
 and holds each below a GiB. A row is one file that `tmmu` is asked about, in a process of its own. CPU seconds are those
 of that process, its start among them (`python -m benchmarks.startup`: about half a second); memory is the most that was
 resident. A limit that refused is named in the message with the two ways to raise it: `--max-NAME N` in any command, or

@@ -6,19 +6,17 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from importlib import import_module
-from pathlib import Path
 
 import msgspec
 
-from tests.build import chain
+from tests.support.build import chain
+from tests.support.paths import ROOT, SAMPLES
 from tmmu_core import SPEC_VERSION
 from tmmu_core.base import errors
 from tmmu_core.base.errors import ContractError
 from tmmu_core.base.manifest import OPERATORS
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.plans.making.engine import plan_graph
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_every_operator_of_the_manifest_is_there() -> None:
@@ -38,9 +36,7 @@ def test_an_error_blames_an_operator_of_the_manifest() -> None:
 
 
 def test_planning_side_by_side_gives_what_planning_alone_gives() -> None:
-    graphs = [
-        read_graph_file(ROOT / "sample_graphs" / f"{name}.tmmu.json") for name in ("mixed_sizes", "residual_block")
-    ]
+    graphs = [read_graph_file(SAMPLES / f"{name}.tmmu.json") for name in ("mixed_sizes", "residual_block")]
     alone = [plan_graph(graph).plan.tmmu_plan_hash for graph in graphs * 4]
     with ThreadPoolExecutor(8) as threads:
         together = [found.plan.tmmu_plan_hash for found in threads.map(plan_graph, graphs * 4)]
@@ -65,4 +61,4 @@ def test_every_dependency_is_pinned() -> None:
 def test_the_version_that_is_hashed_into_tokens_is_the_specifications() -> None:
     """A change of ranges, slots or addresses is a new major version (0.J): the goldens hold what this one gives."""
     assert SPEC_VERSION == "UML_OS.TMMU.PrepareMemory_v2"
-    assert list((ROOT / "sample_graphs" / "golden").iterdir())
+    assert list((SAMPLES / "golden").iterdir())

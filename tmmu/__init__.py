@@ -8,8 +8,16 @@
     plan.extent_bytes, plan.lower_bound_bytes
     plan.fit("8GiB").save("fitted.tmmu.json")
 
-``plan``, ``fit``, ``pack``, ``compare``, ``read`` and ``verify`` are functions; ``Plan``, ``Graph``, ``PlanRequest``,
-and ``TmmuError`` are types. ``tmmu_core`` has the same names. They are loaded at their first use.
+| name | result |
+|---|---|
+| ``plan`` | the memory plan of a model: a file, a PyTorch module or a graph |
+| ``fit`` | the cheapest changes that make a model fit a memory limit |
+| ``pack`` | an offset for each buffer of arrays with known live ranges |
+| ``compare``, ``verify`` | the differences of two plans; the errors of a plan |
+| ``read`` | the content of any supported file |
+| ``Plan``, ``Graph``, ``PlanRequest``, ``TmmuError`` | types |
+
+``tmmu_core`` has the same names. They are loaded at their first use.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import msgspec
 from app.texts import numbers
 from app.texts.refusal_text import nearest, others
 from tmmu_core.base.app_package import place
-from tmmu_core.base.atomic_files import put
+from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.base.errors import ContractError, Misuse, TmmuError, UnreadableInput, spelled_out
 from tmmu_core.base.escaping import for_log, visible
 from tmmu_core.graph.native.unpacking import read_stream, read_whole
@@ -192,7 +192,7 @@ def write_output(name: str, data: bytes, what: str) -> None:
     if name == STREAM:
         write_bytes(data)
         return
-    put(Path(name), data)
+    write_output_file(Path(name), data)
     print_note(f"wrote {what} to {name} ({numbers.short_bytes(len(data))})")
 
 

@@ -30,6 +30,7 @@ from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.finished_plan import believed
 from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.waste_ledger import WasteLedger, waste_ledger
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.plan_storages import Peak, peak
@@ -41,11 +42,12 @@ ALIVE, LARGEST, HANDOFFS, CHANGED, FINDINGS = 120, 60, 200, 120, 40
 
 
 class Known(NamedTuple):
-    """Results that the caller has already computed: verdicts, and the operator of each row."""
+    """Results that the caller has already computed: verdicts, the operator of each row, and the limit of all arenas."""
 
     verified: Verdict | None = None
     linted: Verdict | None = None
     operators: Sequence[str] | None = None
+    budget: int | None = None
 
 
 NOTHING = Known()
@@ -63,7 +65,7 @@ def build_report(
 
     Verdicts and operators that are not ``known`` are computed, with the graph if ``source`` is a ``Solution``.
     """
-    verified, linted, operators = known
+    verified, linted, operators, budget = known
     plan = source.plan if isinstance(source, Solution) else source
     before = baseline.plan if isinstance(baseline, Solution) else baseline
     graph = source.graph if isinstance(source, Solution) else None
@@ -81,6 +83,7 @@ def build_report(
         title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",
         plan=plan,
         assumed=plan.remark(ASSUMED),
+        explanation=explain_peak(plan, budget),
         missing=certificate_text.missing(plan),
         words=numbers,
         theme=theme,
@@ -200,7 +203,12 @@ def _operators(solution: Solution) -> list[str]:
 
 
 def _judged(who: str, verdict: Verdict) -> dict[str, Any]:
-    text = "passed" if verdict.ok else numbers.count(len(verdict.errors), "error")
+    if verdict.ok:
+        text = "passed"
+    elif all(error.rule == "capacity" for error in verdict.errors):
+        text = "valid plan, over its capacity"
+    else:
+        text = numbers.count(len(verdict.errors), "error")
     if verdict.warnings:
         text += ", " + numbers.count(len(verdict.warnings), "warning")
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from app.texts import certificate_text, numbers, totals_text
 from tmmu_core.base.escaping import for_markdown, natural, visible
 from tmmu_core.judge.finding import Verdict
+from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.figures.live_bytes import peak_of
 from tmmu_core.plans.figures.plan_storages import live_bytes, storages_of
 from tmmu_core.plans.model import Plan
@@ -19,6 +20,7 @@ def markdown(plan: Plan, verified: Verdict, title: str = "") -> bytes:
     """Return verdict, totals, arenas and the largest buffers at the peak as Markdown (UTF-8)."""
     mode, planner = for_markdown(plan.mode), for_markdown(plan.planner)  # any text in a finished plan
     lines = [f"### {code(title or plan.ir_name or 'a graph')}: {mode}, planned by {planner}", ""]
+    lines += [for_markdown(str(explain_peak(plan))), ""]
     lines += ["✓ verified" if verified.ok else f"✗ **{numbers.count(len(verified.errors), 'error')}**", ""]
     first = [numbers.shortened(finding.message, 4 * LONGEST_NAME) for finding in verified.errors[:FINDINGS]]
     lines += [f"* {for_markdown(message)}" for message in first] + ([""] if not verified.ok else [])

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from tmmu_core.base.escaping import shortened as shortened
 from tmmu_core.fitting.unknown import UnknownOperator
+from tmmu_core.graph.quantities import short_bytes as short_bytes
 
 UNKNOWN = "unknown"
 UNLIMITED = 2**64 - 1
@@ -18,40 +20,6 @@ UNLIMITED = 2**64 - 1
 NO_SLOTS = "–"
 """Text for slot figures of a plan without slots."""
 WHY_NO_SLOTS = "This planner assigns offsets, not slots."
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-
-
-def _scaled(n: int) -> tuple[int, int]:
-    """Return ``(unit, hundredths)`` of a byte count in the largest unit below it, rounded half up."""
-    unit = 0
-    while unit < len(_UNITS) - 1 and n >= 1024 ** (unit + 1):
-        unit += 1
-    scale = 1024**unit
-    hundredths = (n * 100 + scale // 2) // scale
-    if hundredths >= 102_400 and unit < len(_UNITS) - 1:  # 1023.999 KiB is 1.00 MiB
-        return unit + 1, (n * 100 + scale * 512) // (scale * 1024)
-    return unit, hundredths
-
-
-def short_bytes(n: int | None) -> str:
-    """Return bytes with at least three digits: ``1.50 MiB``, ``24.5 KiB``, ``97 B``."""
-    if n is None:
-        return UNKNOWN
-    sign = "−" if n < 0 else ""
-    n = abs(int(n))
-    unit, hundredths = _scaled(n)
-    if unit == 0:
-        return f"{sign}{n} B"
-    whole, part = divmod(hundredths, 100)
-    if whole >= 100:
-        text = str((hundredths + 50) // 100)
-    elif whole >= 10:
-        tenths = (hundredths + 5) // 10
-        text = f"{tenths // 10}.{tenths % 10}"
-    else:
-        text = f"{whole}.{part:02d}"
-    return f"{sign}{text} {_UNITS[unit]}"
 
 
 def exact_bytes(n: int | None) -> str:
@@ -160,14 +128,6 @@ def ordinal(n: int) -> str:
 def of(shown: int, total: int, noun: str) -> str:
     """Return ``250 of 1,204 tensors``, or ``all 17 tensors``."""
     return f"all {count(total, noun)}" if shown == total else f"{shown:,} of {count(total, noun)}"
-
-
-def shortened(text: str, width: int = 28) -> str:
-    """Shorten a name in its middle to ``width`` characters."""
-    if len(text) <= width:
-        return text
-    head = (width - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
 
 
 def change(before: str, after: str) -> str:

@@ -26,9 +26,9 @@ from app.pages.fragmentation import resource_figure as ledger
 from app.pages.peak import alive_figure
 from app.pages.planners import figures as course
 from app.texts import palette
+from tests.app.canvas.plans import plan_of
 from tests.app.small import chain
-from tests.build import graph, node, tensor
-from tests.canvas.plans import plan_of
+from tests.support.build import graph, node, tensor
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plans.analysis.resource_ledger import resource_ledger
 from tmmu_core.plans.analysis.search_progress import Moment

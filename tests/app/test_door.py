@@ -19,7 +19,7 @@ import tmmu
 from app.cli.main import run
 from app.session import opening, planning, repeat_command
 from app.session.view_state import Choice, from_query, to_query
-from tests.strategies import arena_configs, graphs, orders
+from tests.support.strategies import arena_configs, graphs, orders
 from tmmu_core.base.errors import TmmuError, UnreadableInput
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import MODES, PRESETS, Dim, Graph, Node, Tensor

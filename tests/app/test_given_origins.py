@@ -7,8 +7,8 @@ from onnx import TensorProto, helper
 
 from app.session import opening
 from tests.app.test_pages import html, opened
-from tests.importers.test_xla import ASSIGNMENT, LIVE_RANGE
-from tests.importers.test_xla_program import PROGRAM
+from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE
+from tests.formats.xla.test_xla_program import PROGRAM
 
 
 def source() -> str:

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,8 @@ from app.cli.main import run
 from app.kit.charts.live_chart import live_curve
 from app.session import opening, pages
 from tests.app.test_pages import opened
-from tests.hostile import hostile_graph, hostile_names
+from tests.support.hostile import hostile_graph, hostile_names
+from tests.support.paths import ROOT
 from tmmu_core.base import escaping
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import INPUTS_STEP
@@ -24,7 +24,6 @@ from tmmu_core.plans.making.engine import plan_graph
 IMAGE, LINK, SCRIPT, FORMULA, COLOURS = HOSTILE = hostile_names("http://127.0.0.1:9")
 ARENAS = {"activations": {}, IMAGE: {}}
 GRAPH = hostile_graph(HOSTILE)
-ROOT = Path(__file__).parents[2]
 
 
 def test_markdown_shows_a_name_as_it_stands() -> None:

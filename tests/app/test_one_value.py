@@ -1,6 +1,4 @@
-"""Every figure that stands in two places is one value, in the time that a suite has. ``python -m tests.one_value`` is
-the whole of it: every planner on every sample, and the pages of all that are not large.
-"""
+"""A short run of ``python -m tests.support.one_value``: a figure that two places show has one value."""
 
 from __future__ import annotations
 
@@ -9,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 import streamlit as st
 
-from tests.golden import SAMPLES, sample_files
-from tests.one_value import same_in_every_face, same_on_the_compare_page, same_on_the_planners_page
+from tests.support.golden import SAMPLES, sample_files
+from tests.support.one_value import same_in_every_face, same_on_the_compare_page, same_on_the_planners_page
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import Graph
 from tmmu_core.planners import PLANNERS

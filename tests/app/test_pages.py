@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from html import unescape
-from pathlib import Path
 
 import pytest
 import streamlit as st
@@ -15,12 +14,12 @@ from streamlit.testing.v1 import AppTest
 from app.session import opening, pages, plan_rows, planning
 from app.session.view_state import Choice
 from app.texts.palette import CATEGORIES
+from tests.support.paths import DATA, ROOT
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.plans.figures.plan_storages import live_bytes
 
-ROOT = Path(__file__).resolve().parents[2]
-BROKEN = ROOT / "tests" / "data" / "broken"
+BROKEN = DATA / "broken"
 PAGES = tuple(name for name, _ in pages.PAGES)
 
 

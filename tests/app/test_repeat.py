@@ -14,10 +14,10 @@ import pytest
 from app.cli.main import run
 from app.session import opening, planning, repeat_command
 from app.session.view_state import Choice
+from tests.support.paths import SAMPLES
 from tmmu_core.base import escaping
 from tmmu_core.formats.planfile import plan_file
 
-ROOT = Path(__file__).resolve().parents[2]
 MEMORIES = {"memories": [{"name": "DTCM", "max_size": 4096}, {"name": "SRAM"}], "min_alignment": 32}
 
 
@@ -45,7 +45,7 @@ def without_time(plan: bytes) -> dict[str, Any]:
 )
 def test_the_command_repeats_the_plan(choice: Choice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = planning.make_plan(choice)
-    (tmp_path / "sample_graphs").symlink_to(ROOT / "sample_graphs")
+    (tmp_path / "sample_graphs").symlink_to(SAMPLES)
     for name, data in repeat_command.files(shown).items():
         (tmp_path / name).write_bytes(data)
     monkeypatch.chdir(tmp_path)
@@ -55,7 +55,7 @@ def test_the_command_repeats_the_plan(choice: Choice, tmp_path: Path, monkeypatc
 
 
 def test_an_opened_file_is_called_by_its_own_name() -> None:
-    data = (ROOT / "sample_graphs" / "views.tmmu.json").read_bytes()
+    data = (SAMPLES / "views.tmmu.json").read_bytes()
     shown = planning.make_plan(Choice(source=opening.shelf().put("mine.json", data)))
     assert repeat_command.command(shown).startswith(
         "tmmu plan mine.json --mode inference --preset inference --planner slots"
@@ -63,7 +63,7 @@ def test_an_opened_file_is_called_by_its_own_name() -> None:
 
 
 def test_a_file_is_never_taken_for_an_option() -> None:
-    data = (ROOT / "sample_graphs" / "views.tmmu.json").read_bytes()
+    data = (SAMPLES / "views.tmmu.json").read_bytes()
     shown = planning.make_plan(Choice(source=opening.shelf().put("-mine.json", data)))
     assert repeat_command.command(shown).startswith("tmmu plan ./-mine.json ")
 
@@ -79,7 +79,7 @@ CONTROLS = "\x15touch pwned\n\x1b[201~'$(id)`\\x7f\u202e"
 
 def test_no_control_character_of_a_name_stands_in_the_command_and_a_shell_gets_the_name_as_it_is() -> None:
     """Pasted into a terminal, ``^U`` clears the line, an end of line runs it, and ESC [201~ ends what is pasted."""
-    document = json.loads((ROOT / "sample_graphs" / "dynamic_batch.tmmu.json").read_text())
+    document = json.loads((SAMPLES / "dynamic_batch.tmmu.json").read_text())
     text = json.dumps(document).replace('"B"', json.dumps(CONTROLS)).encode()
     shown = planning.make_plan(Choice(source=opening.shelf().put("g.json", text), dims={CONTROLS: 2}))
     line = repeat_command.command(shown)

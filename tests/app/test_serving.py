@@ -17,7 +17,7 @@ from app.serving import guard
 from app.serving.guard import Rules
 from app.session import opening
 from app.session.work import visitors
-from tests.served import Served, Tab, descendants, served, status, until
+from tests.support.served import Served, Tab, descendants, served, status, until
 from tmmu_core.base.errors import UnreadableInput
 
 HERE = {"host": "localhost:8501"}

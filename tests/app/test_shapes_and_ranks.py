@@ -16,7 +16,7 @@ from app.session import opening, planning, rank_sets, shape_sequences
 from app.session.view_state import Choice
 from app.texts import numbers
 from tests.app.test_pages import claim, html, opened
-from tests.build import graph, node, tensor
+from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.trace import Trace

@@ -16,8 +16,9 @@ from app.report.html_report import build_report
 from app.texts import markup, numbers, tensor_text
 from tests.app.small import chain
 from tests.app.test_pages import html, opened
+from tests.support.paths import SAMPLES
 
-CHAIN = str(Path(__file__).resolve().parents[2] / "sample_graphs" / "linear_chain.tmmu.json")
+CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,7 +8,6 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -20,12 +19,11 @@ from app.kit.download import downloads
 from app.session import opening, planning, repeat_command
 from app.session.view_state import Choice, from_query, to_query
 from tests.app.test_pages import html, opened, plan_bytes
+from tests.support.paths import DATA
 from tmmu_core.formats.planfile import checkpoint, parquet, plan_file
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.graph.native import native_file
 from tmmu_core.plans.making.engine import plan_graph
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -130,7 +128,7 @@ def test_the_page_shows_the_link_to_copy() -> None:
 
 
 def test_the_c_project_is_one_archive_with_the_constants_of_the_file_that_was_opened() -> None:
-    model = ROOT / "tests" / "data" / "tflite" / "hello_world_int8.tflite"
+    model = DATA / "tflite" / "hello_world_int8.tflite"
     source = opening.shelf().put("m.tflite", model.read_bytes())
     found = made(planning.make_plan(Choice(source=source)))
     (packed,) = (data for name, data in found.items() if name.endswith("_c.zip"))

@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Download, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from app.cli.first.explore import arguments
-from tests.served import free_port
+from tests.support.served import free_port
 
 SECONDS = 40
 expect.set_options(timeout=SECONDS * 1000)

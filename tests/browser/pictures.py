@@ -7,14 +7,14 @@ import socket
 import subprocess
 import time
 import urllib.request
-from pathlib import Path
 from urllib.parse import urlencode
 
 from playwright.sync_api import sync_playwright
 
 from app.cli.first.explore import arguments
+from tests.support.paths import ROOT
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+FOLDER = ROOT / "docs" / "pictures"
 GPT2 = "sample:gpt2_small_train_b1_s1024"
 OVER = {"colour": "operator", "capacity": "activations=8MiB"}
 """What a bare address shows."""

@@ -12,11 +12,11 @@ from playwright.sync_api import Browser, expect
 from app.session import opening
 from app.session.pages import PAGES
 from tests.browser.conftest import Visit, download, open_files, pixel_of, rest
+from tests.support.paths import DATA
 
 pytestmark = pytest.mark.browser
 
-ROOT = Path(__file__).resolve().parents[2]
-BROKEN = ROOT / "tests" / "data" / "broken"
+BROKEN = DATA / "broken"
 SQUEEZENET = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / "light_squeezenet.onnx"
 GOLDEN = opening.SAMPLES / "golden"
 

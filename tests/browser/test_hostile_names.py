@@ -16,7 +16,7 @@ from app.session import opening, planning, repeat_command
 from app.session.pages import PAGES
 from app.session.view_state import Choice
 from tests.browser.conftest import Visit, open_files, rest
-from tests.hostile import hostile_graph, hostile_names, hostile_to_files
+from tests.support.hostile import hostile_graph, hostile_names, hostile_to_files
 from tmmu_core.graph.native import native_file
 from tmmu_core.plans.making.engine import plan_graph
 

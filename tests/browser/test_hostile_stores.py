@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from app.session.pages import PAGES
 from tests.browser.conftest import Visit, open_files, rest, serving
-from tests.hostile import hostile_graph, hostile_names
 from tests.store.plans import label, plan_of, swept
+from tests.support.hostile import hostile_graph, hostile_names
 from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan

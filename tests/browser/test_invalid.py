@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Visit, open_files, pixel_of, rest
 from tests.judge.faults import refigured, rehashed
+from tests.support.paths import SAMPLES
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.judge.verifier.finished_plan import conflicting_rows
@@ -20,7 +21,6 @@ from tmmu_core.plans.model import Plan
 
 pytestmark = pytest.mark.browser
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
 RED = (0xD5, 0x5E, 0x00)
 
 

@@ -12,8 +12,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from app.session.graph_levels import path_text
 from tests.browser.conftest import Visit, open_files, pixel_of, rest
-from tests.build import chain
-from tests.hostile import hostile_graph, hostile_names
+from tests.support.build import chain
+from tests.support.hostile import hostile_graph, hostile_names
 from tmmu_core.graph.native import native_file
 
 pytestmark = pytest.mark.browser

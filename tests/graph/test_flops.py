@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.build import graph, node, tensor
-from tests.golden import SAMPLES
+from tests.support.build import graph, node, tensor
+from tests.support.golden import SAMPLES
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.pytorch.adamw import add_adamw
 from tmmu_core.graph.flops import Flops, graph_flops, operations

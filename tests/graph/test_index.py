@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.build import graph, node, tensor, view
+from tests.support.build import graph, node, tensor, view
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.graph.index import index_graph, named
 from tmmu_core.graph.model import Dim, Graph, Tensor, View

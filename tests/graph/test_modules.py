@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.session.opening import SAMPLES, read_catalogue
-from tests.build import graph, node, tensor, view
+from tests.support.build import graph, node, tensor, view
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph

@@ -11,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from app.texts.tensor_text import details
-from tests.build import graph, node, tensor
+from tests.formats.pytorch.test_pt2 import changed
 from tests.graph.test_modules import modules_in, two_blocks, where
-from tests.importers.test_pt2 import changed
+from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.open_file import read_graph
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program

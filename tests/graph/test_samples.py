@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sample_graphs import lessons, make, mobilenet
-from tests.build import graph
+from tests.support.build import graph
 from tmmu_core.formats.open_file import read_any, read_graph_file
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.build import chain, graph, node, tensor, view
+from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.index import index_graph

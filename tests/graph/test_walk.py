@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.build import chain, graph, node, tensor, view
 from tests.graph.test_modules import two_blocks
+from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.graph.index import GraphIndex, index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.modules import graph_view as walking

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import graph, node, tensor, view
+from tests.support.build import graph, node, tensor, view
 from tmmu_core.base import limits
 from tmmu_core.base.errors import (
     AlignmentViolation,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.build import graph, node, tensor
+from tests.support.build import graph, node, tensor
 from tmmu_core.base.cbor import cbor_canonical
 from tmmu_core.judge.canonical_hashes import (
     encode,

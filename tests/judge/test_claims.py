@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.build import chain, graph, node, residual, tensor
 from tests.judge.faults import rehashed
-from tests.plan.examples import chain_plan, ledger_plan
+from tests.plans.examples import chain_plan, ledger_plan
+from tests.support.build import chain, graph, node, residual, tensor
 from tmmu_core.judge.verifier.check_figures import check_metrics
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import PLANNERS

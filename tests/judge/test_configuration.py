@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tmmu_core as tmmu
 from tests.judge.faults import rehashed
+from tests.support.paths import SAMPLES
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.judge.verifier.finished_plan import Finished, finished
 from tmmu_core.plans.model import Plan
 
-SAMPLES = Path(__file__).parents[2] / "sample_graphs"
 REQUESTS: list[dict[str, Any]] = [
     {"alignment": 4096},
     {"alignment": 65536},

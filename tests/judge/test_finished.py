@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.build import chain, graph, node, tensor
 from tests.judge.faults import changed, refigured, rehashed
-from tests.plan.examples import ledger_plan, problem_of
+from tests.plans.examples import ledger_plan, problem_of
+from tests.support.build import chain, graph, node, tensor
 from tmmu_core.base.errors import AddressCollision, AlignmentViolation, ArenaTooSmall, ContractError, InvalidIrShapes
 from tmmu_core.formats.planfile.checkpoint import checkpoint
 from tmmu_core.judge.verifier import finished_plan as judge_finished

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,13 +17,13 @@ import pytest
 
 import tmmu
 from tests.judge.faults import refigured, rehashed
+from tests.support.paths import SAMPLES
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.finished_plan import finished
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import Plan
 
-SAMPLES = Path(__file__).parents[2] / "sample_graphs"
 BASES = [
     ("mixed_sizes", "slots"),
     ("mixed_sizes", "greedy"),

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.build import chain, graph, node, residual, tensor, view
 from tests.judge.faults import changed, refigured, rehashed
+from tests.support.build import chain, graph, node, residual, tensor, view
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.lint import RULES, lint_plan, lint_verdict
 from tmmu_core.judge.verifier import verify

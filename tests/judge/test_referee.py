@@ -5,7 +5,6 @@ that were broken.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -13,17 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.build import graph, node, tensor, view
 from tests.judge.faults import refigured, rehashed
-from tests.plan.examples import chain_plan, ledger_plan, solved
-from tests.strategies import Case, plannable_cases
+from tests.plans.examples import chain_plan, ledger_plan, solved
+from tests.support.build import graph, node, tensor, view
+from tests.support.paths import ROOT
+from tests.support.strategies import Case, plannable_cases
 from tmmu_core.judge.verifier.referee import faults
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
 
-REFEREE = Path(__file__).resolve().parents[2] / "tmmu_core" / "judge" / "verifier" / "referee.py"
+REFEREE = ROOT / "tmmu_core" / "judge" / "verifier" / "referee.py"
 
 
 def collides(plan: Plan) -> bool:

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.build import chain, graph, node, tensor, view
 from tests.judge.faults import rehashed
+from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.judge.verifier.verify import verify_plan

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import chain, graph, node, residual, tensor, view
+from tests.support.build import chain, graph, node, residual, tensor, view
 from tmmu_core.base.errors import (
     AllocationFailure,
     AllocationOverflow,

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.build import chain, graph, node, residual, tensor, view
 from tests.judge.faults import changed, refigured, rehashed
+from tests.support.build import chain, graph, node, residual, tensor, view
 from tests.support.shadow.replay import shadow_replay
 from tmmu_core.graph.model import ROLES, Dim, Graph, Tensor
 from tmmu_core.judge.verifier.against_graph import RULES as AGAINST_GRAPH

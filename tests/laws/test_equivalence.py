@@ -6,15 +6,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.equivalence import disagreement
-from tests.golden import SAMPLES, sample_files
-from tests.strategies import Case, cases, plannable_cases
+from tests.support.equivalence import disagreement
+from tests.support.golden import SAMPLES, sample_files
+from tests.support.paths import ROOT
+from tests.support.strategies import Case, cases, plannable_cases
 from tmmu_core.base.errors import ContractError
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import MODES, PRESETS, Mode, Preset
@@ -27,7 +27,6 @@ from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.figures.plan_storages import live_bytes
 from tmmu_core.plans.making.engine import Solution, plan_graph
 
-ROOT = Path(__file__).resolve().parents[2]
 TRIALS = int(os.environ.get("TESTS_TRIALS", "1"))
 """How many times as many random graphs as usual."""
 LAW = settings(
@@ -136,8 +135,8 @@ def test_planner_and_reference_agree_on_the_samples(file: str, mode: Mode, prese
 
 HASHES_OF_SAMPLES = """
 import sys
-from tests.golden import SAMPLES
-from tests.strategies import Case
+from tests.support.golden import SAMPLES
+from tests.support.strategies import Case
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.plans.making.engine import plan_graph
 for file in sys.argv[1:]:

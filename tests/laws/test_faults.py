@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tests.golden import SAMPLES
 from tests.judge.faults import IN_CONTENT, IN_HASHES, rehashed
-from tests.strategies import Case, cases, plannable_cases
+from tests.support.golden import SAMPLES
+from tests.support.strategies import Case, cases, plannable_cases
 from tmmu_core.base.errors import ContractError
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.judge.verifier.verify import verify_plan

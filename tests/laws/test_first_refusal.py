@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.build import graph, node, tensor, view
+from tests.support.build import graph, node, tensor, view
 from tests.support.refusals import result_or_refusal
 from tmmu_core.graph.model import Graph, Mode, Tensor
 from tmmu_core.judge.reference.simulator import SimulationRequest, simulate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.searches import QUESTIONS, kept, said
+from tests.support.searches import QUESTIONS, kept, said
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 import tmmu
-from tests.build import chain, graph, node, tensor
+from tests.support.build import chain, graph, node, tensor
+from tests.support.paths import SAMPLES
 from tmmu_core.base import app_package, atomic_files, extras
 from tmmu_core.base.errors import ArenaTooSmall, UnreadableInput
 from tmmu_core.formats.open_file import read_graph_file
@@ -31,7 +32,6 @@ from tmmu_core.library.arguments import ratio
 from tmmu_core.plans.analysis.gate import ALL, Limit, gate
 from tmmu_core.plans.making.engine import plan_graph
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
 MIXED = SAMPLES / "mixed_sizes.tmmu.json"
 ROOT = SAMPLES.parent
 
@@ -120,7 +120,8 @@ def test_plan_has_figures_in_its_repr() -> None:
     made = tmmu.plan(MIXED)
     assert (made.extent_bytes, made.lower_bound_bytes, made.peak_live_bytes) == (786_432, 270_336, 270_336)
     assert repr(made) == (
-        "<Plan mixed_sizes · inference · slots: extent 786,432 B, bound 270,336 B, gap 190.9 %, 12 tensors>"
+        "<Plan mixed_sizes · inference · slots: extent 786,432 B, bound 270,336 B, gap 190.9 %, 12 tensors. "
+        "504 KiB above the lower bound: at #2 make_c, slots are 504 KiB larger than the tensors in them.>"
     )
 
 
@@ -305,7 +306,7 @@ def test_invalid_percentage_is_rejected(limit: object) -> None:
 
 
 def test_plan_with_dims_is_verified_at_these_sizes() -> None:
-    sample = Path(__file__).parents[2] / "sample_graphs" / "dynamic_batch.tmmu.json"
+    sample = SAMPLES / "dynamic_batch.tmmu.json"
     found = tmmu.plan(sample, dims={"B": 2})
     assert found.verify(read_graph_file(sample)).ok
 

@@ -15,10 +15,10 @@ import pytest
 
 import tmmu
 import tmmu_core
+from tests.support.paths import ROOT, SAMPLES
 from tmmu_core.library import functions, plan_result
 
-ROOT = Path(__file__).resolve().parents[2]
-SAMPLE = ROOT / "sample_graphs" / "mixed_sizes.tmmu.json"
+SAMPLE = SAMPLES / "mixed_sizes.tmmu.json"
 FUNCTIONS = ("plan", "fit", "pack", "compare", "read", "verify")
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import tmmu_core as tmmu
+from tests.support.paths import DATA
 from tmmu_core.formats.pytorch.joint_graph import fx_child
 
-DATA = Path(__file__).parents[1] / "data" / "torch"
+DATA = DATA / "torch"
 ASSUMED = "assumed, for the model leaves it open: x.0 = 4; for other sizes: --dims x.0=4"
 AS_SAVED = "PyTorch is not installed: its forward pass is planned as saved."
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.build import chain, graph, node, residual, tensor, view
+from tests.support.build import chain, graph, node, residual, tensor, view
 from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset
 from tmmu_core.judge.reference.schedule import ref_backward as judged
 from tmmu_core.judge.verifier.verify import verify_plan

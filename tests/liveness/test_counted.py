@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import graph, node, tensor, view
+from tests.support.build import graph, node, tensor, view
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.build import graph, node
+from tests.support.build import graph, node
 from tests.support.refusals import result_or_refusal
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
 from tmmu_core.graph.model import Graph, Tensor, View

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.build import chain, graph, node, residual, tensor, view
+from tests.support.build import chain, graph, node, residual, tensor, view
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plans.making.engine import Solution, plan_graph
 from tmmu_core.plans.making.plan_rows import without_handoffs

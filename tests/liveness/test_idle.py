@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from tests.build import graph, node, residual, tensor
-from tests.strategies import Case, plannable_cases
+from tests.support.build import graph, node, residual, tensor
+from tests.support.strategies import Case, plannable_cases
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.idle_time import idle_of
 from tmmu_core.liveness.live_model import Liveness

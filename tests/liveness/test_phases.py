@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from tests.build import graph, node, tensor
-from tests.strategies import Case, plannable_cases
+from tests.support.build import graph, node, tensor
+from tests.support.strategies import Case, plannable_cases
 from tmmu_core.liveness.phases import Stretch, phases_of
 from tmmu_core.liveness.timeline import build_timeline
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.build import graph, node, tensor, view
-from tests.equivalence import disagreement
+from tests.support.build import graph, node, tensor, view
+from tests.support.equivalence import disagreement
 from tmmu_core.base.errors import AlignmentViolation, ContractError, InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.model import Graph, Tensor, View
 from tmmu_core.judge.reference.simulator import SimulationRequest, simulate

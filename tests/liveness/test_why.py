@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.build import chain, graph, node, tensor
+from tests.support.build import chain, graph, node, tensor
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.why_live import Explanation, explain
 from tmmu_core.plans.making.engine import plan_graph

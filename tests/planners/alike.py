@@ -12,16 +12,13 @@ import os
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parent))  # run as a command, the module is in no package
-
-from brute_force import made
-from packings import offsets, problem_with
-
-from tests.fit.random_graphs import drawn, model_of
+from tests.fitting.random_graphs import drawn, model_of
+from tests.planners.brute_force import made
+from tests.planners.packings import offsets, problem_with
+from tests.support.paths import ROOT
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.fitting.order.local_moves import eager, late
 from tmmu_core.fitting.order.order_loops import alone, lpmf, measure, peaks_outside
@@ -41,7 +38,6 @@ from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_ledger
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.request import PlanRequest
 
-ROOT = Path(__file__).resolve().parents[2]
 WAYS = {"native": {}, "Python": {"TMMU_NATIVE": "0"}}
 
 

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import random
 import sys
-from pathlib import Path
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parent))  # as a command it stands in no package
-
-from packings import extent, faults, offsets, problem, problem_with, smallest_extent
-
+from tests.planners.packings import extent, faults, offsets, problem, problem_with, smallest_extent
 from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import Graph, Node, Tensor

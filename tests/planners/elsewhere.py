@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from alike import fitted, planned, wild
 
+from tests.planners.alike import fitted, planned, wild
 from tmmu_core.planners.native import load as loading
 from tmmu_core.planners.native.load import FOLDER, FUNCTIONS, file_name
 

@@ -6,7 +6,7 @@ import mmap
 import numpy as np
 import pytest
 
-from tests.build import chain, graph, node, tensor, view
+from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.base.errors import AlignmentViolation, AllocationFailure, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.plans.making.engine import plan_graph

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from app.cli.main import run
-from tests.graph.test_onnx import model, op, value
+from tests.formats.onnx.test_onnx import model, op, value
+from tests.support.paths import DATA
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.runtime.measure.measure_model import Figures, Measured, measure
 
@@ -61,8 +62,6 @@ def test_a_model_that_does_not_run_is_refused_with_the_way_out() -> None:
 
 
 # --- other runtimes ----------------------------------------------------------------------------------------------
-
-DATA = Path(__file__).parents[1] / "data"
 
 
 def test_a_graph_of_no_runtime_is_refused_with_the_files_that_are_run() -> None:

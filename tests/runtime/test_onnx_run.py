@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from app.cli.console import error_text
-from tests.graph.test_onnx_scopes import CASES
+from tests.formats.onnx.test_onnx_scopes import CASES
 from tests.runtime import faults
 from tmmu_core.base.errors import MissingExtra, UnreadableInput
 from tmmu_core.plans.making.engine import plan_graph

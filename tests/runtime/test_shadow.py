@@ -1,14 +1,14 @@
 """The shadow replay: no false alarm on any sample, and every broken plan caught."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.build import chain, graph, node, residual, tensor, view
 from tests.runtime import faults
 from tests.runtime.faults import changed
+from tests.support.build import chain, graph, node, residual, tensor, view
+from tests.support.paths import SAMPLES
 from tests.support.shadow.replay import kinds, shadow_replay
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import MODES, PRESETS
@@ -17,8 +17,7 @@ from tmmu_core.planners.problem import Packing, PlainInstance, Problem
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
 
-ROOT = Path(__file__).parents[2] / "sample_graphs"
-SAMPLES = [*sorted(ROOT.glob("*.tmmu.json*")), ROOT / "node_centric.json"]
+FILES = [*sorted(SAMPLES.glob("*.tmmu.json*")), SAMPLES / "node_centric.json"]
 
 
 def found(plan, solution=None):
@@ -30,7 +29,7 @@ def found(plan, solution=None):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name.split(".")[0])
+@pytest.mark.parametrize("sample", FILES, ids=lambda path: path.name.split(".")[0])
 def test_every_mode_and_preset_of_a_sample_is_executed_without_a_finding(sample):
     ir = read_graph_file(sample)
     for mode in MODES:
@@ -43,7 +42,7 @@ def test_every_mode_and_preset_of_a_sample_is_executed_without_a_finding(sample)
 @pytest.mark.parametrize("planner", [name for name in PLANNERS if name != "slots"])
 @pytest.mark.parametrize("name", ["fan_out_fan_in", "in_place", "must_not_alias", "training_step", "views"])
 def test_the_plans_of_every_planner_are_executed_without_a_finding(name, planner):
-    solution = plan_graph(read_graph_file(ROOT / f"{name}.tmmu.json"), planner=planner)
+    solution = plan_graph(read_graph_file(SAMPLES / f"{name}.tmmu.json"), planner=planner)
     assert shadow_replay(solution).findings == ()
     assert shadow_replay(solution.plan).findings == ()
 
@@ -53,7 +52,7 @@ def test_the_plans_of_every_planner_are_executed_without_a_finding(name, planner
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", faults.KINDS)
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name.split(".")[0])
+@pytest.mark.parametrize("sample", FILES, ids=lambda path: path.name.split(".")[0])
 def test_every_injected_fault_is_caught(sample, kind):
     ir = read_graph_file(sample)
     for mode in ("inference", "backward"):
@@ -65,7 +64,7 @@ def test_every_injected_fault_is_caught(sample, kind):
 @pytest.mark.parametrize("kind", ["overlap", "shortened", "moved", "wrong_view", "illegal_in_place"])
 def test_each_kind_of_fault_can_be_injected(kind):
     def plans(name):
-        return faults.KINDS[kind](plan_graph(read_graph_file(ROOT / f"{name}.tmmu.json")))
+        return faults.KINDS[kind](plan_graph(read_graph_file(SAMPLES / f"{name}.tmmu.json")))
 
     assert any(next(plans(name), None) for name in ("views", "residual_block", "fan_out_fan_in"))
 

@@ -6,8 +6,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.runtime import faults
-from tests.strategies import Case, cases, plannable_cases
 from tests.support.shadow.replay import shadow_replay
+from tests.support.strategies import Case, cases, plannable_cases
 from tmmu_core.base.errors import ContractError
 from tmmu_core.plans.making.engine import plan_graph
 

@@ -12,8 +12,8 @@ import pytest
 
 import tmmu
 from app.cli.main import COMMANDS, run
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 NOWHERE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9", "NO_MKDOCS_2_WARNING": "1"}
 """Whatever would ask the network is refused."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.build import graph, node, tensor
+from tests.support.build import graph, node, tensor
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph

@@ -17,8 +17,8 @@ from tmmu_core.formats.planfile.compare_plans import same_plan
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.store import opened_files, stored_sweeps
+from tmmu_core.store.open_store import LOCK_TIMEOUT
 from tmmu_core.store.run_label import split_reference
-from tmmu_core.store.sqlite_file import PATIENCE
 from tmmu_core.store.store import Store
 from tmmu_core.store.tables import PLANS, RUNS
 
@@ -282,7 +282,7 @@ def test_sqlite_waits_keeps_a_log_and_brings_each_commit_to_disk(tmp_path: Path)
     with opened.engine.connect() as connection:
         said = [connection.execute(text(f"PRAGMA {of}")).scalar() for of in PRAGMAS]
     opened.close()
-    assert said == [1000 * PATIENCE, "wal", 2, 1, 0]
+    assert said == [1000 * LOCK_TIMEOUT, "wal", 2, 1, 0]
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import func, select
 
 from tests.store.writers import PROCESSES
+from tests.support.paths import ROOT
 from tmmu_core.store.store import Store
 from tmmu_core.store.tables import PLANS
 
-ROOT = Path(__file__).resolve().parents[2]
 RUNS = 16
 
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tests.searches import SAMPLES, Row, digest
-from tests.small_problems import EVERY
+from tests.planners.packings import problem, problem_with
+from tests.support.searches import SAMPLES, Row, digest
+from tests.support.small_problems import EVERY
 from tmmu_core.base.atomic_files import replace_file
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.planners import ARENA_PLANNERS
@@ -28,10 +27,6 @@ from tmmu_core.planners.platform import Memory, Platform
 from tmmu_core.planners.platform import Rule as Sending
 from tmmu_core.planners.slots import assign_slots
 from tmmu_core.seed.r10 import AllocationPlan, MemoryPlanner, MemoryRegion, SharingOpportunity, TensorLifetime
-
-sys.path.append(str(Path(__file__).parents[1] / "planners"))  # a folder of helpers that is no package
-
-from packings import problem, problem_with
 
 PLANNERS_FILE = SAMPLES / "golden" / "planners.json"
 OPTIONS: dict[str, Row] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from random import Random
 
-from tests.searches import SAMPLES
+from tests.support.searches import SAMPLES
 from tests.tools.fuzz.targets import targets
 from tmmu_core.base.atomic_files import replace_file
 from tmmu_core.base.errors import TmmuError

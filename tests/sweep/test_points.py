@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.build import chain
+from tests.support.build import chain
+from tests.support.paths import SAMPLES
 from tmmu_core.formats.open_file import read_graph
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -19,7 +19,6 @@ from tmmu_core.sweep import sweep_worker
 from tmmu_core.sweep.sweep_points import Axes, Done, Point, Source, points_of
 from tmmu_core.sweep.sweep_worker import FIGURES, FIT_FIGURES, figures, refused, work
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
 INSTANCE = Source("few.csv", b"id,lower,upper,size\na,0,2,8\nb,1,3,4\n")
 
 

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from app.cli.main import run
-from tests.cli.test_commands import tmmu  # noqa: F401 - the fixture
+from tests.app.cli.test_commands import tmmu  # noqa: F401 - the fixture
+from tests.support.paths import ROOT, SAMPLES
 from tmmu_core.formats.open_file import read_graph
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.make import make_plan
@@ -29,8 +30,6 @@ from tmmu_core.sweep.sweep_points import Axes, Done, Point, Source, name_of_swee
 from tmmu_core.sweep.sweep_run import DIED, cluster, run_here, run_on
 from tmmu_core.sweep.sweep_worker import work
 
-ROOT = Path(__file__).resolve().parents[2]
-SAMPLES = ROOT / "sample_graphs"
 CHAIN, BLOCK = (str(SAMPLES / f"{name}.tmmu.json") for name in ("linear_chain", "residual_block"))
 SECONDS = 120
 
@@ -220,7 +219,7 @@ def test_rows_stream_into_the_store_and_a_killed_sweep_goes_on(tmmu: Any, tmp_pa
     code, out, err = tmmu(*asked, "--json")
     found = json.loads(out)
     assert (code, len(found["rows"])) == (0, 2 * 4 * 26)
-    assert f"{kept:,} kept already" in err
+    assert f"{kept:,} already stored" in err
     (listed,) = stored_sweeps.sweeps(Store.at(url))
     assert (listed.name, listed.points, listed.done, listed.failed) == (found["sweep"], 208, 208, 0)
     different = {(row["model"], row["planner"], row["alignment"]) for row in found["rows"]}

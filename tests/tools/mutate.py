@@ -18,11 +18,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.support.paths import ROOT
 from tests.tools.mutation_sites import UNTESTED_HERE, Site, drawn_from, sites_in
 
-ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / ".mutation" / "results.json"
-MIRRORS = {"graph/importers": ("graph", "importers")}
+MIRRORS = {"graph/importers": ("graph", "formats")}
 """Product folders whose tests are in folders of other names."""
 PYTEST = ("-m", "pytest", "-x", "-q", "--tb=no", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow and not browser")
 
@@ -42,7 +42,7 @@ def tests_for(file: str) -> list[list[str]]:
     inside = file.removeprefix("tmmu_core/").rpartition("/")[0]
     mirrors = MIRRORS.get(inside, (inside.split("/")[0],))
     own = [f"tests/{name}" for name in mirrors if name and (ROOT / "tests" / name).is_dir()]
-    return [own or ["tests/library", "tests/cli"], ["tests/laws"]]
+    return [own or ["tests/library", "tests/app/cli"], ["tests/laws"]]
 
 
 def run_tests(copy: Path, tests: list[str], seconds: float) -> str:

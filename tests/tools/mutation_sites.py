@@ -75,7 +75,7 @@ def sites_of(file: str, text: str) -> list[Site]:
 
 def sites_in(root: Path, folder: str = "tmmu_core") -> list[Site]:
     """Every mutant below a folder of the project; by file, then by place."""
-    files = sorted(path for path in (root / folder).rglob("*.py") if "migrations" not in path.parts)
+    files = sorted(path for path in (root / folder).rglob("*.py"))
     return [site for path in files for site in sites_of(path.relative_to(root).as_posix(), path.read_text())]
 
 

@@ -1,7 +1,7 @@
 """Environments to try the wheel in, without a network: the packages are those that stand in this one, linked.
 
 ``base`` links the wheel's own dependencies and theirs, as their metadata name them, and nothing else; ``app`` links
-what the extra of that name adds. ``python -m tests.wheel`` makes the same with pip from an index.
+what the extra of that name adds. ``python -m benchmarks.sizes`` installs with pip from an index.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import sys
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+
 NAME = "tmmu-plan-explorer"
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 from app.cli.main import COMMANDS
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
 LINES = [line.split(maxsplit=1) for line in TEXT.splitlines() if line and not line.startswith("#")]
 

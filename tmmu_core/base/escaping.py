@@ -65,3 +65,11 @@ def natural(text: str) -> tuple[tuple[int, str], ...]:
     """A key that sorts names as people count: ``r2`` before ``r10``."""
     parts = (part for part in _DIGITS.split(text) if part)
     return (*((int(part), "") if _DIGITS.fullmatch(part) else (-1, part) for part in parts), (-2, text))
+
+
+def shortened(text: str, width: int = 28) -> str:
+    """Shorten a name in its middle to ``width`` characters."""
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"

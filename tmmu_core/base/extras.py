@@ -9,7 +9,6 @@ from typing import Any
 from tmmu_core.base.errors import MissingExtra
 
 EXTRA_OF = {
-    "alembic": "store",
     "blake3": "draft",
     "dask": "sweep",
     "distributed": "sweep",
@@ -21,12 +20,12 @@ EXTRA_OF = {
     "sqlalchemy": "store",
     "streamlit": "app",
     "sympy": "run",
-    "tflite": "tflite",
+    "tflite_micro": "tflm",
     "torch": "torch",
 }
 """Package → the extra of ours that brings it."""
 
-CALLED = {"tflite": "the tflite package", "torch": "PyTorch"}
+CALLED = {"torch": "PyTorch"}
 """Packages that people know by another name."""
 
 

@@ -99,13 +99,7 @@ def instance_of_columns(name: str, lives: Lives, notes: Sequence[str] = ()) -> P
     """Return the instance of columns, in the normative order. Raises as :func:`instance_of`."""
     if sum(lives.size.tolist()) > LAST_BYTE or (lives.offset + lives.size > LAST_BYTE).any():
         raise _too_many()
-    order = np.lexsort((-lives.size, lives.birth))
-    birth, size = lives.birth[order], lives.size[order]
-    begins = np.flatnonzero(np.concatenate(([True], (birth[1:] != birth[:-1]) | (size[1:] != size[:-1]))))
-    ends = np.concatenate((begins[1:], [len(order)]))
-    for at, end in zip(begins[ends - begins > 1].tolist(), ends[ends - begins > 1].tolist(), strict=True):
-        ties = order[at:end].tolist()  # equal births and sizes are sorted by id bytes
-        order[at:end] = sorted(ties, key=lambda row: lives.ids[row].encode("utf-8", "surrogatepass"))
+    order = normative_order(lives)
     problem = Problem(
         arena="arena",
         ids=tuple([lives.ids[row] for row in order.tolist()]),
@@ -116,6 +110,18 @@ def instance_of_columns(name: str, lives: Lives, notes: Sequence[str] = ()) -> P
         roles=("activation",) * len(order),
     )
     return PlainInstance(name, problem, Packing(lives.offset[order].astype(np.uint64)), tuple(notes))
+
+
+def normative_order(lives: Lives) -> NDArray[np.int64]:
+    """Return the order of the rows of an instance: birth, −bytes, id bytes."""
+    order = np.lexsort((-lives.size, lives.birth))
+    birth, size = lives.birth[order], lives.size[order]
+    begins = np.flatnonzero(np.concatenate(([True], (birth[1:] != birth[:-1]) | (size[1:] != size[:-1]))))
+    ends = np.concatenate((begins[1:], [len(order)]))
+    for at, end in zip(begins[ends - begins > 1].tolist(), ends[ends - begins > 1].tolist(), strict=True):
+        ties = order[at:end].tolist()  # equal births and sizes are sorted by id bytes
+        order[at:end] = sorted(ties, key=lambda row: lives.ids[row].encode("utf-8", "surrogatepass"))
+    return order
 
 
 def _too_many() -> UnreadableInput:

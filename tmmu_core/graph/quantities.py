@@ -1,4 +1,4 @@
-"""Parse byte counts, percentages and ``NAME=VALUE`` lists as people write them."""
+"""Parse and format byte counts; parse percentages and ``NAME=VALUE`` lists as people write them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _PARTED = re.compile(r"(?:[^,]*\D)?\d{1,3}(?:,\d{3})+(?:[^\d,][^,]*)?", re.ASCII
 
 _QUOTED = json.JSONDecoder()
 
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
 
 
@@ -47,6 +48,38 @@ def parse_bytes(text: str) -> int | None:
         decimal = " One and a half is 1.5: a comma parts thousands." if "," in text else ""
         how = f"Write bytes, or a number with KiB, MiB or GiB.{decimal}"
         raise ValueError(f"“{text[:80]}” is not a size. {how}") from None
+
+
+def _scaled(n: int) -> tuple[int, int]:
+    """Return ``(unit, hundredths)`` of a byte count in the largest unit below it, rounded half up."""
+    unit = 0
+    while unit < len(_UNITS) - 1 and n >= 1024 ** (unit + 1):
+        unit += 1
+    scale = 1024**unit
+    hundredths = (n * 100 + scale // 2) // scale
+    if hundredths >= 102_400 and unit < len(_UNITS) - 1:  # 1023.999 KiB is 1.00 MiB
+        return unit + 1, (n * 100 + scale * 512) // (scale * 1024)
+    return unit, hundredths
+
+
+def short_bytes(n: int | None) -> str:
+    """Return bytes with at least three digits: ``1.50 MiB``, ``24.5 KiB``, ``97 B``."""
+    if n is None:
+        return "unknown"
+    sign = "−" if n < 0 else ""
+    n = abs(int(n))
+    unit, hundredths = _scaled(n)
+    if unit == 0:
+        return f"{sign}{n} B"
+    whole, part = divmod(hundredths, 100)
+    if whole >= 100:
+        text = str((hundredths + 50) // 100)
+    elif whole >= 10:
+        tenths = (hundredths + 5) // 10
+        text = f"{tenths // 10}.{tenths % 10}"
+    else:
+        text = f"{whole}.{part:02d}"
+    return f"{sign}{text} {_UNITS[unit]}"
 
 
 def parse_percent(text: str) -> Fraction:

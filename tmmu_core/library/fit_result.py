@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from tmmu_core.base.app_package import face
-from tmmu_core.base.atomic_files import put
+from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.assumptions import Assumptions, assumptions
 from tmmu_core.fitting.move import Cost, Move
@@ -84,7 +84,7 @@ class Fit(Generic[P]):
             raise UnreadableInput(
                 "a graph is written as .tmmu.json or .tmmu.cbor, not as this suffix.", source=str(path)
             )
-        put(path, native_file.encode(self.graph, path.name))
+        write_output_file(path, native_file.encode(self.graph, path.name))
         return path
 
     def __bool__(self) -> bool:

@@ -118,7 +118,8 @@ def plan(
     example_inputs : tensor, sequence or dict, optional
         Arguments of a PyTorch module: one tensor, all positional arguments, or keyword arguments.
     planner : str, optional
-        ``auto`` searches longest and gives the smallest plan [the graph's planner, else ``slots``].
+        ``slots``, ``naive``, ``ffd``, ``helia``, ``greedy``, ``portfolio``, ``search``, ``exact`` or ``auto``, which
+        searches longest and gives the smallest plan [the graph's planner, else ``slots``].
     mode : {"forward", "backward", "inference"}, optional
         The part of the graph to plan [chosen by the graph's nodes].
     capacity : int, str or dict, optional

@@ -7,15 +7,15 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 
 from tmmu_core.base.app_package import face
-from tmmu_core.base.atomic_files import put
+from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.base.errors import UnreadableInput, UnwritableOutput
 from tmmu_core.base.escaping import visible
 from tmmu_core.base.extras import need, require
-from tmmu_core.base.once import cached_property
 from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.formats.planfile import plan_file
@@ -31,6 +31,7 @@ from tmmu_core.library.fit_result import Fit
 from tmmu_core.library.options import suggest_options
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import model
+from tmmu_core.plans.analysis.explain_peak import Explanation, explain_peak
 from tmmu_core.plans.analysis.gate import Check, Limit, baseline_warning, gate
 from tmmu_core.plans.analysis.plan_warnings import plan_warnings
 from tmmu_core.plans.figures.metrics import Totals, totals
@@ -101,6 +102,11 @@ class Plan(model.Plan):
     def warnings(self) -> tuple[str, ...]:
         """Conditions that changed the plan: assumed sizes, missing parts, rules without effect, unused reuse."""
         return (*(self.made.warnings if self.made else ()), *plan_warnings(self))
+
+    @cached_property
+    def explanation(self) -> Explanation:
+        """The bytes needed against the limit, and the cause of the gap to the lower bound; a text by ``str``."""
+        return explain_peak(self, None if self.made is None else self.made.request.budget)
 
     # --- checks ---------------------------------------------------------------------------------------------------
 
@@ -204,7 +210,8 @@ class Plan(model.Plan):
         """Return a ``pandas.DataFrame`` with one row per tensor, indexed by tensor id.
 
         Columns: ``arena``, ``logical_slot``, ``offset_bytes``, ``size_bytes``, ``alignment``, ``birth``, ``death``
-        (steps, half-open), ``generation``, ``role``, ``dtype``, ``shape``, ``alias_group_id``, ``base_tensor_uid``.
+        (steps, half-open), ``generation``, ``role``, ``dtype``, ``shape``, ``alias_group_id``, ``base_tensor_uid``;
+        of a snapshot also ``category``.
         Raises ``MissingExtra`` without pandas.
         """
         pandas = need("pandas", "a table")
@@ -223,6 +230,7 @@ class Plan(model.Plan):
             "shape": list(self.shapes),
             "alias_group_id": list(self.alias_group_ids),
             "base_tensor_uid": list(self.base_tensor_uids),
+            **({"category": pandas.Categorical(self.categories)} if self.categories else {}),
         }
         return pandas.DataFrame(columns, index=pandas.Index(self.tensor_ids, name="tensor_id"))
 
@@ -239,7 +247,7 @@ class Plan(model.Plan):
                 source=str(path),
                 hint=f"Use the suffix .{', .'.join(plan_file.WRITERS)}.",
             )
-        put(path, writer(self))
+        write_output_file(path, writer(self))
         return path
 
     def report(
@@ -266,7 +274,7 @@ class Plan(model.Plan):
             )
         if path is None:
             return data
-        put(Path(path), _printed(data) if suffix == ".pdf" else data)
+        write_output_file(Path(path), _printed(data) if suffix == ".pdf" else data)
         return Path(path)
 
     def show(self, *, browser: bool = True) -> subprocess.Popen[bytes]:
@@ -294,7 +302,8 @@ class Plan(model.Plan):
         name = visible(self.ir_name or "a plan").replace("\n", " ")[:60]
         remarks = [self.remark(key) for key in (model.UNPLANNED, model.ASSUMED, model.READ)]
         remarked = "".join(f"; {visible(text)[:REMARK_LENGTH]}" for text in remarks if text)
-        return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}>"
+        why = self.explanation.reason
+        return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}. {why}>"
 
     def _repr_html_(self) -> str:
         """Return the figures, and an SVG map of the arena with the most reuse."""

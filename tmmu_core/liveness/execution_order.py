@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base import strict
+from tmmu_core.base.cycles import nodes_on_cycles
 from tmmu_core.base.errors import InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.index import GraphIndex
 
@@ -95,18 +96,9 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], inside: NDArray[np.
 
 def _on_a_cycle(by_id: list[int], ordered: list[int], edges: tuple[I64, I64]) -> int:
     """Return the lowest node (by id) that lies on a cycle."""
-    # Imported only for graphs with a cycle.
-    import networkx as nx
-
     left = set(by_id) - set(ordered)
     pairs = zip(edges[0].tolist(), edges[1].tolist(), strict=True)
-    waiting = nx.DiGraph(pair for pair in pairs if left.issuperset(pair))
-    on_cycles = {
-        node
-        for component in nx.strongly_connected_components(waiting)
-        for node in component
-        if len(component) > 1 or waiting.has_edge(node, node)
-    }
+    on_cycles = nodes_on_cycles(pair for pair in pairs if left.issuperset(pair))
     return next(node for node in by_id if node in on_cycles)
 
 

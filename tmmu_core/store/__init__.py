@@ -1,1 +1,1 @@
-"""The history a team keeps: plans by their content, runs by model and commit, sweeps by their points (SQLAlchemy)."""
+"""Database of plans (by content hash), runs (by model and commit) and sweeps; uses SQLAlchemy."""

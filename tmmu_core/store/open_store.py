@@ -1,7 +1,7 @@
-"""Open a store: an engine with migrated tables, for SQLite and PostgreSQL.
+"""Open a store: an engine with its tables, for SQLite and PostgreSQL.
 
 SQLite is one file with a write-ahead log: readers never wait, a writer locks at its start and waits for its turn.
-Migrations run in one transaction behind the same lock, so that one of several processes creates a new store.
+Tables are created in one transaction behind the same lock, so that one of several processes creates a new store.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, inspect, text
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event, inspect, select, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from tmmu_core.base.errors import StoreFault
 from tmmu_core.base.escaping import visible
-from tmmu_core.base.limits import UNPACKED_BYTES
-from tmmu_core.store import sqlite_file
-from tmmu_core.store.tables import HEAD
+from tmmu_core.store.tables import METADATA, VERSION, VERSIONS
 
 LOCK = 0x746D6D75
-"""Key of the advisory lock for migrations in PostgreSQL: "tmmu"."""
+"""Key of the advisory lock for creating tables in PostgreSQL: "tmmu"."""
+LOCK_TIMEOUT = 120.0
+"""Seconds that a SQLite writer waits for its turn."""
 
 SERVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "sqlite": "sqlite+pysqlite"}
 
@@ -40,25 +40,46 @@ def open_engine(url: str, *, create: bool) -> tuple[Engine, str]:
         raise StoreFault("the store does not exist.", store=name, hint="Check the URL, or create one with tmmu record.")
     with faults_of(name):
         try:
-            engine = create_engine(parsed, pool_pre_ping=parsed.get_backend_name() != "sqlite")
-            if engine.dialect.name == "sqlite":
-                sqlite_file.set_up(engine, name, create=create)
+            if parsed.get_backend_name() == "sqlite":
+                engine = create_engine(parsed, poolclass=NullPool)  # a replaced file is opened anew
+                event.listen(engine, "connect", _set_up_sqlite)
+                event.listen(engine, "begin", _begin_sqlite)
+            else:
+                engine = create_engine(parsed, pool_pre_ping=True)
             engine.connect().close()
         except (TypeError, ValueError) as error:
             why = f"the URL's options are not those of its driver: {error}."
             raise StoreFault(why, store=name, hint=_FORMS) from error
-        _upgrade(engine, name, create=create)
+        _create_tables(engine, name, create=create)
     return engine, name
 
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
     """Open a transaction that writes: commit at its end, roll back on an error."""
-    with engine.execution_options(tmmu_writes=True).connect() as connection:
-        with connection.begin():
-            yield connection
-        if engine.dialect.name == "sqlite":
-            sqlite_file.refuse_if_moved(connection)
+    with engine.execution_options(tmmu_writes=True).begin() as connection:
+        yield connection
+
+
+def _set_up_sqlite(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # transactions begin explicitly
+    for setting in (f"busy_timeout = {int(LOCK_TIMEOUT * 1000)}", "trusted_schema = OFF", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {setting}")
+    connection.execute("PRAGMA synchronous = FULL")  # commits survive a power cut
+    until = time.monotonic() + LOCK_TIMEOUT
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:  # the busy timeout does not apply to this setting
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A reader cannot become a writer after another write: writers lock at their start.
+    writes = connection.get_execution_options().get("tmmu_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 @contextmanager
@@ -104,77 +125,36 @@ def _reason(error: SQLAlchemyError) -> str:
 def _hint(error: SQLAlchemyError) -> str:
     inner = getattr(error, "orig", None)
     if isinstance(inner, sqlite3.OperationalError) and "locked" in str(inner):
-        return f"Another process locked it for {sqlite_file.PATIENCE:.0f} s; try again."
-    if isinstance(error, DisconnectionError):
-        return "The file was replaced during the write: write again."
-    if isinstance(inner, sqlite3.DataError) and "too big" in str(inner):
-        return f"Raise the limit: --max-{UNPACKED_BYTES.name} N, or {UNPACKED_BYTES.variable}=N."
+        return f"Another process locked it for {LOCK_TIMEOUT:.0f} s; try again."
     return "Check the URL, the rights and that the database runs."
 
 
 # --- versions ----------------------------------------------------------------------------------------------------
 
 
-class _MigrationLock:
-    """The migration lock of this process; a forked process gets a new one."""
-
-    def __init__(self) -> None:
-        self.create_lock()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.create_lock)
-
-    def create_lock(self) -> None:
-        """Create the lock."""
-        self.lock = threading.Lock()
-
-
-_migrating = _MigrationLock()
-
-
-def _upgrade(engine: Engine, name: str, *, create: bool) -> None:
+def _create_tables(engine: Engine, name: str, *, create: bool) -> None:
     with engine.connect() as connection:
-        found = _revision(connection)
-    if found == HEAD:
-        return
+        found = _version(connection)
     if found is None and not create:
         raise StoreFault(
             "the database contains no store.", store=name, hint="Check the URL, or create one with tmmu record."
         )
-    with writing(engine) as connection:
-        if engine.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
-        if _revision(connection) != HEAD:
-            _migrate(connection, name)
+    if found is None:
+        with writing(engine) as connection:
+            if engine.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
+            found = _version(connection)
+            if found is None:
+                METADATA.create_all(connection)
+                connection.execute(VERSIONS.insert(), {"version_num": VERSION})
+                found = VERSION
+    if found != VERSION:
+        why = f"the store has revision {found}; this version supports {VERSION}."
+        raise StoreFault(why, store=name, hint="Install a newer version.")
 
 
-def _revision(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("alembic_version"):
+def _version(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(VERSIONS.name):
         return None
-    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    found = connection.execute(select(VERSIONS.c.version_num)).scalar()
     return None if found is None else visible(str(found)[:80])
-
-
-def _migrate(connection: Connection, name: str) -> None:
-    """Run missing migrations in the open transaction.
-
-    Alembic's ``op`` uses one connection per process, so that migrations are serialised.
-    """
-    from alembic.config import Config
-    from alembic.runtime.environment import EnvironmentContext
-    from alembic.script import ScriptDirectory
-
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
-    script = ScriptDirectory.from_config(config)
-    known = {revision.revision for revision in script.walk_revisions()}
-    found = _revision(connection)
-    if found is not None and found not in known:
-        raise StoreFault(
-            f"the store has revision {found}; this version supports {HEAD}.",
-            store=name,
-            hint="Install a newer version.",
-        )
-    how = EnvironmentContext(config, script, fn=lambda rev, _: script._upgrade_revs("head", rev))
-    with _migrating.lock, how as environment:
-        environment.configure(connection=connection, transactional_ddl=True)
-        environment.run_migrations()

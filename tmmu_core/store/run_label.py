@@ -1,10 +1,10 @@
-"""The nouns of the store: a label that the caller gives, the run that is kept, and how one is referred to.
+"""Labels, runs and references of the store.
 
 ::
 
-    resnet50@8f1c2ab     the latest run of that commit (a beginning of four digits will do where it is the only one)
-    resnet50@main        the latest run on that branch, where no commit is called so
-    main                 the same, of a model known from elsewhere
+    resnet50@8f1c2ab     the latest run of that commit (a unique prefix of four digits is enough)
+    resnet50@main        the latest run on that branch, unless a commit has that name
+    main                 the same, where the model is known
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import Plan
 
 MAIN = "main"
-"""The branch of a run that names none."""
+"""Default branch."""
 PREFIX = "store:"
-"""How a reference begins where a file may stand too."""
+"""Prefix of a reference where a file name is possible too."""
 LONGEST = 200
-"""Characters of a model's, commit's or branch's name."""
+"""Maximum characters of the name of a model, commit or branch."""
 
 
 @dataclass(frozen=True)
 class Label:
-    """What the caller says of a run. Raises ``StoreFault`` for a name that no database keeps as it is."""
+    """Model, commit, time and branch of a run. Raises ``StoreFault`` for an invalid name."""
 
     model: str
     commit: str
     at: datetime
-    """When: with its zone, and given by the caller, for the store looks at no clock."""
+    """Time with time zone, given by the caller."""
     branch: str = MAIN
 
     def __post_init__(self) -> None:
@@ -68,12 +68,12 @@ class Run:
     commit: str
     branch: str
     at: str
-    """UTC, to the microsecond, as ISO 8601: texts stand in the order of time."""
+    """UTC, to the microsecond, as ISO 8601: the order of texts is that of times."""
     planner: str
     mode: str
     preset: str
     graph: str
-    """What the plan calls its graph."""
+    """Name of the graph in the plan."""
     steps: int
     extent_bytes: int
     """Σ extents."""
@@ -83,22 +83,22 @@ class Run:
     layout_hash: bytes
     tmmu_plan_hash: bytes
     content: bytes
-    """Names the plan's bytes in the store."""
+    """SHA-256 of the plan file."""
     arenas: tuple[ArenaFigures, ...] = ()
 
     @property
     def series(self) -> tuple[str, str, str, str, str]:
-        """Runs of one series can be told to grow: model, branch, planner, mode, preset."""
+        """Runs with equal keys are compared: model, branch, planner, mode, preset."""
         return self.model, self.branch, self.planner, self.mode, self.preset
 
     @property
     def key(self) -> bytes:
-        """32 bytes that name the run: who records it again, with the same time, records nothing new."""
-        said = (self.model, self.commit, self.branch, self.at, self.content.hex())
-        return hashlib.sha256(msgspec.json.encode(["tmmu_run_v1", said])).digest()
+        """Unique key of the run (32 bytes): recording the same run twice adds nothing."""
+        identity = (self.model, self.commit, self.branch, self.at, self.content.hex())
+        return hashlib.sha256(msgspec.json.encode(["tmmu_run_v1", identity])).digest()
 
     def record(self) -> dict[str, Any]:
-        """The run as a JSON-ready mapping."""
+        """Return the run as a JSON-ready mapping."""
         found: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
         for name in ("layout_hash", "tmmu_plan_hash", "content"):
             found[name] = found[name].hex()
@@ -107,7 +107,7 @@ class Run:
 
 
 def run_of(plan: Plan, label: Label, content: bytes) -> Run:
-    """The run that ``plan``, kept as ``content``, is under ``label``."""
+    """Return the run of ``plan``, stored under the hash ``content``, with ``label``."""
     found = totals(plan)
     return Run(
         model=label.model,
@@ -134,12 +134,12 @@ def run_of(plan: Plan, label: Label, content: bytes) -> Run:
 
 
 def instant(at: datetime) -> str:
-    """A time as the store writes it."""
+    """Return a time as the store writes it."""
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def check_name(what: str, name: str) -> None:
-    """Refuse what is empty, longer than :data:`LONGEST` or not visible. Raises ``StoreFault``."""
+    """Raise ``StoreFault`` for a name that is empty, too long or has invisible characters."""
     if not name.strip() or name != name.strip():
         raise StoreFault(f"the {what} is empty, or has blanks around it.", hint="Write MODEL@COMMIT.")
     if len(name) > LONGEST:
@@ -149,7 +149,7 @@ def check_name(what: str, name: str) -> None:
 
 
 def split_reference(text: str) -> tuple[str | None, str]:
-    """``(model, commit or branch)`` of a reference, with or without its ``store:``; no model where none is named."""
+    """Return ``(model or None, commit or branch)`` of a reference, with or without ``store:``."""
     model, at, name = text.removeprefix(PREFIX).rpartition("@")
     if not name or (at and not model):
         raise StoreFault(f"{text} refers to no run.", hint="Write store:MODEL@COMMIT, or store:BRANCH.")

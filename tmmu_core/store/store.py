@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import BigInteger, Engine, Select, and_, case, func, or_, select, type_coerce
+from sqlalchemy import BigInteger, Engine, Select, and_, or_, select, type_coerce
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tmmu_core.base.errors import StoreFault
@@ -20,9 +20,8 @@ from tmmu_core.base.escaping import visible
 from tmmu_core.base.limits import UNPACKED_BYTES, ceiling, past
 from tmmu_core.formats.planfile.plan_file import from_document, to_cbor
 from tmmu_core.plans.model import Plan
-from tmmu_core.store import stored_rows
 from tmmu_core.store.open_store import faults_of, open_engine, writing
-from tmmu_core.store.run_label import Label, Run, run_of, split_reference
+from tmmu_core.store.run_label import ArenaFigures, Label, Run, run_of, split_reference
 from tmmu_core.store.tables import PLANS, RUNS, U64
 
 SHORTEST = 4
@@ -133,7 +132,7 @@ class Store:
         with faults_of(self.name), self.engine.connect() as connection:
             key, last = None, 0
             for row in connection.execute(asked if branch is None else asked.where(RUNS.c.branch == branch)):
-                *names, number, extent = stored_rows.typed(stored_rows.SeriesRow, row, self.name)
+                *names, number, extent = row
                 if names != key:
                     key = names
                     one = found[tuple(names)] = _Series(number)
@@ -145,10 +144,7 @@ class Store:
             facts = {
                 row[0]: row[1:]
                 for part in _parts(wanted)
-                for row in (
-                    stored_rows.typed(stored_rows.FactsRow, found, self.name)
-                    for found in connection.execute(_FACTS.where(RUNS.c.number.in_(part)))
-                )
+                for row in connection.execute(_FACTS.where(RUNS.c.number.in_(part)))
             }
         return tuple(_line(key, found[key], facts) for key in sorted(found))
 
@@ -188,17 +184,20 @@ class Store:
 
     def document(self, content: bytes) -> bytes:
         """Return the plan file (CBOR) of a content hash. Raises ``StoreFault``, also for changed content."""
-        most = ceiling(UNPACKED_BYTES)
-        small = func.length(PLANS.c.packed) <= most
-        asked = select(PLANS.c.bytes, case((small, PLANS.c.packed), else_=b"")).where(PLANS.c.content == content)
+        asked = select(PLANS.c.bytes, PLANS.c.packed).where(PLANS.c.content == content)
         with faults_of(self.name), self.engine.connect() as connection:
             found = connection.execute(asked).first()
         if found is None:
             raise StoreFault(f"no plan {content.hex()[:12]} is recorded.", store=self.name, hint="Record it again.")
-        size, data = stored_rows.typed(stored_rows.PlanRow, found, self.name)
-        if size > most:
+        size, data = found
+        if size > ceiling(UNPACKED_BYTES):
             raise past(UNPACKED_BYTES, f"plan {content.hex()[:12]} of the store", self.name)
-        return stored_rows.document(data, size, content, self.name)
+        document = unpacked(data, size)
+        if document is None or hashlib.sha256(document).digest() != content:
+            raise StoreFault(
+                f"plan {content.hex()[:12]} is damaged.", store=self.name, hint="Restore a backup, or record it again."
+            )
+        return document
 
     def _read(self, chosen: Select[Any], last: int | None = None) -> tuple[Run, ...]:
         if last is not None:
@@ -206,7 +205,7 @@ class Store:
         else:
             chosen = chosen.order_by(RUNS.c.at, RUNS.c.number)
         with faults_of(self.name), self.engine.connect() as connection:
-            found = tuple(_run(row, self.name) for row in connection.execute(chosen))
+            found = tuple(map(_run, connection.execute(chosen)))
         return found if last is None else found[::-1]
 
     def _model_of(self, reference: str, of: Plan | None) -> str:
@@ -215,7 +214,7 @@ class Store:
         graph = visible(of.ir_name)
         asked = select(RUNS.c.model).where(or_(RUNS.c.graph == graph, RUNS.c.model == graph)).distinct().limit(20)
         with faults_of(self.name), self.engine.connect() as connection:
-            found = sorted(stored_rows.names(connection.execute(asked).scalars(), self.name))
+            found = sorted(connection.execute(asked).scalars())
         if graph in found or len(found) == 1:
             return graph if graph in found else found[0]
         how = f"Several models plan it: {', '.join(found)}." if found else "No run plans that graph."
@@ -228,7 +227,7 @@ class Store:
     def _require_unambiguous(self, begin: Select[Any], model: str, point: str) -> None:
         asked = begin.with_only_columns(RUNS.c["commit"])
         with faults_of(self.name), self.engine.connect() as connection:
-            found = sorted(stored_rows.names(connection.execute(asked.distinct().limit(5)).scalars(), self.name))
+            found = sorted(connection.execute(asked.distinct().limit(5)).scalars())
         if len(found) > 1:
             raise StoreFault(
                 f"{point} is ambiguous: several commits of {model} start with it.",
@@ -241,7 +240,7 @@ class Store:
         if not latest:
             asked = select(RUNS.c.model).distinct().limit(20)
             with faults_of(self.name), self.engine.connect() as connection:
-                known = sorted(stored_rows.names(connection.execute(asked).scalars(), self.name))
+                known = sorted(connection.execute(asked).scalars())
             hint = f"Recorded models: {', '.join(known)}." if known else "The store is empty; tmmu record adds a run."
             return StoreFault(f"no run of the model {model!r} is recorded.", store=self.name, hint=hint)
         latest_runs = ", ".join(f"{run.commit} on {run.branch}" for run in reversed(latest))
@@ -291,9 +290,8 @@ def _parts(numbers: list[int]) -> list[list[int]]:
     return [numbers[k : k + _PART] for k in range(0, len(numbers), _PART)]
 
 
-def _run(row: Iterable[Any], store: str) -> Run:
-    found = stored_rows.typed(stored_rows.RunRow, row, store)
-    return Run(**{**found._asdict(), "arenas": stored_rows.arenas(found.arenas, store)})
+def _run(row: Any) -> Run:
+    return Run(**{**row._mapping, "arenas": msgspec.json.decode(row.arenas, type=tuple[ArenaFigures, ...])})
 
 
 def _columns(run: Run) -> dict[str, Any]:
@@ -310,3 +308,12 @@ def _prepared(labelled: tuple[Plan, Label]) -> tuple[Run, tuple[int, bytes]]:
 def packed(document: bytes) -> bytes:
     """Return compressed bytes."""
     return zlib.compress(document, 6)
+
+
+def unpacked(data: bytes, size: int) -> bytes | None:
+    """Return the ``size`` bytes that ``data`` decompresses to; ``None`` for damaged data or another size."""
+    try:
+        found = zlib.decompressobj().decompress(data, size + 1)
+    except zlib.error:
+        return None
+    return found if len(found) == size else None

@@ -1,4 +1,4 @@
-"""Sweeps in the store: what was asked, and a row per point as it came, so that a sweep that was killed goes on."""
+"""Sweeps in the store: the request and the rows of each finished point, so that a stopped sweep can continue."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from typing import Any
 import msgspec
 from sqlalchemy import Integer, cast, func, select
 
-from tmmu_core.store import stored_rows as rows
 from tmmu_core.store.open_store import faults_of, writing
 from tmmu_core.store.run_label import instant
 from tmmu_core.store.store import Store
 from tmmu_core.store.tables import SWEEP_POINTS, SWEEPS
 
 FINE, REFUSED, DIED = 0, 1, 2
-"""``failed`` of a point: it has its rows; a row tells an error that will come again; nobody could say."""
+"""Values of ``failed``: the point has rows; a row holds a reproducible error; the worker died."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A point as it is kept."""
+    """A stored point."""
 
     number: int
     rows: tuple[dict[str, Any], ...]
@@ -35,7 +34,7 @@ class Sweep:
 
     name: str
     at: str
-    """When it was first begun."""
+    """Time of its first start."""
     asked: Mapping[str, Any]
     points: int
     done: int
@@ -43,14 +42,14 @@ class Sweep:
 
 
 def begin(store: Store, name: str, at: datetime, asked: Mapping[str, Any], points: int) -> None:
-    """Write down that a sweep was asked for; nothing where it was before."""
+    """Store a sweep; an existing one is kept."""
     row = {"sweep": name, "at": instant(at), "asked": msgspec.json.encode(asked).decode(), "points": points}
     with faults_of(store.name), writing(store.engine) as connection:
         connection.execute(store.unless_there(SWEEPS), row)
 
 
 def add(store: Store, name: str, kept: Sequence[Kept]) -> None:
-    """Keep points, all of them or none; one that was there stays, unless it had died."""
+    """Store points in one transaction; existing ones are kept unless they are :data:`DIED`."""
     if not kept:
         return
     new = [
@@ -65,20 +64,19 @@ def add(store: Store, name: str, kept: Sequence[Kept]) -> None:
 
 
 def points(store: Store, name: str, *, last: int | None = None) -> tuple[Kept, ...]:
-    """What is kept of a sweep, by number; ``last``: of so many of the highest numbers alone."""
+    """Return the stored points by number; ``last`` limits them to the highest numbers."""
     chosen = select(SWEEP_POINTS.c.number, SWEEP_POINTS.c.row, SWEEP_POINTS.c.failed).where(
         SWEEP_POINTS.c.sweep == name
     )
     order = SWEEP_POINTS.c.number
     chosen = chosen.order_by(order) if last is None else chosen.order_by(order.desc()).limit(last)
     with faults_of(store.name), store.engine.connect() as connection:
-        typed = (rows.typed(rows.PointRow, row, store.name) for row in connection.execute(chosen))
-        found = tuple(Kept(number, rows.of_sweep(text, store.name), failed) for number, text, failed in typed)
+        found = tuple(Kept(n, tuple(msgspec.json.decode(row)), failed) for n, row, failed in connection.execute(chosen))
     return found if last is None else found[::-1]
 
 
 def sweeps(store: Store) -> tuple[Sweep, ...]:
-    """Every sweep with how far it is, the latest first."""
+    """Return all sweeps with their progress, latest first."""
     failed = func.coalesce(func.sum(cast(SWEEP_POINTS.c.failed > FINE, Integer)), 0)
     asked = (
         select(SWEEPS.c.sweep, SWEEPS.c.at, SWEEPS.c.asked, SWEEPS.c.points, func.count(SWEEP_POINTS.c.number), failed)
@@ -87,9 +85,7 @@ def sweeps(store: Store) -> tuple[Sweep, ...]:
     )
     with faults_of(store.name), store.engine.connect() as connection:
         found = [
-            Sweep(name, at, rows.asked(said, store.name), points, done, bad)
-            for name, at, said, points, done, bad in (
-                rows.typed(rows.SweepRow, row, store.name) for row in connection.execute(asked)
-            )
+            Sweep(name, at, msgspec.json.decode(request), points, done, bad)
+            for name, at, request, points, done, bad in connection.execute(asked)
         ]
     return tuple(sorted(found, key=lambda one: (one.at, one.name), reverse=True))

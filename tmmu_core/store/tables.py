@@ -1,11 +1,11 @@
-"""The tables. A change here comes with a revision under ``migrations/versions`` (a test holds the two together).
+"""Tables of the store.
 
 ::
 
-    plans    content ─────────┐      the plan file as CBOR, packed; once, however many runs it is of
-    runs     …, content ──────┘      what a commit's plan came to; figures stand beside it, so a list opens no plan
-    sweeps   ── sweep_points         what was asked, and a row per point as it came
-    files                            what people opened, so that links outlive a server
+    plans    content ─────────┐      compressed CBOR plan file; one row for all runs with this plan
+    runs     …, content ──────┘      figures of a commit's plan, so that lists decompress no plan
+    sweeps   ── sweep_points         the request, and the rows of each finished point
+    files                            files opened in the explorer, so that links survive a restart
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from sqlalchemy import (
     TypeDecorator,
 )
 
-HEAD = "0001"
-"""The revision that this version reads and writes."""
+VERSION = "0001"
+"""Version of the tables that this code reads and writes. A changed table needs a new one, and code that upgrades."""
 
 
 class U64(TypeDecorator[int]):
-    """0 … 2^64 − 1 in the 64 bits that databases have: what is past 2^63 − 1, and nothing else, is stored negative."""
+    """Integers 0 … 2^64 − 1 in a signed 64-bit column: those above 2^63 − 1 are stored as negative numbers."""
 
     impl = BigInteger
     cache_ok = True
 
     def process_bind_param(self, value: int | None, dialect: Any) -> int | None:
-        """Into the database."""
+        """Return the stored value."""
         return value if value is None or value < 2**63 else value - 2**64
 
     def process_result_value(self, value: int | None, dialect: Any) -> int | None:
-        """Out of it; what is no number is left to who types the row."""
-        return value + 2**64 if isinstance(value, int) and value < 0 else value
+        """Return the value of a stored one."""
+        return value + 2**64 if value is not None and value < 0 else value
 
 
 METADATA = MetaData(
@@ -55,7 +55,10 @@ METADATA = MetaData(
 )
 
 NUMBER = BigInteger().with_variant(Integer, "sqlite")
-"""What counts up by itself; in SQLite that is an ``INTEGER`` alone."""
+"""Auto-increment column; SQLite requires ``INTEGER``."""
+
+VERSIONS = Table("alembic_version", METADATA, Column("version_num", String(32), primary_key=True))
+"""One row; earlier versions created the tables with Alembic."""
 
 PLANS = Table(
     "plans",

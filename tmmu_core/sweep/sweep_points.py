@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from typing import Any
 
 import msgspec
 
 from tmmu_core import SPEC_VERSION, __version__
-from tmmu_core.base.once import cached_property
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import written
 

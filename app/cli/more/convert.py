@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +11,7 @@ import typer
 from app.cli.console import STREAM, SUCCESS, UsageError, print_note, read_input, write_output
 from app.cli.options import AsJson, Out, Source, open_any
 from app.texts import numbers as words
-from tmmu_core.base.atomic_files import alone_in, replace_file_by_parts
+from tmmu_core.base.atomic_files import replace_file_by_parts
 from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.open_file import read_within
 from tmmu_core.formats.weights import constants_of
@@ -69,8 +67,7 @@ def command(
         _write_graph(graph, name)
     else:
         _check_sidecar(model, name, sidecar)
-        with _alone_beside(sidecar):  # graph and sidecar must be written together
-            _write_graph(_with_sidecar(graph, model, sidecar), name)
+        _write_graph(_with_sidecar(graph, model, sidecar), name)
     counts = f"{words.count(len(graph.nodes), 'node')}, {words.count(len(graph.tensors), 'tensor')}"
     if name != STREAM:
         print_note(counts)
@@ -91,17 +88,6 @@ def _check_sidecar(model: str, output: str, sidecar: str) -> None:
             "a sidecar must be in the folder of its graph.",
             "Pass a model file, -o GRAPH and --sidecar in the same folder.",
         )
-
-
-@contextmanager
-def _alone_beside(sidecar: str) -> Iterator[None]:
-    """Lock the sidecar's folder against other writers. Raises :class:`UsageError` if that fails."""
-    with ExitStack() as held:
-        try:
-            held.enter_context(alone_in(Path(sidecar).resolve().parent))
-        except OSError as error:
-            raise UsageError(f"{sidecar} cannot be written: {(error.strerror or str(error)).lower()}.") from error
-        yield
 
 
 def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:

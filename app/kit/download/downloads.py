@@ -141,6 +141,7 @@ def report(shown: Shown, baseline: Shown | None, *, dark: bool = False) -> bytes
             judged.verified if judged else None,
             judged.lint if judged else None,
             plan_rows.operators(shown.key, shown),
+            shown.choice.budget,
         ),
         theme="dark" if dark else "light",
     )

@@ -7,15 +7,15 @@ code is 1 for a false alarm or a missed fault.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from tests.runtime import faults
+from tests.support.paths import SAMPLES
 from tests.support.shadow.replay import shadow_replay
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.plans.making.engine import plan_graph
 
-ROOT = Path(__file__).parents[3] / "sample_graphs"
+ROOT = SAMPLES
 
 
 def main(most: int) -> int:

@@ -13,7 +13,7 @@ from app.session.planning import baseline_of
 from app.session.rank_sets import compact, spec_of
 from app.session.shape_sequences import read_shapes
 from app.session.view_state import NAMES, Choice, from_query, to_query, tried_of, zoom_of
-from tests.build import graph, node
+from tests.support.build import graph, node
 from tests.tools.fuzz import mutation
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import Dim, Graph, Tensor

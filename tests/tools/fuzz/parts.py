@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import pickle
 import struct
@@ -11,9 +10,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.build import chain, graph, node, tensor
-from tests.plan.examples import views_graph
-from tests.plan.test_torch_snapshot import EVENTS, segment
+from tests.formats.pytorch.test_torch_snapshot import EVENTS, segment
+from tests.plans.examples import views_graph
+from tests.support.build import chain, graph, node, tensor
 from tests.tools.fuzz import mutation
 from tests.tools.fuzz.uses import use_plan
 from tmmu_core.fitting.recipe import SCHEMA, moves_of
@@ -25,8 +24,7 @@ from tmmu_core.graph.native import sidecar as sidecars
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.request_options import read_json_object
-from tmmu_core.store.store import packed
-from tmmu_core.store.stored_rows import document
+from tmmu_core.store.store import packed, unpacked
 
 SNAPSHOT: dict[str, Any] = {
     "segments": [segment(0, 2048, (512, "inactive"), (512, "active_allocated"))],
@@ -131,5 +129,5 @@ def stored(random: Random) -> bytes:
 
 
 def use_stored(data: bytes) -> None:
-    """The plan, or the word that it is damaged."""
-    assert document(data, len(PLAN), hashlib.sha256(PLAN).digest(), "a store") == PLAN
+    """Unpack the plan, or find it damaged."""
+    assert unpacked(data, len(PLAN)) in (PLAN, None)

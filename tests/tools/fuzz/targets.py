@@ -17,11 +17,12 @@ from typing import Any
 import cbor2
 from onnx import ModelProto
 
-from tests.build import chain, graph, node, tensor, view
-from tests.graph.test_onnx_scopes import CASES
-from tests.importers.test_xla import ASSIGNMENT, LIVE_RANGE
-from tests.importers.test_xla_program import PROGRAM as HLO
-from tests.plan.examples import chain_plan, views_graph
+from tests.formats.onnx.test_onnx_scopes import CASES
+from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE
+from tests.formats.xla.test_xla_program import PROGRAM as HLO
+from tests.plans.examples import chain_plan, views_graph
+from tests.support.build import chain, graph, node, tensor, view
+from tests.support.paths import DATA, SAMPLES
 from tests.tools.fuzz import flat_program, links, mutation, parts
 from tests.tools.fuzz.uses import use
 from tmmu_core.base.errors import TmmuError
@@ -35,10 +36,8 @@ from tmmu_core.plans.making.request_options import SAID, read_arenas_text
 from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
 from tmmu_core.plans.model import Plan
 
-ROOT = Path(__file__).parents[3]
-SAMPLES = ROOT / "sample_graphs"
-GIVEN = ROOT / "tests" / "data" / "given"
-FOUND = ROOT / "tests" / "data" / "fuzz"
+GIVEN = DATA / "given"
+FOUND = DATA / "fuzz"
 """Files that ended the program once."""
 TRACES = ("executorch_trace.json", "executorch_trace_stacked.json")
 SMALL = ("alias_group", "dynamic_batch", "in_place", "loop", "must_not_alias", "remat", "training_step", "two_arenas")
@@ -209,7 +208,7 @@ def _gzip(random: Random) -> bytes:
 
 def _archive(random: Random) -> bytes:
     names = ("tied", "tied", "open_sizes", "open_sizes", "two_layers", "convolution")  # the larger the rarer
-    file = ROOT / "tests" / "data" / "torch" / f"{random.choice(names)}.pt2"
+    file = DATA / "torch" / f"{random.choice(names)}.pt2"
     if random.randrange(4) == 0:
         return mutation.damaged(file.read_bytes(), random)
     out = io.BytesIO()
@@ -260,8 +259,8 @@ def targets() -> dict[str, Target]:
     solution = plan_graph(views_graph())
     kept = checkpoint.checkpoint(solution.plan, solution.liveness)
     onnx = [case.model.SerializeToString() for case in CASES]
-    tflite = [(ROOT / "tests" / "data" / "tflite" / "hello_world_int8.tflite").read_bytes()] * 8
-    tflite.append((ROOT / "tests" / "data" / "tflite" / "kws_ref_model.tflite").read_bytes())
+    tflite = [(DATA / "tflite" / "hello_world_int8.tflite").read_bytes()] * 8
+    tflite.append((DATA / "tflite" / "kws_ref_model.tflite").read_bytes())
     plans = [solution.plan, chain_plan(2, planner="greedy"), chain_plan(3, planner="exact"), *noting_plans()]
     all_targets = (
         Target("native", _documents(*graphs)),

@@ -1,7 +1,7 @@
 """The JSON Schemas of everything that goes in and out, beside this file: of graphs, plans, traces and every ``--json``.
 
-Fields may be added within a schema's version; readers take what they know. ``tests/cli/test_schemas.py`` holds outputs
-to them, and them to outputs: what is written is described.
+Fields may be added within a schema's version; readers take what they know.
+``tests/app/cli/test_schemas.py`` validates every output against them.
 """
 
 from __future__ import annotations

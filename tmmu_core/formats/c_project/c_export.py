@@ -18,18 +18,16 @@ program's image, and constants without bytes.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import stat
-from collections.abc import Collection, Iterator, Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from itertools import chain, count
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from tmmu_core.base.atomic_files import alone_in, exchange, synced, write_new
+from tmmu_core.base.atomic_files import replace_file_by_parts
 from tmmu_core.formats.c_project.c_names import RegionNames
 from tmmu_core.formats.c_project.c_templates import ARENAS_C, CMAKE, SELFTEST_C
 from tmmu_core.formats.c_project.render_c import c_header, c_source, comment, literal
@@ -292,54 +290,27 @@ def zipped(files: Mapping[str, Piece]) -> bytes:
 
 
 def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
-    """Replace the folder by one with these files; the bytes written. Raises ``OSError``.
+    """Write the files into a folder; return the number of bytes. Raises ``OSError``.
 
-    Everything is written to a staging folder, which then takes the place of the old one in a single step. Files that
-    the manifest of the old folder does not list are the user's and are kept; those of another model are removed.
+    All files are generated before the first is replaced. Files that only the manifest of an earlier export lists are
+    removed; other files are the user's and are kept.
     """
-    import tempfile
-
-    folder = folder.absolute()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(None, "it is a file")
-    written = 0
+    folder.mkdir(parents=True, exist_ok=True)
     manifest = Held(msgspec.json.format(msgspec.json.encode({"files": [*files, MANIFEST]}), indent=2) + b"\n")
-    with alone_in(folder.parent), tempfile.TemporaryDirectory(prefix=".tmmu-", dir=folder.parent) as beside:
-        staging = Path(beside) / "new"
-        staging.mkdir()
-        for name, piece in {**files, MANIFEST: manifest}.items():
-            written += write_new(staging / name, piece.chunks())
-        if folder.exists():
-            _keep_user_files(folder, staging, {*files, *_listed(folder / MANIFEST)})
-            staging.chmod(stat.S_IMODE(folder.stat().st_mode))
-        synced(staging)
-        exchange(staging, folder)
-        synced(folder.parent)
+    with tempfile.TemporaryDirectory(prefix=".tmmu-", dir=folder) as staging:
+        contents = {**files, MANIFEST: manifest}
+        written = sum(replace_file_by_parts(Path(staging) / name, piece.chunks()) for name, piece in contents.items())
+        for name in set(_listed(folder / MANIFEST)) - contents.keys():
+            (folder / name).unlink(missing_ok=True)
+        for name in contents:
+            (Path(staging) / name).replace(folder / name)
     return written
 
 
 def _listed(manifest: Path) -> list[str]:
-    """The files that an earlier export wrote; none where the manifest is missing or damaged."""
+    """Return the files that an earlier export wrote; none where the manifest is missing or damaged."""
     try:
-        return msgspec.json.decode(manifest.read_bytes(), type=dict[str, list[str]]).get("files", [])
+        names = msgspec.json.decode(manifest.read_bytes(), type=dict[str, list[str]]).get("files", [])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return []
-
-
-def _keep_user_files(folder: Path, staging: Path, generated: Collection[str]) -> None:
-    """Link, or copy where links are not possible, everything in ``folder`` that is not generated."""
-
-    def kept(source: str, target: str) -> None:
-        try:
-            os.link(source, target, follow_symlinks=False)
-        except (OSError, NotImplementedError):
-            shutil.copy2(source, target, follow_symlinks=False)
-
-    for entry in folder.iterdir():
-        if entry.name in (*generated, MANIFEST):
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.copytree(entry, staging / entry.name, symlinks=True, copy_function=kept)
-        else:
-            kept(str(entry), str(staging / entry.name))
+    return [name for name in names if Path(name).name == name]  # a path could lead out of the folder

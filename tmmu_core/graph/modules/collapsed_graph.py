@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
-import networkx as nx
 import numpy as np
 
-from tmmu_core.base.once import cached_property
 from tmmu_core.graph.index import I64, U64, GraphIndex
 from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.graph.modules.module_tree import Tree
@@ -125,15 +124,20 @@ def collapse(index: GraphIndex, tree: Tree, asked: Asked) -> Collapsed:
         maker = writer_of(index, asked.tensor) if asked.tensor >= 0 else asked.node
         middle = int(code[maker]) if maker >= 0 else _unwritten(index, asked.tensor)
     alone = [] if middle == NOWHERE else [middle]  # nobody may read it either
-    seen = there = np.unique(np.concatenate([code, source, target, alone]).astype(np.int64))
-    graph = nx.Graph()
+    seen = np.unique(np.concatenate([code, source, target, alone]).astype(np.int64))
+    neighbours: dict[int, set[int]] = {}
     if asked.radius is not None and alone:
         outer = source != target
-        graph.add_nodes_from(there.tolist())
-        graph.add_edges_from(zip(source[outer].tolist(), target[outer].tolist(), strict=True))
-        near = nx.single_source_shortest_path_length(graph, middle, cutoff=asked.radius)
+        for one, other in zip(source[outer].tolist(), target[outer].tolist(), strict=True):
+            neighbours.setdefault(one, set()).add(other)
+            neighbours.setdefault(other, set()).add(one)
+        near = reached = {middle}
+        for _ in range(asked.radius):
+            reached = {other for one in reached for other in neighbours.get(one, ())} - near
+            near = near | reached
         seen = np.array(sorted(near), np.int64)
-    return _drawn(_Parts(index, tree, code, source, target, tensor, asked.radius is not None), seen, middle, graph)
+    parts = _Parts(index, tree, code, source, target, tensor, asked.radius is not None)
+    return _drawn(parts, seen, middle, neighbours)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,11 +179,11 @@ def _unwritten(index: GraphIndex, tensor: int) -> int:
     return -1 if index.is_input[index.root[tensor]] else -2 - tensor
 
 
-def _drawn(parts: _Parts, seen: I64, middle: int, near: nx.Graph) -> Collapsed:
+def _drawn(parts: _Parts, seen: I64, middle: int, neighbours: dict[int, set[int]]) -> Collapsed:
     order = _in_order(parts, seen)
     number = {int(code): k for k, code in enumerate(order)}
     members, inside = _counted(parts)
-    vertices = tuple([_vertex(parts, code, (members, inside), _unseen(near, code, number)) for code in order])
+    vertices = tuple([_vertex(parts, code, (members, inside), _unseen(neighbours, code, number)) for code in order])
     edges = _edges(parts, number)
     levels: set[int] = set()
     for vertex in vertices:
@@ -211,9 +215,9 @@ def _counted(parts: _Parts) -> tuple[dict[int, int], dict[int, int]]:
     )
 
 
-def _unseen(near: nx.Graph, code: int, number: dict[int, int]) -> int:
+def _unseen(neighbours: dict[int, set[int]], code: int, number: dict[int, int]) -> int:
     """How many neighbours of a vertex lie outside the neighbourhood."""
-    return sum(1 for other in near.adj.get(code, ()) if other not in number)
+    return sum(1 for other in neighbours.get(code, ()) if other not in number)
 
 
 def _vertex(parts: _Parts, code: int, counted: tuple[dict[int, int], dict[int, int]], hidden: int) -> Vertex:

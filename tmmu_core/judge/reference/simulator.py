@@ -155,14 +155,8 @@ def simulate(graph: Graph, request: SimulationRequest) -> SimulatedPlan:
 
     # 2.–3. per arena: slots, then addresses
     used = {storage.arena for storage in lives.storages.values()}
-    slots: list[Slot] = []
-    places: list[Place] = []
-    for name in sorted(used | set(config), key=str.encode):
-        arena = config.get(name, Arena())
-        tenants = sorted((s for s in lives.storages.values() if s.arena == name), key=lambda s: s.sort_key)
-        here = addresses(name, arena, assign_slots(tenants, lives.apart))
-        slots += here
-        places.append(Place(name, arena, here, tenants))
+    places = [_placed(name, config.get(name, Arena()), lives) for name in sorted(used | set(config), key=str.encode)]
+    slots = [slot for place in places for slot in place.slots]
 
     # contract §11: in-place reuse is taken where both have one slot; else the input keeps its bytes while it is read
     slot_of = {tenant.name: slot for slot in slots for tenant in slot.tenants}
@@ -209,6 +203,11 @@ def simulate(graph: Graph, request: SimulationRequest) -> SimulatedPlan:
         layout_hash=layout_hash(slot_rows, address_rows),
         header=tuple(header),
     )
+
+
+def _placed(name: str, arena: Arena, lives: Lives) -> Place:
+    tenants = sorted((s for s in lives.storages.values() if s.arena == name), key=lambda s: s.sort_key)
+    return Place(name, arena, addresses(name, arena, assign_slots(tenants, lives.apart)), tenants)
 
 
 def read_arenas(given: Arenas) -> dict[str, Arena]:

@@ -71,8 +71,8 @@ def summarise(problem: Problem, found: Found, config: Mapping[str, Arena], steps
 class Certificate:
     """The certificate of one arena.
 
-    ``lower_bound`` (bytes) is the problem's, whichever planner ran; ``witness`` names the storages that make it,
-    ``step`` when they are held (−1: any). ``proven`` (bytes) is what a search proved beyond it, else the same.
+    ``lower_bound`` (bytes) does not depend on the planner; ``witness`` names the storages that make it,
+    ``step`` is when they are live (−1: any). ``proven`` (bytes) is a higher bound that a search proved, else the same.
     """
 
     lower_bound: int

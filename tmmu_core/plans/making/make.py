@@ -3,7 +3,7 @@
 ::
 
     graph    ─► (a rank's share, under a shard spec) ─► engine ─► (the draft's addresses) ─► Made
-    instance ─► its one arena as asked ──────────────► planner ────────────────────────────► Made
+    instance ─► its one arena as requested ──────────► planner ────────────────────────────► Made
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tmmu_core.plans.model import Plan
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """A plan and what it was made from."""
+    """A plan with its graph or instance and its liveness."""
 
     request: PlanRequest
     """With mode, preset and planner filled in."""
@@ -119,7 +119,7 @@ def _offset_notes(instance: PlainInstance, planner: str) -> tuple[str, ...]:
 
 
 def problem_as_asked(problem: Problem, request: PlanRequest) -> Problem:
-    """An instance under the configuration of its one arena; where nothing is said, its own figures stay.
+    """Apply the configuration of its one arena to an instance; unset fields keep the instance's values.
 
     Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for another arena, and as ``read_arenas`` does.
     """

@@ -1,7 +1,7 @@
 """Plans over a capacity or the budget, returned instead of an error so that they can be shown.
 
-The limits stay in the plan: each arena has the capacity that was asked for, the configuration's hash is that of the
-request, and the judge finds the capacity exceeded. Such a plan cannot be applied.
+The limits stay in the plan: each arena has the requested capacity, the configuration hash is that of the request, and
+the verifier reports the exceeded capacity. Such a plan cannot be applied.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def make_plan_anyway(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> Made:
-    """:func:`make_plan`, but where a limit is exceeded the plan without limits, under the limits that were asked for.
+    """Return :func:`make_plan`, or, if a limit is exceeded, the unlimited plan labelled with the requested limits.
 
     Raises everything else that planning raises; an arena that is not declared is still refused.
     """
@@ -38,7 +38,7 @@ def make_plan_anyway(asked: Graph | PlainInstance, request: PlanRequest, progres
 
 
 def plan_ranks_anyway(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
-    """:func:`plan_ranks`, but where a rank exceeds a limit all without limits, under the limits that were asked for.
+    """Return :func:`plan_ranks`, or, if a rank exceeds a limit, unlimited plans labelled with the requested limits.
 
     Raises as :func:`make_plan_anyway`.
     """
@@ -53,7 +53,7 @@ def plan_ranks_anyway(graph: Graph, request: PlanRequest, progress: Progress | N
 
 
 def _anyway(make: Callable[[PlanRequest], T], request: PlanRequest) -> tuple[T, bool]:
-    """``(what is made, whether it is over a limit)``: of the request, else of the request without its limits."""
+    """Return ``(result, whether it is over a limit)`` of the request, else of the request without its limits."""
     try:
         return make(request), False
     except (ArenaTooSmall, AllocationFailure) as error:
@@ -95,7 +95,7 @@ def _config_hash(asked: Graph | PlainInstance, request: PlanRequest, plan: Plan)
 
 
 def _under_limits(plan: Plan, asked: Graph | PlainInstance, request: PlanRequest) -> Plan:
-    """The plan under the request's limits; its layout stays, its hash is that of the configuration asked for."""
+    """Return the plan with the request's limits: same layout, hash of the requested configuration."""
     capacities, config_hash = _capacities(asked, request, plan), _config_hash(asked, request, plan)
     unlimited = Arena().capacity_bytes
     arenas = tuple(replace(arena, capacity_bytes=capacities.get(arena.name, unlimited)) for arena in plan.arenas)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 
 from tmmu_core.base.cbor import cbor_canonical, cbor_chunks
 from tmmu_core.base.errors import ContractError
-from tmmu_core.base.once import cached_property
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.rank_share import Sharding, local_graph_of
 from tmmu_core.graph.sharding.shard_spec import ShardSpec, check_world, read_spec
@@ -85,7 +85,7 @@ class RankPlans:
         return replace(self.solution(rank).plan, rank=rank, tmmu_plan_hash=self.plan_hashes[rank])
 
     def solution(self, rank: int) -> Solution:
-        """What the plan was made from: the local graph, its liveness, and the plan of the class's first rank."""
+        """The local graph, its liveness, and the plan of the class's first rank."""
         return self.classes[self.class_of[rank]].solution
 
     @cached_property

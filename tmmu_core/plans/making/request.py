@@ -56,9 +56,9 @@ class PlanRequest:
     world_size: int | None = None
     """``None``: the mesh's where there is a shard spec, else 1."""
     shard_spec: Mapping[str, Any] | None = None
-    """Where it is given, the plan is the rank's share of the graph."""
+    """If given, the plan is of the rank's part of the graph."""
     dims: Mapping[str, int] = field(default_factory=dict)
-    """A point inside the envelopes; what is not named stands at its upper end."""
+    """Sizes within the envelopes; missing dimensions are at their upper end."""
     budget: int | None = None
     """The quota over all arenas, in bytes."""
     addressing: str = "offsets"

@@ -2,7 +2,7 @@
 
 A saved program says of each tensor its shape, its strides and where it begins, but not in whose storage. These tables
 are PyTorch's own marks (schemas with an alias of the first argument; the tag ``pointwise``), and
-``tests/importers/test_torch.py`` compares them with the PyTorch that is installed.
+``tests/formats/pytorch/test_torch.py`` compares them with the PyTorch that is installed.
 """
 
 from __future__ import annotations

@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.forking import hold_while_forking
 from tmmu_core.graph.model import Graph
 
 TRACING = threading.RLock()
-"""Held while a module is traced: PyTorch traces in states of the whole process, and replaces the module's tensors."""
-hold_while_forking(TRACING)
+"""Lock held while a module is traced: PyTorch changes global state, and replaces the module's tensors."""
 
 
 def import_rebuilt(module: Any, name: str) -> Graph:
@@ -149,7 +147,8 @@ def _not_traceable(error: Exception, name: str) -> UnreadableInput:
     for mark, hint in _WAYS_OUT:
         if mark in words:
             return UnreadableInput(f"the module cannot be traced without data: {words}.", source=name, hint=hint)
-    return UnreadableInput(f"the module cannot be traced: {words}.", source=name, hint=_RUN_IT)
+    hint = _GIVE_INPUTS if "required positional argument" in words else _RUN_IT
+    return UnreadableInput(f"the module cannot be traced: {words}.", source=name, hint=hint)
 
 
 _VALUES = (
@@ -169,6 +168,7 @@ _WAYS_OUT = (
 )
 """Part of what PyTorch says → the way out."""
 _RUN_IT = (
-    "These are the words of PyTorch or of the model itself: see that the module runs on these example inputs, "
-    "forward and backward, with nothing but tensors, numbers and containers of them going in."
+    "Check that the module runs on these example inputs, forward and backward. Inputs are tensors, numbers and "
+    "containers of them."
 )
+_GIVE_INPUTS = "Give the module's inputs: tmmu.plan(module, x), or (x, y) for two."

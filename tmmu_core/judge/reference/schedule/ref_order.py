@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
+from tmmu_core.base.cycles import nodes_on_cycles
 from tmmu_core.base.errors import LivenessCycle
 from tmmu_core.graph.model import Graph, Mode, Node
 from tmmu_core.judge.reference.graph_rules import refuse
@@ -53,20 +54,11 @@ def _by_default(waits_for: Mapping[str, set[str]]) -> list[str]:
             if missing[follower] == 0:
                 heappush(ready, (follower.encode(), follower))
     if len(order) < len(waits_for):
-        stuck = min(_on_cycles(waits_for, set(waits_for) - set(order)), key=str.encode)
+        left = set(waits_for) - set(order)
+        on_cycles = nodes_on_cycles((node_id, source) for node_id in left for source in waits_for[node_id] & left)
+        stuck = min(on_cycles, key=str.encode)
         raise LivenessCycle(f"{stuck} depends on itself.", node_id=stuck)
     return order
-
-
-def _on_cycles(waits_for: Mapping[str, set[str]], stuck: set[str]) -> Iterator[str]:
-    """Yield the nodes of ``stuck`` that are on a cycle."""
-    # Imported here: only an invalid graph needs it.
-    import networkx as nx
-
-    waiting = nx.DiGraph((node_id, source) for node_id in stuck for source in waits_for[node_id] & stuck)
-    for together in nx.strongly_connected_components(waiting):
-        if len(together) > 1 or any(waiting.has_edge(node_id, node_id) for node_id in together):
-            yield from together
 
 
 def _as_given(graph: Graph, given: Sequence[str], waits_for: Mapping[str, set[str]]) -> list[str]:

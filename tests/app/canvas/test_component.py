@@ -1,0 +1,98 @@
+"""The component inside a running Streamlit: the bytes go once, a click comes back."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+from streamlit.testing.v1 import AppTest
+
+from app.canvas.pack import pack_plan
+from benchmarks.canvas_plans import synthetic_plan
+from tests.support.paths import ROOT
+from tests.support.served import free_port, status
+
+DEMO = ROOT / "benchmarks" / "canvas_page.py"
+
+
+def test_bytes_travel_in_the_store_and_views_are_small_json() -> None:
+    at = AppTest.from_file(str(DEMO), default_timeout=30)
+    at.query_params["boxes"] = "500"
+    at.run()
+    assert not at.exception
+    store, view = (element.proto for element in at.get("bidi_component"))
+    plan, operators = synthetic_plan(500)
+    assert store.bytes == pack_plan(plan, operators=operators).data
+    state = json.loads(view.json)
+    assert state["plan"] == pack_plan(plan, operators=operators).token
+    assert len(view.json) < 600
+    assert state["events"] == ["compare", "select"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    port = free_port()
+    command = [sys.executable, "-m", "streamlit", "run", str(DEMO), f"--server.port={port}", "--server.headless=true"]
+    running = subprocess.Popen(
+        [*command, "--server.address=127.0.0.1", "--browser.gatherUsageStats=false", "--server.fileWatcherType=none"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=DEMO.parents[2],
+    )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(1200):
+            assert running.poll() is None, "streamlit ended"
+            if status(f"{address}/_stcore/health") == 200:
+                break
+            time.sleep(0.1)
+        yield address
+    finally:
+        running.terminate()
+        running.wait(10)
+
+
+@pytest.mark.browser
+def test_a_click_reaches_python_and_every_view_without_losing_the_zoom(server: str, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 1200, "height": 1100})
+    page.goto(f"{server}/?boxes=500&two=1")
+    charts = page.locator(".tmmu-canvas")
+    charts.nth(1).locator("xpath=self::*[@data-paintings]").wait_for()
+    tensor = "conv_0000072:out"
+    at = charts.first.evaluate("(e, id) => e.tmmuPixelOf(id)", tensor)
+    page.mouse.move(at["x"], at["y"])
+    whole = charts.first.get_attribute("data-window") or ""
+    page.mouse.wheel(0, -200)
+    expect(charts.first).not_to_have_attribute("data-window", whole)  # the charts live in shadow roots of their own
+    page.mouse.click(at["x"], at["y"])
+    page.get_by_text(f"selected {tensor}", exact=True).wait_for()
+    page.locator(f'.tmmu-canvas[data-selected="{tensor}"]').nth(1).wait_for()
+    low, high = map(float, (charts.first.get_attribute("data-window") or "").split(","))
+    assert high - low < 56
+    assert charts.count() == 2
+    page.close()
+
+
+@pytest.mark.browser
+def test_the_window_of_steps_reaches_python_when_it_is_asked_for(server: str, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 1200, "height": 1100})
+    page.goto(f"{server}/?boxes=500&window=none")
+    chart = page.locator(".tmmu-canvas[data-paintings]")
+    chart.wait_for()
+    page.get_by_text("window none", exact=True).wait_for()
+    at = chart.evaluate("(e) => e.tmmuPixelOf('conv_0000072:out')")
+    page.mouse.move(at["x"], at["y"])
+    page.mouse.wheel(0, -300)
+    said = page.get_by_text(re.compile(r"^window \d+,\d+$"))
+    said.wait_for()
+    low, high = map(int, said.inner_text().removeprefix("window ").split(","))
+    shown = [float(edge) for edge in (chart.get_attribute("data-window") or "").split(",")]
+    assert low <= shown[0] < shown[1] <= high
+    assert high - low < 56
+    page.close()

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.canvas.pack import MAGIC, claim, matches, pack_plan, packed_once
+from benchmarks.canvas_plans import synthetic_plan
+from tests.app.canvas.plans import FOUR, plan_of
+from tmmu_core.formats.planfile.compare_plans import compare
+from tmmu_core.judge.verifier.finished_plan import conflicting_rows, finished
+
+
+class Read:
+    """The bytes read back by a reader of its own, from the layout that the packer's docstring states."""
+
+    def __init__(self, data: bytes) -> None:
+        assert data[:8] == MAGIC
+        version, length = np.frombuffer(data[8:16], "<u4")
+        assert version == 1
+        self.header = json.loads(data[16 : 16 + int(length)])
+        self.base, self.data = 16 + int(length), data
+
+    def array(self, triple: list[Any]) -> list[int]:
+        kind, start, count = triple
+        dtype = np.dtype("<" + kind)
+        at = self.base + start
+        assert at % 8 == 0
+        return np.frombuffer(self.data[at : at + count * dtype.itemsize], dtype).tolist()
+
+    def texts(self, pool: dict[str, list[Any]]) -> list[str]:
+        blob, ends = bytes(self.array(pool["blob"])), self.array(pool["ends"])
+        return [blob[a:b].decode() for a, b in zip([0, *ends], ends, strict=False)]
+
+
+def test_every_column_comes_back() -> None:
+    plan = plan_of()
+    read = Read(pack_plan(plan).data)
+    packed = read.header["plans"][0]
+    for name, column in (
+        ("birth", plan.birth),
+        ("death", plan.death),
+        ("offset", plan.offset),
+        ("size", plan.size),
+        ("slot", plan.logical_slot),
+        ("generation", plan.generation),
+        ("arena", plan.arena),
+    ):
+        assert read.array(packed["columns"][name]) == column.tolist(), name
+
+
+def test_ids_and_nodes_are_pools_of_text() -> None:
+    read = Read(pack_plan(plan_of()).data)
+    packed = read.header["plans"][0]
+    assert read.texts(packed["ids"]) == ["a", "b", "c", "w"]
+    assert read.texts(packed["nodes"]) == ["@inputs", "n1", "n2", "n3"]
+
+
+@pytest.mark.parametrize(("top", "kind"), [(255, "u1"), (256, "u2"), (65_536, "u4"), (2**32, "u8"), (2**63, "u8")])
+def test_a_column_is_as_narrow_as_its_greatest_number(top: int, kind: str) -> None:
+    plan = plan_of((("a", "activations", 0, top, 0, 0, 1),), nodes=())
+    read = Read(pack_plan(plan).data)
+    triple = read.header["plans"][0]["columns"]["offset"]
+    assert triple[0] == kind
+    assert read.array(triple) == [top]
+
+
+def test_figures_beyond_what_a_double_holds_are_told_exactly() -> None:
+    plan = plan_of((("a", "activations", 0, 2**60 + 1, 2, 0, 1),), nodes=())
+    assert Read(pack_plan(plan).data).header["plans"][0]["arenas"][0]["extent"] == str(2**60 + 3)
+
+
+def test_an_unlimited_capacity_is_no_capacity() -> None:
+    assert Read(pack_plan(plan_of()).data).header["plans"][0]["arenas"][0]["capacity"] is None
+    assert Read(pack_plan(plan_of(capacity=4096)).data).header["plans"][0]["arenas"][0]["capacity"] == "4096"
+
+
+def test_who_shares_bytes_at_one_time_is_told_of_an_invalid_plan_alone() -> None:
+    plan = plan_of()
+    assert Read(pack_plan(plan).data).header["plans"][0]["conflict"] is None
+    stacked = finished(replace(plan, offset=plan.offset * 0)).plan
+    read = Read(pack_plan(stacked).data)
+    conflict = read.array(read.header["plans"][0]["conflict"])
+    assert conflict == conflicting_rows(stacked).tolist()
+    assert any(conflict)
+
+
+def test_the_curve_is_the_cores() -> None:
+    read = Read(pack_plan(plan_of()).data)
+    arena = read.header["plans"][0]["arenas"][0]
+    assert read.array(arena["live"]) == [1024, 3072, 2560, 2048]
+    assert (arena["peak_step"], arena["peak"]) == (1, "3072")
+
+
+def test_a_chain_in_place_of_many_steps_has_its_curve_at_each_of_them() -> None:
+    """One storage is told at two beats, its 1,100 rows are drawn at 1,100 steps."""
+    rows = tuple((f"v{k:04}", "activations", 0, 0, 64, k, k + 2) for k in range(1, 1099))
+    plan = plan_of(
+        (("a", "activations", 0, 0, 64, 1, 2), *rows),
+        nodes=tuple(f"n{k}" for k in range(1099)),
+        bases={row[0]: "a" for row in rows},
+    )
+    packed = Read(pack_plan(plan).data)
+    arena = packed.header["plans"][0]["arenas"][0]
+    assert packed.array(arena["live"]) == [0, *[64] * 1099]
+    assert arena["claim"].startswith("Peak 64 B at #1 n0;")
+
+
+def test_the_claim_names_peak_arena_and_gap() -> None:
+    assert claim(plan_of(), "activations") == "Peak 3.00 KiB at #1 n1; arena 3.00 KiB; gap 0 %"
+
+
+def test_equal_plans_have_equal_bytes_and_one_moved_offset_another_token() -> None:
+    moved = (("a", "activations", 0, 128, 1024, 0, 2), *FOUR[1:])
+    assert pack_plan(plan_of()).data == pack_plan(plan_of()).data
+    assert pack_plan(plan_of()).token != pack_plan(plan_of(moved)).token
+
+
+def test_a_view_says_its_base_by_row() -> None:
+    rows = (*FOUR, ("v", "activations", 1, 1280, 256, 1, 3))
+    read = Read(pack_plan(plan_of(rows, bases={"v": "b"})).data)
+    packed = read.header["plans"][0]
+    assert (read.array(packed["views"]), read.array(packed["bases"])) == ([3], [1])
+
+
+def test_hand_offs_are_triples_of_step_and_rows() -> None:
+    read = Read(pack_plan(plan_of(handoffs=((2, "a", "c"),))).data)
+    assert read.array(read.header["plans"][0]["handoffs"]) == [2, 0, 2]
+
+
+def test_what_changed_is_what_the_comparison_says() -> None:
+    before = plan_of()
+    after = plan_of((("a", "activations", 0, 128, 1024, 0, 2), *FOUR[1:3], ("x", "parameters", 0, 0, 4096, 0, 4)))
+    read = Read(pack_plan(after, baseline=before).data)
+    kinds, (candidate, baseline) = read.header["kinds"], read.header["plans"]
+    comparison = compare(before, after)
+    expected = dict(zip(comparison.ids, comparison.kinds.tolist(), strict=True))
+    assert dict(zip("abcx", read.array(candidate["changes"]), strict=True)) == {i: expected[i] for i in "abcx"}
+    assert dict(zip("abcw", read.array(baseline["changes"]), strict=True)) == {i: expected[i] for i in "abcw"}
+    assert read.array(candidate["changes"])[0] == 1 << kinds.index("moved")
+    assert read.array(candidate["twin"]) == [1, 2, 3, 0]
+
+
+def test_a_column_that_is_too_short_is_refused_by_its_name() -> None:
+    with pytest.raises(ValueError, match="operators has 1 entries, the plan 4 rows"):
+        pack_plan(plan_of(), operators=["conv"])
+
+
+def test_a_plan_without_tensors_packs() -> None:
+    empty = plan_of((), nodes=())
+    assert Read(pack_plan(empty).data).header["plans"][0]["rows"] == 0
+
+
+def test_a_lone_surrogate_in_a_name_does_not_stop_the_packing() -> None:
+    plan = plan_of((("a\ud800", "activations", 0, 0, 4, 0, 1),), nodes=())
+    read = Read(pack_plan(plan).data)
+    assert read.texts(read.header["plans"][0]["ids"]) == ["a?"]
+
+
+def test_the_same_plan_object_is_packed_once() -> None:
+    plan, operators = synthetic_plan(100)
+    assert packed_once(plan, operators=operators).data is packed_once(plan, operators=operators).data
+    assert packed_once(plan, operators=operators).token != packed_once(plan).token
+
+
+def test_search_finds_ids_and_the_node_that_writes() -> None:
+    plan = plan_of()
+    assert matches(plan, "B").tolist() == [False, True, False, False]
+    assert matches(plan, "N1").tolist() == [False, True, False, False]  # b is written at #1 n1
+    assert not matches(plan, "").any()
+
+
+@given(st.lists(st.text(max_size=6), min_size=1, max_size=8, unique=True))
+def test_any_names_come_back(names: list[str]) -> None:
+    rows = tuple((name, "activations", k, 4 * k, 4, 0, 1) for k, name in enumerate(names))
+    plan = plan_of(rows, nodes=())
+    read = Read(pack_plan(plan).data)
+    assert tuple(read.texts(read.header["plans"][0]["ids"])) == plan.tensor_ids
+
+
+@pytest.mark.parametrize("boxes", [1, 10, 500])
+def test_synthetic_plans_place_no_two_tensors_on_one_byte_at_one_step(boxes: int) -> None:
+    plan, _ = synthetic_plan(boxes)
+    taken: set[tuple[int, int, int]] = set()
+    for i, row in enumerate(plan.rows()):
+        cells = {
+            (int(plan.arena[i]), step, unit)
+            for step in range(row.birth, row.death)
+            for unit in range(row.offset_bytes // 4096, (row.offset_bytes + row.size_bytes) // 4096)
+        }
+        assert not cells & taken
+        taken |= cells

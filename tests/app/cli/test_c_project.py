@@ -1,0 +1,68 @@
+"""``tmmu export --to c-project`` and ``tmmu convert --sidecar``: files, refusals, and nothing half-written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import run
+from tests.support.paths import DATA, SAMPLES
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.formats.weights import constants_of
+
+MODEL = str(DATA / "tflite" / "hello_world_int8.tflite")
+PROGRAM = str(DATA / "torch" / "two_layers.pt2")
+CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
+
+
+def test_a_model_brings_its_constants_and_a_finished_plan_is_given_them(tmp_path: Path) -> None:
+    assert run(["export", MODEL, "--to", "c-project", "--planner", "helia", "-o", str(tmp_path / "one")]) == 0
+    assert run(["plan", MODEL, "--planner", "helia", "-o", str(tmp_path / "plan.json")]) == 0
+    given = ["export", str(tmp_path / "plan.json"), "--to", "c-project", "--model", MODEL, "-o", str(tmp_path / "two")]
+    assert run(given) == 0
+    one, two = ({file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("one", "two"))
+    assert one == two
+    assert json.loads(one["residency.json"])["arenas"][-1]["blob_sha256"] is not None
+
+
+def test_a_plan_without_bytes_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["export", str(PROGRAM), "--to", "c-project", "-o", str(tmp_path / "a")]) == 0
+    assert "not known" not in capsys.readouterr().err
+    assert run(["plan", PROGRAM, "-o", str(tmp_path / "p.json")]) == 0
+    assert run(["export", str(tmp_path / "p.json"), "--to", "c-project", "-o", str(tmp_path / "b")]) == 0
+    assert "the constants' bytes are not known" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ([], "c-project is a folder"),
+        (["-o", "{folder}/there", "--blobs", "huge"], "unknown value 'huge' of --blobs"),
+        (["-o", "{folder}/there", "--model", CHAIN], "does not contain bytes of constants"),
+        (["-o", "{folder}/file"], "file exists"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], words: str
+) -> None:
+    (tmp_path / "file").write_text("kept")
+    assert run(["export", CHAIN, "--to", "c-project", *(word.format(folder=tmp_path) for word in more)]) == 2
+    assert words in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_graph_is_converted_with_its_constants_beside_it(tmp_path: Path) -> None:
+    graph, beside = str(tmp_path / "g.tmmu.json"), str(tmp_path / "g.safetensors")
+    assert run(["convert", PROGRAM, "-o", graph, "--sidecar", beside]) == 0
+    theirs = constants_of(Path(PROGRAM), read_graph_file(PROGRAM))
+    assert dict(constants_of(Path(graph), read_graph_file(graph))) == dict(theirs)
+
+
+def test_a_sidecar_elsewhere_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    asked = ["convert", PROGRAM, "-o", str(tmp_path / "in" / "g.json"), "--sidecar", str(tmp_path / "w.safetensors")]
+    assert run(asked) == 2
+    assert "folder of its graph" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["in"]

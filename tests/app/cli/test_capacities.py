@@ -1,0 +1,96 @@
+"""A capacity reaches a plain instance by every way it is said, and the question is then whether everything fits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli.main import run
+from tests.support.paths import SAMPLES
+from tmmu_core.formats.csv.instance_csv import read_csv, write_csv
+
+A = SAMPLES / "instances" / "A.1048576.csv"
+MIXED = A.parents[1] / "mixed_sizes.tmmu.json"
+CAPACITY = 1_200_000
+EXACT = ("--planner", "exact")
+
+
+def planned(tmp_path: Path, *arguments: str) -> dict[str, Any]:
+    assert run(["plan", str(A), *EXACT, *arguments, "-o", str(tmp_path / "plan.json")]) == 0
+    arena: dict[str, Any] = json.loads((tmp_path / "plan.json").read_text())["arenas"]["arena"]
+    return arena
+
+
+def declared(tmp_path: Path, capacity: int) -> str:
+    document = {"arena": {"capacity_bytes": capacity, "alignment_bytes": 1, "page_size": 1}}
+    (tmp_path / "arenas.json").write_text(json.dumps(document))
+    return str(tmp_path / "arenas.json")
+
+
+def test_with_a_capacity_from_a_file_of_arenas_it_ends_when_everything_fits(tmp_path: Path) -> None:
+    arena = planned(tmp_path, "--arenas", declared(tmp_path, CAPACITY))
+    assert arena["capacity_bytes"] == CAPACITY
+    assert 1_048_576 < arena["extent_bytes"] <= CAPACITY
+
+
+def test_a_capacity_said_by_an_option_is_the_same(tmp_path: Path) -> None:
+    arena = planned(tmp_path, "--capacity", str(CAPACITY))
+    assert arena == planned(tmp_path, "--arenas", declared(tmp_path, CAPACITY))
+
+
+def test_it_goes_on_to_the_least_when_told(tmp_path: Path) -> None:
+    arena = planned(tmp_path, "--arenas", declared(tmp_path, CAPACITY), "--option", "minimise=true")
+    assert (arena["extent_bytes"], arena["capacity_bytes"]) == (1_048_576, CAPACITY)
+
+
+def test_without_a_capacity_it_minimises(tmp_path: Path) -> None:
+    assert planned(tmp_path)["extent_bytes"] == 1_048_576
+
+
+def test_an_alignment_of_the_arena_holds_for_every_buffer(tmp_path: Path) -> None:
+    document = {"arena": {"capacity_bytes": 2**40, "alignment_bytes": 4096, "page_size": 4096}}
+    (tmp_path / "arenas.json").write_text(json.dumps(document))
+    given = ["--planner", "greedy", "--arenas", str(tmp_path / "arenas.json"), "-o", str(tmp_path / "plan.json")]
+    assert run(["plan", str(A), *given]) == 0
+    rows = json.loads((tmp_path / "plan.json").read_text())["tensors"]
+    assert {row["offset_bytes"] % 4096 for row in rows} == {0}
+
+
+@pytest.mark.parametrize("capacities", [("--capacity", "1048575"), ("--capacity", "arena=1048575")])
+def test_a_capacity_under_the_bound_is_refused_as_proven(
+    capacities: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["plan", str(A), *EXACT, *capacities, "--json"]) == 2
+    record = json.loads(capsys.readouterr().err.splitlines()[-1])
+    assert (record["code_id"], record["diagnostics"]["required"]) == ("ARENA_TOO_SMALL", 1_048_576)
+
+
+def test_an_instance_that_was_written_and_read_takes_the_same_capacity(tmp_path: Path) -> None:
+    problem = read_csv(A.read_bytes()).problem
+    again = read_csv(write_csv(problem), capacity=CAPACITY).problem
+    assert (again.ids, again.capacity) == (problem.ids, CAPACITY)
+
+
+@pytest.mark.parametrize("planner", ["auto", "exact"])
+def test_an_arena_of_a_graph_ends_when_everything_fits_and_goes_on_when_told(tmp_path: Path, planner: str) -> None:
+    def extent(*arguments: str) -> int:
+        given = ["plan", str(MIXED), "--planner", planner, *arguments, "-o", str(tmp_path / "plan.json")]
+        assert run(given) == 0
+        found: int = json.loads((tmp_path / "plan.json").read_text())["arenas"]["activations"]["extent_bytes"]
+        return found
+
+    document = {"activations": {"capacity_bytes": 10**6, "alignment_bytes": 128}}
+    (tmp_path / "arenas.json").write_text(json.dumps(document))
+    declared = ("--arenas", str(tmp_path / "arenas.json"))
+    assert extent() == 270_336
+    assert extent(*declared) == extent("--capacity", "activations=1000000") == 274_432
+    assert extent(*declared, "--option", "minimise=true") == 270_336
+
+
+def test_an_instance_that_cannot_fit_is_not_sent_to_the_fit_of_graphs(capsys: pytest.CaptureFixture[str]) -> None:
+    for file, way in ((A, "shorten lives or make buffers smaller"), (MIXED, "let tmmu fit change what is alive")):
+        assert run(["plan", str(file), "--capacity", "4KiB"]) == 2
+        assert way in capsys.readouterr().err

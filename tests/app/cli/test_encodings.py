@@ -1,0 +1,79 @@
+"""Whatever the terminal's encoding is, a command ends with its own exit code, and JSON is UTF-8."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import run
+from tests.support.paths import ROOT, SAMPLES
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.store.store import Store
+
+NAME = "g\udcff.json"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-16"])
+@pytest.mark.parametrize(
+    "command", ["--help", "plan sample_graphs/views.tmmu.json", "plan sample_graphs/views.tmmu.json --json"]
+)
+def test_an_encoding_without_our_letters_is_no_fault(encoding: str, command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "app.cli.main", *command.split()],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    if command.endswith("--json"):
+        assert json.loads(done.stdout)["ir_name"] == "views"
+
+
+@pytest.mark.parametrize(
+    "error", [UnreadableInput("a\udcff", source="b\udcff"), InvalidIrShapes("c\udcff", tensor="d\udcff")]
+)
+def test_a_surrogate_in_an_errors_words_is_spelled_out_in_its_record(error: UnreadableInput | InvalidIrShapes) -> None:
+    assert b"\\udcff" in json.dumps(error.record(), ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        (("gate", "g.json", "--baseline", NAME, "--json"), (0,)),
+        (("plan", NAME, "--json"), (0,)),
+        (("sweep", NAME, "g.json", "--json"), (0,)),
+        (("sweep", NAME, "g.json", "--planners", "x\udcff,slots", "--store", "sqlite:///s.db"), (0,)),
+        (("sweep", "g.json", "--shards", f"{NAME},none", "--json"), (0, 2)),
+        (("record", NAME, "--as", "m\udcff@c", "--store", "sqlite:///s.db"), (2,)),
+        (("history", "m\udcff", "--store", "sqlite:///s.db"), (2,)),
+        (("compare", "store:m\udcff@c", "g.json", "--store", "sqlite:///s.db"), (2,)),
+        (("export", NAME, "--to", "c-project", "--prefix", "x\udcff", "-o", "project\udcff"), (0,)),
+        (("report", NAME, "--title", "t\udcff", "-o", "report\udcff.html"), (0,)),
+        (("plan", "g.json", "--planner", "helia", "--option", 'memories=[{"name":"\\ud800"}]'), (2,)),
+        (("plan", "g.json", "--planner", "helia", "--option", 'memories=[{"name":"\udcff"}]'), (2,)),
+        (("plan", "g.json", "--capacity", "a\udcff=1"), (2,)),
+    ],
+)
+def test_bytes_that_are_no_text_are_a_name_like_others(
+    line: tuple[str, ...],
+    codes: tuple[int, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    """A file's name is bytes; in Python those that are no UTF-8 are halves of surrogate pairs."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("g.json", NAME):
+        Path(name).write_bytes((SAMPLES / "linear_chain.tmmu.json").read_bytes())
+    Store.at("sqlite:///s.db", create=True).close()
+    code = run(line)
+    out, err = capfdbinary.readouterr()
+    assert code in codes, err.decode()
+    (out + err).decode("utf-8")

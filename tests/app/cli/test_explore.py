@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from app.cli.first.explore import arguments
+from app.cli.first.explore import free_port as next_free_port
+from app.cli.main import INTERRUPTED, run
+from tests.support.paths import SAMPLES
+from tests.support.served import free_port
+
+CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
+
+
+def healthy(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=2) as answer:
+            return bool(answer.read() == b"ok")
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def test_files_are_handed_over_behind_the_dashes() -> None:
+    asked = arguments(["/a.json", "/b.json"], True, 9000, "localhost")
+    assert asked[asked.index("--") + 1 :] == ["/a.json", "/b.json"]
+    assert asked[asked.index("--server.port") + 1] == "9000"
+    assert asked[asked.index("--server.headless") + 1] == "true"
+
+
+def test_a_port_that_is_taken_is_passed_over() -> None:
+    with socket.socket() as held:
+        held.bind(("localhost", 0))
+        held.listen()
+        taken: int = held.getsockname()[1]
+        assert next_free_port("localhost", taken) > taken
+
+
+def test_a_port_that_is_named_and_taken_is_told_before_anything_is_announced(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with socket.socket() as held:
+        held.bind(("localhost", 0))
+        held.listen()
+        taken: int = held.getsockname()[1]
+        assert run(["explore", CHAIN, "--no-browser", "--port", str(taken)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"tmmu: port {taken} is in use at localhost. Set another --port")
+
+
+def test_explorers_that_begin_at_once_serve_on_a_port_each() -> None:
+    """From the look at a port to where the server listens it is seconds."""
+    code = (
+        "import os, sys; from app.cli.first.explore import free_port\n"
+        "port = free_port('localhost', 20000)\n"
+        "os.execv(sys.executable, [sys.executable, '-c', f'print({port}, flush=True); input()'])"
+    )
+    asked = [
+        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    ports = [one.stdout.readline() for one in asked if one.stdout is not None]
+    for one in asked:
+        one.communicate("\n", timeout=60)
+    assert len(set(ports)) == 3
+    assert f"{next_free_port('localhost', int(min(ports)))}\n" == min(ports), "who ended holds none"
+
+
+def test_streamlits_own_greeting_is_kept_off_the_page() -> None:
+    asked = arguments([], False, 9000, "localhost")
+    assert asked[asked.index("--logger.hideWelcomeMessage") + 1] == "true"
+
+
+@pytest.mark.slow
+def test_the_explorer_serves_until_it_is_stopped() -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "app.cli.main", "explore", CHAIN, "--no-browser", "--port", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(240):
+            if healthy(port) or server.poll() is not None:
+                break
+            time.sleep(0.25)
+        assert healthy(port)
+    finally:
+        server.terminate()
+        server.wait(30)
+    assert not healthy(port)
+
+
+@pytest.mark.slow
+def test_it_ends_without_a_word_when_it_is_interrupted() -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "app.cli.main", "explore", CHAIN, "--no-browser", "--port", str(port)]
+    server = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a suite in the background ignores it
+    )
+    try:
+        for _ in range(240):
+            if healthy(port) or server.poll() is not None:
+                break
+            time.sleep(0.25)
+        server.send_signal(signal.SIGINT)
+        said, _ = server.communicate(timeout=60)
+    finally:
+        server.kill()
+    assert said.split("\n", 1)[1].strip() == ""
+    assert server.returncode == INTERRUPTED

@@ -1,0 +1,443 @@
+"""Bad input and bad usage: a sentence with code, place and way out, or one JSON record; always exit code 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.main import get_command
+
+from app.cli.main import COMMANDS, build, run
+from tests.support.paths import ROOT, SAMPLES
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.formats.planfile import plan_file as files
+from tmmu_core.plans.making.engine import plan_graph
+
+CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
+RESIDUAL = str(SAMPLES / "residual_block.tmmu.json")
+RECORD = {
+    *("code_id", "numeric_code", "severity", "subsystem", "t", "rank", "failure_operator", "replay_token"),
+    *("message", "retryable", "diagnostics"),
+}
+
+
+@pytest.fixture
+def tmmu(capsysbinary: pytest.CaptureFixture[bytes]) -> Any:
+    """``told(*arguments) -> (exit code, stdout, stderr)``."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        capsysbinary.readouterr()
+        code = run(arguments)
+        out, err = capsysbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return call
+
+
+def _graph(change: Callable[[dict[str, Any]], None]) -> str:
+    document = json.loads(Path(CHAIN).read_text())
+    change(document)
+    return json.dumps(document)
+
+
+def _tensor(**fields: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda document: document["tensors"][2].update(fields)
+
+
+def _cycle(document: dict[str, Any]) -> None:
+    document["nodes"][0]["inputs"] = [document["nodes"][-1]["outputs"][0]]
+
+
+BAD_GRAPHS: dict[str, tuple[str, str]] = {
+    "a cycle": (_graph(_cycle), "LIVENESS_CYCLE"),
+    "an unknown tensor": (_graph(lambda d: d["nodes"][1].update(inputs=["nobody"])), "INVALID_IR_SHAPES"),
+    "a negative shape": (_graph(_tensor(shape=[-1])), "INVALID_IR_SHAPES"),
+    "an overflowing shape": (_graph(_tensor(shape=[2**33, 2**33])), "ALLOCATION_OVERFLOW"),
+    "a wrong dtype": (_graph(_tensor(dtype="float33")), "INVALID_IR_SHAPES"),
+    "a short order": (_graph(lambda d: d.update(execution_order=["relu1"])), "INVALID_IR_SHAPES"),
+    "a wrong type": (_graph(_tensor(shape="4")), "INVALID_IR_SHAPES"),
+    "a truncated file": (Path(CHAIN).read_text()[:200], "UNREADABLE_INPUT"),
+    "a text": ("this is a text\n", "UNREADABLE_INPUT"),
+    "nothing": ("", "UNREADABLE_INPUT"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_GRAPHS)
+def test_bad_input_is_told_in_a_sentence_and_as_one_record(tmmu: Any, tmp_path: Path, what: str) -> None:
+    text, expected = BAD_GRAPHS[what]
+    path = tmp_path / "model.onnx"
+    path.write_text(text)
+    code, out, err = tmmu("plan", str(path))
+    assert (code, out) == (2, "")
+    assert err.startswith("tmmu: ")
+    assert "Traceback" not in err
+    code, out, err = tmmu("plan", str(path), "--json")
+    assert (code, out) == (2, "")
+    record = json.loads(err)
+    assert record["code_id"] == expected
+    if expected == "UNREADABLE_INPUT":
+        assert record["source"]
+        assert record["hint"]
+    else:
+        assert set(record) == RECORD
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"activations": {"alignment_bytes": 48}}, "ALIGNMENT_VIOLATION"),
+        ({"activations": {"capacity_bytes": 100}}, "ARENA_TOO_SMALL"),
+        ({"elsewhere": {}}, "ARENA_TOO_SMALL"),
+        ({"activations": {"capacity_bytes": "much"}}, "INVALID_IR_SHAPES"),
+        ({"activations": 5}, "UNREADABLE_INPUT"),
+        ([], "UNREADABLE_INPUT"),
+    ],
+)
+def test_a_bad_arena_configuration(tmmu: Any, tmp_path: Path, config: object, expected: str) -> None:
+    path = tmp_path / "arenas.json"
+    path.write_text(json.dumps(config))
+    code, _, err = tmmu("plan", CHAIN, "--arenas", str(path), "--json")
+    assert code == 2
+    assert json.loads(err)["code_id"] == expected
+
+
+def test_a_broken_quota_is_told(tmmu: Any) -> None:
+    code, _, err = tmmu("plan", CHAIN, "--budget", "1KiB", "--json")
+    assert code == 2
+    assert json.loads(err)["numeric_code"] == 1302
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("plan",),
+        ("nonsense",),
+        ("plan", CHAIN, "--nonsense"),
+        ("plan", CHAIN, "--mode", "sideways"),
+        ("plan", CHAIN, "--planner", "magic"),
+        ("plan", CHAIN, "--option", "colour=blue"),
+        ("plan", CHAIN, "--option", "colour"),
+        ("plan", CHAIN, "--token", "abc"),
+        ("plan", CHAIN, "--token", "ab" * 32, "--seed", "1"),
+        ("plan", CHAIN, "--seed", "-1"),
+        ("plan", CHAIN, "--seed", "x"),
+        ("plan", CHAIN, "--rank", "4", "--world-size", "4"),
+        ("plan", CHAIN, "--dims", "B"),
+        ("plan", CHAIN, "--dims", "B=many"),
+        ("plan", CHAIN, "--budget", "lots"),
+        ("plan", CHAIN, "--addressing", "magic"),
+        ("plan", CHAIN, "-o", "plan.docx"),
+        ("plan", CHAIN, "-o", "/no/such/folder/plan.json"),
+        ("plan", "/no/such/file.json"),
+        ("plan", str(SAMPLES)),
+        ("plan", str(SAMPLES / "golden" / "linear_chain.inference.trace.jsonl")),
+        ("plan", CHAIN, "--arenas", "/no/such/file.json"),
+        ("trace", str(SAMPLES / "golden" / "linear_chain.inference.trace.jsonl"), "--mode", "forward"),
+        ("compare", CHAIN),
+        ("compare", "-", "-"),
+        ("gate", CHAIN),
+        ("gate", CHAIN, "--max-growth", "1"),
+        ("gate", CHAIN, "--max-gap", "-1"),
+        ("gate", CHAIN, "--max-extent", "nowhere=5"),
+        ("sweep", CHAIN, "--planner", "slots"),
+        ("sweep", CHAIN, "--alignments", "many"),
+        ("export", CHAIN, "--to", "docx"),
+        ("export", CHAIN, "--to", "json", "--arena", "activations"),
+        ("export", str(SAMPLES / "two_arenas.tmmu.json"), "--to", "instance"),
+        ("convert", str(SAMPLES / "golden" / "linear_chain.inference.trace.jsonl")),
+        ("verify", CHAIN, "--graph", CHAIN),
+        ("checkpoint", CHAIN),
+        ("restore", CHAIN),
+        ("explore", "/no/such/file.json"),
+        ("explore", "-"),
+        ("explore", "--port", "0"),
+    ],
+    ids=" ".join,
+)
+def test_bad_usage_ends_with_2_and_writes_no_result(tmmu: Any, arguments: tuple[str, ...]) -> None:
+    code, out, err = tmmu(*arguments)
+    assert code == 2
+    assert "Traceback" not in err
+    if arguments:
+        assert out == ""
+        assert err.startswith("tmmu: ")
+
+
+def test_a_misspelt_command_is_asked_about_in_one_sentence(tmmu: Any) -> None:
+    assert "no such command 'pln'. Did you mean 'plan'? See" in tmmu("pln")[2]
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_a_table_that_commas_do_not_part_is_told_so_with_the_way_out(tmmu: Any, tmp_path: Path, mark: str) -> None:
+    (tmp_path / "lives.csv").write_text("id,lower,upper,size\na,0,2,64\n".replace(",", mark))
+    code, out, err = tmmu("plan", str(tmp_path / "lives.csv"))
+    assert (code, out) == (2, "")
+    called = "semicolons" if mark == ";" else "tabs"
+    assert f"Closest: instance (its first line separates the columns by {called}, not by commas)." in err
+    assert "tmmu convert TABLE --columns" in err.splitlines()[-1]
+    into, columns = str(tmp_path / "instance.csv"), "size=size,lower=lower,upper=upper,id=id"
+    assert tmmu("convert", str(tmp_path / "lives.csv"), "--columns", columns, "-o", into)[0] == 0
+    assert tmmu("plan", into)[0] == 0
+
+
+def test_bad_usage_is_one_record_with_json(tmmu: Any) -> None:
+    code, _, err = tmmu("plan", "--json")
+    assert code == 2
+    assert json.loads(err)["code_id"] == "USAGE"
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(tmmu: Any, command: str) -> None:
+    code, out, _ = tmmu(command, "--help")
+    assert code == 0
+    assert f"tmmu {command}" in out
+
+
+def test_a_fault_of_ours_is_told_apart_from_every_verdict(tmmu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise AssertionError("ours")
+
+    monkeypatch.setattr("app.cli.first.plan.resolve_opened", broken)
+    code, _, err = tmmu("plan", CHAIN)
+    assert code == 70
+    assert "internal error" in err
+
+
+@pytest.mark.slow
+def test_the_console_script_ends_with_the_code() -> None:
+    tmmu = [sys.executable, "-m", "app.cli.main"]
+    assert subprocess.run([*tmmu, "plan", CHAIN], capture_output=True, check=False).returncode == 0
+    assert subprocess.run([*tmmu, "plan", "/no/file"], capture_output=True, check=False).returncode == 2
+
+
+@pytest.mark.slow
+def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "app.cli.main", "trace", str(SAMPLES / "resnet50.tmmu.json.gz")],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["compare", CHAIN, RESIDUAL], 3),
+        (["compare", CHAIN, CHAIN], 0),
+        (["gate", CHAIN, "--max-extent", "1"], 1),
+        (["gate", CHAIN, "--max-extent", "1", "--json"], 1),
+        (["lint", CHAIN], 0),
+        (["verify", "tampered.json"], 1),
+        (["plan", "/no/file"], 2),
+    ],
+)
+def test_a_closed_pipe_turns_no_verdict(tmp_path: Path, arguments: list[str], code: int) -> None:
+    tampered = msgspec.json.decode(files.to_json(plan_graph(read_graph_file(CHAIN)).plan))
+    tampered["tensors"][0]["offset_bytes"] += 1
+    (tmp_path / "tampered.json").write_bytes(msgspec.json.encode(tampered))
+    for both in (False, True):
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run(
+            [sys.executable, "-m", "app.cli.main", *arguments],
+            stdout=write,
+            stderr=write if both else subprocess.DEVNULL,
+            check=False,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(SAMPLES.parent)},
+        )
+        os.close(write)
+        assert done.returncode == code
+
+
+def test_a_file_that_is_not_there_but_called_as_a_sample_is_pointed_to(tmmu: Any) -> None:
+    code, _, error = tmmu("plan", "resnet50")
+    assert (code, "the file cannot be opened: no such file" in error) == (2, True)
+    assert f"There is a sample of this name: {SAMPLES / 'resnet50.tmmu.json.gz'}" in error
+    assert tmmu("plan", error.rsplit("name: ")[1].strip())[0] == 0
+    assert "There is a sample of this name" not in tmmu("plan", "index")[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&- <&-", ">/dev/null 2>/dev/full", "1</dev/null"])
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (f"plan {CHAIN}", 0),
+        (f"gate {CHAIN} --max-extent 1", 1),
+        ("plan /no/file", 2),
+        ("--version", 0),
+    ],
+)
+def test_streams_that_are_closed_or_full_turn_no_verdict(arguments: str, code: int, streams: str) -> None:
+    done = subprocess.run(f"{sys.executable} -m tmmu_core {arguments} {streams}", shell=True, check=False, cwd=ROOT)
+    assert done.returncode == (2 if streams == "1</dev/null" else code)  # nothing can be written there at all
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", ["", "--help", "plan --help", "--version", "schema plan"])
+def test_help_without_room_is_told_in_a_sentence(arguments: str) -> None:
+    command = f"{sys.executable} -m tmmu_core {arguments} >/dev/full"
+    done = subprocess.run(command, shell=True, check=False, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "standard output cannot be written: no space left on device" in done.stderr
+
+
+def test_a_reader_that_is_slow_is_waited_for() -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    longer_than_a_pipe_holds = str(SAMPLES / "resnet50.tmmu.json.gz")
+    command = [sys.executable, "-m", "tmmu_core", "plan", longer_than_a_pipe_holds, "--json"]
+    with subprocess.Popen(command, stdout=write, stderr=subprocess.PIPE, cwd=ROOT) as process:
+        os.close(write)
+        with os.fdopen(read, "rb") as end:
+            plan = end.read()
+    assert (process.returncode, msgspec.json.decode(plan)["ir_name"]) == (0, "resnet50")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("plan", "-", "--arenas", "-"), ("plan", CHAIN, "--order", "-", "--shard", "-"), ("compare", "-", "-")],
+)
+def test_standard_input_is_read_once(tmmu: Any, arguments: tuple[str, ...]) -> None:
+    code, _, error = tmmu(*arguments)
+    assert (code, "standard input can be read only once" in error) == (2, True)
+
+
+def test_a_world_has_a_rank(tmmu: Any) -> None:
+    code, _, error = tmmu("plan", CHAIN, "--world-size", "0")
+    assert (code, "no world of 0 ranks" in error) == (2, True)
+
+
+def test_an_order_that_is_not_text_is_refused(tmmu: Any, tmp_path: Path) -> None:
+    (tmp_path / "order.json").write_bytes(b'["relu\xff"]')
+    code, _, error = tmmu("plan", CHAIN, "--order", str(tmp_path / "order.json"))
+    assert (code, "the execution order is not UTF-8 text" in error) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("gate", CHAIN, "--max-gap", "1e999999999"),
+        ("gate", CHAIN, "--min-reuse", "1e-999999999 %"),
+        ("gate", CHAIN, "--baseline", CHAIN, "--max-growth", "1e999999999%"),
+        ("gate", CHAIN, "--max-gap", "1/0"),
+        ("gate", CHAIN, "--max-gap", "-1"),
+        ("fit", CHAIN, "--capacity", "1", "--max-cost", "1e999999999"),
+    ],
+)
+def test_a_percentage_that_no_machine_holds_is_refused(tmmu: Any, arguments: tuple[str, ...]) -> None:
+    code, out, err = tmmu(*arguments)
+    assert (code, out) == (2, "")
+    assert "is not a percentage" in err
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a" * 5000, f"{CHAIN}/below", "\udcff" * 200, ""])
+@pytest.mark.parametrize("command", ["plan", "verify", "explore"])
+def test_a_name_that_the_system_takes_for_no_file_is_bad_input(tmmu: Any, command: str, name: str) -> None:
+    code, _, err = tmmu(command, name)
+    assert code == 2
+    assert "fault of the program" not in err
+
+
+def test_a_name_with_a_nul_is_bad_input_to_a_library() -> None:
+    import tmmu_core
+
+    with pytest.raises(UnreadableInput, match="cannot be opened"):
+        tmmu_core.plan("a\0b")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody who may not look")
+def test_a_folder_where_nobody_may_look_is_bad_input(tmmu: Any, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    line = ("plan", str(closed / "g"))
+    assert tmmu(*line)[0] == 2  # nothing is imported any more that only root may read
+    os.seteuid(65534)
+    try:
+        code, _, err = tmmu(*line)
+    finally:
+        os.seteuid(0)
+    assert code == 2
+    assert "cannot be opened: permission denied" in err
+
+
+@pytest.mark.parametrize("arguments", [("plan", "/dev/zero"), ("plan", CHAIN, "--order", "/dev/zero")])
+def test_what_has_no_end_is_not_read_to_it(
+    tmmu: Any, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "1000000")
+    code, _, err = tmmu(*arguments)
+    assert code == 2
+    assert "more than 1000000 bytes" in err
+    assert "--max-unpacked-bytes" in err
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:///x.db?timeout=abc", "postgresql//me:secret@there/x", "postgresql://me:secret@[/x", "sqlite:///\0"]
+)
+def test_a_misspelt_store_is_told_without_its_password(tmmu: Any, url: str) -> None:
+    code, _, err = tmmu("record", CHAIN, "--as", "m@c", "--store", url)
+    assert code == 2
+    assert "secret" not in err
+
+
+VALUED = [
+    (name, parameter.opts[0])
+    for name, command in get_command(build()).commands.items()  # type: ignore[attr-defined]
+    for parameter in command.params
+    if parameter.param_type_name == "option" and not parameter.is_flag
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["", " ", ","])
+@pytest.mark.parametrize(("command", "option"), VALUED)
+def test_an_empty_value_of_an_option_is_refused(tmmu: Any, command: str, option: str, text: str) -> None:
+    needed = ["--as", "m@c"] if command == "record" else ["-o", os.devnull]
+    asks = command in ("record", "report", "checkpoint", "export")
+    needs = [*(needed if asks and option not in needed else []), *(["--to", "c"] if command == "export" else [])]
+    files = [CHAIN] * {"schema": 0, "explore": 0, "history": 0, "compare": 2}.get(command, 1)
+    code, out, err = tmmu(command, *files, *needs, option, text)
+    assert (code, out) == (2, "")
+    assert option in err
+
+
+@pytest.mark.parametrize("command", ["plan", "verify", "fit", "explore", "history", "schema"])
+def test_an_empty_argument_is_refused(tmmu: Any, command: str) -> None:
+    code, out, err = tmmu(command, "")
+    assert (code, out) == (2, "")
+    assert "is empty" in err
+
+
+def test_a_sweep_says_why_a_row_could_not_be_planned(tmmu: Any) -> None:
+    _, out, _ = tmmu("sweep", CHAIN, RESIDUAL, "--planners", "slots,bogus", "--modes", "inference,forward")
+    row = json.loads(tmmu("sweep", CHAIN, "--planners", "bogus", "--json")[1])["rows"][0]
+    (line,) = [line for line in out.splitlines() if row["error"]["message"] in line]
+    assert line.count("bogus:") == 1
+    assert "INVALID_IR_SHAPES" in line
+
+
+def test_a_plan_verified_against_another_graph_is_told_so_first(tmmu: Any, tmp_path: Path) -> None:
+    plan = str(tmp_path / "p.json")
+    tmmu("plan", RESIDUAL, "-o", plan)
+    code, out, _ = tmmu("verify", plan, "--graph", CHAIN)
+    assert code == 1
+    assert out.startswith("1 finding: the plan is of another graph (ir_hash differs); the graph is invalid")
+    assert ".;" not in out

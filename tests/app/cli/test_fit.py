@@ -1,0 +1,165 @@
+"""``tmmu fit``: what it says and writes, and how it ends (contract §11)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli.main import run
+from tests.app.cli.test_commands import SAMPLES, tmmu
+from tests.fitting.test_alignment import odd_sizes
+from tests.fitting.test_mesh import layers
+from tests.fitting.test_order import two_branches
+from tmmu_core.graph.native import native_file
+
+__all__ = ["tmmu"]
+TRAINING = str(SAMPLES / "training_step.tmmu.json")
+BATCH = str(SAMPLES / "dynamic_batch.tmmu.json")
+
+
+@pytest.fixture
+def branches(tmp_path: Path) -> str:
+    """Two branches that need 408 bytes in the best order and 804 as given."""
+    path = tmp_path / "branches.tmmu.json"
+    path.write_bytes(native_file.encode(two_branches(), path.name))
+    return str(path)
+
+
+def fitted(tmmu: Any, *arguments: str) -> tuple[int, dict[str, Any]]:
+    code, out, err = tmmu("fit", *arguments, "--json")
+    assert err == ""
+    return code, json.loads(out)
+
+
+def test_what_fits_ends_with_0_and_says_what_contract_11_asks_for(tmmu: Any, branches: str) -> None:
+    code, answer = fitted(tmmu, branches, "--alignment", "4", "--capacity", "408")
+    assert code == 0
+    assert {"answer", "capacity", "extent_bytes", "lower_bound_bytes", "cost", "moves"} <= answer.keys()
+    assert (answer["answer"], answer["extent_bytes"]) == ("fits", 408)
+    assert answer["cost"] == {"extra_flops": 0, "extra_flops_percent": 0.0, "moved_bytes": 0, "extra_steps": 0}
+    assert {"kind", "what", "bytes", "extra_flops", "moved_bytes"} <= answer["moves"][0].keys()
+
+
+def test_what_cannot_ends_with_1_and_names_the_step(tmmu: Any, branches: str) -> None:
+    code, out, _ = tmmu("fit", branches, "--alignment", "4", "--capacity", "0")
+    assert code == 1
+    assert "Does not fit" in out
+    assert "_a'" in out
+    assert "'biga'" in out
+
+
+def test_the_smallest_mesh_is_told_with_the_share_that_fits(tmmu: Any, tmp_path: Path) -> None:
+    path = tmp_path / "layers.tmmu.json"
+    path.write_bytes(native_file.encode(layers(), path.name))
+    code, answer = fitted(tmmu, str(path), "--capacity", f"parameters={3 * 1024 * 8}", "--mesh", "tp")
+    assert (code, answer["answer"], answer["mesh"]) == (0, "fits", {"tp": 3})
+    assert [move["kind"] for move in answer["moves"]] == ["shards"]
+    code, out, _ = tmmu("fit", str(path), "--capacity", "1KiB", "--mesh", "tp")
+    assert (code, out.splitlines()[0]) == (1, "no size of tp fits")
+
+
+def test_a_finer_alignment_says_how_the_fitted_file_is_planned(tmmu: Any, tmp_path: Path) -> None:
+    path, out = tmp_path / "odd.tmmu.json", tmp_path / "fitted.tmmu.json"
+    path.write_bytes(native_file.encode(odd_sizes(), path.name))
+    capacity = 4 * 64 + 36
+    code, words, _ = tmmu("fit", str(path), "--capacity", str(capacity), "--allow", "alignment", "-o", str(out))
+    assert code == 0
+    assert "--alignment 64" in words
+    plan = json.loads(tmmu("plan", str(out), "--alignment", "64", "--json")[1])
+    assert plan["metrics"]["totals"]["extent_bytes"] == capacity
+
+
+def test_what_is_open_ends_with_3(tmmu: Any, branches: str) -> None:
+    code, answer = fitted(tmmu, branches, "--planner", "naive", "--capacity", "1000", "--allow", "order")
+    assert (code, answer["answer"]) == (3, "open")
+    assert answer["lower_bound_bytes"] < 1000 < answer["extent_bytes"]
+
+
+def test_the_fitted_file_gives_the_plan_with_no_further_flags(tmmu: Any, branches: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "fitted.tmmu.cbor.gz")
+    code, answer = fitted(tmmu, branches, "--planner", "naive", "--capacity", "1KiB")
+    assert run(["fit", branches, "--planner", "naive", "--capacity", "1KiB", "-o", out]) == code == 0
+    _, text, _ = tmmu("plan", out, "--json")
+    plan = json.loads(text)
+    assert sum(arena["extent_bytes"] for arena in plan["arenas"].values()) == answer["extent_bytes"] <= 1024
+
+
+def test_a_recipe_lists_the_moves(tmmu: Any, branches: str, tmp_path: Path) -> None:
+    path = tmp_path / "recipe.json"
+    assert tmmu("fit", branches, "--alignment", "4", "--capacity", "408", "--recipe", str(path))[0] == 0
+    assert [move["kind"] for move in json.loads(path.read_bytes())["moves"]] == ["order"]
+
+
+def test_an_arena_may_have_its_own_capacity(tmmu: Any) -> None:
+    code, answer = fitted(tmmu, TRAINING, "--capacity", "gradients=1GiB", "--capacity", "activations=1GiB")
+    assert (code, answer["capacity"]) == (0, {"activations": 1 << 30, "gradients": 1 << 30})
+
+
+def test_what_one_arenas_capacity_is_held_against_are_its_own_bytes(tmmu: Any) -> None:
+    resnet50 = str(SAMPLES / "resnet50.tmmu.json.gz")
+    code, out, _ = tmmu("fit", resnet50, "--capacity", "activations=8MiB", "--allow", "planner")
+    assert code == 0
+    assert out.startswith(
+        "Fits: 6.89 MiB (7,225,344 B) of 8.00 MiB (8,388,608 B) in activations (before: 9.19 MiB (9,633,792 B)).\n"
+    )
+    code, out, _ = tmmu("fit", resnet50, "--capacity", "activations=1MiB", "--allow", "planner")
+    assert code == 1
+    first, why = out.splitlines()[:2]
+    assert first == (
+        "Does not fit: needs at least 6.89 MiB (7,225,344 B), capacity 1.00 MiB (1,048,576 B) in activations."
+    )
+    assert why.startswith("  activations: 6.89 MiB")
+    assert "  parameters: " not in out  # nothing limits them
+
+
+def test_the_largest_size_is_told(tmmu: Any) -> None:
+    code, answer = fitted(tmmu, BATCH, "--capacity", "1700KiB", "--largest", "B")
+    assert code == 0
+    assert 1 <= answer["largest"]["B"] < 32
+    bigger = fitted(tmmu, BATCH, "--capacity", "1700KiB", "--dims", f"B={answer['largest']['B'] + 1}")
+    assert bigger[1]["answer"] != "fits"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "--capacity"),
+        (("--capacity", "1MiB", "--allow", "magic"), "magic"),
+        (("--capacity", "1MiB", "--max-cost", "lots"), "lots"),
+        (("--capacity", "1MiB", "--max-cost", "-1"), "-1"),
+        (("--capacity", "sram=1MiB"), "sram"),
+        (("--capacity", "1MiB", "--largest", "Q"), "Q"),
+    ],
+)
+def test_bad_options_are_refused_by_name(tmmu: Any, arguments: tuple[str, ...], said: str) -> None:
+    code, out, err = tmmu("fit", TRAINING, *arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_a_plan_is_no_graph(tmmu: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "plan.json")
+    assert run(["plan", TRAINING, "-o", path]) == 0
+    assert tmmu("fit", path, "--capacity", "1MiB")[0] == 2
+
+
+def test_an_interruption_keeps_the_best(tmmu: Any, branches: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from app.cli.first import fit as module
+
+    planned = module.initial_candidate
+
+    def interrupted(*given: Any) -> Any:
+        start = planned(*given)
+        os.kill(os.getpid(), signal.SIGINT)
+        return start
+
+    monkeypatch.setattr(module, "initial_candidate", interrupted)
+    code, out, err = tmmu("fit", branches, "--alignment", "4", "--capacity", "408")
+    assert code == 3
+    assert "search was stopped" in out
+    assert "best result so far" in err

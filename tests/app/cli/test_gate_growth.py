@@ -1,0 +1,163 @@
+"""What a gate compares with its baseline, and which warnings it gives, in text, JSON and the pull-request summary."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import run
+from tests.support.paths import SAMPLES
+
+MIXED = str(SAMPLES / "mixed_sizes.tmmu.json")
+HEADER = "id,lower,upper,size,offset\n"
+MIB = 1 << 20
+
+Tmmu = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def tmmu(capsys: pytest.CaptureFixture[str]) -> Tmmu:
+    def called(*arguments: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = run(arguments)
+        return code, capsys.readouterr().out
+
+    return called
+
+
+def snapshot(path: Path, *live: int) -> str:
+    """A PyTorch snapshot: a segment of 16 MiB, in which blocks of these sizes are alive together."""
+    at, events = 0, []
+    for size in live:
+        events.append({"action": "alloc", "addr": at, "size": size, "stream": 0, "frames": []})
+        at += size
+    blocks = [
+        {
+            "address": e["addr"],
+            "size": e["size"],
+            "requested_size": e["size"],
+            "state": "active_allocated",
+            "frames": [],
+        }
+        for e in events
+    ]
+    blocks.append({"address": at, "size": 16 * MIB - at, "requested_size": 0, "state": "inactive", "frames": []})
+    segment = {"device": 0, "address": 0, "total_size": 16 * MIB, "stream": 0, "segment_type": "large"}
+    segment |= {"allocated_size": at, "active_size": at, "blocks": blocks, "frames": []}
+    path.write_bytes(pickle.dumps({"segments": [segment], "device_traces": [events]}))
+    return str(path)
+
+
+def csv(path: Path, *rows: str) -> str:
+    path.write_text(HEADER + "".join(f"{row}\n" for row in rows))
+    return str(path)
+
+
+def test_live_peak_that_grows_inside_the_same_reserved_bytes_is_red(tmmu: Tmmu, tmp_path: Path) -> None:
+    before = snapshot(tmp_path / "a.pickle", 6 * MIB)
+    after = snapshot(tmp_path / "c.pickle", 6 * MIB, 5 * MIB)
+    code, out = tmmu("gate", after, "--baseline", before, "--max-growth", "0")
+    assert code == 1
+    rows = {line.split("  ")[0]: line for line in out.splitlines() if "growth" in line}
+    assert "+5.00 MiB" in rows["peak growth"]
+    assert "EXCEEDED" in rows["peak growth"]
+
+
+def test_given_offsets_whose_live_bytes_grow_are_red(tmmu: Tmmu, tmp_path: Path) -> None:
+    before = csv(tmp_path / "a.csv", "a,0,2,2048,0", "b,2,4,1024,8192")
+    after = csv(tmp_path / "c.csv", "a,0,4,8192,0", "b,2,4,1024,8192")
+    assert tmmu("gate", after, "--baseline", before, "--max-growth", "0")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        ((), 1),
+        (("--max-growth", "7KiB"), 0),
+        (("--max-peak-growth", "7KiB"), 0),
+        (("--max-peak-growth", "400%"), 0),
+        (("--max-peak-growth", "6KiB"), 1),
+        (("--max-extent-growth", "7KiB"), 1),
+        (("--max-growth", "7KiB", "--max-peak-growth", "0"), 1),
+        (("--max-growth", "0", "--max-peak-growth", "7KiB"), 1),  # the lower bound has the limit of --max-growth
+    ],
+)
+def test_growth_limits_can_be_set_apart(tmmu: Tmmu, tmp_path: Path, limits: tuple[str, ...], code: int) -> None:
+    before = csv(tmp_path / "a.csv", "a,0,2,2048,0", "b,2,4,1024,8192")
+    after = csv(tmp_path / "c.csv", "a,0,4,8192,0", "b,2,4,1024,8192")
+    assert tmmu("gate", after, "--baseline", before, *limits)[0] == code
+
+
+@pytest.mark.parametrize("option", ["--max-growth", "--max-peak-growth", "--max-extent-growth"])
+def test_growth_limit_without_baseline_is_an_error(tmmu: Tmmu, option: str) -> None:
+    assert tmmu("gate", MIXED, option, "1")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [
+        (("--planner", "slots"), "planner slots → greedy"),
+        (("--planner", "greedy", "--mode", "forward"), "mode forward → inference"),
+        (("--planner", "greedy", "--option", "order=size"), "planner options order=size → none"),
+        (("--planner", "greedy", "--alignment", "4096"), "arena configuration"),
+    ],
+)
+def test_baseline_made_differently_is_named_in_the_first_line(
+    tmmu: Tmmu, tmp_path: Path, made: tuple[str, ...], named: str
+) -> None:
+    golden = str(tmp_path / "golden.json")
+    assert tmmu("plan", MIXED, *made, "-o", golden)[0] == 0
+    gate = ("gate", MIXED, "--planner", "greedy", "--baseline", golden, "--max-growth", "1GiB")
+    assert named in tmmu(*gate)[1].splitlines()[0]
+    assert named in json.loads(tmmu(*gate, "--json")[1])["warnings"][0]
+    tmmu(*gate, "--out", str(tmp_path / "out"))
+    assert named.split("=")[0] in (tmp_path / "out" / "summary.md").read_text().replace("\\", "")
+
+
+def test_summary_names_the_planners(tmmu: Tmmu, tmp_path: Path) -> None:
+    golden = str(tmp_path / "golden.json")
+    tmmu("plan", MIXED, "--planner", "slots", "-o", golden)
+    tmmu("gate", MIXED, "--planner", "greedy", "--baseline", golden, "--out", str(tmp_path / "out"))
+    assert "Planned by greedy, inference, inference; the baseline by slots" in (tmp_path / "out/summary.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "question"),
+    [
+        (("a,0,2,64,0", "b,2,4,64,64"), (), "all 2 offsets of the file are kept"),
+        (("a,0,2,64,0", "b,2,4,64,64"), ("--planner", "greedy"), "all 2 offsets of the file are discarded"),
+        (("a,0,2,64,0", "b,2,4,64,"), ("--planner", "greedy"), "1 of 2 offsets are given and stay fixed"),
+        (("a,0,2,64,", "b,2,4,64,"), ("--planner", "greedy"), ""),
+    ],
+)
+def test_use_of_given_offsets_is_named(
+    tmmu: Tmmu, tmp_path: Path, rows: tuple[str, ...], options: tuple[str, ...], question: str
+) -> None:
+    path = csv(tmp_path / "x.csv", *rows)
+    for command in (("plan", path), ("gate", path, "--max-extent", "1MiB")):
+        warnings = json.loads(tmmu(*command, *options, "--json")[1]).get("warnings", [])
+        assert bool(warnings) == bool(question)
+        assert question in " ".join(warnings)
+        assert question in tmmu(*command, *options)[1]
+
+
+def test_conditions_that_changed_the_answer_are_warnings(tmmu: Tmmu, tmp_path: Path) -> None:
+    digest, plan = str(tmp_path / "d.jsonl"), tmp_path / "p.json"
+    tmmu("trace", MIXED, "--digest", "-o", digest)
+    tmmu("plan", MIXED, "-o", str(plan))
+    document = json.loads(plan.read_text())
+    del document["content_hash"]
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps(document))
+    for arguments, text in (
+        ((digest,), "digest"),
+        ((str(bare),), "no content hash"),
+        ((str(plan), "--planner", "greedy"), "--planner has no effect"),
+    ):
+        gate = ("gate", *arguments, "--max-extent", "1GiB")
+        assert text in " ".join(json.loads(tmmu(*gate, "--json")[1])["warnings"])
+        assert text in tmmu(*gate)[1]

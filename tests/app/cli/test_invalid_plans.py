@@ -1,0 +1,126 @@
+"""A finished plan is not believed: an invalid one is red or refused by every command, and nothing is written."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.cli.main import run
+from tests.judge.faults import refigured, rehashed
+from tests.support.paths import SAMPLES
+from tmmu_core.formats.planfile import checkpoint as writing
+from tmmu_core.formats.planfile import plan_file, trace
+from tmmu_core.graph.native import native_file
+from tmmu_core.plans.making.engine import plan_graph
+
+GRAPH = str(SAMPLES / "residual_block.tmmu.json")
+GOLDEN = str(SAMPLES / "golden" / "residual_block.inference.trace.jsonl")
+OVERLAPPING = "id,lower,upper,size,offset\na,0,3,64,0\nb,1,4,64,0\n"
+
+
+@pytest.fixture
+def tampered(tmp_path: Path) -> str:
+    """The plan of a sample with every activation at offset 0."""
+    path = tmp_path / "tampered.json"
+    assert run(["plan", GRAPH, "-o", str(path)]) == 0
+    document = msgspec.json.decode(path.read_bytes())
+    for row in document["tensors"]:
+        if row["arena"] == "activations":
+            row["offset_bytes"] = 0
+    document["arenas"]["activations"]["extent_bytes"] = max(
+        row["size_bytes"] for row in document["tensors"] if row["arena"] == "activations"
+    )
+    document["arenas"]["activations"]["committed_bytes"] = document["arenas"]["activations"]["extent_bytes"]
+    path.write_bytes(msgspec.json.encode(document))
+    return str(path)
+
+
+@pytest.mark.parametrize("limits", [["--max-gap", "5"], ["--baseline", GOLDEN, "--max-growth", "0"]])
+def test_the_gate_is_red_with_the_first_findings(
+    capsys: pytest.CaptureFixture[str], tampered: str, limits: list[str]
+) -> None:
+    capsys.readouterr()
+    assert run(["gate", tampered, *limits]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("failed: ")
+    assert "both use bytes" in said
+    assert "−" not in said
+    assert run(["gate", tampered, *limits, "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["ok"], answer["valid"]) == (False, False)
+    assert answer["findings"]
+
+
+def test_an_invalid_baseline_is_red_too(capsys: pytest.CaptureFixture[str], tampered: str) -> None:
+    assert run(["gate", GRAPH, "--baseline", tampered, "--max-growth", "1000%"]) == 1
+    assert "is an invalid plan" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", [["apply"], ["export", "--to", "c-header"], ["trace"], ["checkpoint", "--graph", GRAPH]]
+)
+def test_what_acts_on_a_plan_raises_a_collision_and_writes_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, tampered: str, arguments: list[str]
+) -> None:
+    written = tmp_path / "written"
+    name, *rest = arguments
+    output = [] if name == "apply" else ["-o", str(written) + (".jsonl" if name == "trace" else "")]
+    capsys.readouterr()
+    assert run([name, tampered, *rest, *output, "--json"]) == 2
+    record = json.loads(capsys.readouterr().err.splitlines()[-1])
+    assert (record["code_id"], record["numeric_code"]) == ("ADDRESS_COLLISION", 1307)
+    assert len(record["replay_token"]) == 64
+    assert [path.name for path in tmp_path.iterdir()] == ["tampered.json"]
+
+
+def test_compare_and_report_say_so(capsys: pytest.CaptureFixture[str], tmp_path: Path, tampered: str) -> None:
+    assert run(["compare", tampered, tampered]) == 1
+    assert "INVALID" in capsys.readouterr().out
+    assert run(["compare", GRAPH, tampered, "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["invalid"]["left"] == []
+    assert answer["invalid"]["right"]
+    page = tmp_path / "report.html"
+    assert run(["report", tampered, "-o", str(page)]) == 1
+    assert "invalid" in capsys.readouterr().err
+    assert "<td>invalid</td>" in page.read_text()
+    assert "<td>optimal</td>" not in page.read_text()
+
+
+def test_offsets_that_come_with_an_instance_are_verified(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "two.csv"
+    path.write_text(OVERLAPPING)
+    assert run(["plan", str(path)]) == 1
+    said = capsys.readouterr().out
+    assert "INVALID" in said
+    assert not re.search(r"\boptimal\b", said)
+    assert "impossible" in said
+    assert run(["gate", str(path), "--max-gap", "5"]) == 1
+    assert run(["plan", str(path), "-o", str(tmp_path / "plan.json")]) == 2
+    assert not (tmp_path / "plan.json").exists()
+    assert run(["plan", str(path), "--planner", "greedy"]) == 0
+
+
+def test_a_restored_plan_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    solution = plan_graph(native_file.decode(Path(GRAPH).read_bytes()))
+    stacked = rehashed(refigured(replace(solution.plan, offset=solution.plan.offset * 0)))
+    monkeypatch.setattr(writing, "refuse_invalid", lambda *_: None)  # whoever wrote it did not look
+    path = tmp_path / "kept.cbor"
+    path.write_bytes(writing.checkpoint(stacked, solution.liveness))
+    assert run(["restore", str(path), "-o", str(tmp_path / "plan.json")]) == 2
+    assert not (tmp_path / "plan.json").exists()
+
+
+def test_a_trace_and_a_sound_plan_stay_green(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    solution: Any = plan_graph(native_file.decode(Path(GRAPH).read_bytes()))
+    path = tmp_path / "plan.jsonl"
+    path.write_bytes(trace.to_json_lines(solution.plan))
+    assert run(["gate", str(path), "--max-gap", "100"]) == 0
+    (tmp_path / "plan.cbor").write_bytes(plan_file.to_cbor(solution.plan))
+    assert run(["gate", str(tmp_path / "plan.cbor"), "--max-gap", "100"]) == 0

@@ -1,0 +1,193 @@
+"""Names that are commands to the runner that keeps a log, or that end their line: in a log they are text."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import unicodedata
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from msgspec import structs
+
+from app.cli.main import run
+from app.report.pull_request import Change
+from app.report.pull_request import markdown as in_a_gate
+from app.report.summary import markdown
+from app.session.repeat_command import file_stem
+from tests.support.hostile import hostile_graph
+from tmmu_core.base.escaping import for_log, natural, visible
+from tmmu_core.formats.planfile.plan_file import to_json
+from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native import native_file
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
+
+FENCE = "```\n![x](http://127.0.0.1:9/i.png)\n```"
+NAMES = (
+    "::set-output name=verdict::green",
+    "a\n::error::owned",
+    "##[add-path]owned",
+    "x\r  ::stop-commands::x",
+    FENCE,
+    "\u061c\u2066a\ufeff\xad\U000e0041\u2060\x9b31m\x85",
+    "${{ secrets.TOKEN }}`$(id)`",
+)
+
+
+def _graph() -> Graph:
+    """The hostile graph, all of it in the arena of its roles."""
+    graph = hostile_graph(NAMES)
+    return structs.replace(graph, tensors=tuple(structs.replace(tensor, arena=None) for tensor in graph.tensors))
+
+
+def _unseen(text: str) -> list[str]:
+    return [c for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
+
+
+def _commands(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line.strip().startswith("::") or "##[" in line]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A graph, one that is grown, its plan, a plan that does not verify, and damaged graphs, by names of the kind."""
+    monkeypatch.chdir(tmp_path)
+    graph = _graph()
+    larger = replace_sizes(native_file.encode_json(graph))
+    (tmp_path / "g.json").write_bytes(native_file.encode_json(graph))
+    (tmp_path / "h.json").write_bytes(larger)
+    plan = json.loads(to_json(plan_graph(hostile_graph(NAMES), arenas={"activations": {}, NAMES[0]: {}}).plan))
+    plan["planner"] = FENCE
+    for row in plan["tensors"]:
+        row["offset_bytes"] = 0
+    (tmp_path / "bad.json").write_text(json.dumps(plan))
+    for k, name in enumerate(NAMES[:2]):
+        document = json.loads(native_file.encode_json(graph))
+        document["nodes"][2]["inputs"] = [f"{name} not there"]
+        (tmp_path / f"damaged{k}.json").write_text(json.dumps(document))
+    (tmp_path / f"{NAMES[1]}.json").write_text("{")
+    return tmp_path
+
+
+def replace_sizes(data: bytes) -> bytes:
+    """The same graph, every tensor of nine floats."""
+    document = json.loads(data)
+    for tensor in document["tensors"]:
+        tensor["shape"] = [9]
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("plan", "g.json"),
+        ("plan", "bad.json"),
+        ("lint", "g.json"),
+        ("verify", "bad.json"),
+        ("compare", "g.json", "h.json"),
+        ("compare", "bad.json", "h.json"),
+        ("gate", "h.json", "--baseline", "g.json"),
+        ("gate", "h.json", "--baseline", "g.json", "--json"),
+        ("gate", "bad.json", "--max-peak", "1", "--json"),
+        ("gate", "g.json", "--max-peak", f"{NAMES[1]}=1"),
+        ("fit", "g.json", "--capacity", "1"),
+        ("apply", "g.json"),
+        ("plan", "damaged0.json"),
+        ("plan", "damaged1.json"),
+        ("plan", "damaged1.json", "--json"),
+        ("plan", f"{NAMES[1]}.json"),
+        ("plan", f"{NAMES[1]}.not.there"),
+        ("plan", "g.json", "--planner", NAMES[1]),
+        ("export", "g.json", "--to", NAMES[1]),
+        (NAMES[1],),
+    ],
+    ids=lambda line: " ".join(line)[:40].encode("ascii", "replace").decode().replace("\n", " "),
+)
+def test_no_command_writes_a_command_into_a_log(
+    folder: Path, line: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = run(line)
+    out, err = capfd.readouterr()
+    assert code in (0, 1, 2, 3), err
+    assert out + err
+    assert _commands(out + err) == []
+    assert _unseen(out + err) == []
+    assert "\n![x]" not in out + err
+    if "--json" in line:
+        json.loads(err if code == 2 else out)
+
+
+def test_the_store_is_told_of_in_a_log_as_text(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    store = ("--store", f"sqlite:///{folder / 's.db'}")
+    model = NAMES[0]
+    for file, commit in (("g.json", "c1"), ("h.json", "::c2")):
+        assert run(("record", file, "--as", f"{model}@{commit}", *store)) == 0
+    assert run(("history", *store)) == 0
+    assert run(("history", model, *store)) == 0
+    assert run(("bisect", model, *store)) == 1
+    written = "".join(capfd.readouterr())
+    assert r"\x3a:set-output" in written
+    assert _commands(written) == []
+
+
+def test_what_a_log_takes_for_a_command_is_spelled_out_and_nothing_else() -> None:
+    assert for_log("  ::error::x") == r"  \x3a:error::x"
+    assert for_log("a ::b##[group]") == r"a ::b\x23#[group]"
+    assert for_log("##vso[task.x]y ##teamcity[x]") == r"\x23#vso[task.x]y \x23#teamcity[x]"
+    assert for_log("conv::relu #1 ## [x]") == "conv::relu #1 ## [x]"
+
+
+IGNORABLE = (0x34F, 0x115F, 0x17B4, 0x180B, 0x200B, 0x2065, 0x3164, 0xFFA0, 0xFFF0, 0x1BCA0, 0x1D173, 0xE0100, 0xE0FFF)
+
+
+@pytest.mark.parametrize("number", IGNORABLE)
+def test_what_is_drawn_as_nothing_is_spelled_out(number: int) -> None:
+    """``conv`` beside ``conv`` with a Hangul filler behind it are two names that look the same."""
+    assert visible(f"conv{chr(number)}").isascii()
+    assert visible("❤\ufe0f é 模型") == "❤\ufe0f é 模型"
+
+
+def test_json_for_a_log_holds_the_same_values(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(("compare", "g.json", "h.json", "--json")) == 3
+    record = json.loads(capfd.readouterr().out)
+    assert NAMES[2] in json.dumps(record, ensure_ascii=False)
+
+
+def test_a_planner_that_a_finished_plan_names_is_no_markdown() -> None:
+    plan = replace(plan_graph(_graph()).plan, planner="![x](http://127.0.0.1:9/i.png)")
+    first = markdown(plan, verify_plan(plan)).decode().split("\n")[0]
+    assert "![" not in first
+    assert "](" not in first
+
+
+@pytest.mark.parametrize("field", ["planner", "mode", "preset", "ir_name", "status"])
+def test_nothing_that_a_finished_plan_says_of_itself_is_markdown(field: str) -> None:
+    """Whatever hashes it brings: one line is one line, and nobody is called, shown or linked."""
+    text = "a\n![x](http://127.0.0.1:9/i.png) @team <b>b</b> | `c` #1"
+    plan = plan_graph(_graph()).plan
+    if field == "status":
+        plan = replace(plan, arenas=tuple(replace(arena, status=text) for arena in plan.arenas))
+    else:
+        plan = replace(plan, **{field: text})
+    for summary in (markdown(plan, verify_plan(plan_graph(_graph()).plan)).decode(), in_a_gate(Change(plan, plan, ()))):
+        html = MarkdownIt("gfm-like", {"linkify": False}).render(summary)
+        assert not re.search(r"<(img|a|b)\b", html)
+        assert not re.search(r"(?<![\w\u2060])@team", re.sub(r"<code>.*?</code>", "", html))
+        assert "\n![x]" not in summary
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "é" * 300, "-rf", "--help"])
+def test_a_download_is_called_what_every_file_system_takes(name: str) -> None:
+    stem = file_stem(name)
+    assert 0 < len(os.fsencode(f"{stem}.{stem}.report.html")) < 255
+    assert not stem.startswith("-")
+
+
+def test_names_are_sorted_as_people_count() -> None:
+    """Of two that begin alike the shorter one comes first; letters before digits; equal but for zeros, by the text."""
+    names = ["r10", "r2", "r", "r2b", "r02", "10", "9", "rs", "", "r2.1"]
+    assert sorted(names, key=natural) == ["", "r", "r02", "r2", "r2.1", "r2b", "r10", "rs", "9", "10"]

@@ -1,0 +1,182 @@
+"""``record``, ``history``, ``gate --baseline store:`` and ``bisect``, on a file of the user's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli.main import run
+from tests.app.cli.test_commands import tmmu  # noqa: F401 - the fixture
+from tests.store.plans import graph_of, plan_of
+from tests.support.paths import SAMPLES
+from tmmu_core.formats.planfile.plan_file import to_json
+from tmmu_core.graph.native import native_file
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'team.db'}"
+
+
+def file_of(tmp_path: Path, lines: dict[str, int]) -> str:
+    path = tmp_path / ("-".join(f"{name}{n}" for name, n in lines.items()) + ".tmmu.json")
+    path.write_bytes(native_file.encode(graph_of(lines), path.name))
+    return str(path)
+
+
+def record(store: str, file: str, label: str, hour: int, *options: str) -> None:
+    at = f"2026-01-01T{hour:02}:00:00+00:00"
+    assert run(["record", file, "--store", store, "--as", label, "--at", at, *options]) == 0
+
+
+@pytest.fixture
+def grown(tmp_path: Path, store: str) -> str:
+    """Three commits: the second made ``b`` two lines larger and brought ``c``."""
+    for hour, (commit, lines) in enumerate(
+        (("c1", {"a": 1, "b": 1}), ("c2", {"a": 1, "b": 3, "c": 1}), ("c3", {"a": 1, "b": 3, "c": 1}))
+    ):
+        record(store, file_of(tmp_path, lines), f"net@{commit}", hour)
+    return store
+
+
+def test_the_history_lists_the_runs_oldest_first(tmmu: Any, grown: str) -> None:  # noqa: F811
+    code, out, _ = tmmu("history", "net", "--store", grown, "--json")
+    assert code == 0
+    runs = json.loads(out)["runs"]
+    found = [(r["model"], r["commit"], r["planner"], r["extent_bytes"], r["lower_bound_bytes"]) for r in runs]
+    figures = (("c1", 384), ("c2", 768), ("c3", 768))
+    assert found == [("net", commit, "slots", n, n) for commit, n in figures]
+    assert runs[1]["layout_hash"] == runs[2]["layout_hash"] != runs[0]["layout_hash"]
+    assert {run["at"] for run in runs} == {f"2026-01-01T0{hour}:00:00.000000Z" for hour in range(3)}
+
+
+def test_without_a_model_every_model_tells_its_last_change(tmmu: Any, grown: str) -> None:  # noqa: F811
+    _, out, _ = tmmu("history", "--store", grown, "--json")
+    (line,) = json.loads(out)["models"]
+    assert (line["runs"], line["commit"], line["changed_commit"], line["change_bytes"]) == (3, "c3", "c2", 384)
+    _, out, _ = tmmu("history", "--store", grown)
+    assert "+384 B" in out
+
+
+def test_a_finished_plan_is_recorded_as_it_is(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
+    path = tmp_path / "plan.json"
+    path.write_bytes(to_json(plan_of({"a": 2}, planner="greedy")))
+    _, out, _ = tmmu("record", str(path), "--store", store, "--as", "team/net@8f1c", "--branch", "topic", "--json")
+    kept = json.loads(out)
+    assert (kept["new_run"], kept["new_plan"]) == (True, True)
+    said = kept["run"]
+    assert (said["model"], said["commit"], said["branch"], said["planner"]) == ("team/net", "8f1c", "topic", "greedy")
+
+
+def test_an_invalid_plan_is_not_recorded(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
+    document = json.loads(to_json(plan_of({"a": 1, "b": 1})))
+    for row in document["tensors"]:
+        row["offset_bytes"] = 0
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document))
+    code, _, err = tmmu("record", str(path), "--store", store, "--as", "net@c1", "--json")
+    assert (code, json.loads(err)["numeric_code"]) == (2, 1307)
+    assert not (tmp_path / "team.db").exists()
+
+
+def test_the_gate_grows_from_a_run_of_the_store(tmmu: Any, tmp_path: Path, grown: str) -> None:  # noqa: F811
+    same, larger = file_of(tmp_path, {"a": 1, "b": 3, "c": 1}), file_of(tmp_path, {"a": 1, "b": 4, "c": 1})
+    for baseline in ("store:main", "store:net@main", "store:net@c3"):
+        assert tmmu("gate", same, "--store", grown, "--baseline", baseline)[0] == 0
+        assert tmmu("gate", larger, "--store", grown, "--baseline", baseline)[0] == 1
+    code, out, _ = tmmu("gate", same, "--store", grown, "--baseline", "store:net@c1", "--json")
+    assert (code, json.loads(out)["baseline"]) == (1, "store:net@c1")
+
+
+def test_the_store_may_stand_in_the_environment(
+    tmmu: Any,  # noqa: F811
+    tmp_path: Path,
+    grown: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TMMU_STORE", grown)
+    assert tmmu("gate", file_of(tmp_path, {"a": 1, "b": 1}), "--baseline", "store:main")[0] == 0
+    assert tmmu("history", "net")[0] == 0
+
+
+def test_runs_of_the_store_are_compared(tmmu: Any, grown: str) -> None:  # noqa: F811
+    code, out, _ = tmmu("compare", "store:net@c2", "store:net@c3", "--store", grown)
+    assert (code, "identical" in out) == (0, True)
+    code, out, _ = tmmu("compare", "store:c1", "store:net@c2", "--store", grown, "--json")
+    assert code == 3  # the graph is another one
+    assert json.loads(out)["totals"]["added"] == {"tensors": 1, "bytes": 128}
+
+
+def test_bisect_names_the_commit_and_its_tensors(tmmu: Any, grown: str) -> None:  # noqa: F811
+    code, out, _ = tmmu("bisect", "net", "--store", grown, "--json")
+    assert code == 1
+    found = json.loads(out)
+    assert (found["culprit"]["before"]["commit"], found["culprit"]["after"]["commit"]) == ("c1", "c2")
+    (arena,) = found["arenas"]
+    assert (arena["grown_bytes"], arena["slack_bytes"]) == (384, 0)
+    assert [(t["tensor_id"], t["grown_bytes"]) for t in arena["tensors"]] == [("b", 256), ("c", 128)]
+    _, out, _ = tmmu("bisect", "net", "--store", grown)
+    assert "c2 increased the extent by +384 B" in out
+
+
+def test_bisect_does_not_blame_a_commit_alone_for_another_planner(tmmu: Any, store: str) -> None:  # noqa: F811
+    file = str(SAMPLES / "residual_block.tmmu.json")
+    for hour, planner in enumerate(("slots", "slots", "naive")):
+        record(store, file, f"net@c{hour}", hour, "--planner", planner)
+    code, out, _ = tmmu("bisect", "net", "--store", store)
+    assert code == 1
+    assert out.splitlines()[0] == "3 runs of net on main, by slots, inference, inference; naive, inference, inference"
+    assert "plan settings changed (planner slots → naive)" in out
+    assert "increased the extent" not in out
+    assert "slots → naive" in tmmu("history", "net", "--store", store)[1]
+
+
+def test_bisect_names_planner_options_that_changed_with_the_culprit(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
+    file = file_of(tmp_path, {"a": 1, "b": 1})
+    for hour, alignment in enumerate(("128", "4096")):
+        record(store, file, f"net@c{hour}", hour, "--alignment", alignment)
+    code, out, _ = tmmu("bisect", "net", "--store", store)
+    assert code == 1
+    assert "plan settings changed (arena configuration)" in out
+    assert "increased the extent" not in out
+
+
+def test_bisect_between_runs_that_did_not_grow_is_fine(tmmu: Any, grown: str) -> None:  # noqa: F811
+    assert tmmu("bisect", "net", "--store", grown, "--good", "c2")[0] == 0
+
+
+def test_a_commit_that_changed_the_planner_is_found_too(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
+    chain = str(SAMPLES / "residual_block.tmmu.json")
+    record(store, chain, "block@c1", 1)
+    record(store, chain, "block@c2", 2, "--planner", "naive")
+    code, out, _ = tmmu("bisect", "block", "--store", store, "--json")
+    assert (code, json.loads(out)["culprit"]["after"]["commit"]) == (1, "c2")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("history", "net"), "no store is given"),
+        (("history", "nix", "--store", "STORE"), "no run of the model"),
+        (("record", "GRAPH", "--store", "STORE", "--as", "net"), "MODEL@COMMIT"),
+        (("record", "GRAPH", "--store", "STORE", "--as", "net@c", "--at", "yesterday"), "not a time"),
+        (("record", "GRAPH", "--store", "STORE", "--as", "net@c", "--at", "2026-01-01T00:00:00"), "a time zone"),
+        (("gate", "GRAPH", "--store", "STORE", "--baseline", "store:gone"), "no run of a commit or branch"),
+        (("bisect", "net", "--store", "STORE", "--figure", "speed"), "unknown figure"),
+        (("bisect", "net", "--store", "STORE", "--arena", "attic"), "no run has an arena"),
+        (("history", "net", "--store", "nonsense"), "not the URL of a store"),
+    ],
+)
+def test_what_cannot_be_done_is_told_with_the_way_out(
+    tmmu: Any,  # noqa: F811
+    tmp_path: Path,
+    grown: str,
+    arguments: tuple[str, ...],
+    why: str,
+) -> None:
+    names = {"STORE": grown, "GRAPH": file_of(tmp_path, {"a": 1, "b": 1})}
+    code, _, err = tmmu(*(names.get(word, word) for word in arguments))
+    assert (code, why in err) == (2, True), err

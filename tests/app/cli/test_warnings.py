@@ -1,0 +1,135 @@
+"""Conditions that changed an answer are in ``warnings`` of ``--json``, in the text and in the library."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import tmmu_core as tmmu
+from app.cli.main import run
+from tests.support.build import chain, graph, node, tensor
+from tests.support.paths import SAMPLES
+from tmmu_core.graph.model import Dim, Graph, Node
+from tmmu_core.graph.native import native_file
+
+MIXED = str(SAMPLES / "mixed_sizes.tmmu.json")
+RULE = 'rules=[{"operator":"NOTHING","memory":"SRAM"}]'
+
+
+def branching() -> Graph:
+    """A node with two bodies that are not planned."""
+    return graph(
+        [tensor("x", 64, role="input"), tensor("y", 64)],
+        [Node("choose", "cond", ("x",), ("y",), unplanned=("true_graph", "false_graph"))],
+        "x",
+        "y",
+    )
+
+
+def reusing() -> Graph:
+    """A node that may write over its input, which the planner ``naive`` never does."""
+    return graph(
+        [tensor("x", 64, role="input"), tensor("h", 64), tensor("y", 64)],
+        [node("n0", "x", "h", inplace="any"), node("n1", "h", "y", inplace="any")],
+        "x",
+        "y",
+    )
+
+
+def open_batch() -> Graph:
+    """A graph with a size that its model leaves open."""
+    given = graph([tensor("x", "B", role="input"), tensor("y", "B")], [node("n0", "x", "y")], "x", "y")
+    return msgspec.structs.replace(given, dims={"B": Dim(1, 8)}, assumed={"B": 8})
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """Name of an example → its file."""
+    found = {"MIXED": MIXED}
+    examples = {"CHAIN": chain(3), "BRANCHING": branching(), "REUSING": reusing(), "OPEN": open_batch()}
+    for name, example in examples.items():
+        path = tmp_path / f"{name.lower()}.tmmu.json"
+        path.write_bytes(native_file.encode_json(example))
+        found[name] = str(path)
+        plan = tmp_path / f"{name.lower()}.plan.json"
+        tmmu.plan(example, **({"planner": "naive"} if name == "REUSING" else {})).save(plan)
+        found[f"PLAN_OF_{name}"] = str(plan)
+    own = tmp_path / "own.plan.json"
+    tmmu.plan(chain(3), planner="helia").save(own)
+    found["OWN_ARENAS"] = str(own)
+    return found
+
+
+def answer(command: str, files: dict[str, str], capfd: pytest.CaptureFixture[str]) -> tuple[dict[str, Any], str]:
+    """The JSON and the text that a command writes."""
+    words = [files.get(word, word) for word in command.split()]
+    capfd.readouterr()
+    assert run([*words, "--json"]) in (0, 1, 3)
+    record = json.loads(capfd.readouterr().out)
+    run(words)
+    return record, capfd.readouterr().out
+
+
+CONDITIONS = [
+    ("fit BRANCHING --capacity 1MiB", "bodies that are not planned"),
+    ("gate PLAN_OF_BRANCHING --max-extent 1MiB", "bodies that are not planned"),
+    ("compare PLAN_OF_BRANCHING PLAN_OF_BRANCHING", "bodies that are not planned"),
+    ("verify PLAN_OF_BRANCHING", "bodies that are not planned"),
+    ("verify PLAN_OF_BRANCHING --graph BRANCHING", "bodies that are not planned"),
+    ("plan BRANCHING", "bodies that are not planned"),
+    ("fit OPEN --capacity 1MiB", "B = 8; for other sizes"),
+    ("gate OPEN --max-extent 1MiB", "B = 8; for other sizes"),
+    ("compare OPEN OPEN", "B = 8; for other sizes"),
+    ("verify PLAN_OF_OPEN", "B = 8; for other sizes"),
+    ("plan OPEN", "B = 8; for other sizes"),
+    ("gate PLAN_OF_REUSING --max-extent 1MiB", "not taken by the planner"),
+    ("verify PLAN_OF_REUSING", "not taken by the planner"),
+    ("compare PLAN_OF_REUSING PLAN_OF_REUSING", "not taken by the planner"),
+    ("fit REUSING --planner naive --capacity 1MiB", "not taken by the planner"),
+    (f"gate CHAIN --planner helia --option {RULE} --max-extent 1MiB", "helia rule 1"),
+    (f"fit CHAIN --planner helia --option {RULE} --capacity scratch@SRAM=1MiB", "helia rule 1"),
+    ("fit CHAIN --capacity 1MiB --seed 4", "--seed: no effect"),
+    ("fit CHAIN --capacity 1MiB --budget 1KiB", "--budget: no effect"),
+    ("gate OWN_ARENAS --max-extent 1MiB", "not checked: configuration (the plan defines its own arenas)"),
+    ("gate OWN_ARENAS --graph CHAIN --max-extent 1MiB", "not checked: configuration, arena"),
+    ("verify OWN_ARENAS --graph CHAIN", "not checked: configuration, arena"),
+]
+
+
+@pytest.mark.parametrize(("command", "warning"), CONDITIONS)
+def test_condition_that_changed_the_answer_is_in_json_and_text(
+    command: str, warning: str, files: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    record, text = answer(command, files, capfd)
+    assert warning in " ".join(record["warnings"])
+    assert warning in text
+
+
+@pytest.mark.parametrize("command", ["fit CHAIN --capacity 1MiB", "verify CHAIN", "compare CHAIN CHAIN"])
+def test_answer_without_such_a_condition_has_no_warning(
+    command: str, files: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert answer(command, files, capfd)[0]["warnings"] == []
+
+
+def test_gate_lists_the_rules_that_it_did_not_check(files: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
+    record, _ = answer("gate OWN_ARENAS --graph CHAIN --max-extent 1MiB", files, capfd)
+    assert {"arena", "configuration"} <= set(record["not_checked"])
+
+
+@pytest.mark.parametrize(
+    ("example", "warning"), [(branching(), "bodies that are not planned"), (open_batch(), "B = 8; for other sizes")]
+)
+def test_plans_and_fits_of_the_library_have_warnings(example: Graph, warning: str) -> None:
+    plan = tmmu.plan(example)
+    assert warning in " ".join(plan.warnings)
+    assert warning in " ".join(plan.gate(max_extent="1MiB").warnings)
+    assert warning in " ".join(tmmu.fit(example, "1MiB").warnings)
+
+
+def test_library_gate_names_the_rules_that_it_did_not_check(files: dict[str, str]) -> None:
+    assert "not checked: configuration" in " ".join(tmmu.read(files["OWN_ARENAS"]).gate(max_extent="1MiB").warnings)

@@ -1,0 +1,204 @@
+"""What is written is there in whole, or what was there before is."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from app.cli.main import run
+from tests.support.paths import SAMPLES
+from tmmu_core.base.atomic_files import replace_file
+from tmmu_core.graph.native import unpacking
+
+CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
+
+
+def tmmu(*arguments: str, out: str = "/dev/null", most: int | None = None) -> subprocess.CompletedProcess[str]:
+    """A run of its own, whose files may not grow beyond ``most`` bytes."""
+    code = "import signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); from app.cli.main import main; main()"
+    with open(out, "w") as sink:
+        return subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            stdout=sink,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=None if most is None else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+        )
+
+
+def test_a_file_that_cannot_be_written_in_whole_stays_what_it_was(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text("precious")
+    done = tmmu("plan", CHAIN, "-o", str(tmp_path / "plan.json"), most=1024)
+    assert (done.returncode, "file too large" in done.stderr) == (2, True)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("plan.json", "precious")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [(), ("--json",), ("-o", "-")])
+def test_a_full_standard_output_is_told_in_a_sentence(how: tuple[str, ...]) -> None:
+    done = tmmu("plan", CHAIN, *how, out="/dev/full")
+    assert (done.returncode, done.stderr.count("standard output cannot be written"), "Traceback" in done.stderr) == (
+        2,
+        1,
+        False,
+    )
+
+
+def test_a_file_that_is_replaced_keeps_its_rights_and_its_link(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "old").chmod(0o640)
+    (tmp_path / "link").symlink_to("old")
+    replace_file(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "old").read_text() == "new"
+    assert stat.S_IMODE((tmp_path / "old").stat().st_mode) == 0o640
+
+
+def test_what_is_no_plain_file_is_written_as_it_is(tmp_path: Path) -> None:
+    """A pipe of the test's own: a device of the machine would be lost to a writer that is wrong."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        replace_file(tmp_path / "pipe", b"gone")
+        assert os.read(reader, 99) == b"gone"
+        assert (tmp_path / "pipe").is_fifo()
+    finally:
+        os.close(reader)
+
+
+def test_a_plan_is_written_over_an_older_one(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert run(["plan", CHAIN, "-o", str(tmp_path / "plan.json")]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
+@pytest.mark.slow
+def test_a_writer_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+    file, texts = tmp_path / "plan.json", (b"a" * 300_000, b"b" * 300_000)
+    file.write_bytes(texts[0])
+    random = Random(7)
+    for _ in range(200):
+        writer = os.fork()
+        if not writer:
+            for k in itertools.count():
+                replace_file(file, texts[k % 2])
+        time.sleep(random.uniform(0, 0.02))
+        os.kill(writer, signal.SIGKILL)
+        os.waitpid(writer, 0)
+        assert file.read_bytes() in texts
+
+
+def test_threads_that_write_into_one_folder_do_not_meet(tmp_path: Path) -> None:
+    """As a program does that saves its plans side by side."""
+
+    def write(me: int) -> None:
+        for k in range(200):
+            replace_file(tmp_path / f"{me}.json", f"{me} {k}".encode())
+            assert (tmp_path / f"{me}.json").read_text() == f"{me} {k}"
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{me}.json" for me in range(8)]
+
+
+def test_an_unbuffered_full_standard_output_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    done = tmmu("trace", CHAIN, out="/dev/full")
+    assert (done.returncode, "standard output cannot be written" in done.stderr) == (2, True)
+
+
+def test_in_a_folder_where_nothing_can_be_made_the_old_file_stays(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text("precious")
+    file.chmod(0o666)
+    tmp_path.chmod(0o555)
+    other = os.fork()
+    if not other:  # root may write anywhere
+        try:
+            if os.getuid() == 0:
+                os.setuid(65534)
+            replace_file(file, b"new")
+        except PermissionError:
+            os._exit(7)
+        finally:
+            os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(other, 0)[1])
+    tmp_path.chmod(0o755)
+    assert (code, file.read_text()) == (7, "precious")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[tuple[Path, int | None]]:
+    """A file system of 1 MiB with 64 KiB left; where none can be mounted, a limit that files may grow to."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)], capture_output=True)
+    if mounted.returncode == 0:
+        (disk / "filler").write_bytes(bytes(960 << 10))
+    yield disk, None if mounted.returncode == 0 else 64 << 10
+    if mounted.returncode == 0:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+LARGE = str(SAMPLES / "llama3_8b_train_b1_s2048.tmmu.cbor.gz")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("plan", LARGE, "-o"), "plan.json"),
+        (("trace", LARGE, "-o"), "trace.jsonl"),
+        (("report", LARGE, "-o"), "report.html"),
+        (("checkpoint", LARGE, "-o"), "checkpoint.cbor"),
+        (("export", LARGE, "--to", "csv", "-o"), "plan.csv"),
+        (("convert", LARGE, "-o"), "graph.tmmu.json"),
+    ],
+)
+def test_on_a_full_disk_every_writer_leaves_what_was_there(
+    command: tuple[str, ...], name: str, small_disk: tuple[Path, int | None]
+) -> None:
+    disk, most = small_disk
+    (disk / name).write_text("precious")
+    done = tmmu(*command, str(disk / name), most=most)
+    assert done.returncode == 2, done.stderr
+    assert "cannot be written" in done.stderr
+    (disk / "filler").unlink(missing_ok=True)
+    assert [(path.name, path.read_text()) for path in disk.iterdir()] == [(name, "precious")]
+
+
+def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(b"x" * 200_000))
+    writer.start()
+    assert unpacking.read_whole(pipe) == b"x" * 200_000
+    writer.join()
+
+
+@pytest.mark.parametrize("closed", ["file", "folder"])
+def test_neither_a_closed_file_nor_one_in_a_closed_folder_is_written(
+    closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the one alone is closed; asked of the system by its own question, which root may not."""
+    file = (tmp_path / "plan.json").resolve()
+    file.write_text("precious")
+    shut = file if closed == "file" else file.parent
+    monkeypatch.setattr(os, "access", lambda path, _: path != shut)
+    with pytest.raises(PermissionError):
+        replace_file(file, b"new")
+    assert file.read_text() == "precious"
+    replace_file(tmp_path / "another.json", b"new")  # of what is not there yet nothing is asked

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser
+
+from app.report.html_report import Known, build_report
+from app.report.report_figures import MOST_COLUMNS, drawn_steps, ledger_figure
+from app.texts import numbers
+from tests.app.canvas.plans import FOUR, plan_of
+from tests.plans.examples import problem_of
+from tests.support.build import chain, residual
+from tmmu_core.judge.finding import Finding, Verdict
+from tmmu_core.plans.analysis.waste_ledger import WasteLedger, waste_ledger
+from tmmu_core.plans.making.engine import Solution, plan_graph
+from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.making.over_capacity import make_plan_anyway
+from tmmu_core.plans.making.request import PlanRequest
+
+RED = Verdict((Finding("overlap", "error", "a and b share bytes [0, 16) at step 1", "a", "b"),), ("overlap",))
+
+
+def planned() -> Solution:
+    return plan_graph(residual())
+
+
+def text_of(report: bytes) -> str:
+    body = report.decode().split("<body>", 1)[1].split('<script type="text/plain"', 1)[0]
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", body)))
+
+
+def test_equal_plans_give_equal_bytes() -> None:
+    assert build_report(planned()) == build_report(planned())
+
+
+def test_the_report_says_each_arenas_figures() -> None:
+    solution = planned()
+    said = text_of(build_report(solution))
+    for arena in solution.plan.arenas:
+        for figure in (arena.peak_live_bytes, arena.extent_bytes):
+            assert numbers.full_bytes(figure) in said
+
+
+def test_the_ledger_at_the_peak_sums_to_the_extent() -> None:
+    plan = plan_of()
+    report = build_report(plan).decode()
+    table = report.split("Waste ledger at the peak", 1)[1].split("</table>", 1)[0]
+    counts = [int(n.replace(",", "")) for n in re.findall(r"\(?([\d,]+) B\)?</", table)]
+    assert len(counts) == 6
+    assert sum(counts[:5]) == counts[5] == plan.arenas[0].extent_bytes
+
+
+def test_provenance_names_every_hash_in_full() -> None:
+    plan = planned().plan
+    said = text_of(build_report(plan))
+    for digest in (plan.ir_hash, plan.tmmu_plan_hash, plan.layout_hash, plan.replay_token, plan.execution_order_hash):
+        assert digest.hex() in said
+
+
+def test_a_red_verdict_is_told_with_its_findings() -> None:
+    said = text_of(build_report(plan_of(), known=Known(RED, Verdict())))
+    assert "✗ 1 error" in said
+    assert "a and b share bytes [0, 16) at step 1" in said
+    assert "Lint: ✓ passed" in said
+
+
+def test_a_plan_over_its_capacity_keeps_its_certificates_as_on_the_pages() -> None:
+    over = make_plan_anyway(residual(), PlanRequest(capacities={"activations": 16}))
+    said = build_report(over.solution or over.plan).decode()
+    assert "✗ 1 error" in said
+    certificates = re.findall(r"<td>(\w+)</td></tr>", said.split("optimality", 1)[1].split("</table>", 1)[0])
+    assert certificates[: len(over.plan.arenas)] == [arena.status for arena in over.plan.arenas]
+    assert "invalid" not in certificates
+
+
+def test_hand_offs_and_the_tensors_alive_at_the_peak_are_listed() -> None:
+    said = text_of(build_report(plan_graph(chain(3))))
+    assert "all 3 in-place reuses" in said
+    assert "#1 n000 t0 t1 16 B" in said
+
+
+def test_a_comparison_reads_baseline_to_candidate() -> None:
+    before, after = plan_of(), plan_of((("a", "activations", 0, 128, 1024, 0, 2), *FOUR[1:]))
+    said = text_of(build_report(after, baseline=before))
+    assert "Baseline → candidate: diverged" in said
+    assert "activations 0 (0x0), slot 0 → activations 128 (0x80), slot 0" in said
+    assert "all 1 changed tensor" in said
+
+
+def test_what_is_left_out_is_told() -> None:
+    rows = tuple((f"t{k:03}", "activations", k, 16 * k, 16, 0, 1) for k in range(200))
+    said = text_of(build_report(plan_of(rows, nodes=("n1",))))
+    assert "120 of 200 tensors" in said
+    assert "60 of 200 tensors" in said
+
+
+def test_names_are_text_wherever_they_stand() -> None:
+    name = "</script><script>window.broken=1</script>"
+    plan = plan_of(((name, "activations", 0, 0, 16, 0, 2),), nodes=(name,), ir_name=name, handoffs=((1, name, name),))
+    report = build_report(plan, baseline=plan_of())
+    assert name.encode() not in report
+    assert report.count(b"</script>") == 3
+
+
+def test_a_plan_without_tensors_has_a_report() -> None:
+    assert "has no tensors to plan." in text_of(build_report(plan_of((), nodes=())))
+
+
+def test_long_timelines_draw_whole_steps_with_the_peak_among_them() -> None:
+    rng = np.random.default_rng(3)
+    live = rng.integers(0, 1000, 12_345).astype(np.uint64)
+    zero = np.zeros_like(live)
+    steps = drawn_steps(WasteLedger("a", 1000, live, zero, zero, zero, np.uint64(1000) - live, np.arange(len(live))))
+    assert len(steps) == MOST_COLUMNS
+    assert (np.diff(steps) > 0).all()
+    assert live[steps].max() == live.max()
+
+
+def test_a_timeline_that_is_told_at_events_alone_says_their_own_steps() -> None:
+    plan = plan_problem(problem_of(("a", 0, 2**31, 1024), ("b", 2**40, 2**62, 2048)))
+    ticks = re.findall(r">(#[0-9,]+)</text>", str(ledger_figure(plan, waste_ledger(plan, "arena"))))
+    assert ticks == ["#0", f"#{2**31:,}", f"#{2**40:,}"]
+
+
+def test_short_timelines_draw_every_step() -> None:
+    plan = plan_of()
+    assert drawn_steps(waste_ledger(plan, "activations")).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.browser
+def test_the_report_works_from_a_file_without_a_network(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_bytes(build_report(planned(), baseline=plan_graph(residual("any"))))
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True)
+    page = context.new_page()
+    asked, wrong = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.goto(path.as_uri())
+    page.locator("#slots .tmmu-canvas[data-paintings]").wait_for()
+    assert asked == [path.as_uri()]
+    page.locator("#map").scroll_into_view_if_needed()
+    at = page.locator("#map .tmmu-canvas").evaluate("(e) => e.tmmuPixelOf('a')")
+    page.mouse.click(at["x"], at["y"])
+    page.locator('#lifetimes .tmmu-canvas[data-selected="a"]').wait_for()
+    assert page.locator("#pinned b").inner_text() == "a"
+    assert wrong == []
+    context.close()
+
+
+@pytest.mark.browser
+def test_the_report_prints(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_bytes(build_report(planned()))
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    page.locator("#slots .tmmu-canvas[data-paintings]").wait_for()
+    assert page.pdf(format="A4").startswith(b"%PDF")
+    page.emulate_media(media="print")
+    assert not page.locator("#map .bar").is_visible()
+    page.close()

@@ -1,0 +1,76 @@
+"""What stands still: the map as SVG, the report on paper printed at once, the summary as Markdown."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import run
+from app.report.html_report import build_report
+from app.report.pdf import browser
+from app.report.still_pictures import map_figure
+from app.report.summary import markdown
+from tests.app.canvas.plans import FOUR, plan_of
+from tests.support.build import residual
+from tests.support.paths import SAMPLES
+from tmmu_core.judge.finding import Finding, Verdict
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
+
+RESNET = str(SAMPLES / "residual_block.tmmu.json")
+
+
+def test_the_still_map_is_svg_with_a_box_per_storage() -> None:
+    root = ET.fromstring(map_figure(plan_of(), "activations"))
+    titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert sorted(text.split(",")[0] for text in titles if text) == ["a", "b", "c"]
+
+
+def test_other_peoples_names_are_text_in_the_still_map() -> None:
+    plan = plan_of((("<script>x</script>", "activations", 0, 0, 4096, 0, 4), *FOUR[1:2]))
+    assert "<script>" not in map_figure(plan, "activations")
+    ET.fromstring(map_figure(plan, "activations"))
+
+
+def test_the_report_holds_the_still_map() -> None:
+    assert 'class="still"><svg' in build_report(plan_graph(residual())).decode()
+
+
+@pytest.mark.browser
+def test_a_report_printed_at_once_has_its_plan(tmp_path: Path) -> None:
+    target = tmp_path / "plan.pdf"
+    assert run(["report", RESNET, "-o", str(target)]) == 0
+    data = target.read_bytes()
+    assert data.startswith(b"%PDF")
+    page = tmp_path / "page.html"
+    page.write_bytes(build_report(plan_graph(residual())))
+    program = browser()
+    assert program is not None
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/u"]
+    dumped = subprocess.run([program, *options, "--dump-dom", page.as_uri()], capture_output=True, timeout=100).stdout
+    assert re.search(rb'<figure class="still"><svg.*?<rect', dumped, re.S)
+
+
+def test_the_summary_reads_in_a_pull_request() -> None:
+    solution = plan_graph(residual())
+    said = markdown(solution.plan, verify_plan(solution.plan, solution.graph)).decode()
+    assert said.splitlines()[0].startswith("### `a graph`: inference")
+    assert "✓ verified" in said
+    assert solution.plan.tmmu_plan_hash.hex() in said
+    assert all(f"| `{arena.name}` |" in said for arena in solution.plan.arenas)
+
+
+def test_a_summary_of_an_invalid_plan_says_so_first() -> None:
+    red = Verdict((Finding("overlap", "error", "a and b share bytes", "a", "b"),), ("overlap",))
+    said = markdown(plan_of(), red).decode()
+    assert said.index("✗ **1 error**") < said.index("| arena |")
+    assert "a and b share bytes" in said
+
+
+def test_a_name_leaves_neither_its_code_nor_its_cell() -> None:
+    plan = plan_of((("x`|<b>", "activations", 0, 0, 4096, 0, 4),))
+    assert "`x'¦<b>`" in markdown(plan, verify_plan(plan)).decode()

@@ -1,0 +1,386 @@
+"""What asks for more than is given is refused by a limit that is named and can be raised."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import sqlite3
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import cbor2
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from app.cli.main import run
+from tests.store.plans import label, plan_of
+from tests.support.build import chain, graph, node, tensor, view
+from tests.tools.fuzz.targets import sharded
+from tmmu_core.base import limits
+from tmmu_core.base.errors import InvalidIrShapes, TmmuError, UnreadableInput
+from tmmu_core.formats.onnx.onnx_shape_run import WAIT
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.planfile import plan_file, trace
+from tmmu_core.graph.model import Arena, Graph
+from tmmu_core.graph.native import document, native_file, unpacking
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.ranks import plan_ranks
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.store.store import Store
+
+
+def names_its_limit(error: TmmuError, limit: limits.Limit) -> bool:
+    return f"--max-{limit.name}" in str(error) and limit.variable in str(error)
+
+
+@pytest.mark.parametrize("members", [1, 3000])
+def test_a_gzip_bomb_is_refused_by_the_bytes_it_unpacks_to(members: int) -> None:
+    bomb = gzip.compress(b" " * (3_000_000 // members)) * members
+    with limits.raised({"unpacked-bytes": 1_000_000}), pytest.raises(UnreadableInput) as caught:
+        read_any(bomb, "bomb.gz")
+    assert names_its_limit(caught.value, limits.UNPACKED_BYTES)
+
+
+def test_a_limit_can_be_raised_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = native_file.encode_json(chain(3), gzip=True)
+    monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "10")
+    with pytest.raises(UnreadableInput, match="more than 10 bytes"):
+        read_any(packed)
+    monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "10000")
+    assert isinstance(read_any(packed), Graph)
+    monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "many")
+    with pytest.raises(UnreadableInput, match="whole number"):
+        read_any(packed)
+
+
+def test_several_members_of_a_gzip_file_are_read_as_one() -> None:
+    data = native_file.encode_json(chain(3))
+    assert unpacking.unpack(gzip.compress(data[:100]) + gzip.compress(data[100:])) == data
+
+
+def functions(depth: int, calls: int) -> bytes:
+    """Functions that call one another: ``calls ** depth`` nodes when inlined."""
+    bodies = []
+    for k in range(depth):
+        op = ("Relu", "") if k == 0 else (f"f{k - 1}", "own")
+        names = [f"v{i}" for i in range(calls + 1)]
+        nodes = [helper.make_node(op[0], [a], [b], domain=op[1]) for a, b in pairwise(names)]
+        imports = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+        bodies.append(helper.make_function("own", f"f{k}", ["v0"], [names[-1]], nodes, imports))
+    one = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])
+    other = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])
+    graph = helper.make_graph([helper.make_node(f"f{depth - 1}", ["x"], ["y"], domain="own")], "g", [one], [other])
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    model: onnx.ModelProto = helper.make_model(graph, functions=bodies, opset_imports=imports, ir_version=9)
+    return model.SerializeToString()
+
+
+def test_functions_calling_functions_are_refused_before_they_are_inlined() -> None:
+    with pytest.raises(UnreadableInput) as caught:
+        read_any(functions(40, 2), "deep.onnx")
+    assert names_its_limit(caught.value, limits.INLINED_NODES)
+
+
+def test_functions_within_the_limit_are_inlined() -> None:
+    graph = read_any(functions(3, 2), "small.onnx")
+    assert isinstance(graph, Graph)
+    assert len(graph.nodes) == 8
+
+
+def test_a_function_that_calls_itself_is_refused() -> None:
+    model = onnx.ModelProto.FromString(functions(2, 1))
+    model.functions[0].node[0].op_type, model.functions[0].node[0].domain = "f1", "own"
+    with pytest.raises(UnreadableInput, match="calls itself"):
+        read_any(model.SerializeToString(), "endless.onnx")
+
+
+def test_a_mesh_of_more_ranks_than_there_are_machines_is_refused() -> None:
+    mesh = [{"name": name, "size": 1 << 20} for name in ("a", "b")]
+    with pytest.raises(InvalidIrShapes) as caught:
+        plan_ranks(sharded(), PlanRequest(shard_spec={"mesh": mesh}))
+    assert names_its_limit(caught.value, limits.RANKS)
+
+
+def test_views_over_many_uneven_axes_are_refused_before_every_share_is_tried() -> None:
+    names = [f"m{k}" for k in range(12)]
+    shape = tuple(range(3, 15))
+    base = chain(1).tensors[0].__class__("big", shape, "int8", "input")
+    look = chain(1).tensors[0].__class__("look", shape, "int8", view=view("v", "big").view)
+    look = look.__class__("look", shape, "int8", view=look.view.__class__("big"))  # type: ignore[union-attr]
+    graph = Graph(tensors=(base, look), inputs=("big",))
+    spec = {
+        "mesh": [{"name": name, "size": 2} for name in names],
+        "contracts": {"activations": [{"axis": k, "mesh": name} for k, name in enumerate(names)]},
+    }
+    with limits.raised({"shares": 16}), pytest.raises(InvalidIrShapes) as caught:
+        plan_ranks(graph, PlanRequest(shard_spec=spec))
+    assert names_its_limit(caught.value, limits.SHARES)
+
+
+# --- CBOR ------------------------------------------------------------------------------------------------------------
+
+TAGGED: dict[str, bytes] = {
+    "a bignum": b"\xc2\x42\xff\xff",
+    "a bignum of a megabyte": b"\xc2\x5a\x00\x10\x00\x00" + b"\xff" * (1 << 20),
+    "a date": b"\xc0\x61x",
+    "a pattern": b"\xd8\x23\x64(a+)",
+    "a shared value": b"\xd8\x1c\x80",
+    "a value that holds itself": b"\xd8\x1c\x81\xd8\x1d\x00",
+    "a table of texts": b"\xd9\x01\x00\x80",
+    "a set": b"\xd9\x01\x02\x81\x01",
+    "an address": b"\xd9\x01\x04\x44\x01\x02\x03\x04",
+    "a fraction": b"\xd8\x1e\x82\x01\x02",
+    "an unknown tag": b"\xd9\x30\x39\x01",
+}
+
+
+@pytest.mark.parametrize("what", TAGGED)
+def test_a_cbor_document_with_a_tag_is_refused(what: str) -> None:
+    with pytest.raises(UnreadableInput, match="holds a tag"):
+        read_any(b"\xa1\x67tensors" + TAGGED[what], "tagged.cbor")
+
+
+def test_a_trace_with_a_tag_is_refused() -> None:
+    record = b"\xa1\x66record"
+    with pytest.raises(UnreadableInput, match="holds a tag"):
+        trace.read_trace(record + b"\xc0\x61x")
+
+
+def test_references_that_double_are_refused_before_they_grow() -> None:
+    """``[a, a]`` forty times inside one another is 2^40 lists to whoever walks it."""
+    body = b"\xd8\x1c\x80"
+    for k in range(40):
+        body = b"\xd8\x1c\x82" + body + b"\xd8\x1d" + cbor2.dumps(k)
+    with pytest.raises(UnreadableInput):
+        read_any(b"\xa1\x67tensors" + body, "doubling.cbor")
+
+
+def test_a_cbor_document_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(UnreadableInput, match="depth"):
+        read_any(b"\xa1\x67tensors" + b"\x81" * 5_000 + b"\x01")
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["inplace", "in_place_write", "grad_edges"])
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1, 2**64, 10**30, -(2**63) - 1])
+def test_a_pair_that_counts_past_every_operand_is_refused(field: str, number: int) -> None:
+    data = native_file.encode_json(chain(2)).replace(
+        b'"instr":"RELU"', b'"instr":"RELU","%s":[[0,%d]]' % (field.encode(), number)
+    )
+    with pytest.raises(TmmuError):
+        plan(data)
+
+
+@pytest.mark.parametrize("field", ["inplace", "in_place_write", "grad_edges"])
+@pytest.mark.parametrize("number", [-(2**64), -(2**63) - 1, 2**64 - 1])
+def test_the_same_in_cbor_which_counts_further_down(field: str, number: int) -> None:
+    document = cbor2.loads(native_file.encode_cbor(chain(2)))
+    document["nodes"][0][field] = [[number, number]]
+    with pytest.raises(TmmuError):
+        plan(cbor2.dumps(document))
+
+
+def plan(data: bytes) -> None:
+    found = read_any(data)
+    assert isinstance(found, Graph)
+    plan_graph(found)
+
+
+@pytest.mark.parametrize("place", ["rank", "world_size", "steps"])
+@pytest.mark.parametrize("number", [2**64, -1])
+def test_a_plan_with_a_number_past_64_bits_names_its_place(place: str, number: int) -> None:
+    from tests.plans.examples import chain_plan
+
+    data = re.sub(
+        rb'"%s": \d+' % place.encode(), b'"%s": %d' % (place.encode(), number), plan_file.to_json(chain_plan(2))
+    )
+    with pytest.raises(UnreadableInput) as caught:
+        read_any(data)
+    assert caught.value.place == f"$.{place}"
+
+
+def test_twenty_digits_in_a_text_are_no_number() -> None:
+    graph = chain(1)
+    named = native_file.encode_json(graph).replace(b"n000", b"9" * 40)
+    assert isinstance(read_any(named), Graph)
+
+
+def test_a_stream_of_cbor_reads_value_by_value() -> None:
+    stream = io.BytesIO(b"\x01\x61a")
+    assert [document.next_cbor(stream), document.next_cbor(stream)] == [1, "a"]
+
+
+@pytest.mark.parametrize("value", [{b"peak": 1}, {"a": [{b"x": 1}]}, {"a": b"x"}])
+@pytest.mark.parametrize("field", ["metrics", "notes", "planner_options"])
+def test_a_key_or_a_value_of_bytes_in_a_plans_free_map_is_refused(field: str, value: object) -> None:
+    from tests.plans.examples import chain_plan
+
+    plan = cbor2.loads(plan_file.to_cbor(chain_plan(2)))
+    plan[field]["own"] = value
+    with pytest.raises(UnreadableInput) as caught:
+        read_any(cbor2.dumps(plan))
+    assert str(caught.value.place).startswith(f"$.{field}.own")
+
+
+def test_values_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = native_file.encode_json(chain(30))
+    monkeypatch.setattr(document, "decode", None)  # whoever reads it fails in another way
+    with limits.raised({"values": 50}):
+        for data in (graph, native_file.encode_cbor(chain(30)), b"id,lower,upper,size\n" * 30):
+            with pytest.raises(UnreadableInput) as caught:
+                read_any(data)
+            assert names_its_limit(caught.value, limits.VALUES)
+
+
+def test_a_file_that_is_large_itself_may_hold_more_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "VALUES", replace(limits.VALUES, default=50))
+    assert [limits.values_of(stored, packed) for stored in (10, 1000) for packed in (False, True)] == [
+        50,
+        50,
+        500,
+        2000,
+    ]
+    data = native_file.encode_json(chain(30))
+    assert isinstance(read_any(data), Graph)
+    with pytest.raises(UnreadableInput) as caught:
+        read_any(gzip.compress(b'{"nodes": [' + b"[]," * 10_000 + b"0]}"))
+    assert names_its_limit(caught.value, limits.VALUES)
+    large = b'{"nodes": [' + b"[]," * 10_000 + b"0]}"
+    with pytest.raises(UnreadableInput, match=f"more than {len(large) // 2} values"):
+        read_any(large)
+    with limits.raised({"values": 51}), pytest.raises(UnreadableInput):
+        read_any(data)
+
+
+def test_arenas_are_counted_in_graphs_and_plans() -> None:
+    tensors = [tensor("x", role="input"), *(tensor(f"t{k}", arena=f"a{k}") for k in range(3))]
+    nodes = [node(f"n{k}", "x", f"t{k}") for k in range(3)]
+    own = graph(tensors, nodes, "x", "t2")
+    arenas = {name: Arena() for name in ("activations", "a0", "a1", "a2")}
+    made = plan_file.to_json(plan_graph(own, arenas=arenas).plan)
+    with limits.raised({"arenas": 3}):
+        for read in (lambda: plan_graph(own, arenas=arenas), lambda: read_any(made)):
+            with pytest.raises(UnreadableInput) as caught:
+                read()
+            assert names_its_limit(caught.value, limits.ARENAS)
+    with limits.raised({"arenas": 4}):
+        assert len(plan_graph(own, arenas=arenas).plan.arenas) == 4
+        assert len(read_any(made).arenas) == 4  # type: ignore[union-attr]
+
+
+def test_the_limit_of_a_packed_file_is_that_of_what_it_was_packed_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of bytes as they came one value for every two of them, of packed ones two for each."""
+    asked: list[int] = []
+    monkeypatch.setattr(document, "refuse_many_values", lambda data, source, packed: asked.append(packed))
+    plain = native_file.encode_json(chain(2))
+    packed = gzip.compress(plain)
+    for data in (plain, packed):
+        read_any(data)
+    assert asked == [0, len(packed)]
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+def test_a_limit_is_raised_in_any_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "10")  # so that what the command sets is undone
+    file = tmp_path / "graph.json.gz"
+    file.write_bytes(native_file.encode_json(chain(3), gzip=True))
+    assert run(["plan", str(file)]) == 2
+    assert run(["plan", str(file), "--max-unpacked-bytes", "100000"]) == 0
+    assert run(["--max-unpacked-bytes=9", "plan", str(file)]) == 2
+    assert run(["plan", str(file), "--max-unpacked-bytes", "all"]) == 2
+
+
+# --- other files -----------------------------------------------------------------------------------------------------
+
+
+def with_weights_at(location: str) -> bytes:
+    model = onnx.ModelProto.FromString(functions(1, 1))
+    del model.functions[:]
+    model.graph.node[0].CopyFrom(helper.make_node("Add", ["x", "w"], ["y"]))
+    weight = model.graph.initializer.add(name="w", data_type=TensorProto.FLOAT, dims=[4])
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value=location)
+    data: bytes = model.SerializeToString()
+    return data
+
+
+@pytest.mark.parametrize(
+    "location", ["/etc/passwd", "../secret", "a/../../b", "..", "C:\\x", "\\\\host\\share", "a\\..\\b"]
+)
+def test_weights_outside_the_models_folder_are_refused(location: str) -> None:
+    with pytest.raises(UnreadableInput, match="outside the model's folder"):
+        read_any(with_weights_at(location), "model.onnx")
+
+
+def test_weights_beside_the_model_are_not_looked_for() -> None:
+    graph = read_any(with_weights_at("weights.bin"), "model.onnx")
+    assert isinstance(graph, Graph)
+    assert {tensor.id for tensor in graph.tensors} == {"x", "w", "y"}
+
+
+def test_a_large_file_may_hold_a_value_for_every_two_bytes_and_a_packed_one_two_for_each() -> None:
+    small, large = 1000, 100 * limits.VALUES.default
+    assert limits.values_of(small, packed=False) == limits.values_of(small, packed=True) == limits.VALUES.default
+    assert limits.values_of(large, packed=False) == large // 2
+    assert limits.values_of(large, packed=True) == 2 * large
+    with limits.raised({"values": 7}):
+        assert limits.values_of(large, packed=False) == limits.values_of(small, packed=True) == 7
+
+
+def test_more_arenas_than_are_planned_are_refused_where_they_are_declared(tmp_path: Path) -> None:
+    config: dict[str, object] = {f"a{k}": {} for k in range(5)}
+    assert PlanRequest(arenas=config).arenas == config
+    text = tmp_path / "arenas.json"
+    text.write_text(json.dumps(config))
+    with limits.raised({"arenas": 4}):
+        with pytest.raises(UnreadableInput) as caught:
+            plan_graph(chain(3), arenas=config)
+        with pytest.raises(UnreadableInput) as also:
+            SAID["arenas"].read(text.read_text())
+    assert names_its_limit(caught.value, limits.ARENAS)
+    assert names_its_limit(also.value, limits.ARENAS)
+
+
+@pytest.mark.parametrize(("field", "text"), [("arenas", "{%s}"), ("order", "[%s]"), ("shard_spec", '{"mesh": [%s]}')])
+def test_more_values_than_the_limit_are_not_read_of_an_option(field: str, text: str) -> None:
+    inner = '"a": {}' if field == "arenas" else '"n"'
+    with limits.raised({"values": 40}), pytest.raises(UnreadableInput) as caught:
+        SAID[field].read(text % ",".join([inner] * 50))
+    assert names_its_limit(caught.value, limits.VALUES)
+
+
+@pytest.mark.parametrize("limit", limits.LIMITS, ids=lambda limit: limit.name)
+def test_a_limit_past_what_a_machine_counts_to_is_that(limit: limits.Limit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nineteen nines mean no limit: no buffer, no database and no clock takes them for a number."""
+    monkeypatch.setenv(limit.variable, "9" * 19)
+    assert limits.ceiling(limit) == limit.most < 2**63
+    with limits.raised({limit.name: 10**19}):
+        assert limits.ceiling(limit) == limit.most
+    with limits.raised({limit.name: limit.most - 1}):
+        assert limits.ceiling(limit) == limit.most - 1
+    monkeypatch.setenv(limit.variable, "7")
+    assert limits.ceiling(limit) == 7
+    assert ("seconds" in limit.name) == (WAIT * limit.most * 1000 < 2**31), "so are seconds told to the system"
+
+
+def test_a_pipe_and_a_store_are_read_where_there_is_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "9" * 19)
+    assert unpacking.read_stream(io.BytesIO(b"x" * 3_000_000), "a pipe") == b"x" * 3_000_000
+    store = Store.at(f"sqlite:///{tmp_path / 's.db'}", create=True)
+    plan = plan_of({"a": 1})
+    run_of_it = store.record(plan, label("c1")).run
+    assert store.plan(run_of_it).tmmu_plan_hash == plan.tmmu_plan_hash
+    with sqlite3.connect(tmp_path / "s.db") as connection:
+        connection.execute("UPDATE plans SET bytes = 9223372036854775807")
+    with pytest.raises(TmmuError):
+        store.plan(run_of_it)
+    store.close()

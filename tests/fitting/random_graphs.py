@@ -1,0 +1,89 @@
+"""A random family of small graphs, and all their orders: what brute force can answer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+
+from tests.support.build import graph, node, tensor
+from tmmu_core.fitting.order.order_loops import I64, measure
+from tmmu_core.fitting.order.order_model import OrderModel, order_model
+from tmmu_core.graph.model import Graph
+from tmmu_core.liveness.analyse import analyse
+from tmmu_core.liveness.timeline import build_timeline
+
+
+def drawn(rng: random.Random, nodes: int) -> Graph:
+    """Nodes that read one to three of what there is, sizes of 4 to 64 bytes, all permissions, two arenas."""
+    tensors, made, names = [tensor("x", rng.choice([1, 2, 4, 8]), role="input")], [], ["x"]
+    for k in range(nodes):
+        reads = rng.sample(names, min(len(names), rng.choice([1, 1, 2, 2, 3])))
+        writes = [f"t{k}_{i}" for i in range(rng.choice([1, 1, 1, 2]))]
+        role = rng.choice(["activation", "activation", "activation", "gradient"])
+        tensors += [tensor(name, rng.choice([1, 2, 4, 8, 16]), role=role) for name in writes]
+        permission = rng.choice(["none", "any", ((0, 0),)])
+        made.append(node(f"n{k:02}", " ".join(reads), " ".join(writes), inplace=permission))
+        names += writes
+    gives = rng.sample(names[1:], min(len(names) - 1, rng.choice([1, 1, 2])))
+    return graph(tensors, made, "x", " ".join(gives))
+
+
+def tree(rng: random.Random, nodes: int) -> Graph:
+    """Every tensor is read by one node at most: an in-tree, or a few."""
+    tensors, made, unread = [], [], []
+    for k in range(nodes):
+        reads = [unread.pop(rng.randrange(len(unread))) for _ in range(min(len(unread), rng.choice([0, 0, 1, 2, 3])))]
+        tensors.append(tensor(f"t{k}", rng.choice([1, 2, 3, 5, 8, 13])))
+        made.append(node(f"n{k:02}", " ".join(reads), f"t{k}", inplace="none"))
+        unread.append(f"t{k}")
+    return graph(tensors, made, "", " ".join(unread))
+
+
+def model_of(ir: Graph) -> OrderModel:
+    """Its order problem, to the byte."""
+    model = order_model(analyse(build_timeline(ir, "inference", "inference")))
+    assert model is not None
+    return model
+
+
+def trained(ir: Graph) -> OrderModel:
+    """The order problem of a graph with all its phases."""
+    model = order_model(analyse(build_timeline(ir, "backward", "train_full")))
+    assert model is not None
+    return model
+
+
+def all_orders(model: OrderModel) -> Iterator[I64]:
+    """Every order of the units."""
+    waits = model.waits_for.tolist()
+    sequence: list[int] = []
+
+    def longer() -> Iterator[I64]:
+        if len(sequence) == len(waits):
+            yield np.array(sequence, np.int64)
+            return
+        for unit in range(len(waits)):
+            if waits[unit] == 0 and unit not in sequence:
+                later = model.succ_idx[model.succ_ptr[unit] : model.succ_ptr[unit + 1]].tolist()
+                sequence.append(unit)
+                for other in later:
+                    waits[other] -= 1
+                yield from longer()
+                for other in later:
+                    waits[other] += 1
+                sequence.pop()
+
+    yield from longer()
+
+
+def least_peak(model: OrderModel, most: int = 20_000) -> int | None:
+    """The least sum of peaks over all orders; ``None`` where there are more than ``most``."""
+    least = None
+    for count, order in enumerate(all_orders(model)):
+        if count >= most:
+            return None
+        total = measure(model, order).total
+        least = total if least is None else min(least, total)
+    return least

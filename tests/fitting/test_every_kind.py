@@ -1,0 +1,84 @@
+"""All kinds of moves together: what is fitted is verified, executed, and computes the same bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import onnx
+import pytest
+
+from tests.fitting.test_fitting import FREE, SAMPLES, shown, started
+from tests.support.build import chain
+from tests.support.shadow.replay import shadow_replay
+from tmmu_core.fitting.move import Kind
+from tmmu_core.fitting.order.order_model import order_model
+from tmmu_core.fitting.order.windows import improve_windows
+from tmmu_core.fitting.problem.answer import Allowed
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.search.curve import curve
+from tmmu_core.fitting.search.fit_search import fit
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.runtime.onnx_run import arena_run, plain_run
+
+LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
+
+
+@pytest.mark.parametrize("kinds", [{"recompute"}, {"offload"}, {"planner", "order", "inplace", "recompute", "offload"}])
+def test_a_training_step_is_brought_down_by_what_may_be_moved(kinds: set[Kind]) -> None:
+    start = started(chain(10, "none", floats=4096), mode="backward", planner="auto")
+    fitted = shown(fit(start, Capacity(start.extent_bytes * 8 // 10), Allowed(frozenset(kinds))))
+    assert fitted.answer == "fits"
+    assert fitted.best.cost.weight > 0
+    assert {move.kind for move in fitted.best.moves} <= kinds
+
+
+def test_every_point_of_the_curve_is_a_plan_that_opens() -> None:
+    start = started(chain(8, "none", floats=4096), mode="backward", planner="auto")
+    lengths: list[int] = []
+    points = curve(start, found=lambda now: lengths.append(len(now)), points=3)
+    assert points[0].cost.weight == 0
+    assert [c.extent_bytes for c in points] == sorted((c.extent_bytes for c in points), reverse=True)
+    assert [c.cost.key for c in points] == sorted(c.cost.key for c in points)
+    assert lengths[-1] == len(points) > 1
+    for candidate in points:
+        again = plan_graph(candidate.fitted_graph)
+        assert again.plan.layout_hash == candidate.plan.layout_hash
+        assert verify_plan(candidate.plan, candidate.plan_input.graph).ok
+        assert shadow_replay(candidate.solution).ok
+
+
+def test_a_cost_that_is_too_high_is_not_paid() -> None:
+    start = started(read_graph_file(SAMPLES / "training_step.tmmu.json"), planner="auto")
+    free = fit(start, Capacity(1), Allowed(frozenset({"planner", "order", "inplace", "recompute"}), max_cost=0))
+    assert free.best.cost.extra_flops == 0
+
+
+def test_a_reordered_model_computes_the_same_bits_in_its_arenas() -> None:
+    oracle = plain_run((LIGHT / "light_shufflenet.onnx").read_bytes(), "light_shufflenet.onnx")
+    start = started(oracle.graph)
+    moved = next(c for c in curve(start, FREE) if any(move.kind == "order" for move in c.moves))
+    assert moved.plan.execution_order != start.plan.execution_order
+    assert arena_run(oracle, moved.plan).differences == ()
+
+
+def test_stretches_find_what_an_order_turned_round_has_lost() -> None:
+    start = started(read_graph_file(next(SAMPLES.glob("squeezenet.tmmu.*"))))
+    model = order_model(start.solution.liveness)
+    assert model is not None
+    from tmmu_core.fitting.order.baselines import breadth_first
+    from tmmu_core.fitting.order.order_loops import measure
+
+    worse = breadth_first(model)
+    assert measure(model, improve_windows(model, worse, lambda: True)).total <= measure(model, worse).total
+
+
+def test_phases_stay_apart_where_that_is_asked_for() -> None:
+    start = started(read_graph_file(SAMPLES / "training_step.tmmu.json"))
+    fitted = fit(start, Capacity(1), Allowed(frozenset({"planner", "order"}), keep_phases=True))
+    phase = {n.node_id: n.phase for n in start.plan_input.graph.nodes}
+    runs = [phase[n] for n in fitted.best.plan.execution_order]
+    assert runs == sorted(runs, key=["forward", "backward", "optimizer"].index)
+    assert msgspec.structs.asdict(start.plan_input.graph)["execution_order"] is not None

@@ -1,0 +1,251 @@
+"""``fit`` answers: it fits, and the plan is there; it cannot, and that is true; or how far apart the two are."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from tests.fitting.random_graphs import all_orders, drawn, model_of
+from tests.fitting.test_order import two_branches
+from tests.support.build import chain, graph, node, tensor
+from tests.support.paths import SAMPLES
+from tests.support.shadow.replay import shadow_replay
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.fitting.move import KINDS
+from tmmu_core.fitting.moves.sizes import with_size
+from tmmu_core.fitting.problem.answer import ALLOWED, Allowed, Fitted
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.lower_bounds import lower_bound
+from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_of, initial_candidate, solve_input
+from tmmu_core.fitting.recipe import moves_of, recipe
+from tmmu_core.fitting.search.apply_moves import apply_moves
+from tmmu_core.fitting.search.fit_search import fit
+from tmmu_core.fitting.search.largest_size import largest_that_fits
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.graph.model import Dim, Graph, Tensor
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.request import PlanRequest
+
+FREE = Allowed(frozenset({"planner", "order", "inplace"}))
+
+
+def started(ir: Graph, **asked: object) -> Candidate:
+    return initial_candidate(ir, PlanRequest(**asked))  # type: ignore[arg-type]
+
+
+def shown(fitted: Fitted) -> Fitted:
+    """The same, its plan verified, executed on symbols and made again from its graph with nothing said."""
+    best = fitted.best
+    assert verify_plan(best.plan, best.plan_input.graph).ok
+    assert shadow_replay(best.solution).ok
+    again = plan_graph(best.fitted_graph, arenas=best.plan_input.arenas)
+    assert extents(again.plan) == extents(best.plan)
+    assert again.plan.layout_hash == best.plan.layout_hash
+    if fitted.answer == "fits":
+        assert fitted.capacity.fits(best.plan)
+    assert fitted.lower_bound_bytes <= best.extent_bytes
+    return fitted
+
+
+def test_what_fits_already_needs_no_move() -> None:
+    start = started(chain(4, "none"))
+    fitted = shown(fit(start, Capacity(start.extent_bytes)))
+    assert (fitted.answer, fitted.best.moves) == ("fits", ())
+
+
+def test_another_order_makes_two_branches_fit() -> None:
+    start = started(two_branches(), alignment=4)
+    fitted = shown(fit(start, Capacity(4 * 102), FREE))
+    assert (fitted.answer, [move.kind for move in fitted.best.moves]) == ("fits", ["order"])
+    assert fitted.best.cost.weight == 0
+
+
+def test_a_byte_less_than_every_order_needs_cannot_be() -> None:
+    start = started(two_branches(), alignment=4)
+    assert shown(fit(start, Capacity(4 * 102 - 1), FREE)).answer == "cannot"
+
+
+def test_without_that_move_the_order_stays() -> None:
+    start = started(two_branches(), alignment=4)
+    assert fit(start, Capacity(4 * 102), Allowed(frozenset({"planner"}))).answer == "cannot"
+
+
+def test_no_move_allowed_is_an_answer() -> None:
+    start = started(two_branches())
+    fitted = fit(start, Capacity(start.extent_bytes - 1), Allowed(frozenset()))
+    assert (fitted.answer, fitted.lower_bound_bytes) == ("cannot", start.extent_bytes)
+
+
+def test_a_capacity_of_nothing_names_the_step_and_its_tensors() -> None:
+    fitted = shown(fit(started(two_branches(), alignment=4), Capacity(0)))
+    need = fitted.bound.hardest(fitted.capacity)
+    assert fitted.answer == "cannot"
+    assert (need.step, set(need.tensors)) in (("grow_a", {"x", "biga"}), ("shrink_a", {"biga", "a"}))
+
+
+def test_a_capacity_of_one_arena_binds_that_arena_alone() -> None:
+    tensors = [tensor("x", 8, role="input"), tensor("a", 8), tensor("w", 800, role="parameter")]
+    ir = graph(tensors, [node("n", "x w", "a", inplace="none")], "x", "a")
+    start = started(ir, alignment=4)
+    assert fit(start, Capacity(arenas={"activations": 64})).answer == "fits"
+    assert fit(start, Capacity(arenas={"activations": 63})).answer == "cannot"
+    assert fit(start, Capacity(64)).answer == "cannot"
+
+
+@pytest.mark.parametrize(("kind", "arena"), [("nonsense", {}), ("order", {"sram": 1})])
+def test_kinds_and_arenas_that_there_are_not_are_refused_by_name(kind: str, arena: dict[str, int]) -> None:
+    with pytest.raises(InvalidIrShapes) as refused:
+        fit(started(chain(2)), Capacity(1, arena), Allowed(frozenset({kind})))  # type: ignore[arg-type]
+    assert refused.value.diagnostics["reason"] == "fit"
+    assert ("nonsense" if kind == "nonsense" else "sram") in str(refused.value)
+
+
+def test_a_permission_that_the_definition_gives_is_added() -> None:
+    ir = chain(4, "none", floats=64)
+    start = started(ir, alignment=4)
+    fitted = shown(fit(start, Capacity(256), Allowed(frozenset({"inplace"}))))
+    assert (fitted.answer, [move.kind for move in fitted.best.moves]) == ("fits", ["inplace"])
+
+
+def test_no_permission_is_added_to_what_is_not_elementwise() -> None:
+    ir = chain(4, "none", floats=64)
+    ir = msgspec.structs.replace(ir, nodes=tuple(msgspec.structs.replace(n, instr="MATMUL") for n in ir.nodes))
+    fitted = fit(started(ir, alignment=4), Capacity(256), Allowed(frozenset({"inplace"})))
+    assert fitted.answer != "fits"
+    assert fitted.best.moves == ()
+
+
+def test_what_a_planner_comes_to_at_the_smallest_size_is_no_bound_of_the_others() -> None:
+    """Largest first, three tensors take 31 bytes at B=1, where the third is the smallest, and 26 at B=2."""
+    tensors = (Tensor("a", (14,)), Tensor("b", (12,)), Tensor("c", ("B", 5)), Tensor("d", (10,)))
+    nodes = [node("n0", "", "a"), node("n1", "a", "b"), node("n2", "b", "c"), node("n3", "", "d")]
+    nodes = [msgspec.structs.replace(n, inplace="none") for n in nodes]
+    bytes_ = tuple(msgspec.structs.replace(t, dtype="uint8") for t in tensors)
+    ir = Graph(bytes_, tuple(nodes), (), ("c", "d"), dims={"B": Dim(1, 3)}, execution_order=("n0", "n1", "n2", "n3"))
+    start = started(ir, planner="greedy", alignment=1)
+    assert [sum(extents(with_size(start, "B", size).plan).values()) for size in (1, 2, 3)] == [31, 26, 27]
+    only_sizes = Allowed(frozenset({"sizes"}))
+    assert fit(start, Capacity(26), only_sizes).answer == "open"
+    assert fit(start, Capacity(25), only_sizes).answer == "cannot"  # a and b are alive together
+
+
+def test_the_largest_size_that_fits_is_found() -> None:
+    tensors = (
+        Tensor("x", ("B", 16), role="input"),
+        Tensor("a", ("B", 16)),
+        Tensor("b", ("B", 16)),
+    )
+    nodes = (node("n", "x", "a", inplace="none"), node("m", "a", "b", inplace="none"))
+    ir = Graph(tensors, nodes, ("x",), ("b",), dims={"B": Dim(1, 64)})
+    found = largest_that_fits(started(ir, alignment=64), "B", Capacity(2 * 64 * 10 + 63), FREE)
+    assert (found.size, shown(found.fitted).answer) == (10, "fits")
+    assert found.fitted.best.plan_input.graph.dims["B"].max == 10
+    none = largest_that_fits(started(ir, alignment=64), "B", Capacity(100), FREE)
+    assert (none.size, none.fitted.answer) == (None, "cannot")
+    sizes = fit(started(ir, alignment=64), Capacity(2 * 64 * 10), replace(FREE, kinds=FREE.kinds | {"sizes"}))
+    assert (sizes.answer, sizes.best.plan_input.graph.dims["B"].max) == ("fits", 10)
+    with pytest.raises(InvalidIrShapes, match="has no dimension 'C'"):
+        largest_that_fits(started(ir), "C", Capacity(1), FREE)
+
+
+def test_told_to_stop_it_gives_what_it_has() -> None:
+    start = started(two_branches(), alignment=4)
+    fitted = shown(fit(start, Capacity(4 * 102), FREE, progress=lambda what, done, of: False))
+    assert (fitted.answer, fitted.stopped) == ("open", True)
+
+
+def test_better_candidates_are_told_as_they_are_found() -> None:
+    candidates: list[Candidate] = []
+    fitted = fit(started(two_branches(), alignment=4), Capacity(4 * 102), FREE, found=candidates.append)
+    assert candidates[-1] is fitted.best
+
+
+def test_the_curve_falls_as_it_gets_dearer() -> None:
+    fitted = fit(started(two_branches(), planner="naive"), Capacity(1))
+    sizes = [candidate.extent_bytes for candidate in fitted.curve]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_a_recipe_makes_the_same_plan_again() -> None:
+    start = started(two_branches(), alignment=4, planner="naive")
+    fitted = fit(start, Capacity(4 * 102), FREE)
+    written = msgspec.json.encode(recipe(fitted.best.moves, b"\x00"))
+    again = solve_input(apply_moves(start.plan_input, moves_of(written)))
+    assert again.plan.layout_hash == fitted.best.plan.layout_hash
+
+
+def test_brute_force_over_all_orders_agrees_with_the_answer() -> None:
+    rng = random.Random(20)
+    allowed = Allowed(frozenset({"planner", "order"}))
+    answers = []
+    for _ in range(36):
+        ir = drawn(rng, rng.randint(2, 6))
+        model = model_of(ir)
+        orders = [order for _, order in zip(range(13), all_orders(model), strict=False)]
+        if len(orders) > 12:
+            continue
+        start = started(ir, planner="exact", alignment=4)
+        plan_input = start.plan_input
+        least = min(
+            sum(extents_of(replace(plan_input, graph=_ordered(plan_input.graph, model.ids_of(o.tolist())))).values())
+            for o in orders
+        )
+        assert shown(fit(start, Capacity(least), allowed)).answer == "fits"
+        below = fit(start, Capacity(least - 1), allowed).answer
+        assert below in ("cannot", "open")
+        answers.append(below)
+    assert len(answers) > 8
+    assert answers.count("cannot") > 0.8 * len(answers)
+
+
+def _ordered(ir: Graph, order: tuple[str, ...]) -> Graph:
+    return msgspec.structs.replace(ir, execution_order=order)
+
+
+def test_the_bound_of_every_move_is_below_every_plan_with_recomputed_tensors() -> None:
+    rng = random.Random(21)
+    for _ in range(40):
+        ir = drawn(rng, rng.randint(2, 6))
+        start = started(ir, planner="exact", alignment=4)
+        bound = lower_bound(start.plan_input, start.solution, KINDS).bytes
+        for chosen in range(1 << min(4, len(ir.nodes))):
+            again = recomputed(start.plan_input.graph, {k for k in range(4) if chosen >> k & 1})
+            assert sum(extents_of(replace(start.plan_input, graph=again)).values()) >= bound
+
+
+def recomputed(ir: Graph, chosen: set[int]) -> Graph:
+    """Every later reader of what the chosen nodes write reads a copy that is made right before it."""
+    order = [n for name in ir.execution_order or () for n in ir.nodes if n.node_id == name]
+    tensors, nodes, read = list(ir.tensors), [], set()
+    maker = {name: n for k, n in enumerate(order) if k in chosen for name in n.outputs if name not in ir.outputs}
+    by_id = {t.id: t for t in ir.tensors}
+    for n in order:
+        swap = {}
+        for x in dict.fromkeys(n.inputs):
+            if x in maker and x in read:
+                made = maker[x]
+                names = {y: f"{y}@{n.node_id}.{x}" for y in made.outputs}
+                tensors += [msgspec.structs.replace(by_id[y], id=new) for y, new in names.items()]
+                outputs = tuple(names.values())
+                fresh = f"{made.node_id}@{n.node_id}.{x}"
+                nodes.append(msgspec.structs.replace(made, node_id=fresh, outputs=outputs, inplace="none"))
+                swap[x] = names[x]
+            read.add(x)
+        nodes.append(msgspec.structs.replace(n, inputs=tuple(swap.get(x, x) for x in n.inputs)))
+    order_ids = tuple(n.node_id for n in nodes)
+    return msgspec.structs.replace(ir, tensors=tuple(tensors), nodes=tuple(nodes), execution_order=order_ids)
+
+
+@pytest.mark.parametrize("name", ["shufflenet", "training_step", "loop"])
+def test_samples_are_fitted_to_what_their_best_order_needs(name: str) -> None:
+    start = started(read_graph_file(next(SAMPLES.glob(f"{name}.tmmu.*"))))
+    lowest = shown(fit(start, Capacity(1), replace(FREE, kinds=FREE.kinds - {"inplace"})))
+    assert lowest.answer == "cannot"
+    fitted = shown(fit(start, Capacity(lowest.curve[-1].extent_bytes), FREE))
+    assert fitted.answer == "fits"
+    assert fitted.best.extent_bytes <= start.extent_bytes
+    assert set(ALLOWED) < set(KINDS)

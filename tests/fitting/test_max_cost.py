@@ -1,0 +1,53 @@
+"""``fit`` within a maximum cost returns the lowest peak that the cost allows."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from tests.support.paths import SAMPLES
+from tmmu_core.fitting.problem.answer import Allowed, Fitted
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
+from tmmu_core.fitting.search.fit_search import fit
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.plans.making.request import PlanRequest
+
+MIB = 1 << 20
+GPT2 = "gpt2_small_train_b1_s1024.tmmu.cbor.gz"
+TRAINING_STEP = "training_step.tmmu.json"
+
+
+@cache
+def start_of(sample: str) -> Candidate:
+    return initial_candidate(read_graph_file(SAMPLES / sample), PlanRequest())
+
+
+def fitted(sample: str, capacity: int, percent: float) -> Fitted:
+    """``fit`` by order, in-place reuse and recomputation, with at most ``percent`` more operations."""
+    kinds = frozenset({"planner", "order", "inplace", "recompute"})
+    return fit(start_of(sample), Capacity(capacity), Allowed(kinds, max_cost=int(percent * 1000)))
+
+
+def percent_of(answer: Fitted) -> float:
+    return 100 * answer.best.cost.extra_flops / answer.flops
+
+
+def test_unreachable_capacity_returns_peak_below_a_cheaper_one() -> None:
+    """2,600 MiB costs 0.057 %, so at 1 % the answer for 1,900 MiB is at most 2,600 MiB."""
+    cheap, low = fitted(GPT2, 2600 * MIB, 1), fitted(GPT2, 1900 * MIB, 1)
+    assert cheap.answer == "fits"
+    assert percent_of(cheap) < 0.1
+    assert low.best.extent_bytes < cheap.best.extent_bytes
+    assert percent_of(low) <= 1
+
+
+@pytest.mark.parametrize("percent", [0, 2, 30])
+def test_no_capacity_within_the_cost_is_below_the_lowest_peak(percent: float) -> None:
+    lowest = fitted(TRAINING_STEP, 1, percent).best.extent_bytes
+    start = start_of(TRAINING_STEP).extent_bytes
+    for capacity in range(lowest // 2, start, start // 40):
+        answer = fitted(TRAINING_STEP, capacity, percent)
+        assert percent_of(answer) <= percent
+        assert answer.best.extent_bytes >= lowest or answer.answer != "fits"

@@ -1,0 +1,86 @@
+"""The smallest mesh: no smaller one fits, and with it every rank does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.fitting.test_fitting import shown
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.fitting.problem.answer import Allowed
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.search import smallest_mesh as mesh
+from tmmu_core.fitting.search.smallest_mesh import smallest_mesh
+from tmmu_core.graph.model import Graph, Node, Shard, Tensor
+from tmmu_core.plans.making.ranks import plan_ranks
+from tmmu_core.plans.making.request import PlanRequest
+
+NOTHING_MORE = Allowed(frozenset({"planner"}))
+ROWS = 24
+
+
+def layers(count: int = 3) -> Graph:
+    """A chain of products whose weights, 24 rows of 1 KiB, are split by rows along ``tp``."""
+    names = ["x", *(f"h{k}" for k in range(count))]
+    weights = [Tensor(f"w{k}", (ROWS, 256), role="parameter", shard=Shard(0, "tp")) for k in range(count)]
+    nodes = [Node(f"n{k}", "matmul", (names[k], f"w{k}"), (names[k + 1],), inplace="none") for k in range(count)]
+    return Graph(
+        tensors=(*(Tensor(name, (64,)) for name in names), *weights),
+        nodes=tuple(nodes),
+        inputs=("x",),
+        outputs=(names[-1],),
+    )
+
+
+def over_of(graph: Graph, capacity: Capacity, spec: dict[str, Any]) -> int:
+    """By how much the rank that is over by most is over."""
+    ranks = plan_ranks(graph, PlanRequest(shard_spec=spec, planner="auto"))
+    names = ranks.arena_names
+    return max(capacity.over(dict(zip(names, map(int, row), strict=True))) for row in ranks.extents)
+
+
+@pytest.mark.parametrize(("rows_a_rank", "parts"), [(24, 1), (12, 2), (8, 3), (5, 5), (4, 6), (3, 8), (1, 24)])
+def test_no_smaller_mesh_fits_and_with_it_every_rank_does(rows_a_rank: int, parts: int) -> None:
+    graph, capacity = layers(), Capacity(None, {"parameters": 3 * 1024 * rows_a_rank})
+    found = smallest_mesh(graph, PlanRequest(), "tp", (capacity, NOTHING_MORE))
+    assert found.size == parts
+    assert shown(found.fitted).answer == "fits"
+    assert over_of(graph, capacity, {"mesh": {"tp": parts}}) == 0
+    assert parts == 1 or over_of(graph, capacity, {"mesh": {"tp": parts - 1}}) > 0
+
+
+def test_where_no_size_that_the_graph_allows_fits_there_is_none() -> None:
+    found = smallest_mesh(layers(), PlanRequest(), "tp", (Capacity(1024), NOTHING_MORE))
+    assert (found.size, found.fitted.answer) == (None, "cannot")
+
+
+def test_other_axes_keep_the_size_that_the_spec_gives_them() -> None:
+    spec = {"mesh": {"dp": 2, "tp": 7}, "rules": [{"match": "h*", "axis": 0, "mesh": "dp"}]}
+    capacity = Capacity(None, {"parameters": 3 * 1024 * 12})
+    found = smallest_mesh(layers(), PlanRequest(shard_spec=spec), "tp", (capacity, NOTHING_MORE))
+    assert found.size == 2
+    shapes = {tensor.id: tensor.shape for tensor in found.fitted.best.plan_input.graph.tensors}
+    assert (shapes["h0"], shapes["w0"]) == ((32,), (12, 256))
+
+
+def test_an_axis_along_which_nothing_is_split_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(InvalidIrShapes, match="'pp'") as caught:
+        smallest_mesh(layers(), PlanRequest(), "pp", (Capacity(1), NOTHING_MORE))
+    assert caught.value.hint == "Mesh axes: tp."
+
+
+def test_no_more_parts_are_tried_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mesh, "MOST_PARTS", 4)
+    found = smallest_mesh(layers(), PlanRequest(), "tp", (Capacity(1024), NOTHING_MORE))
+    shapes = {tensor.id: tensor.shape for tensor in found.fitted.best.plan_input.graph.tensors}
+    assert (found.size, shapes["w0"]) == (None, (ROWS // 4, 256))
+
+
+def test_an_axis_that_no_spec_sizes_is_of_one_part() -> None:
+    tensors = [msgspec.structs.replace(t, shard=Shard(0, "dp")) if t.id == "h0" else t for t in layers().tensors]
+    graph = msgspec.structs.replace(layers(), tensors=tuple(tensors))
+    found = smallest_mesh(graph, PlanRequest(), "tp", (Capacity(None, {"parameters": 3 * 1024 * 12}), NOTHING_MORE))
+    shapes = {tensor.id: tensor.shape for tensor in found.fitted.best.plan_input.graph.tensors}
+    assert (found.size, shapes["h0"], shapes["w0"]) == (2, (64,), (12, 256))

@@ -1,0 +1,130 @@
+"""What is copied to another memory and back: in the written graph, in bytes moved, in what is alive."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fitting.test_recompute import KIB, F, T, chain_step, needed, sound, step
+from tests.support.golden import SAMPLES
+from tests.support.shadow.replay import shadow_replay
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.fitting.move import Move
+from tmmu_core.fitting.moves.offload import lower, single_moves
+from tmmu_core.fitting.problem.capacity import extents
+from tmmu_core.fitting.problem.planner_calls import PlanInput, solve_input
+from tmmu_core.fitting.recompute import lower as lower_by_recomputing
+from tmmu_core.fitting.recompute import single_moves as single_by_recomputing
+from tmmu_core.fitting.recompute.live_curve import run
+from tmmu_core.fitting.recompute.recompute_moves import Bytes
+from tmmu_core.fitting.recompute.recover_choice import recover_choice
+from tmmu_core.fitting.search.apply_moves import apply_moves
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.judge.verifier.verify import verify_plan
+
+
+def test_what_leaves_is_copied_behind_its_last_use_and_back_before_its_next() -> None:
+    plan_input = chain_step()
+    after = apply_moves(plan_input, [Move("offload", "", details={"drops": [["a", "fb"]]})])
+    assert after.graph.execution_order == ("fa", "fb", "a@copy_out", "fc", "bc", "a@back", "bb", "ba")
+    nodes = {node.node_id: node for node in after.graph.nodes}
+    tensors = {tensor.id: tensor for tensor in after.graph.tensors}
+    assert (nodes["a@copy_out"].instr, nodes["a@copy_out"].inputs, nodes["a@copy_out"].outputs) == (
+        *("copy_out", ("a",)),
+        ("a@offload",),
+    )
+    assert (nodes["a@back"].instr, nodes["a@back"].inputs) == ("copy_in", ("a@offload",))
+    assert nodes["bb"].inputs == ("a@back", "gc")
+    assert tensors["a@offload"].arena == "offload"
+    sound(plan_input, after.graph)
+    assert extents(solve_input(after).plan) == {"activations": 9 * KIB, "gradients": 2 * KIB}
+
+
+def test_a_copy_costs_its_bytes_both_ways_and_tells_the_steps_it_has() -> None:
+    (move, *_) = single_moves(chain_step(), None)
+    assert move.tensors == ("a",)
+    assert (move.cost.moved_bytes, move.cost.extra_flops, move.cost.extra_steps) == (8 * KIB, 0, 2)
+    assert move.bytes == KIB
+    assert move.details["steps_idle"] == 3  # fb at 1, bb at 4
+
+
+def test_what_cannot_leave_is_refused() -> None:
+    with pytest.raises(InvalidIrShapes, match="cannot be offloaded"):
+        apply_moves(chain_step(), [Move("offload", "", details={"drops": [["gx", "ba"]]})])
+
+
+def test_what_is_recomputed_and_what_leaves_go_together_in_any_order() -> None:
+    plan_input = chain_step()
+    moves = [
+        Move("offload", "", details={"drops": [["a", "fb"]]}),
+        Move("recompute", "", details={"drops": [["b", "fc"]]}),
+    ]
+    one, other = apply_moves(plan_input, moves).graph, apply_moves(plan_input, reversed(moves)).graph
+    assert one == other
+    assert one.execution_order == ("fa", "fb", "a@copy_out", "fc", "a@back", "fb@remat", "bc", "bb", "ba")
+    sound(plan_input, one)
+
+
+def idle_twice() -> PlanInput:
+    """h of 8 KiB is idle while a of 9 KiB is made and read, and again while b of 8 KiB is; all else is small."""
+    return step(
+        F("fh", "Relu", "x", "h"),
+        F("fa", "Relu", "x", "a"),
+        F("fy", "Frobnicate", "a", "y"),
+        F("fi", "Frobnicate", "y h", "i"),
+        F("fb", "Relu", "i", "b"),
+        F("fj", "Frobnicate", "b", "j"),
+        F("fk", "Frobnicate", "j h", "k"),
+        tensors=[T("x"), T("h", 8), T("a", 9), T("y"), T("i"), T("b", 8), T("j"), T("k")],
+        outputs=("k",),
+    )
+
+
+def test_what_has_left_once_leaves_in_another_gap_for_the_way_back_alone() -> None:
+    plan_input = idle_twice()
+    first = Move("offload", "", details={"drops": [["h", "fh"]]})
+    after = apply_moves(plan_input, [first])
+    (move,) = single_moves(after, None)
+    assert move.tensors == ("h",)
+    assert move.what == "offload 'h', idle for 3 steps"
+    assert (move.cost.moved_bytes, move.cost.extra_steps) == (8 * KIB, 1)
+    assert move.details["drops"] == [["h", "fi"]]
+    both = apply_moves(after, [move])
+    assert both.graph == apply_moves(plan_input, [first, move]).graph
+    sound(plan_input, both.graph)
+    assert [drops for moves in lower(after, None, Bytes(12 * KIB)) for m in moves for drops in m.details["drops"]] == [
+        ["h", "fi"]
+    ]
+
+
+def test_what_leaves_is_not_made_again_in_another_gap() -> None:
+    plan_input = idle_twice()
+    assert {move.tensors for move in single_by_recomputing(plan_input, None)} == {("h",)}
+    after = apply_moves(plan_input, [Move("offload", "", details={"drops": [["h", "fh"]]})])
+    assert list(single_by_recomputing(after, None)) == []
+    assert list(lower_by_recomputing(after, None, Bytes(12 * KIB))) == []
+
+
+def test_resnet50_leaves_a_third_of_its_activations_elsewhere() -> None:
+    plan_input = PlanInput(read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz"))
+    before = solve_input(plan_input).plan
+    whole = sum(map(needed, before.arenas))
+    goal = whole - needed(before.arena_of["activations"]) // 3
+    moves = next(lower(plan_input, None, Bytes(goal)))
+    after = apply_moves(plan_input, moves)
+    solution = solve_input(after)
+    assert sum(needed(arena) for arena in solution.plan.arenas if arena.name != "offload") <= goal
+    assert verify_plan(solution.plan, after.graph).ok
+    assert shadow_replay(solution).findings == ()
+    moved = sum(move.cost.moved_bytes for move in moves)
+    assert moved == run(*recover_choice(after)).moved
+    assert 2 * (whole - goal) <= moved < 4 * (whole - goal)
+
+
+def test_recomputing_goes_on_from_what_has_left() -> None:
+    plan_input = PlanInput(read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz"))
+    whole = run(*recover_choice(plan_input)).total
+    away = apply_moves(plan_input, next(lower(plan_input, None, Bytes(whole * 9 // 10))))
+    moves = next(lower_by_recomputing(away, None, Bytes(whole * 8 // 10)))
+    after = run(*recover_choice(apply_moves(away, moves)))
+    assert after.total <= whole * 8 // 10
+    assert after.moved == run(*recover_choice(away)).moved

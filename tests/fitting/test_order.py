@@ -1,0 +1,157 @@
+"""Orders: never above Inductor's, optimal where that is said, exact on trees."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from benchmarks.wired import randwire, searched
+from tests.fitting.random_graphs import all_orders, drawn, least_peak, model_of, trained, tree
+from tests.support.build import graph, node, tensor
+from tests.support.paths import SAMPLES
+from tmmu_core.fitting.order import order_search
+from tmmu_core.fitting.order.baselines import baselines
+from tmmu_core.fitting.order.beam_search import beam
+from tmmu_core.fitting.order.hill_valley import hill_valley_order
+from tmmu_core.fitting.order.order_exact import OrderStates, best_first_search, order_array, orders_within
+from tmmu_core.fitting.order.order_loops import measure
+from tmmu_core.fitting.order.order_search import best_order
+from tmmu_core.fitting.order.windows import improve_windows
+from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.graph.model import Graph
+
+
+def two_branches() -> Graph:
+    """Two branches that blow up and shrink again: one after the other is right, side by side is not."""
+    tensors = [tensor("x", 1, role="input"), *(tensor(f"big{k}", 100) for k in "ab"), tensor("a", 1), tensor("b", 1)]
+    nodes = [
+        node("grow_a", "x", "biga", inplace="none"),
+        node("grow_b", "x", "bigb", inplace="none"),
+        node("shrink_a", "biga", "a", inplace="none"),
+        node("shrink_b", "bigb", "b", inplace="none"),
+        node("join", "a b", "y", inplace="none"),
+    ]
+    order = ("grow_a", "grow_b", "shrink_a", "shrink_b", "join")
+    return graph([*tensors, tensor("y", 1)], nodes, "x", "y", execution_order=order)
+
+
+def test_branches_are_run_one_after_the_other() -> None:
+    model = model_of(two_branches())
+    found = best_order(model)
+    assert found.tried["given"] == 4 * 201
+    assert (found.peak, found.optimal) == (4 * 102, True)
+    assert model.ids_of(found.order)[:2] in (("grow_a", "shrink_a"), ("grow_b", "shrink_b"))
+
+
+def test_brute_force_over_all_orders_agrees() -> None:
+    rng = random.Random(10)
+    compared = 0
+    for _ in range(120):
+        model = model_of(drawn(rng, rng.randint(2, 12)))
+        least = least_peak(model, 2_000)
+        if least is None:
+            continue
+        compared += 1
+        found = best_order(model)
+        assert (found.peak, found.optimal) == (least, True)
+        assert int(model.constant.sum()) + sum(OrderStates(model).lower_bound()) <= least
+        above = measure(model, np.arange(len(model))).total + 1
+        assert best_first_search(OrderStates(model), above).bound == least
+    assert compared > 50
+
+
+def test_a_walk_that_is_broken_off_proves_no_more_than_is_true() -> None:
+    rng = random.Random(11)
+    for _ in range(60):
+        model = model_of(drawn(rng, 8))
+        least = least_peak(model, 2_000)
+        if least is not None:
+            for budget in (0, 10, 40):
+                assert best_first_search(OrderStates(model), 1 << 40, budget=budget).bound <= least
+
+
+def test_every_method_gives_an_order_that_keeps_what_must_be_kept() -> None:
+    rng = random.Random(12)
+    for _ in range(60):
+        model = model_of(drawn(rng, 14))
+        given = np.arange(len(model))
+        orders = [order for _, order in baselines(model)]
+        orders += [hill_valley_order(model, given), improve_windows(model, given, lambda: True)]
+        found = beam(OrderStates(model), 1 << 40, lambda: True)
+        assert found is not None
+        for order in [*orders, order_array(found), best_order(model).order]:
+            place = np.empty(len(model), np.int64)
+            place[order] = np.arange(len(order))
+            before = np.repeat(np.arange(len(model)), np.diff(model.succ_ptr))
+            assert sorted(order.tolist()) == list(range(len(model)))
+            assert (place[before] < place[model.succ_idx]).all()
+
+
+def test_hills_and_valleys_are_exact_on_trees() -> None:
+    rng = random.Random(13)
+    for _ in range(60):
+        model = model_of(tree(rng, rng.randint(2, 9)))
+        least = least_peak(model)
+        if least is not None:
+            assert measure(model, hill_valley_order(model, np.arange(len(model)))).total == least
+
+
+def test_an_optimizer_step_moves_up_to_its_gradient() -> None:
+    tensors = [tensor("x", 1, role="input"), *(tensor(f"g{k}", 50, role="gradient") for k in range(3))]
+    weights = [tensor(f"w{k}", 50, role="parameter") for k in range(3)]
+    after = [tensor(f"w{k}+", 50, role="parameter") for k in range(3)]
+    nodes = [node(f"grad{k}", f"x w{k}", f"g{k}", phase="backward", inplace="none") for k in range(3)]
+    steps = [
+        node(f"step{k}", f"w{k} g{k}", f"w{k}+", phase="optimizer", inplace="none", in_place_write=((0, 0),))
+        for k in range(3)
+    ]
+    order = tuple(n.node_id for n in (*nodes, *steps))
+    model = trained(graph([*tensors, *weights, *after], [*nodes, *steps], "x", execution_order=order))
+    found = best_order(model)
+    assert found.tried["given"] - found.peak == 2 * 200
+    assert model.ids_of(found.order) == ("grad0", "step0", "grad1", "step1", "grad2", "step2")
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "inception_v1", "shufflenet", "resnet50_train_b32_224"])
+def test_models_are_never_above_the_best_of_inductors_three(name: str) -> None:
+    path = next(SAMPLES.glob(f"{name}.tmmu.*"))
+    model = trained(read_graph_file(path))
+    found = best_order(model)
+    assert found.peak <= min(measure(model, order).total for _, order in baselines(model))
+    assert found.optimal
+
+
+@pytest.mark.parametrize("made", [randwire(0, count=12), searched(2, cells=2)], ids=lambda graph: graph.name)
+def test_graphs_wired_at_random_come_to_the_proven_least(made: Graph) -> None:
+    model = trained(made)
+    found = best_order(model)
+    assert found.peak <= min(measure(model, order).total for _, order in baselines(model))
+    assert found.optimal
+
+
+def test_an_order_that_is_just_low_enough_ends_the_search() -> None:
+    model = model_of(two_branches())
+    whole = best_order(model)
+    assert whole.tried["given"] > whole.tried["lpmf"] == whole.peak
+    assert list(best_order(model, enough=whole.peak).tried) == ["given", "lpmf"]
+    assert list(best_order(model, enough=whole.peak - 1).tried) != ["given", "lpmf"]
+
+
+def test_what_is_too_large_to_be_walked_is_ordered_without_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of(drawn(random.Random(0), 9))
+    monkeypatch.setattr(order_search, "SEARCHED_UP_TO", len(model) - 1)
+    found = best_order(model)
+    assert {"beam", "proof"}.isdisjoint(found.tried)
+    assert found.bound == int(model.constant.sum())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_orders_within_a_limit_are_all_that_brute_force_finds(seed: int) -> None:
+    model = model_of(drawn(random.Random(f"within/{seed}"), 6))
+    peaks = {tuple(order.tolist()): measure(model, order).total for order in all_orders(model)}
+    for limit in (min(peaks.values()) - 1, min(peaks.values()), max(peaks.values())):
+        found = list(orders_within(OrderStates(model), limit, len(peaks) + 1))
+        assert sorted(found) == sorted(order for order, peak in peaks.items() if peak <= limit)
+    assert len(list(orders_within(OrderStates(model), max(peaks.values()), 2))) == min(2, len(peaks))

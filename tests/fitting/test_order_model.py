@@ -1,0 +1,139 @@
+"""What the order problem says is alive is what liveness says, whatever the order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.build import graph, node, tensor
+from tests.support.strategies import graphs, orders
+from tmmu_core.base.errors import ContractError
+from tmmu_core.fitting.order import order_model as order_model_room
+from tmmu_core.fitting.order.order_loops import measure
+from tmmu_core.fitting.order.order_model import OrderModel, order_model
+from tmmu_core.graph.model import Graph
+from tmmu_core.liveness.analyse import analyse
+from tmmu_core.liveness.live_model import Liveness
+from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
+
+
+def lived(ir: Graph, order: tuple[str, ...] | None = None) -> Liveness:
+    mode = default_mode(ir)
+    return analyse(build_timeline(ir, mode, default_preset(mode), order=order))
+
+
+def peaks_of(liveness: Liveness) -> list[int]:
+    """The greatest bytes alive in each arena, from the storages' ranges."""
+    storages = liveness.storages
+    found = []
+    for arena in range(len(liveness.arenas)):
+        change = np.zeros(liveness.timeline.steps + 2, np.int64)
+        mine = storages.arena == arena
+        np.add.at(change, storages.birth[mine], storages.size[mine].astype(np.int64))
+        np.add.at(change, storages.death[mine], -storages.size[mine].astype(np.int64))
+        found.append(int(np.cumsum(change).max()))
+    return found
+
+
+def units_in(model: OrderModel, liveness: Liveness) -> np.ndarray:
+    """The model's units in the order that liveness was made of; every unit is one node here."""
+    unit_of = {unit[0]: number for number, unit in enumerate(model.units)}
+    return np.array([unit_of[int(k)] for k in liveness.timeline.node_at if k >= 0], np.int64)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_peaks_are_those_of_liveness_for_every_order(data: st.DataObject) -> None:
+    ir = data.draw(graphs(own_backward=True))
+    first, second = data.draw(orders(ir)), data.draw(orders(ir))
+    try:
+        model = order_model(lived(ir, first))
+        liveness = lived(ir, second)
+    except ContractError:
+        return
+    assert model is not None
+    if liveness.arenas != model.arenas or any(t.alias_group_id or t.must_not_alias for t in ir.tensors):
+        return  # whose arena and whose place a group of several first-borns has depends on the order
+    assert measure(model, units_in(model, liveness)).peaks.tolist() == peaks_of(liveness)
+
+
+def test_who_reads_a_storage_comes_before_who_writes_over_it() -> None:
+    ir = graph(
+        [tensor("x", role="input"), tensor("a"), tensor("b"), tensor("c")],
+        [node("make", "x", "a"), node("read", "a", "b"), node("write", "a", "c", in_place_write=((0, 0),))],
+        "x",
+        "b c",
+        execution_order=("make", "read", "write"),
+    )
+    model = order_model(lived(ir))
+    assert model is not None
+    assert 2 in model.succ_idx[model.succ_ptr[1] : model.succ_ptr[2]]
+
+
+def test_random_operators_keep_their_order_among_themselves() -> None:
+    ir = graph(
+        [tensor("x", role="input"), tensor("a"), tensor("b")],
+        [node("first", "x", "a", instr="native_dropout"), node("second", "x", "b", instr="aten.rand_like.default")],
+        "x",
+        "a b",
+        execution_order=("first", "second"),
+    )
+    model = order_model(lived(ir))
+    assert model is not None
+    assert model.waits_for.tolist() == [0, 1]
+
+
+def test_a_scope_is_one_unit() -> None:
+    inner = {"scope": "loop_0/then"}
+    ir = graph(
+        [tensor("x", role="input"), *(tensor(t) for t in "abcd")],
+        [node("open", "x", "a", **inner), node("body", "a", "b", **inner), node("out", "b", "c"), node("f", "x", "d")],
+        "x",
+        "c d",
+        execution_order=("open", "body", "out", "f"),
+    )
+    model = order_model(lived(ir))
+    assert model is not None
+    assert [[model.node_ids[k] for k in unit] for unit in model.units] == [["open", "body"], ["out"], ["f"]]
+
+
+def test_phases_stay_apart_where_that_is_asked_for() -> None:
+    ir = graph(
+        [tensor("x", role="input"), tensor("a"), tensor("b")],
+        [node("f", "x", "a"), node("b", "x", "b", phase="backward")],
+        "x",
+        "a b",
+        execution_order=("f", "b"),
+    )
+    free, kept = order_model(lived(ir)), order_model(lived(ir), keep_phases=True)
+    assert free is not None
+    assert kept is not None
+    assert (free.waits_for.tolist(), kept.waits_for.tolist()) == ([0, 0], [0, 1])
+
+
+def test_sizes_are_summed_on_their_grids_up_to_the_last_byte_that_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``x`` and ``y`` of 5 floats and ``a`` of 4: 20 + 20 + 16 bytes, or 32 + 32 + 16 on a grid of 16."""
+    tensors = [tensor("x", 5, role="input"), tensor("a", 4), tensor("y", 5)]
+    liveness = lived(
+        graph(tensors, [node("n", "x", "a", inplace="none"), node("m", "a", "y", inplace="none")], "x", "y")
+    )
+    for grids, total in ((None, 56), ({"activations": 16}, 80), ({"activations": 24}, 72), ({"elsewhere": 64}, 56)):
+        monkeypatch.setattr(order_model_room, "LARGEST", total)
+        assert order_model(liveness, grids) is None
+        monkeypatch.setattr(order_model_room, "LARGEST", total + 1)
+        found = order_model(liveness, grids)
+        assert found is not None
+        assert int(found.size.sum()) == total
+        assert found.pad == max(int(size) - each for size, each in zip(found.size, liveness.storages.size, strict=True))
+
+
+def test_who_writes_at_the_first_step_comes_before_who_writes_there_again() -> None:
+    """Nothing is loaded, so ``first`` runs at step 0; ``second`` reads nothing of it and shares its bytes."""
+    tensors = [tensor("a", alias_group_id="g"), tensor("b", alias_group_id="g"), tensor("c")]
+    nodes = [node("first", "", "a"), node("read", "a", "c", inplace="none"), node("second", "", "b")]
+    model = order_model(lived(graph(tensors, nodes, "", "b c", execution_order=("first", "read", "second"))))
+    assert model is not None
+    later = [model.succ_idx[model.succ_ptr[k] : model.succ_ptr[k + 1]].tolist() for k in range(3)]
+    assert later == [[1, 2], [2], []]

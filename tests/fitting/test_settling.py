@@ -1,0 +1,42 @@
+"""A settled graph plans, with nothing said, as the asked one does under its mode, preset, order and sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+
+from tests.support.strategies import Case, plannable_cases
+from tmmu_core.base.errors import ContractError
+from tmmu_core.fitting.problem.lowered_graph import lower_graph
+from tmmu_core.graph.model import Graph, Tensor
+from tmmu_core.liveness.analyse import analyse
+from tmmu_core.liveness.live_model import Liveness
+from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
+
+
+def lives(liveness: Liveness) -> dict[str, tuple[int, ...]]:
+    """Storage → (birth, death, size, arena)."""
+    storages, ids = liveness.storages, liveness.timeline.index.tensor_ids
+    columns = (storages.birth, storages.death, storages.size.astype(np.int64), storages.arena)
+    return {ids[h]: row for h, *row in zip(storages.head.tolist(), *(c.tolist() for c in columns), strict=True)}  # type: ignore[misc]
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(plannable_cases())
+def test_every_storage_has_the_range_that_it_has_as_asked(case: Case) -> None:
+    try:
+        timeline = build_timeline(case.graph, case.mode, case.preset, order=case.order, dims=case.dims)
+        asked = analyse(timeline)
+    except ContractError:
+        return
+    here = lower_graph(timeline, case.dims)
+    # Without a backward node nothing reads a mark any more: marks of a step that has none are let go.
+    assume(case.mode != "backward" or default_mode(here) == "backward")
+    assert lives(analyse(build_timeline(here, default_mode(here), default_preset(default_mode(here))))) == lives(asked)
+
+
+def test_what_is_marked_and_made_by_nobody_is_no_output() -> None:
+    tensors = (Tensor("w", (4,), role="parameter"), Tensor("t", (4,), saved_for_backward=True))
+    assert lower_graph(build_timeline(Graph(tensors=tensors), "forward", "train_full")).outputs == ()

@@ -1,0 +1,232 @@
+"""Packing instances as CSV, as MiniMalloc and others write them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+
+from tests.planners.packings import problem, problem_with, problems
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.csv.instance_csv import read_csv, write_csv
+from tmmu_core.planners.greedy import greedy
+from tmmu_core.planners.problem import Problem
+from tmmu_core.plans.making.instance import live_parts
+
+
+def refusal(text: str) -> UnreadableInput:
+    with pytest.raises(UnreadableInput) as caught:
+        read_csv(text, source="x.csv")
+    return caught.value
+
+
+def test_rows_are_sorted_into_the_normative_order() -> None:
+    p = read_csv("id,lower,upper,size\nb,1,4,8\na,0,2,4\nc,1,2,16\n").problem
+    assert (p.ids, p.birth.tolist(), p.death.tolist(), p.size.tolist()) == (
+        ("a", "c", "b"),
+        [0, 1, 1],
+        [2, 2, 4],
+        [4, 16, 8],
+    )
+
+
+@pytest.mark.parametrize("names", ["buffer,start,upper,size", "buffer_id,begin,upper,size", "ID,Lower,UPPER,size"])
+def test_other_column_names_are_read(names: str) -> None:
+    p = read_csv(f"{names}\nb,1,4,8\n").problem
+    assert (p.ids, p.birth.tolist(), p.death.tolist()) == (("b",), [1], [4])
+
+
+def test_end_column_is_inclusive_for_lives_and_gaps() -> None:
+    p = read_csv("id,start,end,size,gaps\nb,1,9,8,3-4 6-6\n").problem
+    assert (p.death.tolist(), p.gaps) == ([10], (((3, 5), (6, 7)),))
+
+
+def test_gaps_are_half_open_and_separated_by_blanks() -> None:
+    assert read_csv("id,lower,upper,size,gaps\nb,6,12,18,9-10 7-8\n").problem.gaps == (((7, 8), (9, 10)),)
+
+
+def test_offsets_on_all_rows_are_a_finished_plan() -> None:
+    instance = read_csv("size,offset,id,upper,lower\n8,16,b,4,1\n")
+    assert instance.offset is not None
+    assert instance.offset.tolist() == [16]
+    assert instance.problem.fixed is None
+
+
+def test_finished_plan_may_exceed_63_bits() -> None:
+    offset = read_csv("id,lower,upper,size,offset\na,0,2,9223372036854775808,0\nb,0,2,1,9223372036854775808\n").offset
+    assert offset is not None
+    assert offset.tolist() == [0, 2**63]
+
+
+def test_offsets_on_some_rows_are_fixed() -> None:
+    instance = read_csv("id,lower,upper,size,offset\na,0,4,8,\nb,1,4,8,16\n")
+    assert instance.offset is None
+    assert instance.problem.fixed is not None
+    assert instance.problem.fixed.tolist() == [-1, 16]
+
+
+def test_arena_alignment_is_the_minimum_alignment() -> None:
+    p = read_csv("id,lower,upper,size,alignment\na,0,4,8,4\nb,1,4,8,64\n", alignment=16).problem
+    assert p.alignment.tolist() == [16, 64]
+
+
+def test_byte_order_mark_and_windows_lines_are_read() -> None:
+    assert read_csv(b"\xef\xbb\xbfid,lower,upper,size\r\nb,1,4,8\r\n\r\n").problem.ids == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("", "line 1"),
+        ("id,lower,upper\n", "line 1, column size"),
+        ("id,lower,upper,size,colour\n", "line 1, column colour"),
+        ("id,lower,start,upper,size\n", "line 1, column start"),
+        ("id,lower,upper,size\na,0,1\n", "line 2"),
+        ("id,lower,upper,size\na,0,1,8\na,0,1,8\n", "line 3, column id"),
+        ("id,lower,upper,size\na,x,1,8\n", "line 2, column lower"),
+        ("id,lower,upper,size\na,-1,1,8\n", "line 2, column lower"),
+        ("id,lower,upper,size\na,3,3,8\n", "line 2, column upper"),
+        ("id,lower,upper,size\na,0,1,18446744073709551616\n", "line 2, column size"),
+        pytest.param("id,lower,upper,size\na,0,1," + "9" * 5000, "line 2, column size", id="digits"),
+        pytest.param(f"id,lower,upper,size,gaps\na,0,1,8,0-{'9' * 5000}", "line 2, column gaps", id="gap"),
+        ("id,lower,upper,size,offset\na,0,1,8,\nb,0,1,8,9223372036854775808\n", "line 3, column offset"),
+        ("tensor_id,arena,offset_bytes\n", "line 1, column tensor_id"),
+        ("id,lower,upper,size,alignment\na,0,1,8,3\n", "line 2, column alignment"),
+        (f"id,lower,upper,size,gaps\na,0,1,8,0-{'9' * 39}", "line 2, column gaps"),
+        (f"id,lower,upper,size,gaps\na,0,1,8,0-{'9' * 40}", "line 2, column gaps"),
+        (f"id,lower,upper,size\na,0,1,{'9' * 40}", "line 2, column size"),
+        (f"id,lower,upper,size\na,0,1,{'9' * 41}", "line 2, column size"),
+        ("id,lower,upper,size,gaps\na,0,9,8,1-2-3\n", "line 2, column gaps"),
+        ("id,lower,upper,size,gaps\na,0,9,8,7-12\n", "line 2, column gaps"),
+        ("id,lower,upper,size,gaps\na,0,9,8,1-4 3-5\n", "line 2, column gaps"),
+        ('id,lower,upper,size\n"a,0,9,8\n', "line 2"),
+    ],
+)
+def test_error_has_row_and_column(text: str, place: str) -> None:
+    fault = refusal(text)
+    assert (fault.place, bool(fault.hint)) == (place, True)
+
+
+def test_content_that_is_no_text_names_its_byte() -> None:
+    with pytest.raises(UnreadableInput) as caught:
+        read_csv(b"id,\xff")
+    assert caught.value.place == "byte 3"
+
+
+def test_fixed_offsets_are_written() -> None:
+    text = write_csv(problem((0, 2, 8), (1, 2, 8), fixed=np.array([8, -1])))
+    assert text == "id,lower,upper,size,offset\nt0,0,2,8,8\nt1,1,2,8,\n"
+
+
+@given(problems())
+def test_problem_round_trips(p: Problem) -> None:
+    p = problem_with(p, handoff_from=None, must_not_alias=None)
+    assume(all(live_parts(p, i) for i in range(len(p))))
+    again = read_csv(write_csv(p)).problem
+    assert (again.ids, again.birth.tolist(), again.death.tolist()) == (p.ids, p.birth.tolist(), p.death.tolist())
+    assert (again.size.tolist(), again.alignment.tolist()) == (p.size.tolist(), p.alignment.tolist())
+    assert (again.gaps or ((),) * len(p)) == (p.gaps or ((),) * len(p))
+
+
+@given(problems())
+def test_plan_round_trips(p: Problem) -> None:
+    assume(all(live_parts(p, i) for i in range(len(p))))
+    packing = greedy(p, {})
+    offset = read_csv(write_csv(p, packing.offset)).offset
+    assert (offset.tolist() if offset is not None else []) == packing.offset.tolist()
+
+
+def test_foreign_table_is_rejected_with_the_convert_command() -> None:
+    assert "tmmu convert TABLE --columns" in str(refusal("start,end,bytes\n0,5,10\n").hint)
+
+
+def test_row_with_an_empty_cell_is_read() -> None:
+    read = read_csv("id,lower,upper,size,gaps\na,0,3,4,1-2\nb,1,2,8,\n,,,,\n")
+    assert read.problem.ids == ("a", "b")
+
+
+def test_text_after_a_closing_quote_is_rejected() -> None:
+    with pytest.raises(UnreadableInput, match="CSV"):
+        read_csv('id,lower,upper,size\n"a"b,0,3,4\n')
+
+
+HEAD = "id,lower,upper,size,alignment,gaps,offset\n"
+
+
+@pytest.mark.parametrize(
+    ("cells", "place"),
+    [
+        # The last that is read, and the first that is not.
+        (f"a,0,{2**62},8,,,", ""),
+        (f"a,0,{2**62 + 1},8,,,", "upper"),
+        (f"a,{2**62},{2**62},8,,,", "upper"),
+        (f"a,0,1,{2**64 - 1},,,", ""),
+        (f"a,0,1,{2**64},,,", "size"),
+        (f"a,0,1,8,{2**63},,", ""),
+        (f"a,0,1,8,{2**64},,", "alignment"),
+        ("a,0,1,8,0,,", "alignment"),
+        ("a,0,1,8,1,,", ""),
+        (f"a,0,1,8,,,{2**64 - 1}", ""),
+        (f"a,0,1,8,,,{2**64}", "offset"),
+        ("a,0,1,00000000000000000000000000000008,,,", ""),
+        ("a,0,1,²,,,", "size"),
+        (" ,0,1,8,,,", "id"),
+        ("a,1,1,8,,,", "upper"),
+        ("a,1,0,8,,,", "upper"),
+        # Gaps lie in the life, hold a step, meet nobody, and leave something.
+        ("a,2,9,8,,2-3,", ""),
+        ("a,2,9,8,,8-9,", ""),
+        ("a,2,9,8,,1-3,", "gaps"),
+        ("a,2,9,8,,8-10,", "gaps"),
+        ("a,2,9,8,,4-4,", "gaps"),
+        ("a,2,9,8,,3-5 5-6,", ""),
+        ("a,2,9,8,,5-6 3-5,", ""),
+        ("a,2,9,8,,3-5 4-6,", "gaps"),
+        ("a,2,9,8,,2-9,", "gaps"),
+        ("a,2,9,8,,2-5 5-9,", ""),
+        ("a,2,9,8,,3-5@0:4,", ""),
+        ("a,2,9,8,,3-5@0,", "gaps"),
+        ("a,2,9,8,,3-5@0:1:2,", "gaps"),
+        ("a,2,9,8,,3-5@,", "gaps"),
+        ("a,2,9,8,,35,", "gaps"),
+        ("a,2,9,8,,3-x,", "gaps"),
+        (f"a,2,9,8,,{'0' * 38}3-5,", ""),
+        (f"a,2,9,8,,{'0' * 39}3-5,", "gaps"),
+    ],
+)
+def test_value_at_its_limit_is_read_and_beyond_it_rejected(cells: str, place: str) -> None:
+    if place:
+        assert refusal(HEAD + cells).place == f"line 2, column {place}"
+    else:
+        (name,) = read_csv(HEAD + cells).problem.ids
+        assert name == "a"
+
+
+def test_inclusive_end_is_read_up_to_the_last_step() -> None:
+    read = read_csv(f"id,lower,end,size,gaps\na,3,3,8,\nb,0,{2**62},8,0-0 4-5\n").problem
+    assert read.death.tolist() == [2**62 + 1, 4]
+    assert read.gaps == (((0, 1), (4, 6)), ())
+    assert "end included" in refusal("id,lower,end,size\na,3,2,8\n").hint
+    assert "upper > lower" in refusal("id,lower,upper,size\na,3,3,8\n").hint
+    with pytest.raises(UnreadableInput, match="is the whole live range"):
+        read_csv("id,lower,end,size,gaps\na,2,8,8,2-8\n")
+
+
+def test_windows_of_gaps_are_ignored_with_a_note() -> None:
+    text = "id,lower,upper,size,gaps\na,0,9,8,\nb,0,9,8,3-4@0:2 5-6\nc,0,9,8,1-2@0:9\n"
+    read = read_csv(text)
+    assert read.notes == ("2 buffers have a gap with a window of bytes ('b' first), which is ignored.",)
+    assert read.problem.gaps == ((), ((5, 6),), ())
+    assert read_csv("id,lower,upper,size,gaps\na,0,9,8,\n").problem.gaps is None
+
+
+def test_default_columns_are_not_written() -> None:
+    p = read_csv("id,lower,upper,size,alignment,gaps\na,0,9,8,1,\n").problem
+    assert write_csv(p) == "id,lower,upper,size\na,0,9,8\n"
+    assert write_csv(p, [5]) == "id,lower,upper,size,offset\na,0,9,8,5\n"
+    fixed = problem_with(p, fixed=np.array([-1]))
+    assert write_csv(fixed) == "id,lower,upper,size\na,0,9,8\n"
+    fixed = problem_with(p, fixed=np.array([0]), alignment=np.array([2], np.uint64), gaps=(((1, 2), (3, 4)),))
+    assert write_csv(fixed) == "id,lower,upper,size,alignment,gaps,offset\na,0,9,8,2,1-2 3-4,0\n"
+    two = read_csv("id,lower,upper,size,offset\na,0,9,8,4\nb,0,9,8,\n").problem
+    assert write_csv(two) == "id,lower,upper,size,offset\na,0,9,8,4\nb,0,9,8,\n"

@@ -1,0 +1,186 @@
+"""TensorFlow Lite models: what is read of them, and that no plan is above what the Micro runtime makes of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.paths import DATA
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.formats.edge.tflite import read
+from tmmu_core.formats.open_file import read_graph, read_graph_file
+from tmmu_core.graph.index import index_graph
+from tmmu_core.graph.model import Graph
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import ArenaSummary
+
+MODELS = DATA / "tflite"
+MICRO_ARENAS = {name: {"alignment_bytes": 16} for name in ("activations", "parameters")}
+"""The Micro runtime aligns to 16 bytes."""
+
+MEASURED = {"person_detect": (55_296, 55_296), "vww_96_int8": (55_296, 73_728), "kws_ref_model": (16_000, 16_000)}
+"""Model → (lower bound, head of the Micro runtime's arena as it printed it)."""
+
+
+def model(name: str) -> Graph:
+    return read_graph_file(MODELS / f"{name}.tflite")
+
+
+def activations(graph: Graph, planner: str) -> ArenaSummary:
+    return plan_graph(graph, planner=planner, arenas=MICRO_ARENAS).plan.arena_of["activations"]
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_lower_bound_is_the_published_one(name: str) -> None:
+    assert activations(model(name), "slots").lower_bound_bytes == MEASURED[name][0]
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_best_plan_reaches_the_lower_bound_and_so_is_never_above_the_micro_runtime(name: str) -> None:
+    best = activations(model(name), "portfolio").extent_bytes
+    assert best == MEASURED[name][0]
+    assert best <= MEASURED[name][1]
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "tensors"), [("person_detect", 31, 89), ("vww_96_int8", 31, 89), ("kws_ref_model", 13, 35)]
+)
+def test_every_operator_and_every_tensor_is_read(name: str, nodes: int, tensors: int) -> None:
+    graph = model(name)
+    assert (len(graph.nodes), len(graph.tensors)) == (nodes, tensors)
+    assert index_graph(graph).graph is graph
+
+
+def test_weights_are_constants_and_ends_are_ends() -> None:
+    graph = model("hello_world_int8")
+    roles = {tensor.id: tensor.role for tensor in graph.tensors}
+    assert [roles[name] for name in graph.inputs] == ["input"]
+    assert [roles[name] for name in graph.outputs] == ["output"]
+    assert sorted(roles.values()) == ["activation"] * 2 + ["constant"] * 6 + ["input", "output"]
+
+
+def test_a_reshape_may_leave_the_bytes_where_they_are_and_a_convolution_may_not() -> None:
+    permits = {node.instr: node.inplace for node in model("person_detect").nodes}
+    assert permits == {
+        "DEPTHWISE_CONV_2D": "none",
+        "CONV_2D": "none",
+        "AVERAGE_POOL_2D": "none",
+        "RESHAPE": ((0, 0),),
+        "SOFTMAX": ((0, 0),),
+    }
+
+
+def test_the_graph_is_called_after_the_file() -> None:
+    assert model("kws_ref_model").name == "kws_ref_model"
+
+
+def test_a_file_cut_off_is_told_with_its_size() -> None:
+    data = (MODELS / "hello_world_int8.tflite").read_bytes()[:600]
+    with pytest.raises(UnreadableInput, match="cut off or damaged") as caught:
+        read_graph(data, "half.tflite")
+    assert "600 bytes" in str(caught.value)
+
+
+# --- models made by hand, for what the files above do not hold ----------------------------------------------------
+
+
+def written(tensors: list[tuple[str | None, list[int] | None, str, bool, bytes]], operators: list[str]) -> bytes:
+    """A model: tensors as (name, shape, type, variable, data); each operator reads tensor k and writes tensor k + 1."""
+    import flatbuffers
+    import tflite
+
+    b = flatbuffers.Builder(1024)
+
+    def vector(items: list[int], start: object, prepend: str = "PrependInt32") -> int:
+        start(b, len(items))  # type: ignore[operator]
+        for item in reversed(items):
+            getattr(b, prepend)(item)
+        return int(b.EndVector())
+
+    def table(start: str, end: str, fields: dict[str, int | bool]) -> int:
+        getattr(tflite, start)(b)
+        for add, value in fields.items():
+            getattr(tflite, add)(b, value)
+        return int(getattr(tflite, end)(b))
+
+    codes = [
+        table(
+            "OperatorCodeStart", "OperatorCodeEnd", {"OperatorCodeAddBuiltinCode": getattr(tflite.BuiltinOperator, op)}
+        )
+        for op in operators
+    ]
+    buffers, rows = [table("BufferStart", "BufferEnd", {})], []
+    for i, (name, shape, dtype, variable, data) in enumerate(tensors):
+        fields = {"BufferAddData": b.CreateByteVector(data)} if data else {}
+        buffers.append(table("BufferStart", "BufferEnd", fields))
+        fields = {} if shape is None else {"TensorAddShape": vector(shape, tflite.TensorStartShapeVector)}
+        if name is not None:
+            fields["TensorAddName"] = b.CreateString(name)
+        fields |= {
+            "TensorAddType": getattr(tflite.TensorType, dtype),
+            "TensorAddBuffer": i + 1,
+            "TensorAddIsVariable": variable,
+        }
+        rows.append(table("TensorStart", "TensorEnd", fields))
+    ops = []
+    for k in range(len(operators)):
+        ends = {
+            "OperatorAddInputs": vector([k, -1], tflite.OperatorStartInputsVector),
+            "OperatorAddOutputs": vector([k + 1], tflite.OperatorStartOutputsVector),
+            "OperatorAddOpcodeIndex": k,
+        }
+        ops.append(table("OperatorStart", "OperatorEnd", ends))
+    link = "PrependUOffsetTRelative"
+    parts: dict[str, int | bool] = {
+        "SubGraphAddTensors": vector(rows, tflite.SubGraphStartTensorsVector, link),
+        "SubGraphAddInputs": vector([0], tflite.SubGraphStartInputsVector),
+        "SubGraphAddOutputs": vector([len(operators)], tflite.SubGraphStartOutputsVector),
+        "SubGraphAddOperators": vector(ops, tflite.SubGraphStartOperatorsVector, link),
+    }
+    subgraph = table("SubGraphStart", "SubGraphEnd", parts)
+    whole: dict[str, int | bool] = {
+        "ModelAddVersion": 3,
+        "ModelAddOperatorCodes": vector(codes, tflite.ModelStartOperatorCodesVector, link),
+        "ModelAddSubgraphs": vector([subgraph, subgraph], tflite.ModelStartSubgraphsVector, link),
+        "ModelAddBuffers": vector(buffers, tflite.ModelStartBuffersVector, link),
+    }
+    b.Finish(table("ModelStart", "ModelEnd", whole), b"TFL3")
+    return bytes(b.Output())
+
+
+def test_nameless_tensors_scalars_uint32_and_variables_are_read() -> None:
+    made = written(
+        [(None, None, "UINT32", False, b""), ("state", [4], "FLOAT32", True, b""), ("y", [4], "FLOAT32", False, b"")],
+        ["DEQUANTIZE", "RELU"],
+    )
+    tensors = [(tensor.id, tensor.shape, tensor.dtype, tensor.role) for tensor in read(made, "m.tflite").tensors]
+    assert tensors == [
+        ("tensor:0", (), "uint32", "input"),
+        ("state", (4,), "float32", "buffer"),
+        ("y", (4,), "float32", "output"),
+    ]
+
+
+def test_name_counts_subgraphs_that_no_operator_runs() -> None:
+    made = written([("x", [1], "INT8", False, b""), ("y", [1], "INT8", False, b"")], ["RELU"])
+    assert read(made, "m.tflite").name == "m (1 of 2 subgraphs not planned)"
+
+
+def test_an_absent_optional_operand_is_left_out() -> None:
+    made = written([("x", [1], "INT8", False, b""), ("y", [1], "INT8", False, b"")], ["RELU"])
+    assert read(made).nodes[0].inputs == ("x",)
+
+
+def test_a_hand_off_needs_equal_sizes() -> None:
+    made = written([("x", [4], "INT8", False, b""), ("y", [4], "FLOAT32", False, b"")], ["RELU"])
+    assert read(made).nodes[0].inplace == "none"
+
+
+def test_two_tensors_of_one_name_are_told_apart_by_their_number() -> None:
+    made = written([("x", [1], "INT8", False, b""), ("x", [1], "INT8", False, b"")], ["RELU"])
+    assert [tensor.id for tensor in read(made).tensors] == ["x:0", "x:1"]
+
+
+def test_a_tensor_of_strings_is_refused_by_name() -> None:
+    made = written([("words", [1], "STRING", False, b""), ("y", [1], "INT8", False, b"")], ["RELU"])
+    with pytest.raises(InvalidIrShapes, match='"words" is of the type STRING'):
+        read(made)

@@ -1,0 +1,296 @@
+"""Sizes that a model leaves open: assumed and said; and shapes that no inference gives: asked of one run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from app.cli.main import run
+from tests.formats.onnx.test_onnx import FLOAT, model, op, read, tensors, value
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.formats.onnx import onnx_shape_run
+from tmmu_core.formats.open_file import read_at, read_within
+from tmmu_core.graph.assumed_sizes import assumed_at, in_words
+from tmmu_core.graph.model import Dim
+from tmmu_core.graph.native import native_file
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.canonical import ir_hash
+from tmmu_core.plans.making.engine import plan_graph
+
+BOOL = TensorProto.BOOL
+
+
+def relu(shape: list[int | str | None], out: list[int | str | None] | None = None) -> onnx.ModelProto:
+    return model([op("Relu", "x", "y")], [value("x", shape)], [value("y", out)])
+
+
+def pooled() -> onnx.ModelProto:
+    """A size that is no product of names: ⌊(T − 3) / 2⌋ + 1."""
+    node = op("MaxPool", "x", "y", kernel_shape=[3], strides=[2])
+    return model([node], [value("x", ["N", 1, "T"])], [value("y", None)])
+
+
+# --- what is assumed ---------------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_nobody_gave_is_one() -> None:
+    graph = read(relu(["N", 3]))
+    assert graph.assumed == {"N": 1}
+    assert plan_graph(graph).plan.arenas[0].extent_bytes == 12
+
+
+def test_a_length_that_nobody_gave_stands_at_the_upper_end() -> None:
+    assert read(relu(["N", "T"])).assumed == {"N": 1, "T": 512}
+
+
+def test_a_name_that_says_batch_is_one_wherever_it_stands() -> None:
+    ends = [value("x", ["batch", 4]), value("h", [2, "batch", 4])]
+    graph = read(model([op("Add", "x h", "y")], ends, [value("y", None)]))
+    assert graph.assumed == {"batch": 1}
+
+
+def test_what_is_given_is_not_assumed() -> None:
+    graph = read_within(relu(["N", "T"]).SerializeToString(), {"T": Dim(7, 7)}, "model.onnx")
+    assert (graph.assumed, graph.dims["T"]) == ({"N": 1}, Dim(7, 7))
+
+
+def test_the_sentence_holds_the_option_that_changes_it() -> None:
+    graph = read(relu(["N", "T"]))
+    assert in_words(assumed_at(graph)).endswith("--dims N=1,T=512")
+    assert assumed_at(graph, {"T": 9}) == {"N": 1}
+    assert in_words({}) == ""
+
+
+def test_a_converted_graph_is_planned_at_the_same_sizes() -> None:
+    graph = read(relu(["N", 3]))
+    again = native_file.decode(native_file.encode_json(graph))
+    assert again == graph
+    assert plan_graph(again).plan.tmmu_plan_hash == plan_graph(graph).plan.tmmu_plan_hash
+
+
+def test_an_assumption_outside_its_envelope_is_refused() -> None:
+    data = native_file.encode_json(read(relu(["N", 3]))).replace(b'"assumed": {"N":1}', b'"assumed": {"N":9}')
+    with pytest.raises(InvalidIrShapes, match="outside the declared envelope"):
+        plan_graph(native_file.decode(data))
+
+
+def test_every_judge_sees_the_assumed_sizes() -> None:
+    graph = read(relu(["N", "T"]))
+    plan = plan_graph(graph).plan
+    assert verify_plan(plan, graph).ok
+    assert verify_plan(plan_graph(graph, dims={"N": 3}).plan, graph).ok
+
+
+def test_a_size_that_no_name_tells_holds_its_dimension_where_it_stands() -> None:
+    graph = read(pooled())
+    assert tensors(graph)["y"].shape == ("N", 1, 255)
+    assert graph.dims == {"N": Dim(1, 8), "T": Dim(512, 512)}
+
+
+@pytest.mark.parametrize(("size", "pooled_size"), [(9, 4), (512, 255), (4097, 2048)])
+def test_at_another_size_the_model_is_read_again(size: int, pooled_size: int) -> None:
+    data = pooled().SerializeToString()
+    graph = read_at(read(pooled()), {"T": size}, data, "model.onnx")
+    assert tensors(graph)["y"].shape == ("N", 1, pooled_size)
+
+
+def test_inside_what_was_assumed_nothing_is_read_again() -> None:
+    graph = read(relu(["N", 3]))
+    assert read_at(graph, {"N": 8}, b"") is graph
+
+
+# --- how it is said ----------------------------------------------------------------------------------------------
+
+
+def file_of(proto: onnx.ModelProto, folder: Path) -> str:
+    path = folder / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return str(path)
+
+
+def test_the_first_line_says_what_was_assumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = file_of(relu(["N", "T"]), tmp_path)
+    assert run(["plan", name]) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith("N = 1, T = 512; for other sizes: --dims N=1,T=512")
+    assert run(["plan", name, "--dims", "N=4,T=16"]) == 0
+    assert "--dims" not in capsys.readouterr().out
+
+
+def test_a_plan_written_as_json_comes_with_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", file_of(relu(["N", 3]), tmp_path), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["arenas"]["activations"]["extent_bytes"] == 12
+    assert "--dims N=1" in err
+
+
+def test_dims_beyond_the_assumed_bounds_are_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", file_of(pooled(), tmp_path), "--dims", "N=64,T=9", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["tensors"]
+    assert {row["tensor_id"]: row["shape"] for row in rows} == {"x": [64, 1, 9], "y": [64, 1, 4]}
+
+
+def test_the_report_says_it_too(tmp_path: Path) -> None:
+    name, report = file_of(relu(["N", 3]), tmp_path), tmp_path / "r.html"
+    assert run(["report", name, "-o", str(report)]) == 0
+    assert "N = 1; for other sizes: --dims N=1" in report.read_text(encoding="utf-8")
+    assert run(["report", name, "--dims", "N=2", "-o", str(report)]) == 0
+    assert 'id="assumed"' not in report.read_text(encoding="utf-8")
+
+
+def test_a_refusal_over_an_open_size_gives_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_shape_run, "find_spec", lambda _: None)
+    with pytest.raises(InvalidIrShapes) as caught:
+        read(model([op("Mystery", "x", "y", domain="own")], [value("x", ["N", "T"])], [value("y", None)]))
+    assert "--dims N=1,T=512" in caught.value.hint
+    assert "tmmu-plan-explorer[run]" in caught.value.hint
+
+
+# --- how exporters write what they leave open --------------------------------------------------------------------
+
+
+def test_minus_one_in_a_declared_output_is_an_open_size() -> None:
+    proto = relu(["N", 3], [1, 1])
+    proto.graph.output[0].type.tensor_type.shape.dim[0].dim_value = -1
+    proto.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 3
+    assert tensors(read(proto))["y"].shape == ("N", 3)
+
+
+def test_a_question_mark_is_nobodys_name() -> None:
+    graph = read(relu(["?", "?"], ["?", "?"]))
+    assert graph.assumed == {"x.0": 1, "x.1": 512}
+    assert tensors(graph)["y"].shape == ("x.0", "x.1")
+
+
+def test_a_value_of_another_rank_at_fixed_sizes_is_read_at_these() -> None:
+    """Which axes a Squeeze without axes takes is known only where the sizes are: at a batch of one, one axis more."""
+    nodes = [op("Squeeze", "x", "h"), op("Exp", "h", "y")]
+    graph = read(model(nodes, [value("x", ["N", "T", 1])], [value("y", None)]))
+    assert tensors(graph)["y"].shape == (512,)
+    assert graph.dims == {"N": Dim(1, 1), "T": Dim(512, 512)}
+    batched = read_at(
+        graph, {"N": 4, "T": 9}, model(nodes, [value("x", ["N", "T", 1])], [value("y", None)]).SerializeToString()
+    )
+    assert tensors(batched)["y"].shape == (4, 9)
+
+
+def test_weights_that_are_no_inputs_are_known_before_ir_version_4() -> None:
+    proto = model(
+        [op("MatMul", "x w", "y")], [value("x", [2, 4])], [value("y", None)], {"w": np.zeros((4, 3), np.float32)}
+    )
+    proto.ir_version = 3
+    assert tensors(read(proto))["y"].shape == (2, 3)
+
+
+def branches(first: onnx.NodeProto, second: onnx.NodeProto) -> onnx.ModelProto:
+    bodies = [
+        helper.make_graph([node], word, [], [value("r", None)]) for node, word in ((first, "then"), (second, "else"))
+    ]
+    node = op("If", "c", "z", then_branch=bodies[0], else_branch=bodies[1])
+    ends = [value("x", ["N", 1, 4]), value("c", [], BOOL)]
+    return model([node, op("Exp", "z", "y")], ends, [value("y", None)], {"axis": np.array([1], np.int64)})
+
+
+def test_branches_of_the_same_bytes_and_another_rank_are_one_place() -> None:
+    graph = read(branches(op("Squeeze", "x axis", "r"), op("Exp", "x", "r")))
+    assert graph.dims == {"N": Dim(1, 8)}
+    assert verify_plan(plan_graph(graph).plan, graph).ok
+
+
+# --- one run -----------------------------------------------------------------------------------------------------
+
+
+def fused(batch: int | str = 1) -> onnx.ModelProto:
+    """What onnxruntime makes of a convolution and its activation."""
+    weights = {"w": np.ones((8, 3, 3, 3), np.float32)}
+    node = op("FusedConv", "x w", "h", domain="com.microsoft", activation="Relu", kernel_shape=[3, 3])
+    proto = model([node, op("Exp", "h", "y")], [value("x", [batch, 3, 8, 8])], [value("y", None)], weights)
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return proto
+
+
+@pytest.mark.slow
+def test_the_shapes_of_fused_operators_are_told_by_one_run() -> None:
+    graph = read(fused())
+    assert tensors(graph)["y"].shape == (1, 8, 6, 6)
+    assert [node.params for node in graph.nodes] == [{"shapes": "measured"}, {"shapes": "measured"}]
+
+
+@pytest.mark.slow
+def test_a_model_of_a_later_file_version_than_the_runtimes_is_run_all_the_same() -> None:
+    proto = fused()
+    proto.ir_version = 99
+    assert tensors(read(proto))["y"].shape == (1, 8, 6, 6)
+    data = proto.SerializeToString()
+    assert onnx.ModelProto.FromString(onnx_shape_run.for_the_runtime(data)).ir_version == onnx_shape_run.RUNTIMES_IR
+    proto.ir_version = 8
+    assert onnx_shape_run.for_the_runtime(proto.SerializeToString()) == proto.SerializeToString()
+
+
+@pytest.mark.slow
+def test_every_shape_says_who_said_it_and_in_no_hash() -> None:
+    graph = read(fused())
+    assert set(graph.shapes_from) == {tensor.id for tensor in graph.tensors}
+    assert {graph.shapes_from[name] for name in graph.inputs} == {"declared"}
+    assert list(graph.shapes_from.values()).count("measured") == 2
+    assert ir_hash(graph) == ir_hash(msgspec.structs.replace(graph, shapes_from={}))
+    assert native_file.decode(native_file.encode_json(graph)).shapes_from == graph.shapes_from
+    nodes = [op("Relu", "x", "h"), op("Relu", "h", "y")]
+    plain = read(model(nodes, [value("x", [4])], [value("y", [4])]))
+    assert plain.shapes_from == {"x": "declared", "h": "onnx", "y": "declared"}
+
+
+def test_the_command_line_counts_who_said_the_shapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(relu([4]).SerializeToString())
+    assert run(["plan", str(path)]) == 0
+    assert "shapes: 1 declared, 1 inferred by onnx" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.slow
+def test_sizes_at_which_a_run_was_made_are_held() -> None:
+    graph = read(fused("N"))
+    assert (graph.dims, graph.assumed) == ({"N": Dim(1, 1)}, {"N": 1})
+    again = read_at(graph, {"N": 2}, fused("N").SerializeToString(), "model.onnx")
+    assert tensors(again)["y"].shape == (2, 8, 6, 6)
+
+
+@pytest.mark.slow
+def test_the_symbols_of_onnxruntime_are_asked_before_a_run() -> None:
+    pytest.importorskip("sympy")
+    proto = fused()
+    proto.graph.node[0].CopyFrom(op("BiasGelu", "x b", "h", domain="com.microsoft"))
+    proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.zeros(8, np.float32), "b"))
+    assert {node.params["shapes"] for node in read(proto).nodes} == {"symbolic"}
+
+
+@pytest.mark.slow
+def test_a_size_that_two_runs_tell_differently_is_its_datas() -> None:
+    nodes = [op("NonZero", "x", "n"), op("Cast", "n", "y", to=FLOAT)]
+    with pytest.raises(InvalidIrShapes, match="whose shape cannot be inferred"):
+        read(model(nodes, [value("x", [5])], [value("y", None)]))
+
+
+@pytest.mark.slow
+def test_a_run_finds_the_size_that_a_model_was_made_for() -> None:
+    """Only at a height of 48 can the rows be taken as one."""
+    nodes = [op("FusedConv", "x w", "h", domain="com.microsoft", activation="Relu"), op("Reshape", "h shape", "y")]
+    weights = {"w": np.ones((3, 3, 1, 1), np.float32), "shape": np.array([-1, 3 * 48 * 8], np.int64)}
+    proto = model(nodes, [value("x", ["N", 3, "H", 8])], [value("y", None)], weights)
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    proto.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "H"
+    graph = read(proto)
+    assert graph.assumed == {"N": 1, "H": 48}
+    assert tensors(graph)["h"].shape == (1, 3, 48, 8)
+
+
+@pytest.mark.slow
+def test_an_unknown_operator_is_refused_with_what_the_run_said() -> None:
+    with pytest.raises(InvalidIrShapes) as caught:
+        read(model([op("Mystery", "x", "y", domain="own")], [value("x", [2])], [value("y", None)]))
+    assert "A run of the model does not give it either" in caught.value.hint

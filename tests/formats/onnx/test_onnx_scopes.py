@@ -1,0 +1,806 @@
+"""``If``, ``Loop`` and ``Scan`` as nested scopes: what the graph says, and that its plans hold for every run.
+
+The judge of a range is execution: ``nested_run.py`` runs the bodies in the plan's arenas and compares each operand.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+from onnx.backend.test.case.node import collect_testcases
+
+from tests.formats.onnx.nested_run import Feeds, NestedRun, reference
+from tests.formats.onnx.test_onnx import model, nodes, op, read, tensors, value
+from tmmu_core.base import limits
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.formats.onnx.onnx_scope_shapes import UNBOUNDED, check_scopes, same_bytes, trips_of, write_trip_limits
+from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, Origin
+from tmmu_core.formats.open_file import read_graph
+from tmmu_core.graph.index import index_graph
+from tmmu_core.graph.model import Dim, Graph
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
+
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+PLANNERS = ("slots", "greedy", "ffd")
+
+
+def body(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[onnx.ValueInfoProto],
+    outputs: Sequence[str],
+    weights: dict[str, np.ndarray] | None = None,
+) -> onnx.GraphProto:
+    """A body; of its outputs it says the names alone."""
+    initialisers = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
+    return helper.make_graph(nodes, "body", inputs, [onnx.ValueInfoProto(name=name) for name in outputs], initialisers)
+
+
+def const(name: str, array: Any) -> onnx.NodeProto:
+    return op("Constant", "", name, value=numpy_helper.from_array(np.asarray(array)))
+
+
+def branch_model(then: onnx.GraphProto, otherwise: onnx.GraphProto, more: Sequence[onnx.NodeProto] = ()) -> Any:
+    """``a = neg x; if c: then else otherwise → y; z = y + a`` on 2 × 3 floats."""
+    flow = op("If", "c", "y", name="choice", then_branch=then, else_branch=otherwise)
+    ends = [value("x", [2, 3]), value("c", [], BOOL)]
+    return model([op("Neg", "x", "a"), flow, *more, op("Add", "y a", "z")], ends, [value("z", None)])
+
+
+ITER, COND = value("i", [], INT64), value("go", [], BOOL)
+
+
+def counted(
+    nodes: Sequence[onnx.NodeProto], results: Sequence[str], states: Sequence[str] = ("s",), **weights: Any
+) -> onnx.GraphProto:
+    """A loop body that goes on as long as it is told."""
+    ends = [ITER, COND, *(value(state, None) for state in states)]
+    return body([*nodes, op("Identity", "go", "goon")], ends, ["goon", *results], weights)
+
+
+def loop_model(inner: onnx.GraphProto, *, outputs: str = "y", before: Sequence[onnx.NodeProto] = (), trip: Any = None):
+    """``a = neg x; loop(n, c, state = a) → y; z = relu y``; the trip count is an input, or ``trip``."""
+    flow = op("Loop", "n c a", outputs, name="loop", body=inner)
+    ends = [value("x", [2, 3]), value("c", [], BOOL)] + ([value("n", [], INT64)] if trip is None else [])
+    gives = [value("z", None), *(value(name, None) for name in outputs.split()[1:])]
+    weights = {} if trip is None else {"n": np.array(trip, np.int64)}
+    return model([op("Neg", "x", "a"), *before, flow, op("Relu", "y", "z")], ends, gives, weights)
+
+
+# --- what the graph says -----------------------------------------------------------------------------------------
+
+
+THEN = body([op("Exp", "x", "e"), op("Mul", "e x", "r")], [], ["r"])
+ELSE = body([op("Sigmoid", "a", "r")], [], ["r"])
+
+
+def test_both_branches_stand_at_the_node_one_after_the_other_and_a_node_closes_them() -> None:
+    graph = read(branch_model(THEN, ELSE))
+    assert [node.node_id for node in graph.nodes] == [
+        "Neg_0",
+        "choice/then/Exp_0",
+        "choice/then/Mul_1",
+        "choice/else/Sigmoid_0",
+        "choice/close",
+        "Add_2",
+    ]
+
+
+def test_the_closing_node_of_a_branch_reads_the_condition_and_both_results() -> None:
+    node = nodes(read(branch_model(THEN, ELSE)))["choice/close"]
+    assert (node.instr, node.inputs, node.outputs) == ("If.close", ("c", "choice/then/r", "choice/else/r"), ("y",))
+
+
+def test_a_branch_result_may_be_where_either_branch_left_it() -> None:
+    assert nodes(read(branch_model(THEN, ELSE)))["choice/close"].inplace == ((1, 0), (2, 0))
+
+
+def test_the_graph_tells_how_many_subgraphs_are_planned_as_scopes() -> None:
+    assert read(branch_model(THEN, ELSE)).name == "model (2 subgraphs planned as nested scopes)"
+
+
+def test_every_node_of_a_scope_names_it() -> None:
+    graph = read(branch_model(THEN, ELSE))
+    assert [node.scope for node in graph.nodes] == [
+        "",
+        "choice/then",
+        "choice/then",
+        "choice/else",
+        "choice",
+        "",
+    ]
+
+
+STEP = counted([op("Mul", "s x", "m"), op("Tanh", "m", "t")], ["t"])
+
+
+def test_a_loop_is_opened_run_once_and_closed() -> None:
+    graph = read(loop_model(STEP))
+    assert [node.instr for node in graph.nodes] == ["Neg", "Loop.open", "Mul", "Tanh", "Identity", "Loop.close", "Relu"]
+
+
+def test_the_opening_node_writes_the_counter_the_condition_and_the_carried_state() -> None:
+    node = nodes(read(loop_model(STEP)))["loop/open"]
+    assert (node.inputs, node.outputs) == (("n", "c", "a"), ("loop/i", "loop/go", "loop/s"))
+
+
+def test_the_closing_node_reads_what_the_body_reads_from_outside() -> None:
+    node = nodes(read(loop_model(STEP)))["loop/close"]
+    assert node.inputs == ("n", "loop/i", "loop/go", "loop/s", "loop/goon", "loop/t", "x")
+
+
+def test_the_final_state_is_the_carried_states_storage() -> None:
+    node = nodes(read(loop_model(STEP)))["loop/close"]
+    assert [(node.inputs[i], node.outputs[o]) for i, o in node.in_place_write] == [("loop/s", "y")]
+
+
+def test_a_captured_value_lives_as_long_as_the_loop() -> None:
+    plan = plan_graph(read(loop_model(STEP))).plan
+    close = next(k for k in range(plan.steps) if plan.node_at(k) == "loop/close")
+    assert plan.row(plan.row_of["x"]).death == close + 1
+
+
+def test_a_value_of_the_body_lives_within_an_iteration() -> None:
+    plan = plan_graph(read(loop_model(STEP))).plan
+    assert plan.row(plan.row_of["loop/m"]).death == plan.row(plan.row_of["loop/t"]).birth
+
+
+def test_a_captured_weight_is_not_read_again_where_the_loop_closes() -> None:
+    inner = counted([op("MatMul", "s w", "t")], ["t"], w=np.ones((3, 3), np.float32))
+    graph = read(loop_model(inner))
+    assert tensors(graph)["loop/w"].role == "parameter"
+    assert "loop/w" not in nodes(graph)["loop/close"].inputs
+
+
+def test_what_is_gathered_has_room_from_the_opening_to_the_end() -> None:
+    inner = counted([op("Tanh", "s", "t"), op("ReduceSum", "t", "p", keepdims=0)], ["t", "p"])
+    graph = read(loop_model(inner, outputs="y ps", trip=5))
+    assert tensors(graph)["ps"].shape == (5,)
+    plan = plan_graph(graph).plan
+    room, whole = (plan.row(plan.row_of[name]) for name in ("loop/ps.room", "ps"))
+    assert plan.node_at(room.birth) == "loop/open"
+    assert (room.offset_bytes, room.death) == (whole.offset_bytes, whole.birth)
+
+
+def test_each_that_is_gathered_is_as_large_as_its_own_pieces() -> None:
+    made = [op("Tanh", "s", "t"), op("ReduceSum", "t", "p", keepdims=0)]
+    made += [op("Transpose", "t", "q"), op("ReduceMax", "t", "r", axes=[0], keepdims=0)]
+    graph = read(loop_model(counted(made, ["t", "p", "q", "r"]), outputs="y ps qs rs", trip=5))
+    sizes = {name: tensor.shape for name, tensor in tensors(graph).items()}
+    assert (sizes["y"], sizes["ps"], sizes["qs"], sizes["rs"]) == ((2, 3), (5,), (5, 3, 2), (5, 3))
+    assert [sizes[f"loop/{name}.room"] for name in ("ps", "qs", "rs")] == [(5,), (5, 3, 2), (5, 3)]
+    assert verify_plan(plan_graph(graph).plan).ok
+
+
+def test_a_state_that_is_carried_on_as_it_is_needs_no_copy() -> None:
+    graph = read(loop_model(counted([], ["s"])))
+    assert [node.instr for node in graph.nodes] == ["Neg", "Loop.open", "Identity", "Loop.close", "Relu"]
+
+
+def test_states_that_change_places_are_copied_first() -> None:
+    inner = counted([], ["u", "s"], ("s", "u"))
+    flow = op("Loop", "n _ a b", "y v", name="loop", body=inner)
+    ends = [value("a", [2]), value("b", [2]), value("n", [], INT64)]
+    graph = read(model([flow], ends, [value("y", None), value("v", None)]))
+    assert [node.outputs for node in graph.nodes if node.instr == "Identity"][:2] == [
+        ("loop/goon",),
+        ("loop/u.copy",),
+    ]
+
+
+def test_a_result_that_is_the_carried_states_bytes_is_no_view_of_them() -> None:
+    inner = counted([op("Identity", "s", "t")], ["t"])
+    assert tensors(read(loop_model(inner)))["loop/t"].view is None
+
+
+CELL = body(
+    [op("Add", "h piece", "k"), op("Tanh", "k", "hnext"), op("Mul", "hnext w", "out")],
+    [value("h", None), value("piece", None)],
+    ["hnext", "out"],
+    {"w": np.full(3, 0.5, np.float32)},
+)
+
+
+def scan_model(inner: onnx.GraphProto = CELL, shape: Sequence[int | str] = (4, 3), **how: Any) -> onnx.ModelProto:
+    flow = op("Scan", "h0 xs", "hn ys", name="scan", body=inner, num_scan_inputs=1, **how)
+    ends = [value("h0", [3]), value("xs", shape)]
+    return model([flow], ends, [value("hn", None), value("ys", None)])
+
+
+def test_a_scan_takes_slices_at_the_start_of_every_iteration() -> None:
+    graph = read(scan_model())
+    assert [node.node_id for node in graph.nodes][:2] == ["scan/open", "scan/next"]
+    assert tensors(graph)["scan/piece"].shape == (3,)
+    assert tensors(graph)["ys"].shape == (4, 3)
+
+
+def test_what_a_scan_slices_lives_as_long_as_the_scan() -> None:
+    assert "xs" in nodes(read(scan_model()))["scan/close"].inputs
+
+
+def test_a_scan_over_a_named_length_keeps_the_name() -> None:
+    graph = read(scan_model(shape=("T", 3)))
+    assert tensors(graph)["ys"].shape == ("T", 3)
+
+
+def test_a_scan_can_gather_along_another_axis() -> None:
+    assert tensors(read(scan_model(scan_output_axes=[-1])))["ys"].shape == (3, 4)
+
+
+def test_a_branch_that_is_never_taken_is_left_out() -> None:
+    other = body([op("Unsqueeze", "x zero", "r")], [], ["r"], {"zero": np.array([0], np.int64)})
+    decide = [
+        op("Shape", "x", "dims"),
+        op("Gather", "dims k", "d"),
+        op("Equal", "d k", "c"),
+        op("If", "c", "y", name="choice", then_branch=other, else_branch=THEN),
+    ]
+    graph = read(model(decide, [value("x", [2, 3])], [value("y", None)], {"k": np.array(1, np.int64)}))
+    assert [node.node_id for node in graph.nodes] == ["choice/else/Exp_0", "choice/else/Mul_1", "choice/taken_0"]
+    assert tensors(graph)["y"].shape == (2, 3)
+
+
+def test_a_branch_that_only_some_sizes_take_is_kept() -> None:
+    decide = [
+        op("Shape", "x", "dims"),
+        op("Gather", "dims k", "d"),
+        op("Equal", "d one", "c"),
+        op("If", "c", "y", name="choice", then_branch=THEN, else_branch=body([op("Relu", "x", "r")], [], ["r"])),
+    ]
+    weights = {"k": np.array(0, np.int64), "one": np.array(1, np.int64)}
+    graph = read(model(decide, [value("x", ["N", 3])], [value("y", None)], weights))
+    assert {"choice/then/Mul_1", "choice/else/Relu_0", "choice/close"} <= set(nodes(graph))
+
+
+def test_a_local_function_within_a_body_is_inlined() -> None:
+    twice = helper.make_function("own", "Twice", ["q"], ["b"], [op("Add", "q q", "b")], [helper.make_opsetid("", 17)])
+    proto = loop_model(counted([op("Twice", "s", "t", domain="own")], ["t"]))
+    proto.functions.append(twice)
+    assert "Add" in [node.instr for node in read(proto).nodes]
+
+
+def test_weights_that_a_body_lists_among_its_inputs_are_weights() -> None:
+    inner = body([op("Mul", "x w", "r")], [value("w", [3])], ["r"], {"w": np.ones(3, np.float32)})
+    assert tensors(read(branch_model(inner, ELSE)))["choice/then/w"].role == "parameter"
+
+
+def test_names_within_bodies_are_told_apart_from_names_outside() -> None:
+    inner = body([op("Exp", "x", "a"), op("Neg", "a", "r")], [], ["r"])
+    graph = read(branch_model(inner, inner))
+    assert len(index_graph(graph).tensor_of) == len(graph.tensors)
+
+
+# --- what is refused ---------------------------------------------------------------------------------------------
+
+
+def test_branches_of_different_shapes_are_refused() -> None:
+    other = body([op("Concat", "x x", "r", axis=0)], [], ["r"])
+    flow = op("If", "c", "y", name="choice", then_branch=THEN, else_branch=other)
+    proto = model([flow], [value("x", [2, 3]), value("c", [], BOOL)], [value("y", None)])
+    with pytest.raises(InvalidIrShapes, match="its branches give results of different shapes") as caught:
+        read(proto)
+    assert (caught.value.diagnostics["reason"], caught.value.diagnostics["node_id"]) == ("scope_shape", "choice")
+
+
+def test_a_state_that_grows_nobody_knows_how_often_is_refused() -> None:
+    with pytest.raises(InvalidIrShapes, match="nothing in the model bounds how often"):
+        read(loop_model(counted([op("Concat", "s s", "t", axis=0)], ["t"])))
+
+
+def test_what_is_gathered_over_nobody_knows_how_many_iterations_is_refused() -> None:
+    with pytest.raises(InvalidIrShapes, match='collects "ps" over its iterations') as caught:
+        read(loop_model(counted([op("Tanh", "s", "t")], ["t", "t"]), outputs="y ps"))
+    assert caught.value.diagnostics["tensor"] == "ps"
+
+
+def test_it_is_planned_where_the_model_tells_its_shape() -> None:
+    proto = loop_model(counted([op("Tanh", "s", "t")], ["t", "t"]), outputs="y ps")
+    proto.graph.output[1].CopyFrom(value("ps", [7, 2, 3]))
+    assert tensors(read(proto))["ps"].shape == (7, 2, 3)
+
+
+def test_a_body_that_takes_another_number_of_values_is_refused() -> None:
+    with pytest.raises(UnreadableInput, match="differ in their numbers of inputs or outputs"):
+        read(loop_model(counted([], ["s"], ("s", "u"))))
+
+
+def test_a_sequence_within_a_body_is_refused() -> None:
+    inner = body([op("SequenceConstruct", "x x", "q"), op("SequenceAt", "q k", "r"), const("k", 0)], [], ["r"])
+    inner.value_info.append(
+        helper.make_value_info("q", helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, None)))
+    )
+    with pytest.raises(UnreadableInput, match='"q" is a sequence'):
+        read(branch_model(inner, ELSE))
+
+
+def test_an_operator_with_a_body_of_another_kind_is_refused() -> None:
+    flow = op("SequenceMap", "x", "y", name="each", body=body([op("Relu", "e", "r")], [value("e", None)], ["r"]))
+    with pytest.raises(UnreadableInput, match=r"SequenceMap .* holds a subgraph"):
+        read(model([flow], [value("x", [2])], [value("y", None)]))
+
+
+def test_a_scan_with_a_batch_axis_is_refused() -> None:
+    proto = scan_model()
+    proto.opset_import[0].version = 8
+    with pytest.raises(UnreadableInput, match="operator set 8"):
+        read(proto)
+
+
+def test_a_training_step_through_a_loop_is_refused() -> None:
+    with pytest.raises(InvalidIrShapes) as caught:
+        plan_graph(read(loop_model(STEP)), mode="backward")
+    assert caught.value.diagnostics["reason"] == "in_place_denied"
+
+
+def test_an_if_without_its_other_branch_is_refused() -> None:
+    flow = op("If", "c", "y", name="choice", then_branch=THEN)
+    with pytest.raises(UnreadableInput, match="has no body"):
+        read(model([flow], [value("x", [2, 3]), value("c", [], BOOL)], [value("y", None)]))
+
+
+# --- and that it is right ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and the inputs that make its scopes run in different ways."""
+
+    name: str
+    model: onnx.ModelProto
+    runs: tuple[Feeds, ...]
+
+
+def floats(*shape: int) -> np.ndarray:
+    count = int(np.prod(shape))
+    return (np.arange(1, count + 1, dtype=np.float32).reshape(shape) - count / 3) / count
+
+
+def loops(*counts: int, **more: Any) -> tuple[Feeds, ...]:
+    """A run for each count, and one whose condition fails at once."""
+    base = {"x": floats(2, 3), "c": np.array(True), **more}
+    runs = [{**base, "n": np.array(count, np.int64)} for count in counts]
+    return (*runs, {**base, "n": np.array(3, np.int64), "c": np.array(False)})
+
+
+def both(**more: Any) -> tuple[Feeds, ...]:
+    return tuple({"x": floats(2, 3), "c": np.array(c), **more} for c in (True, False))
+
+
+TINY_THEN = body([op("Exp", "s", "e"), op("Mul", "e x", "r")], [], ["r"])
+TINY_ELSE = body([op("Sigmoid", "x", "g"), op("Add", "g s", "r")], [], ["r"])
+
+NESTED = counted(
+    [
+        op("Mul", "s x", "m"),
+        op("Mod", "i two", "odd"),
+        op("Cast", "odd", "isodd", to=BOOL),
+        op("If", "isodd", "b", name="parity", then_branch=TINY_THEN, else_branch=TINY_ELSE),
+        op(
+            "Loop",
+            "i go m",
+            "w",
+            name="inner",
+            body=body(
+                [op("Sub", "v a", "d"), op("Tanh", "d", "f"), op("Identity", "on", "still")],
+                [value("j", [], INT64), value("on", [], BOOL), value("v", None)],
+                ["still", "f"],
+            ),
+        ),
+        op("Add", "b w", "t"),
+        op("ReduceSum", "t", "p", keepdims=0),
+    ],
+    ["t", "p"],
+    two=np.array(2, np.int64),
+)
+
+STOPS = body(
+    [
+        op("Add", "s one", "t"),
+        op("ReduceMax", "t", "top", keepdims=0),
+        op("Less", "top high", "goes"),
+        op("Mul", "t x", "out"),
+    ],
+    [ITER, COND, value("s", None)],
+    ["goes", "t", "out"],
+    {"one": np.array(1, np.float32), "high": np.array(3, np.float32)},
+)
+
+SWAP = counted([op("Add", "s u", "f")], ["u", "f"], ("s", "u"))
+FIBONACCI = model(
+    [
+        op("Relu", "x", "b"),
+        op("Loop", "n c x b", "y v", name="loop", body=SWAP),
+        op("Sub", "y v", "z"),
+    ],
+    [value("x", [2, 3]), value("c", [], BOOL), value("n", [], INT64)],
+    [value("z", None)],
+)
+TURN = model(
+    [
+        op("Relu", "x", "b"),
+        op(
+            "Loop",
+            "n c x b",
+            "y v",
+            name="loop",
+            body=counted([op("Identity", "u", "k"), op("Identity", "s", "l")], ["k", "l"], ("s", "u")),
+        ),
+        op("Sub", "y v", "z"),
+    ],
+    [value("x", [2, 3]), value("c", [], BOOL), value("n", [], INT64)],
+    [value("z", None)],
+)
+
+CASES = [
+    Case("branches", branch_model(THEN, ELSE), both()),
+    Case("a branch that gives what it captures", branch_model(body([], [], ["a"]), ELSE), both()),
+    Case("a loop", loop_model(STEP), loops(0, 1, 5)),
+    Case(
+        "a loop beside what lives across it",
+        model(
+            [
+                op("Exp", "x", "far"),
+                op("Neg", "x", "a"),
+                op("Loop", "n c a", "y", name="loop", body=STEP),
+                op("Add", "y far", "z"),
+            ],
+            [value("x", [2, 3]), value("c", [], BOOL), value("n", [], INT64)],
+            [value("z", None)],
+        ),
+        loops(0, 1, 4),
+    ),
+    Case(
+        "a captured value that is read first",
+        loop_model(
+            counted([op("Mul", "s k", "m"), op("Exp", "m", "e"), op("Tanh", "e", "t")], ["t"]),
+            before=[op("Sigmoid", "x", "k")],
+        ),
+        loops(0, 1, 4),
+    ),
+    Case("a condition of its own", loop_model(STOPS, outputs="y ps", trip=20), loops(20)[:1]),
+    Case("states that change places", TURN, loops(0, 1, 2, 5)),
+    Case("states that feed each other", FIBONACCI, loops(0, 1, 2, 5)),
+    Case("nested", loop_model(NESTED, outputs="y ps", trip=4), loops(4)[:1]),
+    Case("a scan", scan_model(), ({"h0": floats(3), "xs": floats(4, 3)},)),
+]
+
+
+def fed(proto: onnx.ModelProto, feeds: Feeds) -> Feeds:
+    names = {value_info.name for value_info in proto.graph.input}
+    return {name: array for name, array in feeds.items() if name in names}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_a_plan_is_right_however_often_a_body_runs(case: Case, planner: str) -> None:
+    graph = read(case.model)
+    plan = plan_graph(graph, planner=planner).plan
+    for feeds in case.runs:
+        run = NestedRun(case.model, graph, plan, fed(case.model, feeds))
+        results = run.run()
+        assert run.differences == []
+        assert [here.tobytes() for here in results] == [
+            there.tobytes() for there in reference(case.model, fed(case.model, feeds))
+        ]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_plan_with_scopes_passes_the_judge(case: Case) -> None:
+    graph = read(case.model)
+    assert verify_plan(plan_graph(graph).plan, graph).ok
+
+
+def test_a_scan_along_the_second_axis_and_backwards_gives_the_same_turned_round() -> None:
+    turned = {f"scan_{side}put_{what}": [1] for side in ("in", "out") for what in ("axes", "directions")}
+    proto, h0, xs = scan_model(shape=(3, 4), **turned), floats(3), floats(4, 3)
+    graph = read(proto)
+    run = NestedRun(proto, graph, plan_graph(graph).plan, {"h0": h0, "xs": xs[::-1].T})
+    hn, ys = run.run()
+    assert run.differences == []
+    expected = reference(scan_model(), {"h0": h0, "xs": xs})
+    assert [hn.tobytes(), ys.T[::-1].tobytes()] == [value.tobytes() for value in expected]
+
+
+def test_nothing_is_gathered_over_no_iteration() -> None:
+    proto = loop_model(STOPS, outputs="y ps", trip=20)
+    graph = read(proto)
+    feeds = {"x": floats(2, 3), "c": np.array(False)}
+    z, ps = NestedRun(proto, graph, plan_graph(graph).plan, feeds).run()
+    assert (z.tobytes(), ps.shape) == (np.maximum(-feeds["x"], 0).tobytes(), (0, 2, 3))
+
+
+def test_a_body_runs_as_often_as_it_should() -> None:
+    case = CASES[2]
+    graph = read(case.model)
+    ran = []
+    for feeds in case.runs:
+        run = NestedRun(case.model, graph, plan_graph(graph).plan, feeds)
+        run.run()
+        ran.append(run.executed.count("loop/Tanh_1"))
+    assert ran == [0, 1, 5, 0]
+
+
+def forgetting(graph: Graph, closing: str, tensor: str) -> Graph:
+    """The graph with a closing node that does not read a tensor."""
+
+    def less(node: Any) -> Any:
+        if node.node_id != closing:
+            return node
+        kept = [name for name in node.inputs if name != tensor]
+        pairs = [(kept.index(node.inputs[i]), o) for i, o in node.in_place_write if node.inputs[i] in kept]
+        return msgspec.structs.replace(node, inputs=tuple(kept), in_place_write=tuple(pairs))
+
+    return msgspec.structs.replace(graph, nodes=tuple(map(less, graph.nodes)))
+
+
+@pytest.mark.parametrize(
+    ("case", "closing", "tensor"),
+    [
+        ("a captured value that is read first", "loop/close", "k"),
+        ("a condition of its own", "loop/close", "loop/s"),
+        ("nested", "loop/close", "a"),
+        ("nested", "loop/close", "loop/ps.room"),
+        ("nested", "loop/inner/close", "loop/inner/f"),
+        ("a scan", "scan/close", "xs"),
+    ],
+)
+def test_a_wrong_range_is_found_by_running_it(case: str, closing: str, tensor: str) -> None:
+    given = next(each for each in CASES if each.name == case)
+    graph = forgetting(read(given.model), closing, tensor)
+    run = NestedRun(
+        given.model, graph, plan_graph(graph).plan, fed(given.model, given.runs[max(0, len(given.runs) - 2)])
+    )
+    run.run()
+    assert run.differences
+
+
+ATTENTION = (
+    *("linear", "gated", "gated_per_head_decay", "delta", "gated_delta", "gated_delta_beta_scalar", "gated_delta_gqa"),
+    *("gated_delta_mqa", "decode_step", "prefill_with_past", "no_past_explicit_zeros", "explicit_scale", "fp16"),
+    "linear_t1_no_past",
+)
+
+
+@pytest.fixture(scope="module")
+def published() -> dict[str, Any]:
+    """The onnx package's own cases of linear attention, written out as scans over the tokens."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the package makes all its cases, divisions by zero among them
+        return {case.name: case for case in collect_testcases("LinearAttention")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ATTENTION)
+def test_a_published_scan_finds_every_operand_and_gives_its_published_results(
+    published: dict[str, Any], name: str
+) -> None:
+    case = published[f"test_linear_attention_{name}_expanded"]
+    graph = read_graph(case.model.SerializeToString(), "attention.onnx")
+    feeds = {info.name: np.asarray(v) for info, v in zip(case.model.graph.input, case.data_sets[0][0], strict=True)}
+    run = NestedRun(case.model, graph, plan_graph(graph).plan, feeds)
+    results = run.run()
+    assert run.differences == []
+    # Bits of a product depend on how numpy lays operands out, so the results are held to the case's own tolerance.
+    for here, there in zip(results, case.data_sets[0][1], strict=True):
+        np.testing.assert_allclose(here, there, rtol=case.rtol, atol=case.atol)
+
+
+# --- models that nobody thought of -------------------------------------------------------------------------------
+
+
+class Growing:
+    """A model with scopes in scopes as hypothesis draws it; every value is 2 × 3 floats, every name is used once."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self.draw, self.names = draw, 0
+
+    def name(self, kind: str) -> str:
+        self.names += 1
+        return f"{kind}{self.names}"
+
+    def one_of(self, values: list[str]) -> str:
+        return self.draw(st.sampled_from(values))
+
+    def nodes(self, known: list[str], depth: int) -> tuple[list[onnx.NodeProto], list[str]]:
+        """Some nodes on top of what is ``known``, and what is known then."""
+        grown: list[onnx.NodeProto] = []
+        known = list(known)
+        for _ in range(self.draw(st.integers(1, 3))):
+            kinds = ["Tanh", "Identity", "Sub", "Mul"] + (["If", "Loop"] if depth else [])
+            kind = self.one_of(kinds)
+            if kind == "If":
+                both = [self.body(known, depth - 1, 1) for _ in range(2)]
+                made = [self.name("v")]
+                grown.append(
+                    op("If", self.one_of(["c", "d"]), made[0], name=self.name("if"), then_branch=both[0],
+                       else_branch=both[1])
+                )  # fmt: skip
+            elif kind == "Loop":
+                count = self.draw(st.integers(1, 2))
+                states = [self.name("s") for _ in range(count)]
+                inner = self.body([*known, *states], depth - 1, count, states)
+                made = [self.name("v") for _ in states]
+                reads = ["n" + str(self.draw(st.integers(0, 3))), "c", *(self.one_of(known) for _ in states)]
+                grown.append(op("Loop", " ".join(reads), " ".join(made), name=self.name("loop"), body=inner))
+            else:
+                made = [self.name("v")]
+                reads = [self.one_of(known) for _ in range(2 if kind in ("Sub", "Mul") else 1)]
+                grown.append(op(kind, " ".join(reads), made[0]))
+            known += made
+        return grown, known
+
+    def body(self, known: list[str], depth: int, results: int, states: Sequence[str] = ()) -> onnx.GraphProto:
+        grown, inner = self.nodes(known, depth)
+        given = [self.one_of(inner[-3:]) for _ in range(results)]
+        if not states:
+            return body(grown, [], given)
+        counter, on, still = self.name("i"), self.name("on"), self.name("still")
+        ends = [value(counter, [], INT64), value(on, [], BOOL), *(value(state, None) for state in states)]
+        return body([*grown, op("Identity", on, still)], ends, [still, *given])
+
+    def model(self) -> onnx.ModelProto:
+        grown, known = self.nodes(["x"], 2)
+        ends = [value("x", [2, 3]), value("c", [], BOOL), value("d", [], BOOL)]
+        counts = {f"n{k}": np.array(k, np.int64) for k in range(4)}
+        return model([*grown, op("Add", f"{known[-1]} x", "z")], ends, [value("z", None)], counts)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.data())
+def test_any_nesting_is_right_however_it_runs(data: st.DataObject) -> None:
+    proto = data.draw(st.composite(lambda draw: Growing(draw).model())())
+    planner = data.draw(st.sampled_from(PLANNERS))
+    graph = read(proto)
+    plan = plan_graph(graph, planner=planner).plan
+    assert verify_plan(plan, graph).ok
+    for c, d in ((True, True), (True, False), (False, True)):
+        feeds = {"x": floats(2, 3), "c": np.array(c), "d": np.array(d)}
+        run = NestedRun(proto, graph, plan, feeds)
+        results = run.run()
+        assert run.differences == []
+        assert [here.tobytes() for here in results] == [there.tobytes() for there in reference(proto, feeds)]
+
+
+@pytest.mark.parametrize(
+    ("count", "trips"),
+    [(np.array(3), 3), (np.array([5]), 5), (np.array([5, 6]), UNBOUNDED), (np.array([], np.int64), UNBOUNDED)],
+)
+def test_a_loop_runs_as_often_as_one_number_says_and_else_nobody_knows(count: np.ndarray, trips: int) -> None:
+    assert trips_of(op("LoopClose", "count keep", "y"), {"count": count, "keep": np.array(9)}) == trips
+    assert trips_of(op("LoopClose", "_ keep", "y"), {"keep": np.array(9)}) == UNBOUNDED
+    assert trips_of(op("LoopClose", "unknown", "y"), {}) == UNBOUNDED
+
+
+def test_a_state_that_begins_as_a_weight_has_the_weights_shape() -> None:
+    flow = op("Loop", "n c w", "y", name="loop", body=counted([op("Relu", "s", "t")], ["t"]))
+    ends = [value("n", [], INT64), value("c", [], BOOL)]
+    graph = read(model([flow], ends, [value("y", None)], {"w": np.ones((2, 3), np.float32)}))
+    assert (tensors(graph)["y"].shape, tensors(graph)["loop/t"].shape) == ((2, 3), (2, 3))
+
+
+def test_every_result_of_branches_must_agree_where_an_earlier_one_does_at_this_size_alone() -> None:
+    """At T = 3 the first results are of as many bytes; the second ones are not."""
+    closing = helper.make_node("If.close", ["c", "a", "b", "d", "e"], ["y", "z"], domain=SCOPE)
+    flat = SimpleNamespace(model=helper.make_graph([closing], "g", [], []), origins=[SimpleNamespace(scope="choice")])
+    flat.model = SimpleNamespace(graph=flat.model)
+    shape = {"a": ("T", 2), "d": (3, 2), "b": (2,), "e": (2,)}
+    dtype = dict.fromkeys("abde", "float32")
+
+    def agree(**other: tuple[int, ...]) -> bool:
+        return check_scopes(flat, {**shape, **other}, dtype, {"T": 3}, "given")  # type: ignore[arg-type]
+
+    assert [agree(), agree(d=("T", 2)), agree(d=("T", 1, 2))] == [False, True, True]
+    with pytest.raises(InvalidIrShapes, match='"b" is float32'):
+        agree(e=(5,))
+    with pytest.raises(InvalidIrShapes, match='"a" is float32'):
+        agree(d=(4, 2))
+
+
+def test_a_scan_names_as_many_values_as_its_body_has() -> None:
+    """No slice, fewer operands than slices, fewer results than states, a body of other inputs or outputs."""
+    bare = body([op("Add", "h w", "hnext")], [value("h", None)], ["hnext"], {"w": np.ones(3, np.float32)})
+    for operands, results, inner, slices in (
+        ("h0 xs", "hn ys", CELL, 0),
+        ("h0", "hn ys", CELL, 2),
+        ("h0 xs", "hn", CELL, 1),
+        ("h0 xs", "hn ys zs", CELL, 1),
+        ("h0 xs xs", "hn ys", CELL, 1),
+        ("h0 xs xs", "hn", CELL, 1),
+        ("h0 xs", "hn", bare, 1),
+    ):
+        flow = op("Scan", operands, results, name="scan", body=inner, num_scan_inputs=slices)
+        ends = [value("h0", [3]), value("xs", (4, 3))]
+        with pytest.raises(UnreadableInput, match="differ in their numbers of inputs or outputs"):
+            read(model([flow], ends, [value("hn", None)]))
+
+
+def test_each_result_that_a_loop_gathers_has_a_room_of_its_own_shape() -> None:
+    inner = counted(
+        [op("Relu", "s", "t"), op("ReduceSum", "t", "u", keepdims=0), op("Concat", "t t", "v", axis=1)], "tuv"
+    )
+    found = tensors(read(loop_model(inner, outputs="y us vs", trip=5)))
+    shapes = {name: found[name].shape for name in ("y", "us", "vs", "loop/us.room", "loop/vs.room")}
+    assert shapes == {"y": (2, 3), "us": (5,), "vs": (5, 2, 6), "loop/us.room": (5,), "loop/vs.room": (5, 2, 6)}
+
+
+def test_a_trip_count_of_two_to_the_31_less_1_says_until_the_condition_fails() -> None:
+    """Of one less, each result that is gathered has its length; of that no length is known."""
+    inner = counted([op("Relu", "s", "t"), op("ReduceSum", "t", "u", keepdims=0)], "tu")
+    graph = read(loop_model(inner, outputs="y us", trip=2**31 - 2))
+    assert tensors(graph)["us"].shape == (2**31 - 2,)
+    with limits.raised({"run-seconds": 0}), pytest.raises(InvalidIrShapes, match="us"):
+        read(loop_model(inner, outputs="y us", trip=2**31 - 1))
+
+
+BRANCHES = {  # kind and sizes of a and b, at B = 4: whether they are one everywhere, here, or nowhere
+    "alike": ("float32", ("B", 2), "float32", ("B", 2), True),
+    "axes of size 1": ("float32", ("B", 1, 2), "float32", ("B", 2), True),
+    "only here": ("float32", ("B", 2), "float32", (4, 2), False),
+    "other type": ("float32", (2,), "int32", (2,), None),
+    "other size": ("float32", ("B", 2), "float32", (5, 2), None),
+    "open": ("float32", (2,), "", (2,), True),
+}
+
+
+@pytest.mark.parametrize("first", BRANCHES)
+@pytest.mark.parametrize("second", BRANCHES)
+def test_every_pair_of_results_is_compared(first: str, second: str) -> None:
+    """Two results of one If, one behind the other: neither is passed over for what the other is."""
+    shape: dict[str, Any] = {}
+    dtype: dict[str, str] = {}
+    for k, which in enumerate((first, second)):
+        kind_a, a, kind_b, b, _ = BRANCHES[which]
+        for name, kind, sizes in ((f"a{k}", kind_a, a), (f"b{k}", kind_b, b)):
+            shape[name] = sizes
+            if kind:
+                dtype[name] = kind
+    closing = helper.make_node("If.close", ["c", "a0", "a1", "b0", "b1"], ["r0", "r1"], domain=SCOPE)
+    flat = Flat(helper.make_model(helper.make_graph([closing], "g", [], [])), (Origin("at", 0),))
+    agree = [BRANCHES[which][-1] for which in (first, second)]
+    if None in agree:
+        with pytest.raises(InvalidIrShapes, match="different shapes") as caught:
+            check_scopes(flat, shape, dtype, {"B": 4}, "m.onnx")
+        assert f"b{agree.index(None)}" in str(caught.value)
+    else:
+        assert check_scopes(flat, shape, dtype, {"B": 4}, "m.onnx") is all(agree)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        *((None, None, True), (None, (1, []), False), ((1, [None]), (1, [None]), True), ((1, [None]), (1, [1]), False)),
+        *(((1, [2, 3]), (1, [1, 2, 3]), True), ((1, [2, 3]), (1, [3, 2]), True), ((1, [2, 3]), (7, [2, 3]), False)),
+        *(((1, ["N", 2]), (1, [2, "N"]), True), ((1, ["N"]), (1, ["M"]), False), ((1, ["N", 0]), (1, [0, "M"]), True)),
+        *(((1, [2]), (1, [3]), False), ((1, []), (1, [1]), True), ((1, ["N", "N"]), (1, ["N"]), False)),
+    ],
+)
+def test_two_values_are_the_same_bytes_but_for_axes_of_one(a: Any, b: Any, same: bool) -> None:
+    assert same_bytes(a, b) is same_bytes(b, a) is same
+
+
+@pytest.mark.parametrize("trips", [0, 1, UNBOUNDED - 1, UNBOUNDED])
+def test_a_loop_is_said_to_run_from_once_to_less_than_for_ever(trips: int) -> None:
+    named, unnamed, other = (
+        helper.make_node("Loop.close", [count, "c"], ["y"], domain=SCOPE) for count in ("n", "", "m")
+    )
+    elsewhere = helper.make_node("If.close", ["n", "c"], ["y"], domain=SCOPE)
+    origins = tuple(Origin(scope, 0) for scope in ("s0", "s1", "s2", "s3"))
+    flat = Flat(helper.make_model(helper.make_graph([named, unnamed, other, elsewhere], "g", [], [])), origins)
+    dim = Dim(0, trips)
+    used = write_trip_limits(flat, {"n": dim, "s1": dim, "s3": dim})
+    counts = [{each.name: each.i for each in each_node.attribute} for each_node in flat.model.graph.node]
+    if 0 < trips < UNBOUNDED:
+        assert (used, counts) == ({"n": dim, "s1": dim}, [{"at_most": trips}, {"at_most": trips}, {}, {}])
+    else:
+        assert (used, counts) == ({}, [{}, {}, {}, {}])

@@ -1,0 +1,536 @@
+"""Saved PyTorch programs, read from the JSON in their archive: nothing in them runs, whatever is installed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.session.opening import read_bytes
+from tests.support.paths import DATA, ROOT
+from tmmu_core.base import limits
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.formats.open_file import read_graph, read_within
+from tmmu_core.formats.pytorch.exported_program import pt2_archive, pt2_graph, pt2_names, pt2_operators, pt2_sizes
+from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
+from tmmu_core.formats.pytorch.joint_graph import fx_child
+from tmmu_core.formats.pytorch.strides import Lies
+from tmmu_core.graph.model import Dim, Graph, Node, Tensor
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
+
+DATA = DATA / "torch"
+MODEL = "archive/models/model.json"
+EXAMPLE = "archive/data/sample_inputs/model.pt"
+WEIGHT = "archive/data/weights/weight_0"
+
+
+@pytest.fixture
+def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fx_child, "installed", lambda: False)
+
+
+def saved(name: str) -> Graph:
+    return as_saved(pt2_archive.read_program((DATA / f"{name}.pt2").read_bytes(), name), name)
+
+
+def tensor(graph: Graph, name: str) -> Tensor:
+    return next(each for each in graph.tensors if each.id == name)
+
+
+def node(graph: Graph, name: str) -> Node:
+    return next(each for each in graph.nodes if each.node_id == name)
+
+
+def rewritten(name: str, change: Callable[[dict[str, bytes]], None]) -> bytes:
+    """An archive of the test data with its members changed."""
+    with zipfile.ZipFile(DATA / f"{name}.pt2") as archive:
+        members = {member: archive.read(member) for member in archive.namelist()}
+    change(members)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for member, data in members.items():
+            archive.writestr(member, data)
+    return out.getvalue()
+
+
+def changed(name: str, change: Callable[[dict[str, Any]], None]) -> bytes:
+    """An archive of the test data with its JSON changed."""
+
+    def change_model(members: dict[str, bytes]) -> None:
+        document = json.loads(members[MODEL])
+        change(document)
+        members[MODEL] = json.dumps(document).encode()
+
+    return rewritten(name, change_model)
+
+
+# --- nothing runs ----------------------------------------------------------------------------------------------------
+
+
+class Touch:
+    """Unpickled, it makes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (f"touch '{self.path}'",)
+
+
+def with_pickles(mark: Path) -> bytes:
+    """Every member that PyTorch would unpickle makes ``mark``, and the weights say that they are pickled."""
+    evil = pickle.dumps(Touch(mark), protocol=2)
+
+    def change(members: dict[str, bytes]) -> None:
+        members[EXAMPLE] = members[WEIGHT] = evil
+        table = "archive/data/weights/model_weights_config.json"
+        members[table] = members[table].replace(b'"use_pickle": false', b'"use_pickle": true')
+        for older in ("state_dict", "constants", "example_inputs"):
+            members[f"archive/serialized_{older}.pt"] = evil
+
+    return rewritten("two_layers", change)
+
+
+def with_formulas(mark: Path, hint: dict[str, int] | None) -> bytes:
+    """Sizes, names of open sizes and guards are Python that makes ``mark``."""
+    evil = f"__import__('pathlib').Path({str(mark)!r}).touch()"
+
+    def change(document: dict[str, Any]) -> None:
+        graph = document["graph_module"]["graph"]
+        formula = {"as_expr": {"expr_str": evil, "hint": hint}}
+        for meta in graph["tensor_values"].values():
+            meta["sizes"] = [formula if hint else size for size in meta["sizes"]]
+        if not hint:
+            graph["tensor_values"]["x"]["sizes"][0] = formula
+        graph["sym_int_values"] = {"s": formula, evil: formula}
+        document["range_constraints"] = {evil: {"min_val": 0, "max_val": 9}}
+        document["guards_code"] = [evil]
+        graph["nodes"][0]["metadata"] = {"stack_trace": evil, "nn_module_stack": evil}
+
+    return changed("two_layers", change)
+
+
+def with_targets(mark: Path) -> bytes:
+    """Operators, names and call specifications are Python, or reach for what is no operator."""
+    evil = f"__import__('os').system('touch {mark}')"
+
+    def change(document: dict[str, Any]) -> None:
+        module = document["graph_module"]
+        module["graph"]["nodes"][0]["target"] = "torch.ops.aten.from_file.default"
+        module["graph"]["nodes"][1]["target"] = "os.system"
+        module["graph"]["nodes"][2]["target"] = evil
+        module["graph"]["nodes"][0]["inputs"].append({"name": "x", "arg": {"as_string": evil}, "kind": 1})
+        module["module_call_graph"][0]["signature"]["in_spec"] = evil
+        module["treespec_namedtuple_fields"] = {evil: evil}
+
+    return changed("two_layers", change)
+
+
+HOSTILE: dict[str, Callable[[Path], bytes]] = {
+    "pickles": with_pickles,
+    "formulas": lambda mark: with_formulas(mark, None),
+    "formulas beside numbers": lambda mark: with_formulas(mark, {"as_int": 4}),
+    "operators": with_targets,
+}
+
+STAND_IN = """
+import pickle, sys, types
+from pathlib import Path
+Path({mark!r}).touch()  # a tracing child may load PyTorch; what must not be is in the functions below
+def load(*args, **options):
+    Path({ran!r}).touch()
+    raise RuntimeError
+__version__ = "2.8.0"
+export = types.SimpleNamespace(load=load, ExportedProgram=object)
+sys.modules["torch.export"] = export
+pickle.loads = pickle.load = load
+"""
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_opening_a_hostile_program_runs_nothing(kind: str, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    data = HOSTILE[kind](mark)
+    refusal = pytest.raises(UnreadableInput, match="no formula of sizes")
+    with refusal if kind == "formulas" else contextlib.nullcontext():
+        read_bytes(data, "innocent.onnx", "upload:1")  # what the explorer does with an upload
+    assert not mark.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_planning_a_hostile_program_runs_nothing_whatever_pytorch_is_there(kind: str, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    file = tmp_path / "model.pt2"
+    file.write_bytes(HOSTILE[kind](mark))
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(STAND_IN.format(mark=str(tmp_path / "loaded"), ran=str(mark)))
+    done = subprocess.run(
+        [sys.executable, "-m", "app.cli.main", "plan", str(file)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == (2 if kind == "formulas" else 0), done.stderr
+    assert not mark.exists()
+
+
+def test_the_pickles_of_this_test_do_run_when_unpickled(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    with zipfile.ZipFile(io.BytesIO(with_pickles(mark))) as archive:
+        pickle.loads(archive.read(EXAMPLE))
+    assert mark.exists()
+
+
+# --- what is read ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["two_layers", "convolution", "open_sizes", "tied"])
+def test_a_saved_program_is_planned_and_verified_without_pytorch(name: str, no_torch: None) -> None:
+    graph = read_graph((DATA / f"{name}.pt2").read_bytes(), f"{name}.pt2")
+    assert graph.name.endswith("(as saved)")
+    assert verify_plan(plan_graph(graph).plan, graph).ok
+
+
+def test_a_program_is_its_operators_as_they_are_saved() -> None:
+    assert [each.instr for each in saved("two_layers").nodes] == ["linear", "relu", "linear", "sum"]
+
+
+def test_parameters_buffers_constants_and_inputs_are_told_apart() -> None:
+    roles = {each.id: each.role for each in saved("convolution").tensors}
+    assert (roles["c.weight"], roles["b.running_mean"], roles["cst"], roles["x"], roles["relu"]) == (
+        *("parameter", "buffer", "constant", "input", "activation"),
+    )
+
+
+def test_a_view_is_bytes_of_its_base() -> None:
+    graph = saved("convolution")
+    second = tensor(graph, "getitem_1").view
+    assert second is not None
+    assert (second.base_tensor_uid, second.byte_offset, second.stride_desc) == ("linear", 20, (10, 1))
+
+
+def test_what_is_written_in_place_lies_in_what_it_is_written_over() -> None:
+    view = tensor(saved("convolution"), "add_").view
+    assert view is not None
+    assert view.base_tensor_uid == "add"
+
+
+def test_element_wise_operators_alone_permit_a_hand_off() -> None:
+    graph = saved("convolution")
+    assert node(graph, "relu").inplace == ((0, 0),)
+    assert node(graph, "conv2d").inplace == node(graph, "cat").inplace == "none"
+
+
+def test_tied_weights_are_one_parameter() -> None:
+    assert [each.id for each in saved("tied").tensors if each.role == "parameter"] == ["embed.weight"]
+
+
+def test_open_sizes_stand_at_the_example() -> None:
+    graph = saved("open_sizes")
+    assert tensor(graph, "cat").shape == (44,)
+    assert tensor(graph, "new_zeros").shape == (13,)
+
+
+def opened(dims: dict[str, int], data: bytes | None = None) -> Graph:
+    data = (DATA / "open_sizes.pt2").read_bytes() if data is None else data
+    return read_within(data, {name: Dim(size, size) for name, size in dims.items()}, "open_sizes.pt2")
+
+
+def test_open_sizes_are_dimensions_called_after_the_input_that_has_them(no_torch: None) -> None:
+    graph = opened({})
+    assert graph.assumed == {"x.0": 4, "y.0": 6}
+    assert graph.dims == {"x.0": Dim(4, 4), "y.0": Dim(6, 6)}
+
+
+def test_at_another_size_every_formula_is_told_anew(no_torch: None) -> None:
+    graph = opened({"x.0": 5, "y.0": 10})
+    assert graph.assumed == {}
+    assert (tensor(graph, "x").shape[0], tensor(graph, "y").shape[0]) == (5, 10)
+    assert tensor(graph, "cat").shape != tensor(opened({}), "cat").shape
+    assert verify_plan(plan_graph(graph).plan, graph).ok
+
+
+def test_a_size_outside_the_programs_own_range_is_refused(no_torch: None) -> None:
+    with pytest.raises(InvalidIrShapes, match="65 lies outside of 2 to 64") as caught:
+        opened({"x.0": 65})
+    assert "export the program for others" in caught.value.hint
+
+
+def test_a_size_that_hangs_on_data_stands_at_the_largest_that_the_program_allows(no_torch: None) -> None:
+    """Of 4 × 4 elements at most 16 are not zero."""
+    graph = opened({}, (DATA / "by_data.pt2").read_bytes())
+    assert (tensor(graph, "nonzero").shape, tensor(graph, "mul").shape) == ((16, 2), (16, 2))
+    assert (graph.dims, graph.assumed) == ({"u0": Dim(16, 16)}, {"u0": 16})
+    assert verify_plan(plan_graph(graph).plan, graph).ok
+
+
+def test_a_size_that_hangs_on_data_is_given_by_name(no_torch: None) -> None:
+    data = (DATA / "by_data.pt2").read_bytes()
+    assert tensor(opened({"u0": 3}, data), "nonzero").shape == (3, 2)
+    with pytest.raises(InvalidIrShapes, match="u0 = 17 lies outside of 0 to 16"):
+        opened({"u0": 17}, data)
+
+
+@pytest.mark.parametrize("largest", [None, 2**63 - 2])
+def test_a_size_on_data_without_a_bound_is_refused_with_the_line_that_gives_one(
+    largest: int | None, no_torch: None
+) -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["range_constraints"]["u0"]["max_val"] = largest
+
+    data = changed("by_data", change)
+    with pytest.raises(UnreadableInput, match='a size of "nonzero" is not known') as caught:
+        opened({}, data)
+    assert "--dims u0=" in caught.value.hint
+    assert tensor(opened({"u0": 300}, data), "nonzero").shape == (300, 2)
+
+
+def test_a_formula_that_is_unreadable_is_one_only_away_from_the_example(no_torch: None) -> None:
+    def change(document: dict[str, Any]) -> None:
+        sizes = document["graph_module"]["graph"]["tensor_values"]["cat"]["sizes"]
+        sizes[0]["as_expr"]["expr_str"] = "Unheard(Symbol('s77'))"
+
+    data = changed("open_sizes", change)
+    assert tensor(opened({}, data), "cat").shape == (44,)
+    with pytest.raises(UnreadableInput, match='a size of "cat" is not known'):
+        opened({"x.0": 5}, data)
+
+
+def test_a_program_of_before_2_8_is_read() -> None:
+    def change(members: dict[str, bytes]) -> None:
+        model = members[MODEL]
+        members.clear()
+        members |= {"serialized_exported_program.json": model, "serialized_state_dict.pt": b"", "version": b"8.2"}
+
+    data = rewritten("two_layers", change)
+    assert pt2_archive.refuses(data) == ""
+    assert as_saved(pt2_archive.read_program(data), "") == as_saved(
+        pt2_archive.read_program((DATA / "two_layers.pt2").read_bytes()), ""
+    )
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "torch.ops.aten.add.Tensor",
+        "executorch.exir.dialects.edge._ops.aten.add.Tensor",
+        "aten::add.Tensor",
+        "aten_add_Tensor",
+        "executorch_exir_dialects_edge__ops_aten_add_Tensor",
+    ],
+)
+def test_an_operator_is_known_in_each_of_its_spellings(target: str) -> None:
+    assert pt2_operators.operator(target) == pt2_operators.Operator("aten", "add", "Tensor")
+
+
+def test_an_edge_program_opens() -> None:
+    def change(document: dict[str, Any]) -> None:
+        for each in document["graph_module"]["graph"]["nodes"]:
+            each["target"] = each["target"].replace("torch.ops", "executorch.exir.dialects.edge._ops")
+
+    program = pt2_archive.read_program(changed("convolution", change))
+    assert as_saved(program, "convolution") == saved("convolution")
+
+
+def test_an_edge_program_opens_as_executorch_saves_it(no_torch: None) -> None:
+    """Operators of its own copy where PyTorch's hand out a view, and there is arithmetic of sizes between them."""
+
+    def change(document: dict[str, Any]) -> None:
+        nodes = document["graph_module"]["graph"]["nodes"]
+        edge = "executorch.exir.dialects.edge._ops."
+        nodes[1]["target"] = f"{edge}dim_order_ops._to_dim_order_copy.default"
+        nodes[3]["target"] = f"{edge}aten.view_copy.default"
+        sizes = {"target": "_operator.mul", "outputs": [{"as_sym_int": {"as_name": "twice"}}], "metadata": {}}
+        nodes.insert(1, {**sizes, "inputs": [{"name": "", "arg": {"as_sym_int": {"as_name": "sym_size_int_1"}}}]})
+
+    graph = read_graph(changed("open_sizes", change), "edge.pt2")
+    assert [each.instr for each in graph.nodes[:3]] == [
+        *("dim_order_ops._to_dim_order_copy", "mul.Tensor", "view_copy"),
+    ]
+    assert tensor(graph, "reshape").view is None
+    assert tensor(graph, "flatten").view is None
+    assert verify_plan(plan_graph(graph).plan, graph).ok
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def refused(data: bytes) -> str:
+    with pytest.raises(UnreadableInput) as caught:
+        read_graph(data, "model.pt2")
+    return str(caught.value)
+
+
+def test_a_member_that_unpacks_to_too_much_is_refused_by_the_limit() -> None:
+    def change(members: dict[str, bytes]) -> None:
+        members[MODEL] = b" " * 2_000_000 + members[MODEL]
+
+    data = rewritten("two_layers", change)
+    with limits.raised({"unpacked-bytes": 1_000_000}):
+        message = refused(data)
+    assert "--max-unpacked-bytes" in message
+    assert "TMMU_MAX_UNPACKED_BYTES" in message
+
+
+def test_a_value_read_before_it_is_made_is_refused() -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["graph_module"]["graph"]["nodes"].reverse()
+
+    assert "read before anything makes it" in refused(changed("two_layers", change))
+
+
+def test_a_view_past_its_storage_is_refused() -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["graph_module"]["graph"]["tensor_values"]["flatten"]["storage_offset"] = {"as_int": 1 << 40}
+
+    assert "reaches past the storage" in refused(changed("convolution", change))
+
+
+@pytest.mark.parametrize("size", [-1, 2**63, 2**200])
+def test_a_size_out_of_range_is_refused(size: int) -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["graph_module"]["graph"]["tensor_values"]["x"]["sizes"][0] = {"as_int": size}
+
+    refused(changed("two_layers", change))
+
+
+def test_an_archive_with_a_member_twice_is_refused() -> None:
+    out = io.BytesIO((DATA / "two_layers.pt2").read_bytes())
+    with zipfile.ZipFile(out, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr(MODEL, b"{}")
+    assert "twice" in refused(out.getvalue())
+
+
+# --- formulas --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("formula", "value"),
+    [
+        ("8", 8),
+        ("2*s0 + 1", 11),
+        ("Mul(Integer(8), Symbol('s0', positive=True, integer=True))", 40),
+        ("Add(Integer(1), Pow(Symbol('s0', integer=True), Integer(2)))", 26),
+        ("(s0 // 2) * (s0 % 3)", 4),
+        ("floor(s0/2)", 2),
+        ("Max(1, Min(s0, 3))", 3),
+        ("FloorDiv(s0 - 1, 2)", 2),
+    ],
+)
+def test_a_formula_is_read(formula: str, value: int) -> None:
+    assert pt2_sizes.evaluated(formula, {"s0": 5}) == value
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        *("s0.__class__", "print(1)", "__import__('os')", "lambda: 1", "[1]", "'a'*9", "1 if 1 else 2", "9**9**9", ""),
+        *("Pow(9, 10**9)", "s1", "1/2", "1/0", "s0 s0", "(" * 200 + "1" + ")" * 200, "1" * 5_000, "Symbol(s0", "2**-1"),
+    ],
+)
+def test_what_is_no_formula_of_sizes_is_refused(formula: str) -> None:
+    with pytest.raises(pt2_sizes.SizeUnknown):
+        pt2_sizes.evaluated(formula, {"s0": 5})
+
+
+# --- layouts ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "asked", "fits"),
+    [
+        ((4, 6), (6, 1), (24,), True),
+        ((4, 6), (1, 4), (24,), False),
+        ((4, 6), (1, 4), (2, 2, 6), True),
+        ((2, 3, 4), (1, 8, 2), (2, 12), True),
+        ((2, 3, 4), (12, 4, 1), (3, 8), True),
+        ((4, 1, 6), (1, 9, 4), (4, 6), True),
+        ((2, 0), (0, 1), (0, 5), True),
+    ],
+)
+def test_a_reshape_is_a_view_where_no_element_moves(
+    shape: tuple[int, ...], strides: tuple[int, ...], asked: tuple[int, ...], fits: bool
+) -> None:
+    assert Lies(shape, strides, 0, 4).viewable_as(asked) is fits
+
+
+@pytest.mark.parametrize(("models", "words"), [((), "no program"), (("a", "b"), "2 programs")])
+def test_an_archive_of_no_program_or_of_several_is_refused_with_their_number(
+    models: tuple[str, ...], words: str
+) -> None:
+    def change(members: dict[str, bytes]) -> None:
+        program = members.pop(MODEL)
+        members.update({f"archive/models/{name}.json": program for name in models})
+
+    with pytest.raises(UnreadableInput, match=f"holds {words} under models/"):
+        pt2_archive.read_program(rewritten("two_layers", change), "given")
+
+
+def test_every_number_of_a_dtype_is_that_of_torch() -> None:
+    """``torch._export.serde.schema.ScalarType``."""
+    whole, floats = ("uint8", "int8", "int16", "int32", "int64"), ("float16", "float32", "float64")
+    named = dict(enumerate((*whole, *floats, "complex32", "complex64", "complex128", "bool", "bfloat16"), 1))
+    named |= {28: "uint16", 34: "uint32", 35: "uint64"}
+    named |= {
+        29: "float8_e4m3fn",
+        30: "float8_e5m2",
+        31: "float8_e4m3fnuz",
+        32: "float8_e5m2fnuz",
+        33: "float8_e8m0fnu",
+    }
+    assert named == pt2_graph.DTYPES
+
+
+def test_inputs_are_named_by_the_way_to_them_down_to_fifty_steps() -> None:
+    """Positional ones begin at 0, those with names a step further in; a tree that goes deeper names none."""
+    leaf = {"type": None}
+
+    def names(positional: int, by_name: int) -> dict[int, str]:
+        def nested(depth: int) -> dict[str, Any]:
+            spec: dict[str, Any] = leaf
+            for _ in range(depth):
+                spec = {"type": "builtins.list", "context": "null", "children_spec": [spec]}
+            return spec
+
+        keys = {"type": "builtins.dict", "context": '["k"]', "children_spec": [nested(by_name)]}
+        tree = {"children_spec": [{"type": "tuple", "children_spec": [nested(positional), leaf]}, keys]}
+        signature = SimpleNamespace(in_spec=json.dumps([1, tree]), forward_arg_names=["x"])
+        inputs = [SimpleNamespace(user_input=given) for given in (None, 1, 1, 1)]
+        module = SimpleNamespace(
+            module_call_graph=[SimpleNamespace(signature=signature)], signature=SimpleNamespace(input_specs=inputs)
+        )
+        return pt2_names.given_names(SimpleNamespace(module=module))  # type: ignore[arg-type]
+
+    assert names(0, 0) == {1: "x", 2: "input_1", 3: "k"}
+    assert names(50, 49) == {1: "x" + ".0" * 50, 2: "input_1", 3: "k" + ".0" * 49}
+    assert names(51, 49) == names(50, 50) == {}
+
+
+@pytest.mark.parametrize(
+    ("most", "asked", "fits"), [(8, 8, True), (8, 9, False), (8, 2, True), (8, 1, False), (None, 99, True)]
+)
+def test_a_size_is_asked_for_from_the_least_to_the_most_that_the_program_takes(
+    most: int | None, asked: int, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program: Any = SimpleNamespace(ranges={} if most is None else {"s0": (2, most)})
+    monkeypatch.setattr(pt2_names, "open_dims", lambda _: {"x.0": "s0", "y.0": "s1"})
+    if fits:
+        assert pt2_names.asked_for(program, {"x.0": Dim(asked, asked)}) == {"s0": asked}
+    else:
+        with pytest.raises(InvalidIrShapes, match=f"x.0 = {asked} lies outside of 2 to 8"):
+            pt2_names.asked_for(program, {"x.0": Dim(asked, asked)})

@@ -1,0 +1,437 @@
+# what needs PyTorch is imported behind the question whether it is there
+"""PyTorch modules to graphs: small modules whose joint graph can be followed by eye. Needs the extra ``torch``.
+
+What its importer gives is checked everywhere on the samples that it made (``test_traced_samples.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support.paths import DATA
+
+pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
+
+import torch
+from torch import nn
+
+from tests.formats.pytorch.test_pt2 import HOSTILE, with_pickles
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.formats.open_file import read_graph, read_graph_file, read_within
+from tmmu_core.formats.pytorch import step_checks
+from tmmu_core.formats.pytorch.exported_program import pt2_operators
+from tmmu_core.formats.pytorch.torch_module import fake_tensors, import_torch
+from tmmu_core.graph.index import index_graph
+from tmmu_core.graph.model import Dim, Graph, Node, Tensor
+from tmmu_core.graph.operators import operator_of
+from tmmu_core.plans.making.engine import plan_graph
+
+pytestmark = pytest.mark.torch
+SAVED_PROGRAM = DATA / "torch" / "two_layers.pt2"
+
+
+class TwoLayers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 16), nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.relu(self.first(x))).sum()
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(10, 4), nn.Linear(4, 10, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        return self.head(self.embed(words)).sum()
+
+
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(x).sum()
+
+
+def step(module: nn.Module | None = None, **options: object) -> Graph:
+    return import_torch(module or TwoLayers(), (torch.zeros(2, 8),), **options)  # type: ignore[arg-type]
+
+
+def tensor(graph: Graph, name: str) -> Tensor:
+    return next(each for each in graph.tensors if each.id == name)
+
+
+def node(graph: Graph, name: str) -> Node:
+    return next(each for each in graph.nodes if each.node_id == name)
+
+
+def test_backward_begins_at_the_first_node_that_depends_on_a_tangent() -> None:
+    phases = [each.phase for each in step().nodes]
+    assert phases == sorted(phases, key=["forward", "backward"].index)
+    assert next(each for each in step().nodes if each.phase == "backward").instr == "tangent"
+
+
+def test_what_backward_reads_of_forward_is_saved() -> None:
+    graph = step()
+    assert [each.id for each in graph.tensors if each.saved_for_backward] == ["x", "relu", "detach"]
+
+
+def test_an_operator_that_hands_out_its_inputs_bytes_is_a_view_whatever_its_schema_says() -> None:
+    class Batched(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x @ torch.ones(8, 8)).relu()  # a product of three axes ends in _unsafe_view
+
+    graph = import_torch(Batched(), (torch.zeros(2, 3, 8),), train=False)
+    made = next(each for each in graph.nodes if each.instr == "_unsafe_view")
+    view = tensor(graph, made.outputs[0]).view
+    assert view is not None
+    assert view.base_tensor_uid == made.inputs[0]
+
+
+def test_every_parameter_has_a_gradient_that_is_an_output() -> None:
+    graph = step()
+    gradients = [f"{layer}.{kind}.grad" for layer in ("first", "second") for kind in ("weight", "bias")]
+    assert list(graph.outputs) == ["sum_1", *gradients]
+    assert {tensor(graph, name).role for name in gradients} == {"gradient"}
+
+
+def test_tied_weights_are_one_parameter_with_one_gradient() -> None:
+    graph = import_torch(Tied(), (torch.zeros(3, dtype=torch.long),))
+    assert [each.id for each in graph.tensors if each.role == "parameter"] == ["embed.weight"]
+    assert graph.outputs[1:] == ("embed.weight.grad",)
+    assert node(graph, "embed.weight.grad_sum").instr == "add.Tensor"
+
+
+def test_a_running_mean_is_written_in_place_by_the_operator_that_makes_it() -> None:
+    graph = import_torch(Normed(), (torch.zeros(3, 4),))
+    written = [
+        (each.inputs[i], tensor(graph, each.outputs[o]).role) for each in graph.nodes for i, o in each.in_place_write
+    ]
+    assert sorted(written) == [
+        (f"norm.{name}", "buffer") for name in ("num_batches_tracked", "running_mean", "running_var")
+    ]
+    assert plan_graph(graph).plan.arena_of["parameters"].storages == 5
+
+
+def test_an_expanded_view_spans_fewer_bytes_than_its_shape() -> None:
+    view = tensor(step(), "expand").view
+    assert view is not None
+    assert (view.byte_length, view.stride_desc) == (4, (0, 0))
+
+
+def test_element_wise_operators_list_their_pairs_and_all_others_none() -> None:
+    permits = {each.instr: each.inplace for each in step().nodes}
+    assert permits["relu"] == ((0, 0),)
+    assert permits["addmm"] == permits["mm"] == permits["t"] == "none"
+
+
+def test_an_operand_laid_out_in_another_order_may_not_be_written_over() -> None:
+    class Transposed(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return (x * 2).t() + (y * 2)
+
+    graph = import_torch(Transposed(), (torch.zeros(4, 4), torch.zeros(4, 4)), train=False)
+    assert node(graph, "add").inputs == ("t", "mul_1")
+    assert node(graph, "add").inplace == ((0, 0),)  # the sum is laid out like its first operand
+
+
+def test_adamw_updates_every_parameter_in_place() -> None:
+    graph = step(optimizer="adamw")
+    assert [each.node_id for each in graph.nodes if each.phase == "optimizer"] == [
+        "adamw:first.weight",
+        "adamw:first.bias",
+        "adamw:second.weight",
+        "adamw:second.bias",
+    ]
+    assert graph.outputs == ("sum_1",)
+    parameters = 4 * (8 * 16 + 16 + 16 * 4 + 4)
+    assert plan_graph(graph).plan.arena_of["parameters"].peak_live_bytes == 3 * parameters
+
+
+def test_states_take_no_more_where_the_optimizer_does_not_run() -> None:
+    graph = step(optimizer="adamw")
+    extents = {
+        mode: plan_graph(graph, mode=mode).plan.arena_of["parameters"].extent_bytes  # type: ignore[arg-type]
+        for mode in ("forward", "backward", "inference")
+    }
+    assert len(set(extents.values())) == 1
+
+
+def test_narrow_parameters_have_float32_masters() -> None:
+    with fake_tensors("bfloat16"):
+        graph = import_torch(TwoLayers(), (torch.zeros(2, 8),), optimizer="adamw")
+    dtypes = {kind: tensor(graph, f"first.weight{kind}").dtype for kind in ("", ".master", ".exp_avg", ".exp_avg_sq")}
+    assert dtypes == {"": "bfloat16", ".master": "float32", ".exp_avg": "float32", ".exp_avg_sq": "float32"}
+
+
+def test_inference_saves_nothing_and_has_no_backward() -> None:
+    graph = step(train=False)
+    assert {each.phase for each in graph.nodes} == {"forward"}
+    assert step_checks.saved_bytes(graph) == 0
+
+
+def test_dropout_is_there_in_training_and_gone_without() -> None:
+    module = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5))
+    assert "native_dropout" in {each.instr for each in step(module).nodes}
+    assert "native_dropout" not in {each.instr for each in step(module, train=False).nodes}
+    assert module.training
+
+
+def test_an_input_that_is_a_slice_is_a_view_of_its_storage() -> None:
+    graph = import_torch(nn.ReLU(), (torch.zeros(4, 8)[1:3],), train=False)
+    assert tensor(graph, "input.storage").shape == (4 * 8 * 4,)
+    assert index_graph(graph).graph is graph
+    assert plan_graph(graph).plan.arena_of["activations"].peak_live_bytes == 4 * 8 * 4 + 2 * 8 * 4
+
+
+def test_every_import_is_the_same() -> None:
+    assert step() == step()
+
+
+def test_the_peak_is_never_below_the_saved_bytes() -> None:
+    graph = step()
+    assert step_checks.peak_bytes(graph) >= step_checks.saved_bytes(graph) == 4 * (2 * 8 + 2 * 16)
+
+
+def test_a_branch_on_data_is_refused_with_a_way_out() -> None:
+    class Branch(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if x.sum() > 0 else -x
+
+    with fake_tensors(), pytest.raises(UnreadableInput, match="cannot be traced without data") as caught:
+        import_torch(Branch(), (torch.zeros(2),), train=False)
+    assert "must not depend on the values" in caught.value.hint
+
+
+def test_an_optimizer_without_gradients_is_refused() -> None:
+    with pytest.raises(InvalidIrShapes, match="needs gradients"):
+        step(train=False, optimizer="adamw")
+
+
+class Classifier(nn.Module):
+    """What goes wrong where tensors of a device without memory are traced as they are: the loss, and a new tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(self.layer(x) + torch.arange(4), torch.zeros(2, dtype=torch.long))
+
+
+def test_a_module_on_the_meta_device_is_traced_like_one_on_the_cpu() -> None:
+    with torch.device("meta"):
+        module, x = Classifier(), torch.zeros(2, 4)
+    weight = module.layer.weight
+    graph = import_torch(module, (x,))
+    assert graph == import_torch(Classifier(), (torch.zeros(2, 4),))
+    assert module.layer.weight is weight
+
+
+def test_a_module_and_inputs_of_two_fake_modes_meet() -> None:
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        module = TwoLayers()
+    with FakeTensorMode():
+        x = torch.zeros(2, 8)
+    assert import_torch(module, (x,)) == step()
+
+
+def test_layers_copied_under_fake_tensors_are_traced() -> None:
+    with fake_tensors():
+        module = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 2)
+    assert {node.phase for node in import_torch(module, (torch.zeros(3, 2, 8),)).nodes} == {"forward", "backward"}
+
+
+def test_a_fake_module_takes_another_dtype_and_keeps_its_weights_tied() -> None:
+    with fake_tensors():
+        module = Tied().to(torch.bfloat16)
+    assert module.head.weight is module.embed.weight
+    assert module.head.weight.dtype is torch.bfloat16
+
+
+def test_weights_that_are_drawn_until_they_fit_are_not_drawn() -> None:
+    with fake_tensors():
+        assert nn.init.trunc_normal_(torch.empty(3)).shape == (3,)
+
+
+def test_two_parameters_in_one_storage_stay_one_in_an_optimizer_step() -> None:
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+            self.b.weight = nn.Parameter(self.a.weight.data.t())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.b(self.a(x)).sum()
+
+    graph = import_torch(Shared(), (torch.zeros(2, 4),), optimizer="adamw")
+    states = 2 * 2 * 64
+    assert plan_graph(graph, mode="backward").plan.arena_of["parameters"].peak_live_bytes == 64 + states
+
+
+def test_tensors_in_an_object_that_is_returned_are_outputs() -> None:
+    class Cache:
+        def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+            self.layers = [{"keys": keys, "values": values}]
+
+    class Cached(nn.Module):
+        def forward(self, x: torch.Tensor) -> object:
+            return {"logits": x.exp(), "past": Cache(x.sin(), x.cos())}
+
+    graph = import_torch(Cached(), (torch.zeros(2),), train=False)
+    assert graph.outputs == ("exp", "sin", "cos")
+
+
+def test_a_number_or_a_word_among_the_inputs_is_no_tensor() -> None:
+    class Flagged(nn.Module):
+        def forward(self, x: torch.Tensor, double: bool = False, kind: str = "") -> torch.Tensor:
+            return x * 2 if double else x
+
+    graph = import_torch(Flagged(), {"x": torch.zeros(2), "double": True, "kind": "a"}, train=False)
+    assert graph.inputs == ("x",)
+
+
+def test_a_sparse_gradient_is_refused_by_name() -> None:
+    with pytest.raises(UnreadableInput, match="layout sparse_coo") as caught:
+        import_torch(nn.Embedding(4, 2, sparse=True), (torch.zeros(3, dtype=torch.long),))
+    assert "sparse=False" in caught.value.hint
+
+
+def test_what_torch_compile_wraps_is_unwrapped() -> None:
+    assert import_torch(torch.compile(TwoLayers()), (torch.zeros(2, 8),)).nodes == step().nodes
+
+
+def test_what_the_model_itself_refuses_is_told_in_its_own_words() -> None:
+    with pytest.raises(UnreadableInput, match="reduction dim") as caught:
+        import_torch(TwoLayers(), (torch.zeros(2, 9),))
+    assert "runs on these example inputs" in caught.value.hint
+
+
+def saved(module: nn.Module) -> bytes:
+    out = io.BytesIO()
+    torch.export.save(torch.export.export(module, (torch.zeros(2, 8),)), out)
+    return out.getvalue()
+
+
+def test_a_saved_program_that_ends_in_a_loss_is_read_as_a_training_step() -> None:
+    graph = read_graph(saved(TwoLayers()), "two_layers.pt2")
+    assert graph.name == "two_layers"
+    assert step_checks.saved_bytes(graph) == step_checks.saved_bytes(step())
+
+
+def test_a_saved_program_without_a_loss_is_read_as_inference() -> None:
+    graph = read_graph(saved(nn.Linear(8, 4)), "linear.pt2")
+    assert [each.phase for each in graph.nodes] == ["forward"] * len(graph.nodes)
+
+
+def test_open_dimensions_of_a_saved_program_are_planned_at_the_example_and_told() -> None:
+    out = io.BytesIO()
+    batch = torch.export.Dim("batch", min=2, max=64)
+    torch.export.save(torch.export.export(nn.Linear(8, 4), (torch.zeros(3, 8),), dynamic_shapes=({0: batch},)), out)
+    graph = read_graph(out.getvalue(), "linear.pt2")
+    assert (graph.name, graph.assumed) == ("linear", {"input.0": 3})
+    assert tensor(graph, "input").shape == (3, 8)
+    larger = read_within(out.getvalue(), {"input.0": Dim(64, 64)}, "linear.pt2")
+    assert [each.instr for each in larger.nodes] == [each.instr for each in graph.nodes]
+    assert tensor(larger, larger.outputs[0]).shape == (64, 4)
+
+
+def test_the_program_in_the_test_data_is_read() -> None:
+    assert len(read_graph_file(SAVED_PROGRAM).nodes) == len(step().nodes)
+
+
+# --- saved programs, traced without being loaded ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [kind for kind in HOSTILE if kind != "formulas"])
+def test_a_hostile_program_runs_nothing_where_pytorch_is_installed(kind: str, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    graph = read_graph(HOSTILE[kind](mark), "model.pt2")
+    assert not mark.exists()
+    assert graph.nodes
+
+
+def test_pytorch_itself_runs_what_the_pickles_say(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    with contextlib.suppress(Exception):
+        torch.export.load(io.BytesIO(with_pickles(mark)))
+    assert mark.exists()  # else the tests above show nothing
+
+
+def test_a_saved_program_gives_the_graph_of_the_live_one() -> None:
+    live = import_torch(torch.export.export(TwoLayers(), (torch.zeros(2, 8),)))
+    assert msgspec.structs.replace(read_graph_file(SAVED_PROGRAM), name="") == msgspec.structs.replace(live, name="")
+
+
+def test_the_tables_of_operators_are_pytorchs_own() -> None:
+    views, pointwise, names = set(), set(), set()
+    for schema in torch._C._jit_get_all_schemas():
+        space, _, name = schema.name.partition("::")
+        if space != "aten" or not hasattr(torch.ops.aten, name):
+            continue
+        if not name.endswith("_"):
+            names.add(name)
+        first = schema.arguments[0].alias_info if schema.arguments else None
+        if first is not None and not first.is_write and any(each.alias_info is not None for each in schema.returns):
+            views.add(name)
+        overload = getattr(getattr(torch.ops.aten, name), schema.overload_name or "default", None)
+        if torch.Tag.pointwise in getattr(overload, "tags", ()):
+            pointwise.add(name)
+    known = pt2_operators.VIEWS | pt2_operators.RESHAPES | pt2_operators.SAME_OR_COPY
+    unmarked = {
+        "_unsafe_view",
+        "unsafe_chunk",
+        "unsafe_split",
+        "unsafe_split_with_sizes",
+        "squeeze",
+        "detach_",
+        "type_as",
+    }
+    assert known - views <= unmarked  # views in the eager framework, whose schemas keep silent of it
+    untagged = {"_conj", "conj", "divide", "floor_divide", "floordiv", "greater", "greater_equal", "hardswish", "less"}
+    untagged |= {"leaky_relu_backward", "less_equal", "log_sigmoid", "multiply", "negative", "not_equal", "prelu"}
+    untagged |= {"subtract", "mean", "sum"}  # the last two only where the shape stays the same
+    assert {name for name in names if operator_of(f"aten.{name}").is_elementwise} - pointwise <= untagged
+
+
+def test_operators_that_pytorch_marks_as_random_keep_their_position() -> None:
+    seeded = {
+        name
+        for name in dir(torch.ops.aten)
+        if isinstance(packet := getattr(torch.ops.aten, name), torch._ops.OpOverloadPacket)
+        for overload in packet.overloads()
+        if torch.Tag.nondeterministic_seeded in getattr(packet, overload).tags
+    }
+    loose = {name for name in seeded if not operator_of(f"aten.{name}").keeps_position}
+    assert {name for name in loose if not name.endswith("_backward")} == set()
+
+
+def test_modules_that_threads_have_traced_at_once_are_traced_one_after_the_other() -> None:
+    """PyTorch traces in states of the whole process, and whoever traces puts a module's own tensors aside."""
+    shared, wanted, begin = TwoLayers(), step(), threading.Barrier(4)
+
+    def trace(me: int) -> Graph:
+        begin.wait(60)
+        if me == 3:
+            with fake_tensors():
+                return step(TwoLayers())
+        return step(shared if me % 2 else TwoLayers())
+
+    for _ in range(3):
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(trace, range(4))) == [wanted] * 4
+    assert {type(parameter) for parameter in shared.parameters()} == {nn.Parameter}

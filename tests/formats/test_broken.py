@@ -1,0 +1,88 @@
+"""Every deliberately broken file is refused with its own error, its place and words that name the thing.
+
+``tests/data/broken/expected.json`` holds what each must say; a file may fail when it is read, when it is checked to be
+whole, or when its order is resolved: a person who opens it sees one refusal all the same.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.paths import DATA
+from tmmu_core.base.errors import ContractError, TmmuError, UnreadableInput
+from tmmu_core.formats.open_file import GRAPH_READERS, read_any, read_graph_file
+from tmmu_core.liveness.timeline import build_timeline
+
+BROKEN = DATA / "broken"
+EXPECTED: dict[str, dict[str, Any]] = json.loads((BROKEN / "expected.json").read_text(encoding="utf-8"))
+
+
+def refusal(name: str) -> TmmuError:
+    with pytest.raises(TmmuError) as caught:
+        opened(name)
+    return caught.value
+
+
+def opened(name: str) -> None:
+    if is_dump(name):
+        read_any((BROKEN / name).read_bytes(), name)
+    else:
+        build_timeline(read_graph_file(BROKEN / name), "inference", "inference")
+
+
+def is_dump(name: str) -> bool:
+    """Whether the file is a dump of XLA, which holds a plan and no graph."""
+    return name.startswith("xla_")
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_broken_file_is_refused_with_error_and_place(name: str) -> None:
+    expected, error = dict(EXPECTED[name]), refusal(name)
+    assert type(error).__name__ == expected.pop("error")
+    if isinstance(error, UnreadableInput):
+        assert error.source == name
+        assert expected.pop("place", "") in error.place
+        assert expected.pop("tried", {}).items() <= dict(error.tried).items()
+    else:
+        assert isinstance(error, ContractError)
+        assert {key: error.diagnostics.get(key) for key in expected} == expected
+        expected.clear()
+    assert expected == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPECTED)
+def test_refusal_has_a_hint(name: str) -> None:
+    assert refusal(name).hint
+
+
+UNREADABLE = [name for name, expected in EXPECTED.items() if expected["error"] == "UnreadableInput"]
+
+
+@pytest.mark.parametrize("name", [name for name in UNREADABLE if not name.endswith(".gz") and not is_dump(name)])
+def test_unreadable_file_lists_every_reader_with_its_reason(name: str) -> None:
+    error = refusal(name)
+    assert isinstance(error, UnreadableInput)
+    assert [reader for reader, _ in error.tried] == [reader.name for reader in GRAPH_READERS]
+    assert all(reason for _, reason in error.tried)
+
+
+def test_every_broken_file_has_an_expectation() -> None:
+    assert sorted(path.name for path in BROKEN.iterdir() if path.name != "expected.json") == sorted(EXPECTED)
+
+
+def test_missing_file_is_named() -> None:
+    with pytest.raises(UnreadableInput, match="cannot be opened: no such file"):
+        read_graph_file(BROKEN / "nowhere.json")
+
+
+@pytest.mark.parametrize(
+    "begins", ['{"graph": {"nodes": [{"id"', '{"name": "m", "layers": [1, 2', '{"ir_schema_hash": "x", "nod']
+)
+def test_truncated_json_is_reported_as_truncated(begins: str) -> None:
+    with pytest.raises(TmmuError) as caught:
+        read_any(begins.encode(), "model.json")
+    assert "the text ends in the middle" in str(caught.value)

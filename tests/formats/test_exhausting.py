@@ -1,0 +1,62 @@
+"""Every attack on memory and time ends in an answer or a typed refusal, below a GiB; who refuses by a limit names it.
+
+``python -m benchmarks.limits`` measures the same attacks as large as they come, each in a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import run
+from tests.support.exhausting import ATTACKS
+from tmmu_core.base.limits import LIMITS
+
+GIB = 1 << 30
+ENDLESS = 120
+"""Seconds of the processor, where every attack takes about one: it is there so that the suite ends."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_ends_below_a_gibibyte(name: str, tmp_path: Path) -> None:
+    attack = ATTACKS[name]
+    file = tmp_path / f"attack.{attack.ending}"
+    file.write_bytes(attack.make(attack.small or attack.size))
+    child = os.fork()
+    if not child:
+        _run(attack.command, file, tmp_path)
+    _, status, used = os.wait4(child, 0)
+    said = (tmp_path / "err").read_text()
+    assert os.waitstatus_to_exitcode(status) in (0, 1, 2), said[-2000:]
+    assert "internal error" not in said
+    assert used.ru_maxrss * 1024 < _taken() + GIB
+    if attack.limit:
+        (limit,) = [limit for limit in LIMITS if limit.name == attack.limit]
+        assert os.waitstatus_to_exitcode(status) == 2
+        assert f"--max-{limit.name}" in said
+        assert limit.variable in said
+
+
+def _taken() -> int:
+    """Bytes of address space that this process has, of which one that it forks begins with the same."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def _run(command: tuple[str, ...], file: Path, folder: Path) -> None:
+    """In a process of its own: ``tmmu COMMAND FILE``, with a GiB more than there is now."""
+    code = 99
+    try:
+        os.chdir(folder)
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        sys.stderr = open("err", "w")  # noqa: SIM115
+        resource.setrlimit(resource.RLIMIT_AS, (_taken() + GIB, _taken() + GIB))
+        resource.setrlimit(resource.RLIMIT_CPU, (ENDLESS, ENDLESS))
+        code = run([command[0], str(file), *command[1:]])
+        sys.stderr.flush()
+    finally:
+        os._exit(code)

@@ -1,0 +1,91 @@
+"""Whatever is done to a file, a reader gives a value or a refusal in words: nothing else comes out of it.
+
+Valid files of every format are damaged at random: bits flipped, bytes set, removed and put in, the end cut off. What
+is read nevertheless is checked like any graph and its order is resolved, because that is what opening a file does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.formats.onnx.test_onnx_scopes import CASES
+from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE
+from tests.plans.examples import chain_plan
+from tests.support.build import chain
+from tests.support.paths import DATA, SAMPLES
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.planfile import plan_file
+from tmmu_core.formats.planfile.trace import to_json_lines
+from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native import native_file
+from tmmu_core.liveness.timeline import build_timeline
+
+GRAPH = native_file.decode((SAMPLES / "in_place.tmmu.json").read_bytes())
+ONNX = {f"onnx, {case.name}": case.model.SerializeToString() for case in CASES if case.name in ("nested", "a scan")}
+FILES: dict[str, bytes] = {
+    "native JSON": native_file.encode_json(GRAPH),
+    "native CBOR": native_file.encode_cbor(GRAPH),
+    "gzip": native_file.encode_cbor(GRAPH, gzip=True),
+    "node-centric": (SAMPLES / "node_centric.json").read_bytes(),
+    "tflite": (DATA / "tflite" / "hello_world_int8.tflite").read_bytes(),
+    **ONNX,
+    "xla": (ASSIGNMENT + LIVE_RANGE).encode(),
+    "instance": b"id,lower,upper,size,offset\na,0,3,4,0\nb,1,2,8,4\n",
+    "plan": plan_file.to_json(chain_plan()),
+    "trace": to_json_lines(chain_plan()),
+}
+
+
+@st.composite
+def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
+    """A file with one to six damages."""
+    data = bytearray(whole)
+    for _ in range(draw(st.integers(1, 6))):
+        at = draw(st.integers(0, max(0, len(data) - 1)))
+        kind = draw(st.sampled_from(["flip", "flip", "flip", "set", "remove", "insert", "cut"]))
+        if kind == "flip":
+            data[at : at + 1] = bytes(byte ^ (1 << draw(st.integers(0, 7))) for byte in data[at : at + 1])
+        elif kind == "set":
+            data[at : at + 1] = bytes([draw(st.sampled_from([0, 10, 34, 127, 128, 255]))])
+        elif kind == "remove":
+            del data[at : at + draw(st.integers(1, 8))]
+        elif kind == "insert":
+            data[at:at] = draw(st.binary(min_size=1, max_size=4))
+        else:
+            del data[at:]
+    return bytes(data)
+
+
+def opened(data: bytes) -> None:
+    """Open it the way the command line and the explorer do; a refusal is an answer."""
+    with contextlib.suppress(TmmuError):
+        found = read_any(data, "given")
+        if isinstance(found, Graph):
+            build_timeline(found, "inference", "inference")
+
+
+@pytest.mark.parametrize("name", FILES)
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_a_damaged_file_is_read_or_refused(name: str, data: st.DataObject) -> None:
+    opened(data.draw(damaged(FILES[name])))
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=64))
+def test_any_bytes_are_read_or_rejected(data: bytes) -> None:
+    opened(data)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_files_themselves_are_read(name: str) -> None:
+    read_any(FILES[name], name)
+
+
+def test_a_deeply_nested_document_is_read_or_refused() -> None:
+    opened(native_file.encode_json(chain(2)).replace(b"{", b'{"x": ' * 4000, 1))

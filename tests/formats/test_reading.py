@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.plans.examples import chain_plan
+from tests.support.build import chain
+from tmmu_core.base.errors import TmmuError, UnreadableInput
+from tmmu_core.formats.open_file import READERS, endings, read_any
+from tmmu_core.formats.planfile import plan_file, trace
+from tmmu_core.formats.planfile.checkpoint import checkpoint
+from tmmu_core.formats.planfile.trace import Trace
+from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native import native_file, unpacking
+from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
+
+REFUSES = {reader.name: reader.refuses for reader in READERS}
+
+
+def _checkpoint() -> bytes:
+    solution = plan_graph(chain(2))
+    return checkpoint(solution.plan, solution.liveness)
+
+
+KINDS: dict[str, tuple[Callable[[], bytes], type]] = {
+    "plan as JSON": (lambda: plan_file.to_json(chain_plan()), Plan),
+    "plan as CBOR": (lambda: plan_file.to_cbor(chain_plan()), Plan),
+    "plan gzipped": (lambda: unpacking.pack(plan_file.to_json(chain_plan())), Plan),
+    "checkpoint": (_checkpoint, Plan),
+    "trace as lines": (lambda: trace.to_json_lines(chain_plan()), Trace),
+    "trace as sequence": (lambda: trace.to_cbor_sequence(chain_plan()), Trace),
+    "digest": (lambda: trace.to_json_lines(chain_plan(), digest=True), Trace),
+    "graph as JSON": (lambda: native_file.encode_json(chain(2)), Graph),
+    "graph as CBOR": (lambda: native_file.encode_cbor(chain(2)), Graph),
+    "instance": (lambda: b"id,lower,upper,size\na,0,1,2\n", PlainInstance),
+    "instance of another tool": (lambda: b"\xef\xbb\xbfbuffer,start,end,size\r\na,0,1,2\r\n", PlainInstance),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["", "model.onnx", "plan.json"])
+def test_file_is_recognised_by_its_content(kind: str, name: str) -> None:
+    make, expected = KINDS[kind]
+    assert isinstance(read_any(make(), name), expected)
+
+
+def test_finished_instance_has_its_packing() -> None:
+    found = read_any(b"id,lower,upper,size,offset\na,0,1,2,64\n", "x.csv")
+    assert isinstance(found, PlainInstance)
+    assert found.packing is not None
+    assert (found.name, found.packing.offset.tolist()) == ("x", [64])
+
+
+@pytest.mark.parametrize("data", [b"", b"hello, world\n", b"\x00\x01\x02\xff" * 9, b'{"a": 1}', b"[]", b"id\n"])
+def test_unknown_content_is_rejected_by_every_reader(data: bytes) -> None:
+    with pytest.raises(UnreadableInput) as refused:
+        read_any(data, "model.onnx")
+    assert [reader for reader, _ in refused.value.tried] == [reader.name for reader in READERS]
+    assert all(reason for _, reason in refused.value.tried)
+    assert refused.value.source == "model.onnx"
+    assert refused.value.hint
+
+
+def test_csv_rows_of_a_plan_are_rejected_with_the_reason() -> None:
+    with pytest.raises(UnreadableInput) as refused:
+        read_any(plan_file.to_csv(chain_plan()))
+    assert "without its head" in dict(refused.value.tried)["instance"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "instance" not in kind and "gzipped" not in kind])
+def test_truncated_file_is_rejected(kind: str) -> None:
+    data = KINDS[kind][0]()
+    for cut in range(1, len(data) - 1, max(1, len(data) // 40)):
+        with pytest.raises(TmmuError, match=r"cut|damaged|not JSON|not CBOR|unknown field|cannot be read"):
+            read_any(data[:cut], "cut")
+
+
+def test_truncated_plan_is_rejected_as_a_plan() -> None:
+    with pytest.raises(UnreadableInput, match="not JSON") as refused:
+        read_any(plan_file.to_json(chain_plan())[:900])
+    assert "byte 900" in refused.value.place
+
+
+def test_endings_are_listed_once() -> None:
+    assert len(set(endings())) == len(endings())
+    assert {".json", ".onnx", ".csv", ".jsonl"} <= set(endings())
+
+
+@pytest.mark.parametrize(
+    ("opening", "marks", "needed"),
+    [
+        (
+            b"\x80",
+            (b"segments", b"device_traces", b"total_size", b"blocks"),
+            ({0}, {1}, {2, 3}),
+        ),
+        (b" [", (b'"total_size"', b'"blocks"', b'"segments"'), ({0, 1},)),
+        (b"{", (b'"device_traces"', b'"segments"', b'"blocks"', b'"total_size"'), ({0}, {1, 2})),
+        (b"x", (b'"device_traces"', b'"segments"', b'"blocks"', b'"total_size"'), ()),
+    ],
+)
+def test_snapshot_is_recognised_by_its_keys_together(
+    opening: bytes, marks: tuple[bytes, ...], needed: tuple[set[int], ...]
+) -> None:
+    for chosen in range(1 << len(marks)):
+        there = {k for k in range(len(marks)) if chosen >> k & 1}
+        data = opening + b" ".join(marks[k] for k in sorted(there))
+        assert (not REFUSES["torch-snapshot"](data)) is any(words <= there for words in needed), data
+
+
+@pytest.mark.parametrize("inner", [(), (("inner", "why"),)])
+def test_reasons_of_an_inner_reader_are_reported(inner: tuple[tuple[str, str], ...]) -> None:
+    def fails(data: bytes, name: str) -> Any:
+        raise UnreadableInput("it is broken.", source="member" if inner else "", tried=inner)
+
+    no = replace(READERS[0], name="first", refuses=lambda data: "not mine")
+    yes = replace(READERS[0], name="second", refuses=lambda data: "", read=fails)
+    with pytest.raises(UnreadableInput) as caught:
+        read_any(b"x", "file", (no, yes, no, replace(yes, name="last")))
+    own = (
+        ("first", "not mine"),
+        ("second", "it is broken."),
+        ("first", "not mine"),
+        ("last", "another reader took it"),
+    )
+    assert caught.value.tried == (inner or own)
+    assert caught.value.source == ("member" if inner else "file")

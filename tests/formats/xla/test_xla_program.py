@@ -1,0 +1,164 @@
+"""Where XLA's buffers come from: scopes, lines and phases, by the text of the program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.cli.options import open_any
+from app.session.opening import files_at
+from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.xla import xla_dump, xla_folder
+from tmmu_core.formats.xla.xla_program import origins_of, scopes_of
+from tmmu_core.graph.model import Made, Origin
+from tmmu_core.liveness.phases import Stretch, phases_from_known
+from tmmu_core.planners.problem import PlainInstance
+
+HOSTILE = '<img src=x onerror=\\"alert(1)\\">'
+PROGRAM = f"""\
+HloModule jit_step, is_scheduled=true, entry_computation_layout={{(f32[16]{{0}})->f32[16]{{0}}}}
+
+FileNames
+1 "/home/someone/gpt/model.py"
+
+FunctionNames
+1 "step"
+
+FileLocations
+1 {{file_name_id=1 function_name_id=1 line=3 end_line=3 column=1 end_column=9}}
+2 {{file_name_id=1 function_name_id=1 line=12 end_line=13 column=1 end_column=9}}
+
+StackFrames
+1 {{file_location_id=1 parent_frame_id=1}}
+2 {{file_location_id=2 parent_frame_id=1}}
+
+%inner (p.1: f32[8]) -> f32[8] {{
+  %p.1 = f32[8]{{0}} parameter(0)
+  ROOT %tanh.1 = f32[8]{{0}} tanh(%p.1), metadata={{op_name="jit(step)/jvp(GPT)/h_0/mlp/tanh" stack_frame_id=2}}
+}}
+
+ENTRY %main.1 (w.1: f32[16]) -> f32[16] {{
+  %w = f32[16]{{0}} parameter(0), metadata={{op_name="params['h_0']['kernel']"}}
+  %a = f32[8]{{0}} fusion(%w), kind=kLoop, calls=%inner
+  %b = f32[8]{{0}} dot(%a, %w), metadata={{op_name="jit(step)/transpose(jvp(GPT))/h_0/{HOSTILE}/dot_general" \
+source_file="/home/someone/gpt/it's \\"model\\".py" source_line=7}}, backend_config={{"x":"metadata={{op_name="}}
+  temporary = f32[8]{{0}} add(b, b), metadata={{op_name="jit(step)/optimizer/sub" stack_frame_id=99}}
+  ROOT %w_new = f32[16]{{0}} copy(%temporary)
+}}
+"""
+
+
+def test_a_value_keeps_its_module_its_line_its_operator_and_its_phase() -> None:
+    made = xla_dump.read_dump((ASSIGNMENT + LIVE_RANGE + PROGRAM).encode()).made
+    assert made["a"] == Made(
+        Origin(("GPT", "h_0", "mlp"), "gpt/model.py:12"), "tanh", "forward"
+    )  # of its fusion's root
+    assert made["w"] == Made(Origin(("h_0",)))
+    assert made["temporary"] == Made(Origin(("optimizer",)), "sub")  # of no known phase, and a line that is not there
+    assert "w_new" not in made
+
+
+def test_names_of_others_are_text_and_of_paths_only_the_end_is_kept() -> None:
+    b = xla_dump.read_dump((ASSIGNMENT + LIVE_RANGE + PROGRAM).encode()).made["b"]
+    assert b.origin == Origin(("GPT", "h_0", '<img src=x onerror="alert(1)">'), 'gpt/it\'s "model".py:7')
+    assert (b.operator, b.phase) == ("dot_general", "backward")
+
+
+def test_the_program_stands_before_or_behind_and_changes_no_byte_and_no_line_number() -> None:
+    alone = xla_dump.read_dump((ASSIGNMENT + LIVE_RANGE).encode())
+    for text in (
+        ASSIGNMENT + LIVE_RANGE + PROGRAM,
+        PROGRAM + LIVE_RANGE + ASSIGNMENT,
+        LIVE_RANGE + PROGRAM + ASSIGNMENT,
+    ):
+        assert xla_dump.refuses(text.encode()) == ""
+        assert xla_dump.read_dump(text.encode()).buffers == alone.buffers
+    assert xla_dump.refuses(PROGRAM.encode())
+    broken = PROGRAM + LIVE_RANGE + ASSIGNMENT.replace("(size=32,offset=0)", "(size=32)")
+    with pytest.raises(xla_dump.UnreadableInput) as caught:
+        xla_dump.read_dump(broken.encode())
+    assert caught.value.place == f"line {(PROGRAM + LIVE_RANGE).count(chr(10)) + 4}"
+
+
+@pytest.mark.parametrize(
+    ("op_name", "found"),
+    [
+        ("jit(step)/jit(main)/transpose(jvp(GPT))/h_0/dot_general", (("GPT", "h_0"), "dot_general", "backward")),
+        ("jit(f)/transpose(jvp())/add_any", ((), "add_any", "backward")),
+        ("jit(f)/jvp(A/B)/while/body/closed_call/c/exp", (("A", "B", "c"), "exp", "forward")),
+        ("jit(f)/vmap(Model)/jit(relu)/max", (("Model",), "max", None)),
+        ("model/dense_1/MatMul", (("model", "dense_1"), "MatMul", None)),
+        ("state.params['params']['h_0'][\"mlp\"]['kernel']", (("h_0", "mlp"), "", None)),
+        ("x", ((), "", None)),
+        ("", ((), "", None)),
+        ("((((/a)", ((), "", None)),
+        ("/".join(["jvp(" * 50 + "x" + ")" * 50] * 2), (("x",), "jvp(" * 50 + "x" + ")" * 50, "forward")),
+    ],
+)
+def test_scopes_are_the_models_own_names(op_name: str, found: tuple[tuple[str, ...], str, str | None]) -> None:
+    assert scopes_of(op_name) == found
+
+
+def test_what_goes_round_in_circles_ends() -> None:
+    lines = ["%c (p: f32[]) -> f32[] {", "  ROOT %f = f32[] fusion(), calls=%c", "}"]
+    assert origins_of(lines) == {}
+    deep = [f'  %n{k} = f32[] add(), metadata={{op_name="{"a/" * 40_000}b"}}' for k in range(20)]
+    assert origins_of(deep) == {}  # longer than is looked at: its end is not there
+
+
+def test_phases_are_stretches_of_steps_and_gaps_go_with_what_is_before() -> None:
+    assert phases_from_known(6, [(1, "forward"), (2, None), (3, "backward")]) == (
+        Stretch("forward", 0, 3),
+        Stretch("backward", 3, 6),
+    )
+    assert phases_from_known(6, [(1, None)]) == ()
+
+
+def test_a_folder_reads_the_program_beside_it_unless_it_is_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stem = "module_0001.jit_step.cpu_after_optimizations"
+    for ending, text in (("-buffer-assignment", ASSIGNMENT), ("-live-range", LIVE_RANGE), ("", PROGRAM)):
+        (tmp_path / f"{stem}{ending}.txt").write_text(text)
+    opened = open_any(str(tmp_path))
+    assert isinstance(opened, PlainInstance)
+    assert opened.made["a"].origin.module == ("GPT", "h_0", "mlp")
+    assert opened.notes[-1] == "the program contains the origin of 4 of 7 buffers"
+    (whole,) = files_at(tmp_path)
+    together = xla_folder.joined([(file.name, file.read_bytes()) for file in sorted(tmp_path.iterdir())])
+    assert together == [whole]
+    uploaded = read_any(whole[1], whole[0])
+    assert isinstance(uploaded, PlainInstance)
+    assert uploaded.made == opened.made
+    monkeypatch.setattr(xla_folder, "MOST_PROGRAM", 10)
+    ((_, small),) = files_at(tmp_path)
+    assert b"HloModule" not in small
+
+
+def test_a_scope_in_brackets_is_named_in_plain_letters_and_may_hold_a_line_end() -> None:
+    assert scopes_of("jit(step)/outer(a\nb)/add")[0] == ("a\nb",)
+    assert scopes_of("jit(step)/\u00e9(a)/add")[0] == ("\u00e9(a)",)
+
+
+def test_what_is_called_is_of_whoever_made_its_root_calls_of_calls_included() -> None:
+    lines = [
+        *("%one (p: f32[]) -> f32[] {", '  ROOT %r1 = f32[] add(), metadata={op_name="a/b/add"}', "}"),
+        *("%two (p: f32[]) -> f32[] {", "  ROOT %r2 = f32[] fusion(), calls=%one", "}"),
+        *("%bare (p: f32[]) -> f32[] {", "  %inner = f32[] add()", "  ROOT %r3 = f32[] add()", "}"),
+        "ENTRY %main (p: f32[]) -> f32[] {",
+        "",
+        "  no instruction",
+        "  %x = f32[] fusion(), calls=%two",
+        "  %y = f32[] fusion(), calls=%bare",
+        "  %z = f32[] fusion(), calls=%missing",
+        "  %w = f32[] fusion(), calls=%one",
+        '  %v = f32[] add(), metadata={op_name="c/add"}',
+        "}",
+    ]
+    found = origins_of(lines)
+    assert {name: made.origin.module for name, made in found.items()} == {
+        **dict.fromkeys(("r1", "r2", "x", "w"), ("a", "b")),
+        "v": ("c",),
+    }

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import hashlib
+import math
+from random import Random
+from typing import Any
+
+import cbor2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.plans.examples import chain_plan
+from tests.support.build import graph, node, tensor
+from tmmu_core.base import cbor
+from tmmu_core.base.cbor import Coded, H, NotCanonical, Table, Texts, cbor_canonical
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.plans import canonical
+
+INTEGERS = st.integers(-(2**64), 2**64 - 1)
+LEAVES = st.none() | st.booleans() | INTEGERS | st.text() | st.binary()
+VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=30)
+
+
+@pytest.mark.parametrize(
+    ("value", "encoded"),
+    [
+        (0, "00"),
+        (23, "17"),
+        (24, "1818"),
+        (255, "18ff"),
+        (256, "190100"),
+        (65536, "1a00010000"),
+        (2**32, "1b0000000100000000"),
+        (2**64 - 1, "1bffffffffffffffff"),
+        (-1, "20"),
+        (-(2**64), "3bffffffffffffffff"),
+        ("", "60"),
+        ("é", "62c3a9"),
+        (b"\x01", "4101"),
+        ([], "80"),
+        ({}, "a0"),
+        ({"b": 1, "aa": 2, "a": 3}, "a3616103616201626161" + "02"),
+        (None, "f6"),
+        (True, "f5"),
+        (1.0, "fb3ff0000000000000"),
+        (-0.0, "fb8000000000000000"),
+        (math.inf, "fb7ff0000000000000"),
+        (math.nan, "fb7ff8000000000000"),
+        (-math.nan, "fb7ff8000000000000"),
+    ],
+)
+def test_value_has_its_canonical_encoding(value: Any, encoded: str) -> None:
+    assert cbor_canonical(value).hex() == encoded
+
+
+@given(VALUES)
+def test_encoding_equals_that_of_cbor2(value: Any) -> None:
+    assert cbor_canonical(value) == cbor2.dumps(value, canonical=True)
+
+
+@given(st.floats(allow_nan=False))
+def test_float_is_encoded_in_64_bits(value: float) -> None:
+    encoded = cbor_canonical(value)
+    assert len(encoded) == 9
+    assert cbor2.loads(encoded) == value
+
+
+@pytest.mark.parametrize(
+    "value", [{1: 2}, 2**64, -(2**64) - 1, {"a": {None: 1}}, {"x"}, 1j, "\ud800", [{"k": "\udc00"}]]
+)
+def test_value_without_canonical_form_is_rejected(value: Any) -> None:
+    with pytest.raises(NotCanonical):
+        cbor_canonical(value)
+
+
+ROWS = st.lists(st.tuples(st.text(), st.sampled_from(["b", "a", "Ω"]), INTEGERS.filter(lambda n: n >= 0)))
+
+
+@given(ROWS)
+def test_table_of_columns_is_encoded_as_its_rows(rows: list[tuple[str, str, int]]) -> None:
+    names = ("b", "a", "Ω")
+    table = Table(
+        (
+            tuple(row[0] for row in rows),
+            Coded(names, np.array([names.index(row[1]) for row in rows], np.int32)),
+            np.array([row[2] for row in rows], np.uint64),
+        )
+    )
+    assert table.rows() == [list(row) for row in rows]
+    assert cbor_canonical(["t", table]) == cbor2.dumps(["t", [list(row) for row in rows]], canonical=True)
+
+
+def test_h_is_sha_256_of_the_canonical_bytes() -> None:
+    value = {"tensors": [{"id": f"t{i}"} for i in range(5000)], "a": 1.5}
+    assert H(value) == hashlib.sha256(cbor_canonical(value)).digest()
+
+
+def test_token_is_made_from_a_seed_as_the_contract_says() -> None:
+    expected = hashlib.sha256(cbor2.dumps(["replay_token_v1", ["UML_OS.TMMU.PrepareMemory_v2", 7]])).digest()
+    assert canonical.token_from_seed(7) == expected
+
+
+def test_plan_hash_is_that_of_the_contract() -> None:
+    plan = chain_plan(2, arenas={"activations": {"alignment_bytes": 64}})
+    slots = [["t0", "activations", 0], ["t1", "activations", 0], ["t2", "activations", 0]]
+    addresses = [["activations", 0, 0]]
+
+    def sha(value: Any) -> bytes:
+        return hashlib.sha256(cbor2.dumps(value, canonical=True)).digest()
+
+    fields = [
+        plan.ir_hash,
+        "inference",
+        sha({"activations": {"alignment_bytes": 64}}),
+        sha(["n000", "n001"]),
+        0,
+        1,
+        sha({}),
+        [canonical.token_from_seed(0), slots],
+        addresses,
+    ]
+    assert plan.tmmu_plan_hash == sha(["tmmu_plan_v1", fields])
+    assert plan.layout_hash == sha(["tmmu_layout_v1", [slots, addresses]])
+    assert canonical.plan_digests(plan) == (plan.tmmu_plan_hash, plan.layout_hash)
+
+
+def test_addresses_are_sorted_by_arena_name_bytes_then_slot() -> None:
+    table = canonical.logical_address_table(
+        ["é", "z", "Z"],
+        np.array([0, 1, 1, 2, 1]),
+        np.array([0, 1, 0, 0, 1]),
+        np.array([0, 64, 0, 0, 72], np.uint64),
+    )
+    assert table.rows() == [["Z", 0, 0], ["z", 0, 0], ["z", 1, 64], ["é", 0, 0]]
+
+
+def test_ir_hash_ignores_how_defaults_are_written() -> None:
+    bare = graph([tensor("x"), tensor("y")], [node("n", "x", "y")], "x", "y")
+    spelled = graph([tensor("x"), tensor("y", role="activation")], [node("n", "x", "y", phase="forward")], "x", "y")
+    assert canonical.ir_hash(bare) == canonical.ir_hash(spelled)
+
+
+def test_params_without_canonical_form_are_rejected() -> None:
+    odd = graph([tensor("x"), tensor("y")], [node("n", "x", "y", params={"k": 2**70})], "x", "y")
+    with pytest.raises(InvalidIrShapes) as refused:
+        canonical.ir_hash(odd)
+    assert refused.value.diagnostics["reason"] == "not_canonical"
+
+
+def test_layout_hash_ignores_the_token_and_the_plan_hash_does_not() -> None:
+    one, other = chain_plan(seed=1), chain_plan(seed=2)
+    assert one.layout_hash == other.layout_hash
+    assert one.tmmu_plan_hash != other.tmmu_plan_hash
+
+
+def test_params_nested_too_deeply_are_rejected() -> None:
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    odd = graph([tensor("x"), tensor("y")], [node("n", "x", "y", params={"k": deep})], "x", "y")
+    with pytest.raises(InvalidIrShapes, match="nested too deeply"):
+        canonical.ir_hash(odd)
+
+
+@pytest.mark.parametrize("size", [0, 23, 24, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 4096, 4097, 65535, 65536])
+def test_lengths_and_numbers_at_the_borders_of_their_heads_are_encoded_as_by_cbor2(size: int) -> None:
+    keys = {f"{k:05}": k for k in range(size)}
+    for value in (
+        size,
+        -size,
+        "x" * size,
+        bytes(size),
+        [1] * size,
+        ["t"] * size,
+        [[2]] * size,
+        keys,
+        {"a": [0] * size},
+    ):
+        assert cbor_canonical(value) == cbor2.dumps(value, canonical=True)
+
+
+def test_shard_spec_that_cannot_be_hashed_is_rejected_with_the_reason() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    for spec, why in ((deep, "it is nested too deeply"), ({"a": object()}, "object"), ({1: 2}, "1")):
+        with pytest.raises(InvalidIrShapes, match="the shard spec cannot be hashed") as caught:
+            canonical.shard_spec_hash(spec)
+        assert why in str(caught.value)
+        assert ("too deeply" in str(caught.value)) == (spec is deep)
+
+
+@pytest.mark.parametrize("rows", [0, 10**9])
+def test_address_table_has_the_lowest_offset_of_each_slot(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many rows are counted, few are sorted: the lowest offset of each slot, arenas by the bytes of their names."""
+    monkeypatch.setattr(canonical, "CHUNK_ROWS", rows)
+    random = Random("slots")
+    for _ in range(60):
+        names = random.sample(["b", "a", "é", "Z"], random.randrange(1, 4))
+        count = random.randrange(1, 12)
+        cells = [
+            (random.randrange(len(names)), random.choice((0, 1, 2, 5, 11, 12)), random.randrange(40))
+            for _ in range(count)
+        ]
+        lowest: dict[tuple[bytes, int], int] = {}
+        for arena, slot, offset in cells:
+            key = names[arena].encode(), slot
+            lowest[key] = min(offset, lowest.get(key, offset))
+        arena, slot, offset = (np.array(column) for column in zip(*cells, strict=True))
+        table = canonical.logical_address_table(
+            names, arena.astype(np.int32), slot.astype(np.int64), offset.astype(np.uint64)
+        )
+        wanted = [[key[0].decode(), key[1], at] for key, at in sorted(lowest.items())]
+        assert cbor_canonical(table) == cbor_canonical(wanted)
+
+
+@pytest.mark.parametrize("most", [1, 3, 4, 9])
+def test_encoding_does_not_depend_on_the_chunk_size(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["", "a", "b" * 23, "c" * 24, "d" * 300, "\u00e9" * 12, "e", "f"]
+    numbers = np.array([0, 23, 24, 255, 256, 65_535, 65_536, 2**40], np.int64)
+    coded = Coded(("x", "yy" * 20), np.array([0, 1, 1, 0, 0, 1, 0, 1]))
+    names = [coded.names[k] for k in coded.codes]
+    plain = [list(row) for row in zip(texts, numbers.tolist(), names, strict=True)]
+    monkeypatch.setattr(cbor, "CHUNK_ROWS", most)
+    assert cbor_canonical(Table((texts, numbers, coded))) == cbor2.dumps(plain, canonical=True)
+    assert cbor_canonical(Texts(texts)) == cbor2.dumps(texts, canonical=True)

@@ -1,0 +1,81 @@
+"""The arena configuration of a request: a setting for one arena declares all arenas in use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.plans.examples import problem_of
+from tests.support.build import chain
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.graph.model import Arena
+from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.figures.metrics import committed_bytes
+from tmmu_core.plans.making.arena_settings import arena_config, arenas_in_use, settled
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, KEEPS_OFFSETS, PlanRequest, default_planner
+
+
+@pytest.mark.parametrize(
+    ("said", "made"),
+    [
+        ({}, None),
+        ({"alignment": 64}, {"activations": {"alignment_bytes": 64}}),
+        ({"page_size": 4096}, {"activations": {"page_size": 4096}}),
+        ({"capacities": {"activations": 9}}, {"activations": {"capacity_bytes": 9}}),
+        ({"capacities": {ANY_ARENA: 9}}, {"memory": {"capacity_bytes": 9}}),
+        ({"one_memory": True}, {"memory": {}}),
+        ({"arenas": {"activations": {}, "kv": {}}}, {"activations": {}, "kv": {}}),
+        (
+            {"arenas": {"activations": {"page_size": 16}, "kv": {}}, "alignment": 64},
+            {"activations": {"page_size": 16, "alignment_bytes": 64}, "kv": {"alignment_bytes": 64}},
+        ),
+    ],
+)
+def test_each_arena_setting_alone_makes_a_configuration(said: dict[str, Any], made: dict[str, Any] | None) -> None:
+    request = PlanRequest(**said)
+    assert arena_config(chain(2), request) == made
+    whole = settled(chain(2), request)
+    assert (whole.alignment, whole.page_size, dict(whole.capacities)) == (None, None, {})
+    assert arena_config(chain(2), whole) == made
+
+
+def test_instance_has_one_arena() -> None:
+    assert arenas_in_use(PlainInstance("", problem_of(("a", 0, 1, 4))), PlanRequest()) == ("arena",)
+
+
+def test_capacity_of_an_unknown_arena_is_rejected() -> None:
+    with pytest.raises(InvalidIrShapes, match="there is no arena 'kv'") as caught:
+        arena_config(chain(2), PlanRequest(capacities={"kv": 9}))
+    assert caught.value.diagnostics["reason"] == "unknown_arena"
+
+
+def test_memory_limit_beside_declared_arenas_is_rejected() -> None:
+    with pytest.raises(InvalidIrShapes, match="one memory for all"):
+        arena_config(chain(2), PlanRequest(capacities={ANY_ARENA: 9}, arenas={"activations": {}, "weights": {}}))
+
+
+def test_default_arena_is_unlimited_without_pages() -> None:
+    arena = Arena()
+    assert (arena.capacity_bytes, arena.alignment_bytes, arena.page_size) == (2**64 - 1, 128, 0)
+    assert committed_bytes(1000, arena.page_size, arena="a") == 1000
+
+
+@pytest.mark.parametrize(
+    ("fixed", "planner"), [(None, DEFAULT_PLANNER), ([-1, -1], DEFAULT_PLANNER), ([0, -1], KEEPS_OFFSETS)]
+)
+def test_default_planner_keeps_given_offsets(fixed: list[int] | None, planner: str) -> None:
+    problem = problem_of(("a", 0, 2, 8), ("b", 1, 3, 8))
+    given = replace(problem, fixed=None if fixed is None else np.array(fixed, np.int64))
+    assert default_planner(PlainInstance("", given)) == planner
+
+
+def test_unknown_mode_or_preset_is_rejected_beside_arena_settings() -> None:
+    unknown: tuple[dict[str, Any], ...] = ({"mode": "else", "alignment": 64}, {"preset": "else", "page_size": 64})
+    for said in unknown:
+        asked = PlanRequest(**said)
+        with pytest.raises(InvalidIrShapes, match=r"there is no (mode|preset) 'else'"):
+            make_plan(chain(2), asked)

@@ -1,0 +1,75 @@
+"""Progress of an exact search: recorded by the planner, read from the plan, checked for plausibility."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.pages.planners.figures import falling
+from tests.support.paths import SAMPLES
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.planfile.plan_file import from_document, to_json
+from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.analysis.search_progress import Moment, course
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.model import Plan
+
+DATA = SAMPLES / "instances"
+
+
+def planned(name: str, planner: str) -> Plan:
+    instance = read_any((DATA / f"{name}.csv").read_bytes(), name)
+    assert isinstance(instance, PlainInstance)
+    return make_plan(instance, PlanRequest(planner=planner)).plan
+
+
+@pytest.fixture(scope="module")
+def exact() -> Plan:
+    return planned("C.1048576", "exact")
+
+
+def test_progress_begins_with_the_greedy_plan_and_ends_with_the_result(exact: Plan) -> None:
+    first, last = course(exact, "arena")[0], course(exact, "arena")[-1]
+    assert first == Moment(0, 1417216, 1039360)
+    assert (last.extent, last.bound) == (exact.arena_of["arena"].extent_bytes, exact.arena_of["arena"].bound_bytes)
+    assert last.nodes <= exact.notes["arena"]["nodes"]
+
+
+def test_auto_keeps_the_progress_of_the_search_it_selected(exact: Plan) -> None:
+    assert course(planned("C.1048576", "auto"), "arena") == course(exact, "arena")
+
+
+def test_planner_without_search_has_no_progress() -> None:
+    assert course(planned("C.1048576", "portfolio"), "arena") == ()
+
+
+def test_progress_survives_the_plan_file(exact: Plan) -> None:
+    assert course(from_document(to_json(exact)), "arena") == course(exact, "arena")
+
+
+@pytest.mark.parametrize(
+    "moments",
+    [
+        "quickly",
+        [1],
+        [[0, 9]],
+        [[0, 9, "8"]],
+        [[0, -9, -10]],
+        [[0, 9, 8], [0, 8, 8]],
+        [[0, 8, 8], [5, 9, 8]],
+        [[0, 9, 8], [5, 9, 7]],
+        [[0, 8, 9]],
+    ],
+)
+def test_implausible_progress_is_ignored(exact: Plan, moments: Any) -> None:
+    assert course(replace(exact, notes={"arena": {"course": moments}}), "arena") == ()
+
+
+def test_chart_falls_in_steps_from_start_to_end(exact: Plan) -> None:
+    fig = falling((Moment(0, 30, 10), Moment(100, 20, 10), Moment(400, 20, 12)), 1000)
+    extent, bound = fig.data
+    assert (list(extent.x), list(extent.y), list(bound.y)) == ([50, 100, 400, 1000], [30, 20, 20, 20], [10, 10, 12, 12])
+    assert (extent.line.shape, list(fig.layout.yaxis.tickvals)) == ("hv", [30, 20, 12, 10])

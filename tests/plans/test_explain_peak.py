@@ -1,0 +1,63 @@
+"""The two sentences that explain a plan: its need against the limit, and the cause of its gap."""
+
+from __future__ import annotations
+
+import pytest
+
+import tmmu_core as tmmu
+from tmmu_core.plans.analysis.explain_peak import explain_peak
+
+RESNET = "sample_graphs/resnet50.tmmu.json.gz"
+
+
+def test_reuse_not_taken_is_the_cause() -> None:
+    explained = tmmu.plan(RESNET).explanation
+    assert str(explained) == (
+        "resnet50 needs 107 MiB. Activations take 9.19 MiB, 2.30 MiB above the lower bound: at #14 n13, r13 could be "
+        "written over r12 in place (3.06 MiB); slots does not."
+    )
+    assert explained.gap is not None
+    assert explained.gap.cause == "reuse"
+    assert explained.gap.reuse == ("r12", "r13")
+
+
+def test_better_planner_removes_the_gap() -> None:
+    explained = tmmu.plan(RESNET, planner="auto").explanation
+    assert explained.gap is None
+    assert explained.reason.endswith("no plan of this execution order is smaller.")
+
+
+def test_slots_larger_than_their_tensors_are_the_cause() -> None:
+    gap = tmmu.plan("sample_graphs/mixed_sizes.tmmu.json").explanation.gap
+    assert gap is not None
+    assert gap.cause == "slot_rounding"
+    assert gap.cause_bytes == 504 << 10
+
+
+def test_holes_between_live_tensors_are_the_cause() -> None:
+    rows = b"id,lower,upper,size,offset\na,0,2,100,0\nb,0,4,100,100\nc,2,4,150,200\n"
+    explained = tmmu.plan(rows, planner="given", alignment=1).explanation
+    assert explained.reason == "100 B above the lower bound: at #2, 100 B are free between live tensors."
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        (None, "resnet50 needs 107 MiB."),
+        (100 << 20, "resnet50 needs 107 MiB, 6.88 MiB over the budget of 100 MiB."),
+        (200 << 20, "resnet50 needs 107 MiB, within the budget of 200 MiB."),
+    ],
+)
+def test_headline_states_the_whole_need_against_the_limit(budget: int | None, said: str) -> None:
+    assert explain_peak(tmmu.plan(RESNET), budget).headline == said
+
+
+def test_arena_over_its_limit_is_named() -> None:
+    from tmmu_core.plans.making.over_capacity import make_plan_anyway
+    from tmmu_core.plans.making.request import PlanRequest
+
+    graph = tmmu.read(RESNET)
+    plan = make_plan_anyway(graph, PlanRequest(capacities={"activations": 8 << 20})).plan
+    assert explain_peak(plan).headline == (
+        "resnet50 needs 107 MiB; activations are 1.19 MiB over the limit of 8.00 MiB."
+    )

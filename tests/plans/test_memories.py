@@ -1,0 +1,193 @@
+"""Rules of the memory plan of ``helia``, each on a small problem."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import pytest
+
+from tests.support.build import graph, node, tensor
+from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
+from tmmu_core.formats.c_project.render_c import c_header
+from tmmu_core.formats.c_project.render_plan import build_render_plan, residency
+from tmmu_core.formats.planfile import plan_file
+from tmmu_core.graph.model import Graph
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.planners.boards import BOARDS, options_of
+from tmmu_core.plans.analysis.why_memory import Uplift, uplift
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
+
+SRAM, TCM, MRAM = {"name": "SRAM"}, {"name": "TCM"}, {"name": "MRAM", "writable": False}
+STAGED = {"role": "constant", "memory": "MRAM", "constant_destination_memory": "TCM"}
+
+
+def model(*constants: int) -> Graph:
+    """``x`` (4 B) read with constants ``c0``, ``c1`` … of so many elements of 4 B, giving ``y`` (4 B)."""
+    names = [f"c{k}" for k in range(len(constants))]
+    weights = [tensor(name, n, role="constant") for name, n in zip(names, constants, strict=True)]
+    reads = " ".join(["x", *names])
+    return graph([tensor("x", 1, role="input"), *weights, tensor("y", 1)], [node("n", reads, "y")], "x", "y")
+
+
+def planned(g: Graph, **options: Any) -> Plan:
+    plan = plan_graph(g, planner="helia", options=options).plan
+    assert verify_plan(plan, g).ok
+    return plan
+
+
+def refused(g: Graph, **options: Any) -> str:
+    with pytest.raises(InvalidIrShapes) as caught:
+        planned(g, **options)
+    assert caught.value.diagnostics["reason"] == "planner_option"
+    return str(caught.value)
+
+
+def home(plan: Plan, name: str) -> tuple[str, str]:
+    """(memory read from, memory stored in)."""
+    notes = plan.notes[plan.row(plan.row_of[name]).arena]
+    return notes["memory"], notes["source_memory"]
+
+
+def test_rule_that_copies_into_read_only_memory_is_rejected() -> None:
+    rule = {"role": "constant", "memory": "SRAM", "constant_destination_memory": "MRAM"}
+    assert "rule 1 copies constants into MRAM, which cannot be written" in refused(
+        model(4), memories=[SRAM, MRAM], rules=[rule]
+    )
+
+
+def test_staged_constant_without_room_is_read_from_its_source() -> None:
+    memories = [{**TCM, "max_size": 128}, SRAM, MRAM]
+    plan = planned(model(8, 40), memories=memories, rules=[STAGED])
+    assert home(plan, "c0") == ("TCM", "MRAM")
+    assert home(plan, "c1") == ("MRAM", "MRAM")
+    (spill,) = plan.notes["constant@MRAM"]["spills"]
+    assert (spill["storage"], spill["wanted"]) == ("c1", "TCM")
+    assert "TCM has 128 B for constant, 160 B would be needed" in spill["reason"]
+
+
+def test_constant_without_copy_does_not_set_the_source_of_others() -> None:
+    """``c0`` has no room in TCM and is read where it is stored, unasked; ``c1`` would be copied there."""
+    memories = [{**TCM, "max_size": 16}, SRAM, {"name": "FAR"}]
+    rules = [
+        {"name": "c0", "memory": "SRAM", "role": "constant", "constant_destination_memory": "TCM"},
+        {"name": "c1", "memory": "FAR", "role": "constant", "constant_destination_memory": "SRAM"},
+    ]
+    plan = planned(model(40, 8), memories=memories, rules=rules)
+    assert (home(plan, "c0"), home(plan, "c1")) == (("SRAM", "SRAM"), ("FAR", "FAR"))
+    (spill,) = plan.notes["constant@FAR"]["spills"]
+    assert spill["reason"] == "the constants of SRAM come from SRAM"
+
+
+def test_staged_source_takes_room_in_its_memory() -> None:
+    memories = [TCM, SRAM, {**MRAM, "max_size": 100}]
+    with pytest.raises(ArenaTooSmall, match="MRAM has 100 B for the source of constant@TCM, 656 B would be needed"):
+        planned(model(164), memories=memories, rules=[STAGED])
+    memories[2]["max_size"] = 656
+    assert home(planned(model(164), memories=memories, rules=[STAGED]), "c0") == ("TCM", "MRAM")
+
+
+def test_stored_and_read_constants_share_a_memory() -> None:
+    memories = [TCM, {**MRAM, "max_size": 128}]
+    rules = [{**STAGED, "name": "c0"}, {"name": "c1", "memory": "MRAM"}]
+    plan = planned(model(20, 12), memories=memories, rules=rules)  # 80 B stored, 48 B read in place
+    assert (home(plan, "c0"), home(plan, "c1")) == (("TCM", "MRAM"), ("MRAM", "MRAM"))
+    with pytest.raises(ArenaTooSmall, match="MRAM has 48 B for constant, 64 B would be needed"):
+        planned(model(20, 16), memories=memories, rules=rules)
+
+
+def test_arenas_of_one_memory_are_adjacent_and_aligned() -> None:
+    # Scratch takes 32 B, the constant 4 B behind it: 36 B fit, but with an alignment of 64 they need 68.
+    options: dict[str, Any] = {"memories": [{**SRAM, "max_size": 36}]}
+    assert home(planned(model(1), **options), "c0") == ("SRAM", "SRAM")
+    options["memories"][0]["arena_alignment"] = 64
+    with pytest.raises(ArenaTooSmall):
+        planned(model(1), **options)
+
+
+def test_alignment_of_a_dtype_is_recorded() -> None:
+    g = graph(
+        [tensor("x", 1, role="input", dtype="float64"), tensor("y", 1, dtype="int8")], [node("n", "x", "y")], "x", "y"
+    )
+    plan = planned(g, memories=[SRAM], min_alignment=1)
+    assert {row.tensor_id: row.alignment for row in plan.rows()} == {"x": 8, "y": 1}
+    header = c_header(build_render_plan(plan))
+    assert "MODEL_T_X_OFFSET % UINT64_C(8) == 0u" in header
+
+
+@pytest.mark.parametrize(
+    ("memories", "rules", "words"),
+    [
+        ([{**SRAM, "max_size": 0}], [], "memory 'SRAM' has a max_size of 0 B"),
+        ([SRAM, MRAM], [{"role": "scratch", "memory": "MRAM"}], "rule 1 sends scratch to MRAM"),
+        ([SRAM, MRAM], [{"role": "buffer", "memory": "MRAM"}], "rule 1 sends buffer to MRAM"),
+        ([SRAM], [{"memory": "SRAM", "min_size": 9, "max_size": 8}], "rule 1 matches nothing"),
+        ([SRAM, TCM], [{"memory": "SRAM", "name": "c*"}, {"memory": "TCM", "name": "c*"}], "rules 1 and 2 contradict"),
+        (
+            [SRAM, TCM],
+            [{"role": "scratch", "memory": "SRAM", "constant_destination_memory": "TCM"}],
+            "constant_destination_memory for scratch",
+        ),
+    ],
+)
+def test_contradicting_rules_are_rejected(
+    memories: list[dict[str, Any]], rules: list[dict[str, Any]], words: str
+) -> None:
+    assert words in refused(model(4), memories=memories, rules=rules)
+
+
+def test_plan_names_the_rule_for_each_tensor() -> None:
+    rules = [{"name": "y", "memory": "SRAM"}, {"role": "constant", "memory": "MRAM"}]
+    plan = planned(model(4), memories=[TCM, SRAM, MRAM], rules=rules)
+    said = {name: who for notes in plan.notes.values() for who, names in notes["said_by"].items() for name in names}
+    assert said == {"x": "order", "y": "rule 1", "c0": "rule 2"}
+
+
+def test_uplift_names_the_missing_bytes_of_the_next_memory() -> None:
+    # TCM holds x (1 KiB) and y (1 KiB) at a time; h, alive with both, lies below: 1 KiB more, and it would fit.
+    g = graph(
+        [tensor("x", 256, role="input"), tensor("h", 256), tensor("y", 256)],
+        [node("a", "x", "h", inplace="none"), node("b", "x h", "y", inplace="none")],
+        "x",
+        "y",
+    )
+    memories = [{**TCM, "max_size": 2048}, SRAM]
+    plan = planned(g, memories=memories, rules=[{"name": "h", "memory": "SRAM"}])
+    found = uplift(plan, "h")
+    assert found == Uplift("rule 1", "SRAM", "", "TCM", 1024)
+    memories[0]["max_size"] += found.lacking_bytes
+    assert home(planned(g, memories=memories), "h") == ("TCM", "TCM")
+    assert uplift(plan, "x") == Uplift("order", "TCM")
+
+
+def test_csv_and_residency_have_the_uplift_of_every_tensor() -> None:
+    plan = planned(model(8), memories=[{**TCM, "max_size": 40}, SRAM, MRAM])
+    rows = {row["tensor_id"]: row for row in csv.DictReader(io.StringIO(plan_file.to_csv(plan).decode()))}
+    resident = {row["tensor_id"]: row for row in residency(build_render_plan(plan))["tensors"]}
+    for name in plan.tensor_ids:
+        found = uplift(plan, name)
+        assert found is not None
+        lacking = str(found.lacking_bytes) if found.above else ""
+        wanted = [found.memory, found.said_by, found.above, lacking]
+        fields = ("memory", "put_there_by", "one_memory_up", "lacking_bytes")
+        assert [rows[name][field] for field in fields] == wanted
+        assert [str(resident[name][field]) for field in fields] == wanted
+    assert {row["one_memory_up"] for row in rows.values()} == {"", "TCM"}
+    assert "put_there_by" not in plan_file.to_csv(plan_graph(model(1)).plan).decode()
+
+
+def test_spilled_tensor_has_its_reason() -> None:
+    plan = planned(model(8, 40), memories=[{**TCM, "max_size": 128}, SRAM, MRAM], rules=[STAGED])
+    found = uplift(plan, "c1")
+    assert found is not None
+    assert (found.said_by, found.memory, found.above) == ("rule 1", "MRAM", "SRAM")
+    assert "TCM has 128 B for constant" in found.spilled
+    assert uplift(plan_graph(model(1)).plan, "x") is None
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_board_plans_a_model(board: str) -> None:
+    plan = planned(model(64), **options_of(board))
+    assert home(plan, "c0") == ("FLASH", "FLASH")

@@ -1,0 +1,149 @@
+"""A plan over its limits is returned on request, with the limits that it exceeds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.build import chain
+from tests.support.paths import SAMPLES
+from tmmu_core.base.errors import AllocationFailure, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.formats.open_file import read_any, read_graph_file
+from tmmu_core.judge.canonical_hashes import ir_hash
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.making import arena_summary
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.over_capacity import make_plan_anyway, over_limits, plan_ranks_anyway, without_limits
+from tmmu_core.plans.making.ranks import plan_ranks
+from tmmu_core.plans.making.request import PlanRequest
+
+MIXED = read_graph_file(SAMPLES / "mixed_sizes.tmmu.json")
+
+
+def test_request_without_limits_keeps_everything_else() -> None:
+    said = {"activations": {"capacity_bytes": 512, "alignment_bytes": 16}, "parameters": {"capacity_bytes": 9}}
+    request = without_limits(PlanRequest(arenas=said, capacities={"activations": 7}, budget=8, seed=3))
+    assert request == PlanRequest(arenas={"activations": {"alignment_bytes": 16}, "parameters": {}}, seed=3)
+    assert without_limits(PlanRequest(budget=8)) == PlanRequest()
+
+
+def test_plan_that_fits_is_unchanged() -> None:
+    request = PlanRequest(capacities={"activations": 2**30})
+    assert make_plan_anyway(MIXED, request).plan.tmmu_plan_hash == make_plan(MIXED, request).plan.tmmu_plan_hash
+
+
+def test_plan_over_its_capacity_keeps_it_and_has_a_finding() -> None:
+    request = PlanRequest(capacities={"activations": 1024})
+    with pytest.raises(ArenaTooSmall):
+        make_plan(MIXED, request)
+    plan = make_plan_anyway(MIXED, request).plan
+    arena = plan.arena_of["activations"]
+    assert arena.capacity_bytes == 1024 < arena.extent_bytes
+    assert {finding.rule for finding in verify_plan(plan, MIXED).findings} == {"capacity"}
+
+
+def test_layout_over_a_limit_equals_the_layout_without_limits() -> None:
+    free = make_plan(MIXED, PlanRequest()).plan
+    over = make_plan_anyway(MIXED, PlanRequest(capacities={"activations": 1024})).plan
+    assert over.layout_hash == free.layout_hash
+    assert over.tmmu_plan_hash != free.tmmu_plan_hash
+
+
+def test_budget_is_dropped() -> None:
+    request = PlanRequest(budget=1)
+    with pytest.raises(AllocationFailure):
+        make_plan(MIXED, request)
+    assert make_plan_anyway(MIXED, request).plan.arenas
+
+
+def test_instance_over_its_capacity_is_planned() -> None:
+    found = read_any((SAMPLES / "instances" / "iree_first.csv").read_bytes(), "iree_first.csv")
+    assert isinstance(found, PlainInstance)
+    plan = make_plan_anyway(found, PlanRequest(planner="greedy", capacities={"arena": 64})).plan
+    assert plan.arenas[0].capacity_bytes == 64
+    assert {finding.rule for finding in verify_plan(plan).findings} == {"capacity"}
+
+
+SHARED = {"mesh": {"tp": 2}, "contracts": {"parameters": {"axis": 0, "mesh": "tp"}}}
+
+
+@pytest.mark.parametrize("limit", [{"capacities": {"activations": 1024}}, {"budget": 1}])
+def test_ranks_over_a_limit_equal_ranks_planned_alone(limit: dict[str, Any]) -> None:
+    request = PlanRequest(shard_spec=SHARED, **limit)
+    with pytest.raises((ArenaTooSmall, AllocationFailure)):
+        plan_ranks(MIXED, request)
+    ranks = plan_ranks_anyway(MIXED, request)
+    for rank in range(2):
+        alone = make_plan_anyway(MIXED, request.but(rank=rank)).plan
+        assert ranks.plan(rank).tmmu_plan_hash == ranks.plan_hashes[rank] == alone.tmmu_plan_hash
+        assert ranks.plan(rank).arenas == alone.arenas
+
+
+def test_ranks_that_fit_are_unchanged() -> None:
+    request = PlanRequest(shard_spec=SHARED, capacities={"activations": 2**30})
+    assert plan_ranks_anyway(MIXED, request).plan_hashes == plan_ranks(MIXED, request).plan_hashes
+
+
+def test_undeclared_arena_is_rejected() -> None:
+    with pytest.raises(ArenaTooSmall):
+        make_plan_anyway(chain(3), PlanRequest(arenas={"elsewhere": {}}))
+    with pytest.raises(ArenaTooSmall):
+        plan_ranks_anyway(chain(3), PlanRequest(arenas={"elsewhere": {}}, shard_spec=SHARED))
+
+
+def test_budget_that_is_met_exactly_passes() -> None:
+    needed = sum(arena.extent_bytes for arena in make_plan(MIXED, PlanRequest()).plan.arenas)
+    assert make_plan(MIXED, PlanRequest(budget=needed)).plan.arenas
+    with pytest.raises(AllocationFailure) as caught:
+        make_plan(MIXED, PlanRequest(budget=needed - 1))
+    assert caught.value.diagnostics["memory_bytes_budget"] == needed - 1
+
+
+FIVE = b"id,lower,upper,size\na,0,3,4\nb,3,9,4\nc,0,9,4\nd,9,21,4\ne,0,21,4\n"
+"""12 bytes are alive at most, and can be had."""
+
+
+@pytest.mark.parametrize(
+    ("capacity", "tried_up_to", "other", "says"),
+    [
+        (11, 5, "no", "No planner can fit: 12 B"),
+        (12, 5, "portfolio", "It fits with --planner portfolio."),
+        (12, 4, "unknown", "12 B: a search may fit, try --planner exact"),
+    ],
+)
+def test_arena_too_small_names_what_would_fit(
+    monkeypatch: pytest.MonkeyPatch, capacity: int, tried_up_to: int, other: str, says: str
+) -> None:
+    monkeypatch.setattr(arena_summary, "TRIED_UP_TO", tried_up_to)
+    found = read_any(FIVE, "five.csv")
+    assert isinstance(found, PlainInstance)
+    with pytest.raises(ArenaTooSmall) as caught:
+        make_plan(found, PlanRequest(planner="naive", capacities={"arena": capacity}))
+    assert caught.value.diagnostics["another_planner_would_fit"] == other
+    assert says in caught.value.hint
+
+
+def test_plan_that_fills_its_arena_is_not_over() -> None:
+    plan = make_plan(chain(3), PlanRequest()).plan
+    extent = plan.arenas[0].extent_bytes
+    for capacity, found in ((extent, {}), (extent - 1, {"activations": 1})):
+        held = replace(plan, arenas=(replace(plan.arenas[0], capacity_bytes=capacity),))
+        assert over_limits(held) == found
+    assert over_limits(plan, extent) == {}
+    assert over_limits(plan, extent - 1) == {"": 1}
+
+
+def test_plan_of_a_rank_names_the_graph_it_was_cut_from() -> None:
+    assert make_plan(chain(2), PlanRequest()).cut_from is None
+    cut = make_plan(chain(2), PlanRequest(shard_spec={}, rank=0, world_size=1))
+    assert cut.cut_from == cut.plan.ir_hash == ir_hash(chain(2))
+
+
+def test_instance_without_offsets_has_no_given_plan() -> None:
+    found = read_any(FIVE, "five.csv")
+    assert isinstance(found, PlainInstance)
+    with pytest.raises(InvalidIrShapes, match="given"):
+        make_plan(found, PlanRequest(planner="given"))

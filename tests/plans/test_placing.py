@@ -1,0 +1,118 @@
+"""Why a storage has its offset, what another offset would change, and where two plans differ first."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from tests.support.build import chain, graph, node, tensor
+from tests.support.strategies import Case, plannable_cases
+from tmmu_core.graph.model import Graph
+from tmmu_core.plans.analysis.why_offset import ghost, parting, why_here
+from tmmu_core.plans.figures.plan_storages import storages_of
+from tmmu_core.plans.making.engine import Solution, plan_graph
+from tmmu_core.plans.making.placement_order import placed_in, problem_of
+
+ARENAS = {"activations": {"alignment_bytes": 1}, "parameters": {}}
+
+
+def three() -> Graph:
+    """``x`` (16 B) lives [0, 2), ``a`` (64 B) [1, 3), ``b`` (32 B) [2, 4), ``y`` (16 B) [3, 4)."""
+    tensors = [tensor("x", 4, role="input"), tensor("a", 16), tensor("b", 8), tensor("y", 4)]
+    nodes = [
+        node("n0", "x", "a", inplace="none"),
+        node("n1", "a", "b", inplace="none"),
+        node("n2", "b", "y", inplace="none"),
+    ]
+    return graph(tensors, nodes, "x", "y")
+
+
+def solved(planner: str, which: Graph | None = None) -> Solution:
+    return plan_graph(which or three(), planner=planner, arenas=ARENAS, preset="inference", mode="inference")
+
+
+def test_slot_is_as_large_as_its_largest_tenant() -> None:
+    plan = solved("slots").plan
+    why = why_here(plan, "x")
+    assert why.slot is not None
+    assert (plan.tensor_ids[why.slot.largest], why.slot.backing, why.slot.unused) == ("b", 32, 16)
+    assert why.slot.held == ()
+    of_a = why_here(plan, "a").slot
+    assert of_a is not None
+    assert [(slot, plan.tensor_ids[row]) for slot, row in of_a.held] == [(0, "x")]
+    assert (of_a.slot, of_a.backing, of_a.unused) == (1, 64, 0)
+
+
+def test_lower_offsets_are_blocked_by_storages_placed_before() -> None:
+    solution = solved("greedy")
+    plan = solution.plan
+    placed = placed_in(plan, "activations", problem_of(solution, "activations"))
+    ids = [plan.tensor_ids[storages_of(plan).head[i]] for i in placed.storages]
+    assert (ids, placed.by, placed.fit, placed.own) == (["a", "b", "x", "y"], "size", "lowest", True)
+    why = why_here(plan, "b", placed.storages)
+    assert (why.turn, why.of, why.offset) == (1, 4, 64)
+    assert [(plan.tensor_ids[w.row], w.start, w.end, w.step) for w in why.walls] == [("a", 0, 64, 2)]
+    assert (why.rooms, why.lowest, why.slot) == ((), 64, None)
+    first = why_here(plan, "a", placed.storages)
+    assert (first.walls, first.lowest) == ((), 0)
+
+
+def test_gap_that_is_too_small_is_listed() -> None:
+    plan = solved("naive").plan  # x [0, 16), a [16, 80), b [80, 112), y [112, 128)
+    why = why_here(plan, "b")
+    assert [(w.start, w.end) for w in why.walls] == [(16, 80)]
+    assert why.rooms == ((0, 16),)
+    assert why.lowest == 80
+    assert why_here(plan, "y").lowest == 0
+
+
+def test_ghost_has_its_conflicts_and_extent() -> None:
+    plan = solved("greedy").plan
+    tried = ghost(plan, "b", 32)
+    assert [plan.tensor_ids[row] for row in tried.conflicts] == ["a"]
+    assert (tried.legal, tried.before) == (False, 96)
+    higher = ghost(plan, "b", 96)
+    assert (higher.legal, higher.extent, higher.conflicts) == (True, 128, ())
+    later = ghost(plan, "a", 0, birth=99)
+    assert (later.birth, later.death) == (2, 4)  # cut to the timeline
+
+
+def test_offset_off_the_grid_is_not_aligned() -> None:
+    plan = plan_graph(three(), planner="greedy", preset="inference", mode="inference").plan
+    assert not ghost(plan, "b", 1000).aligned
+    assert ghost(plan, "b", 1024).aligned
+
+
+def test_first_decision_that_differs_is_found() -> None:
+    slots, greedy = solved("slots").plan, solved("greedy").plan
+    found = parting(slots, greedy, "activations")
+    assert found is not None
+    assert (found.alike, found.left, found.right, found.left_offset, found.right_offset) == (0, "x", "x", 0, 64)
+    assert found.by == "birth"
+    assert parting(slots, slots, "activations") is None
+
+
+def test_given_orders_are_compared_and_named() -> None:
+    slots, greedy = solved("slots").plan, solved("greedy").plan
+    found = parting(slots, greedy, "activations", ((0, 1, 2, 3), (1, 0, 2, 3)), "size")
+    assert found is not None
+    assert (found.alike, found.by, found.left, found.right) == (0, "size", "x", "y")
+    assert (found.left_offset, found.right_offset) == (0, 0)
+
+
+@pytest.mark.parametrize("planner", ["slots", "naive", "greedy", "portfolio", "search", "exact", "ffd", "auto"])
+def test_placement_order_holds_each_storage_once(planner: str) -> None:
+    solution = solved(planner, chain(6, floats=8))
+    placed = placed_in(solution.plan, "activations", problem_of(solution, "activations"))
+    assert sorted(placed.storages) == list(range(solution.plan.arena_of["activations"].storages))
+
+
+@settings(max_examples=20)
+@given(plannable_cases())
+def test_ghost_at_the_lowest_offset_has_no_conflict(case: Case) -> None:
+    plan = plan_graph(case.graph, planner="greedy", arenas=case.arenas, mode=case.mode, preset=case.preset).plan
+    for name in plan.tensor_ids[:6]:
+        why = why_here(plan, name)
+        tried = ghost(plan, plan.tensor_ids[why.row], why.lowest)
+        assert tried.legal
+        assert why.lowest <= why.offset

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from blake3 import blake3
+
+from tests.plans.examples import chain_plan, views_graph
+from tests.support.shadow.replay import shadow_replay
+from tmmu_core.base.errors import AddressCollision, InvalidIrShapes
+from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
+from tmmu_core.formats.planfile.plan_file import from_document, to_cbor, to_json
+from tmmu_core.formats.planfile.trace import read_trace, to_json_lines
+from tmmu_core.graph.model import Graph
+from tmmu_core.judge.lint import lint_verdict
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.canonical import plan_digests
+from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.plans.making.sparse_addresses import in_memory, sparse_address, with_sparse_addresses
+from tmmu_core.runtime.apply import apply_plan
+from tmmu_core.runtime.draft_fill import CHUNK, write_pattern
+
+TOKEN = bytes(range(32))
+
+
+def test_address_is_the_first_bits_of_the_drafts_hash() -> None:
+    digest = blake3(TOKEN + b"tmmu_va" + "é".encode() + (5).to_bytes(8, "big")).digest()
+    assert sparse_address(TOKEN, "é", 5) == int.from_bytes(digest[:8], "big")
+    assert sparse_address(TOKEN, "é", 5, bits=12) == int.from_bytes(digest[:2], "big") >> 4
+
+
+def test_address_is_aligned() -> None:
+    address = sparse_address(TOKEN, "a", 0, alignment=4096)
+    assert address % 4096 == 0
+    assert 0 <= sparse_address(TOKEN, "a", 0) - address < 4096
+
+
+def test_slots_stay_and_both_hashes_follow_the_addresses() -> None:
+    plan = plan_graph(views_graph()).plan
+    sparse = with_sparse_addresses(plan)
+    assert (sparse.logical_slot == plan.logical_slot).all()
+    assert sparse.layout_hash != plan.layout_hash
+    assert plan_digests(sparse) == (sparse.tmmu_plan_hash, sparse.layout_hash)
+    assert sparse.places == "sparse"
+    assert plan.places == "slots"
+
+
+def test_view_stays_inside_its_base() -> None:
+    sparse = with_sparse_addresses(plan_graph(views_graph()).plan)
+    offsets = {row.tensor_id: row.offset_bytes for row in sparse.rows()}
+    assert offsets["left"] == offsets["h"]
+    assert offsets["right"] == offsets["h"] + 16
+
+
+def test_addresses_depend_on_the_token() -> None:
+    one, other = (with_sparse_addresses(chain_plan(seed=seed)) for seed in (1, 2))
+    assert one.layout_hash != other.layout_hash
+
+
+def test_collision_of_short_addresses_is_raised() -> None:
+    with pytest.raises(AddressCollision) as refused:
+        with_sparse_addresses(chain_plan(4, planner="naive"), bits=8)
+    record = refused.value.record()
+    assert (record["numeric_code"], record["severity"]) == (1307, "FATAL")
+    assert {"arena", "logical_slot"} <= set(record["diagnostics"])
+
+
+def test_slots_in_memory_have_the_offsets_of_the_contract() -> None:
+    plan = plan_graph(views_graph()).plan
+    placed = in_memory(with_sparse_addresses(plan))
+    assert placed.offset.tolist() == plan.offset.tolist()
+    assert in_memory(plan) is plan
+
+
+def test_draft_plan_is_verified_linted_replayed_and_applied() -> None:
+    solution = plan_graph(views_graph())
+    sparse = with_sparse_addresses(solution.plan)
+    assert verify_plan(sparse, views_graph()).ok
+    assert lint_verdict(sparse, views_graph()).ok
+    assert shadow_replay(sparse, solution.liveness.timeline).ok
+    applied = apply_plan(sparse)
+    bound = applied.tensor_map()["right"]
+    assert bound.logical_address == ("activations", int(sparse.offset[sparse.row_of["right"]]))
+    assert bound.address == applied.pointer("h") + 16
+    assert applied.enter(0) == 32
+    applied.debug_fill("h", 1)
+    assert applied.array("left").any()
+
+
+def test_draft_plan_is_read_back() -> None:
+    sparse = with_sparse_addresses(chain_plan(4, planner="naive"))
+    again = from_document(to_json(sparse))
+    assert (again.offset == sparse.offset).all()
+    assert again.places == "sparse"
+
+
+DRAFTS = bytes(range(64)) + b"and more"
+
+
+@pytest.mark.parametrize("token", [DRAFTS, DRAFTS[:64]], ids=["72 bytes", "64 bytes, the least"])
+def test_token_of_the_drafts_length_is_kept_by_every_file(token: bytes) -> None:
+    graph = views_graph()
+    made = make_plan(graph, PlanRequest(token=token, addressing="blake3_sparse"))
+    assert verify_plan(made.plan, graph).ok
+    assert lint_verdict(made.plan, graph).ok
+    for again in (
+        from_document(to_json(made.plan)),
+        from_document(to_cbor(made.plan)),
+        read_trace(to_json_lines(made.plan)).plan,
+    ):
+        assert again.replay_token == token
+        assert verify_plan(again, graph).ok
+    assert made.solution is not None
+    assert restore(checkpoint(made.plan, made.solution.liveness)).replay_token == token
+
+
+def test_token_of_the_drafts_length_is_rejected_for_offsets() -> None:
+    with pytest.raises(InvalidIrShapes, match="blake3_sparse"):
+        make_plan(views_graph(), PlanRequest(token=DRAFTS))
+    plan = plan_graph(views_graph(), token=DRAFTS).plan
+    assert "replay_token has 72 bytes, not 32." in [finding.message for finding in verify_plan(plan).errors]
+    assert SAID["token"].read(DRAFTS.hex()) == DRAFTS
+    with pytest.raises(ValueError, match="128 or more"):
+        SAID["token"].read("00" * 63)
+
+
+def test_debug_fill_writes_the_drafts_pattern() -> None:
+    plan = with_sparse_addresses(plan_graph(views_graph(), token=TOKEN).plan)
+    applied = apply_plan(plan)
+    applied.debug_fill("h", 7)
+    address = int(plan.offset[plan.row_of["h"]])
+    expected = blake3(TOKEN + b"tmmu_fill" + address.to_bytes(8, "big") + (7).to_bytes(8, "big"))
+    assert applied.array("h").tobytes() == expected.digest(length=len(applied.array("h")))
+
+
+def test_long_pattern_continues_across_chunks() -> None:
+    target = np.zeros(CHUNK + 5, np.uint8)
+    write_pattern(target, TOKEN, 128, 0)
+    whole = blake3(TOKEN + b"tmmu_fill" + (128).to_bytes(8, "big") + bytes(8)).digest(length=CHUNK + 5)
+    assert target.tobytes() == whole
+
+
+def test_empty_plan_is_empty_in_memory() -> None:
+    nothing = plan_graph(Graph()).plan
+    found = in_memory(with_sparse_addresses(nothing))
+    assert (found.places, len(found), found.layout_hash) == ("slots", 0, with_sparse_addresses(nothing).layout_hash)

@@ -1,0 +1,44 @@
+"""A graph whose every name is an image, a link, a script, a formula or a command to the terminal."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tests.support.build import tensor
+from tmmu_core.graph.model import Dim, Graph, Node
+
+
+def hostile_names(address: str) -> tuple[str, ...]:
+    """Names that ask for something at ``address`` when they are taken for more than text."""
+    return (
+        f"![x]({address}/image.png)",
+        f'<a href="{address}/link">here</a>',
+        f'"><img src="{address}/tag.png" onerror="fetch(\'{address}/script\')">',
+        f'=HYPERLINK("{address}/cell")',
+        "\x1b]0;owned\x07\x1b[31mred\u202eder",
+    )
+
+
+def hostile_graph(names: tuple[str, ...]) -> Graph:
+    """Tensors, nodes, operators, arenas, dimensions and the graph itself have these names."""
+    tensors = [
+        tensor(names[0], role="input"),
+        *(tensor(name, arena=names[0] if k % 2 else None) for k, name in enumerate(names[1:])),
+    ]
+    nodes = [Node(f"n {name}", name, (before,), (name,)) for before, name in pairwise(names)]
+    dims = {name: Dim(1, 4) for name in names[:2]}
+    ends = {"inputs": names[:1], "outputs": names[-1:]}
+    return Graph(tensors=tuple(tensors), nodes=tuple(nodes), name=names[0], dims=dims, **ends)
+
+
+def hostile_to_files(address: str) -> tuple[str, ...]:
+    """Names that end comments, quotes, lines, file names and marks, beside those that ask for something."""
+    return (
+        *hostile_names(address),
+        f'*/ #include "{address}/header.h" /*',
+        f"*\\ #error ended /\\* ?\\?/ {address}",
+        f'"]; x [URL="{address}/dot" image="{address}/dot.png"',
+        f"</text><image href=\"{address}/svg.png\"/><script>fetch('{address}/svg')</script>",
+        f"]]></style><style>@import url({address}/css);",
+        "../../../etc/passwd\x00\n",
+    )

@@ -1,0 +1,177 @@
+"""Explain a plan's memory in two sentences: its need against the limit, and the cause of its gap to the lower bound.
+
+::
+
+    offset │  top ─► ┌───┐ ◄─ the step that decides the arena size: the highest storage, where most bytes are live
+           │ ▒▒▒▒▒▒▒ │   │
+           │ ┌───┐   └───┘    above the bound because of: in-place reuse not taken, holes, slot rounding, alignment
+           │ │   │ ░░░░░░░
+           └─────────────────► step
+
+Cost: O(n) for n rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tmmu_core.base.escaping import shortened, visible
+from tmmu_core.graph.quantities import short_bytes
+from tmmu_core.plans.analysis.waste_ledger import waste_at
+from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.figures.plan_storages import (
+    arena_number,
+    beats_of,
+    live_bytes,
+    peak_step_of,
+    storages_of,
+)
+from tmmu_core.plans.making.over_capacity import over_limits
+from tmmu_core.plans.model import INVALID, ArenaSummary, Plan
+
+Cause = Literal["reuse", "holes", "slot_rounding", "alignment_gaps", "unknown"]
+LONGEST_NAME = 32
+"""Characters of a name in a sentence."""
+CAUSES: tuple[Cause, ...] = ("reuse", "holes", "slot_rounding", "alignment_gaps")
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Why an arena may be larger than needed."""
+
+    arena: str
+    bytes: int
+    """The most bytes that another plan can save in this arena."""
+    step: int
+    """The step that decides the arena size."""
+    cause: Cause
+    """The largest loss at that step."""
+    cause_bytes: int
+    reuse: tuple[str, str] | None = None
+    """The largest in-place reuse not taken there, as ``(from, to)``; only for the cause ``reuse``."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Two sentences about a plan, and the gap that they name."""
+
+    headline: str
+    """The bytes that the whole plan needs, against its limit."""
+    reason: str
+    """Where the peak is, and why the plan is above its lower bound."""
+    over_bytes: int = 0
+    """Bytes over the limit that the headline names."""
+    gap: Gap | None = None
+    """The largest gap; ``None`` if no smaller plan exists."""
+
+    def __str__(self) -> str:
+        return f"{self.headline} {self.reason}".rstrip()
+
+
+def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Explanation:
+    """Return the explanation of a plan; ``budget`` limits the sum of its arenas, in bytes."""
+    name = shortened(visible(name or plan.ir_name or "the graph"), LONGEST_NAME)
+    if not plan.arenas or not len(plan):
+        return Explanation(f"{name} has no tensors to plan.", "")
+    headline, over, binding = _need(plan, budget, name)
+    if any(arena.status == INVALID for arena in plan.arenas):
+        return Explanation(headline, "The plan is invalid: tensors that are live together overlap.", over)
+    if plan.incomplete:
+        return Explanation(headline, "A part of the graph is not planned and needs more memory.", over)
+    gaps = [arena for arena in plan.arenas if arena.open_bytes]
+    most = binding or max(gaps, default=plan.arenas[0], key=lambda arena: (arena.open_bytes, arena.name))
+    if most in gaps:
+        gap = gap_of(plan, most.name)
+        return Explanation(headline, _reason(plan, gap), over, gap)
+    of = "" if binding is None or len(plan.arenas) == 1 else f" of {binding.name}"
+    step, live = peak_step_of(plan, most.name) if of else (totals(plan).peak_step, totals(plan).peak_live_bytes)
+    where = f"{short_bytes(live)}{of} are live at {_step(plan, step)}"
+    return Explanation(headline, f"{where}; no plan of this execution order is smaller.", over)
+
+
+def gap_of(plan: Plan, arena: str) -> Gap:
+    """Return the gap of an arena and its cause."""
+    step = _deciding_step(plan, arena)
+    lost = {cause: size for cause, size in waste_at(plan, arena, step).items() if cause in CAUSES}
+    untaken = [
+        (int(plan.size[plan.row_of[source]]), source, target)
+        for (at, source, target), taken in zip(plan.handoffs, plan.taken, strict=True)
+        if at == step and not taken and plan.arenas[plan.arena[plan.row_of[source]]].name == arena
+    ]
+    lost["reuse"] = sum(size for size, _, _ in untaken)
+    cause = max(CAUSES, key=lambda cause: (lost[cause], -CAUSES.index(cause)))
+    if not lost[cause]:
+        return Gap(arena, plan.arena_of[arena].open_bytes, step, "unknown", 0)
+    _, source, target = max(untaken, default=(0, "", ""))
+    return Gap(
+        arena,
+        plan.arena_of[arena].open_bytes,
+        step,
+        cause,
+        lost[cause],
+        (source, target) if cause == "reuse" else None,
+    )
+
+
+def _need(plan: Plan, budget: int | None, name: str) -> tuple[str, int, ArenaSummary | None]:
+    """Return ``(headline, bytes over the limit, arena that the limit is about)``."""
+    needed = sum(arena.extent_bytes for arena in plan.arenas)
+    text = f"{name} needs {short_bytes(needed)}"
+    limited = [arena for arena in plan.arenas if arena.headroom_bytes is not None]
+    over = over_limits(plan, budget)
+    if over:
+        where = max(over, key=lambda arena: (over[arena], arena))
+        excess = f"{short_bytes(over[where])} over"
+        if not where:
+            return f"{text}, {excess} the budget of {short_bytes(budget or 0)}.", over[where], None
+        arena = plan.arena_of[where]
+        limit = short_bytes(arena.capacity_bytes)
+        if len(plan.arenas) == 1:
+            return f"{text}, {excess} the limit of {limit}.", over[where], arena
+        are = "are" if where.endswith("s") else "is"
+        return f"{text}; {where} {are} {excess} the limit of {limit}.", over[where], arena
+    if budget is not None:
+        return f"{text}, within the budget of {short_bytes(budget)}.", 0, None
+    if len(limited) == len(plan.arenas) == 1:
+        return f"{text}, within the limit of {short_bytes(limited[0].capacity_bytes)}.", 0, limited[0]
+    if limited:
+        listed = ", ".join(f"{arena.name} {short_bytes(arena.capacity_bytes)}" for arena in limited)
+        return f"{text}, within the limits ({listed}).", 0, None
+    return f"{text}.", 0, None
+
+
+def _deciding_step(plan: Plan, arena: str) -> int:
+    """Return the step with the most live bytes in the life of the storage with the highest end."""
+    s = storages_of(plan)
+    beats = beats_of(plan, s)
+    here = np.flatnonzero(s.arena == arena_number(plan, arena))
+    ends = (s.offset + s.size)[here]
+    live = live_bytes(plan, arena, s, beats)
+    best = (-1, 0)
+    for k in here[ends == ends.max()].tolist():
+        first, last = int(beats.birth[k]), max(int(beats.death[k]), int(beats.birth[k]) + 1)
+        beat = first + int(np.argmax(live[first:last]))
+        best = max(best, (int(live[beat]), -beat))
+    return int(beats.steps[-best[1]])
+
+
+def _step(plan: Plan, step: int) -> str:
+    return f"#{step:,} {shortened(visible(plan.node_at(step)), LONGEST_NAME)}".rstrip()
+
+
+def _reason(plan: Plan, gap: Gap) -> str:
+    at, lost, arena = _step(plan, gap.step), short_bytes(gap.cause_bytes), plan.arena_of[gap.arena]
+    source, target = (shortened(visible(name), LONGEST_NAME) for name in gap.reuse or ("", ""))
+    what = f"{gap.arena} {'take' if gap.arena.endswith('s') else 'takes'} {short_bytes(arena.extent_bytes)}, "
+    causes = {
+        "reuse": f"at {at}, {target} could be written over {source} in place ({lost}); {plan.planner} does not",
+        "holes": f"at {at}, {lost} are free between live tensors",
+        "slot_rounding": f"at {at}, slots are {lost} larger than the tensors in them",
+        "alignment_gaps": f"at {at}, alignment costs {lost}",
+        "unknown": "no smaller plan is known",
+    }
+    text = f"{what * (len(plan.arenas) > 1)}{short_bytes(gap.bytes)} above the lower bound: {causes[gap.cause]}."
+    return text[0].upper() + text[1:]
