@@ -1,4 +1,4 @@
-"""The same bytes from every Python: what :mod:`tests.support.versions` compares, and that it tells a difference."""
+"""The same bytes from every Python version (:mod:`tests.support.versions`)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tmmu_core.plans.making.request_options import option_pairs, read_json_objec
 
 
 @pytest.mark.slow
-def test_another_hash_seed_writes_the_same_store_and_pictures() -> None:
+def test_hash_seed_does_not_change_store_and_pictures() -> None:
     one, other = (asked_of(sys.executable, ("store", "pictures"), seed) for seed in (1, 2))
     assert len(one.digests) > 150
     assert differences(one, other) == []
 
 
-def test_an_output_that_differs_is_told_by_its_name() -> None:
+def test_differing_output_is_named() -> None:
     one, other = Made("3.11.7", {"a": "1", "b": "2"}), Made("3.14.0", {"a": "1", "b": "3", "c": "4"})
     assert differences(one, other) == [
         "b: differs (3.11.7 and 3.14.0)",
@@ -29,7 +29,7 @@ def test_an_output_that_differs_is_told_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", NESTED)
-def test_how_deep_a_document_may_be_is_no_question_of_the_version(name: str) -> None:
+def test_nesting_limit_does_not_depend_on_the_version(name: str) -> None:
     head, left, right, tail = NESTED[name]
     for depth in (205, 500, 950, 5_000):
         with pytest.raises(UnreadableInput, match="nested too deeply"):
@@ -51,7 +51,7 @@ def test_how_deep_a_document_may_be_is_no_question_of_the_version(name: str) -> 
         ("{}\n" * 1000, False),
     ],
 )
-def test_brackets_in_texts_nest_nothing(text: str, deep: bool) -> None:
+def test_brackets_in_strings_do_not_nest(text: str, deep: bool) -> None:
     if not deep:
         document.refuse_nested(text.encode())
         return
@@ -59,7 +59,7 @@ def test_brackets_in_texts_nest_nothing(text: str, deep: bool) -> None:
         document.refuse_nested(text.encode())
 
 
-def test_a_refusal_of_json_says_where_and_quotes_no_python() -> None:
+def test_json_error_has_its_place() -> None:
     """Python 3.13 finds other words for a comma too many."""
     with pytest.raises(UnreadableInput) as caught:
         read_json_object('{"a": 1,}', "shard spec")
