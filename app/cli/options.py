@@ -22,7 +22,7 @@ import typer
 from app.cli.console import STREAM, UsageError, print_lines, print_note, read_input
 from app.texts import numbers
 from tmmu_core.base.errors import U64_MAX, ContractError, UnreadableInput
-from tmmu_core.formats.open_file import Opened, read_any, read_at, read_streamed
+from tmmu_core.formats.open_file import Opened, read_any, read_at, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.quantities import parse_bytes
@@ -199,9 +199,8 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
 
     ``dims`` sets the open dimensions of a model that its reader would otherwise assume.
     """
-    streamed = None if name == STREAM else read_streamed(Path(name), name)
-    if streamed is not None:
-        return streamed
+    if name != STREAM:
+        refuse_unplannable(Path(name))
     data, source = input_of(name)
     found = read_any(data, source)
     return read_at(found, dims, data, source) if isinstance(found, Graph) and dims else found

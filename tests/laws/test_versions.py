@@ -6,11 +6,9 @@ import sys
 
 import pytest
 
-from tests.support.versions import NESTED, Made, asked_of, differences
+from tests.support.versions import Made, asked_of, differences
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.open_file import read_any
-from tmmu_core.graph.native import document
-from tmmu_core.plans.making.request_options import option_pairs, read_json_object
+from tmmu_core.plans.making.request_options import read_json_object
 
 
 @pytest.mark.slow
@@ -26,37 +24,6 @@ def test_differing_output_is_named() -> None:
         "b: differs (3.11.7 and 3.14.0)",
         "c: is made by 3.14.0 alone (3.11.7 and 3.14.0)",
     ]
-
-
-@pytest.mark.parametrize("name", NESTED)
-def test_nesting_limit_does_not_depend_on_the_version(name: str) -> None:
-    head, left, right, tail = NESTED[name]
-    for depth in (205, 500, 950, 5_000):
-        with pytest.raises(UnreadableInput, match="nested too deeply"):
-            read_any((head + left * depth + right * depth + tail).encode(), "g.json")
-        with pytest.raises(UnreadableInput, match="nested too deeply"):
-            option_pairs(["x=" + head + left * depth + right * depth + tail])
-
-
-@pytest.mark.parametrize(
-    ("text", "deep"),
-    [
-        ('{"a":"' + "[" * 300 + '"}', False),
-        ('{"a":"\\\\","b":' + "[" * 201 + "]" * 201 + "}", True),
-        ('{"a":"\\"","b":"' + "[" * 300 + '"}', False),
-        ('{"a":' + "[" * 199 + "]" * 199 + "}", False),
-        ('{"a":' + "[" * 200 + "]" * 200 + "}", True),
-        ('{"a":' + '[{"b":"]"},' * 150 + "1" + "]" * 150 + "}", False),
-        ('{"a":' + '["]]]]]",' * 250 + "1" + "]" * 250 + "}", True),
-        ("{}\n" * 1000, False),
-    ],
-)
-def test_brackets_in_strings_do_not_nest(text: str, deep: bool) -> None:
-    if not deep:
-        document.refuse_nested(text.encode())
-        return
-    with pytest.raises(UnreadableInput, match="nested too deeply"):
-        document.refuse_nested(text.encode())
 
 
 def test_json_error_has_its_place() -> None:

@@ -10,14 +10,13 @@ in cache misses; here they become rows of eight-byte words, which numpy sorts an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import islice
 from operator import lt
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from tmmu_core.base.once import cached_property
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]

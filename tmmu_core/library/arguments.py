@@ -16,7 +16,7 @@ from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.answer import ALLOWED, Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
-from tmmu_core.formats.open_file import Opened, read_any, read_at, read_streamed
+from tmmu_core.formats.open_file import Opened, read_any, read_at, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native.unpacking import read_whole
@@ -52,9 +52,7 @@ def open_source(source: Source, dims: Mapping[str, int] | None = None, example_i
         return source
     if isinstance(source, str | os.PathLike):
         path = Path(source)
-        streamed = read_streamed(path, path.name)
-        if streamed is not None:
-            return streamed
+        refuse_unplannable(path)
         try:
             data = read_whole(path)
         except OSError as error:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 
@@ -15,7 +16,6 @@ from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.base.errors import UnreadableInput, UnwritableOutput
 from tmmu_core.base.escaping import visible
 from tmmu_core.base.extras import need, require
-from tmmu_core.base.once import cached_property
 from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.formats.planfile import plan_file

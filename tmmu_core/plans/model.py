@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import eq
 from typing import Any, Literal, get_args, overload
 
@@ -14,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import U64_MAX
-from tmmu_core.base.once import cached_property
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]

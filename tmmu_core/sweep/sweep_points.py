@@ -1,6 +1,6 @@
-"""What a sweep is of: sources and points, as values that travel to a worker.
+"""Sources and points of a sweep, as picklable values for workers.
 
-A point is a request on a source; its key says both, so that a sweep that was killed knows what it has.
+A point is a request on a source. Its key identifies both, so that a killed sweep can resume.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from typing import Any
 
 import msgspec
 
 from tmmu_core import SPEC_VERSION, __version__
-from tmmu_core.base.once import cached_property
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import written
 
@@ -34,7 +34,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Point:
-    """One plan (or fit) that is asked for."""
+    """One requested plan or fit."""
 
     number: int
     """Its place among the rows."""
@@ -45,7 +45,7 @@ class Point:
     fits: Mapping[str, int] | None = None
     """Fit these capacities (arena, or ``""`` for all together, → bytes) instead of planning."""
     head: Mapping[str, Any] = field(default_factory=dict)
-    """How its rows begin: what was asked of it."""
+    """The first columns of its rows: the request."""
 
     def key(self, sources: Sequence[Source]) -> str:
         """Names the point and all that its rows depend on."""
@@ -71,7 +71,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Axes:
-    """What is asked for, axis by axis; ``(None,)`` leaves an axis as the request has it."""
+    """Values of each axis; ``(None,)``: the value of the request."""
 
     modes: tuple[Any, ...] = (None,)
     presets: tuple[Any, ...] = (None,)

@@ -20,7 +20,7 @@ import cbor2
 import msgspec
 
 from tmmu_core.base.cbor import H, NotCanonical
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.plans.figures.metrics import written_metrics
 from tmmu_core.plans.model import PLAN_SCHEMA, UNHELD, UNSAID, ArenaSummary, Category, Plan
 
@@ -115,7 +115,7 @@ class PlanDocument(HeadDocument):
     tensors: tuple[RowDocument, ...] = ()
 
 
-learned(ArenaDocument, RowDocument, HandoffDocument, HeadDocument, PlanDocument)
+register_types(ArenaDocument, RowDocument, HandoffDocument, HeadDocument, PlanDocument)
 
 
 def head_document(plan: Plan) -> HeadDocument:

@@ -16,7 +16,7 @@ from tmmu_core.base.errors import U64_MAX, ArenaTooSmall, ContractError, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
 from tmmu_core.graph.assumed_sizes import assumed_at, in_words
 from tmmu_core.graph.model import AnnotatedGraph, Arena, ArenaConfig, Graph, Mode, Preset
-from tmmu_core.graph.native.document import many_small_values
+from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.liveness.timeline import build_timeline
@@ -28,9 +28,9 @@ from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.making.arena_problems import arena_problems
 from tmmu_core.plans.making.arena_summary import Found, check_budget, check_capacity, check_together, summarise
 from tmmu_core.plans.making.memory_tiers import spread_over_memories
-from tmmu_core.plans.making.plan_rows import Use, as_used, assemble, plan_columns
+from tmmu_core.plans.making.plan_rows import Placement, Use, as_used, assemble, plan_columns
 from tmmu_core.plans.making.request import PlanRequest, refuse_unknown_words
-from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, Plan
+from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, ArenaSummary, Plan
 
 NAMED_PARTS = 8
 """The most unplanned parts that are listed by name; the others are counted."""
@@ -132,7 +132,7 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
     assert asked.preset is not None
     planner = planner_named(asked.planner or "")
     config = read_arenas(asked.arenas)
-    with many_small_values():
+    with paused_gc():
         timeline = build_timeline(graph, asked.mode, asked.preset, order=asked.order, dims=asked.dims)
     options = planner.checked_options(asked.options)
     own_arenas = isinstance(planner, MemoryPlannerEntry)
@@ -140,12 +140,7 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
     liveness, config, problems, packings = _packed(timeline, config, planner, options, meter)
     placement = as_used(liveness, problems, packings)
 
-    summaries = []
-    for problem, packing in zip(problems, packings, strict=True):
-        rows = placement.rows_of[problem.arena]
-        slots = int(placement.slot[rows].max(initial=-1)) + 1
-        found = Found(packing, slots, placement.extent[problem.arena], placement.held[rows])
-        summaries.append(summarise(problem, found, config, timeline.steps))
+    summaries = _summaries(placement, problems, packings, config, timeline.steps)
     for problem, summary in zip(problems, summaries, strict=True):
         check_capacity(problem, summary)
     check_budget(summaries, asked.budget)
@@ -157,7 +152,7 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
     of_arenas = {problem.arena: dict(p.notes) for problem, p in zip(problems, packings, strict=True) if p.notes}
     del problems, packings  # their columns are the placement's now
     known_hash = ir_hash or canonical.ir_hash(graph)
-    with many_small_values():
+    with paused_gc():
         identity = canonical.Identity(
             ir_hash=known_hash,
             mode=asked.mode,
@@ -191,6 +186,23 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
     return Solution(graph, liveness, plan)
 
 
+def _summaries(
+    placement: Placement,
+    problems: Sequence[Problem],
+    packings: Sequence[Packing],
+    config: Mapping[str, Arena],
+    steps: int,
+) -> list[ArenaSummary]:
+    """Return the figures of each arena."""
+    found = []
+    for problem, packing in zip(problems, packings, strict=True):
+        rows = placement.rows_of[problem.arena]
+        slots = int(placement.slot[rows].max(initial=-1)) + 1
+        placed = Found(packing, slots, placement.extent[problem.arena], placement.held[rows])
+        found.append(summarise(problem, placed, config, steps))
+    return found
+
+
 def remarks_on(graph: Graph, dims: Mapping[str, int]) -> dict[str, str]:
     """Return the remarks on a graph by key of ``Plan.notes``: assumed sizes, reader's notes, unplanned parts."""
     parts = [f"{node.node_id} ({', '.join(node.unplanned)})" for node in graph.nodes if node.unplanned]
@@ -214,7 +226,7 @@ def _packed(
     if isinstance(planner, MemoryPlannerEntry):
         spread = spread_over_memories(timeline, options, config)
         return spread.liveness, spread.config, spread.problems, spread.packings
-    with many_small_values():
+    with paused_gc():
         liveness = analyse(timeline, config)
         refuse_unknown_arenas(config, timeline.graph)
         problems = arena_problems(liveness, config)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 
 from tmmu_core.base.cbor import cbor_canonical, cbor_chunks
 from tmmu_core.base.errors import ContractError
-from tmmu_core.base.once import cached_property
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.rank_share import Sharding, local_graph_of
 from tmmu_core.graph.sharding.shard_spec import ShardSpec, check_world, read_spec

@@ -11,7 +11,7 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.graph.arenas import refuse_many
 from tmmu_core.graph.model import MODES, PRESETS
-from tmmu_core.graph.native.document import decode, refuse_long_numbers, refuse_many_values, refuse_nested
+from tmmu_core.graph.native.document import decode, refuse_long_numbers, refuse_many_values
 from tmmu_core.graph.quantities import pair_texts, parse_bytes, read_pairs
 from tmmu_core.plans.canonical import is_token
 from tmmu_core.plans.making.request import ADDRESSINGS, ANY_ARENA, PlanRequest
@@ -142,7 +142,7 @@ def read_json_object(text: str, what: str) -> dict[str, Any]:
     try:
         refuse_odd_json(text, what)
         value = json.loads(text, object_pairs_hook=once)
-    except ValueError as error:  # also for more digits than Python reads
+    except (ValueError, RecursionError) as error:  # also for more digits than Python reads
         raise UnreadableInput(f"the {what} is not JSON.", place=_place(text)) from error
     if not isinstance(value, dict):
         raise UnreadableInput(f"the {what} is not a JSON object.", place="$")
@@ -150,12 +150,9 @@ def read_json_object(text: str, what: str) -> dict[str, Any]:
 
 
 def refuse_odd_json(text: str, what: str) -> None:
-    """Refuse JSON of more values than the limit, nested too deeply, or with numbers past 64 bits, before it is read.
-
-    Raises ``UnreadableInput``.
-    """
+    """Raise ``UnreadableInput`` for JSON with more values than the limit, or integers over 64 bits."""
     data = text.encode("utf-8", "replace")
-    for check in (refuse_many_values, refuse_long_numbers, refuse_nested):
+    for check in (refuse_many_values, refuse_long_numbers):
         check(data, what)
 
 
@@ -180,10 +177,9 @@ def _order(text: str) -> tuple[str, ...]:
     if text.lstrip()[:1] != "[":
         return tuple(line.strip() for line in text.splitlines() if line.strip())
     try:
-        for check in (refuse_many_values, refuse_nested):
-            check(text.encode("utf-8", "replace"), "order")
+        refuse_many_values(text.encode("utf-8", "replace"), "order")
         listed = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UnreadableInput("the order is not a JSON list of node ids.", place=_place(text)) from error
     odd = next((i for i, node in enumerate(listed) if not isinstance(node, str)), None)
     if odd is not None:

@@ -68,7 +68,7 @@ def main() -> None:
             sys.stdout.buffer.write(b"{}\n" + optimised(model))
             return
         answer: dict[str, Any] = {"grown": grown(model, **asked)}
-    except Exception as error:  # the parent tells it
+    except Exception as error:  # set by the parent
         answer = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
     sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
 

@@ -20,7 +20,7 @@ import msgspec
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.pytorch.exported_program.pt2_sizes import (
     LARGEST,
     Size,
@@ -204,8 +204,8 @@ class Program(msgspec.Struct, frozen=True):
             ) from error
 
 
-learned(Named, Argument, Operation, Meta, Body, Given, Left, Signature)
-learned(CallSignature, Call, Module, Document, Weight, _Weights, Program)
+register_types(Named, Argument, Operation, Meta, Body, Given, Left, Signature)
+register_types(CallSignature, Call, Module, Document, Weight, _Weights, Program)
 
 
 def refuses(data: bytes) -> str:

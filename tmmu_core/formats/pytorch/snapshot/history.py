@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.once import cached_property
 from tmmu_core.formats.allocator_plan import peak_of_columns
 from tmmu_core.formats.pytorch.caching_allocator import UNLIMITED, AllocatorSettings, Block, CachingAllocator
 from tmmu_core.formats.pytorch.snapshot.categories import CERTAINTIES

@@ -18,15 +18,13 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
-from typing import BinaryIO
+from functools import cached_property
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.once import cached_property
 from tmmu_core.formats.allocator_plan import Lives, instance_of_columns, normative_order, peak_of_columns, stem_of
 from tmmu_core.formats.pytorch.snapshot.categories import Allocations, categorise
 from tmmu_core.formats.pytorch.snapshot.history import BEFORE, History, lane_of, settings_of
@@ -47,17 +45,11 @@ from tmmu_core.plans.model import CATEGORIES
 HINT = "Write it with torch.cuda.memory._dump_snapshot(FILE)."
 LAST_ADDRESS = 1 << 62
 """Addresses and sizes are below this."""
-NAMED_AT_PEAK = 5
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the device with the highest peak. Raises ``UnreadableInput``."""
-    return read_file(BytesIO(data), len(data), name)
-
-
-def read_file(file: BinaryIO, size: int, name: str = "") -> PlainInstance:
-    """Return the plan in a file of ``size`` bytes. Raises ``UnreadableInput``, ``OSError``."""
-    snapshot = _decoded(file, size, name)
+    snapshot = _decoded(data, name)
     segments = {segment.device for segment in snapshot.segments}
     devices = sorted(segments | {device for device, events in enumerate(snapshot.traces) if events.is_recorded})
     if not devices:
@@ -88,13 +80,11 @@ def _refused(what: str) -> UnreadableInput:
     return UnreadableInput(what, hint=HINT)
 
 
-def _decoded(file: BinaryIO, size: int, name: str) -> Snapshot:
+def _decoded(data: bytes, name: str) -> Snapshot:
     try:
-        return read_snapshot(file, size, _refused)
+        return read_snapshot(data, _refused)
     except UnreadableInput as error:
         error.source = error.source or name
-        raise
-    except OSError:
         raise
     except msgspec.ValidationError as error:
         what, _, place = str(error).rpartition(" - at ")
@@ -303,7 +293,6 @@ def _names(stack: NDArray[np.int64], before: NDArray[np.int64], lines: Sequence[
 
 
 def _notes(found: History, device: _Device) -> Iterable[str]:
-    step, most = device.peak
     at, reserved = found.reserved.peak
     if found.reserved_peak_bytes is None:
         yield "the snapshot does not list all segments: reserved bytes are unknown"
@@ -321,6 +310,3 @@ def _notes(found: History, device: _Device) -> Iterable[str]:
             f"{len(found.failures):,} allocations failed; the first, at step {failure.step:,}, requested "
             f"{failure.requested:,} bytes with {failure.free:,} free"
         )
-    for key, total in (("category", 5), ("line", NAMED_AT_PEAK)):
-        held = "; ".join(f"{one.name} {one.size:,}" for one in found.totals(key, step)[:total])
-        yield f"of the {most:,} bytes at the peak (step {step:,}), by {key}: {held}"
