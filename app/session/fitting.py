@@ -28,7 +28,7 @@ from tmmu_core.graph.native import native_file
 from tmmu_core.planners import planner_named
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 
 @dataclass
@@ -140,7 +140,7 @@ def moves_of(choice: Choice) -> tuple[Move, ...]:
 
 def start_of(choice: Choice) -> str:
     """Return the baseline that is exactly the plan of a choice: its whole request, as a link."""
-    request = {name: getattr(choice, name) for name in ("source", *SAID)}
+    request = {name: getattr(choice, name) for name in ("source", *OPTION_SPECS)}
     return f"link:?{urlencode(to_query(Choice(**request)))}"
 
 

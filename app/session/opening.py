@@ -28,7 +28,7 @@ from tmmu_core.base.limits import SHELF_BYTES, ceiling
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.formats.xla import xla_folder
-from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, Made
+from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, StorageOrigin
 from tmmu_core.graph.native.unpacking import read_whole
 from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.plans.model import Plan
@@ -68,7 +68,7 @@ class Opened:
     trace: Trace | None = None
     notes: tuple[str, ...] = ()
     """Notes of the reader."""
-    made: Mapping[str, Made] = field(default_factory=dict)
+    made: Mapping[str, StorageOrigin] = field(default_factory=dict)
     """Storage of a packing instance → its producer, if the file has one."""
 
 

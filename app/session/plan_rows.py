@@ -9,7 +9,7 @@ import numpy as np
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from tmmu_core.base.escaping import natural
-from tmmu_core.graph.model import Made
+from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_told
 from tmmu_core.liveness.idle_time import Idle, idle_of
 from tmmu_core.liveness.phases import Stretch, phases_from_known, phases_of
@@ -68,7 +68,7 @@ def are_told(shown: Shown) -> bool:
 def _of_file(key: str, _shown: Shown) -> Origins:
     """Return the origins from the file of a plan without a graph."""
     del key
-    said = [_shown.opened.made.get(name, Made()) for name in _shown.plan.tensor_ids]
+    said = [_shown.opened.made.get(name, StorageOrigin()) for name in _shown.plan.tensor_ids]
     tree = modules_told([each.origin.module for each in said])
     return Origins(
         producer=[""] * len(said),

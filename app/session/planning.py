@@ -32,11 +32,11 @@ from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
 from tmmu_core.plans.making import arena_settings
 from tmmu_core.plans.making.arena_settings import arena_config
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.make import Made
+from tmmu_core.plans.making.make import PlanningResult
 from tmmu_core.plans.making.over_capacity import make_plan_anyway
 from tmmu_core.plans.making.ranks import RankPlans
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
-from tmmu_core.plans.making.request_options import SAID, json_text
+from tmmu_core.plans.making.request_options import OPTION_SPECS, json_text
 from tmmu_core.plans.model import Plan
 
 BEST = "auto"
@@ -183,13 +183,13 @@ def _heedless(_doing: str, _done: int, _of: int) -> bool:
     return True
 
 
-def _made(full: Choice, opened: Opened, progress: Progress) -> Made:
+def _made(full: Choice, opened: Opened, progress: Progress) -> PlanningResult:
     """Plan short problems in this process, others in a worker that can be killed."""
     asked, request = asked_of(opened), requested(full, opened)
     count = len(asked.tensors) if isinstance(asked, Graph) else len(asked.problem)
     if full.planner in LINEAR and full.shard_spec is None and count <= HERE_UP_TO:
         return make_plan_anyway(asked, request, progress)
-    made: Made = desk().apart(about(tasks.plan, opened, full.dims, request), progress)
+    made: PlanningResult = desk().apart(about(tasks.plan, opened, full.dims, request), progress)
     return made
 
 
@@ -228,7 +228,7 @@ def requested(full: Choice, opened: Opened) -> PlanRequest:
     return request.but(arenas=config, alignment=None, capacities={}, page_size=None, one_memory=False)
 
 
-_NOT_OF_INSTANCES = {name: value for name, value in vars(PlanRequest()).items() if SAID[name].of_graphs}
+_NOT_OF_INSTANCES = {name: value for name, value in vars(PlanRequest()).items() if OPTION_SPECS[name].of_graphs}
 
 
 def ranks_key(choice: Choice) -> tuple[Any, ...]:
@@ -240,14 +240,14 @@ def ranks_key(choice: Choice) -> tuple[Any, ...]:
     return ("ranks", *choice.of_whole().problem, choice.shard if spec is None else json_text(spec))
 
 
-def _known_rank(full: Choice) -> Made | None:
+def _known_rank(full: Choice) -> PlanningResult | None:
     """The rank's plan where all ranks are planned already."""
     known = desk().known(ranks_key(full)) if full.shard_spec is not None else None
     if known is None or not known.worked or full.rank >= known.answer().world_size:
         return None
     everybody: RankPlans = known.answer()
     plan = everybody.plan(full.rank)
-    return Made(full, plan, replace(everybody.solution(full.rank), plan=plan), plan.ir_hash)
+    return PlanningResult(full, plan, replace(everybody.solution(full.rank), plan=plan), plan.ir_hash)
 
 
 def baseline_of(choice: Choice) -> Choice | None:

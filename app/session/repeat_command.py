@@ -13,7 +13,7 @@ from app.session.planning import Shown, requested
 from tmmu_core.base.escaping import visible
 from tmmu_core.planners.problem import GIVEN, UNLIMITED
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import SAID, capacity_texts, option_pairs, written
+from tmmu_core.plans.making.request_options import OPTION_SPECS, capacity_texts, option_pairs, written
 from tmmu_core.plans.model import Plan
 
 FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.json"}
@@ -29,7 +29,7 @@ def command(shown: Shown) -> str:
     parts = ["tmmu", "plan", file]
     request = _asked(shown)
     for name, text in written(request).items():
-        said = SAID[name]
+        said = OPTION_SPECS[name]
         if name == "options":
             for key, value in request.options.items():
                 parts += [said.option, f"{key}={_option(value)}"]

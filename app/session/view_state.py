@@ -15,7 +15,7 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import SAID, contradiction, key_of, written
+from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, key_of, written
 
 FIRST_SAMPLE = "sample:resnet50"
 VIEWS = ("lifetimes", "slots", "map")
@@ -105,10 +105,10 @@ class Choice(PlanRequest):
 LANDING = Choice(capacities={"activations": 8 << 20}, colour="operator")
 """Sample of an address without a query: a network whose plan exceeds the memory but can be made to fit."""
 
-_VIEWED = tuple(field for field in fields(Choice) if field.name not in SAID)
+_VIEWED = tuple(field for field in fields(Choice) if field.name not in OPTION_SPECS)
 _NUMBERS = ("step", "look", "turn", "radius")
 NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
-    name: said.link for name, said in SAID.items() if said.link
+    name: said.link for name, said in OPTION_SPECS.items() if said.link
 }
 """Field → its name in a link, where the two differ."""
 
@@ -168,14 +168,14 @@ def _read(name: str, text: str) -> Any:
     allowed = _ALLOWED.get(name, ())
     if allowed and text not in allowed:
         raise ValueError(strict.closest_hint(text, allowed))
-    if name in SAID:
-        return SAID[name].read(text)
+    if name in OPTION_SPECS:
+        return OPTION_SPECS[name].read(text)
     if name == "swapped":
         if text not in ("0", "1"):
             raise ValueError("write 1 or 0.")
         return text == "1"
     if name == "fit":
-        return SAID["budget"].read(text)
+        return OPTION_SPECS["budget"].read(text)
     if name == "marked" and text != "witness" and not text.startswith("layer:"):
         raise ValueError("choose witness, or layer: with the name of a layer.")
     if name == "tried":

@@ -25,7 +25,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.base.limits import SERVER_WORKERS, SESSION_WORKERS
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.planners.problem import Progress
-from tmmu_core.plans.making.make import Made, make_plan
+from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.request import PlanRequest
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ def test_an_error_comes_back_to_whoever_asks() -> None:
 # --- work in processes, and whose it is ----------------------------------------------------------------------------
 
 
-def searching(desk: Desk) -> Job[Made]:
+def searching(desk: Desk) -> Job[PlanningResult]:
     """A search that does not end in anybody's time: 10^15 nodes of a hard instance."""
     instance = planning.asked_of(planning.open_source("sample:D"))
     question = TaskCall(tasks.plan, (instance, PlanRequest(planner="exact", options={"budget": 10**15})))

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from tmmu_core.base.errors import AllocationFailure
 from tmmu_core.graph.model import Graph
-from tmmu_core.plans.making.engine import Asked, Solution, plan_graph
+from tmmu_core.plans.making.engine import RequestFields, Solution, plan_graph
 from tmmu_core.runtime.apply import Applied, Bound, TmmuState, apply_plan
 from tmmu_core.runtime.arena import ArenaHandle
 from tmmu_core.runtime.commit import commit_execution
@@ -39,7 +39,7 @@ def prepare_memory(
     handles: Mapping[str, ArenaHandle] | None = None,
     security: str = "standard",
     allocation_failures: int = 0,
-    **asked: Unpack[Asked],
+    **asked: Unpack[RequestFields],
 ) -> Prepared:
     """``PrepareMemory_v2``: plan, apply, commit.
 

@@ -29,7 +29,7 @@ SHORTEST = 4
 
 
 @dataclass(frozen=True)
-class Kept:
+class RecordResult:
     """The result of recording one plan."""
 
     run: Run
@@ -88,11 +88,11 @@ class Store:
 
     # --- writing -------------------------------------------------------------------------------------------------
 
-    def record(self, plan: Plan, label: Label) -> Kept:
+    def record(self, plan: Plan, label: Label) -> RecordResult:
         """Record a plan as a run. Raises ``StoreFault``."""
         return self.record_all([(plan, label)])[0]
 
-    def record_all(self, labelled: Iterable[tuple[Plan, Label]]) -> tuple[Kept, ...]:
+    def record_all(self, labelled: Iterable[tuple[Plan, Label]]) -> tuple[RecordResult, ...]:
         """Record plans as runs in one transaction."""
         kept = []
         with faults_of(self.name):
@@ -102,7 +102,7 @@ class Store:
                     row = {"content": run.content, "bytes": size, "packed": data}
                     new_plan = connection.execute(self.unless_there(PLANS).returning(PLANS.c.content), row).first()
                     new_run = connection.execute(self.unless_there(RUNS).returning(RUNS.c.key), _columns(run)).first()
-                    kept.append(Kept(run, new_run is not None, new_plan is not None))
+                    kept.append(RecordResult(run, new_run is not None, new_plan is not None))
         return tuple(kept)
 
     def unless_there(self, table: Any) -> Any:

@@ -25,7 +25,7 @@ from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.plan_rows import as_used
 from tmmu_core.plans.making.request import DEFAULT_PLANNER, PlanRequest
-from tmmu_core.plans.making.request_options import SAID, written
+from tmmu_core.plans.making.request_options import OPTION_SPECS, written
 from tmmu_core.plans.model import Plan
 
 
@@ -113,7 +113,7 @@ def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | N
 def _warnings(request: PlanRequest) -> Iterator[str]:
     """Options that have no effect on a fit."""
     given = written(request)
-    options = [SAID[name].option for name in ("budget", "token", "seed", "addressing") if name in given]
+    options = [OPTION_SPECS[name].option for name in ("budget", "token", "seed", "addressing") if name in given]
     if options:
         yield f"{', '.join(options)}: no effect on fit."
     limited = any("capacity_bytes" in each for each in as_given(request.arenas).values())

@@ -26,7 +26,7 @@ NOWHERE = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
-class Asked:
+class CollapseRequest:
     """What is looked at: the levels that are open, and the neighbourhood where only one is wanted."""
 
     opened: Collection[Path] = frozenset()
@@ -111,7 +111,7 @@ def writer_of(index: GraphIndex, tensor: int) -> int:
     return int(index.producer[index.root[tensor]])
 
 
-def collapse(index: GraphIndex, tree: Tree, asked: Asked) -> Collapsed:
+def collapse(index: GraphIndex, tree: Tree, asked: CollapseRequest) -> Collapsed:
     """The graph with closed levels as one vertex each; with a radius, what is that near to the middle.
 
     The middle is the vertex that the asked tensor comes from, else that of the asked node; without either there is no

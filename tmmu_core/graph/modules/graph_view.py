@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tmmu_core.graph.index import GraphIndex
-from tmmu_core.graph.modules.collapsed_graph import Asked, Collapsed, collapse
+from tmmu_core.graph.modules.collapsed_graph import Collapsed, CollapseRequest, collapse
 from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.graph.modules.module_tree import Tree
 
@@ -29,7 +29,7 @@ class Wish:
     tensor: int = -1
     node: int = -1
     radius: int | None = None
-    """As in :class:`Asked`."""
+    """As in :class:`CollapseRequest`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Walked:
 
 def walk(index: GraphIndex, tree: Tree, wish: Wish) -> Walked:
     """The whole graph, or the neighbourhood that is wished for, of no more than :data:`MOST_DRAWN` vertices."""
-    asked = Asked(tensor=wish.tensor, node=wish.node, radius=wish.radius)
+    asked = CollapseRequest(tensor=wish.tensor, node=wish.node, radius=wish.radius)
     if wish.radius is None:
         return _whole(index, tree, wish, asked)
     everything = frozenset(tree.paths) - frozenset(wish.closed)
@@ -67,7 +67,7 @@ def walk(index: GraphIndex, tree: Tree, wish: Wish) -> Walked:
     return Walked(found, opened, True, radius, wanted if radius < wish.radius else 0)
 
 
-def _whole(index: GraphIndex, tree: Tree, wish: Wish, asked: Asked) -> Walked:
+def _whole(index: GraphIndex, tree: Tree, wish: Wish, asked: CollapseRequest) -> Walked:
     first = tree.opened(MOST_AT_FIRST)
     opened = (first | frozenset(wish.opened)) - frozenset(wish.closed)
     found = collapse(index, tree, replace(asked, opened=opened))

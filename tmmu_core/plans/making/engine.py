@@ -26,9 +26,9 @@ from tmmu_core.planners.problem import Packing, Problem, Progress
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.making.arena_problems import arena_problems
-from tmmu_core.plans.making.arena_summary import Found, check_budget, check_capacity, check_together, summarise
+from tmmu_core.plans.making.arena_summary import PackedArena, check_budget, check_capacity, check_together, summarise
 from tmmu_core.plans.making.memory_tiers import spread_over_memories
-from tmmu_core.plans.making.plan_rows import Placement, Use, as_used, assemble, plan_columns
+from tmmu_core.plans.making.plan_rows import Placement, PlanTotals, as_used, assemble, plan_columns
 from tmmu_core.plans.making.request import PlanRequest, refuse_unknown_words
 from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, ArenaSummary, Plan
 
@@ -45,7 +45,7 @@ class Solution:
     plan: Plan
 
 
-class Asked(TypedDict, total=False):
+class RequestFields(TypedDict, total=False):
     """The fields of a :class:`PlanRequest` that the engine itself reads, as keyword arguments."""
 
     mode: Mode | None
@@ -64,7 +64,7 @@ class Asked(TypedDict, total=False):
 
 
 def plan_graph(
-    graph: Graph, *, ir_hash: bytes | None = None, progress: Progress | None = None, **asked: Unpack[Asked]
+    graph: Graph, *, ir_hash: bytes | None = None, progress: Progress | None = None, **asked: Unpack[RequestFields]
 ) -> Solution:
     """:func:`solve` for a request that is written as keyword arguments."""
     return solve(graph, PlanRequest(**asked), ir_hash=ir_hash, progress=progress)  # type: ignore[arg-type]
@@ -163,7 +163,7 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
             shard_spec_hash=canonical.shard_spec_hash(asked.shard_spec),
         )
         liveness = placement.liveness
-        use = Use(placement.peak(timeline.steps), metrics.activation_retention(liveness), started)
+        use = PlanTotals(placement.peak(timeline.steps), metrics.activation_retention(liveness), started)
         columns = plan_columns(liveness, placement, summaries, own_arenas=own_arenas)
         del placement  # it is in the columns now
         plan = assemble(
@@ -198,7 +198,7 @@ def _summaries(
     for problem, packing in zip(problems, packings, strict=True):
         rows = placement.rows_of[problem.arena]
         slots = int(placement.slot[rows].max(initial=-1)) + 1
-        placed = Found(packing, slots, placement.extent[problem.arena], placement.held[rows])
+        placed = PackedArena(packing, slots, placement.extent[problem.arena], placement.held[rows])
         found.append(summarise(problem, placed, config, steps))
     return found
 

@@ -32,7 +32,7 @@ from tmmu_core.plans.model import Plan
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class PlanningResult:
     """A plan with its graph or instance and its liveness."""
 
     request: PlanRequest
@@ -46,7 +46,7 @@ class Made:
     """A sentence for each part of the request that has no effect: rules that match nothing."""
 
 
-def make_plan(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> Made:
+def make_plan(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
     """Plan ``asked`` under ``request``. Raises ``ContractError`` with every field of its record."""
     try:
         return _made(asked, request.spelled_out(asked), progress)
@@ -55,7 +55,7 @@ def make_plan(asked: Graph | PlainInstance, request: PlanRequest, progress: Prog
         raise
 
 
-def _made(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None) -> Made:
+def _made(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
     if not is_token(request.replay_token, of_draft=request.addressing != "offsets"):
         raise InvalidIrShapes(
             f"the replay token has {len(request.replay_token)} bytes, not 32.",
@@ -64,7 +64,7 @@ def _made(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress
             hint="Tokens of 64 bytes and more are the superseded draft's: --addressing blake3_sparse.",
         )
     if isinstance(asked, PlainInstance):
-        return Made(request, _plan_of_instance(asked, request, progress))
+        return PlanningResult(request, _plan_of_instance(asked, request, progress))
     refuse_unused_dims(asked, request.dims)
     if request.shard_spec is None:
         solution = solve(asked, settled(asked, request), progress=progress)
@@ -75,7 +75,7 @@ def _made(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress
 
         solution = replace(solution, plan=with_sparse_addresses(solution.plan))
     cut_from = solution.plan.ir_hash if request.shard_spec is not None else None
-    return Made(request, solution.plan, solution, cut_from, tuple(_warnings(asked, request, solution.plan)))
+    return PlanningResult(request, solution.plan, solution, cut_from, tuple(_warnings(asked, request, solution.plan)))
 
 
 def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:

@@ -16,7 +16,7 @@ from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.planners.problem import PlainInstance, Progress
 from tmmu_core.plans import canonical
 from tmmu_core.plans.making.arena_settings import capacities_by_name, settled
-from tmmu_core.plans.making.make import Made, make_plan
+from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.ranks import RankPlans, plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
@@ -24,7 +24,9 @@ from tmmu_core.plans.model import Plan
 T = TypeVar("T")
 
 
-def make_plan_anyway(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> Made:
+def make_plan_anyway(
+    asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None
+) -> PlanningResult:
     """Return :func:`make_plan`, or, if a limit is exceeded, the unlimited plan labelled with the requested limits.
 
     Raises everything else that planning raises; an arena that is not declared is still refused.
