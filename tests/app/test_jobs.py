@@ -190,6 +190,7 @@ def test_a_search_that_had_its_time_makes_room_where_all_places_are_taken(monkey
     assert second.wait(60)
 
 
+@pytest.mark.slow
 def test_workers_end_with_the_server_however_that_ends() -> None:
     code = (
         "import sys, time; from tests.app.test_jobs import Desk, WORKERS, endless, until, processes\n"
@@ -224,6 +225,7 @@ def standing_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     WORKERS.end()
 
 
+@pytest.mark.slow
 def test_work_does_not_stand_back_where_it_is_told_not_to(monkeypatch: pytest.MonkeyPatch) -> None:
     WORKERS.end()
     monkeypatch.setenv("TMMU_STAND_BACK", "0")
@@ -240,6 +242,7 @@ def test_work_does_not_stand_back_where_it_is_told_not_to(monkeypatch: pytest.Mo
     assert job.wait(60)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("standing_back")
 def test_work_stands_back_behind_the_server_and_soon_behind_what_begins_later() -> None:
     before = processes()

@@ -268,6 +268,7 @@ def mobilenet(folder: Path) -> RenderMemoryPlan:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["person_detect", "mobilenet"])
 def test_model_over_two_memories_builds_with_cmake_and_passes_its_self_test(tmp_path: Path, name: str) -> None:
     render = person_detect() if name == "person_detect" else mobilenet(tmp_path)
@@ -302,6 +303,7 @@ CROSS = ("arm-none-eabi-gcc", "-mcpu=cortex-m3", "-mthumb", "-Os", "-std=c11", *
 QEMU = ("qemu-system-arm", "-M", "mps2-an385", "-semihosting-config", "enable=on,target=native")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not shutil.which(CROSS[0]) or not shutil.which(QEMU[0]),
     reason="needs Debian's gcc-arm-none-eabi, libnewlib-arm-none-eabi and qemu-system-arm (.ci/run installs them)",
