@@ -35,7 +35,14 @@ from tmmu_core.plans.analysis.plan_warnings import plan_warnings, reuse_warnings
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import Made, make_plan
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import SAID, Said, contradiction, idle_for_instance, option_pairs, written
+from tmmu_core.plans.making.request_options import (
+    OPTION_SPECS,
+    OptionSpec,
+    contradiction,
+    idle_for_instance,
+    option_pairs,
+    written,
+)
 from tmmu_core.plans.model import Plan
 
 if TYPE_CHECKING:
@@ -99,11 +106,11 @@ OPERATORS = {
 }
 """Command → the contract's operator in the error of an invalid plan."""
 
-FILES = tuple(name for name, spec in SAID.items() if spec.file)
+FILES = tuple(name for name, spec in OPTION_SPECS.items() if spec.file)
 """The shared options whose value is a file name."""
 
 
-def _parameter(name: str, spec: Said) -> inspect.Parameter:
+def _parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
     kind: Any
     if spec.flag:
         switch = typer.Option(spec.option, *spec.alias, help=spec.about)
@@ -121,7 +128,7 @@ NO_RUN = inspect.Parameter(
     default=False,
     annotation=Annotated[bool, typer.Option("--no-run", help="Never run an ONNX model to find its shapes.")],
 )
-_SHARED = [*(_parameter(name, spec) for name, spec in SAID.items()), NO_RUN]
+_SHARED = [*(_parameter(name, spec) for name, spec in OPTION_SPECS.items()), NO_RUN]
 
 
 def planning(command: Callable[..., int]) -> Callable[..., int]:
@@ -130,8 +137,8 @@ def planning(command: Callable[..., int]) -> Callable[..., int]:
 
     @functools.wraps(command)
     def wrapper(**given: Any) -> int:
-        shared = {name: given.pop(name) for name in SAID}
-        shared |= {name: "1" if shared[name] else None for name, spec in SAID.items() if spec.flag}
+        shared = {name: given.pop(name) for name in OPTION_SPECS}
+        shared |= {name: "1" if shared[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
         read = [*(v for name, v in given.items() if name != "output"), *(shared[name] for name in FILES)]
         if read.count(STREAM) > 1:
             raise UsageError("standard input can be read only once.", "Use - for one file.")
@@ -161,7 +168,7 @@ def read_request(given: Mapping[str, str | list[str] | None]) -> PlanRequest:
 
 
 def _read(name: str, text: str | list[str]) -> Any:
-    spec = SAID[name]
+    spec = OPTION_SPECS[name]
     try:
         if name == "options":
             assert isinstance(text, list)
@@ -173,7 +180,7 @@ def _read(name: str, text: str | list[str]) -> Any:
         raise UsageError(f"{spec.option}: {error}", f"Write {spec.option} {spec.metavar}.") from None
 
 
-def _read_file(name: str, spec: Said) -> Any:
+def _read_file(name: str, spec: OptionSpec) -> Any:
     data = read_input(name)
     try:
         return spec.read(data.decode())
@@ -359,7 +366,7 @@ def print_findings(found: Resolved) -> None:
 
 def _idle_options(request: PlanRequest) -> tuple[str, ...]:
     """Return the planning options in the command line, all of which a finished plan ignores."""
-    return tuple([SAID[field].option for field in written(request)])
+    return tuple([OPTION_SPECS[field].option for field in written(request)])
 
 
 def _refuse_idle_options(name: str, request: PlanRequest) -> None:

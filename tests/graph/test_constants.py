@@ -19,7 +19,7 @@ from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_graph, read_graph_file
 from tmmu_core.formats.weights import constants_in, constants_of
-from tmmu_core.graph.constants import Constants, Held
+from tmmu_core.graph.constants import Constants, InMemory
 from tmmu_core.graph.native import native_file, sidecar
 
 SMALL = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -201,7 +201,9 @@ def native_with_sidecar(folder: Path, name: str = "w.safetensors") -> Path:
     path = folder / "g.tmmu.json"
     path.write_text(json.dumps(document))
     graph = read_graph_file(path)
-    (folder / "w.safetensors").write_bytes(b"".join(sidecar.written(graph, Constants({"A": Held(SMALL.tobytes())}))))
+    (folder / "w.safetensors").write_bytes(
+        b"".join(sidecar.written(graph, Constants({"A": InMemory(SMALL.tobytes())})))
+    )
     return path
 
 

@@ -1,4 +1,4 @@
-"""The same bytes from every Python: what :mod:`tests.support.versions` compares, and that it tells a difference."""
+"""The same bytes from every Python version (:mod:`tests.support.versions`)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tmmu_core.plans.making.request_options import read_json_object
 
 
 @pytest.mark.slow
-def test_another_hash_seed_writes_the_same_store_and_pictures() -> None:
+def test_hash_seed_does_not_change_store_and_pictures() -> None:
     one, other = (asked_of(sys.executable, ("store", "pictures"), seed) for seed in (1, 2))
     assert len(one.digests) > 150
     assert differences(one, other) == []
 
 
-def test_an_output_that_differs_is_told_by_its_name() -> None:
+def test_differing_output_is_named() -> None:
     one, other = Made("3.11.7", {"a": "1", "b": "2"}), Made("3.14.0", {"a": "1", "b": "3", "c": "4"})
     assert differences(one, other) == [
         "b: differs (3.11.7 and 3.14.0)",
@@ -26,7 +26,7 @@ def test_an_output_that_differs_is_told_by_its_name() -> None:
     ]
 
 
-def test_a_refusal_of_json_says_where_and_quotes_no_python() -> None:
+def test_json_error_has_its_place() -> None:
     """Python 3.13 finds other words for a comma too many."""
     with pytest.raises(UnreadableInput) as caught:
         read_json_object('{"a": 1,}', "shard spec")

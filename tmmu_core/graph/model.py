@@ -141,7 +141,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """The line of that code, ``model.py:12``; empty where the file says none."""
 
 
-class Made(msgspec.Struct, frozen=True, gc=False):
+class StorageOrigin(msgspec.Struct, frozen=True, gc=False):
     """Who made a storage of a finished plan that comes without a graph, as the files beside it say."""
 
     origin: Origin = Origin()
@@ -199,7 +199,7 @@ class Arena(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     page_size: int = 0
 
 
-register_types(View, Shard, Tensor, Node, Dim, Origin, Made, Graph, AnnotatedGraph, Arena)
+register_types(View, Shard, Tensor, Node, Dim, Origin, StorageOrigin, Graph, AnnotatedGraph, Arena)
 
 
 ArenaConfig = dict[str, Arena]

@@ -24,9 +24,9 @@ from tmmu_core.graph.quantities import parse_bytes, parse_percent
 from tmmu_core.judge.verifier.finished_plan import finished as judged
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
 from tmmu_core.plans.analysis.gate import ALL, GROWTH, Limit, Measure
-from tmmu_core.plans.making.make import Made, make_plan
+from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
-from tmmu_core.plans.making.request_options import SAID, contradiction, idle_for_instance
+from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, idle_for_instance
 from tmmu_core.plans.model import Plan
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | Mapping[str, Any] | Graph | PlainInstance | Plan | Trace | Any
@@ -109,7 +109,7 @@ def plan_of(trace: Trace) -> Plan:
     return trace.plan
 
 
-def made_of(found: Opened, request: PlanRequest, progress: Progress | None = None) -> Made:
+def made_of(found: Opened, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
     """Plan a graph or an instance. Offsets of an instance file are verified.
 
     Raises ``UnreadableInput`` for a plan, and for an instance with options of graphs.
@@ -150,9 +150,9 @@ def _value(name: str, value: Any) -> Any:
     if not isinstance(value, str) or name in ("mode", "preset", "planner"):
         return value
     try:
-        return SAID[name].read(value)
+        return OPTION_SPECS[name].read(value)
     except ValueError as error:
-        raise UnreadableInput(f"{name}: {error}", hint=f"Write {SAID[name].metavar}.") from None
+        raise UnreadableInput(f"{name}: {error}", hint=f"Write {OPTION_SPECS[name].metavar}.") from None
 
 
 def amount_of_bytes(name: str, value: Amount) -> int:

@@ -21,7 +21,7 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.onnx.onnx_constant_folding import measured, reference
 from tmmu_core.formats.onnx.onnx_external import check_places
 from tmmu_core.formats.onnx.onnx_reader import flattened
-from tmmu_core.graph.constants import Constants, Held, InFile, Made, Piece, beside
+from tmmu_core.graph.constants import Computed, Constants, InFile, InMemory, Piece, beside
 from tmmu_core.graph.model import Graph
 
 DEEPEST = 64
@@ -73,7 +73,7 @@ class _Reading:
             proto = self.stored[int(proto.doc_string.removeprefix(TAG))]
         if proto.data_location == TensorProto.EXTERNAL:
             return self._external(proto)
-        return Held(proto.raw_data) if proto.HasField("raw_data") else Made(lambda: _plain(proto))
+        return InMemory(proto.raw_data) if proto.HasField("raw_data") else Computed(lambda: _plain(proto))
 
     def _external(self, proto: TensorProto) -> Piece:
         entries = {entry.key: entry.value for entry in proto.external_data}
@@ -119,7 +119,7 @@ class _Folded:
         if written is not None:
             piece: Piece = self.piece_of(written)
             return piece
-        return Made(lambda: np.ascontiguousarray(self._array(name, 0)).tobytes())
+        return Computed(lambda: np.ascontiguousarray(self._array(name, 0)).tobytes())
 
     def _written(self, name: str) -> TensorProto | None:
         """Return the tensor with this name: a weight, or the value of a ``Constant`` node."""

@@ -31,7 +31,7 @@ from tmmu_core.plans.canonical import DIGEST_BYTES, is_token
 from tmmu_core.plans.figures.live_bytes import peak_and_count
 from tmmu_core.plans.figures.metrics import renewed_metrics
 from tmmu_core.plans.figures.plan_storages import moments, storages_of
-from tmmu_core.plans.model import CHANGED, I64, PLACES, PLAN_SCHEMA, UNHELD, UNSAID, ArenaSummary, Plan
+from tmmu_core.plans.model import CHANGED, I64, NO_CONTENT_HASH, PLACES, PLACES_DERIVED, PLAN_SCHEMA, ArenaSummary, Plan
 
 EDITED = "its content hash does not match its content"
 
@@ -91,7 +91,7 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         alias_group_ids=tuple([row.alias_group_id for row in ordered]),
         base_tensor_uids=tuple([row.base_tensor_uid for row in ordered]),
         categories=_categories(ordered),
-        notes={**head.notes, UNSAID: placed.why} if placed.why else head.notes,
+        notes={**head.notes, PLACES_DERIVED: placed.why} if placed.why else head.notes,
         own_arenas=placed.own_arenas,
     )
     return _renewed(_with_storage_counts(plan, head))
@@ -156,7 +156,7 @@ def noted(plan: Plan, changed: str) -> Plan:
 
 def unvouched(plan: Plan) -> Plan:
     """Return ``plan`` with a note that its file has no content hash, so that an edit of it cannot be detected."""
-    return replace(plan, notes={**plan.notes, UNHELD: "it has no content hash"})
+    return replace(plan, notes={**plan.notes, NO_CONTENT_HASH: "it has no content hash"})
 
 
 def storage_numbers(arena: np.ndarray[Any, Any], slot: I64, generation: I64) -> I64:

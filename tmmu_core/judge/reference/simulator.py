@@ -1,4 +1,4 @@
-"""The reference simulator (seed 0.F, VII.C): the contract acted out in plain Python, to be read beside it.
+"""The reference simulator (seed 0.F, VII.C): the contract in plain Python, clause by clause.
 
 ::
 
@@ -8,8 +8,8 @@
     addresses   aligned prefix sums over the slots  seed §5
     tables      rows, tables, hashes                contract §6, §9
 
-No numpy, no heap of free slots, no cleverness: it looks at every slot for every storage. What it says is what the
-production planner ``slots`` must say, bit for bit.
+No numpy, no heap of free slots, no cleverness: it looks at every slot for every storage. Its result must equal
+that of the planner ``slots``, bit for bit.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from tmmu_core.judge.verifier.check_slots import (
     check_sparse_addresses,
 )
 from tmmu_core.judge.verifier.row_columns import PlanFacts
-from tmmu_core.plans.model import CHANGED, UNHELD, UNSAID, Plan
+from tmmu_core.plans.model import CHANGED, NO_CONTENT_HASH, PLACES_DERIVED, Plan
 
 OWN_RULES: dict[str, str] = {
     "columns": "columns have one length, rows are unique and sorted by id bytes, arenas and storages exist",
@@ -243,18 +243,19 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
 
 def check_places(plan: Plan) -> Iterator[Finding]:
     """Check rule ``places``: warn where a reader derived ``Plan.places``."""
-    if plan.remark(UNSAID):
+    if plan.remark(PLACES_DERIVED):
         yield Finding(
             "places",
             "warning",
-            f"the file does not state what it places; checked as a plan of {plan.places}: {plan.remark(UNSAID)}.",
+            "the file does not state what it places; checked as a plan of "
+            f"{plan.places}: {plan.remark(PLACES_DERIVED)}.",
         )
 
 
 def check_held(plan: Plan) -> Iterator[Finding]:
     """Check rule ``held``: warn where a file has no content hash, so that an edit may not be detected."""
-    if plan.remark(UNHELD):
-        yield Finding("held", "warning", f"the file has no content hash: {plan.remark(UNHELD)}.")
+    if plan.remark(NO_CONTENT_HASH):
+        yield Finding("held", "warning", f"the file has no content hash: {plan.remark(NO_CONTENT_HASH)}.")
 
 
 def check_hashes(facts: PlanFacts, arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> Iterator[Finding]:

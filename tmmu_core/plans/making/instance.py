@@ -18,13 +18,13 @@ from tmmu_core.planners.problem import GIVEN, I64, U64, Packing, PlainInstance, 
 from tmmu_core.planners.slots import slot_sizes
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures.live_bytes import peak_together
-from tmmu_core.plans.making.arena_summary import Found, check_capacity, summarise
-from tmmu_core.plans.making.plan_rows import Use, assemble, numbered_by_offset, storage_numbers
+from tmmu_core.plans.making.arena_summary import PackedArena, check_capacity, summarise
+from tmmu_core.plans.making.plan_rows import PlanTotals, assemble, numbered_by_offset, storage_numbers
 from tmmu_core.plans.model import READ, Plan, PlanColumns
 
 
 def plan_problem(
-    asked: Problem | PlainInstance,
+    given: Problem | PlainInstance,
     *,
     planner: str = "slots",
     options: Mapping[str, Any] | None = None,
@@ -37,7 +37,7 @@ def plan_problem(
     range covers no gap. Raises what the planner raises, ``ArenaTooSmall``, ``AllocationOverflow``.
     """
     started = time.perf_counter_ns()
-    instance = asked if isinstance(asked, PlainInstance) else PlainInstance("", asked)
+    instance = given if isinstance(given, PlainInstance) else PlainInstance("", given)
     problem, packing, meter = instance.problem, instance.packing, metered(progress, options or {})
     if packing is None:
         packing = _packed(problem, planner, options or {}, meter)
@@ -59,7 +59,7 @@ def plan_problem(
     arena = Arena(problem.capacity, problem.arena_alignment)
     config = {problem.arena: arena}
     lives = _lives(replace(problem, death=ends[1]))
-    found = Found(packing, int(slot.max(initial=-1)) + 1, extent, ends[1], lives)
+    found = PackedArena(packing, int(slot.max(initial=-1)) + 1, extent, ends[1], lives)
     summary = summarise(problem, found, config, steps)
     if planner != GIVEN:
         check_capacity(problem, summary, of_graph=False)
@@ -67,7 +67,7 @@ def plan_problem(
         columns,
         [summary],
         _identity(problem, arena),
-        Use(peak_together(*lives, steps), (0, 0), started, reserved),
+        PlanTotals(peak_together(*lives, steps), (0, 0), started, reserved),
         planner=planner,
         planner_options=meter.options(options or {}),
         ir_name=instance.name,

@@ -18,7 +18,7 @@ from tmmu_core.plans.making.request import ADDRESSINGS, ANY_ARENA, PlanRequest
 
 
 @dataclass(frozen=True)
-class Said:
+class OptionSpec:
     """How a field is written: as an option, in a link, in a file."""
 
     option: str
@@ -224,8 +224,8 @@ def option_pairs(texts: list[str]) -> dict[str, Any]:
     return found
 
 
-SAID: Mapping[str, Said] = {
-    "mode": Said(
+OPTION_SPECS: Mapping[str, OptionSpec] = {
+    "mode": OptionSpec(
         *(
             "--mode",
             "M",
@@ -236,7 +236,7 @@ SAID: Mapping[str, Said] = {
         choices=MODES,
         of_graphs=True,
     ),
-    "preset": Said(
+    "preset": OptionSpec(
         *(
             "--preset",
             "P",
@@ -247,19 +247,19 @@ SAID: Mapping[str, Said] = {
         choices=PRESETS,
         of_graphs=True,
     ),
-    "planner": Said("--planner", "NAME", "Planner [slots].", _same, str),
-    "options": Said(
+    "planner": OptionSpec("--planner", "NAME", "Planner [slots].", _same, str),
+    "options": OptionSpec(
         *("--option", "KEY=VALUE", "Planner option; the value is JSON or text. Repeatable.", _options, json_text),
         alias=("--planner-option",),
         many=True,
     ),
-    "arenas": Said(
+    "arenas": OptionSpec(
         *("--arenas", "FILE", "Arena configuration: JSON, arena → capacity, alignment, page size."),
         *(read_arenas_text, json_text),
         file="arena configuration",
     ),
-    "alignment": Said("--alignment", "BYTES", "Alignment of every arena [128].", _bytes, str),
-    "capacities": Said(
+    "alignment": OptionSpec("--alignment", "BYTES", "Alignment of every arena [128].", _bytes, str),
+    "capacities": OptionSpec(
         *(
             "--capacity",
             "[ARENA=]BYTES",
@@ -269,7 +269,7 @@ SAID: Mapping[str, Said] = {
         link="capacity",
         many=True,
     ),
-    "one_memory": Said(
+    "one_memory": OptionSpec(
         *(
             "--one-memory",
             "",
@@ -280,36 +280,36 @@ SAID: Mapping[str, Said] = {
         flag=True,
         of_graphs=True,
     ),
-    "page_size": Said(
+    "page_size": OptionSpec(
         *("--page-size", "BYTES", "Page size of every arena [none].", _bytes, str), link="page", of_graphs=True
     ),
-    "order": Said(
+    "order": OptionSpec(
         *("--order", "FILE", "Execution order: a JSON list of node ids, or one id per line.", _order, json_text),
         file="execution order",
         of_graphs=True,
     ),
-    "token": Said("--token", "HEX", "Replay token, 64 hexadecimal digits.", _token, bytes.hex),
-    "seed": Said("--seed", "N", "Seed of the replay token [0].", _whole, str),
-    "rank": Said("--rank", "R", "Rank to plan [0].", _whole, str, of_graphs=True),
-    "world_size": Said(
+    "token": OptionSpec("--token", "HEX", "Replay token, 64 hexadecimal digits.", _token, bytes.hex),
+    "seed": OptionSpec("--seed", "N", "Seed of the replay token [0].", _whole, str),
+    "rank": OptionSpec("--rank", "R", "Rank to plan [0].", _whole, str, of_graphs=True),
+    "world_size": OptionSpec(
         *("--world-size", "W", "Number of ranks [size of the mesh, or 1].", _whole, str),
         link="world",
         of_graphs=True,
     ),
-    "shard_spec": Said(
+    "shard_spec": OptionSpec(
         *("--shard", "FILE", "Shard spec, JSON: plan the rank's share of the graph."),
         *(_shard_spec, json_text),
         file="shard spec",
         of_graphs=True,
     ),
-    "dims": Said(
+    "dims": OptionSpec(
         *("--dims", "B=8,T=512", "Sizes of named dimensions [their upper bounds].", _dims, _write_dims),
         of_graphs=True,
     ),
-    "budget": Said(
+    "budget": OptionSpec(
         *("--budget", "BYTES", "The quota: the most that the arenas' extents may sum to.", _bytes, str), of_graphs=True
     ),
-    "addressing": Said(
+    "addressing": OptionSpec(
         *("--addressing", "HOW", "offsets, or blake3_sparse for the addresses of the superseded draft [offsets]."),
         *(_addressing, str),
         choices=ADDRESSINGS,
@@ -343,7 +343,7 @@ def contradiction(request: PlanRequest) -> Contradiction | None:
 
 def idle_for_instance(request: PlanRequest) -> str | None:
     """Return the first option that an instance does not have; ``None`` without one."""
-    return next((name.replace("_", " ") for name in written(request) if SAID[name].of_graphs), None)
+    return next((name.replace("_", " ") for name in written(request) if OPTION_SPECS[name].of_graphs), None)
 
 
 def written(request: PlanRequest) -> dict[str, str]:
@@ -351,7 +351,7 @@ def written(request: PlanRequest) -> dict[str, str]:
     plain = PlanRequest()
     return {
         name: said.write(getattr(request, name))
-        for name, said in SAID.items()
+        for name, said in OPTION_SPECS.items()
         if getattr(request, name) != getattr(plain, name)
     }
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import Lives, instance_of_columns, normative_order, peak_of_columns, stem_of
+from tmmu_core.formats.allocator_plan import LiveRanges, instance_of_columns, normative_order, peak_of_columns, stem_of
 from tmmu_core.formats.pytorch.snapshot.categories import Allocations, categorise
 from tmmu_core.formats.pytorch.snapshot.history import BEFORE, History, lane_of, settings_of
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import Lived, layout, reserved_over_time
@@ -254,7 +254,7 @@ def _instance(name: str, device: _Device, snapshot: Snapshot, notes: list[str]) 
     placed = layout(
         Lived(birth, death, address, size), device.events, device.segments, reserved.peak[1] if is_known else 0
     )
-    lives = Lives(_names(stack, before, stacks.lines), birth, death, size, placed.offset)
+    lives = LiveRanges(_names(stack, before, stacks.lines), birth, death, size, placed.offset)
     order = normative_order(lives)
     history = History(
         categories=tuple([CATEGORIES[k] for k in kinds.code[order].tolist()]),
