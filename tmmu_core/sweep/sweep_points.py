@@ -49,9 +49,9 @@ class Point:
 
     def key(self, sources: Sequence[Source]) -> str:
         """Names the point and all that its rows depend on."""
-        said: list[Any] = [SPEC_VERSION, __version__, sources[self.source].digest, written(self.request)]
-        said += [self.ranks, None if self.fits is None else sorted(self.fits.items()), dict(self.head)]
-        return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
+        row: list[Any] = [SPEC_VERSION, __version__, sources[self.source].digest, written(self.request)]
+        row += [self.ranks, None if self.fits is None else sorted(self.fits.items()), dict(self.head)]
+        return hashlib.sha256(msgspec.json.encode(row)).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -95,21 +95,21 @@ def points_of(
     for source, name in enumerate(names):
         plain = (axes.modes, axes.presets, axes.alignments, axes.planners, sizes[source])
         for mode, preset, alignment, planner, size in product(*plain):
-            asked = request.but(mode=mode, preset=preset, planner=planner)
+            point_request = request.but(mode=mode, preset=preset, planner=planner)
             head: dict[str, Any] = {"model": name} if name else {}
             head |= {"planner": planner, "mode": mode, "preset": preset, "alignment": alignment}
             if alignment is not None:
-                asked = asked.but(alignment=alignment)
+                point_request = point_request.but(alignment=alignment)
             if size is not None:
-                asked = asked.but(dims={**request.dims, size[0]: size[1]})
-                head["dims"] = dict(asked.dims)
+                point_request = point_request.but(dims={**request.dims, size[0]: size[1]})
+                head["dims"] = dict(point_request.dims)
             for shard, fits in product(axes.shards or (None,), axes.fits or (None,)):
-                here, said = asked, dict(head)
+                here, row = point_request, dict(head)
                 if shard is not None:
-                    here, said["shard"] = asked.but(shard_spec=shard[1]), shard[0]
+                    here, row["shard"] = point_request.but(shard_spec=shard[1]), shard[0]
                 if fits is not None:
-                    said["capacity"] = dict(fits)
-                found.append(Point(len(found), source, here, axes.ranks, fits, said))
+                    row["capacity"] = dict(fits)
+                found.append(Point(len(found), source, here, axes.ranks, fits, row))
     return tuple(found)
 
 

@@ -28,7 +28,7 @@ from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.making.arena_problems import arena_problems
 from tmmu_core.plans.making.arena_summary import PackedArena, check_budget, check_capacity, check_together, summarise
 from tmmu_core.plans.making.memory_tiers import spread_over_memories
-from tmmu_core.plans.making.plan_rows import Placement, PlanTotals, as_used, assemble, plan_columns
+from tmmu_core.plans.making.plan_rows import Placement, PlanTotals, assemble, merge_packings, plan_columns
 from tmmu_core.plans.making.request import PlanRequest, refuse_unknown_words
 from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, ArenaSummary, Plan
 
@@ -64,10 +64,10 @@ class RequestFields(TypedDict, total=False):
 
 
 def plan_graph(
-    graph: Graph, *, ir_hash: bytes | None = None, progress: Progress | None = None, **asked: Unpack[RequestFields]
+    graph: Graph, *, ir_hash: bytes | None = None, progress: Progress | None = None, **fields: Unpack[RequestFields]
 ) -> Solution:
     """:func:`solve` for a request that is written as keyword arguments."""
-    return solve(graph, PlanRequest(**asked), ir_hash=ir_hash, progress=progress)  # type: ignore[arg-type]
+    return solve(graph, PlanRequest(**fields), ir_hash=ir_hash, progress=progress)  # type: ignore[arg-type]
 
 
 def solve(
@@ -126,27 +126,27 @@ def _hash_or_unknown(graph: Graph, known: bytes | None) -> str:
         return "unknown"
 
 
-def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: Progress | None) -> Solution:
+def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress: Progress | None) -> Solution:
     started = time.perf_counter_ns()
-    assert asked.mode is not None
-    assert asked.preset is not None
-    planner = planner_named(asked.planner or "")
-    config = read_arenas(asked.arenas)
+    assert request.mode is not None
+    assert request.preset is not None
+    planner = planner_named(request.planner or "")
+    config = read_arenas(request.arenas)
     with paused_gc():
-        timeline = build_timeline(graph, asked.mode, asked.preset, order=asked.order, dims=asked.dims)
-    options = planner.checked_options(asked.options)
+        timeline = build_timeline(graph, request.mode, request.preset, order=request.order, dims=request.dims)
+    options = planner.checked_options(request.options)
     own_arenas = isinstance(planner, MemoryPlannerEntry)
     meter = metered(progress, options)
     liveness, config, problems, packings = _packed(timeline, config, planner, options, meter)
-    placement = as_used(liveness, problems, packings)
+    placement = merge_packings(liveness, problems, packings)
 
     summaries = _summaries(placement, problems, packings, config, timeline.steps)
     for problem, summary in zip(problems, summaries, strict=True):
         check_capacity(problem, summary)
-    check_budget(summaries, asked.budget)
+    check_budget(summaries, request.budget)
     check_together(summaries)
 
-    remarks = remarks_on(graph, asked.dims)
+    remarks = remarks_on(graph, request.dims)
     if UNPLANNED in remarks:
         summaries = [replace(summary, status=INCOMPLETE) for summary in summaries]
     of_arenas = {problem.arena: dict(p.notes) for problem, p in zip(problems, packings, strict=True) if p.notes}
@@ -155,12 +155,12 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
     with paused_gc():
         identity = canonical.Identity(
             ir_hash=known_hash,
-            mode=asked.mode,
-            arena_config_hash=canonical.arena_config_hash(as_given(asked.arenas)),
+            mode=request.mode,
+            arena_config_hash=canonical.arena_config_hash(as_given(request.arenas)),
             execution_order_hash=canonical.execution_order_hash(timeline.order),
-            rank=asked.rank,
-            world_size=asked.world_size or 1,
-            shard_spec_hash=canonical.shard_spec_hash(asked.shard_spec),
+            rank=request.rank,
+            world_size=request.world_size or 1,
+            shard_spec_hash=canonical.shard_spec_hash(request.shard_spec),
         )
         liveness = placement.liveness
         use = PlanTotals(placement.peak(timeline.steps), metrics.activation_retention(liveness), started)
@@ -172,12 +172,12 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
             identity,
             use,
             planner=planner.name,
-            planner_options=meter.options(asked.options),
+            planner_options=meter.options(request.options),
             ir_name=graph.name,
-            preset=asked.preset,
+            preset=request.preset,
             places="slots" if isinstance(planner, ArenaPlannerEntry) and planner.has_slots else "bytes",
             own_arenas=own_arenas,
-            replay_token=asked.replay_token,
+            replay_token=request.replay_token,
             steps=timeline.steps,
             has_inputs_step=timeline.has_inputs_step,
             execution_order=timeline.order,

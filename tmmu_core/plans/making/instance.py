@@ -24,7 +24,7 @@ from tmmu_core.plans.model import READ, Plan, PlanColumns
 
 
 def plan_problem(
-    asked: Problem | PlainInstance,
+    given: Problem | PlainInstance,
     *,
     planner: str = "slots",
     options: Mapping[str, Any] | None = None,
@@ -37,7 +37,7 @@ def plan_problem(
     range covers no gap. Raises what the planner raises, ``ArenaTooSmall``, ``AllocationOverflow``.
     """
     started = time.perf_counter_ns()
-    instance = asked if isinstance(asked, PlainInstance) else PlainInstance("", asked)
+    instance = given if isinstance(given, PlainInstance) else PlainInstance("", given)
     problem, packing, meter = instance.problem, instance.packing, metered(progress, options or {})
     if packing is None:
         packing = _packed(problem, planner, options or {}, meter)

@@ -48,7 +48,7 @@ class Placement:
         return peak_together(storages.birth, self.held, storages.size, max(steps, 1))
 
 
-def as_used(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[Packing]) -> Placement:
+def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[Packing]) -> Placement:
     """Merge the packings of all arenas into one placement.
 
     A planner that places bytes uses a hand-off only where giver and taker start at one offset (contract §1, §11). One

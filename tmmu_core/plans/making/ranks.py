@@ -27,7 +27,7 @@ from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import canonical
-from tmmu_core.plans.making.arena_settings import settled
+from tmmu_core.plans.making.arena_settings import with_arena_settings
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
@@ -139,7 +139,7 @@ class _Share:
     def of(cls, graph: Graph, request: PlanRequest, rank: int = 0) -> _Share:
         spec = read_spec(request.shard_spec or {})
         world = check_world(spec, request.world_size, rank)
-        said = settled(graph, request.spelled_out(graph))
+        said = with_arena_settings(graph, request.spelled_out(graph))
         timeline = build_timeline(graph, said.mode, said.preset, order=said.order, dims=said.dims)  # type: ignore[arg-type]
         return cls(said, spec, world, timeline, shard(timeline.graph, spec, said.dims), canonical.ir_hash(graph))
 
