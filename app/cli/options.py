@@ -33,7 +33,7 @@ from tmmu_core.judge.verifier.verify import verdict_warnings
 from tmmu_core.planners.problem import GIVEN, PlainInstance
 from tmmu_core.plans.analysis.plan_warnings import plan_warnings, reuse_warnings
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.make import Made, make_plan
+from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import (
     OPTION_SPECS,
@@ -66,7 +66,7 @@ class Resolved:
     """Verdict of a finished plan; ``None`` for a plan made by this command."""
     ignored: tuple[str, ...] = ()
     """Options in the command line that have no effect on a finished plan."""
-    made: Made | None = None
+    made: PlanningResult | None = None
     """The planned graph or instance; ``None`` for a finished plan."""
 
     @property

@@ -76,16 +76,10 @@ def _made(source: Graph | PlainInstance, request: PlanRequest, progress: Progres
             node_id="",
             hint="Tokens of 64 bytes and more are the superseded draft's: --addressing blake3_sparse.",
         )
-<<<<<<< HEAD
-    if isinstance(asked, PlainInstance):
-        problem = problem_as_asked(asked.problem, request)
-        return Made(request, _plan_of_instance(asked, problem, request, progress), problem=problem)
-    refuse_unused_dims(asked, request.dims)
-=======
     if isinstance(source, PlainInstance):
-        return PlanningResult(request, _plan_of_instance(source, request, progress))
+        problem = problem_as_asked(source.problem, request)
+        return PlanningResult(request, _plan_of_instance(source, problem, request, progress), problem=problem)
     refuse_unused_dims(source, request.dims)
->>>>>>> main
     if request.shard_spec is None:
         solution = solve(source, with_arena_settings(source, request), progress=progress)
     else:
