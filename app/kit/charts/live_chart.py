@@ -88,7 +88,7 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
 
 
 LEVELS = {"arena size": ("solid", LINE), "lower bound": ("dot", LINE), "peak": ("dot", LINE), "capacity": ("dash", BAD)}
-"""What a level is → its dash and colour."""
+"""Kind of a level → its dash and colour."""
 
 
 def ends(heights: Mapping[str, float], side: str) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from tmmu_core.planners.greedy import FITS, ORDERS
 from tmmu_core.plans.making.request_options import refuse_odd_json
 
 CHOICES: dict[str, tuple[str, ...]] = {"order": tuple(ORDERS), "fit": FITS}
-SAID = {
+HELP = {
     "order": "The order in which buffers are placed. `free_list` always uses the order of first writes.",
     "fit": "Where a buffer is placed: the lowest gap, the tightest gap, or first fit with a free list.",
     "budget": "The most nodes that the search visits. The same budget gives the same plan on every machine.",
@@ -55,7 +55,7 @@ def label(chosen: Mapping[str, Any]) -> str:
 
 
 def _widget(name: str, default: Any, value: Any) -> None:
-    title, about = name.replace("_", " ").capitalize(), SAID.get(name)
+    title, about = name.replace("_", " ").capitalize(), HELP.get(name)
     if name in CHOICES:
         options = CHOICES[name] if value in CHOICES[name] else (value, *CHOICES[name])
         st.selectbox(

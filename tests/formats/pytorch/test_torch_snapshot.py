@@ -19,7 +19,6 @@ from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.pytorch.snapshot import torch_snapshot
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.judge.verifier.verify import verify_plan
-from tmmu_core.library import arguments
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
@@ -274,18 +273,7 @@ def test_traces_under_another_key_are_ignored() -> None:
     assert rows(torch_snapshot.read(json.dumps(other).encode(), "it")) == rows(opened(other))
 
 
-@pytest.mark.parametrize("write", [pickle.dumps, lambda value: json.dumps(value).encode()])
-def test_path_is_read_as_a_stream(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "it.pickle"
-    path.write_bytes(write(MANY))
-    whole = opened(MANY)
-    monkeypatch.setattr(arguments, "read_whole", None)  # nobody asks for all of its bytes
-    found = arguments.open_source(path)
-    assert isinstance(found, PlainInstance)
-    assert rows(found) == rows(whole)
-
-
-def test_damaged_stream_is_rejected_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_file_is_rejected_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "it.pickle"
     path.write_bytes(pickle.dumps(MANY)[:-100])
     assert run(["plan", str(path)]) == 2

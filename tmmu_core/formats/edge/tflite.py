@@ -48,7 +48,7 @@ from tmmu_core.formats.edge.tflite_subgraph import (
     Subgraph,
     is_external,
 )
-from tmmu_core.graph.constants import Constants, Held, InFile, Piece
+from tmmu_core.graph.constants import Constants, InFile, InMemory, Piece
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor, View
 
 BODIES = {
@@ -129,7 +129,7 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     for tensor_id, tensor in reading.constants.items():
         if tensor_id in ids and not is_external(tensor):
             start, size = reading.file.place(tensor)
-            pieces[tensor_id] = InFile(where, start, size) if where else Held(memoryview(data), start, size)
+            pieces[tensor_id] = InFile(where, start, size) if where else InMemory(memoryview(data), start, size)
     return Constants(pieces)
 
 

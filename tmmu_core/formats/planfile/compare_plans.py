@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.once import cached_property
 from tmmu_core.formats.planfile.plan_document import tensors_hash
 from tmmu_core.formats.planfile.trace import METRIC_SCHEMA, TRACE_SCHEMA, Trace
 from tmmu_core.plans.analysis.peak_lines import Change, changes_at_peak

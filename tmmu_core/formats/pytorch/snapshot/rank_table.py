@@ -66,8 +66,7 @@ def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
 def summarise(rank: int, path: Path) -> RankSummary:
     """Return the summary of a file; one that cannot be read has only an error."""
     try:
-        with path.open("rb") as file:
-            snapshot, device, _ = fullest_device(file, path.stat().st_size, path.name)
+        snapshot, device, _ = fullest_device(path.read_bytes(), path.name)
     except (TmmuError, OSError) as error:
         return RankSummary(rank, path.name, error=str(error).splitlines()[0])
     stack, kinds = stacks_and_categories(device, snapshot.stacks)

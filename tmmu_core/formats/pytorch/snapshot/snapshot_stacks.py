@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 
 NO_STACK, NO_PHASE, FORWARD, BACKWARD, OPTIMIZER, STATE, PARAMETER, INIT, ZERO_GRAD, WORKSPACE = range(10)
 """No frames; user code alone; module or function call; autograd engine; optimizer step; creation of optimizer state;
@@ -34,7 +34,7 @@ class Frame(msgspec.Struct, gc=False, frozen=True):
     name: str = ""
 
 
-learned(Frame)
+register_types(Frame)
 
 
 class Stacks:

@@ -19,16 +19,14 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
-from typing import BinaryIO
+from functools import cached_property
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.once import cached_property
-from tmmu_core.formats.allocator_plan import Lives, instance_of_columns, normative_order, peak_of_columns, stem_of
+from tmmu_core.formats.allocator_plan import LiveRanges, instance_of_columns, normative_order, peak_of_columns, stem_of
 from tmmu_core.formats.pytorch.snapshot.categories import Allocations, Categories, categorise
 from tmmu_core.formats.pytorch.snapshot.history import BEFORE, History, lane_of, settings_of
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import Lived, layout, reserved_over_time
@@ -54,21 +52,16 @@ LAST_ADDRESS = 1 << 62
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the device with the highest peak. Raises ``UnreadableInput``."""
-    return read_file(BytesIO(data), len(data), name)
-
-
-def read_file(file: BinaryIO, size: int, name: str = "") -> PlainInstance:
-    """Return the plan in a file of ``size`` bytes. Raises ``UnreadableInput``, ``OSError``."""
-    snapshot, shown, notes = fullest_device(file, size, name)
+    snapshot, shown, notes = fullest_device(data, name)
     return _instance(stem_of(name) or "snapshot", shown, snapshot, notes)
 
 
-def fullest_device(file: BinaryIO, size: int, name: str) -> tuple[Snapshot, Device, list[str]]:
+def fullest_device(data: bytes, name: str) -> tuple[Snapshot, Device, list[str]]:
     """Return a file's snapshot, its device with the highest peak, and a note that names the other devices.
 
-    Raises as :func:`read_file`.
+    Raises as :func:`read`.
     """
-    snapshot = _decoded(file, size, name)
+    snapshot = _decoded(data, name)
     segments = {segment.device for segment in snapshot.segments}
     devices = sorted(segments | {device for device, events in enumerate(snapshot.traces) if events.is_recorded})
     if not devices:
@@ -99,17 +92,15 @@ def _refused(what: str) -> UnreadableInput:
     return UnreadableInput(what, hint=HINT)
 
 
-def _decoded(file: BinaryIO, size: int, name: str) -> Snapshot:
+def _decoded(data: bytes, name: str) -> Snapshot:
     try:
-        return read_snapshot(file, size, _refused)
+        return read_snapshot(data, _refused)
     except UnreadableInput as error:
         error.source = error.source or name
         raise
-    except OSError:
-        raise
     except MemoryError as error:
         raise UnreadableInput(
-            f"the snapshot of {size:,} bytes needs more memory than there is.", source=name, hint=FEWER_EVENTS
+            f"the snapshot of {len(data):,} bytes needs more memory than there is.", source=name, hint=FEWER_EVENTS
         ) from error
     except msgspec.ValidationError as error:
         what, _, place = str(error).rpartition(" - at ")
@@ -286,7 +277,7 @@ def _instance(name: str, device: Device, snapshot: Snapshot, notes: list[str]) -
     placed = layout(
         Lived(birth, death, address, size), device.events, device.segments, reserved.peak[1] if is_known else None
     )
-    lives = Lives(_names(stack, before, stacks.lines), birth, death, size, placed.offset)
+    lives = LiveRanges(_names(stack, before, stacks.lines), birth, death, size, placed.offset)
     order = normative_order(lives)
     history = History(
         categories=tuple([CATEGORIES[k] for k in kinds.code[order].tolist()]),
