@@ -46,7 +46,6 @@ def draw(chosen: Choice, opened: Opened) -> None:
             then=lambda: state.choose(**planning.picking(full, state.widget_value("planner"))),
         )
         planner_options.popover(full, fixed=why_not if fixed else "")
-        _best(full, fixed)
         arena_form.popover(full, opened, fixed=why_not if fixed else "")
         more_options.popover(full, of_graph=opened.graph is not None, fixed=why_not if fixed else "")
         if full.shard_spec is not None:
@@ -58,20 +57,6 @@ def draw(chosen: Choice, opened: Opened) -> None:
                 on_click=state.choose,
                 kwargs={"shard_spec": None, "rank": 0},
             )
-
-
-def _best(full: Choice, fixed: bool) -> None:
-    best = planning.best(full)
-    there = full.planner == best["planner"] and full.options == best["options"]
-    why_not = "A finished plan cannot change." if fixed else "This is the plan of the planner auto." * there
-    st.button(
-        "Find the best plan",
-        icon=":material/star:",
-        key="best",
-        disabled=bool(why_not),
-        help=why_not or "Plan with auto: it selects a planner by problem size and searches for the smallest arena.",
-        on_click=lambda: state.choose(**best),
-    )
 
 
 class _Menu(NamedTuple):

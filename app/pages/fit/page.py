@@ -10,7 +10,6 @@ from app.canvas.plan_component import Listeners, Memory, Picture, Selection, pla
 from app.kit.charts.device_chart import laid_out
 from app.kit.download import pictures
 from app.kit.frame import page_frame
-from app.kit.tensor import verdict
 from app.pages.fit import figures as charts
 from app.pages.fit import move_tables
 from app.session import fitting, planning, state
@@ -56,7 +55,7 @@ def page() -> None:
         return
     search = fitting.search(choice, capacity, _kinds())
     search.job.wait(planning.PATIENCE)
-    st.html(markup.claim(claim(page_frame.name_of(shown), search, capacity, shown.plan), verdict.chips(shown)))
+    st.html(markup.claim(claim(page_frame.name_of(shown), search, capacity, shown.plan)))
     _controls(choice.fit, needed, capacity)
     if not search.job.finished:
         page_frame.progress(search.job, _so_far(search, capacity), follow=True)

@@ -226,7 +226,7 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
     job.wait(60)
     mine = job.answer()
     st.html(
-        section(f"Rank {look:,} ({rank_sets.place(found.spec, look)})", [_company(found, look), *verdict.chips(mine)])
+        section(f"Rank {look:,} ({rank_sets.place(found.spec, look)})", [_company(found, look), *verdict.facts(mine)])
     )
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.number_input(

@@ -11,7 +11,6 @@ from app.kit import arena_focus
 from app.kit.data_table import sheet
 from app.kit.download import pictures
 from app.kit.frame import page_frame
-from app.kit.tensor import verdict
 from app.pages.shapes import figures as charts
 from app.session import opening, planning, scenarios, shape_sequences, state
 from app.session.planning import Shown
@@ -95,11 +94,7 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
     bounds = graph.dims[dim]
     now = dict(state.choice().dims).get(dim, resolve_dims(graph, None)[dim])
     arena = _arena(shown, curve)
-    st.html(
-        markup.claim(
-            claim(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]"), *verdict.chips(shown)]
-        )
-    )
+    st.html(markup.claim(claim(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]")]))
     point(graph, dim, now)
     planned = len(curve.values) + len(curve.refused)
     every = planned == bounds.max - bounds.min + 1
