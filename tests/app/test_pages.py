@@ -104,17 +104,17 @@ def test_a_link_restores_selection_and_planner() -> None:
 def test_choosing_a_mode_plans_anew_and_writes_the_link() -> None:
     at = opened(graph="sample:residual_block")
     before = claim(at)
-    at.selectbox(key="w.mode").select("backward").run()
+    at.selectbox(key="w.variant").select("backward/train_full").run()
     assert claim(at) != before
     assert "backward" in at.query_params["mode"]
 
 
 def test_an_arena_too_small_is_drawn_with_what_it_is_over_and_a_way_out() -> None:
     at = opened()
-    at.text_input(key="w.capacity.activations").input("1 MiB").run()
+    at.text_input(key="w.limit").input("activations=1 MiB").run()
     assert claim(at) == "resnet50 needs 107 MiB; activations are 8.19 MiB over the limit of 1.00 MiB."
     assert at.query_params["capacity"] == "activations=1048576"
-    at.text_input(key="w.capacity.activations").input("").run()
+    at.text_input(key="w.limit").input("").run()
     assert claim(at) == "resnet50 needs 107 MiB."
 
 
@@ -124,7 +124,7 @@ def test_an_alignment_of_48_is_refused_with_its_code() -> None:
 
 def test_what_is_no_size_is_told_and_changes_nothing() -> None:
     at = opened(graph="sample:resnet50")
-    at.text_input(key="w.capacity.activations").input("a lot").run()
+    at.text_input(key="w.limit").input("a lot").run()
     assert "is not a size" in html(at)
     assert "capacity" not in at.query_params
 
@@ -187,7 +187,7 @@ def test_a_golden_trace_is_what_the_planner_gives_today() -> None:
 
 def test_a_finished_plan_says_why_it_cannot_be_planned_anew() -> None:
     at = opened(graph=opening.shelf().put("p.json", plan_bytes()))
-    mode = at.selectbox(key="w.mode")
+    mode = at.selectbox(key="w.variant")
     assert mode.disabled
     assert "A finished plan cannot change" in mode.help
     at.switch_page("pages/planners/page.py").run()

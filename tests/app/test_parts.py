@@ -51,7 +51,7 @@ def test_rematerialisation_is_told_as_bytes_saved_for_steps_added() -> None:
     at = opened("graph", graph="sample:remat")
     assert "Rematerialization saves 256 KiB of activations (28.6 %) for 3 more steps" in html(at)
     at.button(key="use-remat").click().run()
-    assert at.selectbox(key="w.preset").value == "remat_enabled"
+    assert at.selectbox(key="w.variant").value == "backward/remat_enabled"
     assert at.button(key="use-remat").disabled
 
 

@@ -157,10 +157,10 @@ def test_what_a_person_selected_stays_when_another_mode_lacks_it() -> None:
     at = opened(graph="sample:residual_block", mode="backward")
     gradient = next(name for name in at.dataframe[0].value["tensor"] if name.endswith("@grad"))
     at = opened(graph="sample:residual_block", mode="backward", tensor=gradient)
-    at.selectbox(key="w.mode").select("inference").run()
+    at.selectbox(key="w.variant").select("inference/inference").run()
     assert "The link selects" not in html(at)
     assert "Not in this plan" in html(at)
-    at.selectbox(key="w.mode").select("backward").run()
+    at.selectbox(key="w.variant").select("backward/train_full").run()
     assert f'data-tensor="{gradient}"' in html(at)
 
 
@@ -169,7 +169,7 @@ def test_what_a_person_selected_stays_when_another_mode_lacks_it() -> None:
 
 def test_a_packing_problem_has_no_mode_and_no_preset() -> None:
     at = opened(graph="sample:A")
-    assert [box.key for box in at.selectbox if box.key in ("w.mode", "w.preset", "w.planner")] == ["w.planner"]
+    assert [box.key for box in at.selectbox if box.key in ("w.variant", "w.planner")] == ["w.planner"]
     assert any("mode, preset and dimensions need a graph" in caption.value for caption in at.caption)
 
 

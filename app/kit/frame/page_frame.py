@@ -176,7 +176,8 @@ def _actions(answer: Shown, over: bool) -> None:
     if fixed:
         return
     best = planning.best(full)
-    if any(arena.open_bytes for arena in plan.arenas) and full.planner != best["planner"]:
+    is_best = full.planner == best["planner"] and full.options == best["options"]
+    if any(arena.open_bytes for arena in plan.arenas) and not is_best:
         st.button(
             "Find the best plan",
             key="next-best",
