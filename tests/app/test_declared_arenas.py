@@ -54,7 +54,7 @@ def uploaded() -> AppTest:
 def test_a_capacity_of_0_is_no_missing_declaration() -> None:
     at = opened(**to_query(Choice(source="sample:linear_chain", capacities={"activations": 0})))
     assert not [button for button in at.button if button.key == "declare"]
-    assert "activations over capacity by 64.0 KiB" in html(at)
+    assert "64.0 KiB over the limit of 0 B" in html(at)
     assert "ARENA_TOO_SMALL" not in html(at)
 
 

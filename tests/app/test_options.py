@@ -156,7 +156,7 @@ def test_the_gallery_lists_what_is_no_graph() -> None:
     listed = msgspec.json.decode((opening.SAMPLES / "index.json").read_bytes())["instances"]
     at = opened()
     at.button(key="open.sample:A").click().run()
-    assert "arena take" in claim(at)
+    assert "needs" in claim(at)
     assert len(listed) == 12
 
 

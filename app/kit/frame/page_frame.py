@@ -62,7 +62,9 @@ def shown(*, of_digests: bool = False) -> Shown:
                 on_click=state.choose,
                 kwargs={"arenas": opening.arenas_named(opened.graph)},
             )
-        return _last_good(chosen)
+        good = _last_good(chosen)
+        _headline(good)
+        return good
     error_cards.draw([])
     state.remember_valid(chosen)
     if is_digest(answer) and not of_digests:

@@ -7,7 +7,6 @@ import streamlit as st
 from app.canvas.plan_component import Memory, PlanHandle
 from app.kit.charts import chart_base
 from app.kit.charts.device_chart import laid_out, together
-from app.kit.download import pictures
 from app.kit.tensor import plan_drawing, tensor_card
 from app.session import plan_rows, state
 from app.session.planning import Shown
@@ -37,7 +36,7 @@ def _body(shown: Shown, handle: PlanHandle) -> None:
         )
         st.html(markup.heading("Live bytes of all arenas, stacked", f"peak at {totals_text.peak_at(plan)}"))
         figure = chart_base.phase_bands(together(plan, device), plan_rows.bands(shown))
-        st.plotly_chart(figure, key=f"device.{shown.key}.{device}", config=pictures.camera())
+        st.plotly_chart(figure, key=f"device.{shown.key}.{device}", config=chart_base.CONFIG)
     with right, st.container(key="beside"):
         tensor_card.panel(shown)
     state.write_link()

@@ -7,7 +7,6 @@ import streamlit as st
 
 from app.kit import arena_focus
 from app.kit.charts import chart_base
-from app.kit.download import pictures
 from app.kit.tensor import tensor_card, tensor_table
 from app.pages.plan import resource_ledger as resources
 from app.pages.plan import slot_figure, step_chart
@@ -101,7 +100,7 @@ def slots(shown: Shown, arena: str) -> None:
         )
         figure = slot_figure.slots_against_tenants(found)
         figure.update_layout(clickmode="event+select")
-        key, camera = f"slots.{shown.key}.{arena}", pictures.camera()
+        key, camera = f"slots.{shown.key}.{arena}", chart_base.CONFIG
         st.plotly_chart(
             figure, key=key, config=camera, on_select=lambda: _tenant(key, shown.plan), selection_mode="points"
         )

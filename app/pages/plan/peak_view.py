@@ -8,7 +8,6 @@ import streamlit as st
 
 from app.kit import arena_focus
 from app.kit.charts import chart_base
-from app.kit.download import pictures
 from app.kit.tensor import row_colours, tensor_card, tensor_table
 from app.pages.plan import step_chart
 from app.pages.plan.alive_figure import Group, areas
@@ -43,7 +42,7 @@ def draw(shown: Shown) -> None:
         st.plotly_chart(
             boxes,
             key=area_key,
-            config=pictures.camera(alone=True),
+            config=chart_base.CONFIG,
             on_select=lambda: _box(area_key, plan),
             selection_mode="points",
         )
@@ -121,7 +120,7 @@ def _flames(shown: Shown, own: list[tuple[int, int]], step: int) -> None:
     st.plotly_chart(
         drawn.figure,
         key=key,
-        config=pictures.camera(alone=True),
+        config=chart_base.CONFIG,
         on_select=lambda: _flame(key, drawn, into),
         selection_mode="points",
     )

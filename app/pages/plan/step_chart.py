@@ -6,7 +6,6 @@ import streamlit as st
 
 from app.kit.charts import chart_base
 from app.kit.charts.live_chart import live_curve
-from app.kit.download import pictures
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from tmmu_core.plans.analysis.waste_ledger import WasteLedger
@@ -19,7 +18,7 @@ def draw(shown: Shown, arena: str, step: int, ledger: WasteLedger | None = None)
     st.plotly_chart(
         chart_base.phase_bands(figure, plan_rows.bands(shown)),
         key=key,
-        config=pictures.camera(),
+        config=chart_base.CONFIG,
         on_select=lambda: _picked(key),
         selection_mode="points",
     )

@@ -8,8 +8,8 @@ import pandas as pd
 import streamlit as st
 
 from app.kit import arena_focus
+from app.kit.charts import chart_base
 from app.kit.data_table import sheet
-from app.kit.download import pictures
 from app.kit.frame import page_frame
 from app.pages.shapes import figures as charts
 from app.session import opening, planning, scenarios, shape_sequences, state
@@ -118,7 +118,7 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
             st.plotly_chart(
                 charts.dim_curve(curve, name, now=now, capacity=capacity, whole=every),
                 key=key,
-                config=pictures.camera(alone=True),
+                config=chart_base.CONFIG,
                 on_select=lambda key=key: _picked(key, graph, dim),
                 selection_mode="points",
             )
@@ -315,7 +315,7 @@ def log_line(shown: Shown, log: ReplanLog, dim: str, wanted: int) -> None:
         st.plotly_chart(
             charts.session_chart(log, arena, dim),
             key=f"session.{arena}.{len(log.iterations)}.{log.iterations[-1].solution.plan.tmmu_plan_hash.hex()}",
-            config=pictures.camera(alone=True),
+            config=chart_base.CONFIG,
         )
     with right:
         sheet(
