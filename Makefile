@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help explore test test-all laws test-torch check format golden bench samples lock clean fuzz mutate docs wheel native
+.PHONY: help explore test test-all laws test-torch check format golden bench samples lock clean fuzz mutate docs wheel native release-check
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Two environments in one folder: what the explorer needs, and what the tests need on top.
 $(VENV)/.base: requirements.lock pyproject.toml
@@ -85,6 +85,9 @@ docs: $(VENV)/.dev ## build the documentation site into site/
 wheel: $(VENV)/.dev ## build the wheel into dist/
 	$(BIN)/python -m hatchling build -t wheel
 
+release-check: ## build and check the distributions, the SBOM and the changelog; nothing is uploaded
+	PYTHON="$(PYTHON)" .ci/release-check
+
 native: $(VENV)/.dev ## compile the native libraries (needs gcc; gcc-aarch64-linux-gnu for aarch64)
 	$(BIN)/python -m tmmu_core.planners.native.build
 
@@ -96,4 +99,4 @@ lock: ## pin the dependencies anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --extra app -c requirements-dev.lock pyproject.toml -o requirements.lock --no-header --no-annotate
 
 clean: ## remove the environment and every cache
-	rm -rf $(VENV) .venv-torch .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist site *.egg-info
+	rm -rf $(VENV) .venv-torch .venv-release .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist site *.egg-info

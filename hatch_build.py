@@ -4,7 +4,8 @@
 that import from ``app``. Samples and glossary lie inside it. An editable install leaves the sources in place.
 
 Where no prebuilt library fits the platform, a C compiler (``CC``, ``cc``, ``gcc`` or ``clang``) builds one, and the
-wheel becomes platform-specific. Without a compiler the loops run as plain Python.
+wheel becomes platform-specific. Without a compiler the loops run as plain Python. With ``AUDITWHEEL_PLAT`` (set by
+cibuildwheel's containers; ``manylinux2014_x86_64`` …) the wheel has that tag and the library of that machine only.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 ROOT = Path(__file__).resolve().parent
 NAME = "tmmu_explorer"
@@ -31,6 +33,8 @@ DATA = ("sample_graphs", "docs/glossary.md", "docs/schemas")
 NATIVE = ROOT / "tmmu_core" / "planners" / "native"
 FLAGS = ("-std=c11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-fwrapv")
 
+LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)\s]+)\)")
+"""A relative link or picture of a Markdown file."""
 _IMPORT = re.compile(r"^(\s*)from app(?=[.\s])", re.M)
 
 
@@ -92,6 +96,29 @@ def compile_native(folder: Path) -> Path | None:
     return path if done.returncode == 0 and loader.load(path) is not None else None
 
 
+def repository() -> str:
+    """Return the address of the repository: that of the running workflow, or a placeholder to replace."""
+    server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
+    return f"{server}/{name}" if server and name else "https://github.com/OWNER/tmmu-plan-explorer"
+
+
+class CustomMetadataHook(MetadataHookInterface):
+    """Metadata hook of hatchling: the README with absolute links, and the project's URLs."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Set ``readme`` and ``urls``."""
+        home, tag = repository(), f"v{metadata['version']}"
+        text = LINK.sub(
+            lambda link: f"{link[1]}[{link[2]}]({home}/{'raw' if link[1] else 'blob'}/{tag}/{link[3]})",
+            (ROOT / "README.md").read_text(encoding="utf-8"),
+        )
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+        pages = {"Documentation": "docs/index.md", "Changelog": "CHANGELOG.md", "Security": "SECURITY.md"}
+        metadata["urls"] = {"Homepage": home, "Repository": home, "Issues": f"{home}/issues"} | {
+            name: f"{home}/blob/{tag}/{page}" for name, page in pages.items()
+        }
+
+
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """Build hook of hatchling."""
 
@@ -105,6 +132,12 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         self.laid_out = tempfile.TemporaryDirectory()
         lay_out(Path(self.laid_out.name))
         build_data["force_include"][self.laid_out.name] = NAME
+        platform = os.environ.get("AUDITWHEEL_PLAT")
+        if platform:
+            others = [path.name for path in NATIVE.glob("linux-*.so") if not platform.endswith(path.stem[6:])]
+            self.build_config.target_config.setdefault("exclude", []).extend(others)
+            build_data |= {"pure_python": False, "tag": f"py3-none-{platform}"}
+            return
         self.compiled = tempfile.TemporaryDirectory()
         library = compile_native(Path(self.compiled.name))
         if library is not None:

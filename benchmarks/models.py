@@ -270,7 +270,7 @@ Path("step.tmmu.cbor.gz").write_bytes(native.encode(graph, "step.tmmu.cbor.gz"))
 
 **TensorFlow Lite** (extra `tflite`). The first subgraph in the file's order; the others are told in the graph's name.
 Scratch buffers, which the Micro runtime's head includes, are not in the file. Variables are persistent, those behind a
-handle too. An offline plan in the file is not used, which the graph's name says.
+handle too. An offline plan in the file is not used.
 
 **XLA**. The figures of the peer are the sum of all allocations of the module that hold a value, parameters and
 constants included; the best plan lays the same values, at the same times, anew. What a loop carries round is one

@@ -22,7 +22,7 @@ import typer
 from app.cli.console import STREAM, UsageError, print_lines, print_note, read_input
 from app.texts import numbers
 from tmmu_core.base.errors import U64_MAX, ContractError, UnreadableInput
-from tmmu_core.formats.open_file import Opened, read_any, read_at, read_streamed
+from tmmu_core.formats.open_file import Opened, read_any, read_at, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.quantities import parse_bytes
@@ -34,7 +34,14 @@ from tmmu_core.plans.analysis.plan_warnings import plan_warnings, reuse_warnings
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import SAID, Said, contradiction, idle_for_instance, option_pairs, written
+from tmmu_core.plans.making.request_options import (
+    OPTION_SPECS,
+    OptionSpec,
+    contradiction,
+    idle_for_instance,
+    option_pairs,
+    written,
+)
 from tmmu_core.plans.model import Plan
 
 if TYPE_CHECKING:
@@ -96,11 +103,11 @@ OPERATORS = {
 }
 """Command → the contract's operator in the error of an invalid plan."""
 
-FILES = tuple(name for name, spec in SAID.items() if spec.file)
+FILES = tuple(name for name, spec in OPTION_SPECS.items() if spec.file)
 """The shared options whose value is a file name."""
 
 
-def _parameter(name: str, spec: Said) -> inspect.Parameter:
+def _parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
     kind: Any
     if spec.flag:
         switch = typer.Option(spec.option, *spec.alias, help=spec.about)
@@ -112,7 +119,7 @@ def _parameter(name: str, spec: Said) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
 
 
-_SHARED = [_parameter(name, spec) for name, spec in SAID.items()]
+_SHARED = [_parameter(name, spec) for name, spec in OPTION_SPECS.items()]
 
 
 def planning(command: Callable[..., int]) -> Callable[..., int]:
@@ -121,8 +128,8 @@ def planning(command: Callable[..., int]) -> Callable[..., int]:
 
     @functools.wraps(command)
     def wrapper(**given: Any) -> int:
-        shared = {name: given.pop(name) for name in SAID}
-        shared |= {name: "1" if shared[name] else None for name, spec in SAID.items() if spec.flag}
+        shared = {name: given.pop(name) for name in OPTION_SPECS}
+        shared |= {name: "1" if shared[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
         read = [*(v for name, v in given.items() if name != "output"), *(shared[name] for name in FILES)]
         if read.count(STREAM) > 1:
             raise UsageError("standard input can be read only once.", "Use - for one file.")
@@ -150,7 +157,7 @@ def read_request(given: Mapping[str, str | list[str] | None]) -> PlanRequest:
 
 
 def _read(name: str, text: str | list[str]) -> Any:
-    spec = SAID[name]
+    spec = OPTION_SPECS[name]
     try:
         if name == "options":
             assert isinstance(text, list)
@@ -162,7 +169,7 @@ def _read(name: str, text: str | list[str]) -> Any:
         raise UsageError(f"{spec.option}: {error}", f"Write {spec.option} {spec.metavar}.") from None
 
 
-def _read_file(name: str, spec: Said) -> Any:
+def _read_file(name: str, spec: OptionSpec) -> Any:
     data = read_input(name)
     try:
         return spec.read(data.decode())
@@ -199,9 +206,8 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
 
     ``dims`` sets the open dimensions of a model that its reader would otherwise assume.
     """
-    streamed = None if name == STREAM else read_streamed(Path(name), name)
-    if streamed is not None:
-        return streamed
+    if name != STREAM:
+        refuse_unplannable(Path(name))
     data, source = input_of(name)
     found = read_any(data, source)
     return read_at(found, dims, data, source) if isinstance(found, Graph) and dims else found
@@ -349,7 +355,7 @@ def print_findings(found: Resolved) -> None:
 
 def _idle_options(request: PlanRequest) -> tuple[str, ...]:
     """Return the planning options in the command line, all of which a finished plan ignores."""
-    return tuple([SAID[field].option for field in written(request)])
+    return tuple([OPTION_SPECS[field].option for field in written(request)])
 
 
 def _refuse_idle_options(name: str, request: PlanRequest) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from app.cli.console import Column, print_lines, table
 from app.texts import certificate_text, numbers, totals_text
 from tmmu_core.plans.analysis.explain_peak import explain_peak
+from tmmu_core.plans.analysis.peak_lines import Change, by_category, changes_at_peak
+from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.figures.plan_storages import peak
 from tmmu_core.plans.model import ASSUMED, CLAIMED, OPTIMAL, ArenaSummary, Plan
 
@@ -70,3 +74,54 @@ def _arena(plan: Plan, arena: ArenaSummary, peak: int | None) -> list[str]:
         numbers.step(peak, plan.node_at(peak) if peak is not None else ""),
         arena.status,
     ]
+
+
+# --- snapshots of an allocator ----------------------------------------------------------------------------------
+
+MOST_LINES = 10
+"""Lines of code in a table, unless more are requested."""
+
+
+def print_live_lines(plan: Plan) -> None:
+    """Print what is live at the peak of a snapshot's plan, by category and by line of code."""
+    step = totals(plan).peak_step
+    live = changes_at_peak(plan, plan)
+    columns = (Column("live", True), Column("of peak", True), Column("buffers", True))
+    most = totals(plan).peak_live_bytes
+    for heads, found in (
+        ((Column(f"category at #{step:,}"),), by_category(live)),
+        ((Column("line"), Column("category")), live[:MOST_LINES]),
+    ):
+        print_lines("")
+        rows = sorted(found, key=lambda one: -one.after_bytes)
+        cells = [[*_who(one), *_share(one.after_bytes, most), numbers.count(one.after_count)] for one in rows]
+        table((*heads, *columns), cells)
+    print_lines(numbers.of(min(MOST_LINES, len(live)), len(live), "line"))
+
+
+def print_line_changes(lines: Sequence[Change], limit: int = MOST_LINES) -> None:
+    """Print what changed between the peaks of two snapshots, by category and by line of code."""
+    columns = (Column("baseline", True), Column("candidate", True), Column("change", True), Column("buffers", True))
+    changed = [one for one in lines if one.growth_bytes or one.before_count != one.after_count]
+    for heads, found in (
+        ((Column("category at the peak"),), by_category(lines)),
+        ((Column("line at the peak"), Column("category")), changed[:limit]),
+    ):
+        print_lines("")
+        table((*heads, *columns), [[*_who(one), *_change_cells(one)] for one in found])
+    print_lines(numbers.of(min(limit, len(changed)), len(changed), "changed line"))
+
+
+def _who(one: Change) -> list[str]:
+    return [*filter(None, (one.line, one.category))]
+
+
+def _share(size: int, whole: int) -> list[str]:
+    return [numbers.full_bytes(size), numbers.percent(size, whole)]
+
+
+def _change_cells(one: Change) -> list[str]:
+    sides = (numbers.full_bytes(size) for size in (one.before_bytes, one.after_bytes))
+    ends = "new" if not one.before_count else "gone" if not one.after_count else ""
+    counts = ends or numbers.change(f"{one.before_count:,}", f"{one.after_count:,}")
+    return [*sides, numbers.delta_bytes(one.growth_bytes), counts]

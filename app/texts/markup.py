@@ -39,7 +39,7 @@ def esc(text: object) -> str:
 
 
 def link_to(tensor_id: str, text: str) -> str:
-    """``text`` (HTML) as a link that selects a tensor; :func:`complete_links` says on which screen."""
+    """``text`` (HTML) as a link that selects a tensor; :func:`complete_links` adds the page."""
     href = f"{_LINK}{quote(tensor_id, safe='', errors='replace')}"
     return f'<a href="{esc(href)}" data-go="{esc(tensor_id)}" title="select {esc(tensor_id)}">{text}</a>'
 
@@ -82,7 +82,7 @@ def heading(title: str, note: str = "") -> str:
 
 
 def picture(svg: str, what: str) -> str:
-    """A drawing as wide as the page, with what it shows for who cannot see it."""
+    """Return a picture as wide as the page, with an alternative text."""
     coded = b64encode(svg.encode()).decode()
     return f'<img class="tm-picture" alt="{esc(what)}" src="data:image/svg+xml;base64,{coded}">'
 
@@ -96,7 +96,7 @@ def empty(title: str, sentence: str) -> str:
 
 
 def strip(arenas: Sequence[ArenaSummary], define: Mapping[str, str], *, slots: bool = True) -> str:
-    """One row per arena, all bars on one byte scale. ``define`` gives hover texts; without ``slots`` none are told."""
+    """One row per arena, all bars on one byte scale. ``define`` gives hover texts; ``slots`` adds the slots."""
     scale = max([1, *(a.extent_bytes for a in arenas), *(a.capacity_bytes for a in arenas if _limited(a))])
     paged = any(arena.page_size for arena in arenas)
     head = "".join(
@@ -173,7 +173,7 @@ def _bar(arena: ArenaSummary, bound: int, scale: int) -> str:
 
 
 def error_card(card: Mapping[str, Any]) -> str:
-    """What was refused: its code, its place and the way out; who else was asked, and the record, are folded away."""
+    """Return an error card: code, place and fix; other readers' reasons and the record are folded."""
     code = ""
     if card.get("code"):
         number = f" {card['number']}" if card.get("number") else ""

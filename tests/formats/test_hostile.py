@@ -78,7 +78,7 @@ def test_a_damaged_file_is_read_or_refused(name: str, data: st.DataObject) -> No
 
 @settings(max_examples=200)
 @given(st.binary(max_size=64))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+def test_any_bytes_are_read_or_rejected(data: bytes) -> None:
     opened(data)
 
 

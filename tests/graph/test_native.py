@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import gzip
 import io
 import json
@@ -246,24 +245,17 @@ def test_what_is_written_says_every_shape_and_dtype_and_hashes_as_before() -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "key"),
     [
-        ('{"tensors": [], "nodes": [], "tensors": []}', "$.tensors"),
-        ('{"tensors": [{"id": "x", "shape": [1], "dtype": "int8", "shape": [2]}]}', "$.tensors[0].shape"),
-        ('{"nodes": [{"node_id": "a", "params": {"k": {"axis": 1, "axis": 2}}}]}', "$.nodes[0].params.k.axis"),
-        ('{"name": "one", "n\\u0061me": "two"}', "$.name"),
+        ('{"tensors": [], "nodes": [], "tensors": []}', "tensors"),
+        ('{"tensors": [{"id": "x", "shape": [1], "dtype": "int8", "shape": [2]}]}', "shape"),
+        ('{"nodes": [{"node_id": "a", "params": {"k": {"axis": 1, "axis": 2}}}]}', "axis"),
+        ('{"name": "one", "n\\u0061me": "two"}', "name"),
     ],
 )
-def test_an_object_that_says_a_key_twice_is_refused(text: str, place: str) -> None:
-    with pytest.raises(UnreadableInput, match="says this key twice") as refused:
+def test_object_with_a_repeated_key_is_refused(text: str, key: str) -> None:
+    with pytest.raises(UnreadableInput, match=f"contains the key '{key}' twice"):
         native_file.decode(text.encode(), "g.tmmu.json")
-    assert refused.value.place == place
-
-
-@pytest.mark.parametrize("rest", ["x", "}", '{"name": "one"}', "\x00"])
-def test_a_text_that_goes_on_behind_an_object_that_says_a_key_twice_is_no_json(rest: str) -> None:
-    with pytest.raises(UnreadableInput, match="this is not JSON"):
-        document.refuse_repeated_keys(b'{"name": "one", "name": "two"}' + rest.encode(), "g.tmmu.json")
 
 
 def test_a_text_with_the_same_words_twice_is_read() -> None:
@@ -283,14 +275,3 @@ def test_no_tag_that_the_reader_knows_by_itself_is_followed(tag: int) -> None:
     with pytest.raises(document.CBOR_FAULTS) as refused:
         document.next_cbor(io.BytesIO(cbor2.dumps(cbor2.CBORTag(tag, 1))))
     assert document.fault_text(refused.value) == "it holds a tag, which no document of ours has"
-
-
-def test_while_many_values_are_made_nobody_collects_and_afterwards_as_before() -> None:
-    for before in (True, False):
-        (gc.enable if before else gc.disable)()
-        try:
-            with document.many_small_values():
-                assert not gc.isenabled()
-            assert gc.isenabled() is before
-        finally:
-            gc.enable()

@@ -15,7 +15,7 @@ from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.graph.index import GraphIndex, index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.modules import graph_view as walking
-from tmmu_core.graph.modules.collapsed_graph import Asked, Collapsed, Edge, Vertex, collapse, writer_of
+from tmmu_core.graph.modules.collapsed_graph import Collapsed, CollapseRequest, Edge, Vertex, collapse, writer_of
 from tmmu_core.graph.modules.graph_view import MOST_DRAWN, MOST_NEAR, Wish, walk
 from tmmu_core.graph.modules.module_paths import modules_of
 from tmmu_core.graph.modules.module_tree import A_STRETCH, MOST_BESIDE, Tree, tree_of
@@ -41,7 +41,7 @@ def test_blocks_are_levels_and_a_closed_one_is_a_vertex_that_counts_what_it_hold
     index, tree = grown(two_blocks())
     levels = [(tree.label(k), int(tree.members[k])) for k in range(1, len(tree.paths)) if not tree.parent[k]]
     assert levels == [("h.0", 4), ("h.1", 4)]
-    found = collapse(index, tree, Asked())
+    found = collapse(index, tree, CollapseRequest())
     assert names(index, tree, found) == ["@", "h.0", "h.1"]
     assert arrows(index, tree, found) == {"@→h.0", "h.0→h.1"}
     assert [(v.members, v.inside) for v in found.vertices] == [(0, 0), (4, 3), (4, 3)]
@@ -51,7 +51,7 @@ def test_blocks_are_levels_and_a_closed_one_is_a_vertex_that_counts_what_it_hold
 
 def test_an_open_level_shows_its_nodes_and_is_a_frame() -> None:
     index, tree = grown(two_blocks())
-    found = collapse(index, tree, Asked([("h", "1")]))
+    found = collapse(index, tree, CollapseRequest([("h", "1")]))
     assert names(index, tree, found) == ["@", "h.0", "mm_a1", "gelu1", "mm_d1", "add1"]
     assert [tree.paths[k] for k in found.levels] == [("h", "1")]
     assert "h.0→add1" in arrows(index, tree, found)
@@ -67,7 +67,7 @@ def test_levels_that_feed_each_other_stay_a_circle() -> None:
         node("b/1/n", "a/1/t", "b/1/t"),
     ]
     index, tree = grown(graph(tensors, nodes, "x", "b/1/t"))
-    found = collapse(index, tree, Asked())
+    found = collapse(index, tree, CollapseRequest())
     assert {"a→b", "b→a"} <= arrows(index, tree, found)
 
 
@@ -80,13 +80,13 @@ def test_phases_stand_apart() -> None:
         node("m/a/r", "m/b/g", "m/a/g", phase="backward"),
     ]
     index, tree = grown(graph(tensors, nodes, "x", "m/a/g"))
-    assert arrows(index, tree, collapse(index, tree, Asked())) == {"@→forward", "forward→backward"}
+    assert arrows(index, tree, collapse(index, tree, CollapseRequest())) == {"@→forward", "forward→backward"}
 
 
 def test_a_tensor_that_nobody_writes_is_seen_when_it_is_asked_for() -> None:
     index, tree = grown(two_blocks())
     weight = index.tensor_of["h.1.up.weight"]
-    found = collapse(index, tree, Asked(tree.paths, tensor=weight, radius=1))
+    found = collapse(index, tree, CollapseRequest(tree.paths, tensor=weight, radius=1))
     assert [v.kind for v in found.vertices] == ["tensor", "node"]
     assert (found.middle, found.carrying(weight)) == (0, (0,))
     assert found.vertices[1].hidden == 2  # what else reads or is read there
@@ -96,7 +96,7 @@ def test_what_nobody_writes_or_reads_stands_alone_in_its_neighbourhood() -> None
     tensors = [tensor("x"), tensor("y"), tensor("spare", role="parameter")]
     for inputs, source, asked, kind in (("x", "x", "spare", "tensor"), ("x", "spare", "x", "inputs")):
         index, tree = grown(graph(tensors, [node("n", source, "y")], inputs, "y"))
-        found = collapse(index, tree, Asked(tensor=index.tensor_of[asked], radius=2))
+        found = collapse(index, tree, CollapseRequest(tensor=index.tensor_of[asked], radius=2))
         assert ([v.kind for v in found.vertices], found.edges) == ([kind], ())
         assert (found.middle, found.of_node.tolist()) == (0, [-1])
 
@@ -110,14 +110,14 @@ def test_views_that_nobody_writes_lead_to_who_writes_their_base() -> None:
     )
     index, tree = grown(which)
     assert writer_of(index, index.tensor_of["v"]) == 0
-    assert arrows(index, tree, collapse(index, tree, Asked())) == {"@→n", "n→m"}
+    assert arrows(index, tree, collapse(index, tree, CollapseRequest())) == {"@→n", "n→m"}
 
 
 def test_too_many_nodes_side_by_side_are_gathered_in_the_order_they_run() -> None:
     count = A_STRETCH * A_STRETCH + 1
     index, tree = grown(chain(count))
-    assert len(collapse(index, tree, Asked()).vertices) == 3  # inputs and two stretches of stretches
-    whole = collapse(index, tree, Asked(tree.paths))
+    assert len(collapse(index, tree, CollapseRequest()).vertices) == 3  # inputs and two stretches of stretches
+    whole = collapse(index, tree, CollapseRequest(tree.paths))
     assert len(whole.vertices) == count + 1
     below = np.bincount(tree.parent[1:]) + np.bincount(tree.of_node, minlength=len(tree.paths))[: max(tree.parent) + 1]
     assert below.max() <= MOST_BESIDE
@@ -162,7 +162,7 @@ def scoped(draw: st.DrawFn) -> Graph:
 def test_collapsing_loses_nobody_and_keeps_who_reaches_whom(which: Graph, data: st.DataObject) -> None:
     index, tree = grown(which)
     opened = data.draw(st.sets(st.sampled_from(tree.paths)))
-    found = collapse(index, tree, Asked(opened))
+    found = collapse(index, tree, CollapseRequest(opened))
     assert sum(v.members for v in found.vertices) == len(index.node_ids)
     assert int(tree.members[0]) == len(index.node_ids)
     for k, v in enumerate(found.vertices):
@@ -198,8 +198,8 @@ def test_a_neighbourhood_is_all_that_is_so_near_and_nothing_else(which: Graph, d
     opened = data.draw(st.sets(st.sampled_from(tree.paths)))
     opened |= tree.stretches
     middle, radius = data.draw(st.integers(0, len(index.node_ids) - 1)), data.draw(st.integers(0, 3))
-    whole = collapse(index, tree, Asked(opened))
-    part = collapse(index, tree, Asked(opened, node=middle, radius=radius))
+    whole = collapse(index, tree, CollapseRequest(opened))
+    part = collapse(index, tree, CollapseRequest(opened, node=middle, radius=radius))
     both = nx.Graph()
     both.add_nodes_from(range(len(whole.vertices)))
     both.add_edges_from((e.source, e.target) for e in whole.edges)
@@ -212,13 +212,13 @@ def test_a_neighbourhood_is_all_that_is_so_near_and_nothing_else(which: Graph, d
 @pytest.mark.parametrize("most", [1, 3, 12, 100])
 def test_what_is_open_at_first_is_no_more_than_wished(most: int) -> None:
     index, tree = grown(two_blocks())
-    found = collapse(index, tree, Asked(tree.opened(most)))
+    found = collapse(index, tree, CollapseRequest(tree.opened(most)))
     assert len(found.vertices) - 1 <= max(most, 2)
 
 
 def test_the_inputs_are_a_vertex_of_no_number_and_of_no_level() -> None:
     index, tree = grown(chain(3))
-    found = collapse(index, tree, Asked())
+    found = collapse(index, tree, CollapseRequest())
     (inputs,) = [vertex for vertex in found.vertices if vertex.kind == "inputs"]
     assert (inputs.item, inputs.level) == (-1, 0)
     assert [vertex.item >= 0 for vertex in found.vertices if vertex.kind != "inputs"] != []
@@ -241,7 +241,7 @@ def drawn(seed: int) -> Graph:
     return graph(tensors, nodes, "x", nodes[-1].outputs[0])
 
 
-def plainly(index: GraphIndex, tree: Tree, asked: Asked) -> dict[str, object]:
+def plainly(index: GraphIndex, tree: Tree, asked: CollapseRequest) -> dict[str, object]:
     """What is to be seen, one thing at a time. Vertices are pairs: kind and item."""
     closed = [k for k, path in enumerate(tree.paths) if k and path not in asked.opened]
 
@@ -321,15 +321,15 @@ def test_what_is_seen_is_what_the_plainest_walk_sees(seed: int) -> None:
     index, tree = grown(drawn(seed))
     rng = Random(seed)
     for opened in ((), tree.paths, rng.sample(tree.paths, len(tree.paths) // 2)):
-        whole = [Asked(opened), Asked(opened, node=rng.randrange(len(index.node_ids)))]
+        whole = [CollapseRequest(opened), CollapseRequest(opened, node=rng.randrange(len(index.node_ids)))]
         tensors = rng.sample(range(len(index.tensor_ids)), 3)
-        around = [Asked(opened, tensor=t, radius=r) for t, r in zip(tensors, (0, 1, 2), strict=True)]
+        around = [CollapseRequest(opened, tensor=t, radius=r) for t, r in zip(tensors, (0, 1, 2), strict=True)]
         for asked in (
             *whole,
             *around,
-            Asked(opened, node=0, radius=1),
-            Asked(opened, tensor=0),
-            Asked(opened, radius=1),
+            CollapseRequest(opened, node=0, radius=1),
+            CollapseRequest(opened, tensor=0),
+            CollapseRequest(opened, radius=1),
         ):
             found, plain = collapse(index, tree, asked), plainly(index, tree, asked)
             assert {

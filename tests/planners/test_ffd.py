@@ -1,4 +1,4 @@
-"""ffd: the r10 planner's exit criteria."""
+"""ffd: the exit criteria of the r10 planner."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from tmmu_core.planners.ffd import ffd
 from tmmu_core.planners.problem import Problem
 
 
-def test_a_chain_of_three_needs_two_regions_and_says_what_that_saves() -> None:
+def test_chain_of_three_needs_two_regions_and_reports_the_saving() -> None:
     packing = ffd(problem((0, 2, 100), (1, 3, 60), (2, 4, 80), alignment=64), {})
     assert offsets(packing) == [0, 128, 0]
     assert packing.notes == {"regions": 2, "sharing_pairs": 1, "saved_bytes": 316 - 188}
 
 
-def test_the_place_handed_off_is_shared_and_the_pair_that_must_not_alias_is_not() -> None:
+def test_handoff_shares_its_offset_and_a_must_not_alias_pair_does_not() -> None:
     p = problem((0, 2, 8), (2, 4, 6), (4, 5, 6), handoff_from=np.array([-1, 0, -1]), must_not_alias=np.array([[1, 2]]))
     assert offsets(ffd(p, {})) == [0, 0, 0 + 8]
 
 
-def test_fixed_offsets_stay_and_the_rest_goes_above() -> None:
+def test_fixed_offsets_are_kept() -> None:
     p = problem((0, 2, 8), (0, 3, 8), (2, 3, 4), fixed=np.array([4, -1, -1]))
     assert offsets(ffd(p, {}))[0] == 4
     assert faults(p, offsets(ffd(p, {}))) == []
 
 
 @given(problems())
-def test_it_packs_rightly(p: Problem) -> None:
+def test_packing_is_valid(p: Problem) -> None:
     assert faults(p, offsets(ffd(p, {}))) == []
 
 
@@ -40,13 +40,8 @@ def test_sharing_never_costs(p: Problem) -> None:
     assert packing.notes["saved_bytes"] >= 0
 
 
-def test_what_sharing_saves_is_counted_from_a_pool_with_a_region_for_each() -> None:
+def test_saving_is_counted_from_a_region_per_storage() -> None:
     """Apart: what is fixed ends at 12, then 8 bytes on a grid of 4, then 4; together one lies below what is fixed."""
     p = problem((0, 2, 8), (0, 3, 8), (2, 3, 4), fixed=np.array([4, -1, -1]), alignment=4)
     packing = ffd(p, {})
     assert packing.notes["saved_bytes"] == 24 - extent(p, packing.offset)
-
-
-def test_what_is_fixed_is_no_part_of_what_lies_apart() -> None:
-    p = problem((0, 2, 8), (2, 4, 8), fixed=np.array([0, 0]))
-    assert ffd(p, {}).notes["saved_bytes"] == 0

@@ -1,4 +1,4 @@
-"""exact's last share: a packing torn down and put up run, below a capacity, by whole numbers alone."""
+"""Large neighbourhood search of exact: destroys and repairs a packing below a capacity with integers only."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from tests.planners.brute_force import made
 from tests.planners.packings import extent, faults, offsets, problem, problem_with, smallest_extent
 from tests.support.paths import ROOT, SAMPLES
 from tmmu_core.formats.csv.instance_csv import read_csv
-from tmmu_core.planners.auto import auto
-from tmmu_core.planners.bounds import Bound, lower_bound
-from tmmu_core.planners.columns import Columns, columns
-from tmmu_core.planners.exact import exact, exact_from, lns
-from tmmu_core.planners.exact.lns import CLOSE_OMITTED, MAX_LONG_RUNS_AT_LOW, MEAN_DESTROYED, LnsRun, lns_run
+from tmmu_core.planners.bounds import lower_bound
+from tmmu_core.planners.columns import columns
+from tmmu_core.planners.exact import exact, lns
+from tmmu_core.planners.exact.lns import lns_run
 from tmmu_core.planners.exact.lns_moves import (
     ALIGNMENT,
-    FEWEST_OMITTED,
     FIXED,
     OFFSET,
     OMITTED,
@@ -28,14 +26,10 @@ from tmmu_core.planners.exact.lns_moves import (
     PLACED_ORDER,
     RANDOM_STATE,
     SIZE,
-    WEIGHT,
-    destroy_and_repair,
 )
 from tmmu_core.planners.exact.search_model import Model, common_step, search_model, units_of
 from tmmu_core.planners.exact.search_tables import build_tables
-from tmmu_core.planners.native.load import library
-from tmmu_core.planners.portfolio import Best
-from tmmu_core.planners.problem import Packing, Problem
+from tmmu_core.planners.problem import Problem
 
 
 def model_of(p: Problem) -> Model:
@@ -43,14 +37,7 @@ def model_of(p: Problem) -> Model:
     return search_model(cols, units_of(cols, ()) or ())
 
 
-def run_in_python(run: LnsRun, capacity: int, turns: int) -> bool:
-    """The loop in Python, compiled or not."""
-    return bool(
-        destroy_and_repair(run.state, (capacity - run.base) // run.step, turns, MEAN_DESTROYED, np.zeros(1, np.int64))
-    )
-
-
-def test_nobody_left_out_is_a_packing_below_the_capacity() -> None:
+def test_complete_repair_is_a_packing_below_the_capacity() -> None:
     found = 0
     for seed in range(80):
         p = problem_with(made(seed, 6), handoff_from=None)
@@ -65,7 +52,7 @@ def test_nobody_left_out_is_a_packing_below_the_capacity() -> None:
     assert found > 70
 
 
-def test_who_is_left_out_is_told_and_who_lies_never_overlaps() -> None:
+def test_partial_repair_lists_the_omitted_and_never_overlaps() -> None:
     p = problem_of(perfect(60, 5))
     model = model_of(p)
     run = lns_run(model, build_tables(model), 1)
@@ -86,13 +73,13 @@ def test_who_is_left_out_is_told_and_who_lies_never_overlaps() -> None:
             assert not state.conflicts[u, v] or at[v] + size[v] <= at[u]
 
 
-def test_given_offsets_stay() -> None:
+def test_fixed_offsets_are_kept() -> None:
     p = problem_with(problem((0, 4, 8), (0, 4, 8), (2, 6, 16)), fixed=np.array([8, -1, -1]))
     model = model_of(p)
     assert lns_run(model, build_tables(model), 1).run(32, 500) == [8, 0, 16]
 
 
-def test_what_hands_on_to_a_given_place_is_put_upon_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handoff_to_a_fixed_offset_overlaps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lns, "MIN_UNITS", 1)
     monkeypatch.setattr(lns, "NEAR_FRACTION", 1)
     turns = 0
@@ -105,24 +92,7 @@ def test_what_hands_on_to_a_given_place_is_put_upon_nobody(monkeypatch: pytest.M
     assert turns
 
 
-@pytest.mark.skipif(library() is None, reason="no library for this machine")
-def test_the_library_takes_the_same_turns() -> None:
-    for seed in range(40):
-        p = problem_with(made(seed, 14), handoff_from=None) if seed % 4 else problem_of(perfect(40, seed))
-        model = model_of(p)
-        capacity = lower_bound(p).bytes if seed % 4 else 1 << 20
-        one, two = (lns_run(model, build_tables(model), seed) for _ in range(2))
-        if capacity <= one.base or (one.fixed_ends > capacity).any():
-            continue
-        assert (one.run(capacity, 60) is not None) == run_in_python(two, capacity, 60)
-        assert one.state.progress.tolist() == two.state.progress.tolist()
-        rows, out = one.state.progress[[PLACED_COUNT, OMITTED_COUNT]].tolist()
-        units = len(one.state.unit)
-        for row, count in ((OFFSET, units), (WEIGHT, units), (PLACED_ORDER, rows), (OMITTED, out)):
-            assert one.state.work[row, :count].tolist() == two.state.work[row, :count].tolist()
-
-
-def test_a_run_is_the_same_again_and_another_number_is_another_run() -> None:
+def test_run_is_deterministic_per_number() -> None:
     model = model_of(problem_of(perfect(60, 5)))
     runs = [lns_run(model, build_tables(model), number) for number in (1, 1, 2)]
     for run in runs:
@@ -131,7 +101,7 @@ def test_a_run_is_the_same_again_and_another_number_is_another_run() -> None:
     assert runs[0].state.progress[RANDOM_STATE] != runs[2].state.progress[RANDOM_STATE]
 
 
-def test_a_run_ends_when_it_is_told_to() -> None:
+def test_run_stops_when_the_callback_returns_true_or_raises() -> None:
     model = model_of(problem_of(perfect(60, 5)))
     run = lns_run(model, build_tables(model), 1)
     asked: list[int] = []
@@ -150,7 +120,7 @@ def test_a_run_ends_when_it_is_told_to() -> None:
     assert run.stop[0] == 1
 
 
-def test_offsets_are_counted_by_what_all_of_them_are_multiples_of() -> None:
+def test_offsets_are_counted_in_their_common_step() -> None:
     assert common_step((1536, 1024), (-1, -1), (1, 512)) == 512
     assert common_step((1536, 768), (-1, -1), (1, 256)) == 768  # all offsets are on a grid of 256
     assert common_step((1536, 768), (-1, -1), (1, 512)) == 256
@@ -160,7 +130,7 @@ def test_offsets_are_counted_by_what_all_of_them_are_multiples_of() -> None:
     assert common_step((), (), ()) == 1
 
 
-def test_offsets_off_the_sizes_grid_are_kept() -> None:
+def test_offsets_off_the_grid_of_the_sizes_are_kept() -> None:
     p = problem_with(problem((0, 4, 12), (0, 4, 12), (2, 6, 24), alignment=(2, 4, 4)), fixed=np.array([6, -1, -1]))
     model = model_of(p)
     run = lns_run(model, build_tables(model), 1)
@@ -172,32 +142,7 @@ def test_offsets_off_the_sizes_grid_are_kept() -> None:
     assert run.state.unit[:, FIXED].max() == 3
 
 
-def test_auto_asks_for_no_more_than_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, object]] = []
-
-    def seen(cols: Columns, bound: Bound, start: Best, options: dict[str, object], progress: None) -> Packing:
-        asked.append(options)
-        return exact_from(cols, bound, start, {**options, "budget": 10}, progress)
-
-    monkeypatch.setattr("tmmu_core.planners.auto.exact_from", seen)
-    assert "turns" not in auto(problem_of(mirrored(read("D.1048576"))), {}).notes
-    assert [options["use_lns"] for options in asked] == [False]
-
-
-def test_a_capacity_is_asked_for_itself_and_nothing_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    p = problem_with(problem_of(mirrored(read("D.1048576"))), capacity=1_000_000)
-    asked: list[int] = []
-
-    def seen(state: LnsRun, capacity: int, turns: int, watch: None) -> None:
-        asked.append(capacity)
-        state.state.progress[FEWEST_OMITTED] = CLOSE_OMITTED
-
-    monkeypatch.setattr(LnsRun, "run", seen)
-    exact(p, {"budget": 20_000})
-    assert asked == [1_000_000 // 1024 * 1024] * (3 + MAX_LONG_RUNS_AT_LOW)
-
-
-def test_exact_stops_in_the_middle_of_it() -> None:
+def test_exact_stops_during_the_repair() -> None:
     p = problem_of(mirrored(read("D.1048576")))
     heard: list[tuple[int, int]] = []
 
@@ -213,8 +158,8 @@ def test_exact_stops_in_the_middle_of_it() -> None:
 
 
 @pytest.mark.parametrize(("name", "least"), [("D.986112", 986_112), ("D-trimmed-101.956416", 956_416)])
-def test_a_packing_of_d_meets_its_bound(name: str, least: int) -> None:
-    """The instance D of MiniMalloc, and a variant of it, in bytes that are alive at once: no packing takes fewer."""
+def test_published_packing_of_d_meets_its_bound(name: str, least: int) -> None:
+    """The instance D of MiniMalloc and a variant of it."""
     fixed_ends = read_csv((SAMPLES / "instances" / "D.1048576.csv").read_bytes()).problem
     if least != 986_112:
         fixed_ends = problem_of(trimmed(read("D.1048576"), 101))

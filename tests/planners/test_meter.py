@@ -1,4 +1,4 @@
-"""A search that was stopped is repeated by the number of nodes at which it stopped."""
+"""A stopped search is repeated by the number of nodes at which it stopped."""
 
 from __future__ import annotations
 

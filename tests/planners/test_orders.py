@@ -1,4 +1,4 @@
-"""The keys that greedy places by, each beside the plainest way to count it."""
+"""Placement orders of greedy, compared with a direct computation of their keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from tests.planners.packings import live_steps, problem, problem_with
 from tests.support.small_problems import mixed, plain
-from tmmu_core.planners import PLANNERS, ArenaPlannerEntry
 from tmmu_core.planners.columns import Columns, columns
 from tmmu_core.planners.greedy import ORDERS, greedy, widest
 from tmmu_core.planners.problem import Problem, without_empty
@@ -56,7 +55,7 @@ def keys(p: Problem, cols: Columns) -> dict[str, list[tuple[int, ...]]]:
     }
 
 
-def test_every_order_is_by_its_key_and_then_the_normative_one() -> None:
+def test_order_sorts_by_its_key_then_normatively() -> None:
     assert not all(columns(p).small for p in LARGE)
     for each in (*SMALL, *LARGE):
         p = without_empty(each)[0]
@@ -67,26 +66,12 @@ def test_every_order_is_by_its_key_and_then_the_normative_one() -> None:
             assert order(cols) == sorted(range(len(p)), key=lambda i: (*(-k for k in by[i]), i)), name
 
 
-def test_a_life_all_of_gaps_is_alive_at_no_moment() -> None:
+def test_storage_that_is_never_live_has_no_breadth() -> None:
     p = problem_with(problem((0, 4, 8), (1, 3, 4)), gaps=(((0, 4),), ()))
     assert widest(columns(p)) == [0, 4]
 
 
 # ------------------------------------------------------------------------------------------------------- placement
-
-
-@pytest.mark.parametrize("planner", ["greedy", "portfolio", "ffd"])
-def test_who_has_no_bytes_lies_at_the_start_or_where_it_is_given(planner: str) -> None:
-    p = problem((0, 2, 8), (0, 2, 0), (0, 2, 0), (0, 2, 0), (1, 3, 1))
-    entry = PLANNERS[planner]
-    assert isinstance(entry, ArenaPlannerEntry)
-    lies = dict(zip(p.ids, entry.pack(p, {}).offset.tolist(), strict=True))
-    assert [lies[name] for name in ("t1", "t2", "t3")] == [0, 0, 0]
-    if planner == "greedy":
-        at = {"t1": 0, "t2": 64, "t4": 32}
-        given = problem_with(p, fixed=np.array([at.get(name, -1) for name in p.ids]))
-        lies = dict(zip(p.ids, entry.pack(given, {}).offset.tolist(), strict=True))
-        assert lies == {"t0": 0, "t1": 0, "t2": 64, "t3": 0, "t4": 32}
 
 
 @pytest.mark.parametrize(
@@ -96,6 +81,6 @@ def test_who_has_no_bytes_lies_at_the_start_or_where_it_is_given(planner: str) -
         *(({"fit": "free_list"}, "birth", "free_list"), ({"fit": "free_list", "order": "area"}, "birth", "free_list")),
     ],
 )
-def test_greedy_says_in_which_order_it_went(options: dict[str, str], order: str, fit: str) -> None:
+def test_notes_name_order_and_fit(options: dict[str, str], order: str, fit: str) -> None:
     packing = greedy(plain(0, 5), options)
     assert (packing.notes, packing.stopped) == ({"order": order, "fit": fit}, False)

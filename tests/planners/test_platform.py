@@ -1,4 +1,4 @@
-"""What a platform may say, what is refused of it, and the boards that come with it."""
+"""Platform options: valid ones, rejected ones with the reason, and the boards that come with the planner."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.planners.boards import BOARDS, options_of
-from tmmu_core.planners.helia import NEVER
-from tmmu_core.planners.platform import BASE_ALIGNMENT, Platform, read_platform
+from tmmu_core.planners.platform import read_platform
 
 RAM, ROM = {"name": "RAM"}, {"name": "ROM", "writable": False}
 
@@ -36,7 +35,7 @@ def rules(*said: dict[str, Any]) -> dict[str, Any]:
         rules({"memory": "RAM", "name": "a"}, {"memory": "TCM", "name": "a", "min_size": 1}),
     ],
 )
-def test_what_can_be_meant_is_read(options: dict[str, Any]) -> None:
+def test_valid_platform_is_read(options: dict[str, Any]) -> None:
     found = read_platform(options)
     assert [memory.name for memory in found.memories] == [
         m["name"] for m in options.get("memories") or [{"name": "SRAM"}]
@@ -89,14 +88,14 @@ def test_what_can_be_meant_is_read(options: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_its_place(options: dict[str, Any], why: str) -> None:
+def test_invalid_platform_is_rejected_with_the_reason(options: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidIrShapes) as caught:
         read_platform(options)
     assert why in str(caught.value)
     assert caught.value.diagnostics["reason"] == "planner_option"
 
 
-def test_the_boards_are_as_their_makers_say_them() -> None:
+def test_boards_have_the_memories_of_their_datasheets() -> None:
     """KiB and addresses, from the datasheets that each names."""
     said = {
         board: [(m.name, m.max_size, m.origin, m.writable) for m in read_platform(options_of(board)).memories]
@@ -118,7 +117,3 @@ def test_the_boards_are_as_their_makers_say_them() -> None:
         "Raspberry Pi Pico": [("SRAM", 264 * kib, 0x2000_0000, True), ("FLASH", 2 * kib * kib, 0x1000_0000, False)],
     }
     assert [(rule.role, rule.memory) for rule in read_platform(options_of("nRF52840")).rules] == [("constant", "FLASH")]
-
-
-def test_floors_that_nobody_says() -> None:
-    assert (Platform().min_alignment, BASE_ALIGNMENT, NEVER) == (16, 16, 2**63 - 1)

@@ -1,4 +1,4 @@
-"""The normative planner on problems that can be checked by eye, its law, and where 64 bits end."""
+"""The planner slots on small problems, its invariant, and the limits of 64 bits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from tests.planners.packings import live_steps, problem, problem_with, problems
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
 from tmmu_core.judge.verifier.verify import verify_plan
-from tmmu_core.planners import ARENA_PLANNERS, PLANNERS, slots
+from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 from tmmu_core.planners.problem import PlainInstance, Problem
 from tmmu_core.planners.slots import (
     assign_slots,
@@ -24,17 +24,17 @@ from tmmu_core.plans.making.request import PlanRequest
 HALF = 2**63
 
 
-def test_a_slot_is_free_for_whoever_is_born_when_its_tenant_dies() -> None:
+def test_slot_is_reused_at_the_death_of_its_tenant() -> None:
     assert assign_slots(problem((0, 2, 8), (2, 4, 8), (4, 5, 8))).tolist() == [0, 0, 0]
 
 
-def test_the_lowest_free_slot_is_taken_whatever_its_size() -> None:
+def test_lowest_free_slot_is_taken_whatever_its_size() -> None:
     p = problem((0, 1, 64), (0, 2, 32), (1, 3, 8), (2, 3, 32))
     assert assign_slots(p).tolist() == [0, 1, 0, 1]
     assert [column.tolist() for column in slot_sizes(p, assign_slots(p))] == [[64, 32], [1, 1]]
 
 
-def test_slots_lie_end_to_end_each_on_its_own_grid() -> None:
+def test_slots_are_adjacent_and_aligned() -> None:
     p = problem((0, 2, 10), (0, 2, 7), (0, 2, 5), alignment=[1, 16, 4])
     packing = plan_slots(p, {})
     assert packing.offset.tolist() == [0, 16, 24]
@@ -42,46 +42,46 @@ def test_slots_lie_end_to_end_each_on_its_own_grid() -> None:
     assert packing.slot.tolist() == [0, 1, 2]
 
 
-def test_the_arenas_grid_holds_for_every_slot() -> None:
+def test_arena_alignment_holds_for_every_slot() -> None:
     p = problem((0, 2, 10), (0, 2, 7), arena_alignment=128)
     assert plan_slots(p, {}).offset.tolist() == [0, 128]
 
 
-def test_nothing_takes_one_byte_so_that_offsets_stay_unique() -> None:
+def test_empty_storage_takes_one_byte() -> None:
     assert plan_slots(problem((0, 2, 0), (0, 2, 0)), {}).offset.tolist() == [0, 1]
 
 
-def test_who_must_not_alias_passes_over_a_slot_that_the_other_ever_held() -> None:
+def test_must_not_alias_storage_skips_the_slot_of_its_partner() -> None:
     p = problem((0, 1, 8), (1, 2, 8), (2, 3, 8), must_not_alias=np.array([[0, 1]]))
     assert assign_slots(p).tolist() == [0, 1, 0]
 
 
-def test_naive_gives_everybody_a_slot() -> None:
+def test_naive_gives_every_storage_a_slot() -> None:
     packing = plan_naive(problem((0, 1, 8), (1, 2, 8)), {})
     assert packing.slot is not None
     assert (packing.slot.tolist(), packing.offset.tolist()) == ([0, 1], [0, 8])
 
 
-def test_without_storages_there_are_no_slots() -> None:
+def test_empty_problem_has_no_slots() -> None:
     for name in ("slots", "naive"):
         assert len(PLANNERS[name].pack(problem(), {}, None).offset) == 0
 
 
 @given(problems(odd=False))
-def test_there_are_as_many_slots_as_are_ever_alive_together(p: Problem) -> None:
+def test_number_of_slots_is_the_maximum_of_live_storages(p: Problem) -> None:
     steps = range(int(p.death.max(initial=0)))
     live = max((sum(step in live_steps(p, i) for i in range(len(p))) for step in steps), default=0)
     assert int(assign_slots(p).max(initial=-1)) + 1 == live
 
 
 @pytest.mark.parametrize("name", ["slots", "naive"])
-def test_a_last_slot_that_ends_at_the_last_byte_fits(name: str) -> None:
+def test_last_slot_may_end_at_the_last_byte(name: str) -> None:
     p = problem((0, 2, HALF), (0, 2, HALF - 1))
     assert PLANNERS[name].pack(p, {}, None).offset.tolist() == [0, HALF]
 
 
 @pytest.mark.parametrize("name", ["slots", "naive"])
-def test_one_byte_more_is_an_overflow_that_names_the_slot(name: str) -> None:
+def test_end_past_64_bits_overflows_and_names_the_slot(name: str) -> None:
     p = problem((0, 2, HALF), (0, 2, HALF))
     with pytest.raises(AllocationOverflow, match="slot 1 of arena 'arena'") as refused:
         PLANNERS[name].pack(p, {}, None)
@@ -89,20 +89,19 @@ def test_one_byte_more_is_an_overflow_that_names_the_slot(name: str) -> None:
     assert refused.value.diagnostics["offset"] == HALF
 
 
-def test_an_offset_that_the_grid_pushes_past_64_bits_is_an_overflow() -> None:
+def test_alignment_past_64_bits_overflows() -> None:
     p = problem((0, 2, U64_MAX - 8), (0, 2, 1), alignment=[1, 128])
     with pytest.raises(AllocationOverflow, match="slot 1"):
         slot_offsets(p, assign_slots(p))
 
 
-def test_an_overflow_is_none_where_a_slot_is_used_again() -> None:
+def test_reused_slot_does_not_overflow() -> None:
     p = problem_with(problem((0, 1, HALF), (1, 2, HALF), (2, 3, HALF)))
     assert plan_slots(p, {}).offset.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("name", ["slots", "naive"])
-def test_an_offset_that_is_given_is_kept_or_the_plan_refused(name: str) -> None:
-    """Slots lie end to end: the first one at 0 whatever is given."""
+def test_fixed_offset_is_kept_or_rejected(name: str) -> None:
     entry = ARENA_PLANNERS[name]
     p = problem((0, 2, 8), (0, 2, 8), fixed=np.array([-1, 8]))
     assert entry.pack(p, {}, None).offset.tolist() == [0, 8]
@@ -113,19 +112,8 @@ def test_an_offset_that_is_given_is_kept_or_the_plan_refused(name: str) -> None:
         entry.pack(problem_with(p, fixed=np.array([8, -1])), {}, None)
 
 
-def test_an_instance_that_gives_some_offsets_is_planned_around_them() -> None:
+def test_instance_with_some_offsets_is_planned_around_them() -> None:
     instance = PlainInstance("", problem((0, 2, 100), (1, 3, 100), fixed=np.array([200, -1])))
     made = make_plan(instance, PlanRequest())
     assert (made.request.planner, made.plan.offset.tolist()) == ("greedy", [200, 0])
     assert verify_plan(made.plan).ok
-
-
-def test_slots_are_the_same_however_many_are_barred(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``FEW`` says which of two ways is taken, and nothing else."""
-    alive = [(k, k + 1, 8) for k in range(12)]
-    pairs = np.array([(j, k) for k in range(12) for j in range(k) if (j + k) % 3])
-    p = problem_with(problem(*alive), must_not_alias=pairs)
-    one_by_one = assign_slots(p).tolist()
-    monkeypatch.setattr(slots, "FEW", 0)
-    assert assign_slots(p).tolist() == one_by_one
-    assert one_by_one[:4] == [0, 1, 1, 0]

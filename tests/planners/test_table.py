@@ -1,23 +1,22 @@
-"""The table of planners: what it says of a planner is what the planner does."""
+"""The table of planners: what it states about a planner is true."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tests.planners.packings import problem
+from tests.planners.packings import offsets, problem, problem_with
 from tests.support.build import graph, node, residual, tensor
 from tests.support.paths import ROOT
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
-from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
-from tmmu_core.planners.columns import columns
+from tmmu_core.planners import PLANNERS
+from tmmu_core.planners.columns import count_option, flag_option, option
 from tmmu_core.planners.exact import DEFAULT_BUDGET
-from tmmu_core.planners.exact.driver import TARGET_STEPS
 from tmmu_core.planners.search import DEFAULT_ITERATIONS
 from tmmu_core.plans.making.engine import plan_graph
 
 
-def test_defaults_are_said_once_and_the_same() -> None:
+def test_defaults_are_those_of_the_planners() -> None:
     assert PLANNERS["exact"].options["budget"] == DEFAULT_BUDGET
     assert PLANNERS["search"].options["iterations"] == DEFAULT_ITERATIONS
 
@@ -30,18 +29,18 @@ def test_every_planner_plans_a_residual_block(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(PLANNERS) - {"slots", "naive"}))
-def test_the_same_problem_gets_the_same_layout(name: str) -> None:
+def test_planning_twice_gives_the_same_layout(name: str) -> None:
     once, again = (plan_graph(residual(), planner=name).plan for _ in range(2))
     assert once.layout_hash == again.layout_hash
 
 
-def test_an_option_that_a_planner_does_not_have_is_refused_with_those_it_has() -> None:
+def test_unknown_option_is_rejected_with_the_known_ones() -> None:
     with pytest.raises(InvalidIrShapes, match="has no option 'speed'") as caught:
         plan_graph(residual(), planner="greedy", options={"speed": 9})
     assert "fit, order" in caught.value.hint
 
 
-def test_a_planner_that_is_not_there_is_refused_with_those_that_are() -> None:
+def test_unknown_planner_is_rejected_with_the_known_ones() -> None:
     with pytest.raises(InvalidIrShapes) as caught:
         plan_graph(residual(), planner="best")
     assert "portfolio" in caught.value.hint
@@ -55,7 +54,7 @@ def test_a_planner_that_is_not_there_is_refused_with_those_that_are() -> None:
         (100, "portfolio"),
     ],
 )
-def test_an_arena_that_is_too_small_says_whether_another_planner_would_fit(capacity: int, answer: str) -> None:
+def test_arena_too_small_reports_whether_another_planner_fits(capacity: int, answer: str) -> None:
     tensors = [tensor("x", 4, role="input"), *(tensor(name, 16 if name in "ad" else 4) for name in "abcdy")]
     nodes = [node(f"n{i}", s, t, inplace="none") for i, (s, t) in enumerate(("xa", "ab", "bc", "cd", "dy"))]
     arenas = {"activations": {"capacity_bytes": capacity, "alignment_bytes": 1}}
@@ -64,25 +63,41 @@ def test_an_arena_that_is_too_small_says_whether_another_planner_would_fit(capac
     assert caught.value.diagnostics["another_planner_would_fit"] == answer
 
 
-def test_what_is_fixed_at_nought_is_fixed() -> None:
-    assert not columns(problem((0, 2, 8), fixed=np.array([0]))).plain
-    assert columns(problem((0, 2, 8))).plain
-
-
-def test_a_storage_without_bytes_keeps_the_place_that_it_was_given_and_the_others_theirs() -> None:
-    p = problem((0, 2, 8), (0, 2, 0), (0, 2, 0), fixed=np.array([4, 6, -1]))
-    packing = ARENA_PLANNERS["greedy"].pack(p, {}, None)
-    assert packing.offset.tolist()[:2] == [4, 6]
-    assert packing.offset[2] < 1 << 32
-
-
-def test_the_default_budget_is_the_one_that_the_benchmarks_name() -> None:
+def test_default_budget_is_that_of_the_benchmarks() -> None:
     text = (ROOT / "docs" / "measured" / "benchmarks.md").read_text()
     assert f"its default of {DEFAULT_BUDGET:,} nodes" in text
 
 
-def test_aims_between_bound_and_best_rise_and_stay_below_the_best() -> None:
-    """One for each boldness from 0 to 7, in eighths: the best itself would be no aim."""
-    assert list(TARGET_STEPS) == sorted(TARGET_STEPS)
-    assert len(TARGET_STEPS) == 8
-    assert all(0 < step < 8 for step in TARGET_STEPS)
+def test_planner_option_is_parsed_or_rejected() -> None:
+    assert [count_option({"n": given}, "n", 7) for given in (0, 3, "0", "12", np.int64(5))] == [0, 3, 0, 12, 5]
+    assert count_option({}, "n", 7) == 7
+    for wrong in (-1, "-1", "x", "", "²", 1.0, True, None):
+        with pytest.raises(InvalidIrShapes, match=r"planner option n=.* is not possible") as caught:
+            count_option({"n": wrong}, "n", 7)
+        assert caught.value.diagnostics["reason"] == "planner_option"
+    said = [flag_option({"f": given}, "f", False) for given in (True, False, "true", "False", None)]
+    assert said == [True, False, True, False, False]
+    assert flag_option({}, "f", True)
+    for wrong in ("yes", 1, ""):
+        with pytest.raises(InvalidIrShapes, match="f="):
+            flag_option({"f": wrong}, "f", True)
+    assert (option({}, "o", "a", ("a", "b")), option({"o": "b"}, "o", "a", ("a", "b"))) == ("a", "b")
+    with pytest.raises(InvalidIrShapes, match="o='c'"):
+        option({"o": "c"}, "o", "a", ("a", "b"))
+
+
+@pytest.mark.parametrize("planner", ["naive", "exact", "search"])
+def test_unknown_planner_option_is_rejected(planner: str) -> None:
+    with pytest.raises(InvalidIrShapes, match=f"planner '{planner}' has no option 'a'"):
+        PLANNERS[planner].checked_options({"z": 1, "a": 2})
+
+
+def test_missing_planner_options_take_their_defaults() -> None:
+    assert PLANNERS["search"].checked_options({"seed": 3}).items() >= {"iterations": 400, "seed": 3}.items()
+
+
+def test_empty_storage_is_at_0_or_its_fixed_offset() -> None:
+    p = problem_with(problem((0, 2, 8), (0, 2, 0), (0, 2, 0)), fixed=np.array([-1, 24, -1]))
+    for name in ("greedy", "exact", "ffd"):
+        packing = PLANNERS[name].pack(p, {}, None)  # type: ignore[union-attr]
+        assert offsets(packing) == [0, 24, 0], name

@@ -1,16 +1,14 @@
-"""exact in pieces: two networks of which few storages live in both are packed one after the other."""
+"""exact in time pieces: two networks that share few storages are packed one after the other."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from benchmarks.variants import joined, problem_of, read
 from tests.planners.brute_force import plain
 from tests.planners.packings import extent, faults, offsets, problem, problem_with, smallest_extent
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import exact
-from tmmu_core.planners.exact import time_cut as pieces
 from tmmu_core.planners.exact.branch_and_bound import BUDGET_SPENT, FOUND, INFEASIBLE
 from tmmu_core.planners.exact.time_cut import TimeCutSearch, cut_columns
 from tmmu_core.planners.problem import Problem
@@ -22,7 +20,7 @@ def two_networks() -> Problem:
     return problem((18, 22, 8), *rows)
 
 
-def test_a_moment_that_few_cross_is_a_cut_and_one_is_made_nowhere_else() -> None:
+def test_column_that_few_storages_cross_is_a_cut() -> None:
     p = two_networks()
     cols = columns(p)
     (at,) = cut_columns(cols)
@@ -32,11 +30,11 @@ def test_a_moment_that_few_cross_is_a_cut_and_one_is_made_nowhere_else() -> None
     assert cut_columns(columns(problem(*[(0, 9, 4)] * 20, *[(t, t + 1, 4) for t in range(9)]))) == []
 
 
-def test_where_time_alone_does_not_tell_who_conflicts_there_is_no_cut() -> None:
+def test_must_not_alias_pair_across_time_prevents_a_cut() -> None:
     assert cut_columns(columns(problem_with(two_networks(), must_not_alias=np.array([[0, 39]])))) == []
 
 
-def test_pieces_find_the_least_of_small_problems_and_never_less() -> None:
+def test_pieces_find_the_optimum_and_nothing_below() -> None:
     # ``python -m tests.planners.brute_force 20000`` asks of more of them, at every moment.
     verdicts = []
     for seed in range(60):
@@ -52,7 +50,7 @@ def test_pieces_find_the_least_of_small_problems_and_never_less() -> None:
     assert verdicts.count(FOUND) > len(verdicts) // 2
 
 
-def test_what_the_first_piece_cannot_is_proven_and_what_the_second_cannot_is_not() -> None:
+def test_first_piece_is_refuted_and_later_ones_are_not() -> None:
     cols = columns(problem((0, 2, 4), (0, 2, 4), (1, 4, 4), (3, 5, 2)))
     last = len(cols.births) - 1
     assert TimeCutSearch(cols, [last]).solve(11, 1000, None)[0] == INFEASIBLE
@@ -69,41 +67,9 @@ def test_two_networks_joined_by_five_storages_meet_their_bound() -> None:
     assert (extent(p, packing.offset), packing.lower_bound, packing.optimal) == (1_086_464, 1_086_464, True)
 
 
-def test_told_to_stop_in_a_piece_it_keeps_the_best() -> None:
+def test_stopped_piece_keeps_the_best_packing() -> None:
     p = problem_of(joined(read("A.1048576"), read("B.1048576")))
     packing = exact(p, {}, lambda what, done, of: done < 5_000)
     assert faults(p, offsets(packing)) == []
     assert packing.notes["told_to_stop"]
     assert packing.stopped
-
-
-def cut_plainly(lives: list[tuple[int, int]], begin: int, end: int, few: int, least: int) -> set[int]:
-    """Of the columns of a window the one that the fewest cross, then those of either side."""
-    here = [(lo, hi) for lo, hi in lives if lo < end and hi > begin]
-    found = []
-    for at in range(begin + 1, end):
-        left = sum(hi <= at for _, hi in here)
-        right = sum(lo >= at for lo, _ in here)
-        crossing, less = len(here) - left - right, min(left, right)
-        if less >= least and few * crossing <= less:
-            found.append((crossing, -less, at))
-    if not found:
-        return set()
-    at = min(found)[2]
-    return {at} | cut_plainly(lives, begin, at, few, least) | cut_plainly(lives, at, end, few, least)
-
-
-@pytest.mark.parametrize(("few", "least"), [(1, 1), (2, 2), (3, 2), (2, 4), (1, 3)])
-def test_cuts_are_where_the_plainest_look_finds_them(monkeypatch: pytest.MonkeyPatch, few: int, least: int) -> None:
-    monkeypatch.setattr(pieces, "MIN_SIDE_RATIO", few)
-    monkeypatch.setattr(pieces, "MIN_SIDE_STORAGES", least)
-    several = 0
-    for seed in range(40):
-        cols = columns(plain(seed))
-        lives = [*zip(cols.part_lo.tolist(), cols.part_hi.tolist(), strict=True)]
-        found = cut_columns(cols)
-        assert found == sorted(cut_plainly(lives, 0, len(cols.births), few, least))
-        several += len(found) > 1
-    wide = columns(problem(*((k % 30, k % 30 + 1 + k % 4, 4) for k in range(120))))
-    lives = [*zip(wide.part_lo.tolist(), wide.part_hi.tolist(), strict=True)]
-    assert cut_columns(wide) == sorted(cut_plainly(lives, 0, len(wide.births), few, least))

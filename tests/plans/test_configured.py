@@ -1,4 +1,4 @@
-"""The arenas that a request makes: whatever is said of one declares all that are in use."""
+"""The arena configuration of a request: a setting for one arena declares all arenas in use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.figures.metrics import committed_bytes
-from tmmu_core.plans.making.arena_settings import arena_config, arenas_in_use, settled
+from tmmu_core.plans.making.arena_settings import arena_config, arenas_in_use, with_arena_settings
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, KEEPS_OFFSETS, PlanRequest, default_planner
 
@@ -35,15 +35,15 @@ from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, KEEPS_OFF
         ),
     ],
 )
-def test_each_word_about_arenas_alone_makes_a_configuration(said: dict[str, Any], made: dict[str, Any] | None) -> None:
+def test_each_arena_setting_alone_makes_a_configuration(said: dict[str, Any], made: dict[str, Any] | None) -> None:
     request = PlanRequest(**said)
     assert arena_config(chain(2), request) == made
-    whole = settled(chain(2), request)
+    whole = with_arena_settings(chain(2), request)
     assert (whole.alignment, whole.page_size, dict(whole.capacities)) == (None, None, {})
     assert arena_config(chain(2), whole) == made
 
 
-def test_the_arena_of_an_instance_is_its_own() -> None:
+def test_instance_has_one_arena() -> None:
     assert arenas_in_use(PlainInstance("", problem_of(("a", 0, 1, 4))), PlanRequest()) == ("arena",)
 
 
@@ -58,7 +58,7 @@ def test_memory_limit_beside_declared_arenas_is_rejected() -> None:
         arena_config(chain(2), PlanRequest(capacities={ANY_ARENA: 9}, arenas={"activations": {}, "weights": {}}))
 
 
-def test_an_arena_of_which_nothing_is_said_is_unlimited_on_lines_and_of_no_pages() -> None:
+def test_default_arena_is_unlimited_without_pages() -> None:
     arena = Arena()
     assert (arena.capacity_bytes, arena.alignment_bytes, arena.page_size) == (2**64 - 1, 128, 0)
     assert committed_bytes(1000, arena.page_size, arena="a") == 1000
@@ -67,13 +67,13 @@ def test_an_arena_of_which_nothing_is_said_is_unlimited_on_lines_and_of_no_pages
 @pytest.mark.parametrize(
     ("fixed", "planner"), [(None, DEFAULT_PLANNER), ([-1, -1], DEFAULT_PLANNER), ([0, -1], KEEPS_OFFSETS)]
 )
-def test_who_keeps_offsets_plans_where_one_is_given_and_else_the_default(fixed: list[int] | None, planner: str) -> None:
+def test_default_planner_keeps_given_offsets(fixed: list[int] | None, planner: str) -> None:
     problem = problem_of(("a", 0, 2, 8), ("b", 1, 3, 8))
     given = replace(problem, fixed=None if fixed is None else np.array(fixed, np.int64))
     assert default_planner(PlainInstance("", given)) == planner
 
 
-def test_a_mode_that_there_is_not_is_refused_in_words_also_where_arenas_are_said() -> None:
+def test_unknown_mode_or_preset_is_rejected_beside_arena_settings() -> None:
     unknown: tuple[dict[str, Any], ...] = ({"mode": "else", "alignment": 64}, {"preset": "else", "page_size": 64})
     for said in unknown:
         asked = PlanRequest(**said)

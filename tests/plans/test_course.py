@@ -1,4 +1,4 @@
-"""The course of a search: told by exact, read from the plan, believed only where it could have been."""
+"""Progress of an exact search: recorded by the planner, read from the plan, checked for plausibility."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ def exact() -> Plan:
     return planned("C.1048576", "exact")
 
 
-def test_it_begins_with_the_greedy_start_and_ends_with_the_plan(exact: Plan) -> None:
+def test_progress_begins_with_the_greedy_plan_and_ends_with_the_result(exact: Plan) -> None:
     first, last = course(exact, "arena")[0], course(exact, "arena")[-1]
     assert first == Moment(0, 1417216, 1039360)
     assert (last.extent, last.bound) == (exact.arena_of["arena"].extent_bytes, exact.arena_of["arena"].bound_bytes)
     assert last.nodes <= exact.notes["arena"]["nodes"]
 
 
-def test_auto_tells_the_course_of_the_search_it_picked(exact: Plan) -> None:
+def test_auto_keeps_the_progress_of_the_search_it_selected(exact: Plan) -> None:
     assert course(planned("C.1048576", "auto"), "arena") == course(exact, "arena")
 
 
-def test_a_planner_that_does_not_search_tells_none() -> None:
+def test_planner_without_search_has_no_progress() -> None:
     assert course(planned("C.1048576", "portfolio"), "arena") == ()
 
 
-def test_a_plan_read_back_tells_the_same(exact: Plan) -> None:
+def test_progress_survives_the_plan_file(exact: Plan) -> None:
     assert course(from_document(to_json(exact)), "arena") == course(exact, "arena")
 
 
@@ -64,11 +64,11 @@ def test_a_plan_read_back_tells_the_same(exact: Plan) -> None:
         [[0, 8, 9]],
     ],
 )
-def test_what_cannot_have_been_is_not_believed(exact: Plan, moments: Any) -> None:
+def test_implausible_progress_is_ignored(exact: Plan, moments: Any) -> None:
     assert course(replace(exact, notes={"arena": {"course": moments}}), "arena") == ()
 
 
-def test_the_figure_falls_from_the_start_to_the_end_in_steps(exact: Plan) -> None:
+def test_chart_falls_in_steps_from_start_to_end(exact: Plan) -> None:
     fig = falling((Moment(0, 30, 10), Moment(100, 20, 10), Moment(400, 20, 12)), 1000)
     extent, bound = fig.data
     assert (list(extent.x), list(extent.y), list(bound.y)) == ([50, 100, 400, 1000], [30, 20, 20, 20], [10, 10, 12, 12])

@@ -1,4 +1,4 @@
-"""The record of an error names the arena wherever the graph or the plan tells it."""
+"""The record of an error names the arena if the graph or the plan has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every limit at its border, by eye."""
+"""Each limit of the gate at its border."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def ok(plan: Plan, what: Measure, amount: Fraction | int, arena: str = ALL, befo
         ("reuse", "activations", 0, 2),
     ],
 )
-def test_a_figure_is_that_of_its_arena_or_of_all(what: Measure, arena: str, value: int, of: int) -> None:
+def test_figure_is_that_of_its_arena_or_of_all(what: Measure, arena: str, value: int, of: int) -> None:
     (check,) = gate(two_arenas(), [Limit(what, Fraction(1), arena)])
     assert (check.what, check.arena, check.value, check.of, check.limit) == (what, arena, value, of, 1)
 
 
-def test_a_limit_that_is_met_exactly_is_kept() -> None:
+def test_limit_that_is_met_exactly_passes() -> None:
     plan = ledger_plan()  # four storages in three slots, 232 B
     (arena,) = plan.arenas
     assert (ok(plan, "extent", 232), ok(plan, "extent", 231)) == (True, False)
@@ -51,7 +51,7 @@ def test_a_limit_that_is_met_exactly_is_kept() -> None:
     assert (gap > 0, ok(plan, "gap", gap), ok(plan, "gap", gap - Fraction(1, 10**6))) == (True, True, False)
 
 
-def test_a_plan_below_a_bound_of_its_own_keeps_no_gap() -> None:
+def test_plan_below_its_lower_bound_fails_the_gap_limit() -> None:
     plan = two_arenas()
     assert ok(plan, "gap", 1)
     low = replace(plan, arenas=tuple(replace(a, extent_bytes=1) if a.name == "parameters" else a for a in plan.arenas))
@@ -62,7 +62,7 @@ def test_a_plan_below_a_bound_of_its_own_keeps_no_gap() -> None:
     )
 
 
-def test_growth_is_measured_arena_by_arena_and_from_zero_where_the_baseline_lacks_one() -> None:
+def test_growth_is_measured_per_arena_and_from_zero_for_a_new_arena() -> None:
     before, after = ledger_plan(), two_arenas()
     grown = gate(after, [Limit("extent growth", Fraction(160))], before)
     assert [(c.arena, c.value, c.of, c.ok) for c in grown] == [
@@ -101,6 +101,6 @@ def test_baseline_made_differently_is_named() -> None:
     assert "mode inference → forward" in made_differently(trained, one)
 
 
-def test_an_arena_that_there_is_not_is_refused_by_name() -> None:
+def test_unknown_arena_is_rejected_by_name() -> None:
     with pytest.raises(UnreadableInput, match="no arena 'nowhere'"):
         gate(two_arenas(), [Limit("extent", Fraction(1), "nowhere")])

@@ -1,4 +1,4 @@
-"""Memories, rules and spills, and the render plan: a C compiler has the last word."""
+"""The planner helia: memories, rules, spills, and the render plan as C, checked by a C compiler."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def arena_of(plan: Plan) -> dict[str, str]:
     return {row.tensor_id: row.arena for row in plan.rows()}
 
 
-def test_each_role_gets_an_arena_of_its_own() -> None:
+def test_each_role_has_its_own_arena() -> None:
     assert arena_of(planned()) == {
         "x": "scratch@SRAM",
         "h": "scratch@SRAM",
@@ -63,30 +63,30 @@ def test_each_role_gets_an_arena_of_its_own() -> None:
         ({"max_size": 1024, "role": "scratch"}, {"x", "h", "y"}),
     ],
 )
-def test_a_rule_moves_what_it_matches(rule: dict[str, Any], moved: set[str]) -> None:
+def test_rule_moves_matching_tensors(rule: dict[str, Any], moved: set[str]) -> None:
     plan = planned(memories=[{"name": "SRAM"}, {"name": "FAR"}], rules=[{**rule, "memory": "FAR"}])
     assert {name for name, arena in arena_of(plan).items() if arena.endswith("@FAR")} == moved
 
 
-def test_a_tensor_that_names_a_memory_goes_there_whatever_the_rules_say() -> None:
+def test_arena_of_a_tensor_wins_over_rules() -> None:
     g = graph([tensor("x", 256, role="input"), tensor("y", 256, arena="fast")], [node("n", "x", "y")], "x", "y")
     memories = {"slow": {"capacity_bytes": 4096}, "fast": {"capacity_bytes": 4096}}
     plan = plan_graph(g, planner="helia", arenas=memories, options={"rules": [{"memory": "slow"}]}).plan
     assert arena_of(plan) == {"x": "scratch@slow", "y": "scratch@fast"}
 
 
-def test_an_arena_taken_as_a_memory_keeps_its_alignment() -> None:
+def test_arena_used_as_memory_keeps_its_alignment() -> None:
     plan = plan_graph(model(), planner="helia", arenas={"RAM": {"alignment_bytes": 4096}}).plan
     assert {row.offset_bytes % 4096 for row in plan.rows()} == {0}
 
 
-def test_a_tensor_that_names_no_memory_there_is_is_refused() -> None:
+def test_tensor_of_an_unknown_memory_is_rejected() -> None:
     g = graph([tensor("x", 256, role="input"), tensor("y", 256, arena="fast")], [node("n", "x", "y")], "x", "y")
     with pytest.raises(ArenaTooSmall, match="needs arena 'fast'"):
         planned(g)
 
 
-def test_what_does_not_fit_spills_to_the_next_memory_and_says_why() -> None:
+def test_tensor_that_does_not_fit_spills_with_a_reason() -> None:
     plan = planned(memories=[{"name": "TCM", "max_size": 3 * 1024}, {"name": "SRAM"}])
     # w and stat take 2 KiB, one scratch tensor the rest; its successor is alive beside it.
     assert arena_of(plan)["h"] == "scratch@SRAM"
@@ -95,23 +95,23 @@ def test_what_does_not_fit_spills_to_the_next_memory_and_says_why() -> None:
     assert "TCM has 1,024 B for scratch, 2,048 B would be needed" in spill["reason"]
 
 
-def test_scratch_never_goes_to_a_read_only_memory() -> None:
+def test_scratch_is_not_placed_in_read_only_memory() -> None:
     plan = planned(memories=[{"name": "ROM", "writable": False}, {"name": "SRAM"}])
     assert {arena for arena in arena_of(plan).values() if "ROM" in arena} == {"constant@ROM"}
 
 
-def test_what_fits_nowhere_is_refused_with_every_reason() -> None:
+def test_tensor_that_fits_no_memory_is_rejected() -> None:
     with pytest.raises(ArenaTooSmall) as caught:
         planned(memories=[{"name": "TCM", "max_size": 1500}])
     assert caught.value.diagnostics["required"] == 1024
 
 
-def test_a_memory_that_no_one_declared_is_refused_by_name() -> None:
+def test_rule_for_an_unknown_memory_is_rejected() -> None:
     with pytest.raises(InvalidIrShapes, match="'NOPE'"):
         planned(rules=[{"memory": "NOPE"}])
 
 
-def test_one_constant_arena_has_one_source() -> None:
+def test_constant_arena_has_one_source() -> None:
     g = graph(
         [tensor("x", role="input"), tensor("a", role="constant"), tensor("b", role="constant"), tensor("y")],
         [node("n0", "x a b", "y")],
@@ -127,7 +127,7 @@ def test_one_constant_arena_has_one_source() -> None:
     assert caught.value.diagnostics["reason"] == "constant_source"
 
 
-def test_staged_constants_are_told_from_cold_ones() -> None:
+def test_staged_and_cold_constants_are_distinguished() -> None:
     memories = [{"name": "SRAM"}, {"name": "MRAM", "writable": False}]
     cold = build_render_plan(planned(memories=memories, rules=[{"role": "constant", "memory": "MRAM"}]))
     staged_rule = {"role": "constant", "memory": "MRAM", "constant_destination_memory": "SRAM"}
@@ -136,7 +136,7 @@ def test_staged_constants_are_told_from_cold_ones() -> None:
     assert staged.staged_constant_arenas[0].source_memory == "MRAM"
 
 
-def test_region_ids_go_by_role_then_memory() -> None:
+def test_region_ids_are_sorted_by_role_then_memory() -> None:
     memories = [{"name": "B"}, {"name": "A"}]
     render = build_render_plan(planned(memories=memories, rules=[{"name": "x", "memory": "A"}]))
     assert [(a.region_id, a.role, a.memory) for a in render.arenas] == [
@@ -147,13 +147,13 @@ def test_region_ids_go_by_role_then_memory() -> None:
     ]
 
 
-def test_an_arena_alignment_holds_for_the_base_and_every_slot() -> None:
+def test_arena_alignment_holds_for_every_slot() -> None:
     plan = planned(memories=[{"name": "SRAM", "arena_alignment": 512}])
     assert all(row.offset_bytes % 512 == 0 for row in plan.rows())
     assert {arena.alignment for arena in build_render_plan(plan).arenas} == {512}
 
 
-def test_the_plan_hash_is_blind_to_places_inside_an_envelope() -> None:
+def test_render_hash_ignores_offsets_inside_an_arena() -> None:
     g = graph(
         [tensor("x", role="input"), tensor("a", role="constant"), tensor("b", role="constant"), tensor("y")],
         [node("n0", "x a b", "y")],
@@ -171,20 +171,20 @@ def test_the_plan_hash_is_blind_to_places_inside_an_envelope() -> None:
     assert one.tensor_layout_hash != two.tensor_layout_hash
 
 
-def test_constants_are_packed_where_their_bytes_are_given() -> None:
+def test_constant_blob_holds_the_given_bytes() -> None:
     render = build_render_plan(planned(), constants={"w": bytes(range(256)) * 4})
     (blob,) = render.constant_blobs
     assert blob.payload == bytes(range(256)) * 4
     assert blob.sidecar_filename == "model_constant_sram__blob.bin"
 
 
-def test_a_constant_of_the_wrong_length_is_refused() -> None:
+def test_constant_of_wrong_length_is_rejected() -> None:
     with pytest.raises(InvalidIrShapes) as caught:
         build_render_plan(planned(), constants={"w": b"short"})
     assert caught.value.diagnostics["reason"] == "render_incomplete"
 
 
-def test_the_residency_names_every_tensor_once() -> None:
+def test_residency_lists_every_tensor_once() -> None:
     document = residency(build_render_plan(planned()))
     assert [t["tensor_id"] for t in document["tensors"]] == ["h", "stat", "w", "x", "y"]
 
@@ -223,7 +223,7 @@ def compiled(folder: Path, plan: Plan, prefix: str, header: str | None = None) -
 
 @pytest.mark.parametrize("g", [model(), awkward(), chain(3)], ids=["model", "awkward", "chain"])
 @pytest.mark.parametrize("planner", ["helia", "slots", "portfolio"])
-def test_a_c_compiler_accepts_header_and_source(tmp_path: Path, g: Graph, planner: str) -> None:
+def test_header_and_source_compile(tmp_path: Path, g: Graph, planner: str) -> None:
     assert shutil.which("cc"), "the C header is checked by a C compiler: install one"
     plan = plan_graph(g, planner=planner).plan
     built = compiled(tmp_path, plan, "net")
@@ -233,7 +233,7 @@ def test_a_c_compiler_accepts_header_and_source(tmp_path: Path, g: Graph, planne
     assert out.splitlines() == [f"{t.region_id} {t.offset} {t.size}" for t in render.tensors]
 
 
-def test_a_c_compiler_refuses_an_offset_that_was_edited(tmp_path: Path) -> None:
+def test_edited_offset_fails_a_static_assertion(tmp_path: Path) -> None:
     plan = planned()
     header = c_header(build_render_plan(plan, module_prefix="net"))
     edited = header.replace("_OFFSET UINT64_C(0)", "_OFFSET UINT64_C(8)", 1)
@@ -242,13 +242,8 @@ def test_a_c_compiler_refuses_an_offset_that_was_edited(tmp_path: Path) -> None:
     assert "static assertion failed" in built.stderr
 
 
-def test_the_memories_and_the_tensors_of_a_header_stand_apart() -> None:
-    header = c_header(build_render_plan(plan_graph(chain(2)).plan))
-    assert header.count("\n\n/* t0 */\n") == 1
-
-
 @pytest.mark.parametrize("memories", [[], [{"name": "a"}, {"name": "a"}]])
-def test_memories_have_names_of_their_own_and_there_is_one(memories: list[dict[str, str]]) -> None:
+def test_memories_need_unique_names(memories: list[dict[str, str]]) -> None:
     with pytest.raises(InvalidIrShapes, match="need names of their own, at least one"):
         plan_graph(chain(2), planner="helia", options={"memories": memories})
 
@@ -265,6 +260,6 @@ def test_memories_have_names_of_their_own_and_there_is_one(memories: list[dict[s
         {"rules": [{"memory": "SRAM", "name": "\udcff*"}]},
     ],
 )
-def test_what_no_figure_and_no_text_can_be_is_refused_as_an_option(options: dict[str, Any]) -> None:
+def test_option_out_of_range_is_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidIrShapes, match=r"planner 'helia'.*(64 bits|surrogate)"):
         plan_graph(model(), planner="helia", options=options)

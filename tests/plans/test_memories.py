@@ -1,4 +1,4 @@
-"""What the memory plan must not do, each on a problem that can be checked by eye."""
+"""Rules of the memory plan of ``helia``, each on a small problem."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def home(plan: Plan, name: str) -> tuple[str, str]:
     return notes["memory"], notes["source_memory"]
 
 
-def test_nothing_is_copied_into_a_memory_that_cannot_be_written() -> None:
+def test_rule_that_copies_into_read_only_memory_is_rejected() -> None:
     rule = {"role": "constant", "memory": "SRAM", "constant_destination_memory": "MRAM"}
     assert "rule 1 copies constants into MRAM, which cannot be written" in refused(
         model(4), memories=[SRAM, MRAM], rules=[rule]
     )
 
 
-def test_a_staged_constant_without_room_for_its_copy_is_read_where_it_is_stored() -> None:
+def test_staged_constant_without_room_is_read_from_its_source() -> None:
     memories = [{**TCM, "max_size": 128}, SRAM, MRAM]
     plan = planned(model(8, 40), memories=memories, rules=[STAGED])
     assert home(plan, "c0") == ("TCM", "MRAM")
@@ -68,7 +68,7 @@ def test_a_staged_constant_without_room_for_its_copy_is_read_where_it_is_stored(
     assert "TCM has 128 B for constant, 160 B would be needed" in spill["reason"]
 
 
-def test_a_constant_that_got_no_copy_asks_for_no_source_of_others() -> None:
+def test_constant_without_copy_does_not_set_the_source_of_others() -> None:
     """``c0`` has no room in TCM and is read where it is stored, unasked; ``c1`` would be copied there."""
     memories = [{**TCM, "max_size": 16}, SRAM, {"name": "FAR"}]
     rules = [
@@ -81,7 +81,7 @@ def test_a_constant_that_got_no_copy_asks_for_no_source_of_others() -> None:
     assert spill["reason"] == "the constants of SRAM come from SRAM"
 
 
-def test_the_source_of_a_staged_arena_takes_room_where_it_is_stored() -> None:
+def test_staged_source_takes_room_in_its_memory() -> None:
     memories = [TCM, SRAM, {**MRAM, "max_size": 100}]
     with pytest.raises(ArenaTooSmall, match="MRAM has 100 B for the source of constant@TCM, 656 B would be needed"):
         planned(model(164), memories=memories, rules=[STAGED])
@@ -89,7 +89,7 @@ def test_the_source_of_a_staged_arena_takes_room_where_it_is_stored() -> None:
     assert home(planned(model(164), memories=memories, rules=[STAGED]), "c0") == ("TCM", "MRAM")
 
 
-def test_what_is_stored_and_what_is_read_there_share_a_memory() -> None:
+def test_stored_and_read_constants_share_a_memory() -> None:
     memories = [TCM, {**MRAM, "max_size": 128}]
     rules = [{**STAGED, "name": "c0"}, {"name": "c1", "memory": "MRAM"}]
     plan = planned(model(20, 12), memories=memories, rules=rules)  # 80 B stored, 48 B read in place
@@ -98,7 +98,7 @@ def test_what_is_stored_and_what_is_read_there_share_a_memory() -> None:
         planned(model(20, 16), memories=memories, rules=rules)
 
 
-def test_arenas_of_one_memory_lie_one_behind_the_other_on_their_alignments() -> None:
+def test_arenas_of_one_memory_are_adjacent_and_aligned() -> None:
     # Scratch takes 32 B, the constant 4 B behind it: 36 B fit, but with an alignment of 64 they need 68.
     options: dict[str, Any] = {"memories": [{**SRAM, "max_size": 36}]}
     assert home(planned(model(1), **options), "c0") == ("SRAM", "SRAM")
@@ -107,7 +107,7 @@ def test_arenas_of_one_memory_lie_one_behind_the_other_on_their_alignments() -> 
         planned(model(1), **options)
 
 
-def test_the_grid_of_a_dtype_is_recorded_as_it_is_applied() -> None:
+def test_alignment_of_a_dtype_is_recorded() -> None:
     g = graph(
         [tensor("x", 1, role="input", dtype="float64"), tensor("y", 1, dtype="int8")], [node("n", "x", "y")], "x", "y"
     )
@@ -132,20 +132,20 @@ def test_the_grid_of_a_dtype_is_recorded_as_it_is_applied() -> None:
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused(
+def test_contradicting_rules_are_rejected(
     memories: list[dict[str, Any]], rules: list[dict[str, Any]], words: str
 ) -> None:
     assert words in refused(model(4), memories=memories, rules=rules)
 
 
-def test_the_plan_says_which_rule_put_a_tensor_where() -> None:
+def test_plan_names_the_rule_for_each_tensor() -> None:
     rules = [{"name": "y", "memory": "SRAM"}, {"role": "constant", "memory": "MRAM"}]
     plan = planned(model(4), memories=[TCM, SRAM, MRAM], rules=rules)
     said = {name: who for notes in plan.notes.values() for who, names in notes["said_by"].items() for name in names}
     assert said == {"x": "order", "y": "rule 1", "c0": "rule 2"}
 
 
-def test_a_tensor_says_what_one_memory_up_would_have_to_have() -> None:
+def test_uplift_names_the_missing_bytes_of_the_next_memory() -> None:
     # TCM holds x (1 KiB) and y (1 KiB) at a time; h, alive with both, lies below: 1 KiB more, and it would fit.
     g = graph(
         [tensor("x", 256, role="input"), tensor("h", 256), tensor("y", 256)],
@@ -162,7 +162,7 @@ def test_a_tensor_says_what_one_memory_up_would_have_to_have() -> None:
     assert uplift(plan, "x") == Uplift("order", "TCM")
 
 
-def test_the_table_and_the_residency_say_it_of_every_tensor() -> None:
+def test_csv_and_residency_have_the_uplift_of_every_tensor() -> None:
     plan = planned(model(8), memories=[{**TCM, "max_size": 40}, SRAM, MRAM])
     rows = {row["tensor_id"]: row for row in csv.DictReader(io.StringIO(plan_file.to_csv(plan).decode()))}
     resident = {row["tensor_id"]: row for row in residency(build_render_plan(plan))["tensors"]}
@@ -178,7 +178,7 @@ def test_the_table_and_the_residency_say_it_of_every_tensor() -> None:
     assert "put_there_by" not in plan_file.to_csv(plan_graph(model(1)).plan).decode()
 
 
-def test_what_spilled_says_why() -> None:
+def test_spilled_tensor_has_its_reason() -> None:
     plan = planned(model(8, 40), memories=[{**TCM, "max_size": 128}, SRAM, MRAM], rules=[STAGED])
     found = uplift(plan, "c1")
     assert found is not None
@@ -188,6 +188,6 @@ def test_what_spilled_says_why() -> None:
 
 
 @pytest.mark.parametrize("board", BOARDS)
-def test_a_board_plans_a_model(board: str) -> None:
+def test_board_plans_a_model(board: str) -> None:
     plan = planned(model(64), **options_of(board))
     assert home(plan, "c0") == ("FLASH", "FLASH")

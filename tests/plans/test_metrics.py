@@ -42,7 +42,7 @@ def columns(ranges: list[tuple[int, int, int]]) -> tuple[Any, Any, Any]:
 
 
 @given(RANGES)
-def test_live_bytes_are_the_sum_over_the_ranges_that_hold_a_step(ranges: list[tuple[int, int, int]]) -> None:
+def test_live_bytes_are_the_sum_of_live_ranges(ranges: list[tuple[int, int, int]]) -> None:
     birth, death, size = columns(ranges)
     curve = [sum(s for b, n, s in ranges if b <= t < b + n) for t in range(20)]
     if max(curve) > 2**64 - 1:
@@ -54,7 +54,7 @@ def test_live_bytes_are_the_sum_over_the_ranges_that_hold_a_step(ranges: list[tu
 
 
 @given(RANGES)
-def test_the_peak_of_a_long_timeline_needs_no_curve(ranges: list[tuple[int, int, int]]) -> None:
+def test_peak_of_a_long_timeline_equals_that_of_the_curve(ranges: list[tuple[int, int, int]]) -> None:
     birth, death, size = columns([(b, n, s % 2**60) for b, n, s in ranges])
     far = 2**40
     assert peak_and_count(birth + far, death + far, size, far + 20) == (
@@ -67,12 +67,12 @@ def test_sums_past_64_bits_are_exact() -> None:
     assert exact_sum(np.array([2**64 - 1] * 3, np.uint64)) == 3 * (2**64 - 1)
 
 
-def test_change_points_leave_repeats_out() -> None:
+def test_change_points_have_no_repeats() -> None:
     begins, values = change_points(np.array([5, 5, 7, 7, 5], np.int64))
     assert (begins.tolist(), values.tolist()) == ([0, 2, 4], [5, 7, 5])
 
 
-def test_the_ledger_example_lies_as_drawn() -> None:
+def test_ledger_example_has_its_slots_and_offsets() -> None:
     plan = ledger_plan()
     assert {row.tensor_id: (row.logical_slot, row.offset_bytes) for row in plan.rows()} == {
         "a": (0, 0),
@@ -82,7 +82,7 @@ def test_the_ledger_example_lies_as_drawn() -> None:
     }
 
 
-def test_live_bytes_and_peak_of_a_plan() -> None:
+def test_live_bytes_and_peak_of_the_ledger_example() -> None:
     plan = ledger_plan()
     assert live_bytes(plan, "arena").tolist() == [100, 150, 154, 90]
     highest = peak(plan, "arena")
@@ -90,17 +90,17 @@ def test_live_bytes_and_peak_of_a_plan() -> None:
     assert [plan.tensor_ids[row] for row in highest.rows] == ["d", "b", "c"]
 
 
-def test_alive_comes_by_size_falling_then_id() -> None:
+def test_live_tensors_are_sorted_by_falling_size_then_id() -> None:
     plan = plan_graph(views_graph()).plan
     assert [plan.tensor_ids[row] for row in alive_at(plan, 1)] == ["h", "w", "x", "left", "right"]
 
 
-def test_an_arena_that_is_not_there_is_a_key_error() -> None:
+def test_unknown_arena_raises_key_error() -> None:
     with pytest.raises(KeyError):
         live_bytes(ledger_plan(), "elsewhere")
 
 
-def test_views_are_gathered_into_their_base() -> None:
+def test_view_is_part_of_the_storage_of_its_base() -> None:
     plan = plan_graph(views_graph()).plan
     s = storages_of(plan)
     heads = [plan.tensor_ids[row] for row in s.head]
@@ -130,7 +130,7 @@ def test_pages_past_64_bits_overflow() -> None:
 
 
 @pytest.mark.parametrize("planner", ["slots", "greedy", "exact"])
-def test_arenas_that_fit_64_bits_one_by_one_need_not_do_so_together(planner: str) -> None:
+def test_total_of_arenas_past_64_bits_overflows(planner: str) -> None:
     half = 2**63
 
     def of(activations: int, parameters: int) -> Graph:
@@ -160,7 +160,7 @@ def test_arenas_that_fit_64_bits_one_by_one_need_not_do_so_together(planner: str
         plan_graph(of(half, half - 1), arenas=arenas, planner=planner)
 
 
-def test_ratios_of_nothing_are_zero() -> None:
+def test_ratios_of_an_empty_plan_are_zero() -> None:
     assert metrics.reuse_ratio(0, 0) == 0.0
     assert metrics.fragmentation_ratio(0, 0) == 0.0
 
@@ -172,7 +172,7 @@ def test_metrics_of_the_ledger_example() -> None:
     assert totals["internal_fragmentation_ratio"] == (232 - 154) / 232
 
 
-def test_the_resource_ledger_tells_the_run_so_far() -> None:
+def test_resource_ledger_counts_up_to_each_step() -> None:
     rows = resource_ledger(ledger_plan()).rows()
     assert [row["bytes_allocated"] for row in rows] == [100, 150, 190, 90]
     assert [row["peak_bytes"] for row in rows] == [100, 178, 232, 232]
@@ -183,7 +183,7 @@ def test_the_resource_ledger_tells_the_run_so_far() -> None:
 
 @pytest.mark.slow
 @given(plannable_cases())
-def test_the_last_row_of_the_resource_ledger_is_the_plans_own_figure(case: Case) -> None:
+def test_last_row_of_the_resource_ledger_has_the_metrics_of_the_plan(case: Case) -> None:
     plan = solved(case).plan
     rows = resource_ledger(plan).rows()
     if rows:
@@ -193,7 +193,7 @@ def test_the_last_row_of_the_resource_ledger_is_the_plans_own_figure(case: Case)
 
 @pytest.mark.slow
 @given(plannable_cases())
-def test_a_summary_agrees_with_what_the_rows_say(case: Case) -> None:
+def test_arena_summary_agrees_with_the_rows(case: Case) -> None:
     plan = solved(case).plan
     assume(plan.steps)  # a timeline without a step has no curve to compare with
     s = storages_of(plan)
@@ -205,7 +205,7 @@ def test_a_summary_agrees_with_what_the_rows_say(case: Case) -> None:
         assert arena.slots == len(slot_reports(plan, arena.name))
 
 
-def test_nothing_is_retained_in_inference() -> None:
+def test_inference_retains_nothing() -> None:
     assert chain_plan(mode="inference").metrics["activation_retention_ratio"] == 0.0
 
 
@@ -230,7 +230,7 @@ def read_through_a_view(saved: bool) -> tuple[int, int]:
     return metrics.activation_retention(plan_graph(graph(tensors, nodes, "x", "z"), mode="forward").liveness)
 
 
-def test_reading_a_view_is_a_use_of_its_base_and_saving_it_retains_the_base() -> None:
+def test_view_that_is_saved_retains_its_base() -> None:
     assert read_through_a_view(saved=False) == (0, 64)
     assert read_through_a_view(saved=True) == (16, 64)
 
@@ -253,12 +253,12 @@ def test_activation_is_retained_while_a_view_of_it_is_live() -> None:
     assert verify_plan(plan, made).ok
 
 
-def test_a_chain_in_one_slot_reuses_it() -> None:
+def test_chain_in_one_slot_has_its_reuse_ratio() -> None:
     totals = plan_graph(chain(9)).plan.metrics
     assert totals["memory_reuse_ratio"] == 9 / 10
 
 
-def test_a_plan_without_steps_shows_what_its_summary_says() -> None:
+def test_plan_without_steps_has_the_figures_of_its_summary() -> None:
     plan = plan_graph(graph([tensor("w", role="parameter"), tensor("v", 2, "buffer")], [])).plan
     arena = plan.arenas[0]
     assert plan.steps == 0
@@ -268,8 +268,7 @@ def test_a_plan_without_steps_shows_what_its_summary_says() -> None:
 
 
 @pytest.mark.parametrize(("planner", "kept"), [("slots", 16), ("greedy", 32)])
-def test_what_is_read_by_the_first_backward_node_is_kept_where_it_is_not_taken_over(planner: str, kept: int) -> None:
-    """``g`` is kept in any case; ``a`` dies with the forward pass where it is handed on, else a step later."""
+def test_activation_read_by_the_first_backward_node_is_retained_unless_handed_over(planner: str, kept: int) -> None:
     tensors = [tensor("x", role="input"), tensor("a"), tensor("g"), tensor("y")]
     nodes = [
         node("f", "x", "a", instr="RELU", inplace="none"),
@@ -282,13 +281,7 @@ def test_what_is_read_by_the_first_backward_node_is_kept_where_it_is_not_taken_o
     assert verify_plan(plan, made).ok
 
 
-def test_bytes_past_64_bits_in_all_and_not_at_once_are_counted_step_by_step() -> None:
-    curve = live_bytes_of(np.array([0, 2]), np.array([1, 3]), np.array([2**63, 2**63 + 5], np.uint64), 3)
-    assert curve.tolist() == [2**63, 0, 2**63 + 5]
-
-
-def test_the_peak_of_bytes_past_64_bits_is_that_of_the_fullest_step() -> None:
-    """Three ranges whose sum is past 2^64: the first two touch, the third begins while the second holds."""
+def test_peak_step_is_found_where_live_bytes_exceed_63_bits() -> None:
     birth, death, size = np.array([0, 2, 3]), np.array([2, 5, 4]), np.array([2**63, 2**63, 2**62], np.uint64)
     assert peak_together(birth, death, size, 6) == (3, 2**63 + 2**62)
     assert peak_together(birth[:2], death[:2], size[:2], 6) == (0, 2**63)

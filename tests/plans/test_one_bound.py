@@ -1,4 +1,4 @@
-"""One lower bound per problem, whichever planner ran, and a true one (contract §11)."""
+"""A problem has one lower bound, whatever planner ran, and no packing is below it (contract §11)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.planners.packings import extent, faults, problem, problem_with, problems, smallest_extent
 from tests.plans.examples import problem_of as instance
-from tests.support.build import chain, graph, node, tensor
+from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import Graph
@@ -22,7 +22,7 @@ from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 from tmmu_core.planners.bounds import lower_bound
-from tmmu_core.planners.problem import Packing, PlainInstance, Problem
+from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making import arena_summary
 from tmmu_core.plans.making.arena_problems import arena_problems
@@ -40,7 +40,7 @@ def growing() -> Graph:
 
 
 @pytest.mark.parametrize("planner", sorted(PLANNERS))
-def test_a_growing_chain_has_one_bound_and_fits_it(planner: str) -> None:
+def test_growing_chain_has_one_bound_and_reaches_it(planner: str) -> None:
     plan = plan_graph(growing(), planner=planner).plan
     (arena,) = plan.arenas
     assert arena.lower_bound_bytes == plan.metrics["totals"]["lower_bound_bytes"] == 4096
@@ -50,19 +50,18 @@ def test_a_growing_chain_has_one_bound_and_fits_it(planner: str) -> None:
 
 
 @pytest.mark.parametrize("planner", ["slots", "ffd", "greedy", "portfolio", "search", "exact", "auto"])
-def test_what_slots_fit_every_planner_fits(planner: str) -> None:
+def test_capacity_that_slots_fit_is_fit_by_every_planner(planner: str) -> None:
     (arena,) = plan_graph(growing(), planner=planner, arenas={"activations": {"capacity_bytes": 4096}}).plan.arenas
     assert arena.headroom_bytes == 0
 
 
-def test_no_planner_can_fit_is_said_only_below_the_bound() -> None:
+def test_no_planner_can_fit_is_reported_below_the_bound_only() -> None:
     with pytest.raises(ArenaTooSmall) as fault:
         plan_graph(growing(), arenas={"activations": {"capacity_bytes": 4095}})
     assert fault.value.diagnostics["another_planner_would_fit"] == "no"
 
 
-def test_what_a_search_proves_stays_beside_the_bound_of_the_problem() -> None:
-    """Ranges on which no packing reaches the most that is alive: the search says so, the bound is everybody's."""
+def test_bound_proven_by_a_search_is_kept_beside_the_lower_bound() -> None:
     how: dict[str, Any] = {"arenas": ONE, "mode": "inference"}
     found = [plan_graph(g, planner="exact", **how).plan.arenas[0] for g in map(knotted, range(40))]
     beyond = [arena for arena in found if arena.proven_bytes is not None]
@@ -105,7 +104,7 @@ def problem_of(g: Graph) -> Problem:
 @pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(small_graphs())
-def test_the_bound_is_one_and_no_planner_nor_the_best_packing_is_below_it(g: Graph) -> None:
+def test_no_planner_and_no_packing_is_below_the_bound(g: Graph) -> None:
     problem = problem_of(g)
     bound = lower_bound(problem).bytes
     assert bound <= smallest_extent(problem)
@@ -118,7 +117,7 @@ def test_the_bound_is_one_and_no_planner_nor_the_best_packing_is_below_it(g: Gra
 
 @settings(deadline=None, max_examples=25)
 @given(small_graphs())
-def test_slots_keep_to_the_rules_of_the_problem_that_the_bound_is_proven_of(g: Graph) -> None:
+def test_slots_respect_the_constraints_of_the_problem(g: Graph) -> None:
     problem = problem_of(g)
     assume(len(problem) == len(g.tensors))
     plan = plan_graph(g, arenas=ONE).plan
@@ -127,7 +126,7 @@ def test_slots_keep_to_the_rules_of_the_problem_that_the_bound_is_proven_of(g: G
     assert extent(problem, offset) <= plan.arenas[0].extent_bytes
 
 
-def test_exact_reaches_what_trying_everything_reaches_with_outputs_that_grow() -> None:
+def test_exact_reaches_the_optimum_where_outputs_grow() -> None:
     for sizes in combinations((1, 2, 3, 5), 3):
         tensors = [tensor(f"t{i}", size, "input" if i == 0 else "activation") for i, size in enumerate(sizes)]
         g = graph(tensors, [node("n", "t0", "t1"), node("m", "t1", "t2")], "t0", "t2")
@@ -139,7 +138,7 @@ GAPS = problem_with(problem((0, 6, 100), (2, 4, 100)), gaps=(((2, 4),), ()))
 
 
 @pytest.mark.parametrize("planner", list(ARENA_PLANNERS))
-def test_what_has_a_gap_is_alive_in_its_parts_alone(planner: str) -> None:
+def test_storage_with_a_gap_is_live_in_its_parts_only(planner: str) -> None:
     """100 bytes are ever alive together: b lies where a lay, while a is not held."""
     plan = plan_problem(GAPS, planner=planner)
     (arena,) = plan.arenas
@@ -148,12 +147,7 @@ def test_what_has_a_gap_is_alive_in_its_parts_alone(planner: str) -> None:
     assert verify_plan(plan).ok
 
 
-def test_offsets_of_what_has_gaps_are_a_sound_plan() -> None:
-    offset = np.array([0, 0], np.uint64)
-    assert verify_plan(plan_problem(PlainInstance("", GAPS, Packing(offset)))).ok
-
-
-def test_a_bound_that_later_parts_make_has_its_witnesses_there() -> None:
+def test_bound_of_later_parts_has_its_witness_there() -> None:
     """a and b meet at step 4 alone, in the second part of either."""
     both = problem_with(problem((0, 6, 100), (2, 6, 100)), gaps=(((1, 4),), ((3, 4),)))
     plan = plan_problem(both, planner="greedy")
@@ -161,7 +155,7 @@ def test_a_bound_that_later_parts_make_has_its_witnesses_there() -> None:
     assert verify_plan(plan).ok
 
 
-def test_a_storage_is_numbered_by_when_it_is_first_held() -> None:
+def test_storages_are_numbered_by_first_live_step() -> None:
     """a is given from 0 on and held from 2 on, at b's place: b comes first."""
     both = problem_with(problem((0, 4, 100), (0, 2, 100)), gaps=(((0, 2),), ()))
     plan = plan_problem(both, planner="ffd")
@@ -171,7 +165,7 @@ def test_a_storage_is_numbered_by_when_it_is_first_held() -> None:
 
 
 @given(problems(), st.sampled_from(["slots", "naive", "ffd", "greedy", "portfolio"]))
-def test_every_plan_of_an_instance_verifies(p: Problem, planner: str) -> None:
+def test_plan_of_an_instance_verifies(p: Problem, planner: str) -> None:
     p = problem_with(p, handoff_from=None)  # no instance has any
     assume(all(live_parts(p, i) for i in range(len(p))))  # what is never held has no row
     with suppress(InvalidIrShapes):  # slots that keep no given offset
@@ -179,14 +173,7 @@ def test_every_plan_of_an_instance_verifies(p: Problem, planner: str) -> None:
         assert verify_plan(plan).errors == ()
 
 
-def test_the_only_hand_off_may_be_that_of_the_first_storage() -> None:
-    (problem,) = arena_problems(analyse(build_timeline(chain(1), "inference", "inference")), {})
-    assert (problem.ids, problem.handoff_from is not None and problem.handoff_from.tolist()) == (("t0", "t1"), [-1, 0])
-    (apart,) = arena_problems(analyse(build_timeline(chain(1, "none"), "inference", "inference")), {})
-    assert (apart.handoff_from, apart.must_not_alias) == (None, None)
-
-
-def test_of_too_many_storages_the_fullest_moment_is_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bound_of_many_storages_is_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena_summary, "ALL_BOUNDS_UP_TO", 3)
     # a ends where b and c begin; d begins where b ends.
     problem = instance(("a", 0, 2, 9), ("b", 2, 3, 8), ("c", 2, 5, 7), ("d", 3, 5, 6))

@@ -1,4 +1,4 @@
-"""A plan per rank: identical ranks once, each under its own hash."""
+"""One plan per rank: identical ranks are planned once, each has its own hash."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_identical_ranks_are_planned_once():
     assert [one.ranks for one in ranks.classes] == [(0, 1), (2, 3)]
 
 
-def test_each_rank_has_the_bytes_of_its_share():
+def test_rank_has_the_bytes_of_its_share():
     ranks = plan_ranks(layers(1, width=50), PlanRequest(shard_spec=TP))
     assert [int(ranks.plan(rank).size[ranks.plan(rank).row_of["w0"]]) for rank in range(4)] == [52, 52, 48, 48]
 
@@ -46,34 +46,34 @@ def test_each_rank_has_the_bytes_of_its_share():
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("spec", [TP, ZERO], ids=["tensor parallel", "ZeRO"])
-def test_every_class_of_ranks_is_executed_without_a_finding(spec, mode, preset):
+def test_class_of_ranks_replays_without_a_finding(spec, mode, preset):
     for one in plan_ranks(layers(), PlanRequest(shard_spec=spec, mode=mode, preset=preset)).classes:
         assert shadow_replay(one.solution).findings == ()
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_world_of_one_rank_is_planned_as_the_graph_itself(mode, preset):
+def test_world_of_one_rank_is_planned_as_the_graph_itself(mode, preset):
     """The graph as run is planned again: writing the backward pass first changes nothing."""
     alone = plan_ranks(layers(), PlanRequest(shard_spec={"mesh": {}}, mode=mode, preset=preset)).plan(0)
     whole = plan_graph(layers(), mode=mode, preset=preset, shard_spec={"mesh": {}})
     assert (alone.tmmu_plan_hash, alone.layout_hash) == (whole.plan.tmmu_plan_hash, whole.plan.layout_hash)
 
 
-def test_ir_hash_stays_the_global_graphs():
+def test_ir_hash_is_that_of_the_global_graph():
     ir = layers()
     assert {plan_ranks(ir, PlanRequest(shard_spec=TP)).plan(rank).ir_hash for rank in range(4)} == {
         canonical.ir_hash(ir)
     }
 
 
-def test_every_rank_has_its_own_hash_and_ranks_of_a_class_one_layout():
+def test_ranks_of_a_class_share_the_layout_and_not_the_hash():
     ranks = plan_ranks(layers(), PlanRequest(shard_spec=TP))
     assert len(set(ranks.plan_hashes)) == 4
     assert ranks.plan(0).layout_hash == ranks.plan(1).layout_hash
 
 
-def test_a_ranks_hash_is_what_planning_it_alone_gives():
+def test_hash_of_a_rank_equals_that_of_planning_it_alone():
     ranks = plan_ranks(layers(), PlanRequest(shard_spec=TP, mode="backward", seed=9))
     for rank in range(4):
         alone = plan_rank(layers(), PlanRequest(shard_spec=TP, rank=rank, world_size=4, mode="backward", seed=9)).plan
@@ -91,13 +91,13 @@ def test_spec_and_world_size_are_in_the_hash():
     assert once.shard_spec_hash == canonical.shard_spec_hash(TP)
 
 
-def test_gradients_are_split_though_parameters_are_whole():
+def test_gradients_are_split_while_parameters_are_whole():
     plan = plan_ranks(layers(1, width=48), PlanRequest(shard_spec=ZERO, mode="backward")).plan(0)
     sizes = {t: int(plan.size[plan.row_of[t]]) for t in ("w0", "w0@grad")}
     assert sizes == {"w0": 192, "w0@grad": 48}
 
 
-def test_the_heat_map_has_a_row_per_rank_and_a_column_per_arena():
+def test_heat_map_has_a_row_per_rank_and_a_column_per_arena():
     ranks = plan_ranks(
         layers(1, width=50), PlanRequest(shard_spec={"mesh": {"tp": 4}, "tensors": {"w0": {"axis": 0, "mesh": "tp"}}})
     )
@@ -105,20 +105,20 @@ def test_the_heat_map_has_a_row_per_rank_and_a_column_per_arena():
     assert ranks.extents[:, 1].tolist() == [52, 52, 48, 48]
 
 
-def test_a_failure_names_the_first_rank_concerned():
+def test_failure_names_the_first_rank_concerned():
     small = {"activations": {}, "parameters": {"capacity_bytes": 40}}
     with pytest.raises(ArenaTooSmall) as caught:
         plan_rank(layers(), PlanRequest(shard_spec=TP, rank=2, arenas=small))
     assert caught.value.record()["rank"] == 2
 
 
-def test_a_world_size_beside_the_mesh_is_refused():
+def test_world_size_beside_a_mesh_is_rejected():
     with pytest.raises(InvalidIrShapes) as caught:
         plan_ranks(chain(2), PlanRequest(shard_spec=TP, world_size=8))
     assert caught.value.diagnostics["reason"] == "shard_world_size"
 
 
-def test_a_thousand_ranks_in_two_classes_are_two_plans():
+def test_thousand_ranks_in_two_classes_are_two_plans():
     mesh = [{"name": "dp", "size": 64}, {"name": "tp", "size": 16}]
     contracts = {"parameters": {"axis": 0, "mesh": "tp"}, "gradients": {"axis": 0, "mesh": "dp"}}
     ranks = plan_ranks(

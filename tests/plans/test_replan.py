@@ -49,7 +49,7 @@ def extents(log):
     return [i.solution.plan.arena_of["activations"].extent_bytes for i in log.iterations]
 
 
-def test_a_first_shape_outside_is_replanned_and_recorded():
+def test_first_shape_outside_the_envelope_is_replanned_and_recorded():
     log = run([6, 2])
     (record,) = log.replans
     assert (record["iteration"], record["safepoint"]) == (log.iterations[0].number, "n1")
@@ -62,60 +62,60 @@ def test_a_first_shape_outside_is_replanned_and_recorded():
 # --- inside the envelope
 
 
-def test_inside_the_envelope_one_plan_serves_every_shape():
+def test_one_plan_serves_every_shape_inside_the_envelope():
     log = run([4, 1, 3, 4])
     assert (log.plans, log.replans, extents(log)) == (1, (), [2048] * 4)
 
 
-def test_a_plan_for_the_upper_end_is_the_plan_of_the_graph():
+def test_plan_at_the_upper_end_is_the_plan_of_the_graph():
     assert run([2]).iterations[0].solution.plan.tmmu_plan_hash == plan_graph(batched()).plan.tmmu_plan_hash
 
 
-def test_a_dimension_that_is_not_named_stands_at_its_upper_end():
+def test_omitted_dimension_uses_its_upper_end():
     assert replan_session(batched(), [{}]).iterations[0].point == (("B", 4),)
 
 
 # --- leaving it
 
 
-def test_abort_ends_the_session_at_the_shape_that_leaves():
+def test_abort_ends_the_session_at_the_shape_that_leaves_the_envelope():
     log = run([4, 6, 2], "ABORT")
     assert [i.number for i in log.iterations] == [0]
     assert log.aborted.record()["diagnostics"]["reason"] == "dim_out_of_envelope"
     assert log.aborted.diagnostics["iteration"] == 1
 
 
-def test_a_first_shape_outside_is_raised():
+def test_abort_at_the_first_shape_is_raised():
     with pytest.raises(InvalidIrShapes):
         run([6], "ABORT")
 
 
-def test_replan_widens_the_envelope_and_keeps_it_wide():
+def test_replan_widens_the_envelope_for_good():
     log = run([4, 6, 2])
     assert [i.planned_at for i in log.iterations] == [(("B", 4),), (("B", 6),), (("B", 6),)]
     assert [i.replanned for i in log.iterations] == [False, True, False]
     assert log.iterations[2].key.shape_envelope_hash == envelope_hash({"B": Dim(1, 6)})
 
 
-def test_a_shape_below_the_envelope_is_outside_too():
+def test_shape_below_the_envelope_is_outside():
     log = replan_session(batched(B=Dim(2, 4)), [{"B": 4}, {"B": 1}])
     assert len(log.replans) == 1
     assert log.iterations[1].key.shape_envelope_hash == envelope_hash({"B": Dim(1, 4)})
 
 
-def test_a_replan_without_a_declared_safepoint_is_refused():
+def test_replan_without_a_safepoint_is_rejected():
     log = replan_session(batched(safepoints=()), [{"B": 4}, {"B": 6}])
     assert log.aborted.diagnostics["reason"] == "no_safepoint"
 
 
-def test_ir_hash_does_not_move_when_the_envelope_does():
+def test_ir_hash_does_not_depend_on_the_envelope():
     assert {i.solution.plan.ir_hash for i in run([4, 6]).iterations} == {canonical.ir_hash(batched())}
 
 
 # --- records
 
 
-def test_a_replan_record_tells_the_old_and_the_new_plan():
+def test_replan_record_has_the_old_and_the_new_plan():
     log = run([4, 6])
     (record,) = log.replans
     old, new = (i.solution.plan.tmmu_plan_hash.hex() for i in log.iterations)
@@ -124,19 +124,19 @@ def test_a_replan_record_tells_the_old_and_the_new_plan():
     assert (record["iteration"], record["safepoint"], record["reason"]) == (1, "n1", "left_envelope")
 
 
-def test_replan_records_go_through_a_trace():
+def test_replan_records_survive_a_trace():
     log = run([4, 6, 9])
     trace = read_trace(to_json_lines(log.iterations[-1].solution.plan, replans=log.replans))
     assert [dict(record) for record in trace.replans] == [dict(record) for record in log.replans]
 
 
-def test_a_checkpoint_after_a_replan_holds_the_new_hash():
+def test_checkpoint_after_a_replan_has_the_new_hash():
     log = run([4, 6])
     hashes = [restore(checkpoint(i.solution.plan, i.solution.liveness)).tmmu_plan_hash for i in log.iterations]
     assert hashes == [i.solution.plan.tmmu_plan_hash for i in log.iterations]
 
 
-def test_the_last_of_several_safepoints_is_the_boundary():
+def test_last_of_several_safepoints_is_used():
     log = replan_session(batched(safepoints=("n1", "n0")), [{"B": 4}, {"B": 6}])
     assert log.replans[0]["safepoint"] == "n1"
 
@@ -144,27 +144,27 @@ def test_the_last_of_several_safepoints_is_the_boundary():
 # --- planning each point
 
 
-def test_planned_at_its_point_each_shape_has_just_its_own_size():
+def test_shape_planned_at_its_point_has_its_own_size():
     assert extents(run([4, 1, 2], plan_at="point")) == [2048, 512, 1024]
 
 
-def test_a_shape_that_comes_back_is_taken_from_the_cache():
+def test_repeated_shape_is_read_from_the_cache():
     log = run([4, 1, 4, 1], plan_at="point")
     assert log.plans == 2
     assert [i.cached for i in log.iterations] == [False, False, True, True]
     assert [record["cached"] for record in log.replans] == [False, True, True]
 
 
-def test_under_abort_a_plan_that_is_large_enough_is_kept():
+def test_abort_keeps_a_plan_that_is_large_enough():
     assert extents(run([4, 1], "ABORT", plan_at="point")) == [2048, 2048]
 
 
-def test_under_abort_a_shape_larger_than_the_plan_ends_the_session():
+def test_abort_ends_at_a_shape_larger_than_the_plan():
     log = run([1, 4], "ABORT", plan_at="point")
     assert log.aborted.diagnostics["reason"] == "dim_out_of_plan"
 
 
-def test_another_mode_or_arena_configuration_is_another_key():
+def test_mode_and_arena_configuration_are_in_the_cache_key():
     plain = run([4]).iterations[0].key
     assert run([4], request=PlanRequest(mode="backward")).iterations[0].key != plain
     assert run([4], request=PlanRequest(arenas={"activations": {}, "parameters": {}})).iterations[0].key != plain
@@ -175,7 +175,7 @@ def test_another_mode_or_arena_configuration_is_another_key():
 
 @pytest.mark.slow
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.sampled_from(["upper", "point"]))
-def test_every_iteration_runs_on_a_plan_that_is_large_enough(batches, plan_at):
+def test_plan_of_each_iteration_is_large_enough(batches, plan_at):
     log = replan_session(batched(), [{"B": b} for b in batches], Rule(plan_at))
     assert [dict(i.point)["B"] for i in log.iterations] == batches
     for iteration in log.iterations:
@@ -185,7 +185,7 @@ def test_every_iteration_runs_on_a_plan_that_is_large_enough(batches, plan_at):
 
 @pytest.mark.slow
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.sampled_from(["upper", "point"]))
-def test_a_session_is_the_same_on_every_run(batches, plan_at):
+def test_session_is_deterministic(batches, plan_at):
     def hashes():
         log = replan_session(batched(), [{"B": b} for b in batches], Rule(plan_at))
         return [i.solution.plan.tmmu_plan_hash for i in log.iterations], log.replans
@@ -197,13 +197,13 @@ def test_a_session_is_the_same_on_every_run(batches, plan_at):
 
 
 @pytest.mark.parametrize(("shape", "reason"), [({"Z": 1}, "unknown_dim"), ({"B": -1}, "negative_dim")])
-def test_a_shape_that_means_nothing_is_refused(shape, reason):
+def test_unknown_dimension_or_negative_size_is_rejected(shape, reason):
     with pytest.raises(InvalidIrShapes) as caught:
         replan_session(batched(), [shape])
     assert caught.value.diagnostics["reason"] == reason
 
 
-def test_an_unknown_policy_is_refused():
+def test_unknown_policy_is_rejected():
     with pytest.raises(InvalidIrShapes) as caught:
         replan_session(batched(), [], Rule(policy="MAYBE"))
     assert caught.value.diagnostics["reason"] == "replan_policy"
@@ -212,7 +212,7 @@ def test_an_unknown_policy_is_refused():
 # --- the curve
 
 
-def test_the_curve_tells_the_peak_at_every_size():
+def test_curve_has_the_peak_at_every_size():
     curve = peak_over_dim(batched(), "B")
     assert curve.values.tolist() == [1, 2, 3, 4]
     assert curve.arena_names == ("activations", "parameters")
@@ -220,32 +220,32 @@ def test_the_curve_tells_the_peak_at_every_size():
     assert curve.peak_live_bytes[:, 1].tolist() == [256] * 4
 
 
-def test_a_curve_is_what_plans_at_its_points_say():
+def test_curve_equals_plans_at_its_points():
     curve = peak_over_dim(batched(), "B", values=[3])
     assert curve.extent_bytes[0, 0] == plan_graph(batched(), dims={"B": 3}).plan.arena_of["activations"].extent_bytes
 
 
-def test_a_point_that_does_not_fit_is_told_in_the_curve():
+def test_point_that_does_not_fit_is_listed():
     curve = peak_over_dim(batched(), "B", request=PlanRequest(capacities={"activations": 1100}))
     assert (curve.values.tolist(), [value for value, _ in curve.refused]) == ([1, 2], [3, 4])
 
 
-def test_a_long_envelope_is_sampled_with_both_ends():
+def test_long_envelope_is_sampled_with_both_ends():
     points = sample_points(Dim(1, 5000))
     assert (points[0], points[-1], len(points)) == (1, 5000, CURVE_POINTS)
 
 
-def test_an_envelope_of_one_size_is_one_point():
+def test_envelope_of_one_size_is_one_point():
     assert sample_points(Dim(7, 7)) == [7]
 
 
 @pytest.mark.parametrize("how", [{"dim": "Z"}, {"dim": "B", "values": [99]}])
-def test_a_curve_over_nothing_is_refused(how):
+def test_curve_over_an_unknown_dimension_or_size_is_rejected(how):
     with pytest.raises(InvalidIrShapes):
         peak_over_dim(batched(), **how)
 
 
-def test_the_graph_given_is_left_as_it_was():
+def test_given_graph_is_unchanged():
     ir = batched()
     before = msgspec.json.encode(ir)
     replan_session(ir, [{"B": 4}, {"B": 9}])
@@ -253,7 +253,7 @@ def test_the_graph_given_is_left_as_it_was():
     assert replace(run([4, 9]), plans=0).graph.dims == {"B": Dim(1, 4)}
 
 
-def test_a_curve_ends_where_it_is_told_to():
+def test_curve_stops_when_progress_returns_false():
     asked = []
 
     def go_on(what, number, of):
@@ -264,16 +264,7 @@ def test_a_curve_ends_where_it_is_told_to():
     assert asked == [("B", 0, 4), ("B", 1, 4), ("B", 2, 4)]
 
 
-def test_a_curve_holds_its_peaks_and_its_extents_apart():
-    curve = peak_over_dim(batched(), "B", values=[3])
-    arena = plan_graph(batched(), dims={"B": 3}).plan.arena_of["activations"]
-    assert (curve.peak_live_bytes[0, 0], curve.extent_bytes[0, 0]) == (arena.peak_live_bytes, arena.extent_bytes)
-    one = peak_over_dim(batched(), "B", values=[3], request=PlanRequest(planner="naive"))
-    assert one.peak_live_bytes[0, 0] < one.extent_bytes[0, 0]
-
-
-def test_a_session_ends_at_the_first_no_and_asks_no_more():
-    """Whoever says no once is not asked again, though he would say yes."""
+def test_session_stops_when_progress_returns_false():
     asked = []
 
     def go_on(what, number, of):

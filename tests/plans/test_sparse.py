@@ -17,7 +17,7 @@ from tmmu_core.plans.canonical import plan_digests
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.plans.making.sparse_addresses import in_memory, sparse_address, with_sparse_addresses
 from tmmu_core.runtime.apply import apply_plan
 from tmmu_core.runtime.draft_fill import CHUNK, write_pattern
@@ -25,13 +25,13 @@ from tmmu_core.runtime.draft_fill import CHUNK, write_pattern
 TOKEN = bytes(range(32))
 
 
-def test_an_address_is_the_first_bits_of_the_drafts_hash() -> None:
+def test_address_is_the_first_bits_of_the_drafts_hash() -> None:
     digest = blake3(TOKEN + b"tmmu_va" + "é".encode() + (5).to_bytes(8, "big")).digest()
     assert sparse_address(TOKEN, "é", 5) == int.from_bytes(digest[:8], "big")
     assert sparse_address(TOKEN, "é", 5, bits=12) == int.from_bytes(digest[:2], "big") >> 4
 
 
-def test_an_address_lies_on_the_slots_grid() -> None:
+def test_address_is_aligned() -> None:
     address = sparse_address(TOKEN, "a", 0, alignment=4096)
     assert address % 4096 == 0
     assert 0 <= sparse_address(TOKEN, "a", 0) - address < 4096
@@ -47,19 +47,19 @@ def test_slots_stay_and_both_hashes_follow_the_addresses() -> None:
     assert plan.places == "slots"
 
 
-def test_a_view_stays_inside_its_base() -> None:
+def test_view_stays_inside_its_base() -> None:
     sparse = with_sparse_addresses(plan_graph(views_graph()).plan)
     offsets = {row.tensor_id: row.offset_bytes for row in sparse.rows()}
     assert offsets["left"] == offsets["h"]
     assert offsets["right"] == offsets["h"] + 16
 
 
-def test_unlike_offsets_the_addresses_read_the_token() -> None:
+def test_addresses_depend_on_the_token() -> None:
     one, other = (with_sparse_addresses(chain_plan(seed=seed)) for seed in (1, 2))
     assert one.layout_hash != other.layout_hash
 
 
-def test_a_collision_is_found_when_bits_are_few() -> None:
+def test_collision_of_short_addresses_is_raised() -> None:
     with pytest.raises(AddressCollision) as refused:
         with_sparse_addresses(chain_plan(4, planner="naive"), bits=8)
     record = refused.value.record()
@@ -67,14 +67,14 @@ def test_a_collision_is_found_when_bits_are_few() -> None:
     assert {"arena", "logical_slot"} <= set(record["diagnostics"])
 
 
-def test_in_memory_the_slots_lie_where_the_contract_puts_them() -> None:
+def test_slots_in_memory_have_the_offsets_of_the_contract() -> None:
     plan = plan_graph(views_graph()).plan
     placed = in_memory(with_sparse_addresses(plan))
     assert placed.offset.tolist() == plan.offset.tolist()
     assert in_memory(plan) is plan
 
 
-def test_a_plan_of_that_era_is_verified_linted_executed_and_applied() -> None:
+def test_draft_plan_is_verified_linted_replayed_and_applied() -> None:
     solution = plan_graph(views_graph())
     sparse = with_sparse_addresses(solution.plan)
     assert verify_plan(sparse, views_graph()).ok
@@ -89,7 +89,7 @@ def test_a_plan_of_that_era_is_verified_linted_executed_and_applied() -> None:
     assert applied.array("left").any()
 
 
-def test_a_plan_of_that_era_is_read_back() -> None:
+def test_draft_plan_is_read_back() -> None:
     sparse = with_sparse_addresses(chain_plan(4, planner="naive"))
     again = from_document(to_json(sparse))
     assert (again.offset == sparse.offset).all()
@@ -100,7 +100,7 @@ DRAFTS = bytes(range(64)) + b"and more"
 
 
 @pytest.mark.parametrize("token", [DRAFTS, DRAFTS[:64]], ids=["72 bytes", "64 bytes, the least"])
-def test_a_token_of_the_drafts_length_plans_verifies_and_is_read_back(token: bytes) -> None:
+def test_token_of_the_drafts_length_is_kept_by_every_file(token: bytes) -> None:
     graph = views_graph()
     made = make_plan(graph, PlanRequest(token=token, addressing="blake3_sparse"))
     assert verify_plan(made.plan, graph).ok
@@ -116,17 +116,17 @@ def test_a_token_of_the_drafts_length_plans_verifies_and_is_read_back(token: byt
     assert restore(checkpoint(made.plan, made.solution.liveness)).replay_token == token
 
 
-def test_that_token_is_refused_for_offsets_by_planner_and_judge() -> None:
+def test_token_of_the_drafts_length_is_rejected_for_offsets() -> None:
     with pytest.raises(InvalidIrShapes, match="blake3_sparse"):
         make_plan(views_graph(), PlanRequest(token=DRAFTS))
     plan = plan_graph(views_graph(), token=DRAFTS).plan
     assert "replay_token has 72 bytes, not 32." in [finding.message for finding in verify_plan(plan).errors]
-    assert SAID["token"].read(DRAFTS.hex()) == DRAFTS
+    assert OPTION_SPECS["token"].read(DRAFTS.hex()) == DRAFTS
     with pytest.raises(ValueError, match="128 or more"):
-        SAID["token"].read("00" * 63)
+        OPTION_SPECS["token"].read("00" * 63)
 
 
-def test_debug_fill_is_the_drafts_pattern_seeded_by_the_token() -> None:
+def test_debug_fill_writes_the_drafts_pattern() -> None:
     plan = with_sparse_addresses(plan_graph(views_graph(), token=TOKEN).plan)
     applied = apply_plan(plan)
     applied.debug_fill("h", 7)
@@ -135,14 +135,14 @@ def test_debug_fill_is_the_drafts_pattern_seeded_by_the_token() -> None:
     assert applied.array("h").tobytes() == expected.digest(length=len(applied.array("h")))
 
 
-def test_a_long_pattern_goes_on_where_its_part_before_ended() -> None:
+def test_long_pattern_continues_across_chunks() -> None:
     target = np.zeros(CHUNK + 5, np.uint8)
     write_pattern(target, TOKEN, 128, 0)
     whole = blake3(TOKEN + b"tmmu_fill" + (128).to_bytes(8, "big") + bytes(8)).digest(length=CHUNK + 5)
     assert target.tobytes() == whole
 
 
-def test_a_plan_of_nothing_has_nothing_in_memory_either() -> None:
+def test_empty_plan_is_empty_in_memory() -> None:
     nothing = plan_graph(Graph()).plan
     found = in_memory(with_sparse_addresses(nothing))
     assert (found.places, len(found), found.layout_hash) == ("slots", 0, with_sparse_addresses(nothing).layout_hash)

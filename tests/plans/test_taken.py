@@ -1,4 +1,4 @@
-"""Hand-offs that are granted and not taken: the giver is being read, and every figure counts it (contract §11)."""
+"""Hand-offs that are granted and not taken: the giver is still read, and every figure counts it (contract §11)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_ranges_and_slots_are_those_of_the_grant(solution: Solution) -> None:
     ]
 
 
-def test_the_step_that_reads_the_giver_counts_it(solution: Solution) -> None:
+def test_giver_counts_at_the_step_that_reads_it(solution: Solution) -> None:
     plan = solution.plan
     assert live_bytes(plan, "activations").tolist() == [2 * KIB + 4, 2 * KIB + 4, 2 * KIB]
     assert [plan.tensor_ids[row] for row in alive_at(plan, 2)] == ["b", "c"]
@@ -63,7 +63,7 @@ def test_the_step_that_reads_the_giver_counts_it(solution: Solution) -> None:
     assert all(sum(ledger.at(step).values()) == ledger.extent for step in range(plan.steps))
 
 
-def test_a_peak_at_the_step_that_reads_is_seen() -> None:
+def test_peak_at_the_reading_step_is_counted() -> None:
     taken, naive = (plan_graph(elsewhere(1), planner=planner).plan for planner in ("slots", "naive"))
     assert (taken.taken, taken.arenas[0].peak_live_bytes) == ((True,), KIB + 4)
     assert (naive.taken, naive.arenas[0].peak_live_bytes) == ((False,), 2 * KIB)
@@ -71,7 +71,7 @@ def test_a_peak_at_the_step_that_reads_is_seen() -> None:
     assert {plan.arenas[0].lower_bound_bytes for plan in (taken, naive)} == {KIB + 4}
 
 
-def test_a_taker_elsewhere_is_zeroed_like_any_other(solution: Solution) -> None:
+def test_taker_at_another_offset_is_zeroed(solution: Solution) -> None:
     applied = apply_plan(solution.plan)
     applied.array("a")[:] = 7
     applied.array("b")[:] = 9
@@ -81,7 +81,7 @@ def test_a_taker_elsewhere_is_zeroed_like_any_other(solution: Solution) -> None:
     assert applied.is_bound("b", 2)
 
 
-def test_what_a_larger_taker_has_beyond_the_giver_is_zeroed() -> None:
+def test_bytes_beyond_the_giver_are_zeroed() -> None:
     plan = plan_graph(graph([tensor("x", 4, "input"), tensor("y", 8)], [node("n", "x", "y")], "x", "y")).plan
     applied = apply_plan(plan)
     applied.array("y")[:] = 7
@@ -90,7 +90,7 @@ def test_what_a_larger_taker_has_beyond_the_giver_is_zeroed() -> None:
     assert applied.array("y").tolist() == [7] * 16 + [0] * 16
 
 
-def test_nobody_says_that_it_is_written_over(solution: Solution) -> None:
+def test_explanation_does_not_claim_reuse(solution: Solution) -> None:
     giver, taker = explain(solution.liveness, "b"), explain(solution.liveness, "c")
     assert "has its own memory" in giver.sentence
     assert (giver.handed_to, giver.handed_over) == ("c", False)
@@ -116,14 +116,14 @@ def as_the_first_version(plan: Plan) -> bytes:
     return msgspec.json.encode(document)
 
 
-def test_a_file_of_the_first_version_is_read_with_todays_figures(solution: Solution) -> None:
+def test_file_of_the_first_version_is_read_with_current_figures(solution: Solution) -> None:
     again = plan_file.from_document(as_the_first_version(solution.plan))
     assert same_plan(solution.plan, again) == ()
     assert again.taken == (False,)
     assert verify_plan(again, solution.graph).ok
 
 
-def test_plan_file_trace_and_checkpoint_tell_what_is_taken(solution: Solution) -> None:
+def test_every_file_keeps_what_is_taken(solution: Solution) -> None:
     plan = solution.plan
     others = [
         plan_file.from_document(plan_file.to_cbor(plan)),
@@ -134,13 +134,13 @@ def test_plan_file_trace_and_checkpoint_tell_what_is_taken(solution: Solution) -
     assert [same_plan(plan, other) for other in others] == [()] * 3
 
 
-def test_the_verifier_reads_the_bytes_and_not_the_word(solution: Solution) -> None:
+def test_verifier_compares_offsets_and_not_the_flag(solution: Solution) -> None:
     assert "handoff" in {f.rule for f in verify_plan(replace(solution.plan, taken=(True,))).errors}
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(plannable_cases())
-def test_the_simulator_says_the_same_and_every_ledger_sums_to_the_extent(case: Case) -> None:
+def test_simulator_agrees_and_ledgers_sum_to_the_extent(case: Case) -> None:
     plan = plan_graph(case.graph, **case.arguments()).plan
     assert list(differences(plan, simulate(case.graph, SimulationRequest(**case.arguments())))) == []
     for arena in plan.arenas:
@@ -163,14 +163,14 @@ def test_totals_are_those_of_one_step() -> None:
     assert plan.metrics["peak_live_bytes"] == totals["peak_live_bytes"]
 
 
-def test_a_false_total_is_found() -> None:
+def test_wrong_total_is_found() -> None:
     plan = plan_graph(chain(3)).plan
     for name, number in plan.metrics["totals"].items():
         wrong = {**plan.metrics, "totals": {**plan.metrics["totals"], name: number + 1}}
         assert {f.rule for f in verify_plan(replace(plan, metrics=wrong)).errors} == {"figures"}
 
 
-def test_handoffs_read_like_a_tuple():
+def test_handoffs_behave_like_a_tuple():
     found = Handoffs(("a", "b", "c"), np.array([[1, 0, 1], [2, 1, 2]]))
     as_tuple = ((1, "a", "b"), (2, "b", "c"))
     assert found == as_tuple

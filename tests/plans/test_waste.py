@@ -34,7 +34,7 @@ def by_bytes(plan: Plan, arena: int, step: int) -> dict[str, int]:
     return {name: account.count(name) for name in ACCOUNTS}
 
 
-def test_the_example_step_by_step() -> None:
+def test_ledger_example_has_its_accounts_at_each_step() -> None:
     ledger = waste_ledger(ledger_plan(), "arena")
     assert ledger.extent == 232
     assert ledger.at(0) == {"live": 100, "alignment_gaps": 0, "slot_rounding": 0, "holes": 0, "tail": 132}
@@ -43,7 +43,7 @@ def test_the_example_step_by_step() -> None:
     assert ledger.at(3) == {"live": 90, "alignment_gaps": 14, "slot_rounding": 0, "holes": 128, "tail": 0}
 
 
-def test_regions_lie_one_behind_the_other() -> None:
+def test_regions_are_adjacent() -> None:
     assert regions_at(ledger_plan(), "arena", 2) == (
         Region(0, 64, "live", "d"),
         Region(64, 100, "slot_rounding", "d"),
@@ -54,12 +54,12 @@ def test_regions_lie_one_behind_the_other() -> None:
     )
 
 
-def test_a_zero_size_tensor_is_backed_by_one_byte_of_rounding() -> None:
+def test_zero_size_tensor_in_a_slot_has_one_byte_of_rounding() -> None:
     plan = plan_problem(problem_of(("z", 0, 1, 0)))
     assert waste_at(plan, "arena", 0) == {"live": 0, "alignment_gaps": 0, "slot_rounding": 1, "holes": 0, "tail": 0}
 
 
-def test_a_zero_size_tensor_takes_no_byte_where_bytes_are_placed() -> None:
+def test_zero_size_tensor_takes_no_byte_where_bytes_are_placed() -> None:
     plan = plan_problem(problem_of(("z", 0, 2, 0), ("a", 1, 3, 64)), planner="greedy")
     assert plan.arenas[0].extent_bytes == 64
     assert plan.row(plan.row_of["z"]).offset_bytes == 0
@@ -68,7 +68,7 @@ def test_a_zero_size_tensor_takes_no_byte_where_bytes_are_placed() -> None:
 
 
 @pytest.mark.parametrize("planner", sorted(set(ARENA_PLANNERS) - {"slots", "naive"}))
-def test_an_arena_of_nothing_is_empty(planner: str) -> None:
+def test_arena_of_empty_tensors_is_empty(planner: str) -> None:
     plan = plan_problem(problem_of(("y", 0, 2, 0), ("z", 1, 3, 0)), planner=planner)
     assert (plan.arenas[0].extent_bytes, plan.arenas[0].bound_bytes) == (0, 0)
     assert verify_plan(plan).ok
@@ -87,7 +87,7 @@ BLOCKS = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(0,
 @pytest.mark.slow
 @pytest.mark.parametrize("planner", ["slots", "naive", *[name for name in ("greedy", "ffd") if name in PLANNERS]])
 @given(blocks=BLOCKS)
-def test_every_byte_belongs_to_one_account(planner: str, blocks: list[tuple[int, int, int]]) -> None:
+def test_every_byte_has_one_account(planner: str, blocks: list[tuple[int, int, int]]) -> None:
     named = [(f"t{i}", b, b + n, s) for i, (b, n, s) in enumerate(blocks)]
     plan = plan_problem(problem_of(*sorted(named, key=lambda row: (row[1], -row[3], row[0]))), planner=planner)
     ledger = waste_ledger(plan, "arena")
@@ -97,21 +97,9 @@ def test_every_byte_belongs_to_one_account(planner: str, blocks: list[tuple[int,
 
 @pytest.mark.slow
 @given(plannable_cases())
-def test_the_accounts_of_a_graphs_plan_add_up_to_the_extent(case: Case) -> None:
+def test_accounts_sum_to_the_extent(case: Case) -> None:
     plan = solved(case).plan
     for arena in plan.arenas:
         ledger = waste_ledger(plan, arena.name)
         for step in range(plan.steps):
             assert sum(ledger.at(step).values()) == arena.extent_bytes
-
-
-def test_each_step_has_the_gaps_and_the_top_of_what_is_alive_then() -> None:
-    """Four blocks of 10 bytes on a grid of 64, one more at each step, the lowest first: gaps of 54 between them."""
-    plan = plan_problem(problem_of(*((f"t{k}", k, 4, 10) for k in range(4))))
-    assert plan.offset.tolist() == [0, 64, 128, 192]
-    ledger = waste_ledger(plan, "arena")
-    assert ledger.alignment_gaps.tolist() == [0, 54, 108, 162]
-    assert ledger.tail.tolist() == [192, 128, 64, 0]
-    assert [ledger.at(step)["tail"] for step in (0, 1, 2, 3, 9)] == [192, 128, 64, 0, 0]
-    for step in range(4):
-        assert ledger.at(step) == by_bytes(plan, 0, step)

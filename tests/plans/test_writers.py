@@ -1,4 +1,4 @@
-"""Who wrote what is held at a step: the sum over all nodes is the live bytes."""
+"""Live bytes by the node that wrote them: their sum is the live bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tmmu_core.plans.figures.plan_storages import live_bytes, storages_of
 from tmmu_core.plans.making.engine import plan_graph
 
 
-def test_a_skip_is_held_by_the_input_and_the_rest_by_who_wrote_it() -> None:
+def test_skip_connection_is_held_by_the_input() -> None:
     solution = plan_graph(residual())
     step = 3  # n2 reads b and writes c; the skip still needs x
     index = solution.liveness.timeline.index
@@ -27,7 +27,7 @@ def test_a_skip_is_held_by_the_input_and_the_rest_by_who_wrote_it() -> None:
 
 
 @pytest.mark.parametrize("sample", ["views", "alias_group", "in_place", "training_step"])
-def test_all_together_are_the_live_bytes(sample: str) -> None:
+def test_bytes_by_node_sum_to_the_live_bytes(sample: str) -> None:
     shown = planning.make_plan(Choice(source=f"sample:{sample}"))
     assert shown.solution is not None
     own, index = storages_of(shown.plan), shown.solution.liveness.timeline.index

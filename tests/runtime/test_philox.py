@@ -23,7 +23,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("rounds", "given_", "answer"), KNOWN)
-def test_known_answers(rounds, given_, answer):
+def test_value_has_its_canonical_encoding(rounds, given_, answer):
     counter, key = given_
     assert philox4x32(np.array([counter], np.uint32), key, rounds).tolist() == [answer]
 

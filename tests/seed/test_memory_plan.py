@@ -1,4 +1,4 @@
-"""heliaAOT's memory plan by the names of its document."""
+"""The memory plan of heliaAOT under the names of its document."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def planned() -> MemoryPlan:
     return found
 
 
-def test_every_tensor_is_bound_to_a_byte_of_an_arena() -> None:
+def test_tensor_is_bound_to_an_offset_of_an_arena() -> None:
     found = planned()
     assert found.get_allocation("w") == TensorAllocation(
         "w", "SRAM", 0, 1024, TensorBinding(ArenaRole.constant, "SRAM", 0, "MRAM")
@@ -46,21 +46,21 @@ def test_every_tensor_is_bound_to_a_byte_of_an_arena() -> None:
         found.get_allocation("nobody")
 
 
-def test_arenas_are_told_by_role_and_memory() -> None:
+def test_arenas_are_listed_by_role_and_memory() -> None:
     found = planned()
     assert found.arena_usages == {"SRAM": ArenaUsage("SRAM", 2048, 2048, ArenaRole.scratch, "SRAM")}
     assert found.persistent_arenas["SRAM"].role == "persistent"
     assert (found.constant_arenas["SRAM"].is_staged, found.arena_usages["SRAM"].is_staged) == (True, False)
 
 
-def test_lifetimes_count_operators_both_ends_included() -> None:
+def test_lifetime_includes_both_operators() -> None:
     found = planned().tensor_lifetimes
     assert found["x"] == TensorLifetime("x", 0, 0)
     assert found["h"] == TensorLifetime("h", 0, 1)
     assert found["w"] == TensorLifetime("w", 0, 1)
 
 
-def test_a_lifetime_grows_by_operators_and_by_others() -> None:
+def test_lifetime_grows_by_operators_and_merges() -> None:
     life = TensorLifetime("a", 3, 3)
     life.add_op(5)
     life.merge(TensorLifetime("b", 1, 4))
@@ -69,26 +69,26 @@ def test_a_lifetime_grows_by_operators_and_by_others() -> None:
     assert life == TensorLifetime("a", 1, 7)
 
 
-def test_an_arena_is_filled_at_its_end() -> None:
+def test_arena_allocates_at_its_end() -> None:
     arena = ArenaUsage("SRAM")
     assert [arena.allocate(8), arena.allocate(4)] == [0, 8]
     assert (arena.used, arena.total_size, arena.is_staged) == (12, 12, False)
 
 
-def test_small_values_are_made_of_their_documented_fields() -> None:
+def test_values_have_their_documented_fields() -> None:
     assert MemoryPlannerType.greedy == "greedy"
     assert MemoryFreeBlock(offset=8, size=4).size == 4
     assert MemoryActiveBlock(end_time=2, offset=0, size=8).end_time == 2
     assert TensorAllocation("t", "SRAM", 0, 4).binding is None
 
 
-def test_it_renders_as_the_plan_it_was_written_down_from() -> None:
+def test_memory_plan_renders_as_its_plan() -> None:
     found = planned()
     assert found.plan is not None
     assert [arena.memory for arena in build_render_plan(found.plan).staged_constant_arenas] == ["SRAM"]
 
 
-def test_what_is_noted_of_no_arena_is_passed_over() -> None:
+def test_note_on_an_unknown_arena_is_ignored() -> None:
     plan = planned().plan
     noted = replace(plan, notes={"nowhere": {}, next(iter(plan.notes)) + "?": {"memory": "SRAM"}, **plan.notes})
     assert replace(memory_plan(noted), plan=plan) == memory_plan(plan)

@@ -92,7 +92,7 @@ def test_a_binding_is_made_of_its_documented_fields() -> None:
     assert MemoryBinding.bind("m", binding.plan, 0x2000).get_ptr("t0") == 0x2000
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
+def test_contradicting_rules_are_rejected() -> None:
     with pytest.raises(AlignmentViolation, match="t0"):
         MemoryPlanner(lives((0, 1, 1), alignment=3)).generate_plan()
     with pytest.raises(AllocationOverflow):

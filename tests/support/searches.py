@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from tests.fitting.random_graphs import drawn, model_of, trained, tree
 from tests.planners.brute_force import made
 from tests.planners.packings import problem
-from tests.planners.without import branches
 from tests.support.build import chain
 from tests.support.paths import SAMPLES
 from tmmu_core.base.atomic_files import replace_file
@@ -36,7 +35,7 @@ from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.formats.open_file import read_graph_file
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.judge.canonical_hashes import ir_hash
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import Problem
@@ -56,6 +55,16 @@ ASKED: dict[str, dict[str, Any]] = {
 """Planner → its options. ``slots``, ``naive`` and ``helia`` search nothing."""
 LONGER = ("crowd 1 of 14", "crowd 2 of 14", "crowd 6 of 14", "crowd 7 of 14", "crowd 0 of 22", "crowd 1 of 22")
 """Asked of ``exact`` with nodes for several attempts too."""
+
+
+def branches(count: int) -> Graph:
+    """Branches that begin large and end small; every branch begins before the first one ends."""
+    one = [Tensor(id=f"a{k}", shape=(64 * (9 + k % 3),)) for k in range(count)]
+    two = [Tensor(id=f"b{k}", shape=(16,)) for k in range(count)]
+    begin = [Node(node_id=f"m{k:02}", instr="OP", inputs=("x",), outputs=(one[k].id,)) for k in range(count)]
+    end = [Node(node_id=f"n{k:02}", instr="OP", inputs=(one[k].id,), outputs=(two[k].id,)) for k in range(count)]
+    tensors = (Tensor(id="x", shape=(64,), role="input"), *one, *two)
+    return Graph(tensors=tensors, nodes=(*begin, *end), inputs=("x",), outputs=tuple(t.id for t in two))
 
 
 def crowd(seed: int, count: int) -> Problem:

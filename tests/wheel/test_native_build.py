@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -65,3 +66,24 @@ def test_installation_without_compiler_runs_plain_python(sources: Path, tmp_path
     assert wheel.name.endswith("-none-any.whl")
     assert not any(name.endswith(".so") for name in zipfile.ZipFile(wheel).namelist())
     assert loaded(wheel, tmp_path) == ["none", "16"]
+
+
+def test_wheel_of_a_linux_platform_has_its_tag_and_its_library_only(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    platform = "manylinux2014_aarch64"
+    subprocess.run(build, cwd=ROOT, env={**os.environ, "AUDITWHEEL_PLAT": platform}, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob(f"*-py3-none-{platform}.whl")
+    libraries = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
+    assert libraries == ["tmmu_core/planners/native/linux-aarch64.so"]
+
+
+def test_long_description_has_no_relative_links(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    given = {**os.environ, "GITHUB_SERVER_URL": "https://git.example", "GITHUB_REPOSITORY": "team/net"}
+    subprocess.run(build, cwd=ROOT, env=given, check=True, capture_output=True)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        (metadata,) = (member for member in archive.getmembers() if member.name.endswith("/PKG-INFO"))
+        text = archive.extractfile(metadata).read().decode()  # type: ignore[union-attr]
+    assert "Project-URL: Homepage, https://git.example/team/net\n" in text
+    assert "](https://git.example/team/net/blob/v" in text
+    assert re.findall(r"\]\((?!https?:)[^)]*\)", text) == []

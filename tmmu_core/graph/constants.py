@@ -26,7 +26,7 @@ class Piece(Protocol):
 
 
 @dataclass(frozen=True)
-class Held:
+class InMemory:
     """Bytes at hand: ``data[start : start + length]``."""
 
     data: bytes | memoryview
@@ -69,14 +69,14 @@ class InFile:
 
 
 @dataclass(frozen=True)
-class Made:
+class Computed:
     """Bytes that are computed when they are asked for."""
 
     make: Callable[[], bytes]
 
     def chunks(self) -> Iterator[bytes]:
         """The bytes in order."""
-        return Held(self.make()).chunks()
+        return InMemory(self.make()).chunks()
 
 
 class Constants(Mapping[str, bytes]):
@@ -90,7 +90,7 @@ class Constants(Mapping[str, bytes]):
         """``given`` as constants: as it is, or bytes by tensor id."""
         if isinstance(given, Constants):
             return given
-        return cls({name: Held(data) for name, data in (given or {}).items()})
+        return cls({name: InMemory(data) for name, data in (given or {}).items()})
 
     def __getitem__(self, tensor_id: str) -> bytes:
         return b"".join(self.chunks(tensor_id))

@@ -148,6 +148,11 @@ def _dropout(call: Call) -> Flops:
     return Flops(elementwise=2 * call.result if len(call.outputs) > 1 else 0)
 
 
+def _touched(call: Call) -> Flops:
+    """One operation for each element that is read or written."""
+    return Flops(elementwise=sum(map(prod, (*call.inputs, *call.outputs))))
+
+
 def _matmul(call: Call, left: int = 0, added: int = 0) -> Flops | None:
     """[…, M, K] · […, K, N]: 2·K for every element of the result; a single axis is a vector."""
     a, b = call.inputs[left], call.inputs[left + 1]
@@ -282,6 +287,29 @@ def _recurrent(gates: int) -> Formula:
     return formula
 
 
+def _rnn_layer(call: Call) -> Flops:
+    """PyTorch's layer on the CPU: x [T, B, I], weights [gates·H, I] and [gates·H, H]."""
+    rows, weights = prod(call.inputs[0][:-1]), prod(call.inputs[1]) + prod(call.inputs[2])
+    return Flops(2 * rows * weights, 8 * rows * call.inputs[1][0])
+
+
+def _rnn_layer_backward(call: Call) -> Flops:
+    forward = _rnn_layer(call)
+    return Flops(2 * forward.contraction, 2 * forward.elementwise)
+
+
+def _fft(call: Call) -> Flops:
+    """5·N·log₂ N of a complex transform of all N elements."""
+    count = max(call.operand, call.result)
+    return Flops(elementwise=5 * count * count.bit_length())
+
+
+def _linalg(call: Call) -> Flops:
+    """Dense factorizations and solvers: about 2·n³ for each matrix."""
+    shape = max(call.inputs, key=prod)
+    return Flops(2 * prod(shape[:-2]) * max(shape[-2:]) ** 2 * min(shape[-2:]))
+
+
 def _matrix_vector(call: Call) -> Flops:
     return Flops(2 * call.operand)
 
@@ -293,6 +321,11 @@ FORMULAS: dict[str, Formula] = {
     "fold": _fold,
     "select": _select,
     "dropout": _dropout,
+    "touched": _touched,
+    "fft": _fft,
+    "linalg": _linalg,
+    "rnnlayer": _rnn_layer,
+    "rnnlayerbackward": _rnn_layer_backward,
     "loss": lambda call: Flops(elementwise=2 * prod(call.inputs[-2 if len(call.inputs) > 2 else -1])),
     "matmul": _matmul,
     "addmm": _addmm,

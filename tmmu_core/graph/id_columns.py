@@ -10,14 +10,13 @@ in cache misses; here they become rows of eight-byte words, which numpy sorts an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import islice
 from operator import lt
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from tmmu_core.base.once import cached_property
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
@@ -57,15 +56,15 @@ class Ids:
             return len(self.number) == len(self.texts)
         return not (table.sorted[1:] == table.sorted[:-1]).any()
 
-    def numbers_of(self, asked: Sequence[str]) -> I64:
-        """Shape (asked,): the number of each, −1 where there is none such. The ids must be distinct."""
+    def numbers_of(self, ids: Sequence[str]) -> I64:
+        """Shape (ids,): the number of each, −1 where there is none such. The ids must be distinct."""
         table = self._table
         if table is not None:
-            words = _words(asked, table.words.shape[1])
+            words = _words(ids, table.words.shape[1])
             if words is not None:
                 return table.find(words)
         number = self.number
-        return np.fromiter([number.get(name, -1) for name in asked], np.int64, len(asked))
+        return np.fromiter([number.get(name, -1) for name in ids], np.int64, len(ids))
 
     @cached_property
     def rank(self) -> I64:
@@ -114,7 +113,7 @@ class _Table(NamedTuple):
     """The keys in that order."""
 
     def find(self, words: U64) -> I64:
-        """Shape (asked,): the number of the id that each row of ``words`` is, −1 where it is none."""
+        """Shape (ids,): the number of the id that each row of ``words`` is, −1 where it is none."""
         at = np.minimum(np.searchsorted(self.sorted, _keys(words)), len(self.order) - 1)
         found = self.order[at]
         found[(self.words[found] != words).any(axis=1)] = -1

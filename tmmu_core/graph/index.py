@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -14,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base import limits
-from tmmu_core.base.once import cached_property
 from tmmu_core.graph import checks
 from tmmu_core.graph.id_columns import Ids
 from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph, Inplace, Phase
@@ -131,12 +131,8 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     nodes are the timeline's matter.
     """
     tensors, nodes = graph.tensors, graph.nodes
-    names = Ids(tuple([tensor.id for tensor in tensors]))
-    if not names.distinct:
-        checks.refuse_duplicate(names.texts, "duplicate_tensor")
-    node_names = Ids(tuple([node.node_id for node in nodes]))
-    if not node_names.distinct:
-        checks.refuse_duplicate(node_names.texts, "duplicate_node")
+    names = _distinct_ids([tensor.id for tensor in tensors], "duplicate_tensor")
+    node_names = _distinct_ids([node.node_id for node in nodes], "duplicate_node")
     roles, phases = [tensor.role for tensor in tensors], [node.phase for node in nodes]
     if set(roles) - set(ROLES) or set(phases) - set(PHASES):
         checks.refuse_roles_and_phases(graph)
@@ -151,14 +147,7 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     # Most graphs list what is produced in the order of production: then nothing need be looked up.
     out_ptr, out_idx = _operands(graph, names, "outputs", np.flatnonzero(~(is_input | is_persistent)))
 
-    if len(out_idx) and np.bincount(out_idx).max() > 1:
-        checks.refuse_second_producer(graph)
-    producer = np.full(len(tensors), -1, np.int64)
-    producer[out_idx] = np.repeat(np.arange(len(nodes), dtype=np.int64), np.diff(out_ptr))
-    produced_input = is_input & (producer >= 0)
-    if produced_input.any():
-        checks.refuse_produced_input(graph, names.texts[int(produced_input.argmax())])
-
+    producer = _producers(graph, names, (out_ptr, out_idx), is_input)
     base = _bases(graph, names, marked, nbytes, shapes)
     needed = is_output.copy()
     needed[in_idx] = True
@@ -192,6 +181,26 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     names.settle()
     index.__dict__["tensor_names"], index.__dict__["node_names"] = names, node_names
     return index
+
+
+def _distinct_ids(texts: list[str], reason: str) -> Ids:
+    ids = Ids(tuple(texts))
+    if not ids.distinct:
+        checks.refuse_duplicate(ids.texts, reason)
+    return ids
+
+
+def _producers(graph: Graph, names: Ids, outputs: tuple[I64, I64], is_input: NDArray[np.bool_]) -> I64:
+    """Return the node that writes each tensor, or −1. Raises ``InvalidIrShapes`` for two, or for one of an input."""
+    out_ptr, out_idx = outputs
+    if len(out_idx) and np.bincount(out_idx).max() > 1:
+        checks.refuse_second_producer(graph)
+    producer = np.full(len(graph.tensors), -1, np.int64)
+    producer[out_idx] = np.repeat(np.arange(len(graph.nodes), dtype=np.int64), np.diff(out_ptr))
+    produced_input = is_input & (producer >= 0)
+    if produced_input.any():
+        checks.refuse_produced_input(graph, names.texts[int(produced_input.argmax())])
+    return producer
 
 
 _ROLE_NUMBER = {role: k for k, role in enumerate(ROLES)}

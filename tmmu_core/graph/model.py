@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 
 Phase = Literal["forward", "backward", "optimizer"]
 Mode = Literal["forward", "backward", "inference"]
@@ -141,7 +141,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """The line of that code, ``model.py:12``; empty where the file says none."""
 
 
-class Made(msgspec.Struct, frozen=True, gc=False):
+class StorageOrigin(msgspec.Struct, frozen=True, gc=False):
     """Who made a storage of a finished plan that comes without a graph, as the files beside it say."""
 
     origin: Origin = Origin()
@@ -199,7 +199,7 @@ class Arena(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     page_size: int = 0
 
 
-learned(View, Shard, Tensor, Node, Dim, Origin, Made, Graph, AnnotatedGraph, Arena)
+register_types(View, Shard, Tensor, Node, Dim, Origin, StorageOrigin, Graph, AnnotatedGraph, Arena)
 
 
 ArenaConfig = dict[str, Arena]

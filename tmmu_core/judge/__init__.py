@@ -1,4 +1,4 @@
-"""The judge: verifier, lint and reference simulator. It is not the party: it shares no code with the planners.
+"""The judge: verifier, lint and reference simulator. It shares no code with the planners.
 
 It sees graphs, plans and the nouns of liveness (``graph``, ``liveness.model``, ``plan.model``), and works everything
 else out again, slowly and from the contract: :mod:`.whole` what a graph may say, :mod:`.runs` what runs when,

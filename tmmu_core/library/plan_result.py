@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 
@@ -15,7 +16,6 @@ from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.base.errors import UnreadableInput, UnwritableOutput
 from tmmu_core.base.escaping import visible
 from tmmu_core.base.extras import need, require
-from tmmu_core.base.once import cached_property
 from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.formats.planfile import plan_file
@@ -36,7 +36,7 @@ from tmmu_core.plans.analysis.gate import Check, Limit, baseline_warning, gate
 from tmmu_core.plans.analysis.plan_warnings import plan_warnings
 from tmmu_core.plans.figures.metrics import Totals, totals
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.make import Made
+from tmmu_core.plans.making.make import PlanningResult
 from tmmu_core.plans.making.request import PlanRequest
 
 T = TypeVar("T")
@@ -58,11 +58,11 @@ class Plan(model.Plan):
     of the tensor ids; offsets and sizes in bytes, live ranges ``[birth, death)`` in steps.
     """
 
-    made: Made | None = None
+    made: PlanningResult | None = None
     """The request and the graph; ``None`` for a plan from a file."""
 
     @classmethod
-    def of(cls, plan: model.Plan, made: Made | None = None) -> Self:
+    def of(cls, plan: model.Plan, made: PlanningResult | None = None) -> Self:
         """Return a plan of the core as a plan of the library."""
         return cls(**{f.name: getattr(plan, f.name) for f in fields(model.Plan)}, made=made)
 
@@ -210,7 +210,8 @@ class Plan(model.Plan):
         """Return a ``pandas.DataFrame`` with one row per tensor, indexed by tensor id.
 
         Columns: ``arena``, ``logical_slot``, ``offset_bytes``, ``size_bytes``, ``alignment``, ``birth``, ``death``
-        (steps, half-open), ``generation``, ``role``, ``dtype``, ``shape``, ``alias_group_id``, ``base_tensor_uid``.
+        (steps, half-open), ``generation``, ``role``, ``dtype``, ``shape``, ``alias_group_id``, ``base_tensor_uid``;
+        of a snapshot also ``category``.
         Raises ``MissingExtra`` without pandas.
         """
         pandas = need("pandas", "a table")
@@ -229,6 +230,7 @@ class Plan(model.Plan):
             "shape": list(self.shapes),
             "alias_group_id": list(self.alias_group_ids),
             "base_tensor_uid": list(self.base_tensor_uids),
+            **({"category": pandas.Categorical(self.categories)} if self.categories else {}),
         }
         return pandas.DataFrame(columns, index=pandas.Index(self.tensor_ids, name="tensor_id"))
 
@@ -362,7 +364,10 @@ def fit_graph(
     request = request.but(one_memory=request.is_one_memory or limit.total is not None)
     fitted = fit(initial_candidate(graph, request, progress), limit, moves, progress)
     best = fitted.best
-    return Fit(fitted, Plan.of(best.plan, Made(PlanRequest(planner=best.plan_input.planner), best.plan, best.solution)))
+    return Fit(
+        fitted,
+        Plan.of(best.plan, PlanningResult(PlanRequest(planner=best.plan_input.planner), best.plan, best.solution)),
+    )
 
 
 def _printed(report: bytes) -> bytes:

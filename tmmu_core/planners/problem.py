@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.graph.model import Made
+from tmmu_core.graph.model import StorageOrigin
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
@@ -114,6 +114,16 @@ GIVEN = "given"
 """Planner name of a plan whose offsets came with the instance."""
 
 
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Recorded:
+    """What an allocator recorded beside the live ranges. Readers add to it in classes of their own."""
+
+    categories: tuple[str, ...]
+    """Per storage, what its bytes are for."""
+    reserved_peak_bytes: int | None
+    """The most bytes that it reserved; ``None`` where that is not recorded."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class PlainInstance:
     """A packing problem without a graph, with its packing if the file gives every offset."""
@@ -123,8 +133,10 @@ class PlainInstance:
     packing: Packing | None = None
     notes: tuple[str, ...] = ()
     """Remarks of the reader."""
-    made: Mapping[str, Made] = field(default_factory=dict)
+    made: Mapping[str, StorageOrigin] = field(default_factory=dict)
     """By storage, its producer if the file names it; neither planned nor hashed."""
+    recorded: Recorded | None = None
+    """For the snapshot of an allocator."""
 
     def __repr__(self) -> str:
         placed = ", with offsets" if self.packing is not None else ""

@@ -1,1 +1,1 @@
-"""Plans: the value, its hashes and figures, how it is made, and what is read from it."""
+"""Plans: the value, its hashes and figures, the engine, and analyses of finished plans."""

@@ -1,4 +1,4 @@
-"""The hashes of a plan and of what it is made from (contract §6, seed II.K): what goes into each of them."""
+"""Hashes of a plan and of its inputs (contract §6, seed II.K)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tmmu_core.plans.model import Plan
 
 DIGEST_BYTES = 32
 DRAFT_TOKEN_BYTES = 64
-"""The least that the superseded draft asks of a replay token."""
+"""Minimum length of a replay token in the superseded draft."""
 
 
 def ir_hash(graph: Graph) -> bytes:
@@ -62,7 +62,7 @@ def token_from_seed(seed: int) -> bytes:
 
 
 def is_token(token: bytes, *, of_draft: bool = True) -> bool:
-    """Whether these bytes can be a replay token: 32, or for plans ``of_draft`` addresses at least 64 (draft I.B)."""
+    """Whether the length is that of a replay token: 32, or at least 64 for plans ``of_draft`` addresses (draft I.B)."""
     return len(token) == DIGEST_BYTES or (of_draft and len(token) >= DRAFT_TOKEN_BYTES)
 
 
@@ -94,7 +94,7 @@ def logical_address_table(
     root lies at its start, views and what is written into them at or above it.
     """
     rank = np.argsort(np.argsort(np.array([name.encode() for name in arena_names], dtype=object), kind="stable"))
-    # Of many rows only the few (arena, slot, offset) that differ need sorting; rows of a slot mostly say the same.
+    # Of many rows only the few (arena, slot, offset) that differ need sorting; rows of a slot are mostly equal.
     if len(slot) > CHUNK_ROWS and int(slot.max()) < len(slot):
         slots = int(slot.max()) + 1
         of_row = arena.astype(np.int64) * slots + slot
@@ -110,7 +110,7 @@ def logical_address_table(
 
 
 class Identity(NamedTuple):
-    """What a plan is of, in the order in which its hash binds it before the two tables."""
+    """Inputs of a plan, in the order in which its hash includes them before the two tables."""
 
     ir_hash: bytes
     mode: str
@@ -132,7 +132,7 @@ def layout_hash(slots: Table | Encoded, addresses: Table | Encoded) -> bytes:
 
 
 def plan_digests(plan: Plan) -> tuple[bytes, bytes]:
-    """``(tmmu_plan_hash, layout_hash)`` recomputed from a plan's rows: what its own two fields must say."""
+    """``(tmmu_plan_hash, layout_hash)`` recomputed from a plan's rows; they must equal its two fields."""
     names = [arena.name for arena in plan.arenas]
     slots = encoded(slot_rows(plan.tensor_ids, names, plan.arena, plan.logical_slot))
     addresses = encoded(logical_address_table(names, plan.arena, plan.logical_slot, plan.offset))

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import eq
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import U64_MAX
-from tmmu_core.base.once import cached_property
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -23,17 +23,17 @@ U64 = NDArray[np.uint64]
 PLAN_SCHEMA = "tmmu_plan/1"
 
 Places = Literal["slots", "bytes", "sparse"]
-"""How a plan's offsets came to be: ``slots`` one behind the other at aligned prefix sums (seed,
+"""How the offsets of a plan are computed: ``slots`` one behind the other at aligned prefix sums (seed,
 ``MapToVirtualAddresses_v1``); ``bytes``, storage by storage; ``sparse``, slots at the draft's hashed addresses."""
 
-UNSAID = "places"
-"""The key of ``Plan.notes`` under which a reader says how it knows what is placed, where the file did not say it."""
+PLACES_DERIVED = "places"
+"""Key of ``Plan.notes``: how the reader derived the placed values that the file does not contain."""
 
 CHANGED = "changed"
-"""The key of ``Plan.notes`` under which a reader says what in the file is no longer as it was written."""
+"""Key of ``Plan.notes``: the parts of the file that changed after it was written."""
 
-UNHELD = "unheld"
-"""The key of ``Plan.notes`` under which a reader says that the file holds no hashes of what was written."""
+NO_CONTENT_HASH = "unheld"
+"""Key of ``Plan.notes``: the file has no content hash."""
 
 ASSUMED = "assumed"
 """The key of ``Plan.notes`` for the sizes that the model leaves open and the plan assumes."""
@@ -44,11 +44,15 @@ UNPLANNED = "unplanned"
 READ = "read"
 """The key of ``Plan.notes`` for the remarks of the reader of a finished plan or an instance."""
 
-REMARKS = (UNSAID, CHANGED, UNHELD, ASSUMED, UNPLANNED, READ)
+REMARKS = (PLACES_DERIVED, CHANGED, NO_CONTENT_HASH, ASSUMED, UNPLANNED, READ)
 """Keys of ``Plan.notes`` whose values are texts."""
 
 PLACES: tuple[Places, ...] = ("slots", "bytes", "sparse")
 
+
+Category = Literal["parameter", "gradient", "optimizer_state", "activation", "other"]
+CATEGORIES: tuple[Category, ...] = get_args(Category)
+"""What the bytes of an allocator's snapshot are for."""
 
 OPTIMAL = "optimal"
 FEASIBLE = "feasible"
@@ -79,7 +83,7 @@ class ArenaSummary:
     lower_bound_bytes: int | None = None
     """No plan of this problem has a smaller extent: one number, whichever planner ran (contract §11)."""
     proven_bytes: int | None = None
-    """What this plan's search proved beyond the bound: again, no plan has a smaller extent. ``None``: nothing more.
+    """Higher lower bound that the search proved; ``None``: none.
     Under the status ``claimed``, the bound that the file claims."""
     status: str = FEASIBLE
     """The certificate: ``optimal`` (the extent is proven the least), ``unproven`` (a search ended before it knew),
@@ -89,7 +93,7 @@ class ArenaSummary:
     witness: tuple[str, ...] = ()
     """The storages, by the ids that name them, that make the lower bound: pairwise in each other's way."""
     witness_step: int = -1
-    """The step at which they are held; −1 where time is not the reason, or nothing is told."""
+    """Step at which they are live; −1 if unknown or independent of time."""
 
     @property
     def bound_bytes(self) -> int:
@@ -142,6 +146,7 @@ class TensorRow:
     shape: tuple[int, ...]
     alias_group_id: str | None
     base_tensor_uid: str | None
+    category: str | None = None
 
 
 Handoff = tuple[int, str, str]
@@ -208,7 +213,9 @@ class PlanColumns:
     handoffs: Sequence[Handoff] = ()
     """(step, from, to) as granted and, for planners that place bytes, as used."""
     taken: tuple[bool, ...] = ()
-    """Per hand-off, whether ``to`` lies on ``from``'s bytes (contract §11). Where it is not told it is worked out."""
+    """Per in-place reuse, whether ``to`` lies on ``from``'s bytes (contract §11); computed if the file has none."""
+    categories: tuple[str, ...] = ()
+    """One of :data:`CATEGORIES` per row in the plan of an allocator's snapshot, else empty."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -222,7 +229,7 @@ class Plan(PlanColumns):
     mode: str
     preset: str
     places: Places
-    """What the planner placed; it decides which rules apply to offsets."""
+    """What the planner places; it selects the rules for offsets."""
     replay_token: bytes
     rank: int
     world_size: int
@@ -240,9 +247,9 @@ class Plan(PlanColumns):
     metrics: dict[str, Any] = field(default_factory=dict)
     """Figures of contract §7; ``allocation_time_ns`` among them, never hashed and never compared."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """What the planner tells about its run, per arena: scalars, and a ``course`` (``plan.analysis.course``)."""
+    """Facts of the planner's run per arena: scalars, and the search progress (``plans.analysis.search_progress``)."""
     own_arenas: bool = False
-    """Whether the planner made its arenas itself: neither roles nor the configuration say where a tensor lies."""
+    """Whether the planner chose the arenas itself, independent of roles and configuration."""
 
     def __post_init__(self) -> None:
         if len(self.taken) != len(self.handoffs):
@@ -309,6 +316,7 @@ class Plan(PlanColumns):
             self.shapes[i],
             self.alias_group_ids[i],
             self.base_tensor_uids[i],
+            self.categories[i] if self.categories else None,
         )
 
     def rows(self) -> Iterator[TensorRow]:

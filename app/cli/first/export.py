@@ -9,13 +9,28 @@ from typing import Annotated, cast, get_args
 import typer
 
 from app.cli.console import STREAM, SUCCESS, UsageError, print_note, write_output
-from app.cli.options import AsJson, Out, Resolved, Source, open_any, planning, resolve, sound
+from app.cli.options import (
+    AsJson,
+    Out,
+    Resolved,
+    Source,
+    input_of,
+    open_any,
+    planning,
+    resolve,
+    resolve_opened,
+    sound,
+)
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.base.errors import spelled_out
 from tmmu_core.formats.c_project.c_export import Blobs, c_project, residency_json, write_project
 from tmmu_core.formats.c_project.render_c import c_header, c_source
 from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
+from tmmu_core.formats.edge import tflite
+from tmmu_core.formats.edge.tflm_model import MicroModel
+from tmmu_core.formats.edge.tflm_plan import with_plan
+from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile import plan_file, trace
 from tmmu_core.formats.weights import constants_of
 from tmmu_core.graph.constants import Constants
@@ -42,7 +57,12 @@ def _prefix(plan: Plan) -> str:
 
 PROJECT = "c-project"
 """The format that is a folder."""
-FORMATS = (*EXPORTERS, PROJECT)
+TFLM = "tflm"
+DEFAULT_PLANNER = "auto"
+"""The planner of a plan that a runtime executes."""
+MODELS = (TFLM,)
+"""The formats that are the model itself, with the plan in it."""
+FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 
 To = Annotated[str, typer.Option("--to", metavar="FORMAT", help=f"Output format: {', '.join(FORMATS)}.")]
 OfArena = Annotated[
@@ -50,9 +70,7 @@ OfArena = Annotated[
 ]
 FromModel = Annotated[
     str | None,
-    typer.Option(
-        "--model", metavar="FILE", help="Model file with the bytes of the constants, for c-project of a finished plan."
-    ),
+    typer.Option("--model", metavar="FILE", help=f"Model file of a finished plan, for {PROJECT}, {', '.join(MODELS)}."),
 ]
 AsBlobs = Annotated[
     str | None,
@@ -82,9 +100,12 @@ def command(
         raise UsageError(f"unknown format {to!r}.", strict.closest_hint(to, FORMATS))
     if arena is not None and to != "instance":
         raise UsageError(f"--arena has no effect on the format {to}.", "This format contains all arenas.")
-    idle = [name for name, value in (("--model", model), ("--blobs", blobs), ("--prefix", prefix)) if value is not None]
+    of_project = (("--blobs", blobs), ("--prefix", prefix), ("--model", None if to in MODELS else model))
+    idle = [name for name, value in of_project if value is not None]
     if idle and to != PROJECT:
         raise UsageError(f"{idle[0]} has no effect on the format {to}.", f"Use it with --to {PROJECT}.")
+    if to in MODELS:
+        return _write_model(plan, request, model, output or STREAM)
     found = resolve(plan, request)
     sound_plan = sound(found, "export")
     if to == PROJECT:
@@ -94,6 +115,31 @@ def command(
     data = plan_file.to_instance(sound_plan, arena) if to == "instance" else EXPORTERS[to](sound_plan)
     name = output or STREAM
     write_output(name, unpacking.pack(data) if name.endswith(".gz") else data, f"the plan as {to}")
+    return SUCCESS
+
+
+def _write_model(name: str, request: PlanRequest, model: str | None, output: str) -> int:
+    """Write the model file of a plan, or one that is planned here, with the plan in it."""
+    data, source = input_of(name)
+    opened = read_any(data, source)
+    if not isinstance(opened, Graph):
+        if model is None:
+            raise UsageError(f"{name} does not contain a model.", "Pass the model's file, or add it with --model.")
+        data, source = input_of(model)
+    elif model is not None:
+        raise UsageError(f"{name} is a model, so --model has no effect.", "Omit --model.")
+    if tflite.refuses(data):
+        raise UsageError(f"{source} is not a TensorFlow Lite model.", f"--to {TFLM} writes a plan into a .tflite file.")
+    micro = MicroModel(data, source)
+    if isinstance(opened, Graph):
+        opened = micro.as_run
+        request = request if request.planner else request.but(planner=DEFAULT_PLANNER)
+    written = with_plan(micro, data, sound(resolve_opened(opened, name, request), "export"))
+    write_output(output, written.data, "the model with its plan")
+    placed = sum(offset >= 0 for offset in written.offsets)
+    print_note(f"placed {numbers.count(placed, 'tensor')} in {numbers.full_bytes(written.extent_bytes)}")
+    if written.left:
+        print_note(f"left to the runtime: {', '.join(written.left)}")
     return SUCCESS
 
 

@@ -8,14 +8,23 @@ from typing import Annotated
 import msgspec
 import typer
 
-from app.cli.console import SUCCESS, Column, print_lines, read_input, table, write_bytes
+from app.cli.console import FINDING, SUCCESS, Column, UsageError, print_lines, read_input, table, write_bytes
 from app.cli.options import AsJson, Source
 from app.texts import numbers
+from tmmu_core.base import strict
 from tmmu_core.graph.assumed_sizes import dims_text
-from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.plans.making.request_options import OPTION_SPECS
 
+RUNTIMES = ("tflm",)
 FIGURES = {
     "arena": "arena",
+    "head": "head: activations and scratch memory of kernels",
+    "tail": "tail: data that the runtime keeps",
+    "temporary": "more while the model is loaded",
+    "arena_with_plan": "with our plan: arena",
+    "head_with_plan": "with our plan: head",
+    "tail_with_plan": "with our plan: tail",
+    "temporary_with_plan": "with our plan: more while the model is loaded",
     "pattern": "memory pattern block, second run",
     "no_arena": "with the arena disabled",
     "beyond_tensors": "scratch memory around the tensors, part of the arena",
@@ -28,26 +37,34 @@ FIGURES = {
 ABOUT = {
     "onnxruntime": "The runtime's figure is resident memory with kernel scratch. The plan has inputs and no scratch.",
     "LiteRT": "The runtime's figure is the exact arena of LiteRT's own kernels; memory of XNNPACK is not visible.",
+    "TensorFlow Lite Micro": "The arena is the smallest in which the model runs here; on a 32-bit device its tail is "
+    "smaller.",
     "ExecuTorch": "The runtime's figure is the plan in the file; memory of delegates is not in it.",
     "PyTorch eager": "The runtime's figure is of this program run operator by operator; each value is freed after its "
     "last read.",
 }
 
 Sizes = Annotated[str, typer.Option("--dims", metavar="B=1,T=16", help="Sizes of open dimensions [the assumed sizes].")]
+Runtime = Annotated[
+    str, typer.Option("--runtime", metavar="NAME", help=f"Runtime: {', '.join(RUNTIMES)} [that of the file].")
+]
 
 
-def command(model: Source, dims: Sizes = "", json: AsJson = False) -> int:
+def command(model: Source, dims: Sizes = "", runtime: Runtime = "", json: AsJson = False) -> int:
     """Compare a plan with the memory that the model's runtime uses.
 
     ONNX runs with onnxruntime (extra "run"), TensorFlow Lite with LiteRT (pip install ai-edge-litert), exported PyTorch
     programs in eager mode on the CPU (extra "torch"). ExecuTorch programs are not run: the file states its arenas.
+    --runtime tflm runs a model in TensorFlow Lite Micro (extra "tflm"), without and with a plan in it.
     """
     from tmmu_core.runtime.measure.measure_model import measure
 
-    found = measure(read_input(model), model, SAID["dims"].read(dims) if dims else None)
+    if runtime and runtime not in RUNTIMES:
+        raise UsageError(f"unknown runtime {runtime!r}.", strict.closest_hint(runtime, RUNTIMES))
+    found = measure(read_input(model), model, OPTION_SPECS["dims"].read(dims) if dims else None, runtime)
     if json:
         write_bytes(msgspec.json.encode(asdict(found)) + b"\n")
-        return SUCCESS
+        return FINDING if found.outputs_equal is False else SUCCESS
     print_lines(model + (f" at {dims_text(found.sizes)}" if found.sizes else ""), "")
     rows = [[found.runtime, FIGURES[name], numbers.full_bytes(size)] for name, size in found.figures.items()]
     graphs = (("graph as run", found.run), ("graph in the file", found.given))
@@ -59,4 +76,6 @@ def command(model: Source, dims: Sizes = "", json: AsJson = False) -> int:
     print_lines("", f"{found.runtime} uses {numbers.full_bytes(found.theirs)}, {above:,} B above the lower bound:")
     print_lines(*(f"  {size:>14,} B  {what}" for what, size in found.difference()))
     print_lines("", ABOUT[found.runtime])
-    return SUCCESS
+    if found.outputs_equal is not None:
+        print_lines(f"Outputs with our plan, on random inputs: {'equal' if found.outputs_equal else 'DIFFERENT'}.")
+    return SUCCESS if found.outputs_equal is not False else FINDING

@@ -16,9 +16,10 @@ from app.cli.options import (
     show_warnings,
     sound,
 )
-from app.cli.plan_text import print_plan
-from app.texts import numbers
+from app.cli.plan_text import print_live_lines, print_plan
+from app.texts import numbers, snapshot_text
 from tmmu_core.formats.planfile import plan_file
+from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.graph.assumed_sizes import shapes_said
 from tmmu_core.graph.native import unpacking
 from tmmu_core.planners.problem import GIVEN, PlainInstance
@@ -69,6 +70,10 @@ def command(graph: Source, request: PlanRequest, output: Out = None, json: AsJso
         print_plan(plan)
         shapes = shapes_said(found.graph) if found.graph is not None else ""
         print_lines(*([f"shapes: {shapes}"] if shapes else []))
+        if plan.categories:
+            print_live_lines(plan)
+        if isinstance(opened, PlainInstance) and isinstance(opened.recorded, History):
+            print_lines(*snapshot_text.sentences(opened.recorded))
         if plan.planner == GIVEN and isinstance(opened, PlainInstance):
             print_lines(*_comparison_with_ours(opened, plan))
         shown = (plan.remark(ASSUMED), plan.remark(UNPLANNED))  # by print_plan

@@ -140,7 +140,7 @@ def _accounts(fig: go.Figure, plan: Plan, ledger: WasteLedger, step: int | None)
 
 
 LEVELS = {"arena size": ("solid", LINE), "lower bound": ("dot", LINE), "peak": ("dot", LINE), "capacity": ("dash", BAD)}
-"""What a level is → its dash and colour."""
+"""Kind of a level → its dash and colour."""
 
 
 def ends(heights: Mapping[str, float], side: str) -> list[tuple[str, str]]:

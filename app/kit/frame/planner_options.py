@@ -17,7 +17,7 @@ from tmmu_core.planners.greedy import FITS, ORDERS
 from tmmu_core.plans.making.request_options import refuse_odd_json
 
 CHOICES: dict[str, tuple[str, ...]] = {"order": tuple(ORDERS), "fit": FITS}
-SAID = {
+HELP = {
     "order": "The order in which buffers are placed. `free_list` always uses the order of first writes.",
     "fit": "Where a buffer is placed: the lowest gap, the tightest gap, or first fit with a free list.",
     "budget": "The most nodes that the search visits. The same budget gives the same plan on every machine.",
@@ -49,7 +49,7 @@ def draw(full: Choice) -> None:
 
 
 def _widget(name: str, default: Any, value: Any) -> None:
-    title, about = name.replace("_", " ").capitalize(), SAID.get(name)
+    title, about = name.replace("_", " ").capitalize(), HELP.get(name)
     if name in CHOICES:
         options = CHOICES[name] if value in CHOICES[name] else (value, *CHOICES[name])
         st.selectbox(

@@ -15,7 +15,7 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.quantities import pair_texts, parse_bytes
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.making.request import ANY_ARENA
-from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 VARIANTS = {
     "inference/inference": "inference",
@@ -87,7 +87,7 @@ def _short(pair: str) -> str:
 def _limit() -> None:
     text = str(state.widget_value("limit") or "").strip()
     try:
-        capacities = SAID["capacities"].read(text) if text else {}
+        capacities = OPTION_SPECS["capacities"].read(text) if text else {}
     except (ValueError, UnreadableInput) as error:
         state.draft("limit", text)
         message = error.message if isinstance(error, UnreadableInput) else str(error)

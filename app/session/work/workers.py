@@ -56,7 +56,7 @@ _RECORD = 32
 _LENGTH = struct.Struct("<Q")
 
 
-# --- what is sent ----------------------------------------------------------------------------------------------------
+# --- messages --------------------------------------------------------------------------------------------------------
 
 
 _held = threading.local()
@@ -381,11 +381,11 @@ def main() -> None:
     if renices():
         with suppress(OSError):  # Linux shares out by sessions first: niceness alone orders those of this one
             Path("/proc/self/autogroup").write_text(str(NICENESS))
-    gc.freeze()  # what is there now is shared with every worker
+    gc.freeze()  # all modules loaded now are shared with every worker
     start(socket.socket(fileno=int(sys.argv[1])))
 
 
 if __name__ == "__main__":
-    from app.session.work import workers  # as a script this file is ``__main__``: what is pickled must name the module
+    from app.session.work import workers  # as a script this file is ``__main__``: pickles must name the module
 
     workers.main()

@@ -1,4 +1,4 @@
-"""Names in C: legal in C11 and C++17, no two alike, whatever a model calls its memories and tensors."""
+"""Names in C: legal in C11 and C++17 and unique, whatever a model calls its memories and tensors."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ FREE = st.text(max_size=12) | st.sampled_from(
 )
 
 
-def test_memories_that_look_alike_are_told_apart() -> None:
+def test_memories_with_equal_c_names_get_a_suffix() -> None:
     one, two = region_names("net", [("scratch", "fast mem", False), ("scratch", "fast_mem", False)])
     assert (one.stem, two.stem) == ("NET_REGION_SCRATCH_FAST_MEM", "NET_REGION_SCRATCH_FAST_MEM_1")
     assert (one.symbol, two.symbol) == ("net_scratch_fast_mem", "net_scratch_fast_mem_1")
 
 
-def test_a_memory_is_not_called_as_the_size_of_another() -> None:
+def test_memory_name_does_not_collide_with_the_size_macro_of_another() -> None:
     names = region_names("net", [("scratch", "A", False), ("scratch", "A_SIZE", False)])
     assert names[1].stem == "NET_REGION_SCRATCH_A_SIZE_1"
 
 
-def test_a_constants_symbol_says_what_it_holds() -> None:
+def test_symbol_of_a_constant_region_names_its_content() -> None:
     cold, staged = region_names("net", [("constant", "MRAM", False), ("constant", "TCM", True)])
     assert (cold.symbol, cold.blob) == ("net_constant_mram__blob", "net_constant_mram__blob")
     assert (staged.symbol, staged.blob) == ("net_constant_tcm", "net_constant_tcm__source")
@@ -35,7 +35,7 @@ def test_a_constants_symbol_says_what_it_holds() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["scratch", "persistent", "constant"]), FREE, st.booleans()), max_size=8))
 @example([("scratch", "a", False), ("scratch", "a_1", False), ("scratch", "A", False)])
-def test_no_two_regions_have_a_name_in_common(regions: list[tuple[str, str, bool]]) -> None:
+def test_region_names_are_unique(regions: list[tuple[str, str, bool]]) -> None:
     names = region_names("net", regions)
     macros = [name.stem + suffix for name in names for suffix in REGION_NAMES]
     symbols = [name.symbol for name in names] + [name.source for name in names if name.source]
@@ -45,7 +45,7 @@ def test_no_two_regions_have_a_name_in_common(regions: list[tuple[str, str, bool
 
 
 @given(st.lists(FREE | st.text("aA_. 9é", max_size=4), max_size=8, unique=True))
-def test_no_two_tensors_have_a_name_in_common(ids: list[str]) -> None:
+def test_tensor_names_are_unique(ids: list[str]) -> None:
     stems = tensor_stems("net", ids)
     macros = [stem + suffix for stem in stems.values() for suffix in TENSOR_NAMES]
     assert len({*macros}) == len(macros) == len(ids) * len(TENSOR_NAMES)
@@ -55,14 +55,14 @@ def test_no_two_tensors_have_a_name_in_common(ids: list[str]) -> None:
 @given(st.text(max_size=60))
 @example("模型")
 @example("__x__")
-def test_a_prefix_is_a_name_of_its_own(text: str) -> None:
+def test_prefix_is_a_legal_name(text: str) -> None:
     assert LEGAL.fullmatch(c_prefix(text))
 
 
 @given(st.text("*/\\?\n x", max_size=8) | st.text(max_size=20))
 @example("*\\ int evil; /\\*")
 @example("???/")
-def test_no_name_ends_a_comment_opens_another_or_splices_lines(name: str) -> None:
+def test_name_in_a_comment_cannot_end_it(name: str) -> None:
     text = f"/* {comment(name)} */"
     assert text.index("*/") == len(text) - 2
     assert text.count("/*") == 1

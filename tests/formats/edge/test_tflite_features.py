@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import tflite
 
 from tmmu_core.formats.edge.tflite import constants, read
+from tmmu_core.formats.edge.tflite_metadata import with_metadata
 from tmmu_core.formats.edge.tflite_subgraph import SUBGRAPH_FIELDS
 from tmmu_core.graph.model import Tensor
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -34,6 +36,8 @@ class T:
     """Which of the buffers in other files its data are."""
     buffer: int = 0
     """Which of the buffers its data are, where not one of its own: the tensor's number and one."""
+    scale: float = 0.0
+    """Of its quantization; the zero point is 0."""
 
 
 @dataclass
@@ -45,6 +49,7 @@ class Op:
     outputs: tuple[int, ...]
     options: tuple[str, dict[str, Any]] | None = None
     second: bool = False
+    custom: str = ""
 
 
 LATER = {"INT2": 19, "UINT4": 20, "FLOAT8_E4M3FN": 21, "FLOAT8_E5M2": 22}
@@ -107,6 +112,14 @@ def model(
             "Buffer": tensor.buffer or len(buffers) - 1,
             "IsVariable": tensor.variable,
         }
+        if tensor.scale:
+            b.StartVector(4, 1, 4)
+            b.PrependFloat32(tensor.scale)
+            scale = b.EndVector()
+            b.StartVector(8, 1, 8)
+            b.PrependInt64(0)
+            zero = b.EndVector()
+            fields["Quantization"] = table("QuantizationParameters", Scale=scale, ZeroPoint=zero)
         if tensor.sparse:
             fields["Sparsity"] = table("SparsityParameters")
         return _tensor(b, fields, tensor.external)
@@ -125,7 +138,8 @@ def model(
             fields |= {side: table(kind, **given), f"{side}Type": getattr(union, kind)}
         row = table("Operator", **fields)
         number = getattr(tflite.BuiltinOperator, op.code)
-        codes.append(table("OperatorCode", BuiltinCode=number, DeprecatedBuiltinCode=min(number, 127)))
+        custom = {"CustomCode": b.CreateString(op.custom)} if op.custom else {}
+        codes.append(table("OperatorCode", BuiltinCode=number, DeprecatedBuiltinCode=min(number, 127), **custom))
         return row
 
     def subgraph(sub: Sub) -> int:
@@ -253,9 +267,27 @@ def test_a_constant_without_elements_needs_no_data() -> None:
     assert plan_graph(read(data)).plan.steps == 2
 
 
-def test_a_plan_in_the_file_is_told_and_not_used() -> None:
-    data = model([X, Y], [Op("RELU", (0,), (1,))], metadata="OfflineMemoryAllocation")
-    assert read(data, "m.tflite").name == "m (the offline plan in the file is not used)"
+def test_file_with_offline_plan_is_the_same_graph_as_without() -> None:
+    data = model([X, Y], [Op("RELU", (0,), (1,))])
+    assert read(with_metadata(data, b"OfflineMemoryAllocation", bytes(20)), "m") == read(data, "m")
+
+
+COMPILED = model(
+    [T("x", (16,), "INT8"), T("y", (4,), "INT8"), T("commands", (8,), "UINT8", bytes(8)), T("scratch", (64,), "UINT8")],
+    [Op("CUSTOM", (2, 3, 0), (1,), custom="ethos-u")],
+)
+"""What Vela makes: one operator with its commands, and scratch memory that nothing writes."""
+
+
+def test_scratch_memory_of_a_custom_operator_is_planned() -> None:
+    assert plan_graph(read(COMPILED)).plan.arena_of["activations"].peak_live_bytes == 64 + 16 + 4
+
+
+def test_tensors_that_vela_placed_in_scratch_memory_are_views_of_it() -> None:
+    offsets = with_metadata(COMPILED, b"OfflineMemoryAllocation", struct.pack("<7i", 0, 1, 4, 0, 16, -1, 0))
+    plan = plan_graph(read(offsets)).plan
+    assert plan.arena_of["activations"].extent_bytes == 64
+    assert [int(plan.offset[plan.row_of[name]]) for name in ("x", "y", "scratch")] == [0, 16, 0]
 
 
 def test_other_metadata_and_signatures_change_nothing() -> None:

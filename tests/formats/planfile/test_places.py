@@ -1,4 +1,4 @@
-"""What a plan places stands in every file; a file that does not say it is judged by the stricter reading."""
+"""What a plan places (slots, bytes or hashed addresses) is a key of every file; without it, it is derived."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tmmu_core.planners.problem import Packing, PlainInstance
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
-from tmmu_core.plans.model import UNSAID, Plan
+from tmmu_core.plans.model import PLACES_DERIVED, Plan
 
 
 def without_the_key(plan: Plan, **changes: Any) -> Plan:
@@ -32,7 +32,7 @@ def without_the_key(plan: Plan, **changes: Any) -> Plan:
 @pytest.mark.parametrize(
     ("planner", "places"), [("slots", "slots"), ("naive", "slots"), ("greedy", "bytes"), ("helia", "bytes")]
 )
-def test_every_file_says_what_its_planner_placed(planner: str, places: str) -> None:
+def test_file_has_what_its_planner_placed(planner: str, places: str) -> None:
     solution = plan_graph(views_graph(), planner=planner)
     plan = solution.plan
     assert (plan.places, plan.own_arenas) == (places, planner == "helia")
@@ -46,20 +46,20 @@ def test_every_file_says_what_its_planner_placed(planner: str, places: str) -> N
         assert (read.places, read.own_arenas) == (places, planner == "helia")
 
 
-def test_offsets_that_came_with_an_instance_are_bytes() -> None:
+def test_offsets_of_an_instance_are_bytes() -> None:
     packing = Packing(offset=np.array([0, 128], np.uint64))
     assert plan_problem(PlainInstance("", problem_of(("a", 0, 2, 100), ("b", 1, 3, 64)), packing)).places == "bytes"
 
 
-def test_a_reader_that_has_to_derive_it_says_how() -> None:
+def test_derived_placement_has_a_warning() -> None:
     plan = without_the_key(chain_plan())
-    assert plan.notes[UNSAID] == "slots does so"
+    assert plan.notes[PLACES_DERIVED] == "slots does so"
     assert [warning.rule for warning in verify_plan(plan).warnings] == ["places", "held"]
     assert verify_plan(plan).ok
     assert verify_plan(chain_plan()).warnings == ()
 
 
-def test_without_the_key_shared_slots_are_slots_whoever_planned_them() -> None:
+def test_without_the_key_shared_slots_are_slots() -> None:
     shifted = chain_plan(6, planner="slots")
     top = int(shifted.logical_slot.max())
     for row in np.flatnonzero(shifted.logical_slot == top).tolist():
@@ -69,7 +69,7 @@ def test_without_the_key_shared_slots_are_slots_whoever_planned_them() -> None:
     assert {finding.rule for finding in verify_plan(found).errors} == {"slot_offset"}
 
 
-def test_without_the_key_storages_numbered_by_offset_are_bytes_whoever_planned_them() -> None:
+def test_without_the_key_slots_numbered_by_offset_are_bytes() -> None:
     found = without_the_key(plan_graph(views_graph(), planner="greedy").plan, planner="unheard of")
     assert found.places == "bytes"
     assert verify_plan(found).ok
@@ -77,14 +77,14 @@ def test_without_the_key_storages_numbered_by_offset_are_bytes_whoever_planned_t
     assert without_the_key(turned, planner="unheard of").places == "slots"
 
 
-def test_a_word_that_says_nothing_is_refused_at_its_place() -> None:
+def test_unknown_placement_is_rejected() -> None:
     document = msgspec.json.decode(plan_file.to_json(chain_plan())) | {"places": "pages"}
     with pytest.raises(UnreadableInput, match="slots, bytes, sparse") as refused:
         plan_file.from_document(msgspec.json.encode(document))
     assert refused.value.place == "$.places"
 
 
-def test_hashed_addresses_are_held_to_rules_of_their_own() -> None:
+def test_hashed_addresses_are_verified_by_their_own_rules() -> None:
     graph = views_graph()
     plan = with_sparse_addresses(plan_graph(graph).plan)
     verdict = verify_plan(plan, graph)
@@ -109,7 +109,7 @@ def test_hashed_addresses_are_held_to_rules_of_their_own() -> None:
         ((0, 0, 0), (1, 0, 0), (0, 0, 0), (32, 64, 48), "slots"),
     ],
 )
-def test_a_planner_of_another_house_places_bytes_where_numbers_rise_with_offsets(
+def test_placement_of_a_foreign_planner_is_derived_from_the_rows(
     arena: tuple[int, ...], slot: tuple[int, ...], generation: tuple[int, ...], offset: tuple[int, ...], places: str
 ) -> None:
     whole = [np.array(column, np.int64) for column in (slot, generation, [0] * len(slot))]

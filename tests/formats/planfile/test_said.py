@@ -1,4 +1,4 @@
-"""What a file says in metrics and notes is read by kind and range; whatever else stands there is refused."""
+"""Metrics and notes of a plan file are checked by type and range."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def with_changed(plan: Plan, change: Callable[[dict[str, Any]], None]) -> bytes:
         ("allocation_time_ns", "soon"),
     ],
 )
-def test_a_metric_that_is_no_figure_is_refused(figure: str, value: Any) -> None:
+def test_metric_out_of_range_is_rejected(figure: str, value: Any) -> None:
     data = with_changed(chain_plan(), lambda document: document["metrics"].update({figure: value}))
     with pytest.raises(UnreadableInput) as caught:
         plan_file.from_document(data)
     assert caught.value.place in (f"$.metrics.{figure}", f"$.metrics.{figure}.peak_step")
 
 
-def test_failures_may_be_as_many_as_63_bits_count() -> None:
+def test_failures_of_63_bits_are_read() -> None:
     data = with_changed(chain_plan(), lambda document: document["metrics"].update(allocation_failures=2**63 - 1))
     assert resource_ledger(plan_file.from_document(data)).allocation_failures[0] == 2**63 - 1
 
 
 @pytest.mark.parametrize("figure", ["slots", "extent_bytes", "max_live"])
-def test_figures_that_add_up_past_64_bits_are_refused(figure: str) -> None:
+def test_figures_that_sum_past_64_bits_are_rejected(figure: str) -> None:
     plan = next(plan for plan in noting_plans() if len(plan.arenas) > 1)
 
     def change(document: dict[str, Any]) -> None:
@@ -71,7 +71,7 @@ def test_figures_that_add_up_past_64_bits_are_refused(figure: str) -> None:
         *(("picked", ["greedy"]), ("sharing_pairs", "many"), ("origin", -1), ("start", 3)),
     ],
 )
-def test_a_note_on_an_arena_that_no_planner_writes_is_refused(key: str, value: Any) -> None:
+def test_unknown_note_on_an_arena_is_rejected(key: str, value: Any) -> None:
     plan = noting_plans()[0]
     arena = plan.arenas[0].name
     data = with_changed(plan, lambda document: document["notes"][arena].update({key: value}))
@@ -81,7 +81,7 @@ def test_a_note_on_an_arena_that_no_planner_writes_is_refused(key: str, value: A
 
 
 @pytest.mark.parametrize("value", [3, [1], {"bits": "48"}, {"kind": 1}])
-def test_a_note_on_addresses_that_is_none_is_refused(value: Any) -> None:
+def test_malformed_note_on_addresses_is_rejected(value: Any) -> None:
     data = with_changed(noting_plans()[1], lambda document: document["notes"].update(addressing=value))
     with pytest.raises(UnreadableInput) as caught:
         plan_file.from_document(data)
@@ -89,7 +89,7 @@ def test_a_note_on_addresses_that_is_none_is_refused(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [0.5, 3, None, [1]])
-def test_a_note_on_nothing_of_the_plan_is_carried_along(value: Any) -> None:
+def test_unknown_note_is_kept(value: Any) -> None:
     data = with_changed(chain_plan(), lambda document: document["notes"].update(colour=value))
     plan = plan_file.from_document(data)
     assert plan.notes["colour"] == value
@@ -97,14 +97,14 @@ def test_a_note_on_nothing_of_the_plan_is_carried_along(value: Any) -> None:
     assert trace.read_trace(trace.to_json_lines(plan)).plan.notes["colour"] == value
 
 
-def test_what_planners_write_is_read() -> None:
+def test_notes_of_planners_are_read() -> None:
     for plan in noting_plans():
         assert same_plan(plan, plan_file.from_document(plan_file.to_json(plan))) == ()
         plan_file.to_csv(plan_file.from_document(plan_file.to_json(plan)))
 
 
 @pytest.mark.parametrize("text", ["fit", "", "=3", " =3"])
-def test_an_option_has_a_name_and_a_value(text: str) -> None:
+def test_option_needs_a_name_and_a_value(text: str) -> None:
     with pytest.raises(ValueError, match="is not of the form KEY=VALUE"):
         option_pairs([text])
     assert option_pairs(["a=1", "b=x=y", " c = [2] "]) == {"a": 1, "b": "x=y", "c": [2]}

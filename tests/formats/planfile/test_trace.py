@@ -21,7 +21,7 @@ def lines(trace: bytes) -> list[dict[str, object]]:
 
 
 @given(plannable_cases())
-def test_a_trace_tells_the_whole_plan(case: Case) -> None:
+def test_trace_round_trips(case: Case) -> None:
     plan = solved(case).plan
     trace = to_json_lines(plan)
     assert same_plan(plan, read_trace(trace).plan) == ()
@@ -29,19 +29,19 @@ def test_a_trace_tells_the_whole_plan(case: Case) -> None:
     assert same_plan(plan, read_trace(to_cbor_sequence(plan)).plan) == ()
 
 
-def test_records_come_header_first_and_summary_last() -> None:
+def test_records_begin_with_the_header_and_end_with_the_summary() -> None:
     kinds = [record["record"] for record in lines(to_json_lines(chain_plan(1)))]
     assert kinds == ["allocation_header", "tensor", "tensor", "handoff", "summary"]
 
 
-def test_the_header_tells_what_was_planned() -> None:
+def test_header_has_the_request_and_the_hashes() -> None:
     header = lines(to_json_lines(chain_plan(1)))[0]
     assert header["replay_token_prefix"] == str(header["replay_token"])[:16]
     for key in ("ir_hash", "mode", "arenas", "trace_schema", "metric_schema", "tmmu_plan_hash", "execution_order"):
         assert key in header
 
 
-def test_a_tensor_tells_its_own_bytes_and_its_slots() -> None:
+def test_tensor_record_has_its_own_bytes_and_those_of_its_slot() -> None:
     record = lines(to_json_lines(ledger_plan()))[4]
     assert record["tensor_id"] == "d"
     assert (record["size"], record["bytes"]) == (64, 100)
@@ -49,41 +49,37 @@ def test_a_tensor_tells_its_own_bytes_and_its_slots() -> None:
     assert record["live_range"] == [2, 3]
 
 
-def test_the_summary_tells_the_seeds_figures() -> None:
+def test_summary_has_the_figures_of_the_seed() -> None:
     summary = lines(to_json_lines(ledger_plan()))[-1]
     assert summary["peak_bytes_per_arena"] == {"arena": 232}
     assert summary["total_logical_slots"] == 3
     assert summary["reuse_ratio"] == 1 / 4
 
 
-def test_no_time_is_told() -> None:
+def test_trace_has_no_time() -> None:
     assert b"allocation_time_ns" not in to_json_lines(chain_plan())
 
 
-def test_two_runs_have_one_trace() -> None:
-    assert to_json_lines(chain_plan()) == to_json_lines(chain_plan())
-
-
-def test_a_cbor_sequence_is_one_item_per_record() -> None:
+def test_cbor_sequence_has_one_item_per_record() -> None:
     stream, records = io.BytesIO(to_cbor_sequence(chain_plan(1))), []
     while stream.tell() < len(stream.getvalue()):
         records.append(cbor2.load(stream))
     assert records == lines(to_json_lines(chain_plan(1)))
 
 
-def test_a_digest_tells_hashes_and_no_tensors() -> None:
+def test_digest_has_hashes_and_no_tensors() -> None:
     found = read_trace(to_json_lines(chain_plan(3), digest=True))
     assert (found.complete, found.tensor_count, len(found.plan)) == (False, 4, 0)
     assert found.plan.layout_hash == chain_plan(3).layout_hash
 
 
-def test_replans_are_kept_in_order() -> None:
+def test_replans_keep_their_order() -> None:
     replans = ({"record": "replan", "iteration": 1}, {"record": "replan", "iteration": 2})
     found = read_trace(to_json_lines(chain_plan(), replans=replans))
     assert found.replans == replans
 
 
-def test_a_gzipped_trace_is_read() -> None:
+def test_gzipped_trace_is_read() -> None:
     assert isinstance(read_trace(unpacking.pack(to_json_lines(chain_plan()))), Trace)
 
 
@@ -92,13 +88,13 @@ def test_views_name_their_base() -> None:
     assert [r["base_tensor_uid"] for r in records if r.get("tensor_id") in ("left", "right")] == ["h", "h"]
 
 
-def test_a_trace_without_its_end_is_refused() -> None:
+def test_trace_without_summary_is_rejected() -> None:
     whole = to_json_lines(chain_plan(1)).splitlines(keepends=True)
     with pytest.raises(UnreadableInput, match="cut off"):
         read_trace(b"".join(whole[:-1]))
 
 
-def test_a_trace_that_lost_a_tensor_is_refused() -> None:
+def test_trace_with_a_missing_tensor_is_rejected() -> None:
     whole = to_json_lines(chain_plan(1)).splitlines(keepends=True)
     with pytest.raises(UnreadableInput, match="2 tensors, but 1 follow"):
         read_trace(b"".join(whole[:1] + whole[2:]))
@@ -113,7 +109,7 @@ def test_a_trace_that_lost_a_tensor_is_refused() -> None:
         (0, b'{"record":"summary"}', "line 1"),
     ],
 )
-def test_a_broken_record_is_named(line: int, text: bytes, place: str) -> None:
+def test_broken_record_is_rejected_at_its_line(line: int, text: bytes, place: str) -> None:
     whole = to_json_lines(chain_plan(1)).splitlines()
     whole[line] = text
     with pytest.raises(UnreadableInput) as refused:
@@ -121,14 +117,13 @@ def test_a_broken_record_is_named(line: int, text: bytes, place: str) -> None:
     assert refused.value.place == place
 
 
-def test_a_truncated_sequence_names_the_byte() -> None:
+def test_truncated_sequence_is_rejected_at_its_byte() -> None:
     with pytest.raises(UnreadableInput) as refused:
         read_trace(to_cbor_sequence(chain_plan(1))[:-4])
     assert refused.value.place.startswith("byte ")
 
 
-def test_a_trace_is_known_by_its_first_record_wherever_that_says_so() -> None:
-    """Of lines the first is searched whole; of CBOR, which has none, the first 4,096 bytes."""
+def test_trace_is_recognised_by_its_first_record() -> None:
     whole = chain_plan(2)
     first, *rest = to_json_lines(whole).splitlines()
     later = msgspec.json.encode({"pad": "x" * 5000, **msgspec.json.decode(first)})
@@ -139,7 +134,7 @@ def test_a_trace_is_known_by_its_first_record_wherever_that_says_so() -> None:
     assert refuses(cbor2.dumps({"pad": "x" * 5000, **msgspec.json.decode(first)})) != ""
 
 
-def test_a_digest_whose_header_does_not_count_its_tensors_counts_none() -> None:
+def test_digest_without_tensor_count_counts_none() -> None:
     first, *rest = to_json_lines(chain_plan(2), digest=True).splitlines()
     header = msgspec.json.decode(first)
     counted = header.pop("tensor_count")
@@ -147,7 +142,7 @@ def test_a_digest_whose_header_does_not_count_its_tensors_counts_none() -> None:
     assert (bare.tensor_count, counted) == (0, 3)
 
 
-def test_a_trace_of_another_schema_is_refused_and_one_of_another_version_read() -> None:
+def test_trace_of_another_schema_is_rejected_and_of_another_version_read() -> None:
     data = to_json_lines(chain_plan())
     first, rest = data.split(b"\n", 1)
     head = msgspec.json.decode(first)

@@ -12,8 +12,11 @@
 * Constants whose data are one buffer of the file are one storage: converters keep equal data once, and runtimes read
   it there.
 * Bytes of a constant may lie in another file (``external_buffer``): it is planned, and its bytes are not read.
-* A sparse constant takes the bytes that it has in the file. A plan that the file holds for its tensors
-  (``OfflineMemoryAllocation``) is not used, which the graph's name says.
+* A sparse constant takes the bytes that it has in the file.
+* A plan that the file holds for its tensors (``OfflineMemoryAllocation``) is not used: a file with it and one without
+  are the same graph. But the commands of a Vela-compiled operator hold the addresses of that plan: there the tensors
+  that it places inside of the operator's scratch tensor are views of it.
+* A tensor that a custom operator reads and nothing writes is its scratch memory, held from the start.
 * Arenas are aligned to 16 bytes, as the Micro runtime does, where no alignment is given.
 * ``IF``, ``WHILE``, ``CALL_ONCE`` and calls: the operator's inputs are copied to the inputs of a body, and the body's
   outputs to the operator's outputs, as the Micro runtime does (``formats.scopes``). A body that is used again has
@@ -44,10 +47,9 @@ from tmmu_core.formats.edge.tflite_subgraph import (
     Operator,
     Subgraph,
     is_external,
-    length,
 )
-from tmmu_core.graph.constants import Constants, Held, InFile, Piece
-from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor
+from tmmu_core.graph.constants import Constants, InFile, InMemory, Piece
+from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor, View
 
 BODIES = {
     "IF": ("then", "else"),
@@ -67,7 +69,8 @@ VARIABLE_VALUE = {"READ_VARIABLE": ("outputs", 0), "ASSIGN_VARIABLE": ("inputs",
 """Operator on a variable behind a handle, its operand 0 → where the variable's value is seen."""
 ALIGNMENT = 16
 """Bytes: that of the Micro runtime's arena (``MicroArenaBufferAlignment``)."""
-OFFLINE_PLAN = b"OfflineMemoryAllocation"
+NPU = "ethos-u"
+"""The operator that Vela compiles a part of a model into."""
 
 
 def refuses(data: bytes) -> str:
@@ -99,6 +102,22 @@ def read(data: bytes, name: str = "") -> Graph:
         ) from error
 
 
+def read_with_ids(data: bytes, name: str = "") -> tuple[Graph, ModelFile, dict[int, list[dict[int, str]]]]:
+    """Return the graph of :func:`read`, the model's tables, and the ids of tensors by number.
+
+    The ids are listed per subgraph number, for each of its uses.
+    """
+    graph = read(data, name)
+    import tflite
+
+    reading = _Reading(ModelFile(tflite, data, name))
+    reading.graph()
+    ids: dict[int, list[dict[int, str]]] = {}
+    for use in reading.uses:
+        ids.setdefault(use.subgraph.number, []).append(use.ids)
+    return graph, reading.file, ids
+
+
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
     """The constants of ``graph``, which was read from ``data``: bytes, or a map of the file at ``where``."""
     import tflite
@@ -110,7 +129,7 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     for tensor_id, tensor in reading.constants.items():
         if tensor_id in ids and not is_external(tensor):
             start, size = reading.file.place(tensor)
-            pieces[tensor_id] = InFile(where, start, size) if where else Held(memoryview(data), start, size)
+            pieces[tensor_id] = InFile(where, start, size) if where else InMemory(memoryview(data), start, size)
     return Constants(pieces)
 
 
@@ -140,6 +159,7 @@ class _Reading:
         self.variables: dict[str, Tensor] = {}
         """Name → the variable behind handles of that name."""
         self.main = _Use(file.subgraph(0))
+        self.uses = [self.main]
         self.taken = {tensor.id for tensor in self.main.subgraph.tensors}
         self.node_ids: set[str] = set()
         self.persistent: dict[tuple[int, int], str] = {}
@@ -154,9 +174,10 @@ class _Reading:
     def graph(self) -> Graph:
         """Read the model."""
         self._run(self.main)
+        scratch = self._scratch()
         inputs, outputs = (
             tuple(dict.fromkeys([self._id(self.main, i) for i in ends]))
-            for ends in (self.main.subgraph.inputs, self.main.subgraph.outputs)
+            for ends in ((*self.main.subgraph.inputs, *scratch), self.main.subgraph.outputs)
         )
         own = [self.main.ids[i] for i in sorted(self.main.ids)]
         buffers = {name: table.Buffer() for name, table in self.constants.items() if self.file.data_bytes(table)}
@@ -175,13 +196,29 @@ class _Reading:
             alignment=ALIGNMENT,
         )
 
+    def _scratch(self) -> list[int]:
+        """Give the scratch memory of custom operators its role, and return its tensor numbers."""
+        main = self.main.subgraph
+        written = {i for operator in main.operators for i in operator.outputs}
+        read = {i for operator in main.operators if operator.is_custom for i in operator.inputs if i != ABSENT}
+        scratch = [i for i in sorted(read - written - {*main.inputs}) if main.tensors[i].role == "activation"]
+        for i in scratch:
+            own = self.main.ids[i]
+            self.tensors[own] = structs.replace(self.tensors[own], role="workspace")
+        offsets = self.file.offline_offsets() if any(operator.instr == NPU for operator in main.operators) else ()
+        if scratch and len(offsets) >= len(main.tensors):
+            base = max(scratch, key=lambda i: nbytes(main.tensors[i]))
+            for i, own in self.main.ids.items():
+                at = offsets[i] - offsets[base]
+                if i != base and offsets[i] >= 0 and 0 <= at <= nbytes(main.tensors[base]) - nbytes(main.tensors[i]):
+                    self.tensors[own] = structs.replace(self.tensors[own], view=View(self.main.ids[base], at))
+        return scratch
+
     def _not_planned(self) -> str:
         """What of the file is not planned, for the graph's name."""
         model = self.file.model
         left, count = model.SubgraphsLength() - len(self.planned), model.SubgraphsLength()
         notes = [f"{left} of {count} subgraphs not planned"] if left else []
-        if any(model.Metadata(k).Name() == OFFLINE_PLAN for k in range(length(model, "Metadata"))):
-            notes.append("the offline plan in the file is not used")
         return f" ({'; '.join(notes)})" if notes else ""
 
     # --- operators ---------------------------------------------------------------------------------------------------
@@ -255,6 +292,7 @@ class _Reading:
 
         def lay(arguments: Sequence[str], scope: str) -> list[str]:
             use = _Use(body, scope, (*caller.running, caller.subgraph.number))
+            self.uses.append(use)
             handles = zip(body.inputs, given, strict=True)
             use.variable_of = {to: caller.variable_of[at] for to, at in handles if at in caller.variable_of}
             if arguments:

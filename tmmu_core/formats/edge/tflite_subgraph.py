@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}
 """Types of the schema that an older parser does not name."""
 EXTERNAL_BUFFER = 10
 """The field of a tensor that locates its data in another file; 0: the data are in this file."""
+OFFLINE_PLAN = b"OfflineMemoryAllocation"
+"""The metadata that hold a plan for the Micro runtime."""
+OFFLINE_HEADER = 3
+"""Its numbers before the offsets: version, subgraphs, offsets."""
 OF_EACH_BYTE = 4
 """Operands, dimensions and letters of names that a model may have for each of its bytes: converters share equal
 vectors."""
@@ -49,6 +54,7 @@ class Operator:
     """The subgraphs that it runs."""
     variable: str = ""
     """The shared name of the variable that a ``VAR_HANDLE`` gives."""
+    is_custom: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,16 @@ class ModelFile:
             return int(table.Vector(table.Offset(4))), int(buffer.DataLength())
         return (int(buffer.Offset()), int(buffer.Size())) if buffer.Size() > 1 else (0, 0)
 
+    def offline_offsets(self) -> tuple[int, ...]:
+        """Return the offsets of a plan in the file, per tensor of all subgraphs; none without one."""
+        for k in range(length(self.model, "Metadata")):
+            entry = self.model.Metadata(k)
+            if entry.Name() == OFFLINE_PLAN and entry.Buffer() < self.model.BuffersLength():
+                buffer = self.model.Buffers(entry.Buffer())
+                held = buffer.DataAsNumpy().tobytes() if buffer.DataLength() else b""
+                return struct.unpack(f"<{len(held) // 4}i", held[: len(held) // 4 * 4])[OFFLINE_HEADER:]
+        return ()
+
     def _parsed(self, number: int) -> Subgraph:
         label = self.label(number)
         table = self.model.Subgraphs(number)
@@ -169,7 +185,7 @@ class ModelFile:
         handle = self._options(operator, "VarHandleOptions") if instr == "VAR_HANDLE" else None
         variable = (handle.SharedName() or b"").decode("utf-8", "replace") if handle else ""
         inputs, outputs = (tuple(numbers(operator, side)) for side in ("Inputs", "Outputs"))
-        return Operator(instr, inputs, outputs, bodies, variable)
+        return Operator(instr, inputs, outputs, bodies, variable, builtin == self.tflite.BuiltinOperator.CUSTOM)
 
     def _options(self, operator: Any, table: str) -> Any:
         found = operator.BuiltinOptions() or operator.BuiltinOptions2()

@@ -36,6 +36,8 @@ def to_parquet(plan: Plan) -> bytes:
             "base_tensor_uid": pa.array(plan.base_tensor_uids, pa.string()),
         }
     )
+    if plan.categories:
+        table = table.append_column("category", pa.array(plan.categories, pa.string()))
     head = msgspec.json.encode(head_document(plan))
     sink = io.BytesIO()
     pq.write_table(table.replace_schema_metadata({HEAD_KEY: head}), sink, compression="zstd")

@@ -69,6 +69,7 @@ def to_csv(plan: Plan) -> bytes:
     writer = csv.writer(out, lineterminator="\n")
     lifted = uplifts(plan)
     fields = [field.name for field in msgspec.structs.fields(RowDocument)]
+    fields = fields if plan.categories else fields[:-1]
     fields += [] if lifted is None else list(cells(None))
     writer.writerow(fields)
     for k, row in enumerate(row_documents(plan)):

@@ -9,7 +9,7 @@ from tmmu_core.graph.model import Tensor, View
 
 
 @dataclass(frozen=True)
-class Lies:
+class StridedLayout:
     """Strides and offset count elements."""
 
     shape: tuple[int, ...]
@@ -73,13 +73,13 @@ class Lies:
         return all(dim == 1 for dim in shape[at:])
 
 
-def contiguous(shape: tuple[int, ...], itemsize: int) -> Lies:
+def contiguous(shape: tuple[int, ...], itemsize: int) -> StridedLayout:
     """The layout of a dense tensor in row-major order."""
     strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
-    return Lies(shape, tuple(strides), 0, itemsize)
+    return StridedLayout(shape, tuple(strides), 0, itemsize)
 
 
-def as_view(tensor: Tensor, lies: Lies, base: str) -> Tensor:
+def as_view(tensor: Tensor, lies: StridedLayout, base: str) -> Tensor:
     """``tensor`` as bytes of the storage ``base``, where ``lies`` says.
 
     Windows that overlap without repeating are told as the bytes they cover.

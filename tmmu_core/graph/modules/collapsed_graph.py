@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from tmmu_core.base.once import cached_property
 from tmmu_core.graph.index import I64, U64, GraphIndex
 from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.graph.modules.module_tree import Tree
@@ -26,7 +26,7 @@ NOWHERE = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
-class Asked:
+class CollapseRequest:
     """What is looked at: the levels that are open, and the neighbourhood where only one is wanted."""
 
     opened: Collection[Path] = frozenset()
@@ -111,32 +111,32 @@ def writer_of(index: GraphIndex, tensor: int) -> int:
     return int(index.producer[index.root[tensor]])
 
 
-def collapse(index: GraphIndex, tree: Tree, asked: Asked) -> Collapsed:
+def collapse(index: GraphIndex, tree: Tree, request: CollapseRequest) -> Collapsed:
     """The graph with closed levels as one vertex each; with a radius, what is that near to the middle.
 
     The middle is the vertex that the asked tensor comes from, else that of the asked node; without either there is no
     neighbourhood, and the whole graph is seen. O(operands) beside the walk of the neighbourhood.
     """
-    code = _codes(tree, asked.opened)
-    source, target, tensor = _passages(index, code, asked.tensor)
+    code = _codes(tree, request.opened)
+    source, target, tensor = _passages(index, code, request.tensor)
     middle = NOWHERE
-    if asked.tensor >= 0 or asked.node >= 0:
-        maker = writer_of(index, asked.tensor) if asked.tensor >= 0 else asked.node
-        middle = int(code[maker]) if maker >= 0 else _unwritten(index, asked.tensor)
+    if request.tensor >= 0 or request.node >= 0:
+        maker = writer_of(index, request.tensor) if request.tensor >= 0 else request.node
+        middle = int(code[maker]) if maker >= 0 else _unwritten(index, request.tensor)
     alone = [] if middle == NOWHERE else [middle]  # nobody may read it either
     seen = np.unique(np.concatenate([code, source, target, alone]).astype(np.int64))
     neighbours: dict[int, set[int]] = {}
-    if asked.radius is not None and alone:
+    if request.radius is not None and alone:
         outer = source != target
         for one, other in zip(source[outer].tolist(), target[outer].tolist(), strict=True):
             neighbours.setdefault(one, set()).add(other)
             neighbours.setdefault(other, set()).add(one)
         near = reached = {middle}
-        for _ in range(asked.radius):
+        for _ in range(request.radius):
             reached = {other for one in reached for other in neighbours.get(one, ())} - near
             near = near | reached
         seen = np.array(sorted(near), np.int64)
-    parts = _Parts(index, tree, code, source, target, tensor, asked.radius is not None)
+    parts = _Parts(index, tree, code, source, target, tensor, request.radius is not None)
     return _drawn(parts, seen, middle, neighbours)
 
 
@@ -162,12 +162,12 @@ def _codes(tree: Tree, opened: Collection[Path]) -> I64:
     return np.where(into, 2 * into + 1, 2 * np.arange(len(into), dtype=np.int64))
 
 
-def _passages(index: GraphIndex, code: I64, asked: int) -> tuple[I64, I64, I64]:
+def _passages(index: GraphIndex, code: I64, request: int) -> tuple[I64, I64, I64]:
     """``(source, target, tensor)`` of everything that is read, each once; what nobody writes only where asked for."""
     readers = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     root = index.root
     maker, tensor = index.producer[root[index.in_idx]], index.in_idx
-    known = (maker >= 0) | index.is_input[root[tensor]] | (tensor == asked)
+    known = (maker >= 0) | index.is_input[root[tensor]] | (tensor == request)
     readers, maker, tensor = readers[known], maker[known], tensor[known]
     loose = np.where(index.is_input[root[tensor]], -1, -2 - tensor)
     rows = np.stack([np.where(maker >= 0, code[maker], loose), code[readers], tensor])

@@ -16,11 +16,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from tmmu_core.base.once import cached_property
 from tmmu_core.graph.index import I64, GraphIndex
 
 Path = tuple[str, ...]

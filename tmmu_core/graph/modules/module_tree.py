@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from tmmu_core.base.once import cached_property
 from tmmu_core.graph.index import I64, GraphIndex
 from tmmu_core.graph.modules.module_paths import Modules, Path, block_of, families_of, starred
 

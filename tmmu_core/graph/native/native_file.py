@@ -16,7 +16,7 @@ import cbor2
 import msgspec
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import GRAPH_SCHEMA, SCOPING, AnnotatedGraph, Graph, Tensor
 from tmmu_core.graph.native import document, unpacking
@@ -50,7 +50,7 @@ class _ShapedTensors(msgspec.Struct):
     tensors: tuple[_ShapedTensor, ...] = ()
 
 
-learned(_WrittenTensor, _WrittenTensors, _ShapedTensor, _ShapedTensors)
+register_types(_WrittenTensor, _WrittenTensors, _ShapedTensor, _ShapedTensors)
 
 
 def refuses(data: bytes) -> str:
@@ -220,7 +220,7 @@ def _plain(graph: Graph) -> dict[str, Any]:
     Structs omit a word only where it is the very object that is the default, not where it is merely equal: a dtype
     that was read from a file, or put together, would stay.
     """
-    with document.many_small_values():
+    with document.paused_gc():
         plain: dict[str, Any] = msgspec.to_builtins(_declared(graph))
     plain.pop("notes", None)
     plain.pop("ranges", None)

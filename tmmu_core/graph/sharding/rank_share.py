@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.base.once import cached_property
 from tmmu_core.graph.dtypes import itemsize, tensor_bytes
 from tmmu_core.graph.model import Graph, Tensor, View
 from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, refused, rows_of

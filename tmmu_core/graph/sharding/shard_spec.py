@@ -29,12 +29,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
 from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.base.once import cached_property
 
 Split = tuple[tuple[int, str], ...]
 """(axis, mesh axis) pairs; empty where the tensor is whole on every rank."""

@@ -1,1 +1,1 @@
-"""What a finished plan is asked, whoever made it: a question a module, each read off the nouns; none asks another."""
+"""Analyses of finished plans, one module each. They read plans only and do not import each other."""

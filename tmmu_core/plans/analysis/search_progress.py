@@ -14,16 +14,16 @@ class Moment:
     """Until the next moment, stopping would have given ``extent`` and ``bound`` (bytes)."""
 
     nodes: int
-    """Answers that the search had tried by then."""
+    """Search nodes visited up to this point."""
     extent: int
     bound: int
 
 
 def course(plan: Plan, arena: str) -> tuple[Moment, ...]:
-    """What the planner tells of its way to the extent of ``arena``: from the greedy start to the last improvement.
+    """Return the search progress for the size of ``arena``, from the greedy start to the last improvement.
 
-    Empty where no planner told one, and where a plan file tells none that could have been: nodes ascend, extents never
-    rise, bounds never fall nor pass them.
+    Empty without a recorded progress, or if a file's record is impossible: nodes must ascend, extents must not rise,
+    bounds must not fall or exceed the extents.
     """
     notes = plan.notes.get(arena)
     rows = notes.get(PROGRESS_NOTE) if isinstance(notes, dict) else None

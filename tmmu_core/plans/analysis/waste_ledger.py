@@ -44,7 +44,7 @@ I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
 
 ACCOUNTS = ("live", "alignment_gaps", "slot_rounding", "holes", "tail")
-"""The accounts in the order in which they are told; they sum to the extent."""
+"""The accounts in display order; they sum to the extent."""
 
 Kind = Literal["live", "alignment_gaps", "slot_rounding", "holes", "tail"]
 

@@ -45,12 +45,12 @@ def uplift(plan: Plan, tensor_id: str) -> Uplift | None:
 
 
 def over_memories(plan: Plan) -> bool:
-    """Whether the plan says of its arenas by whom tensors were put into their memories."""
+    """Whether the plan records why tensors are in their memories."""
     return any("said_by" in plan.notes.get(arena.name, {}) for arena in plan.arenas)
 
 
 def uplifts(plan: Plan) -> list[Uplift | None] | None:
-    """:func:`uplift` of every row of a plan over memories, each storage looked at once; ``None`` for other plans."""
+    """Return :func:`uplift` for every row of a plan over memories; ``None`` for other plans."""
     if not over_memories(plan):
         return None
     of_storage: dict[int, Uplift | None] = {}
@@ -78,7 +78,7 @@ def _above(plan: Plan, notes: dict[str, Any]) -> Memory | None:
     memories = read_platform(plan.planner_options).memories
     names = [memory.name for memory in memories]
     if notes["memory"] not in names:
-        return None  # memories of an arena configuration: the plan does not tell their order
+        return None  # memories of an arena configuration: the plan does not record their order
     better = memories[: names.index(notes["memory"])]
     fit = [memory for memory in better if memory.writable or notes["role"] == "constant"]
     return fit[-1] if fit else None

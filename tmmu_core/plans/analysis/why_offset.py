@@ -28,7 +28,7 @@ class Wall:
     """Bytes ``[start, end)`` that a storage could not have."""
 
     row: int
-    """The row of the plan that names who lies there."""
+    """Row of the tensor that lies there."""
     start: int
     end: int
     step: int
@@ -63,7 +63,7 @@ class WhyHere:
     of: int
     """Storages of the arena."""
     walls: tuple[Wall, ...]
-    """Who barred the bytes below, by start: of those placed before it, where an order is known."""
+    """Storages that block the bytes below, by start; only those placed earlier if the order is known."""
     rooms: tuple[tuple[int, int], ...]
     """``[start, end)`` below it that no wall covers, by start."""
     lowest: int
@@ -72,7 +72,7 @@ class WhyHere:
 
 
 def why_here(plan: Plan, tensor_id: str, order: Sequence[int] | None = None) -> WhyHere:
-    """What decided the offset of the storage of ``tensor_id``; ``KeyError`` for a tensor that the plan does not have.
+    """Explain the offset of the storage of ``tensor_id``. Raises ``KeyError`` for an unknown tensor.
 
     ``order`` holds the storage numbers of its arena as they were placed
     (:func:`tmmu_core.plans.making.placement_order.placed_in`).
@@ -172,7 +172,7 @@ class Ghost:
 
     @property
     def legal(self) -> bool:
-        """Whether the place could be had."""
+        """Whether the offset is free."""
         return self.aligned and not self.conflicts
 
 
@@ -222,7 +222,7 @@ class Parting:
     alike: int
     """Decisions before it that are the same in both."""
     by: str
-    """In which order decisions were looked at: the planners' own (``size``, ``birth`` …), or ``birth``."""
+    """Order in which placements are compared: the planners' own (``size``, ``birth`` …), or ``birth``."""
     left: str | None
     """The storage that the baseline places there, by the id that names it."""
     right: str | None
@@ -233,7 +233,7 @@ class Parting:
 def parting(
     left: Plan, right: Plan, arena: str, orders: tuple[Sequence[int], Sequence[int]] | None = None, by: str = "birth"
 ) -> Parting | None:
-    """Where the two part in ``arena``; ``None`` where every decision is the same, or one of them lacks the arena.
+    """Return the first different placement in ``arena``; ``None`` if all are equal or a plan lacks the arena.
 
     ``orders`` are the arena's storages as each side placed them, ``by`` what that order is called; without them both
     are walked as their storages are born (contract §1: birth, −bytes, id).

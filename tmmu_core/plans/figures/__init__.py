@@ -1,1 +1,1 @@
-"""What is counted of a plan, and written into it: what is alive when, its storages, its metrics and totals."""
+"""Figures of a plan: live bytes, storages, metrics and totals."""

@@ -8,7 +8,7 @@ liveness and planners have them) and :mod:`.storages` (a plan's rows gathered).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ U64 = NDArray[np.uint64]
 
 
 def committed_bytes(extent: int, page_size: int, *, arena: str = "") -> int:
-    """The extent (bytes) in whole pages; the extent itself where nothing is said of pages (``page_size`` 0)."""
+    """Return the extent in bytes, rounded up to whole pages (``page_size`` 0: not rounded)."""
     committed = align_up(extent, page_size) if page_size else extent
     if committed > U64_MAX:
         raise AllocationOverflow(
@@ -72,6 +72,12 @@ class Totals:
     """Σ extents: what must be reserved."""
     lower_bound_bytes: int
     """Σ lower bounds: no plan of these arenas has a smaller sum of extents."""
+    reserved_peak_bytes: int | None = None
+    """The most bytes that the allocator of a snapshot reserved; ``None`` for other plans."""
+
+    def written(self) -> dict[str, int]:
+        """Return the figures that are known, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     @property
     def gap(self) -> tuple[int, int]:
@@ -88,7 +94,7 @@ def totals_of(arenas: Sequence[ArenaSummary], peak: tuple[int, int]) -> Totals:
 def totals(plan: Plan) -> Totals:
     """Return the totals of a plan: as stated, or computed for a file of an older version."""
     said = plan.metrics.get("totals")
-    if isinstance(said, dict) and sorted(said) == sorted(Totals.__dataclass_fields__):
+    if isinstance(said, dict) and said.keys() | {"reserved_peak_bytes"} == Totals.__dataclass_fields__.keys():
         return Totals(**said)
     return counted_totals(plan)
 
@@ -104,6 +110,7 @@ def plan_metrics(
     peak: tuple[int, int],
     *,
     retained: tuple[int, int] = (0, 0),
+    reserved_peak_bytes: int | None = None,
     allocation_time_ns: int = 0,
     allocation_failures: int = 0,
 ) -> dict[str, Any]:
@@ -122,7 +129,7 @@ def plan_metrics(
         "storages": storages,
         "peak_live_bytes": peak[1],
         "extent_bytes": extent,
-        "totals": asdict(totals_of(arenas, peak)),
+        "totals": replace(totals_of(arenas, peak), reserved_peak_bytes=reserved_peak_bytes).written(),
         "committed_bytes": sum(a.committed_bytes for a in arenas),
         "peak_physical_bytes_per_arena": {a.name: a.extent_bytes for a in arenas},
         "peak_tmmu_usage_per_arena": {a.name: a.peak_live_bytes for a in arenas},
@@ -149,7 +156,7 @@ def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
         ),
         "internal_fragmentation_ratio": (fragmentation_ratio(before, extent), fragmentation_ratio(after, extent)),
     }
-    metrics = {**old.metrics, "totals": asdict(counted)}
+    metrics = {**old.metrics, "totals": counted.written()}
     return metrics | {key: now for key, (then, now) in changed.items() if metrics.get(key) == then}
 
 

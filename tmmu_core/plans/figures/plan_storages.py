@@ -115,10 +115,10 @@ def arena_number(plan: Plan, arena: str) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Beats:
-    """The steps at which curves of a plan are told, ascending from 0: each holds until the next.
+    """Steps at which the curves of a plan have points, ascending from 0; each value holds until the next.
 
-    They are all steps; where those are many more than rows (a plain instance may have 2^62), those at which something
-    begins or ends. So a curve is never longer than the rows make it.
+    All steps, or, if there are many more steps than rows (an instance may have 2^62), the steps at which a live range
+    begins or ends. The length of a curve is bounded by the number of rows.
     """
 
     steps: I64
@@ -147,7 +147,7 @@ def beats_of(plan: Plan, storages: PlanStorages | None = None) -> Beats:
 
 
 def live_bytes(plan: Plan, arena: str, storages: PlanStorages | None = None, beats: Beats | None = None) -> U64:
-    """Bytes of the arena's storages alive at each beat; without steps, of what is there to stay."""
+    """Return the live bytes of the arena at each beat; without steps, those of persistent storages."""
     s = storages or storages_of(plan)
     b = beats or beats_of(plan, s)
     here = s.arena == arena_number(plan, arena)
@@ -164,7 +164,7 @@ def peak_step_of(plan: Plan, arena: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Peak:
-    """The step at which the most bytes of an arena are alive (the first such), and what is alive there."""
+    """First step with the most live bytes in an arena, and the storages alive there."""
 
     arena: str
     step: int
@@ -174,7 +174,7 @@ class Peak:
 
 
 def peak(plan: Plan, arena: str) -> Peak:
-    """Where ``peak_live_bytes`` comes from."""
+    """Return the step and storages that make ``peak_live_bytes``."""
     step, most = peak_step_of(plan, arena)
     return Peak(arena, step, most, tuple(alive_at(plan, step, arena).tolist()))
 

@@ -1,1 +1,1 @@
-"""From a request to a plan: the engine, the problems it asks the planners, and how their answers become columns."""
+"""The engine: from a request to packing problems, planner results and plan columns."""

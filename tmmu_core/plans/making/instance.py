@@ -13,75 +13,61 @@ from tmmu_core.base.cbor import H, Table
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.planners import MemoryPlannerEntry, planner_named
-from tmmu_core.planners.meter import metered
+from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import GIVEN, I64, U64, Packing, PlainInstance, Problem, Progress
 from tmmu_core.planners.slots import slot_sizes
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures.live_bytes import peak_together
-from tmmu_core.plans.making.arena_summary import Found, check_capacity, summarise
-from tmmu_core.plans.making.plan_rows import Use, assemble, numbered_by_offset, storage_numbers
+from tmmu_core.plans.making.arena_summary import PackedArena, check_capacity, summarise
+from tmmu_core.plans.making.plan_rows import PlanTotals, assemble, numbered_by_offset, storage_numbers
 from tmmu_core.plans.model import READ, Plan, PlanColumns
 
 
 def plan_problem(
-    asked: Problem | PlainInstance,
+    given: Problem | PlainInstance,
     *,
     planner: str = "slots",
     options: Mapping[str, Any] | None = None,
     token: bytes | None = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """Plan one arena; an instance's packing is taken as the answer where it has one (a finished plan to look at).
+    """Plan one arena. An instance with complete offsets keeps them: it is a finished plan.
 
-    A storage with gaps becomes one row per live part, ``id``, ``id@part1``, …, all at one offset: a row's range never
-    says more than what is held. Raises what the planner raises, ``ArenaTooSmall``, ``AllocationOverflow``.
+    A storage with gaps becomes one row per live part, ``id``, ``id@part1``, …, all at one offset: a row's
+    range covers no gap. Raises what the planner raises, ``ArenaTooSmall``, ``AllocationOverflow``.
     """
     started = time.perf_counter_ns()
-    instance = asked if isinstance(asked, PlainInstance) else PlainInstance("", asked)
+    instance = given if isinstance(given, PlainInstance) else PlainInstance("", given)
     problem, packing, meter = instance.problem, instance.packing, metered(progress, options or {})
     if packing is None:
-        entry = planner_named(planner)
-        if isinstance(entry, MemoryPlannerEntry):
-            raise InvalidIrShapes(
-                f"planner {planner!r} spreads a graph's tensors over memories; a plain instance has one arena.",
-                reason="planner_needs_graph",
-                node_id="",
-                hint="Choose another planner, or open the graph itself.",
-            )
-        packing = entry.pack(problem, entry.checked_options(options or {}), meter)
+        packing = _packed(problem, planner, options or {}, meter)
     else:
         planner = GIVEN
     slot = packing.slot if packing.slot is not None else numbered_by_offset(_as_held(problem), packing)
     sizes = slot_sizes(problem, slot)[0][slot] if packing.slot is not None else problem.size
     extent = int((packing.offset + sizes).max()) if len(problem) else 0
+    reserved = instance.recorded.reserved_peak_bytes if planner == GIVEN and instance.recorded else None
+    extent = max(extent, reserved or 0)
 
     handoffs, taken, ends = _handoffs(problem, packing)
     columns = _columns(replace(problem, death=ends[0]), packing, slot)
     columns = replace(columns, handoffs=handoffs, taken=taken)
+    if instance.recorded is not None:
+        kind = dict(zip(problem.ids, instance.recorded.categories, strict=True))
+        columns = replace(columns, categories=tuple([kind[name] for name in columns.tensor_ids]))
     steps = int(columns.death.max(initial=1))
     arena = Arena(problem.capacity, problem.arena_alignment)
     config = {problem.arena: arena}
     lives = _lives(replace(problem, death=ends[1]))
-    found = Found(packing, int(slot.max(initial=-1)) + 1, extent, ends[1], lives)
+    found = PackedArena(packing, int(slot.max(initial=-1)) + 1, extent, ends[1], lives)
     summary = summarise(problem, found, config, steps)
     if planner != GIVEN:
         check_capacity(problem, summary, of_graph=False)
-    identity = canonical.Identity(
-        ir_hash=H(["tmmu_problem_v1", _identity(problem)]),
-        mode="inference",
-        arena_config_hash=canonical.arena_config_hash(
-            {problem.arena: {"capacity_bytes": arena.capacity_bytes, "alignment_bytes": arena.alignment_bytes}}
-        ),
-        execution_order_hash=canonical.execution_order_hash(()),
-        rank=0,
-        world_size=1,
-        shard_spec_hash=canonical.shard_spec_hash({}),
-    )
     return assemble(
         columns,
         [summary],
-        identity,
-        Use(peak_together(*lives, steps), (0, 0), started),
+        _identity(problem, arena),
+        PlanTotals(peak_together(*lives, steps), (0, 0), started, reserved),
         planner=planner,
         planner_options=meter.options(options or {}),
         ir_name=instance.name,
@@ -98,8 +84,33 @@ def plan_problem(
     )
 
 
-def _identity(problem: Problem) -> list[list[Any]] | Table:
-    """What makes an instance that instance: rows by id, with what constrains them."""
+def _packed(problem: Problem, planner: str, options: Mapping[str, Any], meter: Meter) -> Packing:
+    entry = planner_named(planner)
+    if isinstance(entry, MemoryPlannerEntry):
+        raise InvalidIrShapes(
+            f"planner {planner!r} spreads a graph's tensors over memories; a plain instance has one arena.",
+            reason="planner_needs_graph",
+            node_id="",
+            hint="Choose another planner, or open the graph itself.",
+        )
+    return entry.pack(problem, entry.checked_options(options), meter)
+
+
+def _identity(problem: Problem, arena: Arena) -> canonical.Identity:
+    limits = {"capacity_bytes": arena.capacity_bytes, "alignment_bytes": arena.alignment_bytes}
+    return canonical.Identity(
+        ir_hash=H(["tmmu_problem_v1", _identity_rows(problem)]),
+        mode="inference",
+        arena_config_hash=canonical.arena_config_hash({problem.arena: limits}),
+        execution_order_hash=canonical.execution_order_hash(()),
+        rank=0,
+        world_size=1,
+        shard_spec_hash=canonical.shard_spec_hash({}),
+    )
+
+
+def _identity_rows(problem: Problem) -> list[list[Any]] | Table:
+    """Canonical content of an instance for its hash: rows by id, with their constraints."""
     rows: list[list[Any]] = []
     order = sorted(range(len(problem)), key=problem.ids.__getitem__)
     gaps = problem.gaps
@@ -118,9 +129,9 @@ def _identity(problem: Problem) -> list[list[Any]] | Table:
 def _handoffs(
     problem: Problem, packing: Packing
 ) -> tuple[tuple[tuple[int, str, str], ...], tuple[bool, ...], tuple[I64, I64]]:
-    """A problem's hand-offs as a plan tells them, which are taken, and (deaths, ends of use) of the storages.
+    """Return the in-place reuses of a problem for the plan, which are taken, and (deaths, ends of use) of the storages.
 
-    As in a graph's plan: one that a planner of bytes does not take is not told, and its giver lives a step longer.
+    As in a graph's plan, a reuse that a byte planner does not take is left out, and its input lives one step longer.
     """
     takers = np.flatnonzero(problem.handoff_from >= 0) if problem.handoff_from is not None else np.zeros(0, np.int64)
     givers = problem.handoff_from[takers] if problem.handoff_from is not None else takers

@@ -3,7 +3,7 @@
 ::
 
     graph    ─► (a rank's share, under a shard spec) ─► engine ─► (the draft's addresses) ─► Made
-    instance ─► its one arena as asked ──────────────► planner ────────────────────────────► Made
+    instance ─► its one arena as requested ──────────► planner ────────────────────────────► Made
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import idle_rules
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Problem, Progress
 from tmmu_core.plans.canonical import is_token
-from tmmu_core.plans.making.arena_settings import capacities_by_name, settled
+from tmmu_core.plans.making.arena_settings import capacities_by_name, with_arena_settings
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.ranks import plan_rank
@@ -32,8 +32,8 @@ from tmmu_core.plans.model import Plan
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
-    """A plan and what it was made from."""
+class PlanningResult:
+    """A plan with its graph or instance and its liveness."""
 
     request: PlanRequest
     """With mode, preset and planner filled in."""
@@ -46,16 +46,16 @@ class Made:
     """A sentence for each part of the request that has no effect: rules that match nothing."""
 
 
-def make_plan(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> Made:
-    """Plan ``asked`` under ``request``. Raises ``ContractError`` with every field of its record."""
+def make_plan(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
+    """Plan ``source`` under ``request``. Raises ``ContractError`` with every field of its record."""
     try:
-        return _made(asked, request.spelled_out(asked), progress)
+        return _made(source, request.spelled_out(source), progress)
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
         raise
 
 
-def _made(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None) -> Made:
+def _made(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
     if not is_token(request.replay_token, of_draft=request.addressing != "offsets"):
         raise InvalidIrShapes(
             f"the replay token has {len(request.replay_token)} bytes, not 32.",
@@ -63,19 +63,19 @@ def _made(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress
             node_id="",
             hint="Tokens of 64 bytes and more are the superseded draft's: --addressing blake3_sparse.",
         )
-    if isinstance(asked, PlainInstance):
-        return Made(request, _plan_of_instance(asked, request, progress))
-    refuse_unused_dims(asked, request.dims)
+    if isinstance(source, PlainInstance):
+        return PlanningResult(request, _plan_of_instance(source, request, progress))
+    refuse_unused_dims(source, request.dims)
     if request.shard_spec is None:
-        solution = solve(asked, settled(asked, request), progress=progress)
+        solution = solve(source, with_arena_settings(source, request), progress=progress)
     else:
-        solution = plan_rank(asked, request)
+        solution = plan_rank(source, request)
     if request.addressing != "offsets":
         from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
 
         solution = replace(solution, plan=with_sparse_addresses(solution.plan))
     cut_from = solution.plan.ir_hash if request.shard_spec is not None else None
-    return Made(request, solution.plan, solution, cut_from, tuple(_warnings(asked, request, solution.plan)))
+    return PlanningResult(request, solution.plan, solution, cut_from, tuple(_warnings(source, request, solution.plan)))
 
 
 def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
@@ -119,7 +119,7 @@ def _offset_notes(instance: PlainInstance, planner: str) -> tuple[str, ...]:
 
 
 def problem_as_asked(problem: Problem, request: PlanRequest) -> Problem:
-    """An instance under the configuration of its one arena; where nothing is said, its own figures stay.
+    """Apply the configuration of its one arena to an instance; unset fields keep the instance's values.
 
     Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for another arena, and as ``read_arenas`` does.
     """

@@ -30,9 +30,9 @@ class Placed:
     storages: tuple[int, ...]
     """Storage numbers of the plan."""
     by: str
-    """What they were sorted by: ``birth``, a key of ``greedy.ORDERS``, or ``offset`` where the planner searched."""
+    """Sort key: ``birth``, a key of ``greedy.ORDERS``, or ``offset`` where the planner searched."""
     fit: str
-    """Where each went: ``slot`` (the lowest free one), ``lowest`` or ``tightest`` (offset); ``""`` where searched."""
+    """Placement rule: ``slot`` (the lowest free one), ``lowest`` or ``tightest`` (offset); ``""`` where searched."""
 
     @property
     def own(self) -> bool:
@@ -51,7 +51,7 @@ def problem_of(solution: Solution, arena: str) -> Problem | None:
 
 
 def placed_in(plan: Plan, arena: str, problem: Problem | None = None) -> Placed:
-    """The decisions of ``arena`` in order. ``problem`` is what was packed; without it only slots tell their order."""
+    """Return the placements of ``arena`` in order. Without the packed ``problem``, only slot plans have one."""
     s = storages_of(plan)
     if plan.has_slots:
         return Placed(tuple(by_birth(plan, s, arena)), "birth", "slot")

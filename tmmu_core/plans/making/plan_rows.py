@@ -48,7 +48,7 @@ class Placement:
         return peak_together(storages.birth, self.held, storages.size, max(steps, 1))
 
 
-def as_used(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[Packing]) -> Placement:
+def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[Packing]) -> Placement:
     """Merge the packings of all arenas into one placement.
 
     A planner that places bytes uses a hand-off only where giver and taker start at one offset (contract §1, §11). One
@@ -212,15 +212,15 @@ def _dense(arena: I32, slot: I64) -> NDArray[np.integer[Any]]:
 
 
 def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], own_arenas: bool) -> U64:
-    """What each row's offset is a multiple of: the arena's for a storage's start, the dtype's own inside one.
+    """Alignment of each row's offset: the arena's at the start of a storage, the dtype's inside one.
 
-    Inside a storage no more is promised than its start keeps to.
+    Inside a storage the alignment is at most that of its start.
     """
     tensors, index = liveness.timeline.graph.tensors, liveness.timeline.index
     floor = np.array([arena.alignment_bytes for arena in arenas], np.uint64)
     storage = liveness.storage_of[rows]
     alignment = floor[liveness.storages.arena[storage]]
-    if own_arenas:  # no configuration says what its storages keep to: they do
+    if own_arenas:  # no configuration has the alignment: derive it from the storages
         alignment = np.maximum(alignment, liveness.storages.alignment[storage])
     of_start = np.maximum(alignment, liveness.storages.alignment[storage])
     inside = (index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
@@ -236,7 +236,7 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
 # --- the plan ----------------------------------------------------------------------------------------------------
 
 
-class Use(NamedTuple):
+class PlanTotals(NamedTuple):
     """Figures from the storages, and the start time."""
 
     peak: tuple[int, int]
@@ -245,10 +245,12 @@ class Use(NamedTuple):
     """As :func:`metrics.activation_retention` gives it."""
     started: int
     """The clock (ns) at which planning began."""
+    reserved_peak_bytes: int | None = None
+    """As :class:`Recorded` has it."""
 
 
 def assemble(
-    columns: PlanColumns, summaries: Sequence[ArenaSummary], identity: canonical.Identity, use: Use, **rest: Any
+    columns: PlanColumns, summaries: Sequence[ArenaSummary], identity: canonical.Identity, use: PlanTotals, **rest: Any
 ) -> Plan:
     """Compute the hashes (contract §6) and return the plan; ``rest`` are its other fields by name."""
     names = [summary.name for summary in summaries]
@@ -264,6 +266,7 @@ def assemble(
             summaries,
             use.peak,
             retained=use.retained,
+            reserved_peak_bytes=use.reserved_peak_bytes,
             allocation_time_ns=time.perf_counter_ns() - use.started,
         ),
         **identity._asdict(),

@@ -36,7 +36,7 @@ from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.liveness.timeline import default_mode
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import canonical
-from tmmu_core.plans.making.arena_settings import settled
+from tmmu_core.plans.making.arena_settings import with_arena_settings
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.request import PlanRequest
 
@@ -90,7 +90,7 @@ class ReplanLog:
 
 
 class Rule(NamedTuple):
-    """Where in its envelope a shape is planned, and what is done about one outside; the graph's policy by default."""
+    """Size within the envelope at which a shape is planned, and the policy outside of it (default: the graph's)."""
 
     plan_at: PlanAt = "upper"
     policy: str | None = None
@@ -112,15 +112,15 @@ def replan_session(
     request: PlanRequest | None = None,
     progress: Progress | None = None,
 ) -> ReplanLog:
-    """Run through ``shapes``, one mapping of dimensions per iteration; those not named stand at their upper end.
+    """Run a session over ``shapes``: one mapping of dimensions per iteration; missing ones are at their upper end.
 
-    The ``dims`` of ``request`` are passed over. A shape that the
-    policy refuses ends the session: the error is the log's, reason ``dim_out_of_envelope``, or ``no_safepoint`` where a
+    The ``dims`` of ``request`` are ignored. A shape that the
+    policy rejects ends the session with the log's error, reason ``dim_out_of_envelope``, or ``no_safepoint`` where a
     replan is allowed and the graph declares no place for it. Raises what planning the first shape raises, and
     ``InvalidIrShapes`` for an unknown dimension, a negative size, or an unknown policy.
     """
     policy = _policy(rule.policy or graph.replan_policy)
-    session = _Session(graph, policy, rule.plan_at, settled(graph, request or PlanRequest()))
+    session = _Session(graph, policy, rule.plan_at, with_arena_settings(graph, request or PlanRequest()))
     for number, shape in enumerate(shapes):
         if progress is not None and not progress("iterations", number, len(shapes)):
             break
@@ -192,7 +192,7 @@ class _Session:
         self.iterations.append(iteration)
 
     def _declared(self, number: int) -> Iteration:
-        """What holds before the first iteration: the plan at the upper end of the envelopes as they are declared."""
+        """Return the initial plan: at the upper end of the declared envelopes."""
         upper = _point({name: dim.max for name, dim in self.dims.items()})
         return self._iteration(number, upper, upper, dict(self.dims), replanned=False)
 
@@ -320,12 +320,12 @@ def peak_over_dim(
     request: PlanRequest | None = None,
     progress: Progress | None = None,
 ) -> DimCurve:
-    """The peak as a function of ``dim`` over its envelope, the others as the request says, or at their upper ends.
+    """Return the peak as a function of ``dim`` over its envelope; other dimensions as requested or at their upper ends.
 
     ``values`` are the points; by default all sizes of the envelope, or ``CURVE_POINTS`` of them. Raises
     ``InvalidIrShapes`` (``unknown_dim``, ``dim_out_of_envelope``); a size that cannot be planned is in ``refused``.
     """
-    request = settled(graph, request or PlanRequest())
+    request = with_arena_settings(graph, request or PlanRequest())
     point = checks.resolve_dims(graph, {**request.dims, **({dim: values[0]} if values else {})})
     if dim not in point:
         checks.resolve_dims(graph, {dim: 0})

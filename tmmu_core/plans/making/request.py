@@ -56,9 +56,9 @@ class PlanRequest:
     world_size: int | None = None
     """``None``: the mesh's where there is a shard spec, else 1."""
     shard_spec: Mapping[str, Any] | None = None
-    """Where it is given, the plan is the rank's share of the graph."""
+    """If given, the plan is of the rank's part of the graph."""
     dims: Mapping[str, int] = field(default_factory=dict)
-    """A point inside the envelopes; what is not named stands at its upper end."""
+    """Sizes within the envelopes; missing dimensions are at their upper end."""
     budget: int | None = None
     """The quota over all arenas, in bytes."""
     addressing: str = "offsets"
@@ -88,13 +88,13 @@ class PlanRequest:
         """Whether a graph is planned in one memory."""
         return self.one_memory or ANY_ARENA in self.capacities
 
-    def spelled_out(self, asked: Graph | PlainInstance) -> Self:
+    def spelled_out(self, source: Graph | PlainInstance) -> Self:
         """Return the request with mode, preset and planner filled in (contract §10)."""
-        if isinstance(asked, PlainInstance):
-            return self.but(planner=self.planner or default_planner(asked))
-        mode = self.mode or default_mode(asked)
+        if isinstance(source, PlainInstance):
+            return self.but(planner=self.planner or default_planner(source))
+        mode = self.mode or default_mode(source)
         preset = self.preset or (default_preset(mode) if mode in MODES else None)
-        return self.but(mode=mode, preset=preset, planner=self.planner or asked.planner or DEFAULT_PLANNER)
+        return self.but(mode=mode, preset=preset, planner=self.planner or source.planner or DEFAULT_PLANNER)
 
 
 def default_planner(instance: PlainInstance) -> str:

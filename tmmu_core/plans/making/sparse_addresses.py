@@ -1,12 +1,12 @@
-"""The superseded draft's hashed addresses, ``addressing="blake3_sparse"``, for reading and comparing plans of its era.
+"""The superseded draft's hashed addresses, ``addressing="blake3_sparse"``, to read and compare its plans.
 
 The draft gave every slot the address ``BLAKE3(replay_token ‖ "tmmu_va" ‖ arena ‖ logical_slot_id)`` in one sparse
 virtual space; TMMU v2 forbids hashes as a source of addresses (seed II.F). The draft left open how the slot is spelled
 and how a digest becomes an address. Here: the arena as UTF-8, the slot as eight bytes, most significant first; the
 address is the first ``bits`` bits of the digest as a number, rounded down to the slot's alignment. (The draft's §0.B
-names another tag, ``tmmu_slot``, and adds the mode; its operator says ``tmmu_va`` twice, and that is what holds.)
+names another tag, ``tmmu_slot``, and adds the mode; its operator uses ``tmmu_va`` twice, so this module does too.)
 
-Two slots whose bytes meet are an ``ADDRESS_COLLISION``: never seen at 64 bits, easily provoked at 8.
+Two slots with overlapping bytes are an ``ADDRESS_COLLISION``: unlikely at 64 bits, common at 8.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def sparse_address(token: bytes, arena: str, slot: int, *, bits: int = 64, align
 
 
 def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
-    """The same slots at the draft's addresses; both hashes are those of the new layout, the arenas' figures stay.
+    """Return the plan with the same slots at the draft's addresses; both hashes change, the arenas' figures do not.
 
-    Raises ``AddressCollision`` when the bytes of two slots meet, or reach over the end of 64-bit space.
+    Raises ``AddressCollision`` if the bytes of two slots overlap, or exceed the 64-bit address space.
     """
     s = storages_of(plan)
     number, count = slot_numbers(s.arena, s.slot)
@@ -66,11 +66,11 @@ def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
 
 
 def in_memory(plan: Plan) -> Plan:
-    """Where the bytes of a plan lie when it is applied: a plan of hashed addresses has its slots end to end there.
+    """Return the plan as it is applied to memory: slots at hashed addresses are placed end to end.
 
-    The draft's addresses name places in one sparse space, which the driver maps to memory; so does this, to aligned
-    prefix sums over the slots (seed ``MapToVirtualAddresses_v1``). Every other plan is given back as it is. The value
-    is for memory alone: its hashes stay those of the plan. Raises ``AllocationOverflow`` past 2^64 − 1.
+    The draft's addresses lie in one sparse space, which the driver maps to memory. This function maps them to aligned
+    prefix sums over the slots (seed ``MapToVirtualAddresses_v1``). Other plans are returned unchanged. The hashes stay
+    those of the given plan. Raises ``AllocationOverflow`` past 2^64 − 1.
     """
     if plan.places != "sparse":
         return plan

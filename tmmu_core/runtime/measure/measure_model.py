@@ -1,14 +1,16 @@
-"""What a runtime really takes beside what a plan says: a model run by its runtime, and the graph that runs planned.
+"""Memory measured by a runtime beside the plan of the same graph.
 
 ::
 
     theirs   onnxruntime    resident memory that a run adds, arena on (first run), with its pattern (second run), arena
                             off (any run)
              LiteRT         its arena, to the byte (``measure_litert``)
+             TensorFlow     the smallest arena in which it runs, with and without our plan in the model, to the byte
+             Lite Micro     (``tflm_child``)
              PyTorch eager  what its allocator held, and of that the tensors, operator by operator (``torch_eager``)
-             ExecuTorch     the arenas that its program asks of whoever loads it: planned ahead, so read, not run
-    ours     the extent of the plan of the graph that runs by ``PLANNER``, which is quick: another may come lower
-    bound    what no plan of that graph can be below
+             ExecuTorch     the arenas that its program requires: planned ahead, so read, not run
+    ours     the extent of the plan of the graph that runs by ``PLANNER``
+    bound    lower bound of every plan of that graph
 
 onnxruntime's is read from the kernel, which counts pages of 4 KiB in batches of some dozens: it holds the scratch of
 kernels and the results, and not the inputs, which the caller owns; a page of an arena that nothing wrote is not in it.
@@ -28,6 +30,8 @@ from typing import Any
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.edge import executorch, tflite
+from tmmu_core.formats.edge.tflm_model import MicroModel
+from tmmu_core.formats.edge.tflm_plan import with_plan
 from tmmu_core.formats.onnx import onnx_signature
 from tmmu_core.formats.open_file import read_at, read_graph
 from tmmu_core.formats.pytorch import torch_module
@@ -37,9 +41,10 @@ from tmmu_core.formats.pytorch.exported_program.pt2_names import asked_for, with
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.model import Plan
 
 SECONDS = 180
-PLANNER = "portfolio"
+PLANNER = "auto"
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,8 @@ class Measured:
     """Tensor bytes after each operator, where the runtime reports them."""
     planner: str = PLANNER
     """The planner of our figures."""
+    outputs_equal: bool | None = None
+    """Whether the runtime's outputs on random inputs are the same bits with our plan; ``None`` if it ran without."""
 
     @property
     def planned(self) -> Figures:
@@ -87,26 +94,39 @@ class Measured:
 
 
 ONNXRUNTIME, LITERT, EAGER, EXECUTORCH = "onnxruntime", "LiteRT", "PyTorch eager", "ExecuTorch"
+MICRO = "TensorFlow Lite Micro"
+CHOICES = {"tflm": MICRO}
+"""Runtimes that are measured only where they are named: name → the runtime."""
 PARTS = {
     ONNXRUNTIME: (("pattern", "memory pattern block, outside the arena"),),
     LITERT: (("beyond_tensors", "scratch memory of kernels around the tensors"),),
     EAGER: (("scratch", "scratch memory of kernels, above the tensors"),),
     EXECUTORCH: (),
+    MICRO: (
+        ("tail", "tail: data that the runtime keeps"),
+        ("temporary", "tables that it needs while it loads the model"),
+    ),
 }
 REST = {
     ONNXRUNTIME: "scratch memory of kernels, alignment and gaps, minus the inputs, which the caller owns",
     LITERT: "scratch of kernels between the tensors, gaps, alignment, and in-place reuse that the runtime does not use",
     EAGER: "in-place reuse that the lower bound assumes and eager mode does not use",
     EXECUTORCH: "gaps in its plan, and sizes rounded up to its alignment",
+    MICRO: "gaps in its plan, scratch memory of kernels, and in-place reuse that it does not use",
 }
 
 
-def measure(data: bytes, name: str, dims: dict[str, int] | None = None) -> Measured:
-    """Run the model in ``data`` with its runtime and plan it.
+def measure(data: bytes, name: str, dims: dict[str, int] | None = None, runtime: str = "") -> Measured:
+    """Run the model in ``data`` with its runtime, or with one of ``CHOICES``, and plan it.
 
     Raises ``UnreadableInput`` where it cannot be run, and as reading does.
     """
     which = runtime_of(data)
+    if runtime:
+        if which != LITERT:
+            message = f"{CHOICES[runtime]} runs TensorFlow Lite models, and it is none."
+            raise UnreadableInput(message, source=name, hint="Give a .tflite file, or omit --runtime.")
+        return _micro(data, name)
     if not which:
         hint = "Give an .onnx, .tflite or .pt2 file. What is no model of a runtime is planned: tmmu plan."
         raise UnreadableInput(
@@ -159,6 +179,18 @@ def _litert(data: bytes, name: str) -> Measured:
     arena, tensors, scratch = answer["arena"], answer["tensors"], answer["scratch"]
     figures = {"arena": arena, "beyond_tensors": arena - tensors, "scratch_tensors": scratch}
     return Measured(name, LITERT, arena, figures, _figures(graph, {}), None, {})
+
+
+def _micro(data: bytes, name: str) -> Measured:
+    _needed("tflite_micro", "'tmmu-plan-explorer[tflm]'", name)
+    model = MicroModel(data, name)
+    plan = make_plan(model.as_run, PlanRequest(planner=PLANNER)).plan
+    written = with_plan(model, data, plan).data
+    request = json.dumps({"lengths": [len(data), len(written)]}).encode() + b"\n" + data + written
+    answer = _answer("tmmu_core.runtime.measure.tflm_child", request, name, f"{MICRO} does not run the model")
+    figures = answer["before"] | {f"{key}_with_plan": value for key, value in answer["after"].items()}
+    own = _summary(model.as_run, plan)
+    return Measured(name, MICRO, figures["arena"], figures, own, None, {}, outputs_equal=answer["outputs_equal"])
 
 
 def _executorch(data: bytes, name: str) -> Measured:
@@ -228,7 +260,7 @@ def _grown(data: bytes, name: str, inputs: list[list[Any]], *, arena: bool) -> l
 
 
 def _ask(request: bytes, name: str, module: str = "tmmu_core.runtime.measure.onnxruntime_child") -> bytes:
-    # Freed memory goes back at once, so that the resident set follows what is held.
+    # Freed memory is returned at once, so that the resident set follows the live bytes.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "0"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     command = [sys.executable, "-m", module]
@@ -255,7 +287,10 @@ def _figures_of(model: bytes, name: str, point: dict[str, int]) -> Figures | Non
 
 
 def _figures(graph: Graph, point: dict[str, int]) -> Figures:
-    plan = make_plan(graph, PlanRequest(planner=PLANNER, dims=point)).plan
+    return _summary(graph, make_plan(graph, PlanRequest(planner=PLANNER, dims=point)).plan)
+
+
+def _summary(graph: Graph, plan: Plan) -> Figures:
     arena = plan.arena_of["activations"]
     inputs = sum(int(plan.size[plan.row_of[name]]) for name in graph.inputs if name in plan.row_of)
     return Figures(arena.extent_bytes, arena.bound_bytes, inputs)

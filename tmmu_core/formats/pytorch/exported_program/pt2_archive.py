@@ -20,7 +20,7 @@ import msgspec
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.pytorch.exported_program.pt2_sizes import (
     LARGEST,
     Size,
@@ -90,7 +90,7 @@ class Body(msgspec.Struct, frozen=True):
     is_single_tensor_return: bool = False
 
 
-class Given(msgspec.Struct, frozen=True):
+class InputSpec(msgspec.Struct, frozen=True):
     """What an input of the graph is: exactly one of these."""
 
     user_input: dict[str, Any] | None = None
@@ -99,7 +99,7 @@ class Given(msgspec.Struct, frozen=True):
     tensor_constant: dict[str, Any] | None = None
 
 
-class Left(msgspec.Struct, frozen=True):
+class OutputSpec(msgspec.Struct, frozen=True):
     """What an output of the graph is: exactly one of these."""
 
     user_output: dict[str, Any] | None = None
@@ -114,8 +114,8 @@ class Left(msgspec.Struct, frozen=True):
 class Signature(msgspec.Struct, frozen=True):
     """Which input is a parameter, and so on; in the order of the graph's inputs and outputs."""
 
-    input_specs: tuple[Given, ...] = ()
-    output_specs: tuple[Left, ...] = ()
+    input_specs: tuple[InputSpec, ...] = ()
+    output_specs: tuple[OutputSpec, ...] = ()
 
 
 class CallSignature(msgspec.Struct, frozen=True):
@@ -204,8 +204,8 @@ class Program(msgspec.Struct, frozen=True):
             ) from error
 
 
-learned(Named, Argument, Operation, Meta, Body, Given, Left, Signature)
-learned(CallSignature, Call, Module, Document, Weight, _Weights, Program)
+register_types(Named, Argument, Operation, Meta, Body, InputSpec, OutputSpec, Signature)
+register_types(CallSignature, Call, Module, Document, Weight, _Weights, Program)
 
 
 def refuses(data: bytes) -> str:

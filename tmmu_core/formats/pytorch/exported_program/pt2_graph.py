@@ -20,7 +20,7 @@ from tmmu_core.formats.pytorch.exported_program.pt2_archive import Body, Meta, O
 from tmmu_core.formats.pytorch.exported_program.pt2_flows import FLOWS
 from tmmu_core.formats.pytorch.exported_program.pt2_operators import Operator, operator
 from tmmu_core.formats.pytorch.exported_program.pt2_weights import Incoming, incoming, shared
-from tmmu_core.formats.pytorch.strides import Lies, as_view, contiguous
+from tmmu_core.formats.pytorch.strides import StridedLayout, as_view, contiguous
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Inplace, Node, Origin, Role, Tensor
 from tmmu_core.graph.operators import operator_of
@@ -83,7 +83,7 @@ class _Value:
     """A tensor of the file: what it is called here, where it lies, in which storage."""
 
     id: str
-    lies: Lies
+    lies: StridedLayout
     dtype: str
     storage: str
     """The tensor that names the storage."""
@@ -92,9 +92,9 @@ class _Value:
     starts: int = 0
     """Bytes of the storage before the named tensor: an input may be a slice of what is not in the file."""
 
-    def within(self, lies: Lies) -> Lies:
+    def within(self, lies: StridedLayout) -> StridedLayout:
         """Where something that lies in the same storage does so counted from the named tensor."""
-        return Lies(lies.shape, lies.strides, lies.offset - self.starts // lies.itemsize, lies.itemsize)
+        return StridedLayout(lies.shape, lies.strides, lies.offset - self.starts // lies.itemsize, lies.itemsize)
 
 
 @dataclass
@@ -119,7 +119,7 @@ class _Reading:
     node_ids: set[str] = field(default_factory=set)
     tried: dict[str, int] = field(default_factory=dict)
     tried_nodes: dict[str, int] = field(default_factory=dict)
-    by_member: dict[tuple[str, Lies], str] = field(default_factory=dict)
+    by_member: dict[tuple[str, StridedLayout], str] = field(default_factory=dict)
     """Weights that are one member of the archive, and the same part of it, are one tensor."""
     shared: dict[str, int] = field(default_factory=dict)
     """Member of which weights are several parts, which overlap or not → bytes up to the end of the last part."""
@@ -232,7 +232,7 @@ class _Reading:
             return [value.id] if value.storage == value.id else [value.storage, value.id]
         return [self._inside(name, self.prefix + name, lies, (dtype, "activation"), read[0])]
 
-    def _hands_out(self, what: Operator, operation: Operation, first: _Value, made: tuple[Lies, str]) -> bool:
+    def _hands_out(self, what: Operator, operation: Operation, first: _Value, made: tuple[StridedLayout, str]) -> bool:
         """Whether the result, of a layout and a dtype, lies in the storage of the first argument."""
         lies, dtype = made
         if what.space not in ("aten", "prims"):
@@ -343,7 +343,7 @@ class _Reading:
 
     # -- values -----------------------------------------------------------------------------------------------------
 
-    def _inside(self, name: str, called: str, lies: Lies, kind: tuple[str, Role], base: _Value) -> str:
+    def _inside(self, name: str, called: str, lies: StridedLayout, kind: tuple[str, Role], base: _Value) -> str:
         """A tensor in the storage of ``base``, and its id. Raises ``UnreadableInput`` where it reaches past it."""
         dtype, role = kind
         inside = base.within(lies)
@@ -354,7 +354,9 @@ class _Reading:
         self.values[name] = self.value_of[called] = _Value(called, lies, dtype, base.storage, base.whole, base.starts)
         return called
 
-    def _fresh(self, name: str, called: str, lies: Lies, kind: tuple[str, Role], shared: int | None = None) -> _Value:
+    def _fresh(
+        self, name: str, called: str, lies: StridedLayout, kind: tuple[str, Role], shared: int | None = None
+    ) -> _Value:
         """A tensor in a storage of its own; where it does not fill it, the storage is a tensor, too.
 
         ``shared`` is the size of a storage that others will lie in, from its first byte on.
@@ -389,13 +391,13 @@ class _Reading:
             )
         return meta
 
-    def _lies(self, name: str, meta: Meta) -> Lies:
+    def _lies(self, name: str, meta: Meta) -> StridedLayout:
         shape = tuple(self.program.size(size, name) for size in meta.sizes)
         strides = tuple(self.program.size(size, name) for size in meta.strides)
         if len(strides) != len(shape):
             raise self._broken(f'the tensor "{name}" has {len(shape)} axes and {len(strides)} strides')
         offset = self.program.size(meta.storage_offset, name)
-        lies = Lies(shape, strides, offset, dtypes.itemsize(DTYPES[meta.dtype]))
+        lies = StridedLayout(shape, strides, offset, dtypes.itemsize(DTYPES[meta.dtype]))
         if max(lies.own, lies.covered) + offset * lies.itemsize >= 1 << 63:
             raise self._broken(f'the tensor "{name}" has 2^63 bytes or more')
         return lies

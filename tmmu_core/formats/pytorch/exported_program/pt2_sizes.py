@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 
 LONGEST_FORMULA = 2_000
 DEEPEST_FORMULA = 40
@@ -46,7 +46,7 @@ class Size(msgspec.Struct, frozen=True):
     as_expr: Formula | None = None
 
 
-learned(Hint, Formula, Size)
+register_types(Hint, Formula, Size)
 
 
 def number(size: Size, symbols: Mapping[str, int], elsewhere: bool = False) -> int:

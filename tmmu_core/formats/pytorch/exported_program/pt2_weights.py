@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program
-from tmmu_core.formats.pytorch.strides import Lies
+from tmmu_core.formats.pytorch.strides import StridedLayout
 from tmmu_core.graph.model import Role
 
 INPUT: Role = "input"
@@ -45,9 +45,9 @@ def incoming(program: Program, name: str, spec: Any) -> Incoming:
     return Incoming(name, called, role, "" if role == INPUT else program.member_of(called))
 
 
-def shared(parts: Iterable[tuple[str, Lies]]) -> dict[str, int]:
+def shared(parts: Iterable[tuple[str, StridedLayout]]) -> dict[str, int]:
     """Member that holds several parts → bytes from its beginning to the end of the last of them."""
-    of_member: dict[str, set[Lies]] = {}
+    of_member: dict[str, set[StridedLayout]] = {}
     for member, lies in parts:
         if member and lies.own:
             of_member.setdefault(member, set()).add(lies)

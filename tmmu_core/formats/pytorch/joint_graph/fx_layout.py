@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tmmu_core.formats.pytorch.strides import Lies
+from tmmu_core.formats.pytorch.strides import StridedLayout
 
 
-def lies_of(value: Any) -> Lies:
+def lies_of(value: Any) -> StridedLayout:
     """Shape, strides, offset and element bytes of ``value``."""
-    return Lies(
+    return StridedLayout(
         tuple(int(dim) for dim in value.shape),
         tuple(int(stride) for stride in value.stride()),
         int(value.storage_offset()),

@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.forking import hold_while_forking
 from tmmu_core.graph.model import Graph
 
 TRACING = threading.RLock()
-"""Held while a module is traced: PyTorch traces in states of the whole process, and replaces the module's tensors."""
-hold_while_forking(TRACING)
+"""Lock held while a module is traced: PyTorch changes global state, and replaces the module's tensors."""
 
 
 def import_rebuilt(module: Any, name: str) -> Graph:

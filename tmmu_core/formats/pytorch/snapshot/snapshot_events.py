@@ -3,41 +3,38 @@
 An event becomes four numbers, and each distinct stack is examined once::
 
     {action: alloc, addr, size, frames: [{filename, line, name}, …]}  ──►  Events: action u8, addr i64, size i64,
-                                                                           stack i32 (a row of Stacks.lines)
+                                                                           stack i32 (a row of Stacks), lane i32
 """
 
 from __future__ import annotations
 
-import gc
+import io
 import pickle
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, BinaryIO, Generic, NoReturn, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
+from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
+from tmmu_core.graph.native.document import paused_gc
 
 PICKLE_START = b"\x80"
 """First byte of every pickle since protocol 2."""
-ALLOC, FREE, MAP = 0, 1, 2
-"""Codes of actions: bytes are allocated, bytes are freed, the allocator gets a segment from the device."""
-_CODES = {"alloc": ALLOC, "free_completed": FREE, "free": FREE, "segment_alloc": MAP, "segment_map": MAP}
+ALLOC, FREE, MAP, UNMAP, OOM = range(5)
+"""Codes of actions: bytes are allocated or freed, the allocator gets a segment or returns one, no memory is left."""
+_CODES = {"alloc": ALLOC, "free_completed": FREE, "free": FREE, "oom": OOM}
+_CODES |= dict.fromkeys(("segment_alloc", "segment_map"), MAP) | dict.fromkeys(("segment_free", "segment_unmap"), UNMAP)
 _LEAST_BYTES = 8
 """Smallest size of a pickled event, segment or block: a dict with two memoised values."""
 
+Lane = tuple[int, tuple[int, int]]
+"""``(stream, memory pool)``: blocks of two lanes never share a segment. The default pool is ``(0, 0)``."""
 Frames = TypeVar("Frames")
 """Type of an undecoded stack: a list from a pickle, ``msgspec.Raw`` from JSON."""
-
-
-class Frame(msgspec.Struct, gc=False, frozen=True):
-    """One line of a stack."""
-
-    filename: str = ""
-    line: int = 0
-    name: str = ""
 
 
 class Event(msgspec.Struct, Generic[Frames], gc=False):
@@ -46,6 +43,9 @@ class Event(msgspec.Struct, Generic[Frames], gc=False):
     action: str
     addr: int = 0
     size: int = 0
+    stream: int = 0
+    device_free: int = 0
+    pool_id: tuple[int, int] = (0, 0)
     frames: Frames = None  # type: ignore[assignment]
 
 
@@ -67,54 +67,29 @@ class Segment(msgspec.Struct, Generic[Frames], gc=False):
     address: int
     total_size: int
     device: int = 0
+    stream: int = 0
+    segment_pool_id: tuple[int, int] = (0, 0)
     blocks: list[Block[Frames]] = []
 
 
 class _Document(msgspec.Struct, Generic[Frames], gc=False):
     segments: list[Segment[Frames]] = []
     device_traces: list[list[Event[Frames]]] | None = None
+    allocator_settings: Any = None
 
 
-learned(Frame, _Document[Any], _Document[msgspec.Raw])
-
-
-class Stacks:
-    """The label of each distinct stack."""
-
-    def __init__(self) -> None:
-        self.lines = ["unknown line"]
-        """Innermost Python line outside of PyTorch, per stack; row 0 stands for an event without stack."""
-        self._row_of: dict[Any, int] = {}
-
-    def row(self, frames: Any) -> int:
-        """Return the row of a stack: ``None``, a list of dicts, or JSON text."""
-        if frames is None:
-            return 0
-        is_json = isinstance(frames, msgspec.Raw)
-        key: Any = bytes(frames) if is_json else tuple(map(id, frames)) if isinstance(frames, list) else None
-        row = self._row_of.get(key)
-        if row is None:
-            shape = list[Frame] | None
-            decoded = msgspec.json.decode(key, type=shape) if is_json else msgspec.convert(frames, shape)
-            row = self._row_of[key] = len(self.lines) if decoded else 0
-            if decoded:
-                self.lines.append(_label(decoded))
-        return row
-
-
-def _label(frames: Sequence[Frame]) -> str:
-    for frame in frames:
-        path = frame.filename.replace("\\", "/")
-        if path.endswith(".py") and "/torch/" not in path:
-            return f"{path.rpartition('/')[2]}:{frame.line} {frame.name}"
-    return frames[0].name[:80] or "unknown line"
+register_types(_Document[Any], _Document[msgspec.Raw])
 
 
 class Events:
-    """Allocations, frees and new segments of one device, in order, as columns of one length."""
+    """The events of one device that change or exhaust memory, in order, as columns of one length."""
 
     def __init__(self, events: Iterable[Event[Any]] = (), stacks: Stacks | None = None) -> None:
         self.action, self.addr, self.size, self.stack = array("B"), array("q"), array("q"), array("i")
+        """An :data:`OOM` has the bytes that the device has left as its address."""
+        self.lane = array("i")
+        """Row of :attr:`lanes`."""
+        self.lanes: dict[Lane, int] = {}
         self.is_recorded = False
         """Whether the trace has events of any kind."""
         stacks = stacks or Stacks()
@@ -123,9 +98,10 @@ class Events:
             code = _CODES.get(event.action)
             if code is not None:
                 self.action.append(code)
-                self.addr.append(event.addr)
+                self.addr.append(event.device_free if code == OOM else event.addr)
                 self.size.append(event.size)
                 self.stack.append(stacks.row(event.frames))
+                self.lane.append(self.lanes.setdefault((event.stream, event.pool_id), len(self.lanes)))
 
 
 class Snapshot(msgspec.Struct, gc=False):
@@ -135,30 +111,25 @@ class Snapshot(msgspec.Struct, gc=False):
     traces: list[Events]
     """One per device."""
     stacks: Stacks
+    settings: Any = None
+    """``allocator_settings`` as written; ``None`` in older snapshots."""
 
 
-def read_snapshot(file: BinaryIO, size: int, refused: Callable[[str], UnreadableInput]) -> Snapshot:
-    """Return the snapshot in a file of ``size`` bytes.
+def read_snapshot(data: bytes, refused: Callable[[str], UnreadableInput]) -> Snapshot:
+    """Return the snapshot in a file's bytes.
 
     Raises ``UnreadableInput`` for too many devices, what ``refused`` returns for a pickle with more than plain data,
     and any error of pickle or msgspec for damaged files.
     """
-    is_pickle = file.read(1) == PICKLE_START
-    file.seek(0)
-    collects = gc.isenabled()
-    gc.disable()  # a million new dicts would start it a thousand times
-    try:
-        document: _Document[Any] = _unpickled(file, size, refused) if is_pickle else _json(file.read())
+    with paused_gc():
+        document: _Document[Any] = _unpickled(data, refused) if data.startswith(PICKLE_START) else _json(data)
         stacks = Stacks()
         for segment in document.segments:
             for block in segment.blocks:
                 block.stack = stacks.row(block.frames)
                 block.frames = None
         traces = [Events(events, stacks) for events in document.device_traces or ()]
-    finally:
-        if collects:
-            gc.enable()
-    return Snapshot(document.segments, traces, stacks)
+    return Snapshot(document.segments, traces, stacks, document.allocator_settings)
 
 
 def refuse_many_devices(count: int, source: str = "") -> None:
@@ -175,8 +146,8 @@ def _json(data: bytes) -> _Document[msgspec.Raw]:
     return document
 
 
-def _unpickled(file: BinaryIO, size: int, refused: Callable[[str], UnreadableInput]) -> _Document[Any]:
-    unpickler = _PlainUnpickler(file)
+def _unpickled(data: bytes, refused: Callable[[str], UnreadableInput]) -> _Document[Any]:
+    unpickler = _PlainUnpickler(io.BytesIO(data))
     unpickler.refused = refused
     found = unpickler.load()
     if isinstance(found, list):  # torch.cuda.memory_snapshot() returns the segments alone
@@ -186,7 +157,7 @@ def _unpickled(file: BinaryIO, size: int, refused: Callable[[str], UnreadableInp
     inner = sum(len(_items(each, "blocks")) for each in segments) + sum(
         isinstance(each, list | tuple) and len(each) for each in traces
     )
-    if (len(segments) + inner) * _LEAST_BYTES > size:
+    if (len(segments) + inner) * _LEAST_BYTES > len(data):
         raise refused("the pickle contains one of its events, segments or blocks many times.")
     return msgspec.convert(found, _Document[Any])
 

@@ -4,11 +4,11 @@
 
     device_traces[device]   alloc 0x7f…00 512 B ── frames ──┐            a live range: alloc to free_completed
                             free_completed 0x7f…00 ─────────┘
-    segments                memory reserved by the caching allocator: concatenated, they are the arena
+    segments                memory reserved by the caching allocator; the arena is as large as the most it reserved
       blocks                allocations at the end; one without an alloc event existed before the trace began
 
 A step is an alloc or free event. Of several devices, the one with the highest peak is shown; a note names the others.
-A tensor is named after the innermost line of its stack outside of PyTorch.
+A tensor is named after its stack (:func:`label`); its category is that of :func:`categorise`.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from __future__ import annotations
 import struct
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from io import BytesIO
-from typing import BinaryIO
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.once import cached_property
-from tmmu_core.formats.allocator_plan import AddressMap, Lives, instance_of_columns, peak_of_columns, stem_of
+from tmmu_core.formats.allocator_plan import LiveRanges, instance_of_columns, normative_order, peak_of_columns, stem_of
+from tmmu_core.formats.pytorch.snapshot.categories import Allocations, categorise
+from tmmu_core.formats.pytorch.snapshot.history import BEFORE, History, lane_of, settings_of
+from tmmu_core.formats.pytorch.snapshot.reserved_memory import Lived, layout, reserved_over_time
 from tmmu_core.formats.pytorch.snapshot.snapshot_events import (
     ALLOC,
     FREE,
-    MAP,
     Block,
     Events,
     Segment,
@@ -40,21 +40,16 @@ from tmmu_core.formats.pytorch.snapshot.snapshot_events import (
     refuse_many_devices,
 )
 from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.model import CATEGORIES
 
 HINT = "Write it with torch.cuda.memory._dump_snapshot(FILE)."
 LAST_ADDRESS = 1 << 62
 """Addresses and sizes are below this."""
-NAMED_AT_PEAK = 5
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the device with the highest peak. Raises ``UnreadableInput``."""
-    return read_file(BytesIO(data), len(data), name)
-
-
-def read_file(file: BinaryIO, size: int, name: str = "") -> PlainInstance:
-    """Return the plan in a file of ``size`` bytes. Raises ``UnreadableInput``, ``OSError``."""
-    snapshot = _decoded(file, size, name)
+    snapshot = _decoded(data, name)
     segments = {segment.device for segment in snapshot.segments}
     devices = sorted(segments | {device for device, events in enumerate(snapshot.traces) if events.is_recorded})
     if not devices:
@@ -64,16 +59,18 @@ def read_file(file: BinaryIO, size: int, name: str = "") -> PlainInstance:
     of_device: dict[int, list[Segment]] = {}
     for segment in snapshot.segments:
         of_device.setdefault(segment.device, []).append(segment)
-    found = {device: _device(snapshot, device, of_device.get(device, [])) for device in devices}
+    traces = snapshot.traces
+    found = {
+        device: _device(traces[device] if 0 <= device < len(traces) else Events(), of_device.get(device, []))
+        for device in devices
+    }
     chosen = max(devices, key=lambda device: (found[device].peak[1], -device))
     shown = found[chosen]
-    if not len(shown.birth):
+    if not shown.rows.size:
         raise UnreadableInput("nothing is allocated in the snapshot.", source=name, hint=HINT)
-    notes = list(_notes(shown, snapshot.stacks.lines))
-    if len(devices) > 1:
-        others = ", ".join(str(device) for device in devices if device != chosen)
-        notes.insert(0, f"device {chosen} is shown; the snapshot holds device {others} too")
-    return instance_of_columns(stem_of(name) or "snapshot", shown.named(snapshot.stacks.lines), notes)
+    others = ", ".join(f"{device} (peak {found[device].peak[1]:,} bytes)" for device in devices if device != chosen)
+    notes = [f"device {chosen} is shown; the snapshot also holds device {others}"] if others else []
+    return _instance(stem_of(name) or "snapshot", shown, snapshot, notes)
 
 
 # --- decoding ----------------------------------------------------------------------------------------------------
@@ -83,13 +80,11 @@ def _refused(what: str) -> UnreadableInput:
     return UnreadableInput(what, hint=HINT)
 
 
-def _decoded(file: BinaryIO, size: int, name: str) -> Snapshot:
+def _decoded(data: bytes, name: str) -> Snapshot:
     try:
-        return read_snapshot(file, size, _refused)
+        return read_snapshot(data, _refused)
     except UnreadableInput as error:
         error.source = error.source or name
-        raise
-    except OSError:
         raise
     except msgspec.ValidationError as error:
         what, _, place = str(error).rpartition(" - at ")
@@ -138,65 +133,54 @@ def _shown(number: int) -> str:
 
 # --- live ranges ------------------------------------------------------------------------------------------------
 
+BIRTH, DEATH, ADDRESS, SIZE, STACK, LANE, FREE_STACK, BEFORE_TRACE = range(8)
+
 
 @dataclass(frozen=True)
 class _Device:
-    """Live ranges of one device: int64 columns, a row per allocation, by birth and address."""
+    """Live ranges of one device: int64 columns (:data:`BIRTH` …), by birth and address."""
 
-    birth: NDArray[np.int64]
-    death: NDArray[np.int64]
-    size: NDArray[np.int64]
-    offset: NDArray[np.int64]
-    stack: NDArray[np.int64]
-    reserved: int
-    """Bytes of all segments that ever existed."""
-    held: int
-    """Bytes of the segments that exist at the end."""
-    before: int
-    """Number of allocations that began before the trace."""
-    traced: bool
+    rows: NDArray[np.int64]
+    events: Events
+    segments: list[Segment]
+    steps: int
 
     @cached_property
     def peak(self) -> tuple[int, int]:
         """``(step, bytes)`` of the highest use."""
-        return peak_of_columns(self.birth, self.death, self.size)
-
-    def named(self, lines: Sequence[str]) -> Lives:
-        """Return the live ranges, named after their lines and numbered."""
-        seen: Counter[str] = Counter()
-        names = []
-        for stack in self.stack.tolist():
-            line = lines[stack]
-            names.append(f"{line} #{seen[line]}")
-            seen[line] += 1
-        return Lives(names, self.birth, self.death, self.size, self.offset)
+        return peak_of_columns(*self.rows[[BIRTH, DEATH, SIZE]])
 
 
-def _device(snapshot: Snapshot, device: int, segments: Sequence[Segment]) -> _Device:
-    events = snapshot.traces[device] if 0 <= device < len(snapshot.traces) else Events()
-    rows, open_, steps, before = _traced(events)
-    for address, block in dict(_active(segments)).items():
+def _device(events: Events, segments: list[Segment]) -> _Device:
+    _private_lanes(events, segments)
+    found = _Rows()
+    open_, steps = _traced(events, found)
+    for address, (block, segment) in dict(_active(segments)).items():
         if address not in open_:
             size = block.size if block.requested_size is None else block.requested_size
-            rows.add(0, max(steps, 1), address, size, block.stack)
-            before += events.is_recorded
-    columns = rows.columns_of_valid_rows()
-    birth, death, address, size, stack = columns[:, np.lexsort((columns[2], columns[0]))]  # they come by death
-    mapped = np.frombuffer(events.action, np.uint8) == MAP
-    regions = [np.array([getattr(each, field) for each in segments], np.int64) for field in ("address", "total_size")]
-    maps = [np.frombuffer(column, np.int64)[mapped] for column in (events.addr, events.size)]
-    starts = np.concatenate((regions[0], maps[0], address))
-    places = AddressMap.of(starts, starts + np.concatenate((regions[1], maps[1], size)))
-    held = sum(segment.total_size for segment in segments)
-    offset = places.offsets(address)
-    return _Device(birth, death, size, offset, stack, places.size, held, before, events.is_recorded)
+            lane = events.lanes.setdefault(lane_of(segment), len(events.lanes))
+            found.add(0, max(steps, 1), address, size, block.stack, lane, 0, events.is_recorded)
+    rows = found.columns_of_valid_rows()
+    return _Device(rows[:, np.lexsort((rows[ADDRESS], rows[BIRTH]))], events, segments, max(steps, 1))
+
+
+def _private_lanes(events: Events, segments: Sequence[Segment]) -> None:
+    """Set the pool of events in private segments; older versions of PyTorch write it with the segments alone."""
+    private = [segment for segment in segments if any(segment.segment_pool_id)]
+    if not private or any(any(pool) for _, pool in events.lanes):
+        return
+    addr, lane = np.frombuffer(events.addr, np.int64), np.frombuffer(events.lane, np.int32).copy()
+    for segment in private:
+        inside = (segment.address <= addr) & (addr < segment.address + segment.total_size)
+        lane[inside] = events.lanes.setdefault(lane_of(segment), len(events.lanes))
+    events.lane = array("i", lane.tobytes())
 
 
 class _Rows:
-    """Live ranges in the order found: birth, death, address, size and stack of each."""
+    """Live ranges in the order found: the columns of :class:`_Device`."""
 
     def __init__(self) -> None:
-        self.columns = tuple(array("q") for _ in range(5))
+        self.columns = tuple(array("q") for _ in range(BEFORE_TRACE + 1))
 
     def add(self, *row: int) -> None:
         """Append one row."""
@@ -206,8 +190,8 @@ class _Rows:
     def columns_of_valid_rows(self) -> NDArray[np.int64]:
         """Return the rows as int64 columns; a range from before the trace ends where its address is allocated again."""
         columns = np.array([np.frombuffer(column, np.int64) for column in self.columns])
-        columns = columns[:, columns[3] > 0]
-        birth, death, address = columns[:3]
+        columns = columns[:, columns[SIZE] > 0]
+        birth, death, address = columns[:SIZE]
         early, late = np.flatnonzero(birth == 0), np.flatnonzero(birth)
         late = late[np.lexsort((birth[late], address[late]))]
         taken, first = np.unique(address[late], return_index=True)
@@ -218,51 +202,111 @@ class _Rows:
         return columns
 
 
-def _traced(events: Events) -> tuple[_Rows, set[int], int, int]:
-    """``(live ranges, addresses allocated at the end, number of steps, ranges that began before the trace)``."""
-    rows = _Rows()
-    open_: dict[int, tuple[int, int, int]] = {}  # by address: birth, size, stack
-    step = before = 0
-    for action, addr, size, stack in zip(events.action, events.addr, events.size, events.stack, strict=True):
-        if action == MAP:
+def _traced(events: Events, rows: _Rows) -> tuple[set[int], int]:
+    """Add the live ranges of a trace to ``rows``; return ``(addresses allocated at the end, number of steps)``."""
+    open_: dict[int, tuple[int, int, int, int]] = {}  # by address: birth, size, stack, lane
+    step = 0
+    columns = (events.action, events.addr, events.size, events.stack, events.lane)
+    for action, addr, size, stack, lane in zip(*columns, strict=True):
+        if action > FREE:
             continue
         opened = open_.pop(addr, None)
         if opened is not None:  # freed, or allocated again without a recorded free
-            rows.add(opened[0], step, addr, opened[1], opened[2])
+            birth, held, made, where = opened
+            rows.add(birth, step, addr, held, made, where, stack if action == FREE else 0, 0)
         elif action == FREE and size:
-            rows.add(0, max(step, 1), addr, size, stack)
-            before += 1
+            rows.add(0, max(step, 1), addr, size, 0, lane, stack, 1)
         if action == ALLOC:
-            open_[addr] = step, size, stack
+            open_[addr] = step, size, stack, lane
         step += 1
-    for addr, (birth, size, stack) in open_.items():
-        rows.add(birth, step, addr, size, stack)
-    return rows, set(open_), step, before
+    for addr, (birth, size, stack, lane) in open_.items():
+        rows.add(birth, step, addr, size, stack, lane, 0, 0)
+    return set(open_), step
 
 
-def _active(segments: Iterable[Segment]) -> Iterable[tuple[int, Block]]:
-    """Yield ``(address, block)`` of allocated blocks; a block without address follows the one before it."""
+def _active(segments: Iterable[Segment]) -> Iterable[tuple[int, tuple[Block, Segment]]]:
+    """Yield ``(address, (block, its segment))`` of allocated blocks; one without address follows the one before it."""
     for segment in segments:
         end = segment.address
         for block in segment.blocks:
             at = end if block.address is None else block.address
             end = at + block.size
             if block.state.startswith("active"):
-                yield at, block
+                yield at, (block, segment)
 
 
-def _notes(found: _Device, lines: Sequence[str]) -> Iterable[str]:
-    step, most = found.peak
-    yield f"the allocator held {found.held:,} bytes in segments at the end, {found.reserved:,} over the whole trace"
-    if not found.traced:
+# --- the instance -----------------------------------------------------------------------------------------------
+
+
+def _instance(name: str, device: _Device, snapshot: Snapshot, notes: list[str]) -> PlainInstance:
+    """Return the finished plan of a device, with its history."""
+    birth, death, address, size, stack, lane, free_stack, before = device.rows
+    freed = (before == 0) & (free_stack > 0)
+    if freed.any() and (stack[freed] == free_stack[freed]).all():  # frees were recorded with the allocating stack
+        stack = np.where((before > 0) & (stack == 0), free_stack, stack)
+        free_stack = np.zeros_like(free_stack)
+    stacks = snapshot.stacks
+    kinds = categorise(
+        Allocations(birth, death, size, stack, free_stack, address, before > 0, device.steps, stacks.phases)
+    )
+    reserved = reserved_over_time(device.events, device.segments)
+    is_known = reserved.peak[1] >= device.peak[1]
+    placed = layout(
+        Lived(birth, death, address, size), device.events, device.segments, reserved.peak[1] if is_known else 0
+    )
+    lives = LiveRanges(_names(stack, before, stacks.lines), birth, death, size, placed.offset)
+    order = normative_order(lives)
+    history = History(
+        categories=tuple([CATEGORIES[k] for k in kinds.code[order].tolist()]),
+        reserved_peak_bytes=reserved.peak[1] if is_known else None,
+        ids=tuple([lives.ids[row] for row in order.tolist()]),
+        birth=birth[order],
+        death=death[order],
+        size=size[order],
+        stack=stack[order],
+        lane=lane[order],
+        certainty=kinds.certainty[order],
+        phase=kinds.phase[order],
+        is_before=before[order] > 0,
+        lines=stacks.lines,
+        paths=stacks.paths,
+        lanes=tuple(device.events.lanes),
+        reserved=reserved,
+        events=device.events,
+        segments=device.segments,
+        settings=settings_of(snapshot.settings),
+    )
+    notes = [*notes, *_notes(history, device), *([placed.note] if is_known and placed.note else [])]
+    found = instance_of_columns(name, lives, notes)
+    return replace(found, made=history.made(), recorded=history)
+
+
+def _names(stack: NDArray[np.int64], before: NDArray[np.int64], lines: Sequence[str]) -> list[str]:
+    """Return the names of allocations: their lines, numbered."""
+    seen: Counter[str] = Counter()
+    names = []
+    for row, is_before in zip(stack.tolist(), before.tolist(), strict=True):
+        line = BEFORE if is_before and not row else lines[row]
+        names.append(f"{line} #{seen[line]}")
+        seen[line] += 1
+    return names
+
+
+def _notes(found: History, device: _Device) -> Iterable[str]:
+    at, reserved = found.reserved.peak
+    if found.reserved_peak_bytes is None:
+        yield "the snapshot does not list all segments: reserved bytes are unknown"
+    else:
+        live = int(found.size[found.live_at(min(at, device.steps - 1))].sum())
+        yield f"reserved: at most {reserved:,} bytes, at step {at:,} with {live:,} in use"
+    if not device.events.is_recorded:
         yield "the snapshot has no trace: it is one moment; record one with torch.cuda.memory._record_memory_history()"
         return
-    if found.before:
-        yield f"{found.before:,} allocations began before the trace and are taken to live from its start"
-    by_line: Counter[str] = Counter()
-    alive = (found.birth <= step) & (step < found.death)
-    for stack, size in zip(found.stack[alive].tolist(), found.size[alive].tolist(), strict=True):
-        by_line[lines[stack]] += size
-    ordered: Mapping[str, int] = dict(sorted(by_line.items(), key=lambda item: (-item[1], item[0]))[:NAMED_AT_PEAK])
-    held = "; ".join(f"{line} {size:,}" for line, size in ordered.items())
-    yield f"of the {most:,} bytes at the peak (step {step:,}), by line: {held}"
+    if found.is_before.any():
+        size = int(found.size[found.is_before].sum())
+        yield f"{int(found.is_before.sum()):,} allocations ({size:,} bytes) began {BEFORE} and live from its start"
+    for failure in found.failures[:1]:
+        yield (
+            f"{len(found.failures):,} allocations failed; the first, at step {failure.step:,}, requested "
+            f"{failure.requested:,} bytes with {failure.free:,} free"
+        )

@@ -1,4 +1,4 @@
-"""The field's CSV, as MiniMalloc and others write it."""
+"""Packing instances as CSV, as MiniMalloc and others write them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def refusal(text: str) -> UnreadableInput:
     return caught.value
 
 
-def test_rows_come_in_the_normative_order() -> None:
+def test_rows_are_sorted_into_the_normative_order() -> None:
     p = read_csv("id,lower,upper,size\nb,1,4,8\na,0,2,4\nc,1,2,16\n").problem
     assert (p.ids, p.birth.tolist(), p.death.tolist(), p.size.tolist()) == (
         ("a", "c", "b"),
@@ -31,24 +31,18 @@ def test_rows_come_in_the_normative_order() -> None:
 
 
 @pytest.mark.parametrize("names", ["buffer,start,upper,size", "buffer_id,begin,upper,size", "ID,Lower,UPPER,size"])
-def test_other_names_of_the_columns_are_read(names: str) -> None:
+def test_other_column_names_are_read(names: str) -> None:
     p = read_csv(f"{names}\nb,1,4,8\n").problem
     assert (p.ids, p.birth.tolist(), p.death.tolist()) == (("b",), [1], [4])
 
 
-def test_an_end_names_the_last_step_for_lives_and_gaps() -> None:
+def test_end_column_is_inclusive_for_lives_and_gaps() -> None:
     p = read_csv("id,start,end,size,gaps\nb,1,9,8,3-4 6-6\n").problem
     assert (p.death.tolist(), p.gaps) == ([10], (((3, 5), (6, 7)),))
 
 
-def test_gaps_are_half_open_and_blank_separated() -> None:
+def test_gaps_are_half_open_and_separated_by_blanks() -> None:
     assert read_csv("id,lower,upper,size,gaps\nb,6,12,18,9-10 7-8\n").problem.gaps == (((7, 8), (9, 10)),)
-
-
-def test_a_gap_with_a_window_is_read_as_no_gap_and_told() -> None:
-    instance = read_csv("id,lower,upper,size,gaps\nb,6,12,18,7-8 9-10@1:17\n")
-    assert instance.problem.gaps == (((7, 8),),)
-    assert "'b'" in instance.notes[0]
 
 
 def test_offsets_on_all_rows_are_a_finished_plan() -> None:
@@ -58,7 +52,7 @@ def test_offsets_on_all_rows_are_a_finished_plan() -> None:
     assert instance.problem.fixed is None
 
 
-def test_a_finished_plan_may_reach_past_two_to_the_63() -> None:
+def test_finished_plan_may_exceed_63_bits() -> None:
     offset = read_csv("id,lower,upper,size,offset\na,0,2,9223372036854775808,0\nb,0,2,1,9223372036854775808\n").offset
     assert offset is not None
     assert offset.tolist() == [0, 2**63]
@@ -71,12 +65,12 @@ def test_offsets_on_some_rows_are_fixed() -> None:
     assert instance.problem.fixed.tolist() == [-1, 16]
 
 
-def test_an_arena_floor_raises_every_alignment() -> None:
+def test_arena_alignment_is_the_minimum_alignment() -> None:
     p = read_csv("id,lower,upper,size,alignment\na,0,4,8,4\nb,1,4,8,64\n", alignment=16).problem
     assert p.alignment.tolist() == [16, 64]
 
 
-def test_bytes_with_a_mark_and_windows_lines_are_read() -> None:
+def test_byte_order_mark_and_windows_lines_are_read() -> None:
     assert read_csv(b"\xef\xbb\xbfid,lower,upper,size\r\nb,1,4,8\r\n\r\n").problem.ids == ("b",)
 
 
@@ -113,19 +107,19 @@ def test_error_has_row_and_column(text: str, place: str) -> None:
     assert (fault.place, bool(fault.hint)) == (place, True)
 
 
-def test_what_is_not_text_names_its_byte() -> None:
+def test_content_that_is_no_text_names_its_byte() -> None:
     with pytest.raises(UnreadableInput) as caught:
         read_csv(b"id,\xff")
     assert caught.value.place == "byte 3"
 
 
-def test_fixed_offsets_are_written_when_there_is_no_plan() -> None:
+def test_fixed_offsets_are_written() -> None:
     text = write_csv(problem((0, 2, 8), (1, 2, 8), fixed=np.array([8, -1])))
     assert text == "id,lower,upper,size,offset\nt0,0,2,8,8\nt1,1,2,8,\n"
 
 
 @given(problems())
-def test_a_problem_comes_back_from_its_csv(p: Problem) -> None:
+def test_problem_round_trips(p: Problem) -> None:
     p = problem_with(p, handoff_from=None, must_not_alias=None)
     assume(all(live_parts(p, i) for i in range(len(p))))
     again = read_csv(write_csv(p)).problem
@@ -135,28 +129,23 @@ def test_a_problem_comes_back_from_its_csv(p: Problem) -> None:
 
 
 @given(problems())
-def test_a_plan_comes_back_from_its_csv(p: Problem) -> None:
+def test_plan_round_trips(p: Problem) -> None:
     assume(all(live_parts(p, i) for i in range(len(p))))
     packing = greedy(p, {})
     offset = read_csv(write_csv(p, packing.offset)).offset
     assert (offset.tolist() if offset is not None else []) == packing.offset.tolist()
 
 
-def test_a_table_with_names_of_its_own_is_told_the_command_that_takes_it() -> None:
+def test_foreign_table_is_rejected_with_the_convert_command() -> None:
     assert "tmmu convert TABLE --columns" in str(refusal("start,end,bytes\n0,5,10\n").hint)
 
 
-def test_a_buffer_that_is_never_held_is_refused() -> None:
-    """It would have a place, and no row in the plan."""
-    assert "whole live range" in refusal("id,lower,upper,size,gaps\na,0,6,8,0-6\n").message
-
-
-def test_a_row_with_an_empty_cell_is_a_row() -> None:
+def test_row_with_an_empty_cell_is_read() -> None:
     read = read_csv("id,lower,upper,size,gaps\na,0,3,4,1-2\nb,1,2,8,\n,,,,\n")
     assert read.problem.ids == ("a", "b")
 
 
-def test_text_behind_a_closing_quote_is_refused() -> None:
+def test_text_after_a_closing_quote_is_rejected() -> None:
     with pytest.raises(UnreadableInput, match="CSV"):
         read_csv('id,lower,upper,size\n"a"b,0,3,4\n')
 
@@ -205,7 +194,7 @@ HEAD = "id,lower,upper,size,alignment,gaps,offset\n"
         (f"a,2,9,8,,{'0' * 39}3-5,", "gaps"),
     ],
 )
-def test_the_last_that_is_read_and_the_first_that_is_not(cells: str, place: str) -> None:
+def test_value_at_its_limit_is_read_and_beyond_it_rejected(cells: str, place: str) -> None:
     if place:
         assert refusal(HEAD + cells).place == f"line 2, column {place}"
     else:
@@ -213,7 +202,7 @@ def test_the_last_that_is_read_and_the_first_that_is_not(cells: str, place: str)
         assert name == "a"
 
 
-def test_an_end_is_held_up_to_the_last_step_that_there_is() -> None:
+def test_inclusive_end_is_read_up_to_the_last_step() -> None:
     read = read_csv(f"id,lower,end,size,gaps\na,3,3,8,\nb,0,{2**62},8,0-0 4-5\n").problem
     assert read.death.tolist() == [2**62 + 1, 4]
     assert read.gaps == (((0, 1), (4, 6)), ())
@@ -223,15 +212,7 @@ def test_an_end_is_held_up_to_the_last_step_that_there_is() -> None:
         read_csv("id,lower,end,size,gaps\na,2,8,8,2-8\n")
 
 
-def test_a_fixed_offset_is_one_that_int64_holds_and_a_finished_ones_any() -> None:
-    some = f"id,lower,upper,size,offset\na,0,1,8,\nb,0,1,8,{2**63 - 1}\n"
-    assert read_csv(some).problem.fixed.tolist() == [-1, 2**63 - 1]  # type: ignore[union-attr]
-    assert refusal(some.replace(str(2**63 - 1), str(2**63))).place == "line 3, column offset"
-    every = read_csv(f"id,lower,upper,size,offset\na,0,1,8,0\nb,0,1,8,{2**63}\n")
-    assert (every.problem.fixed, every.offset is not None and every.offset.tolist()) == (None, [0, 2**63])
-
-
-def test_windows_are_counted_and_the_first_named() -> None:
+def test_windows_of_gaps_are_ignored_with_a_note() -> None:
     text = "id,lower,upper,size,gaps\na,0,9,8,\nb,0,9,8,3-4@0:2 5-6\nc,0,9,8,1-2@0:9\n"
     read = read_csv(text)
     assert read.notes == ("2 buffers have a gap with a window of bytes ('b' first), which is ignored.",)
@@ -239,7 +220,7 @@ def test_windows_are_counted_and_the_first_named() -> None:
     assert read_csv("id,lower,upper,size,gaps\na,0,9,8,\n").problem.gaps is None
 
 
-def test_columns_that_say_nothing_are_not_written() -> None:
+def test_default_columns_are_not_written() -> None:
     p = read_csv("id,lower,upper,size,alignment,gaps\na,0,9,8,1,\n").problem
     assert write_csv(p) == "id,lower,upper,size\na,0,9,8\n"
     assert write_csv(p, [5]) == "id,lower,upper,size,offset\na,0,9,8,5\n"

@@ -1,0 +1,257 @@
+"""Reserved bytes, categories, pools and failed allocations of snapshots whose truth is known."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli.main import run
+from benchmarks.snapshot_writer import Document, SnapshotWriter, Transformer, frame, transformer_steps
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.planfile import plan_file
+from tmmu_core.formats.planfile.compare_plans import compare
+from tmmu_core.formats.pytorch.caching_allocator import AllocatorSettings
+from tmmu_core.formats.pytorch.snapshot.advice import model_error, modules_to_checkpoint, settings_to_try
+from tmmu_core.formats.pytorch.snapshot.history import History
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.analysis.peak_lines import by_category
+from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.model import Plan
+
+MIB = 1 << 20
+LINE = [frame("/work/train.py", 3, "main")]
+TINY = {"layers": 2, "width": 256, "tokens": 512, "vocabulary": 5000}
+
+
+def opened(document: Document) -> PlainInstance:
+    found = read_any(pickle.dumps(document), "snapshot.pickle")
+    assert isinstance(found, PlainInstance)
+    return found
+
+
+def history(document: Document) -> History:
+    found = opened(document).recorded
+    assert isinstance(found, History)
+    return found
+
+
+def given_plan(document: Document) -> Plan:
+    return make_plan(opened(document), PlanRequest()).plan
+
+
+# --- reserved bytes ---------------------------------------------------------------------------------------------
+
+
+def test_released_segments_are_not_added_up() -> None:
+    writer = SnapshotWriter()
+    for k in range(10):
+        writer.alloc(k, 500 * MIB, LINE, "other")
+        writer.free(k, LINE)
+        writer.allocator.empty_cache()
+    plan = given_plan(writer.document())
+    assert plan.arenas[0].extent_bytes == totals(plan).reserved_peak_bytes == 500 * MIB
+    assert verify_plan(plan).ok
+
+
+def test_segments_that_do_not_coexist_share_offsets() -> None:
+    writer = SnapshotWriter()
+    for k, size in enumerate((100, 60, 40, 100)):  # 60 and 40 together, each of the others alone
+        writer.alloc(k, size * MIB, LINE, "other")
+        if k != 1:
+            for key in list(writer.held):
+                writer.free(key, LINE)
+            writer.allocator.empty_cache()
+    plan = given_plan(writer.document())
+    assert (plan.arenas[0].extent_bytes, verify_plan(plan).ok) == (100 * MIB, True)
+
+
+@pytest.mark.parametrize(
+    "settings", [AllocatorSettings(), AllocatorSettings(True), AllocatorSettings(max_split_size=20 * MIB)]
+)
+@pytest.mark.parametrize("last", [None, 60])
+def test_reserved_peak_equals_the_allocators_own(settings: AllocatorSettings, last: int | None) -> None:
+    writer = transformer_steps(Transformer(**TINY, writer=SnapshotWriter(settings)))
+    plan = given_plan(writer.document(last))
+    assert totals(plan).reserved_peak_bytes == plan.arenas[0].extent_bytes == writer.reserved_peak
+    assert verify_plan(plan).ok
+
+
+def test_pages_released_from_an_expandable_segment_lower_the_reserved_bytes() -> None:
+    writer = SnapshotWriter(AllocatorSettings(True))
+    for key, size in (("a", 40), ("b", 40), ("c", 40)):
+        writer.alloc(key, size * MIB, LINE, "other")
+    writer.free("b", LINE)
+    writer.allocator.empty_cache()
+    writer.alloc("d", 20 * MIB, LINE, "other", stream=1)
+    found = history(writer.document())
+    assert found.reserved.size.tolist()[-2:] == [80 * MIB, 100 * MIB]
+    assert found.reserved_peak_bytes == 120 * MIB
+    assert verify_plan(given_plan(writer.document())).ok
+
+
+def test_offsets_of_a_replanned_snapshot_are_not_bound_to_the_reserved_peak() -> None:
+    document = transformer_steps(Transformer(**TINY)).document()
+    plan = make_plan(opened(document), PlanRequest(planner="portfolio")).plan
+    assert totals(plan).reserved_peak_bytes is None
+    assert len(plan.categories) == len(plan)
+
+
+# --- names ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("frames", "name"),
+    [
+        (["torch::unwind::unwind()", "at::_ops::mm::call(at::Tensor const&)"], "at::_ops::mm"),
+        (["torch::unwind::unwind()", "at::_ops::mm::call()", "torch::autograd::MmBackward0::apply()"], "MmBackward0"),
+        (["c10::cuda::CUDACachingAllocator::malloc()", "/x/train.py"], "train.py:7 f"),
+        (["torch::unwind::unwind()", "/x/torch/nn/functional.py"], "functional.py:7 f"),
+        (["torch::unwind::unwind()"], "torch::unwind::unwind()"),
+    ],
+)
+def test_name_skips_the_unwinder(frames: list[str], name: str) -> None:
+    stack = [frame(one, 7, "f") if one.endswith(".py") else frame("??", 0, one) for one in frames]
+    writer = SnapshotWriter()
+    writer.alloc(0, 512, stack, "other")
+    assert opened(writer.document()).problem.ids == (f"{name} #0",)
+
+
+# --- categories -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [{}, {"has_cpp_frames": False}, {"is_checkpointed": True, "steps": 3}])
+def test_categories_of_a_training_run_are_right(how: dict[str, Any]) -> None:
+    writer = transformer_steps(Transformer(**TINY, **how))
+    found = history(writer.document())
+    by_birth = sorted(range(len(found.ids)), key=lambda row: found.birth[row])
+    assert [(found.categories[row], found.size[row]) for row in by_birth] == writer.truth
+
+
+@pytest.mark.parametrize("has_cpp_frames", [True, False])
+def test_parameters_and_state_from_before_the_trace_are_told_by_their_sizes(has_cpp_frames: bool) -> None:
+    run = Transformer(**TINY, steps=3, start_at_step=1, has_cpp_frames=has_cpp_frames)
+    writer = transformer_steps(run)
+    found = history(writer.document())
+    true, read = Counter[str](), Counter[str]()
+    for category, size in writer.before.values():
+        true[category] += size
+    for row in range(len(found.ids)):
+        if found.is_before[row]:
+            read[found.categories[row]] += int(found.size[row])
+            assert found.name("origin", row) == "before the trace"
+    assert read == true
+
+
+def test_categories_survive_a_plan_file() -> None:
+    plan = given_plan(transformer_steps(Transformer(**TINY)).document())
+    for writer in (plan_file.to_json, plan_file.to_cbor):
+        again = read_any(writer(plan), "plan")
+        assert isinstance(again, Plan)
+        assert again.categories == plan.categories
+        assert verify_plan(again).ok
+    rows = json.loads(plan_file.to_json(plan))["tensors"]
+    assert {row["category"] for row in rows} <= {"parameter", "gradient", "optimizer_state", "activation", "other"}
+
+
+# --- pools, sizes, failures -------------------------------------------------------------------------------------
+
+
+def test_each_stream_and_pool_has_its_own_fragmentation() -> None:
+    writer = SnapshotWriter()
+    writer.alloc("a", 30 * MIB, LINE, "other")
+    writer.alloc("b", 12 * MIB, LINE, "other", stream=7)
+    writer.alloc("c", 1024, LINE, "other", pool=(0, 1))
+    pools = history(writer.document()).pools
+    assert [(pool.name, pool.reserved, pool.used) for pool in pools] == [
+        ("stream 0", 30 * MIB, 30 * MIB),
+        ("stream 7", 12 * MIB, 12 * MIB),
+        ("stream 0, private pool 0.1", 2 * MIB, 1024),
+    ]
+
+
+def test_private_pools_are_found_by_their_segments_in_older_snapshots() -> None:
+    writer = SnapshotWriter()
+    writer.alloc("a", 512, LINE, "other")
+    writer.alloc("b", 512, LINE, "other", pool=(0, 1))
+    document = writer.document()
+    for event in document["device_traces"][0]:
+        del event["pool_id"]
+    found = history(document)
+    assert sorted(found.name("pool", row) for row in range(2)) == ["stream 0", "stream 0, private pool 0.1"]
+
+
+def test_failed_allocation_is_reported_with_what_would_make_room() -> None:
+    writer = SnapshotWriter(capacity=100 * MIB)
+    forward = [frame("/work/model.py", 5, "Net.forward")]
+    writer.alloc("weight", 40 * MIB, [frame("/x/torch/nn/modules/linear.py", 9, "Linear.__init__")], "parameter")
+    writer.alloc("x", 30 * MIB, forward, "activation")
+    assert not writer.alloc("y", 60 * MIB, forward, "activation")
+    found = history(writer.document())
+    (failure,) = found.failures
+    assert (failure.requested, failure.free, failure.reserved) == (60 * MIB, 30 * MIB, 70 * MIB)
+    assert (failure.unused, failure.missing, failure.line) == (0, 30 * MIB, "model.py:5 Net.forward")
+    assert [total.name for total in found.would_free(failure)] == ["model.py:5 Net.forward (activation)"]
+
+
+def test_equal_buffers_are_one_group_and_sizes_are_counted_by_powers_of_two() -> None:
+    writer = SnapshotWriter()
+    for k in range(3):
+        writer.alloc(k, 1000, LINE, "other")
+    writer.alloc("large", 4096, LINE, "other")
+    found = history(writer.document())
+    groups = [(total.count, size, total.size) for total, size, _ in found.alike(found.peak_step)]
+    assert groups == [(1, 4096, 4096), (3, 1000, 3000)]
+    assert found.sizes() == [(9, 3, 3000), (12, 1, 4096)]
+
+
+def test_model_replays_its_own_events_to_the_byte() -> None:
+    writer = transformer_steps(Transformer(**TINY))
+    found = history(writer.document())
+    assert found.replayed_peak(found.settings) == writer.reserved_peak
+    assert found.replayed_peak(AllocatorSettings(True)) <= writer.reserved_peak
+
+
+def test_advice_names_what_to_checkpoint_and_the_error_of_the_model() -> None:
+    found = history(transformer_steps(Transformer(**TINY)).document())
+    assert next(iter(modules_to_checkpoint(found))).name == "model/Block/forward"
+    assert model_error(found) == (found.reserved_peak_bytes, found.reserved_peak_bytes)
+    assert next(settings_to_try(found)).name == "expandable_segments:True"
+
+
+# --- comparison -------------------------------------------------------------------------------------------------
+
+
+def test_difference_of_two_snapshots_is_explained_to_the_byte() -> None:
+    runs = (Transformer(**TINY), Transformer(**{**TINY, "tokens": 1024}), Transformer(**TINY, is_checkpointed=True))
+    base, larger, checkpointed = (given_plan(transformer_steps(run).document()) for run in runs)
+    for other in (larger, checkpointed):
+        found = compare(base, other)
+        assert (found.comparable, found.identical) == (True, False)
+        grown = totals(other).peak_live_bytes - totals(base).peak_live_bytes
+        assert sum(change.growth_bytes for change in found.lines) == grown
+        assert sum(change.growth_bytes for change in by_category(found.lines)) == grown
+    gone = [change.line for change in compare(base, checkpointed).lines if not change.after_count]
+    assert "model.py:44 Block.forward" in gone
+    assert compare(base, base).identical
+
+
+def test_gate_reports_growth_of_a_snapshot_by_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, count in (("old", 512), ("new", 1024)):
+        document = transformer_steps(Transformer(**{**TINY, "tokens": count})).document()
+        (tmp_path / f"{name}.pickle").write_bytes(pickle.dumps(document))
+    files = [str(tmp_path / "new.pickle"), "--baseline", str(tmp_path / "old.pickle")]
+    assert run(["gate", *files, "--max-growth", "10%"]) == 1
+    out = capsys.readouterr().out
+    assert "EXCEEDED" in out
+    assert "model.py:40 Block.forward" in out
+    assert run(["gate", *files, "--max-growth", "200%"]) == 0
+    assert run(["compare", files[2], files[0]]) == 1
+    assert "category at the peak" in capsys.readouterr().out

@@ -1,0 +1,249 @@
+"""What a snapshot records beside the live ranges: stacks, streams, pools, reserved bytes and failed allocations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.formats.allocator_plan import peak_of_columns
+from tmmu_core.formats.pytorch.caching_allocator import UNLIMITED, AllocatorSettings, Block, CachingAllocator
+from tmmu_core.formats.pytorch.snapshot.categories import CERTAINTIES
+from tmmu_core.formats.pytorch.snapshot.reserved_memory import Reserved, reserved_over_time
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, OOM, UNMAP, Events, Lane, Segment
+from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import BACKWARD, FORWARD, OPTIMIZER
+from tmmu_core.graph.model import Origin, Phase, StorageOrigin
+from tmmu_core.planners.problem import Recorded
+
+I64 = NDArray[np.int64]
+BEFORE = "before the trace"
+KEYS = ("category", "line", "module", "stream", "pool", "certainty", "origin")
+"""What bytes can be summed by. The origin is ``before the trace`` or ``during the trace``."""
+_PHASE_NAMES: dict[int, Phase] = {FORWARD: "forward", BACKWARD: "backward", OPTIMIZER: "optimizer"}
+
+
+@dataclass(frozen=True)
+class Total:
+    """Live bytes and buffers of one name."""
+
+    name: str
+    size: int
+    count: int
+
+
+@dataclass(frozen=True)
+class PoolUse:
+    """One stream's part of a memory pool, in bytes: the most it reserved, what was live then, and its live peak."""
+
+    name: str
+    reserved: int
+    used: int
+    needed: int
+    """No packing of these buffers needs less."""
+
+
+@dataclass(frozen=True)
+class OutOfMemory:
+    """An allocation that failed, in bytes."""
+
+    step: int
+    requested: int
+    free: int
+    """Free bytes of the device."""
+    reserved: int
+    live: int
+    line: str
+
+    @property
+    def unused(self) -> int:
+        """Reserved bytes without a live buffer."""
+        return self.reserved - self.live
+
+    @property
+    def missing(self) -> int:
+        """Bytes that the device lacks for a segment of this size."""
+        return max(0, self.requested - self.free)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class History(Recorded):
+    """One device's history; columns are in the order of the instance's rows."""
+
+    ids: tuple[str, ...]
+    birth: I64
+    death: I64
+    size: I64
+    stack: I64
+    lane: I64
+    certainty: NDArray[np.uint8]
+    phase: I64
+    is_before: NDArray[np.bool_]
+    lines: Sequence[str]
+    """By stack."""
+    paths: Sequence[tuple[str, ...]]
+    """By stack: the user's functions, from the outermost inwards."""
+    lanes: Sequence[Lane]
+    reserved: Reserved
+    events: Events
+    segments: Sequence[Segment]
+    settings: AllocatorSettings
+
+    @property
+    def peak_step(self) -> int:
+        """The first step with the most live bytes."""
+        return peak_of_columns(self.birth, self.death, self.size)[0]
+
+    def live_at(self, step: int) -> I64:
+        """Return the rows that are live at a step."""
+        return np.flatnonzero((self.birth <= step) & (step < self.death))
+
+    def name(self, key: str, row: int) -> str:
+        """Return the name of a row under one of :data:`KEYS`."""
+        stack = int(self.stack[row])
+        stream, pool = self.lanes[int(self.lane[row])]
+        if key == "line":
+            return self.ids[row].rpartition(" #")[0]
+        if key == "module":
+            return self.paths[stack][-1] if self.paths[stack] else self.ids[row].rpartition(" #")[0]
+        if key == "stream":
+            return f"stream {stream}"
+        if key == "pool":
+            return pool_name((stream, pool))
+        if key == "certainty":
+            return CERTAINTIES[int(self.certainty[row])]
+        return self.categories[row] if key == "category" else BEFORE if self.is_before[row] else "during the trace"
+
+    def totals(self, key: str, step: int) -> list[Total]:
+        """Return the live bytes at a step by one of :data:`KEYS`, most first."""
+        return self._summed((self.name(key, row), row) for row in self.live_at(step).tolist())
+
+    def alike(self, step: int) -> list[tuple[Total, int, int]]:
+        """Return ``(total, bytes of one, a row)`` of equal live buffers: of one line, category and size, most first."""
+        rows: dict[str, int] = {}
+        named = []
+        for row in self.live_at(step).tolist():
+            name = f"{self.name('line', row)}\t{self.categories[row]}\t{int(self.size[row])}"
+            rows.setdefault(name, row)
+            named.append((name, row))
+        found = self._summed(named)
+        return [(total, int(total.name.rpartition("\t")[2]), rows[total.name]) for total in found]
+
+    def _summed(self, named: Iterator[tuple[str, int]] | list[tuple[str, int]]) -> list[Total]:
+        sums: dict[str, list[int]] = {}
+        for name, row in named:
+            total = sums.setdefault(name, [0, 0])
+            total[0] += int(self.size[row])
+            total[1] += 1
+        return sorted((Total(name, *total) for name, total in sums.items()), key=lambda t: (-t.size, t.name))
+
+    def sizes(self) -> list[tuple[int, int, int]]:
+        """Return ``(exponent, allocations, bytes)`` of all allocations of ``2^exponent`` bytes and less than double."""
+        exponent = np.frexp(self.size.astype(np.float64))[1] - 1
+        return [
+            (k, int((exponent == k).sum()), int(self.size[exponent == k].sum())) for k in np.unique(exponent).tolist()
+        ]
+
+    @cached_property
+    def pools(self) -> list[PoolUse]:
+        """Fragmentation of each pool and stream, most reserved first."""
+        found = []
+        for k, lane in enumerate(self.lanes):
+            segments = [one for one in self.segments if lane_of(one) == lane]
+            step, most = reserved_over_time(self.events, segments, k).peak
+            rows = np.flatnonzero(self.lane == k)
+            live = rows[(self.birth[rows] <= step) & (step < self.death[rows])]
+            needed = peak_of_columns(self.birth[rows], self.death[rows], self.size[rows])[1]
+            found.append(PoolUse(pool_name(lane), most, int(self.size[live].sum()), needed))
+        return sorted(found, key=lambda pool: (-pool.reserved, pool.name))
+
+    @cached_property
+    def failures(self) -> list[OutOfMemory]:
+        """The allocations that failed."""
+        action = np.frombuffer(self.events.action, np.uint8)
+        steps = np.cumsum((action == ALLOC) | (action == FREE))
+        found = []
+        for at in np.flatnonzero(action == OOM).tolist():
+            step = int(steps[at])
+            live = int(self.size[self.live_at(max(step - 1, 0))].sum())
+            held = int(self.reserved.size[np.searchsorted(self.reserved.step, step, side="right") - 1])
+            line = self.lines[self.events.stack[at]]
+            found.append(OutOfMemory(step, self.events.size[at], self.events.addr[at], held, live, line))
+        return found
+
+    def would_free(self, failure: OutOfMemory) -> list[Total]:
+        """Return the largest lines of live buffers that make room for a failed allocation, parameters last."""
+        rows = self.live_at(max(failure.step - 1, 0)).tolist()
+        order = {"activation": 0, "gradient": 1, "other": 2, "optimizer_state": 3, "parameter": 4}
+        found = self._summed((f"{self.name('line', row)} ({self.categories[row]})", row) for row in rows)
+        found.sort(key=lambda t: order[t.name.rpartition("(")[2].removesuffix(")")])
+        room, k = 0, 0
+        while k < len(found) and room < failure.missing:
+            room += found[k].size
+            k += 1
+        return found[:k]
+
+    # --- the model of the allocator -------------------------------------------------------------------------------
+
+    def replayed_peak(self, settings: AllocatorSettings) -> int:
+        """Return the reserved peak (bytes) that the model of the allocator computes for the same calls.
+
+        Cached blocks are released where the trace releases a segment.
+        """
+        allocator, blocks = CachingAllocator(settings), dict[int, Block]()
+        ending: dict[int, list[int]] = {}
+        for row in np.flatnonzero(self.is_before).tolist():
+            blocks[-1 - row] = allocator.alloc(int(self.size[row]), *self.lanes[int(self.lane[row])])
+            ending.setdefault(int(self.death[row]), []).append(row)
+        events, step, released = self.events, 0, False
+        for action, addr, size, lane in zip(events.action, events.addr, events.size, events.lane, strict=True):
+            if action == UNMAP:
+                if not released:
+                    allocator.empty_cache()
+                released = True
+                continue
+            released = False
+            if action not in (ALLOC, FREE):
+                continue
+            for row in ending.pop(step, ()):
+                allocator.free(blocks.pop(-1 - row))
+            held = blocks.pop(addr, None)
+            if held is not None:
+                allocator.free(held)
+            if action == ALLOC and size:
+                blocks[addr] = allocator.alloc(size, *self.lanes[lane])
+            step += 1
+        return allocator.reserved_peak
+
+    def made(self) -> Mapping[str, StorageOrigin]:
+        """Return the producer of each buffer by id."""
+        known: dict[tuple[int, int], StorageOrigin] = {}
+        found = {}
+        for name, stack, phase in zip(self.ids, self.stack.tolist(), self.phase.tolist(), strict=True):
+            key = stack, phase
+            if key not in known:
+                source = self.lines[stack] if stack else ""
+                known[key] = StorageOrigin(Origin(self.paths[stack], source), "", _PHASE_NAMES.get(phase))
+            found[name] = known[key]
+        return found
+
+
+def lane_of(segment: Segment) -> Lane:
+    """Return the stream and the pool of a segment."""
+    return segment.stream, segment.segment_pool_id
+
+
+def pool_name(lane: Lane) -> str:
+    """Return the name of a stream in a pool: ``stream 7`` or ``stream 7, private pool 0.1``."""
+    stream, pool = lane
+    return f"stream {stream}" + (f", private pool {pool[0]}.{pool[1]}" if any(pool) else "")
+
+
+def settings_of(written: object) -> AllocatorSettings:
+    """Return the settings of a snapshot's ``allocator_settings``; the defaults for values of another kind."""
+    found = written if isinstance(written, dict) else {}
+    most = found.get("max_split_size", -1)
+    limited = isinstance(most, int) and 0 < most < UNLIMITED
+    return AllocatorSettings(found.get("expandable_segments") is True, most if limited else UNLIMITED)

@@ -1,0 +1,158 @@
+"""Bytes that the allocator reserved over time, and offsets of its blocks inside that many bytes.
+
+The segments at the end are known exactly, so the curve is computed backwards from them: it is right although a trace
+begins in the middle of a run. A released segment leaves its bytes to others, so segments that never exist together
+share offsets; where their shapes do not allow it, the blocks are placed one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.formats.allocator_plan import AddressMap
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, MAP, UNMAP, Events, Segment
+from tmmu_core.planners import ARENA_PLANNERS
+from tmmu_core.planners.problem import Problem
+
+I64 = NDArray[np.int64]
+QUICK_UP_TO = 3000
+"""Most rectangles that the portfolio of planners places; more are placed by one greedy pass."""
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """Reserved bytes as a step function: ``size[k]`` from ``step[k]`` on; several entries may have one step."""
+
+    step: I64
+    size: I64
+
+    @property
+    def peak(self) -> tuple[int, int]:
+        """``(step, bytes)`` of the highest value."""
+        at = int(self.size.argmax())
+        return int(self.step[at]), int(self.size[at])
+
+
+def reserved_over_time(events: Events, segments: Sequence[Segment], lane: int | None = None) -> Reserved:
+    """Return the bytes in ``segments`` at each step (alloc or free), of one lane of the events or of all."""
+    action, size = np.frombuffer(events.action, np.uint8), np.frombuffer(events.size, np.int64)
+    change = np.where(action == MAP, size, 0) - np.where(action == UNMAP, size, 0)
+    if lane is not None:
+        change = np.where(np.frombuffer(events.lane, np.int32) == lane, change, 0)
+    step = np.cumsum((action == ALLOC) | (action == FREE))
+    start = sum(segment.total_size for segment in segments) - int(change.sum())
+    curve = start + np.cumsum(change)
+    start -= min(0, start, int(curve.min(initial=0)))  # the list of segments is incomplete
+    at = np.flatnonzero(change)
+    return Reserved(np.concatenate(([0], step[at])), np.concatenate(([start], start + np.cumsum(change)[at])))
+
+
+@dataclass(frozen=True)
+class Lived:
+    """Blocks as columns of length n: steps ``[birth, death)``, address and bytes."""
+
+    birth: I64
+    death: I64
+    address: I64
+    size: I64
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Offsets of blocks, and how they were found."""
+
+    offset: I64
+    extent: int
+    note: str = ""
+
+
+def layout(blocks: Lived, events: Events, segments: Sequence[Segment], most: int) -> Layout:
+    """Return offsets of all blocks, within ``most`` bytes if a placement is found.
+
+    The first of these that fits is used: the addresses themselves, joined; whole segments, each at one offset during
+    its life; single blocks.
+    """
+    joined = _joined(blocks, events, segments)
+    if joined.extent <= most:
+        return joined
+    found = _by_segment(blocks, events, segments, most)
+    if found is None:
+        packed = _packed(blocks.birth, blocks.death, blocks.size, most)
+        note = "segments were released in parts: offsets are packed, not the allocator's addresses"
+        found = None if packed is None else Layout(packed, most, note)
+    return found or Layout(joined.offset, joined.extent, "offsets span all segments that ever existed")
+
+
+def _joined(blocks: Lived, events: Events, segments: Sequence[Segment]) -> Layout:
+    mapped = np.frombuffer(events.action, np.uint8) == MAP
+    maps = [np.frombuffer(column, np.int64)[mapped] for column in (events.addr, events.size)]
+    regions = [np.array([getattr(each, field) for each in segments], np.int64) for field in ("address", "total_size")]
+    starts = np.concatenate((regions[0], maps[0], blocks.address))
+    places = AddressMap.of(starts, starts + np.concatenate((regions[1], maps[1], blocks.size)))
+    return Layout(places.offsets(blocks.address), places.size)
+
+
+def _by_segment(blocks: Lived, events: Events, segments: Sequence[Segment], most: int) -> Layout | None:
+    """Return the layout of whole segments; ``None`` if it needs more than ``most`` bytes or a block has no segment."""
+    rects = _rectangles(events, segments)
+    if rects is None:
+        return None
+    start, end, birth, death = (np.array(column, np.int64) for column in zip(*rects, strict=True))
+    homes = _homes(blocks, start, end, birth, death)
+    packed = None if homes is None else _packed(birth, np.maximum(death, birth + 1), end - start, most)
+    return None if packed is None else Layout(packed[homes] + blocks.address - start[homes], most)
+
+
+def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, int, int, int]] | None:
+    """Return ``(start, end, first step, step after the last)`` per segment; ``None`` if parts of one are released."""
+    open_: dict[int, tuple[int, int]] = {}
+    found = []
+    step = 0
+    for action, addr, size in zip(events.action, events.addr, events.size, strict=True):
+        if action == MAP:
+            open_[addr] = size, step
+        elif action == UNMAP:
+            had, since = open_.pop(addr, (size, 0))
+            if had != size:
+                return None
+            found.append((addr, addr + size, since, step))
+        step += action in (ALLOC, FREE)
+    for segment in segments:
+        had, since = open_.pop(segment.address, (segment.total_size, 0))
+        if had != segment.total_size:
+            return None
+        found.append((segment.address, segment.address + had, since, step + 1))
+    return None if open_ or not found else found
+
+
+def _homes(blocks: Lived, start: I64, end: I64, birth: I64, death: I64) -> I64 | None:
+    """Return the segment of each block, by its address and its first step; ``None`` if one has none."""
+    homes = np.full(len(blocks.address), -1, np.int64)
+    changes = sorted({*birth.tolist(), *death.tolist()})
+    times = np.searchsorted(changes, blocks.birth, side="right") - 1
+    for k in np.unique(times).tolist():
+        now = np.flatnonzero((birth <= changes[max(k, 0)]) & (changes[max(k, 0)] < death))
+        now = now[np.argsort(start[now])]
+        rows = np.flatnonzero(times == k)
+        at = np.searchsorted(start[now], blocks.address[rows], side="right") - 1
+        if not len(now) or at.min(initial=0) < 0:
+            return None
+        homes[rows] = now[at]
+    return homes if (blocks.address + blocks.size <= end[homes]).all() else None
+
+
+def _packed(birth: I64, death: I64, size: I64, most: int) -> I64 | None:
+    """Return offsets within ``most`` bytes that the quick planners find, else ``None``."""
+    ids = tuple(map(str, range(len(birth))))
+    order = np.lexsort((-size, birth))  # the planners expect the normative order
+    ones = np.ones(len(birth), np.uint64)
+    problem = Problem("segments", ids, birth[order], death[order], size[order].astype(np.uint64), ones)
+    entry = ARENA_PLANNERS["portfolio" if len(ids) <= QUICK_UP_TO else "greedy"]
+    packing = entry.pack(problem, entry.checked_options({}), None)
+    offset = np.empty(len(birth), np.int64)
+    offset[order] = packing.offset.astype(np.int64)
+    return offset if int((offset + size).max(initial=0)) <= most else None

@@ -1,0 +1,179 @@
+"""Name and phase of the recorded stacks of allocations.
+
+A stack is read from its innermost frame outwards. Frames of the unwinder, the allocator and the interpreter are
+skipped; the first frame that belongs to a part of PyTorch decides the phase (:data:`Phase` codes below). The rules
+follow those of Mosaic (facebookresearch/mosaic, ``data_utils.py``), except that an inner frame wins: a ``forward`` that
+runs inside the backward pass is a recomputed activation, and an optimizer step inside it is an optimizer step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tmmu_core.base.struct_types import register_types
+
+NO_STACK, NO_PHASE, FORWARD, BACKWARD, OPTIMIZER, STATE, PARAMETER, INIT, ZERO_GRAD, WORKSPACE = range(10)
+"""No frames; user code alone; module or function call; autograd engine; optimizer step; creation of optimizer state;
+creation, load or move of parameters; some ``__init__``; ``zero_grad``; buffers of libraries and communication."""
+
+UNKNOWN = "unknown line"
+DEEPEST = 24
+"""Most user frames in a path."""
+
+
+class Frame(msgspec.Struct, gc=False, frozen=True):
+    """One line of a stack."""
+
+    filename: str = ""
+    line: int = 0
+    name: str = ""
+
+
+register_types(Frame)
+
+
+class Stacks:
+    """Label, path and phase of each distinct stack; row 0 stands for an event without frames."""
+
+    def __init__(self) -> None:
+        self.lines = [UNKNOWN]
+        """``model.py:12 Block.forward``: see :func:`label`."""
+        self.paths: list[tuple[str, ...]] = [()]
+        """User frames from the outermost inwards, without line numbers: ``("train/main", "model/Block/forward")``."""
+        self.phases = [NO_STACK]
+        self._row_of: dict[Any, int] = {}
+        self._frames: dict[Frame, tuple[str, str, int | None]] = {}
+
+    def row(self, frames: Any) -> int:
+        """Return the row of a stack: ``None``, a list of dicts, or JSON text."""
+        if frames is None:
+            return 0
+        is_json = isinstance(frames, msgspec.Raw)
+        key: Any = bytes(frames) if is_json else tuple(map(id, frames)) if isinstance(frames, list) else None
+        row = self._row_of.get(key)
+        if row is None:
+            shape = list[Frame] | None
+            decoded = msgspec.json.decode(key, type=shape) if is_json else msgspec.convert(frames, shape)
+            row = self._row_of[key] = len(self.lines) if decoded else 0
+            if decoded:
+                self.lines.append(label(decoded))
+                self.paths.append(path(decoded))
+                self.phases.append(phase(decoded))
+        return row
+
+
+_SKIPPED = re.compile(
+    r"unwind::unwind|CapturedTraceback|gather_with_cpp|CachingAllocator|PyEval_|PyObject_|PyFunction_|_start$"
+    r"|__libc_start|^c10::|^at::detail::empty|^at::(native::)?empty|cuda_malloc|GatheredContext"
+)
+_BACKWARD_NODE = re.compile(r"(\w*Backward\d*)\b")
+
+
+def label(frames: Sequence[Frame]) -> str:
+    """Return the name of an allocation: its innermost Python line outside of PyTorch.
+
+    Without one, the ``…Backward0`` node that runs, else the ATen operator, else the innermost Python line or symbol.
+    """
+    shown = [frame for frame in frames if not _SKIPPED.search(frame.name)]
+    python = [frame for frame in shown if frame.filename.endswith(".py")]
+    for frame in python:
+        if not _is_torch(frame):
+            return _line(frame)
+    for frame in shown:
+        node = None if frame.filename.endswith(".py") else _BACKWARD_NODE.search(frame.name)
+        if node:
+            return node[1]
+    for frame in shown:
+        if frame.name.startswith("at::_ops::"):
+            return frame.name.partition("(")[0].removesuffix("::call").removesuffix("::redispatch")[:80]
+    if python:
+        return _line(python[0])
+    return (shown or frames)[0].name[:80] or UNKNOWN
+
+
+def path(frames: Sequence[Frame]) -> tuple[str, ...]:
+    """Return the user's functions that were active, from the outermost inwards."""
+    found: list[str] = []
+    for frame in reversed(frames):
+        if frame.filename.endswith(".py") and not _is_torch(frame):
+            stem = _posix(frame.filename).rpartition("/")[2].removesuffix(".py")
+            parts = [part for part in frame.name.split(".") if part not in ("<locals>", "<module>")]
+            part = "/".join((stem, *parts)).replace(".", "_")
+            if not found or found[-1] != part:
+                found.append(part)
+    return tuple(found[:DEEPEST])
+
+
+def phase(frames: Sequence[Frame]) -> int:
+    """Return the phase code of a stack."""
+    is_compiled = False
+    for frame in frames:
+        is_python = frame.filename.endswith(".py")
+        found = _python_phase(_posix(frame.filename), frame.name.rpartition(".")[2]) if is_python else _cpp(frame.name)
+        if found is not None:
+            return found
+        is_compiled = is_compiled or "torchinductor_" in frame.filename
+    return FORWARD if is_compiled else NO_PHASE
+
+
+_OPTIM = r"torch/optim/|apex/optimizers|deepspeed/ops/adam|bitsandbytes/optim"
+_FSDP = r"/fsdp/|/_fsdp/|fully_shard"
+_CPP = tuple(
+    (re.compile(names), found)
+    for names, found in (
+        (r"orkspace|CUDABlasHandle", WORKSPACE),
+        (r"c10d::Reducer", BACKWARD),
+        (r"^c10d::|ncclComm", WORKSPACE),
+        (r"Backward\d*(::|\b.*apply)|torch::autograd::(Engine|AccumulateGrad|PyNode|CppNode|GraphTask)", BACKWARD),
+    )
+)
+_PYTHON = tuple(
+    (re.compile(files), re.compile(functions), found)
+    for files, functions, found in (
+        (_OPTIM, r"zero_grad", ZERO_GRAD),
+        (_OPTIM, r"_?init_(group|state)|load_state_dict", STATE),
+        (_OPTIM, r"", OPTIMIZER),
+        (_FSDP, r".*(all_gather|unshard|init_flat|init_sharded)", PARAMETER),
+        (_FSDP, r".*(reduce|post_backward|grad)", BACKWARD),
+        (r"torch/nn/utils/clip_grad|torch/amp/grad_scaler", r"", WORKSPACE),
+        (r"torch/distributed/(distributed_c10d|algorithms/ddp)", r"", WORKSPACE),
+        (r"torch/nn/modules/module\.py", r"(_wrapped)?_call_impl$", FORWARD),
+        (r"torch/nn/modules/module\.py", r"_apply|to$|cuda$|half$|float$|to_empty|_?load", PARAMETER),
+        (r"torch/nn/(parameter|init)\.py", r"", PARAMETER),
+        (r"torch/nn/modules/", r"__init__$", PARAMETER),
+        (r"torch/nn/functional\.py", r"", FORWARD),
+        (r"torch/(autograd/(__init__|graph)|_tensor)\.py", r".*(backward|_make_grads|grad$)", BACKWARD),
+        (r"", r"\w*backward(_impl|_step)?$", BACKWARD),
+        (r"", r"\w*forward(_impl|_step)?$", FORWARD),
+        (r"", r"reset_parameters|load_state_dict|from_pretrained|set_module_tensor", PARAMETER),
+        (r"", r"__init__$", INIT),
+    )
+)
+"""``(file, function, phase)``; the first row whose patterns match (function: from its start) applies."""
+
+
+def _python_phase(file: str, function: str) -> int | None:
+    for files, functions, found in _PYTHON:
+        if files.search(file) and functions.match(function):
+            return found
+    return None
+
+
+def _cpp(name: str) -> int | None:
+    return next((found for names, found in _CPP if names.search(name)), None)
+
+
+def _posix(file: str) -> str:
+    return file.replace("\\", "/")
+
+
+def _is_torch(frame: Frame) -> bool:
+    return "/torch/" in _posix(frame.filename) or "torchinductor_" in frame.filename
+
+
+def _line(frame: Frame) -> str:
+    return f"{_posix(frame.filename).rpartition('/')[2]}:{frame.line} {frame.name}"
