@@ -174,5 +174,6 @@ def _reason(plan: Plan, gap: Gap, *, named: bool) -> str:
         "alignment_gaps": f"at {at}, alignment costs {lost}",
         "unknown": "no smaller plan is known",
     }
-    text = f"{what * (len(plan.arenas) > 1 and not named)}{short_bytes(gap.bytes)} above the lower bound: {causes[gap.cause]}."
+    subject = "" if named or len(plan.arenas) == 1 else what
+    text = f"{subject}{short_bytes(gap.bytes)} above the lower bound: {causes[gap.cause]}."
     return text[0].upper() + text[1:]
