@@ -1,8 +1,8 @@
 """Patches for code that reads values of fake tensors, which have none, while a model is built or traced.
 
 Version 5 of ``transformers`` checks whether position ids hold several packed sequences, and whether a padding mask
-masks anything; both read values. Its own check for traced tensors does not recognise those of AOTAutograd. The patch makes it
-return true: a row is one sequence, and a given mask is used.
+masks anything; both read values. Its own check for traced tensors does not recognise those of AOTAutograd. The patch
+makes it return true: a row is one sequence, and a given mask is used.
 
 PyTorch redraws values outside of a truncated normal distribution. A fake model has no values, so the patch skips it.
 
