@@ -1,4 +1,4 @@
-"""Where a tensor's elements lie in its storage, by shape, strides and offset alone: no framework is asked."""
+"""Byte ranges of tensors with strides, computed without a framework."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tmmu_core.graph.model import Tensor, View
 
 @dataclass(frozen=True)
 class StridedLayout:
-    """Strides and offset count elements."""
+    """Shape, strides and offset of a tensor in its storage; strides and offset in elements."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -20,12 +20,12 @@ class StridedLayout:
 
     @property
     def own(self) -> int:
-        """Bytes of its elements, one by one."""
+        """Number of elements × bytes of one."""
         return math.prod(self.shape) * self.itemsize
 
     @property
     def covered(self) -> int:
-        """Bytes from its first element to the end of its last."""
+        """Bytes from the first element to the end of the last."""
         if not self.own:
             return 0
         return (
@@ -34,12 +34,12 @@ class StridedLayout:
 
     @property
     def repeats(self) -> bool:
-        """Whether several of its elements are the same bytes, as ``expand`` makes them."""
+        """Whether several elements have the same address, as after ``expand``."""
         return any(stride == 0 and dim > 1 for stride, dim in zip(self.strides, self.shape, strict=True))
 
     @property
     def contiguous(self) -> bool:
-        """Whether its elements follow one another in the order of its axes."""
+        """Whether the elements are dense and in row-major order."""
         expected = 1
         for dim, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if dim != 1 and stride != expected:
@@ -48,7 +48,7 @@ class StridedLayout:
         return True
 
     def viewable_as(self, shape: tuple[int, ...]) -> bool:
-        """Whether ``shape`` is these elements where they lie, so that a reshape copies nothing."""
+        """Return whether a reshape to ``shape`` is a view."""
         if self.contiguous:
             return True
         # Axes that follow one another without a gap are one run; every new axis must lie within one run.
@@ -74,13 +74,13 @@ class StridedLayout:
 
 
 def contiguous(shape: tuple[int, ...], itemsize: int) -> StridedLayout:
-    """The layout of a dense tensor in row-major order."""
+    """Return the layout of a dense tensor in row-major order."""
     strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
     return StridedLayout(shape, tuple(strides), 0, itemsize)
 
 
 def as_view(tensor: Tensor, lies: StridedLayout, base: str) -> Tensor:
-    """``tensor`` as bytes of the storage ``base``, where ``lies`` says.
+    """Return ``tensor`` as a view of the storage ``base`` with the layout ``lies``.
 
     Windows that overlap without repeating are told as the bytes they cover.
     """

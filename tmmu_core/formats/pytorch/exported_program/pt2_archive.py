@@ -1,9 +1,8 @@
-"""An exported program as its archive holds it: members found, unpacked within limits, decoded into typed values.
+"""Read an exported program from its archive: members are decompressed within limits and decoded to types.
 
-A ``.pt2`` file is a zip archive. What is wanted of it is JSON: ``models/model.json`` (PyTorch 2.8 and newer) or
-``serialized_exported_program.json`` (before), and the table of the weights' names. The other members hold bytes of
-weights and, as pickles, example inputs: they are never opened. Loading a pickle runs what it says, and so does loading
-the program with PyTorch, whatever its options: no module of this reader does either.
+A ``.pt2`` file is a zip archive. The program is JSON: ``models/model.json`` (PyTorch 2.8 and newer) or
+``serialized_exported_program.json`` (older), with a table of the weights' names. Other members hold bytes of weights
+and pickled example inputs, which are never opened: loading a pickle, or the program with PyTorch, could run code.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ LIFTED = "constants/model_constants_config.json"
 ARCHIVE_MARK = "archive_format"
 OLDER = "exported_program.json"
 LEAST_UNBOUNDED = 1 << 40
-"""The upper end of a range from which on it bounds nothing: PyTorch writes the largest integers where none is known."""
+"""Upper bounds from this on mean "unbounded": PyTorch writes the largest integers."""
 COPY = "Copy the file again, or save the program anew with torch.export.save."
 
 Value = dict[str, Any]
-"""An argument as it is written: one key that says its kind (``as_tensor``, ``as_ints``), with the value under it."""
+"""A serialised argument: one key for its kind (``as_tensor``, ``as_ints``), with its value."""
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -65,11 +64,11 @@ class Operation(msgspec.Struct, frozen=True):
     outputs: tuple[Value, ...] = ()
     name: str | None = None
     metadata: Any = None
-    """What its writer says of where it comes from; whatever it is, only texts in it are read."""
+    """Origin of the call; only its texts are read."""
 
 
 class Meta(msgspec.Struct, frozen=True):
-    """What is known of a tensor: no byte of it."""
+    """Metadata of a tensor."""
 
     dtype: int
     sizes: tuple[Size, ...] = ()
@@ -80,7 +79,7 @@ class Meta(msgspec.Struct, frozen=True):
 
 
 class Body(msgspec.Struct, frozen=True):
-    """A graph: the program's own, or one that an operator carries."""
+    """A graph: that of the program, or a body of an operator."""
 
     inputs: tuple[Value, ...] = ()
     outputs: tuple[Value, ...] = ()
@@ -91,7 +90,7 @@ class Body(msgspec.Struct, frozen=True):
 
 
 class InputSpec(msgspec.Struct, frozen=True):
-    """What an input of the graph is: exactly one of these."""
+    """Kind of an input of the graph: exactly one field is set."""
 
     user_input: dict[str, Any] | None = None
     parameter: dict[str, Any] | None = None
@@ -100,7 +99,7 @@ class InputSpec(msgspec.Struct, frozen=True):
 
 
 class OutputSpec(msgspec.Struct, frozen=True):
-    """What an output of the graph is: exactly one of these."""
+    """Kind of an output of the graph: exactly one field is set."""
 
     user_output: dict[str, Any] | None = None
     loss_output: dict[str, Any] | None = None
@@ -112,21 +111,21 @@ class OutputSpec(msgspec.Struct, frozen=True):
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """Which input is a parameter, and so on; in the order of the graph's inputs and outputs."""
+    """Kinds of the graph's inputs and outputs, in their order."""
 
     input_specs: tuple[InputSpec, ...] = ()
     output_specs: tuple[OutputSpec, ...] = ()
 
 
 class CallSignature(msgspec.Struct, frozen=True):
-    """How the module is called."""
+    """Call signature of the module."""
 
     in_spec: str = ""
     forward_arg_names: tuple[str, ...] | None = None
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A module and how it is called; the first is the program itself."""
+    """A module with its call signature; the first is the program itself."""
 
     fqn: str = ""
     signature: CallSignature | None = None
@@ -149,7 +148,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class Weight(msgspec.Struct, frozen=True):
-    """Where a weight's bytes are: two names with one path are one tensor."""
+    """Archive member of a weight: two names with one path are one tensor."""
 
     path_name: str = ""
     use_pickle: bool = False
@@ -160,34 +159,34 @@ class _Weights(msgspec.Struct, frozen=True):
 
 
 class Program(msgspec.Struct, frozen=True):
-    """What is read of an archive."""
+    """The content of an archive."""
 
     module: Module
     symbols: dict[str, int]
-    """Open size → its number in the example, its largest where it hangs on data, or what was asked for instead."""
+    """Open size → its example value, its upper bound if it is data-dependent, or the requested value."""
     ranges: dict[str, tuple[int, int]]
-    """Open size → the least and the largest that the program was exported for."""
+    """Open size → bounds of the export."""
     weights: dict[str, str]
-    """Parameter or buffer → the member with its bytes."""
+    """Parameter or buffer → archive member."""
     lifted: dict[str, str] = {}
-    """Lifted constant, or buffer that is not saved with the others → the member with its bytes."""
+    """Lifted constant, or buffer that is not saved with the others → archive member."""
     source: str = ""
     by_data: tuple[str, ...] = ()
-    """Open sizes that hang on data: no example tells them."""
+    """Data-dependent sizes, which have no example value."""
     elsewhere: bool = False
-    """Whether an open size stands at another number than the example's."""
+    """Whether an open size differs from its example value."""
 
     def at(self, point: Mapping[str, int]) -> Program:
-        """The program with these open sizes, by symbol, at these numbers."""
+        """Return the program with these values of open sizes, by symbol."""
         moved = any(self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.by_data)
         return msgspec.structs.replace(self, symbols={**self.symbols, **point}, elsewhere=self.elsewhere or moved)
 
     def member_of(self, name: str) -> str:
-        """The member with the bytes of a parameter, buffer or constant; ``""`` where the archive does not say it."""
+        """Return the archive member of a parameter, buffer or constant; ``""`` if unknown."""
         return f"{WEIGHTS}/{self.weights[name]}" if name in self.weights else self.lifted.get(name, "")
 
     def size(self, size: Size, what: str) -> int:
-        """The size at the chosen numbers. Raises ``UnreadableInput`` naming ``what`` it is a size of."""
+        """Return the value of a size. Raises ``UnreadableInput`` with ``what`` it is a size of."""
         try:
             return number(size, self.symbols, self.elsewhere)
         except SizeUnknown as error:
@@ -196,7 +195,7 @@ class Program(msgspec.Struct, frozen=True):
             if waiting:
                 most = ",".join(f"{symbol}=64" for symbol in waiting)
                 hint = (
-                    f"It hangs on data. Say how large it may be: tmmu convert MODEL --dims {most} -o GRAPH.json; "
+                    f"It depends on data. Give a maximum: tmmu convert MODEL --dims {most} -o GRAPH.json; "
                     "or bound it in the model with torch._check and export it again."
                 )
             raise UnreadableInput(
@@ -209,7 +208,7 @@ register_types(CallSignature, Call, Module, Document, Weight, _Weights, Program)
 
 
 def refuses(data: bytes) -> str:
-    """Why these bytes are no exported program; ``""`` when they are."""
+    """Return why bytes are no exported program; ``""`` if they are."""
     if not data.startswith(b"PK\x03\x04"):
         return "it does not begin like the zip archive that a .pt2 file is"
     try:
@@ -225,11 +224,11 @@ _DAMAGE = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, OSError),
     *(NotImplementedError, RuntimeError, ValueError, OverflowError, UnicodeDecodeError, MemoryError),
 )
-"""What the zip reader raises for a damaged, encrypted or unknown member; ``ValueError`` for a bad name or date."""
+"""Errors of the zip reader for a damaged, encrypted or unknown member."""
 
 
 def read_program(data: bytes | Path, source: str = "") -> Program:
-    """The program in an archive's bytes, or in the file of them. Nothing is run. Raises ``UnreadableInput``."""
+    """Return the program in an archive. Raises ``UnreadableInput``."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(data) if isinstance(data, bytes) else data)
     except _DAMAGE as error:
@@ -279,7 +278,7 @@ def _member(archive: zipfile.ZipFile, name: str, source: str) -> bytes:
 
 
 def _table(archive: zipfile.ZipFile, config: str, source: str) -> dict[str, str]:
-    """Name → member, as a table of the archive says; nothing where there is none."""
+    """Return name → member of a table of the archive; empty without the table."""
     name = next((name for name in archive.namelist() if name.endswith(config)), None)
     table = _decoded(_member(archive, name, source), _Weights, name, source) if name else _Weights()
     return {name: weight.path_name for name, weight in table.config.items()}
@@ -299,7 +298,7 @@ def _decoded(data: bytes, shape: Any, name: str, source: str) -> Any:
 
 
 def _symbols(graph: Body) -> dict[str, int]:
-    """Every symbol that stands alone as a size somewhere, with its number in the example."""
+    """Return the symbols that are a whole size somewhere, with their example values."""
     found: dict[str, int] = {}
     for size in graph.sym_int_values.values():
         found.update([pair] if (pair := symbol_in(size)) else [])
@@ -310,19 +309,19 @@ def _symbols(graph: Body) -> dict[str, int]:
 
 
 def _by_data(graph: Body) -> list[str]:
-    """The symbols of sizes that hang on data, in the order in which tensors have them."""
+    """Return the symbols of data-dependent sizes, in the order of the tensors."""
     sizes = (size for meta in graph.tensor_values.values() for size in (*meta.sizes, *meta.strides))
     return list(dict.fromkeys(symbol for size in sizes for symbol in hanging_on_data(size)))
 
 
 def _range(bounds: Any) -> tuple[int, int]:
-    """The ends of what the file says, where it says any."""
+    """Return the bounds of a size, with defaults."""
     low, high = (bounds.get(end) if isinstance(bounds, dict) else None for end in ("min_val", "max_val"))
     return (low if isinstance(low, int) else 0), (high if isinstance(high, int) else LARGEST)
 
 
 def members_of(data: Any, source: str = "") -> dict[str, str]:
-    """Parameter, buffer or lifted constant → the archive's member with its raw bytes; none where it is a pickle."""
+    """Return parameter, buffer or lifted constant → archive member with its raw bytes; pickles are left out."""
     found: dict[str, str] = {}
     with zipfile.ZipFile(data) as archive:
         for config in (WEIGHTS, LIFTED):

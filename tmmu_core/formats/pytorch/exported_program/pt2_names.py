@@ -48,7 +48,7 @@ def given_names(program: Program) -> dict[int, str]:
 
 
 def open_dims(program: Program) -> dict[str, str]:
-    """Name of an open size → its symbol, in the order of the inputs; then those that hang on data."""
+    """Return name → symbol of open sizes, in the order of the inputs, then data-dependent ones."""
     names, body = given_names(program), program.module.graph
     found: dict[str, str] = {}
     for k, spec in enumerate(program.module.signature.input_specs[: len(body.inputs)]):
@@ -63,7 +63,7 @@ def open_dims(program: Program) -> dict[str, str]:
 
 
 def asked_for(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
-    """Symbol → the upper end of what ``envelopes`` gives it. Raises ``InvalidIrShapes`` outside the program's range."""
+    """Return symbol → upper bound of ``envelopes``. Raises ``InvalidIrShapes`` outside of the program's range."""
     point = {}
     for name, symbol in open_dims(program).items():
         if name in envelopes:
@@ -82,7 +82,7 @@ def asked_for(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
 
 
 def with_dims(graph: Graph, program: Program, given: Mapping[str, Dim]) -> Graph:
-    """``graph`` with the program's open sizes as dimensions, held where they stand; assumed where none is ``given``."""
+    """Return ``graph`` with the open sizes as fixed dimensions; those that are not ``given`` are assumed."""
     opened = open_dims(program)
     sizes = {name: program.symbols[symbol] for name, symbol in opened.items() if symbol in program.symbols}
     return msgspec.structs.replace(

@@ -26,22 +26,22 @@ VIEWS: frozenset[str] = _words(
     view_as_complex view_as_real
     """
 )
-"""Operators whose results are always bytes of their first argument."""
+"""Operators whose results are always views of their first argument."""
 
 PRIM_VIEWS: frozenset[str] = _words("broadcast_in_dim collapse_view slice_in_dim split_dim view_of view_of_dtype")
-"""Those that ``prims`` has beside them, which decompositions leave behind."""
+"""The same of ``prims``, which decompositions produce."""
 
 SPREADS: frozenset[str] = frozenset({"broadcast_tensors", "meshgrid"})
-"""Operators each of whose results is bytes of the argument at its place."""
+"""Operators whose k-th result is a view of the k-th argument."""
 
 RESHAPES: frozenset[str] = frozenset({"flatten", "ravel", "reshape", "reshape_as", "unflatten"})
-"""Views where the new shape can be had without moving an element, copies else."""
+"""Operators that return a view if the strides allow it, else a copy."""
 
 SAME_OR_COPY: frozenset[str] = frozenset({"contiguous", "cpu", "pin_memory", "resolve_conj", "to", "type_as"})
-"""The first argument itself where it already is what is asked for, else a copy."""
+"""Operators that return the first argument if it already has the requested dtype and layout, else a copy."""
 
 DROPOUTS: frozenset[str] = frozenset({"alpha_dropout", "dropout", "feature_alpha_dropout", "feature_dropout"})
-"""The first argument itself where ``train`` is off."""
+"""Operators that return the first argument if ``train`` is false."""
 
 NO_BYTES: frozenset[str] = _words(
     """
@@ -49,7 +49,7 @@ NO_BYTES: frozenset[str] = _words(
     sym_size sym_storage_offset sym_stride
     """
 )
-"""Operators that read what is known of a tensor, and none of its bytes."""
+"""Operators that read the metadata of a tensor, not its bytes."""
 
 OVER_FIRST: frozenset[str] = _words(
     """
@@ -57,7 +57,7 @@ OVER_FIRST: frozenset[str] = _words(
     put scatter scatter_add scatter_reduce select_scatter slice_scatter
     """
 )
-"""Operators whose result is their first argument but for some places, so that it may lie on that one and no other."""
+"""Operators that change a part of their first argument: the result may overwrite that argument only."""
 NOT_POINTWISE_WITH: frozenset[str] = frozenset({"dim", "other_dim", "names_dim", "dim_IntList"})
 """Overloads of element-wise operators (``max.dim``) that are reductions."""
 
@@ -68,7 +68,7 @@ _OPERATOR = re.compile(
 
 @dataclass(frozen=True)
 class Operator:
-    """What a call calls."""
+    """The operator of a call."""
 
     space: str
     name: str
@@ -76,23 +76,23 @@ class Operator:
 
     @property
     def title(self) -> str:
-        """As it stands in a graph: ``add.Tensor``, ``relu``, ``quantized.mul``."""
+        """Name in a graph: ``add.Tensor``, ``relu``, ``quantized.mul``."""
         space = f"{self.space}." if self.space not in ("", "aten", "higher_order") else ""
         return space + self.name + (f".{self.overload}" if self.overload != "default" else "")
 
     @property
     def spreads(self) -> bool:
-        """Whether each of its results is bytes of the argument at its place."""
+        """Whether the k-th result is a view of the k-th argument."""
         return self.space == "aten" and self.name in SPREADS
 
     @property
     def writes_first(self) -> bool:
-        """Whether it writes its result over its first argument, as ``add_`` does."""
+        """Whether it overwrites its first argument, as ``add_`` does."""
         return self.name.endswith("_") and not self.name.startswith("__")
 
 
 def operator(target: str) -> Operator:
-    """The operator that ``target`` names: as ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor``, or in edge form.
+    """Return the operator of a target such as ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor``, or in edge form.
 
     ExecuTorch writes its edge dialect as ``executorch.exir.dialects.edge._ops.aten.add.Tensor`` and, where a name must
     be one word, as ``aten_add_Tensor``.

@@ -1,8 +1,7 @@
-"""The sizes of an exported program, open ones included, read without a formula ever being run.
+"""Parse and evaluate the sizes of an exported program.
 
-A program writes an open size as a formula of SymPy's, ``Mul(Integer(8), Symbol('s77', positive=True))`` or ``8*s77``,
-beside the number that it had in the example. SymPy's own reader evaluates such text as Python; this one knows whole
-numbers, symbols, brackets and the dozen functions below, and nothing else.
+An open size is a SymPy formula, ``Mul(Integer(8), Symbol('s77', positive=True))`` or ``8*s77``, with its example
+value. SymPy would evaluate the text as Python; this parser accepts integers, symbols, brackets and the functions below.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ LARGEST = 2**63 - 1
 
 
 class SizeUnknown(Exception):
-    """A formula that this reader has no number for; ``str`` says why."""
+    """A size that cannot be evaluated; the text is the reason."""
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """What a formula came to in the example."""
+    """Example value of a formula."""
 
     as_int: int | None = None
 
@@ -50,10 +49,9 @@ register_types(Hint, Formula, Size)
 
 
 def number(size: Size, symbols: Mapping[str, int], elsewhere: bool = False) -> int:
-    """The size at the example: what stands beside the formula, else the formula at ``symbols``.
+    """Return the value of a size: its example value, else the formula at ``symbols``.
 
-    ``elsewhere`` says that the symbols are at other sizes than the example's, where what stands beside says nothing.
-    Raises :class:`SizeUnknown`.
+    ``elsewhere``: ``symbols`` differ from the example, so example values do not apply. Raises :class:`SizeUnknown`.
     """
     if size.as_int is not None:
         found = size.as_int
@@ -69,7 +67,7 @@ def number(size: Size, symbols: Mapping[str, int], elsewhere: bool = False) -> i
 
 
 def symbol_in(size: Size) -> tuple[str, int] | None:
-    """The symbol that this size is, with its number in the example, where it is one and the number is there."""
+    """Return (symbol, example value) if the size is a single symbol with a known value."""
     formula = size.as_expr
     if formula is None or formula.hint is None or formula.hint.as_int is None:
         return None
@@ -78,7 +76,7 @@ def symbol_in(size: Size) -> tuple[str, int] | None:
 
 
 def hanging_on_data(size: Size) -> list[str]:
-    """The symbols of a size that no example tells, because it hangs on data: ``u0`` and its like."""
+    """Return the data-dependent symbols of a size (``u0``, …), which have no example value."""
     formula = size.as_expr
     if formula is None or (formula.hint is not None and formula.hint.as_int is not None):
         return []
@@ -86,7 +84,7 @@ def hanging_on_data(size: Size) -> list[str]:
 
 
 def evaluated(formula: str, symbols: Mapping[str, int]) -> int:
-    """The whole number that ``formula`` comes to. Raises :class:`SizeUnknown`."""
+    """Return the integer value of a formula. Raises :class:`SizeUnknown`."""
     if len(formula) > LONGEST_FORMULA:
         raise SizeUnknown(f"its formula is longer than {LONGEST_FORMULA} characters")
     value = _Reading(formula, symbols).whole()
@@ -99,7 +97,7 @@ _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|('[^'\\]*')|(\*\*|//|[-+*/%(),=
 
 
 class _Reading:
-    """Recursive descent over the tokens of one formula; every value is bounded, so every step is cheap."""
+    """Recursive-descent parser of one formula; all values are bounded."""
 
     def __init__(self, formula: str, symbols: Mapping[str, int]) -> None:
         self.formula, self.symbols, self.at, self.depth = formula, symbols, 0, 0
@@ -241,7 +239,7 @@ FUNCTIONS: dict[str, Callable[..., Fraction]] = {
     "ToFloat": lambda a: a,
     "Identity": lambda a: a,
 }
-"""Name → what it comes to; SymPy's own, and those that PyTorch adds."""
+"""Functions of SymPy and PyTorch in formulas."""
 
 
 def _product_of(values: tuple[Fraction, ...]) -> Fraction:

@@ -1,4 +1,4 @@
-"""The bytes of an exported program's weights, by tensor id: ranges of its archive's members."""
+"""Find the bytes of an exported program's weights by tensor id: ranges of archive members."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tmmu_core.graph.model import Graph
 
 @dataclass(frozen=True)
 class InMember:
-    """Bytes ``[start, start + length)`` of a member of a zip archive: a file's, or one at hand."""
+    """Bytes ``[start, start + length)`` of a member of a zip archive (path or bytes)."""
 
     archive: Path | bytes
     member: str
@@ -46,9 +46,9 @@ def _opened(archive: Path | bytes) -> Any:
 
 
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
-    """The parameters, buffers and lifted constants of ``graph`` whose bytes the archive holds as such.
+    """Return the parameters, buffers and lifted constants of ``graph`` with raw bytes in the archive.
 
-    Raises ``UnreadableInput`` where the archive is damaged.
+    Raises ``UnreadableInput`` for a damaged archive.
     """
     archive = where or bytes(data)
     members = members_of(_opened(archive), name)

@@ -1,7 +1,7 @@
-"""What comes into a saved program: its name, its role, and which weights are parts of one storage.
+"""Inputs of a saved program: name, role, and weights that share a storage.
 
-PyTorch saves a storage once, as a member of the archive, and of each weight which part of it is its: a weight tied to
-another is the same part, a slice or a transpose that is kept by itself another one.
+PyTorch saves a storage once, as a member of the archive, with the layout of each weight in it: tied weights have one
+layout, a slice or a transpose another one.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ SPEC_NAMES: tuple[tuple[str, str, Role], ...] = (
     ("buffer", "buffer_name", "buffer"),
     ("tensor_constant", "tensor_constant_name", "constant"),
 )
-"""Kind of an input → where its own name stands, and the role it has."""
+"""Kind of an input, key of its name, and its role."""
 
 
 @dataclass(frozen=True)
 class Incoming:
-    """A tensor that the graph begins with."""
+    """An input tensor of the graph."""
 
     name: str
     """In the graph."""
@@ -33,11 +33,11 @@ class Incoming:
     """By the signature."""
     role: Role
     member: str
-    """Of the archive, with its bytes; empty where they are not in it, or nothing says where."""
+    """Archive member with its bytes; empty if unknown."""
 
 
 def incoming(program: Program, name: str, spec: Any) -> Incoming:
-    """What comes in as ``name``; ``spec`` is what the signature says of it, ``None`` where it says nothing."""
+    """Return the input ``name``; ``spec`` is its kind in the signature, if known."""
     called, role = name, INPUT
     for kind, key, its_role in SPEC_NAMES:
         if spec is not None and (named := getattr(spec, kind)) is not None:
@@ -46,7 +46,7 @@ def incoming(program: Program, name: str, spec: Any) -> Incoming:
 
 
 def shared(parts: Iterable[tuple[str, StridedLayout]]) -> dict[str, int]:
-    """Member that holds several parts → bytes from its beginning to the end of the last of them."""
+    """Return archive member with several weights → bytes up to the end of the last one."""
     of_member: dict[str, set[StridedLayout]] = {}
     for member, lies in parts:
         if member and lies.own:
