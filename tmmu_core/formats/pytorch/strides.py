@@ -1,4 +1,4 @@
-"""Byte ranges of tensors with strides, computed without a framework."""
+"""Byte ranges of a tensor in its storage by shape, strides and offset, without a framework."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tmmu_core.graph.model import Tensor, View
 
 @dataclass(frozen=True)
 class StridedLayout:
-    """Shape, strides and offset of a tensor in its storage; strides and offset in elements."""
+    """Strides and offset count elements."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -20,12 +20,12 @@ class StridedLayout:
 
     @property
     def own(self) -> int:
-        """Number of elements × bytes of one."""
+        """Bytes of its elements, one by one."""
         return math.prod(self.shape) * self.itemsize
 
     @property
     def covered(self) -> int:
-        """Bytes from the first element to the end of the last."""
+        """Bytes from its first element to the end of its last."""
         if not self.own:
             return 0
         return (
@@ -34,12 +34,12 @@ class StridedLayout:
 
     @property
     def repeats(self) -> bool:
-        """Whether several elements have the same address, as after ``expand``."""
+        """Whether several of its elements are the same bytes, as ``expand`` makes them."""
         return any(stride == 0 and dim > 1 for stride, dim in zip(self.strides, self.shape, strict=True))
 
     @property
     def contiguous(self) -> bool:
-        """Whether the elements are dense and in row-major order."""
+        """Whether its elements follow one another in the order of its axes."""
         expected = 1
         for dim, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if dim != 1 and stride != expected:
@@ -48,7 +48,7 @@ class StridedLayout:
         return True
 
     def viewable_as(self, shape: tuple[int, ...]) -> bool:
-        """Return whether a reshape to ``shape`` is a view."""
+        """Whether ``shape`` is these elements where they lie, so that a reshape copies nothing."""
         if self.contiguous:
             return True
         # Axes that follow one another without a gap are one run; every new axis must lie within one run.
@@ -74,15 +74,15 @@ class StridedLayout:
 
 
 def contiguous(shape: tuple[int, ...], itemsize: int) -> StridedLayout:
-    """Return the layout of a dense tensor in row-major order."""
+    """The layout of a dense tensor in row-major order."""
     strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
     return StridedLayout(shape, tuple(strides), 0, itemsize)
 
 
 def as_view(tensor: Tensor, lies: StridedLayout, base: str) -> Tensor:
-    """Return ``tensor`` as a view of the storage ``base`` with the layout ``lies``.
+    """Return ``tensor`` as a view of the bytes of ``base`` at ``lies``.
 
-    Windows that overlap without repeating are told as the bytes they cover.
+    Overlapping windows are described as the bytes that they cover.
     """
     offset, own, covered = lies.offset * lies.itemsize, lies.own, lies.covered
     if lies.repeats:

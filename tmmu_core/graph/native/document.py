@@ -1,7 +1,7 @@
-"""JSON and CBOR to typed values; every refusal says where in the file.
+"""Decode JSON and CBOR to typed values; every error names the place in the file.
 
-What is no JSON or CBOR at all is ``UnreadableInput`` with line, column and byte. A document whose fields are wrong is
-``InvalidIrShapes`` with the JSON path, the field named, and the node or tensor it belongs to.
+Invalid JSON or CBOR is ``UnreadableInput`` with line, column and byte. A wrong field is ``InvalidIrShapes`` with the
+JSON path, the field, and its node or tensor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 DEEPEST = 200
 """Lists and maps inside one another that a document may have."""
 HEAD = 1024
-"""Bytes in which a NUL says that a file is no text."""
+"""Number of first bytes in which a NUL marks a binary file."""
 
 
 @contextmanager
@@ -51,9 +51,9 @@ def paused_gc() -> Iterator[None]:
 
 
 def kind(data: bytes) -> str:
-    """``"json"`` for what begins like a JSON object, ``"cbor"`` for what begins like a CBOR map, else ``""``.
+    """Return ``"json"`` if the bytes begin like a JSON object, ``"cbor"`` for a CBOR map, else ``""``.
 
-    JSON in UTF-16 counts as such, so that its reader can say what is wrong with it.
+    UTF-16 counts as JSON, so that its reader can report it.
     """
     if data.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n").startswith(b"{"):
         return "json"
@@ -141,10 +141,10 @@ def text_field(data: bytes, key: str, source: str = "") -> str | None:
 
 
 def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -> T:
-    """The document as a value of the type ``shape``. ``noun`` says what it is meant to be, for the error's words.
+    """Decode the document as a value of the type ``shape``. ``noun`` names the document in errors.
 
-    Raises ``UnreadableInput`` when it is no JSON and no CBOR, or an object says a key twice, ``InvalidIrShapes`` when
-    a field is wrong (reason ``wrong_type``, ``unknown_field``, ``missing_field``, ``unknown_value``; ``path`` is the
+    Raises ``UnreadableInput`` for invalid JSON or CBOR or a duplicate key, ``InvalidIrShapes`` for
+    a wrong field (reason ``wrong_type``, ``unknown_field``, ``missing_field``, ``unknown_value``; ``path`` is the
     JSON path).
     """
     try:
@@ -362,7 +362,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     ("Invalid enum value", "unknown_value", "Use one of the words that the JSON Schema lists."),
     ("", "wrong_type", "Give a value of the expected type; the JSON Schema says which."),
 )
-"""How msgspec's messages begin → our reason and the way out."""
+"""Prefix of msgspec's messages → reason and fix."""
 
 
 _WORDS = {".role": ROLES, ".phase": PHASES, ".replan_policy": ("ABORT", "REPLAN_AT_SAFEPOINT")}

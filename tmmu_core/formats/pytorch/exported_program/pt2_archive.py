@@ -1,8 +1,9 @@
-"""Read an exported program from its archive: members are decompressed within limits and decoded to types.
+"""Read the archive of an exported program: find members, unpack them within limits, decode them into typed values.
 
-A ``.pt2`` file is a zip archive. The program is JSON: ``models/model.json`` (PyTorch 2.8 and newer) or
-``serialized_exported_program.json`` (older), with a table of the weights' names. Other members hold bytes of weights
-and pickled example inputs, which are never opened: loading a pickle, or the program with PyTorch, could run code.
+A ``.pt2`` file is a zip archive. The reader needs its JSON: ``models/model.json`` (PyTorch 2.8 and newer) or
+``serialized_exported_program.json`` (before), and the table of the weights' names. The other members hold bytes of
+weights and, as pickles, example inputs: they are never opened. Loading a pickle can run
+code, and so can loading the program with PyTorch: this reader does neither.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ LIFTED = "constants/model_constants_config.json"
 ARCHIVE_MARK = "archive_format"
 OLDER = "exported_program.json"
 LEAST_UNBOUNDED = 1 << 40
-"""Upper bounds from this on mean "unbounded": PyTorch writes the largest integers."""
+"""The upper end of a range from which on it bounds nothing: PyTorch writes the largest integers where none is known."""
 COPY = "Copy the file again, or save the program anew with torch.export.save."
 
 Value = dict[str, Any]
-"""A serialised argument: one key for its kind (``as_tensor``, ``as_ints``), with its value."""
+"""A serialized argument: one key for its kind (``as_tensor``, ``as_ints``) with the value."""
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -64,7 +65,7 @@ class Operation(msgspec.Struct, frozen=True):
     outputs: tuple[Value, ...] = ()
     name: str | None = None
     metadata: Any = None
-    """Origin of the call; only its texts are read."""
+    """Metadata of the node's origin; only texts in it are read."""
 
 
 class Meta(msgspec.Struct, frozen=True):
@@ -79,7 +80,7 @@ class Meta(msgspec.Struct, frozen=True):
 
 
 class Body(msgspec.Struct, frozen=True):
-    """A graph: that of the program, or a body of an operator."""
+    """A graph: the program's own, or one that an operator carries."""
 
     inputs: tuple[Value, ...] = ()
     outputs: tuple[Value, ...] = ()
@@ -111,7 +112,7 @@ class OutputSpec(msgspec.Struct, frozen=True):
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """Kinds of the graph's inputs and outputs, in their order."""
+    """Which input is a parameter, and so on; in the order of the graph's inputs and outputs."""
 
     input_specs: tuple[InputSpec, ...] = ()
     output_specs: tuple[OutputSpec, ...] = ()
@@ -125,7 +126,7 @@ class CallSignature(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A module with its call signature; the first is the program itself."""
+    """A module and how it is called; the first is the program itself."""
 
     fqn: str = ""
     signature: CallSignature | None = None
@@ -159,34 +160,34 @@ class _Weights(msgspec.Struct, frozen=True):
 
 
 class Program(msgspec.Struct, frozen=True):
-    """The content of an archive."""
+    """Contents of an archive."""
 
     module: Module
     symbols: dict[str, int]
-    """Open size → its example value, its upper bound if it is data-dependent, or the requested value."""
+    """Open size → the example's value, the upper bound of a data-dependent size, or the requested value."""
     ranges: dict[str, tuple[int, int]]
-    """Open size → bounds of the export."""
+    """Open size → the least and the largest that the program was exported for."""
     weights: dict[str, str]
-    """Parameter or buffer → archive member."""
+    """Parameter or buffer → the member with its bytes."""
     lifted: dict[str, str] = {}
-    """Lifted constant, or buffer that is not saved with the others → archive member."""
+    """Lifted constant, or buffer that is not saved with the others → the member with its bytes."""
     source: str = ""
     by_data: tuple[str, ...] = ()
-    """Data-dependent sizes, which have no example value."""
+    """Symbols of data-dependent sizes; the example has no value for them."""
     elsewhere: bool = False
-    """Whether an open size differs from its example value."""
+    """Whether an open size stands at another number than the example's."""
 
     def at(self, point: Mapping[str, int]) -> Program:
-        """Return the program with these values of open sizes, by symbol."""
+        """The program with these open sizes, by symbol, at these numbers."""
         moved = any(self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.by_data)
         return msgspec.structs.replace(self, symbols={**self.symbols, **point}, elsewhere=self.elsewhere or moved)
 
     def member_of(self, name: str) -> str:
-        """Return the archive member of a parameter, buffer or constant; ``""`` if unknown."""
+        """Return the member with the bytes of a parameter, buffer or constant; ``""`` if unknown."""
         return f"{WEIGHTS}/{self.weights[name]}" if name in self.weights else self.lifted.get(name, "")
 
     def size(self, size: Size, what: str) -> int:
-        """Return the value of a size. Raises ``UnreadableInput`` with ``what`` it is a size of."""
+        """The size at the chosen numbers. Raises ``UnreadableInput`` naming ``what`` it is a size of."""
         try:
             return number(size, self.symbols, self.elsewhere)
         except SizeUnknown as error:
@@ -195,7 +196,7 @@ class Program(msgspec.Struct, frozen=True):
             if waiting:
                 most = ",".join(f"{symbol}=64" for symbol in waiting)
                 hint = (
-                    f"It depends on data. Give a maximum: tmmu convert MODEL --dims {most} -o GRAPH.json; "
+                    f"It hangs on data. Say how large it may be: tmmu convert MODEL --dims {most} -o GRAPH.json; "
                     "or bound it in the model with torch._check and export it again."
                 )
             raise UnreadableInput(
@@ -208,7 +209,7 @@ register_types(CallSignature, Call, Module, Document, Weight, _Weights, Program)
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are no exported program; ``""`` if they are."""
+    """Why these bytes are no exported program; ``""`` when they are."""
     if not data.startswith(b"PK\x03\x04"):
         return "it does not begin like the zip archive that a .pt2 file is"
     try:
@@ -224,11 +225,11 @@ _DAMAGE = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, OSError),
     *(NotImplementedError, RuntimeError, ValueError, OverflowError, UnicodeDecodeError, MemoryError),
 )
-"""Errors of the zip reader for a damaged, encrypted or unknown member."""
+"""Exceptions of the zip reader for a damaged, encrypted or unknown member; ``ValueError`` for a bad name or date."""
 
 
 def read_program(data: bytes | Path, source: str = "") -> Program:
-    """Return the program in an archive. Raises ``UnreadableInput``."""
+    """The program in an archive's bytes, or in the file of them. Nothing is run. Raises ``UnreadableInput``."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(data) if isinstance(data, bytes) else data)
     except _DAMAGE as error:
@@ -278,7 +279,7 @@ def _member(archive: zipfile.ZipFile, name: str, source: str) -> bytes:
 
 
 def _table(archive: zipfile.ZipFile, config: str, source: str) -> dict[str, str]:
-    """Return name → member of a table of the archive; empty without the table."""
+    """Return name → member from a table of the archive; empty without one."""
     name = next((name for name in archive.namelist() if name.endswith(config)), None)
     table = _decoded(_member(archive, name, source), _Weights, name, source) if name else _Weights()
     return {name: weight.path_name for name, weight in table.config.items()}
@@ -298,7 +299,7 @@ def _decoded(data: bytes, shape: Any, name: str, source: str) -> Any:
 
 
 def _symbols(graph: Body) -> dict[str, int]:
-    """Return the symbols that are a whole size somewhere, with their example values."""
+    """Return the symbols that occur alone as a size, with their values in the example."""
     found: dict[str, int] = {}
     for size in graph.sym_int_values.values():
         found.update([pair] if (pair := symbol_in(size)) else [])
@@ -309,19 +310,19 @@ def _symbols(graph: Body) -> dict[str, int]:
 
 
 def _by_data(graph: Body) -> list[str]:
-    """Return the symbols of data-dependent sizes, in the order of the tensors."""
+    """Return the symbols of data-dependent sizes in the order of their first tensor."""
     sizes = (size for meta in graph.tensor_values.values() for size in (*meta.sizes, *meta.strides))
     return list(dict.fromkeys(symbol for size in sizes for symbol in hanging_on_data(size)))
 
 
 def _range(bounds: Any) -> tuple[int, int]:
-    """Return the bounds of a size, with defaults."""
+    """Range of the size in the file, if there is one."""
     low, high = (bounds.get(end) if isinstance(bounds, dict) else None for end in ("min_val", "max_val"))
     return (low if isinstance(low, int) else 0), (high if isinstance(high, int) else LARGEST)
 
 
 def members_of(data: Any, source: str = "") -> dict[str, str]:
-    """Return parameter, buffer or lifted constant → archive member with its raw bytes; pickles are left out."""
+    """Parameter, buffer or lifted constant → the archive's member with its raw bytes; none where it is a pickle."""
     found: dict[str, str] = {}
     with zipfile.ZipFile(data) as archive:
         for config in (WEIGHTS, LIFTED):

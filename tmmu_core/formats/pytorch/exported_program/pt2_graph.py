@@ -1,8 +1,7 @@
 """Convert a saved program to the native graph of its forward pass, operator by operator, without PyTorch.
 
-The file contains each tensor's shape, strides and offset. Its operator determines the storage
-(:mod:`.pt2_operators`): a view has that of its first argument, any other tensor has its own. Open sizes have the
-value of the example inputs.
+The file holds each tensor's shape, strides and offset. Its operator determines its storage (``pt2_operators``): a view
+is in the storage of its first argument, other tensors have their own. Open sizes have the example's values.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ DTYPES: dict[int, str] = {
     34: "uint32",
     35: "uint64",
 }
-"""Serialised number → dtype."""
+"""The serialised numbers of PyTorch's dtypes."""
 _Ends = tuple[tuple[str, ...], tuple[str, ...]]
-"""Tensors that a node reads, and those that it writes."""
+"""Inputs and outputs of a node."""
 TENSOR_KINDS = ("as_tensor", "as_optional_tensor", "as_tensors", "as_nested_tensors", "as_optional_tensors")
 """Kinds of arguments that are tensors."""
 STRIDED = 7
@@ -52,9 +51,9 @@ STRIDED = 7
 
 
 def as_saved(program: Program, name: str) -> Graph:
-    """Return the graph of the program's forward pass, with the name ``name``.
+    """The graph of the program's forward pass, called ``name``.
 
-    Raises ``UnreadableInput`` for an unknown size or a reference to a missing value.
+    Raises ``UnreadableInput`` for what no size is known of, and for references to values that the file does not have.
     """
     reading = _Reading(program)
     reading.read()
@@ -71,7 +70,7 @@ def as_saved(program: Program, name: str) -> Graph:
 
 
 def storages_of(program: Program) -> dict[str, tuple[str, int, int]]:
-    """Return input name of the signature → (tensor of its storage, first byte, bytes)."""
+    """Name of an input in the signature → (tensor of its storage, first byte, bytes)."""
     reading = _Reading(program)
     reading.read()
     values = {called: reading.values[name] for called, name in reading.own_name.items()}
@@ -80,7 +79,7 @@ def storages_of(program: Program) -> dict[str, tuple[str, int, int]]:
 
 @dataclass(frozen=True)
 class _Value:
-    """A tensor of the file with its id, layout and storage."""
+    """A tensor of the file: its id, place and storage."""
 
     id: str
     lies: StridedLayout
@@ -90,16 +89,16 @@ class _Value:
     whole: int
     """Bytes of the storage."""
     starts: int = 0
-    """Bytes of the storage before the named tensor: an input may be a slice of a tensor that is not in the file."""
+    """Bytes of the storage before the named tensor: an input may be a slice of a larger tensor."""
 
     def within(self, lies: StridedLayout) -> StridedLayout:
-        """Return a layout of the same storage with its offset relative to the named tensor."""
+        """Offset of another tensor of the storage relative to the named tensor."""
         return StridedLayout(lies.shape, lies.strides, lies.offset - self.starts // lies.itemsize, lies.itemsize)
 
 
 @dataclass
 class _Reading:
-    """State of the conversion of one program."""
+    """Nodes and tensors collected from a program."""
 
     program: Program
     tensors: dict[str, Tensor] = field(default_factory=dict)
@@ -108,25 +107,25 @@ class _Reading:
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     values: dict[str, _Value] = field(default_factory=dict)
-    """Values of the current body by name."""
+    """The values of the body that is read, by their names in it."""
     value_of: dict[str, _Value] = field(default_factory=dict)
-    """All values by tensor id."""
+    """All values by the ids of their tensors."""
     body: Body = field(default_factory=Body)
     scope: str = ""
-    """Scope of the current body."""
+    """The nested scope that the body is in."""
     prefix: str = ""
     """Prefix of the ids of the body's nodes and tensors."""
     node_ids: set[str] = field(default_factory=set)
     tried: dict[str, int] = field(default_factory=dict)
     tried_nodes: dict[str, int] = field(default_factory=dict)
     by_member: dict[tuple[str, StridedLayout], str] = field(default_factory=dict)
-    """(Archive member, layout) → value: weights that share both are one tensor."""
+    """Weights that are one member of the archive, and the same part of it, are one tensor."""
     shared: dict[str, int] = field(default_factory=dict)
-    """Archive member that contains several weights → bytes up to the end of the last one."""
+    """Member of which weights are several parts, which overlap or not → bytes up to the end of the last part."""
     first_of: dict[str, _Value] = field(default_factory=dict)
-    """Such a member → its first weight."""
+    """Such a member → the first weight that lies in it."""
     own_name: dict[str, str] = field(default_factory=dict)
-    """Parameter, buffer or input by its name in the signature → value."""
+    """Parameter, buffer or input as the signature calls it → the value that came in under it."""
 
     def read(self) -> None:
         body = self.body = self.program.module.graph
@@ -186,7 +185,7 @@ class _Reading:
                 self._copied_back(self._name(output.get("arg")), str(output.get(key)))
 
     def _copied_back(self, new: str, called: str) -> None:
-        """Append a node that copies a new value over an old one at the end."""
+        """A new value is written over an old one when all is done."""
         old, made = self._value(self.own_name.get(called, called)), self._value(new)
         if old.storage == made.storage:
             return
@@ -233,7 +232,7 @@ class _Reading:
         return [self._inside(name, self.prefix + name, lies, (dtype, "activation"), read[0])]
 
     def _hands_out(self, what: Operator, operation: Operation, first: _Value, made: tuple[StridedLayout, str]) -> bool:
-        """Return whether a result (layout, dtype) is in the storage of the first argument."""
+        """Whether the result, of a layout and a dtype, lies in the storage of the first argument."""
         lies, dtype = made
         if what.space not in ("aten", "prims"):
             return False
@@ -250,7 +249,7 @@ class _Reading:
         return False
 
     def _permission(self, what: Operator, read: list[_Value], made: list[_Value]) -> Inplace:
-        """Return the inputs that an operator may overwrite: those with the layout of its result."""
+        """Inputs over which an operator may write: laid out as its result, element upon element."""
         over_first = what.name in pt2_operators.OVER_FIRST
         if len(made) != 1 or what.space != "aten" or not (over_first or operator_of(what.title).is_elementwise):
             return "none"
@@ -264,7 +263,7 @@ class _Reading:
     # -- bodies -----------------------------------------------------------------------------------------------------
 
     def _flow(self, own: str, what: Operator, operation: Operation, made: list[str]) -> bool:
-        """Flatten the bodies of control flow; return whether that is possible. Otherwise they are not planned."""
+        """Lay the bodies of control flow flat. Return whether they were laid: False leaves them unplanned."""
         flow = FLOWS.get(what.name) if what.space == "higher_order" else None
         bodies = self._bodies(operation)
         groups = [
@@ -293,7 +292,7 @@ class _Reading:
         return True
 
     def _bodies(self, operation: Operation) -> list[Body]:
-        """Return the bodies of an operation; none if one of them returns anything but tensors."""
+        """The bodies that an operation carries; none where one of them gives something else than tensors."""
         try:
             given = [
                 msgspec.convert(each.arg["as_graph"].get("graph"), Body)
@@ -305,7 +304,7 @@ class _Reading:
         return given if all("as_tensor" in value for body in given for value in body.outputs) else []
 
     def _lay(self, body: Body, *, inline: bool = False) -> scopes.Lay:
-        """Return the function that flattens ``body``; ``inline``: it runs exactly once, in its caller's scope."""
+        """The function that lays ``body`` flat; ``inline`` for one that runs exactly once, in its caller's scope."""
         names = [self._name(value["as_tensor"]) for value in body.inputs if "as_tensor" in value]
 
         def lay(given: Sequence[str], scope: str) -> list[str]:
@@ -403,7 +402,7 @@ class _Reading:
         return lies
 
     def _tensors_in(self, value: Value) -> Iterator[str]:
-        """The tensors that an argument names, in order; what a kernel of the user's is given is arguments by name."""
+        """Return the tensors of an argument in order; a user's kernel has arguments by name."""
         by_name = value.get("as_string_to_argument")
         for each in by_name.values() if isinstance(by_name, dict) else ():
             if isinstance(each, dict):
@@ -439,7 +438,7 @@ class _Reading:
         )
 
     def _free(self, name: str) -> str:
-        """``name``, or what is free after it: a parameter may be called like an operator."""
+        """Return ``name`` or a free variant of it: a parameter may have the name of an operator."""
         return _free(name, self.tensors, self.tried)
 
     def _free_node(self, name: str) -> str:

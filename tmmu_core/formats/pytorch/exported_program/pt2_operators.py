@@ -1,7 +1,7 @@
-"""What is known of PyTorch's operators by name: who hands out its input's bytes, who may write over them.
+"""Properties of PyTorch's operators: views, and operators that may run in place.
 
-A saved program says of each tensor its shape, its strides and where it begins, but not in whose storage. These tables
-are PyTorch's own marks (schemas with an alias of the first argument; the tag ``pointwise``), and
+A saved program holds shape, strides and offset of each tensor, but not its storage. These tables are derived from
+PyTorch's own annotations (schemas with an alias of the first argument; the tag ``pointwise``), and
 ``tests/formats/pytorch/test_torch.py`` compares them with the PyTorch that is installed.
 """
 
@@ -26,22 +26,22 @@ VIEWS: frozenset[str] = _words(
     view_as_complex view_as_real
     """
 )
-"""Operators whose results are always views of their first argument."""
+"""Operators whose results are always bytes of their first argument."""
 
 PRIM_VIEWS: frozenset[str] = _words("broadcast_in_dim collapse_view slice_in_dim split_dim view_of view_of_dtype")
-"""The same of ``prims``, which decompositions produce."""
+"""Those that ``prims`` has beside them, which decompositions leave behind."""
 
 SPREADS: frozenset[str] = frozenset({"broadcast_tensors", "meshgrid"})
-"""Operators whose k-th result is a view of the k-th argument."""
+"""Operators each of whose results is bytes of the argument at its place."""
 
 RESHAPES: frozenset[str] = frozenset({"flatten", "ravel", "reshape", "reshape_as", "unflatten"})
-"""Operators that return a view if the strides allow it, else a copy."""
+"""Views where the new shape can be had without moving an element, copies else."""
 
 SAME_OR_COPY: frozenset[str] = frozenset({"contiguous", "cpu", "pin_memory", "resolve_conj", "to", "type_as"})
-"""Operators that return the first argument if it already has the requested dtype and layout, else a copy."""
+"""Operators that return their first argument if it already has the requested property, else a copy."""
 
 DROPOUTS: frozenset[str] = frozenset({"alpha_dropout", "dropout", "feature_alpha_dropout", "feature_dropout"})
-"""Operators that return the first argument if ``train`` is false."""
+"""The first argument itself where ``train`` is off."""
 
 NO_BYTES: frozenset[str] = _words(
     """
@@ -49,7 +49,7 @@ NO_BYTES: frozenset[str] = _words(
     sym_size sym_storage_offset sym_stride
     """
 )
-"""Operators that read the metadata of a tensor, not its bytes."""
+"""Operators that read metadata of a tensor only."""
 
 OVER_FIRST: frozenset[str] = _words(
     """
@@ -57,7 +57,7 @@ OVER_FIRST: frozenset[str] = _words(
     put scatter scatter_add scatter_reduce select_scatter slice_scatter
     """
 )
-"""Operators that change a part of their first argument: the result may overwrite that argument only."""
+"""Operators whose result is their first argument but for some places, so that it may lie on that one and no other."""
 NOT_POINTWISE_WITH: frozenset[str] = frozenset({"dim", "other_dim", "names_dim", "dim_IntList"})
 """Overloads of element-wise operators (``max.dim``) that are reductions."""
 
@@ -68,7 +68,7 @@ _OPERATOR = re.compile(
 
 @dataclass(frozen=True)
 class Operator:
-    """The operator of a call."""
+    """Target of a call."""
 
     space: str
     name: str
@@ -76,23 +76,23 @@ class Operator:
 
     @property
     def title(self) -> str:
-        """Name in a graph: ``add.Tensor``, ``relu``, ``quantized.mul``."""
+        """Spelling in a graph: ``add.Tensor``, ``relu``, ``quantized.mul``."""
         space = f"{self.space}." if self.space not in ("", "aten", "higher_order") else ""
         return space + self.name + (f".{self.overload}" if self.overload != "default" else "")
 
     @property
     def spreads(self) -> bool:
-        """Whether the k-th result is a view of the k-th argument."""
+        """Whether each of its results is bytes of the argument at its place."""
         return self.space == "aten" and self.name in SPREADS
 
     @property
     def writes_first(self) -> bool:
-        """Whether it overwrites its first argument, as ``add_`` does."""
+        """Whether it writes its result over its first argument, as ``add_`` does."""
         return self.name.endswith("_") and not self.name.startswith("__")
 
 
 def operator(target: str) -> Operator:
-    """Return the operator of a target such as ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor``, or in edge form.
+    """The operator that ``target`` names: as ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor``, or in edge form.
 
     ExecuTorch writes its edge dialect as ``executorch.exir.dialects.edge._ops.aten.add.Tensor`` and, where a name must
     be one word, as ``aten_add_Tensor``.

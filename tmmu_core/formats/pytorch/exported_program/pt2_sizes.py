@@ -1,7 +1,8 @@
-"""Parse and evaluate the sizes of an exported program.
+"""The sizes of an exported program, open ones included, read without a formula ever being run.
 
-An open size is a SymPy formula, ``Mul(Integer(8), Symbol('s77', positive=True))`` or ``8*s77``, with its example
-value. SymPy would evaluate the text as Python; this parser accepts integers, symbols, brackets and the functions below.
+A program writes an open size as a formula of SymPy's, ``Mul(Integer(8), Symbol('s77', positive=True))`` or ``8*s77``,
+beside the number that it had in the example. SymPy's own reader evaluates such text as Python; this one knows whole
+numbers, symbols, brackets and the dozen functions below, and nothing else.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ LARGEST = 2**63 - 1
 
 
 class SizeUnknown(Exception):
-    """A size that cannot be evaluated; the text is the reason."""
+    """The formula cannot be evaluated; ``str`` is the reason."""
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """Example value of a formula."""
+    """Value of a formula in the example."""
 
     as_int: int | None = None
 
@@ -49,9 +50,10 @@ register_types(Hint, Formula, Size)
 
 
 def number(size: Size, symbols: Mapping[str, int], elsewhere: bool = False) -> int:
-    """Return the value of a size: its example value, else the formula at ``symbols``.
+    """Return the size in the example: the recorded value, else the formula at ``symbols``.
 
-    ``elsewhere``: ``symbols`` differ from the example, so example values do not apply. Raises :class:`SizeUnknown`.
+    ``elsewhere``: the symbols differ from the example, so the recorded value is not used.
+    Raises :class:`SizeUnknown`.
     """
     if size.as_int is not None:
         found = size.as_int
@@ -67,7 +69,7 @@ def number(size: Size, symbols: Mapping[str, int], elsewhere: bool = False) -> i
 
 
 def symbol_in(size: Size) -> tuple[str, int] | None:
-    """Return (symbol, example value) if the size is a single symbol with a known value."""
+    """The symbol that this size is, with its number in the example, where it is one and the number is there."""
     formula = size.as_expr
     if formula is None or formula.hint is None or formula.hint.as_int is None:
         return None
@@ -76,7 +78,7 @@ def symbol_in(size: Size) -> tuple[str, int] | None:
 
 
 def hanging_on_data(size: Size) -> list[str]:
-    """Return the data-dependent symbols of a size (``u0``, …), which have no example value."""
+    """Return the data-dependent symbols of a size (``u0`` …)."""
     formula = size.as_expr
     if formula is None or (formula.hint is not None and formula.hint.as_int is not None):
         return []
@@ -84,7 +86,7 @@ def hanging_on_data(size: Size) -> list[str]:
 
 
 def evaluated(formula: str, symbols: Mapping[str, int]) -> int:
-    """Return the integer value of a formula. Raises :class:`SizeUnknown`."""
+    """Evaluate ``formula`` to a whole number. Raises :class:`SizeUnknown`."""
     if len(formula) > LONGEST_FORMULA:
         raise SizeUnknown(f"its formula is longer than {LONGEST_FORMULA} characters")
     value = _Reading(formula, symbols).whole()
@@ -97,7 +99,7 @@ _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|('[^'\\]*')|(\*\*|//|[-+*/%(),=
 
 
 class _Reading:
-    """Recursive-descent parser of one formula; all values are bounded."""
+    """Recursive descent over the tokens of one formula; every value is bounded, so every step is cheap."""
 
     def __init__(self, formula: str, symbols: Mapping[str, int]) -> None:
         self.formula, self.symbols, self.at, self.depth = formula, symbols, 0, 0
@@ -239,7 +241,7 @@ FUNCTIONS: dict[str, Callable[..., Fraction]] = {
     "ToFloat": lambda a: a,
     "Identity": lambda a: a,
 }
-"""Functions of SymPy and PyTorch in formulas."""
+"""Function name → its evaluation; those of SymPy and PyTorch's additions."""
 
 
 def _product_of(values: tuple[Fraction, ...]) -> Fraction:

@@ -1,4 +1,4 @@
-"""Find the bytes of an exported program's weights by tensor id: ranges of archive members."""
+"""The bytes of an exported program's weights, by tensor id: ranges of its archive's members."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tmmu_core.graph.model import Graph
 
 @dataclass(frozen=True)
 class InMember:
-    """Bytes ``[start, start + length)`` of a member of a zip archive (path or bytes)."""
+    """Bytes ``[start, start + length)`` of a member of a zip archive, in a file or in memory."""
 
     archive: Path | bytes
     member: str
@@ -46,9 +46,9 @@ def _opened(archive: Path | bytes) -> Any:
 
 
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
-    """Return the parameters, buffers and lifted constants of ``graph`` with raw bytes in the archive.
+    """The parameters, buffers and lifted constants of ``graph`` whose bytes the archive holds as such.
 
-    Raises ``UnreadableInput`` for a damaged archive.
+    Raises ``UnreadableInput`` where the archive is damaged.
     """
     archive = where or bytes(data)
     members = members_of(_opened(archive), name)

@@ -1,7 +1,7 @@
-"""Inputs of a saved program: name, role, and weights that share a storage.
+"""Inputs of a saved program: names, roles, and weights that share a storage.
 
-PyTorch saves a storage once, as a member of the archive, with the layout of each weight in it: tied weights have one
-layout, a slice or a transpose another one.
+PyTorch saves a storage once, as a member of the archive, and for each weight its part: a tied weight is the same part,
+a slice or transpose another one.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ SPEC_NAMES: tuple[tuple[str, str, Role], ...] = (
     ("buffer", "buffer_name", "buffer"),
     ("tensor_constant", "tensor_constant_name", "constant"),
 )
-"""Kind of an input, key of its name, and its role."""
+"""Kind of an input → field of its name, and its role."""
 
 
 @dataclass(frozen=True)
 class Incoming:
-    """An input tensor of the graph."""
+    """A tensor that the graph begins with."""
 
     name: str
     """In the graph."""
@@ -33,11 +33,11 @@ class Incoming:
     """By the signature."""
     role: Role
     member: str
-    """Archive member with its bytes; empty if unknown."""
+    """Member of the archive with its bytes; empty if unknown."""
 
 
 def incoming(program: Program, name: str, spec: Any) -> Incoming:
-    """Return the input ``name``; ``spec`` is its kind in the signature, if known."""
+    """Return the input ``name``; ``spec`` is its entry in the signature, ``None`` without one."""
     called, role = name, INPUT
     for kind, key, its_role in SPEC_NAMES:
         if spec is not None and (named := getattr(spec, kind)) is not None:
@@ -46,7 +46,7 @@ def incoming(program: Program, name: str, spec: Any) -> Incoming:
 
 
 def shared(parts: Iterable[tuple[str, StridedLayout]]) -> dict[str, int]:
-    """Return archive member with several weights → bytes up to the end of the last one."""
+    """Member that holds several parts → bytes from its beginning to the end of the last of them."""
     of_member: dict[str, set[StridedLayout]] = {}
     for member, lies in parts:
         if member and lies.own:
