@@ -20,6 +20,7 @@ from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, 
 FIRST_SAMPLE = "sample:resnet50"
 VIEWS = ("lifetimes", "slots", "map")
 VIEW_NAMES = {"lifetimes": "Lifetimes", "slots": "Slots", "map": "Arena map"}
+TABS = ("map", "peak", "device", "fragmentation")
 COLOURS = ("role", "slot", "arena", "operator", "module", "phase", "size")
 
 
@@ -45,6 +46,8 @@ class Choice(PlanRequest):
     moves: str = ""
     """The file of the moves that made the current graph out of the baseline's, after a plan of Fit was opened."""
     swapped: bool = False
+    tab: str = ""
+    """The view of a page: ``peak``, ``device`` or ``fragmentation`` of Plan; empty for the first."""
     view: str = "map"
     colour: str = ""
     """Colour scheme; empty: the view's default (slots in the slot view, roles in the others)."""
@@ -119,6 +122,7 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "mode": MODES,
     "preset": PRESETS,
     "view": VIEWS,
+    "tab": TABS,
     "colour": COLOURS,
     "policy": POLICIES,
     "plan_at": PLAN_AT,

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from app.cli.console import FINDING, STREAM, SUCCESS, format_by_ending, print_lines, write_bytes, write_output
+from app.cli.console import (
+    FINDING,
+    STREAM,
+    SUCCESS,
+    format_by_ending,
+    print_lines,
+    write_bytes,
+    write_json,
+    write_output,
+)
 from app.cli.options import (
     AsJson,
     Out,
@@ -16,10 +27,11 @@ from app.cli.options import (
     show_warnings,
     sound,
 )
-from app.cli.plan_text import print_live_lines, print_plan
+from app.cli.plan_text import print_live_lines, print_plan, print_ranks, rank_record
 from app.texts import numbers, snapshot_text
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.pytorch.snapshot.history import History
+from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files, summaries
 from tmmu_core.graph.assumed_sizes import shapes_said
 from tmmu_core.graph.native import unpacking
 from tmmu_core.planners.problem import GIVEN, PlainInstance
@@ -49,12 +61,26 @@ def _comparison_with_ours(instance: PlainInstance, theirs: Plan) -> tuple[str, .
     return (" · ".join(f"{name} {numbers.full_bytes(size)}" for name, size in figures),)
 
 
+def _ranks(files: Sequence[tuple[int, Path]], *, json: bool) -> int:
+    """Print the snapshots of the ranks of a job; 1 if one of them cannot be read."""
+    found = list(summaries(files))
+    if json:
+        fullest = max(found, key=lambda one: one.peak)
+        write_json({"ranks": [rank_record(one, fullest) for one in found]})
+    else:
+        print_ranks(found)
+    return FINDING if any(one.error for one in found) else SUCCESS
+
+
 @planning
 def command(graph: Source, request: PlanRequest, output: Out = None, json: AsJson = False) -> int:
     """Plan the memory of a graph or a packing instance.
 
     Offsets in an instance file are verified. If they are invalid, no plan is written and the exit code is 1.
+    A folder with PyTorch snapshots of the ranks of a job gives a table of the ranks.
     """
+    if os.path.isdir(graph) and (files := snapshot_files(Path(graph))):
+        return _ranks(files, json=json)
     opened = open_any(graph, request.dims)
     found = resolve_opened(opened, graph, request, plans_too=False)
     plan = sound(found, "export") if output is not None or json else found.plan
