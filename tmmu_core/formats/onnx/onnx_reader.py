@@ -170,7 +170,7 @@ def _with_dims(error: InvalidIrShapes, sizes: Sizes) -> InvalidIrShapes:
 def flattened(model: onnx.ModelProto, name: str = "") -> Flat:
     """Return the model without weights' data, functions, subgraphs and dead branches. Changes ``model``.
 
-    Raises ``UnreadableInput`` for what is not supported.
+    Raises ``UnreadableInput`` for unsupported parts.
     """
     _drop_weights(model)
     model.ir_version = max(model.ir_version, OWN_WEIGHTS_FROM)
