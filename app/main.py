@@ -1,7 +1,7 @@
 """The explorer's server and router: ``streamlit run app/main.py -- [FILE…]`` (``tmmu explore`` does just that).
 
-Imported, this file is the server, guarded by ``serving``; run by that server as its script, it draws a page. Files
-named on the command line are on everybody's shelf; the first one is what is shown first.
+Imported, this file is the server with the middleware of ``serving``; run by that server as its script, it draws a page.
+Files of the command line are open for all visitors; the first one is shown first.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def measure(path: Path) -> dict[str, Any]:
 
     assert torch_snapshot
     begun, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = open_file.read_streamed(path, path.name)
+    found = open_file.read_any(path.read_bytes(), path.name)
     seconds = time.process_time() - begun
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {

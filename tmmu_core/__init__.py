@@ -9,7 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tmmu_core.base import forking as _forking  # noqa: F401 (delays fork() during imports)
 from tmmu_core.base.manifest import SPEC_VERSION as SPEC_VERSION
 
 if TYPE_CHECKING:

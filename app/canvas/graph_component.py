@@ -1,4 +1,4 @@
-"""The walked graph as a Streamlit component: boxes and edges go to the browser, what a person does comes back."""
+"""The graph as a Streamlit component: sends boxes and edges to the browser and returns user events."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Box:
     kind: str
     level: int
     path: str | None
-    """What a click opens; ``None`` for what is no closed level."""
+    """Level that a click opens; ``None`` if the box is not a closed level."""
     pick: str
     """The tensor that a click selects; may be empty."""
     tip: Sequence[tuple[str, str]]
     hidden: int = 0
     held: float = 0.0
-    """Of what is held at the peak, the share that it wrote, 0 … 1 of the largest."""
+    """Bytes live at the peak that it wrote, relative to the largest box (0 … 1)."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class Frame:
     parent: int
     name: str
     path: str
-    """What a click on its title closes."""
+    """Level that a click on its title closes."""
     count: str
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """All that is drawn, and what is marked in it."""
+    """Everything to draw, with marks."""
 
     title: str
     said: str
@@ -73,11 +73,11 @@ class Drawing:
     peak: int = -1
     carrying: Sequence[int] = ()
     saved: tuple[int, int] | None = None
-    """Width and height in pixels of what is saved as SVG; ``None``: as large as it is drawn."""
+    """Width and height of the saved SVG in pixels; ``None``: as drawn."""
 
 
 def walk_canvas(drawing: Drawing, *, key: str, height: int, on: Mapping[str, Callable[[str], None]]) -> None:
-    """Draw it. ``on`` says who is told of ``select`` (a tensor's id), ``open`` and ``close`` (a level's path)."""
+    """Draw the graph. ``on`` maps ``select`` (a tensor's id), ``open`` and ``close`` (a level's path) to callbacks."""
     frames = [[frame.number, frame.parent, visible(frame.name), frame.path, frame.count] for frame in drawing.frames]
     edges = [[a.source, a.target, a.pick, _tip(a.tip), a.width] for a in drawing.arrows]
     shape = [[(box.key, box.name, box.under, box.level) for box in drawing.boxes], frames, [e[:2] for e in edges]]

@@ -6,7 +6,7 @@ Layout of the bytes (every array starts at a multiple of 8)::
     u32         version, 1
     u32         length of the header in bytes
     header      JSON, UTF-8, padded with spaces
-    arrays      as the header's [type, start, count] triples say; start counts from the end of the header
+    arrays      at the header's [type, start, count] triples; start counts from the end of the header
 
 Integers are stored in the narrowest of u1, u2, u4, u8 that holds the column, so that a million boxes are about 20 MB
 plus their names. Every figure in the header comes from ``tmmu_core.plans.figures.metrics``; this file computes none.
@@ -49,7 +49,7 @@ class Packed:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Where the rows of a plan come from, each a text per row; and the phases of its steps."""
+    """Origins of a plan's rows, one text per row each, and the phases of its steps."""
 
     layers: Sequence[str] | None = None
     phases: Sequence[str] | None = None
@@ -58,7 +58,7 @@ class Origin:
 
 
 class _Arrays:
-    """Collects arrays at 8-byte boundaries and says where each one lies."""
+    """Collects arrays at 8-byte boundaries and returns their positions."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
@@ -105,7 +105,7 @@ def pack_plan(
 
     ``operators`` names the operator that writes each row of ``plan`` (length n, ``""`` where none does);
     ``extra`` holds further lines for the tooltip, a text per row under a heading ("dies" → "last read by #130 conv").
-    ``origin`` tells layers and phases. Raises ``ValueError`` when a column's length is not the plan's.
+    ``origin`` holds layers and phases. Raises ``ValueError`` when a column's length is not the plan's.
     """
     origin = origin or Origin()
     given = {"operators": operators, "layers": origin.layers, "phases": origin.phases, **(extra or {})}
@@ -164,7 +164,7 @@ def packed_once(
 
 
 def claim(plan: Plan, arena: str) -> str:
-    """What an arena's chart claims: ``Peak 1.50 MiB at #104 conv_12; arena 1.66 MiB; gap 10.4 %``."""
+    """Title of an arena's chart: ``Peak 1.50 MiB at #104 conv_12; arena 1.66 MiB; gap 10.4 %``."""
     step, _ = peak_step_of(plan, arena) if plan.steps else (0, 0)
     return _claim(plan, plan.arena_of[arena], step)
 
@@ -197,11 +197,11 @@ def _claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
 
 
 def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np.int64] | None]:
-    """The plan as it is drawn, and the step of its own that each drawn one stands for, the end of the plan among them.
+    """Return ``(plan to draw, original step of each drawn step and of the end)``.
 
-    Where the steps are many more than the rows (a plain instance may have 2^62), only those are drawn at which a range
-    begins or ends, one beside the other; else the plan is drawn as it is, and ``None`` stands for all steps. Two plans
-    that are drawn ``beside`` each other have the same steps drawn.
+    If there are many more steps than rows (an instance may have 2^62), only steps at which a range begins or ends are
+    drawn. Otherwise the plan is drawn unchanged and the second value is ``None``. Two plans drawn ``beside`` each other
+    have the same drawn steps.
     """
     plans = [plan] if beside is None else [plan, beside]
     if all(each.steps <= 8 * len(each) + 1024 for each in plans):

@@ -1,4 +1,4 @@
-"""The canvas as a Streamlit component: the plan's bytes go to the browser once, views say in small JSON what to draw.
+"""The canvas as a Streamlit component: the plan's bytes are sent once, views are small JSON objects.
 
 ::
 
@@ -34,7 +34,7 @@ class PlanHandle:
 
 @dataclass(frozen=True)
 class Selection:
-    """What a person pinned: ``tensor_id`` and its row in the plan, both ``None`` when the selection was cleared."""
+    """Pinned tensor: ``tensor_id`` and its row in the plan, both ``None`` without a selection."""
 
     tensor_id: str | None
     row: int | None
@@ -48,12 +48,12 @@ class Memory:
 
     arenas: Sequence[str]
     capacity: int | None = None
-    """Bytes of the memory; ``None`` where nobody says how large it is."""
+    """Bytes of the memory; ``None`` if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """What a canvas draws, and how. What is passed is taken when it changes; what a person changes stays until then."""
+    """View of a canvas. A passed value applies when it changes; changes by the user stay until then."""
 
     view: View = "map"
     colour: Colour | None = None
@@ -65,38 +65,43 @@ class Picture:
     """Tensor ids."""
     search: str = ""
     marked: Sequence[int] | None = None
-    """Rows that stand out while nothing is searched."""
+    """Rows that are highlighted without a search."""
     step: int | None = None
     """The chosen step."""
     zoom: Sequence[float] | None = None
-    """The part that is looked at, ``(t0, t1, v0, v1)`` in steps and in bytes, slots or rows; ``None``: all."""
+    """Visible range ``(t0, t1, v0, v1)`` in steps and in bytes, slots or rows; ``None``: all."""
     show_baseline: bool = True
     """Outline what differs in the handle's baseline."""
     draw_baseline_itself: bool = False
     """The baseline instead of the plan, for two canvases side by side."""
     transposed: bool = False
     height: int = 520
+    """Pixels of the drawing."""
+    room: int = 0
+    """Pixels of the window beside the drawing: it fills the rest of the window's height, if that is more than
+    ``height``; 0: it does not."""
     toolbar: bool = True
     strip: bool = True
     """The curve of live bytes above."""
     heading: bool = True
-    """The claim above and the legend below."""
+    """The title above and the legend below."""
+    title: bool = True
+    """Whether the heading has a title."""
     reach: int = 0
-    """Bytes that the map shows at least, so that several small ones stand on one scale."""
+    """Minimum bytes that the map shows, so that several maps have one scale."""
     memory: Memory | None = None
     """Arenas that the map shows end to end, under one capacity."""
     saved: tuple[int, int] | None = None
-    """Width and height in pixels of the PNG that its button saves; ``None``: twice what is seen."""
+    """Width and height of the saved PNG in pixels; ``None``: twice the drawn size."""
     ghost: Mapping[str, Any] | None = None
     """A storage tried at another place of the map, ``{id, offset, birth, conflicts, legal, extent}``."""
     link: str = "page"
-    """Canvases with the same word share selection, chosen step and window of steps at once, without a server trip; an
-    empty one stands alone."""
+    """Canvases of the same group share selection, step and window without a server request. Empty: no group."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listeners:
-    """Who is called with what a person does, before the next run; whoever is ``None`` is not."""
+    """Callbacks for user events, called before the next run; ``None``: not called."""
 
     select: Callable[[Selection], None] | None = None
     step: Callable[[int | None], None] | None = None
@@ -109,10 +114,10 @@ class Listeners:
     arena: Callable[[str | None], None] | None = None
     zoom: Callable[[Sequence[float] | None], None] | None = None
     ghost: Callable[[Mapping[str, Any]], None] | None = None
-    """Where the selected box was put, dragged with Alt: ``{id, offset, birth}``."""
+    """New place of the selected box, dragged with Alt: ``{id, offset, birth}``."""
 
     def by_event(self) -> dict[str, Callable[[Any], None]]:
-        """The canvas's events that are heard → who takes their values as the canvas sends them."""
+        """Canvas event → callback for its value."""
         heard: dict[str, Callable[[Any], None]] = {}
         for event, (field, read) in _EVENTS.items():
             tell = getattr(self, field)
@@ -151,7 +156,7 @@ def plan_store(
     origin: Origin | None = None,
     key: str = "plan_store",
 ) -> PlanHandle:
-    """Bring a plan's bytes to the page, once for all views; what is packed is :func:`app.canvas.pack.pack_plan`'s.
+    """Send a plan's bytes (:func:`app.canvas.pack.pack_plan`) to the page once for all views.
 
     Call it outside any fragment. A ``baseline``, packed along, can be laid under the plan.
     """
@@ -180,9 +185,11 @@ def plan_canvas(plan: PlanHandle, picture: Picture, listeners: Listeners = NOBOD
         "baseline": picture.show_baseline,
         "transposed": picture.transposed,
         "height": picture.height,
+        "room": picture.room,
         "toolbar": picture.toolbar,
         "strip": picture.strip,
         "heading": picture.heading,
+        "title": picture.title,
         "reach": picture.reach,
         "memory": None if memory is None else {"capacity": memory.capacity, "arenas": list(memory.arenas)},
         "picture": None if picture.saved is None else list(picture.saved),
@@ -197,7 +204,7 @@ def plan_canvas(plan: PlanHandle, picture: Picture, listeners: Listeners = NOBOD
 
 
 def _callback(key: str, event: str, tell: Callable[[Any], None]) -> Callable[[], None]:
-    """A Streamlit callback is told nothing; what happened is looked up under the component's key, and only there."""
+    """A Streamlit callback has no arguments; the event is read from the state of the component's key."""
 
     def called() -> None:
         happened = cast(Mapping[str, Any], state.raw(key) or {}).get(event)
@@ -214,7 +221,7 @@ _NAME = "tmmu_plan_canvas"
 
 
 def _component() -> Any:
-    # Registered anew only for a new runtime: the mounting command itself looks after that.
+    # The mounting command registers it again only for a new runtime.
     global _mount
     if _mount is None:
         _mount = st.components.v2.component(

@@ -21,8 +21,9 @@ import typer
 
 from app.cli.console import STREAM, UsageError, print_lines, print_note, read_input
 from app.texts import numbers
+from tmmu_core.base import limits
 from tmmu_core.base.errors import U64_MAX, ContractError, UnreadableInput
-from tmmu_core.formats.open_file import Opened, read_any, read_at, read_streamed
+from tmmu_core.formats.open_file import Opened, read_any, read_at, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.quantities import parse_bytes
@@ -32,9 +33,16 @@ from tmmu_core.judge.verifier.verify import verdict_warnings
 from tmmu_core.planners.problem import GIVEN, PlainInstance
 from tmmu_core.plans.analysis.plan_warnings import plan_warnings, reuse_warnings
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import SAID, Said, contradiction, idle_for_instance, option_pairs, written
+from tmmu_core.plans.making.request_options import (
+    OPTION_SPECS,
+    OptionSpec,
+    contradiction,
+    idle_for_instance,
+    option_pairs,
+    written,
+)
 from tmmu_core.plans.model import Plan
 
 if TYPE_CHECKING:
@@ -58,6 +66,8 @@ class Resolved:
     """Verdict of a finished plan; ``None`` for a plan made by this command."""
     ignored: tuple[str, ...] = ()
     """Options in the command line that have no effect on a finished plan."""
+    made: PlanningResult | None = None
+    """The planned graph or instance; ``None`` for a finished plan."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -96,11 +106,11 @@ OPERATORS = {
 }
 """Command → the contract's operator in the error of an invalid plan."""
 
-FILES = tuple(name for name, spec in SAID.items() if spec.file)
+FILES = tuple(name for name, spec in OPTION_SPECS.items() if spec.file)
 """The shared options whose value is a file name."""
 
 
-def _parameter(name: str, spec: Said) -> inspect.Parameter:
+def _parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
     kind: Any
     if spec.flag:
         switch = typer.Option(spec.option, *spec.alias, help=spec.about)
@@ -112,7 +122,13 @@ def _parameter(name: str, spec: Said) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
 
 
-_SHARED = [_parameter(name, spec) for name, spec in SAID.items()]
+NO_RUN = inspect.Parameter(
+    "no_run",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[bool, typer.Option("--no-run", help="Never run an ONNX model to find its shapes.")],
+)
+_SHARED = [*(_parameter(name, spec) for name, spec in OPTION_SPECS.items()), NO_RUN]
 
 
 def planning(command: Callable[..., int]) -> Callable[..., int]:
@@ -121,14 +137,16 @@ def planning(command: Callable[..., int]) -> Callable[..., int]:
 
     @functools.wraps(command)
     def wrapper(**given: Any) -> int:
-        shared = {name: given.pop(name) for name in SAID}
-        shared |= {name: "1" if shared[name] else None for name, spec in SAID.items() if spec.flag}
+        shared = {name: given.pop(name) for name in OPTION_SPECS}
+        shared |= {name: "1" if shared[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
         read = [*(v for name, v in given.items() if name != "output"), *(shared[name] for name in FILES)]
         if read.count(STREAM) > 1:
             raise UsageError("standard input can be read only once.", "Use - for one file.")
         request = read_request(shared)
+        forbidden = {limits.RUN_SECONDS.name: 0} if given.pop("no_run") else {}
         try:
-            return command(**given, request=request)
+            with limits.raised(forbidden):
+                return command(**given, request=request)
         except ContractError as error:
             if request.token is not None or request.seed is not None:
                 error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
@@ -150,7 +168,7 @@ def read_request(given: Mapping[str, str | list[str] | None]) -> PlanRequest:
 
 
 def _read(name: str, text: str | list[str]) -> Any:
-    spec = SAID[name]
+    spec = OPTION_SPECS[name]
     try:
         if name == "options":
             assert isinstance(text, list)
@@ -162,7 +180,7 @@ def _read(name: str, text: str | list[str]) -> Any:
         raise UsageError(f"{spec.option}: {error}", f"Write {spec.option} {spec.metavar}.") from None
 
 
-def _read_file(name: str, spec: Said) -> Any:
+def _read_file(name: str, spec: OptionSpec) -> Any:
     data = read_input(name)
     try:
         return spec.read(data.decode())
@@ -199,9 +217,8 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
 
     ``dims`` sets the open dimensions of a model that its reader would otherwise assume.
     """
-    streamed = None if name == STREAM else read_streamed(Path(name), name)
-    if streamed is not None:
-        return streamed
+    if name != STREAM:
+        refuse_unplannable(Path(name))
     data, source = input_of(name)
     found = read_any(data, source)
     return read_at(found, dims, data, source) if isinstance(found, Graph) and dims else found
@@ -279,7 +296,7 @@ def resolve_opened(
         refuse_graph_options(opened, request)
     with progress_on_terminal() as progress:
         made = make_plan(opened, request, progress)
-    found = Resolved(name, made.plan, made.solution, cut_from=made.cut_from, unused=made.warnings)
+    found = Resolved(name, made.plan, made.solution, cut_from=made.cut_from, unused=made.warnings, made=made)
     return _finished(found) if made.request.planner == GIVEN else found
 
 
@@ -349,7 +366,7 @@ def print_findings(found: Resolved) -> None:
 
 def _idle_options(request: PlanRequest) -> tuple[str, ...]:
     """Return the planning options in the command line, all of which a finished plan ignores."""
-    return tuple([SAID[field].option for field in written(request)])
+    return tuple([OPTION_SPECS[field].option for field in written(request)])
 
 
 def _refuse_idle_options(name: str, request: PlanRequest) -> None:

@@ -63,13 +63,13 @@ def pick(shown: Shown) -> str:
 
 @remembered
 def peak(_plan: Plan, plan_key: str, arena_name: str) -> tuple[int, int]:
-    """``(step, bytes)`` of an arena's peak, as the core says."""
+    """Return ``(step, bytes)`` of an arena's peak."""
     del plan_key
     return peak_step_of(_plan, arena_name)
 
 
 def claim(name: str, plan: Plan, arena_name: str) -> str:
-    """``resnet50: activations take 9.19 MiB, 33.3 % over the lower bound``, said of one arena."""
+    """``resnet50: activations take 9.19 MiB, 33.3 % over the lower bound``, for one arena."""
     if not arena_name:
         return f"{name}: no tensors to plan"
     summary = plan.arena_of[arena_name]
@@ -92,7 +92,7 @@ def step_controls(shown: Shown, arena_name: str) -> int:
     """Let the step be chosen; the step."""
     plan, now = shown.plan, step_and_arena(shown, arena_name)
     at_peak = peak(plan, shown.key, arena_name)[0]
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="step-controls"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="step-controls"):
         st.number_input(
             "Step",
             min_value=0,

@@ -1,1 +1,1 @@
-"""What one person has opened and chosen, and the work under way for it."""
+"""State of a session: open files, choices and running jobs."""

@@ -28,12 +28,12 @@ from tmmu_core.graph.native import native_file
 from tmmu_core.planners import planner_named
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 
 @dataclass
 class Watched:
-    """A search under way: what it has found by now."""
+    """Intermediate result of a running search."""
 
     found: list[Candidate] = field(default_factory=list)
     """Each better than those before it."""
@@ -82,7 +82,7 @@ def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]
 
 
 def ranked(choice: Choice, kinds: frozenset[Kind]) -> Job[WhatIf]:
-    """Every single move, ranked by the bytes that it alone brings, each planned anew."""
+    """Return all single moves, ranked by the bytes that each saves alone; each is planned."""
 
     def run(progress: Progress) -> WhatIf:
         opened, request = _opened_and_request(choice)
@@ -140,16 +140,15 @@ def moves_of(choice: Choice) -> tuple[Move, ...]:
 
 def start_of(choice: Choice) -> str:
     """Return the baseline that is exactly the plan of a choice: its whole request, as a link."""
-    request = {name: getattr(choice, name) for name in ("source", *SAID)}
+    request = {name: getattr(choice, name) for name in ("source", *OPTION_SPECS)}
     return f"link:?{urlencode(to_query(Choice(**request)))}"
 
 
 def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str, Any]:
-    """Return what opening a candidate changes in a choice: its graph is shown, and the plan that the fit started from
-    is its baseline, with the list of moves between the two.
+    """Return the changes of a choice when a candidate is opened: its graph, and as baseline the plan from which the fit
+    started, with the list of moves.
 
-    The limits stay, so that it is seen to keep them; so does all that does not stand in a graph: the planner's options,
-    and what is said of the arenas.
+    The limits stay, and so do options that are not part of a graph: those of the planner and the arenas.
     """
     plan_input = candidate.plan_input
     options = dict(plan_input.options)

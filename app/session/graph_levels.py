@@ -18,11 +18,11 @@ AROUND, MODEL = "around", "model"
 RADIUS = 2
 MOST_RADIUS = 9
 MOST_WITHOUT = 200
-"""Nodes up to which a graph whose names tell no modules is shown whole at first."""
+"""Maximum number of nodes of a graph without modules that is first shown completely."""
 
 
 def path_text(path: Path) -> str:
-    """A level as a link and the browser say it. Names are other people's: what separates is quoted in them."""
+    """Return the text of a level for links and the browser. Separators in names are quoted."""
     return "/".join([quote(part, safe="") for part in path])
 
 
@@ -64,12 +64,12 @@ def way_of(shown: Shown, chosen: Choice) -> str:
 
 
 def walked(shown: Shown, chosen: Choice, peak_node: int) -> Walked:
-    """What is seen under a choice; without a selection a neighbourhood is that of ``peak_node``."""
+    """Return the visible part for a choice. Without a selection, a neighbourhood is that of ``peak_node``."""
     assert shown.solution is not None
     tensor = shown.solution.liveness.timeline.index.tensor_of.get(chosen.selected, -1)
     around = way_of(shown, chosen) == AROUND
     radius = (RADIUS if chosen.radius is None else min(chosen.radius, MOST_RADIUS)) if around else None
-    # a whole model looks the same wherever the selection is, unless nobody writes that
+    # a whole model has one view for all selections, except tensors without a producer
     asked = (tensor, peak_node if tensor < 0 else -1) if around else (_unwritten(shown, tensor), -1)
     return _walked(shown.key, (*asked, radius), chosen.opened, chosen.closed, shown)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "TMMU_STORE"
 KIND = "store"
-"""How the source of a plan of the store begins: ``store:<SHA-256 of its file, in hex>``."""
+"""Prefix of the source of a stored plan: ``store:<SHA-256 of its file, in hex>``."""
 
 
 def url() -> str:
@@ -41,7 +41,7 @@ def _opened(at: str) -> Store:
 
 
 def source_of(run: Run) -> str:
-    """What a link calls the plan of a run."""
+    """Return the source of a run's plan for links."""
     return f"{KIND}:{run.content.hex()}"
 
 
@@ -84,7 +84,7 @@ def kept_file(key: str) -> tuple[str, bytes] | None:
 
 
 def drop_file(key: str) -> None:
-    """Let go of a file that turned out to be of no use."""
+    """Delete an unused file."""
     with suppress(TmmuError):
         keeper = store()
         if keeper is not None:

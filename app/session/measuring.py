@@ -1,4 +1,4 @@
-"""What others take of what is open: a model run by its runtime when somebody asks, a given plan at once."""
+"""Memory use by other tools: a model is run by its runtime on request; given plans are compared at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.runtime.measure import measure_model
 
 MOST_LIVES = 20_000
-"""Given plans of more lives are planned anew only where somebody asks for it."""
+"""Given plans with more live ranges are planned only on request."""
 
 
 def runtime_of(opened: Opened) -> str:
@@ -22,7 +22,7 @@ def runtime_of(opened: Opened) -> str:
 
 
 def known(choice: Choice) -> Job[measure_model.Measured] | None:
-    """The run of this model at these sizes, where somebody asked for one."""
+    """Return the run of this model at these sizes, if one was requested."""
     return desk().known(_key(choice))
 
 

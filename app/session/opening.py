@@ -1,4 +1,4 @@
-"""What can be opened: samples, the files that people brought, and the card of one that is refused."""
+"""Sources that can be opened: samples and uploaded files; and the error card of a rejected file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tmmu_core.base.limits import SHELF_BYTES, ceiling
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.formats.xla import xla_folder
-from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, Made
+from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, StorageOrigin
 from tmmu_core.graph.native.unpacking import read_whole
 from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.plans.model import Plan
@@ -45,7 +45,7 @@ class Sample:
     """A line of the gallery."""
 
     name: str
-    """The file's name without its endings: what a link says."""
+    """Name of the file without extensions, for links."""
     title: str
     path: Path
     teaches: str
@@ -67,21 +67,21 @@ class Opened:
     """Offsets that came with a plain problem."""
     trace: Trace | None = None
     notes: tuple[str, ...] = ()
-    """What the reader has to say about the file."""
-    made: Mapping[str, Made] = field(default_factory=dict)
-    """By storage of a plain problem who made it, where the file says so."""
+    """Notes of the reader."""
+    made: Mapping[str, StorageOrigin] = field(default_factory=dict)
+    """Storage of a packing instance → its producer, if the file has one."""
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
 def open_source(source: str) -> Opened:
-    """Read a sample or a shelved file. Raises what the readers raise; ``UnreadableInput`` for what is not there."""
+    """Read a sample or an uploaded file. Raises the reader's errors; ``UnreadableInput`` if there is no such source."""
     return desk().remembered(("opened", source), lambda: read_bytes(*content_of(source), source))
 
 
 def content_of(source: str) -> tuple[bytes, str]:
-    """``(bytes, name)`` of a sample, a golden trace or a shelved file. ``UnreadableInput`` for what is not there."""
+    """Return ``(bytes, name)`` of a sample, golden trace or uploaded file. Raises ``UnreadableInput``."""
     kind, _, name = source.partition(":")
     if kind == "golden":
         path = next((p for p in golden() if p.name == name), None)
@@ -194,14 +194,14 @@ def sample_named(name: str) -> Sample | None:
 
 
 MOVES = ".moves.json"
-"""How the name of a file ends that holds the moves of an opened fit: it is no input of its own."""
+"""Suffix of files with the moves of an opened fit; they cannot be opened alone."""
 
 
 class Shelf:
-    """Files that people brought: each under a key that only who brought it knows, and whom they give the link.
+    """Uploaded files. Each has a secret key; whoever has its link can open it.
 
-    Files that the server was started with are everybody's, under the digest of their content: their links outlive it.
-    With a store, what people brought is kept there too, and their links outlive the server as well.
+    Files given at the start of the server have the digest of their content as key, so their links outlive the server.
+    With a store, uploaded files are kept there and their links outlive the server too.
     """
 
     def __init__(self, keep_bytes: int | None = None) -> None:
@@ -249,7 +249,7 @@ class Shelf:
         history.drop_file(source.removeprefix("file:"))
 
     def names(self) -> list[tuple[str, str]]:
-        """``(source, name)`` of what this page's visitor brought and of what is everybody's, the latest first."""
+        """Return ``(source, name)`` of this visitor's uploads and of the server's files, newest first."""
         mine = {visitors.NOBODY, visitors.visitor()}
         everyone = os.environ.get(SHARED) == "shared"
         with self._lock:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 PAGES: tuple[tuple[str, str], ...] = (
     ("plan", "Plan"),
-    ("peak", "Peak"),
-    ("device", "Device"),
-    ("fragmentation", "Fragmentation"),
     ("compare", "Compare"),
     ("planners", "Planners"),
     ("fit", "Fit"),
@@ -19,3 +16,9 @@ PAGES: tuple[tuple[str, str], ...] = (
 """``(name, title)``: a page's file in ``views/`` and its address; its title. The first is where a session begins."""
 
 FIRST = PAGES[0][0]
+MOVED = {
+    "peak": (FIRST, "peak"),
+    "device": (FIRST, "device"),
+    "fragmentation": (FIRST, "fragmentation"),
+}
+"""Address of an earlier version → page and view."""

@@ -1,4 +1,4 @@
-"""What the pages say of a plan's rows and storages: who writes them, where they lie, which are alive at a step."""
+"""Facts of a plan's rows and storages for the pages: producers, places, live storages at a step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from tmmu_core.base.escaping import natural
-from tmmu_core.graph.model import Made
+from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_told
 from tmmu_core.liveness.idle_time import Idle, idle_of
 from tmmu_core.liveness.phases import Stretch, phases_from_known, phases_of
@@ -21,7 +21,7 @@ from tmmu_core.plans.making.placement_order import Placed, placed_in, problem_of
 
 @remembered
 def operators(key: str, _shown: Shown) -> list[str] | None:
-    """For each row of the plan the operator that writes it, ``""`` for none; ``None`` where nothing tells them."""
+    """Return the operator that writes each row, ``""`` for none; ``None`` if unknown for the plan."""
     del key
     if _shown.solution is None:
         made = _shown.opened.made
@@ -38,12 +38,12 @@ def operators(key: str, _shown: Shown) -> list[str] | None:
 
 
 MOST_UNASKED = 12_000
-"""Tensors up to which origins are told unasked; of larger plans they are worked out when they are asked for."""
+"""Maximum number of tensors whose origins are computed eagerly; larger plans compute them on request."""
 
 
 @dataclass(frozen=True, eq=False)
 class Origins:
-    """Where each row of a plan comes from, as texts; ``""`` for what nobody writes."""
+    """Origins of each row of a plan as texts; ``""`` without a producer."""
 
     producer: list[str]
     layer: list[str]
@@ -53,7 +53,7 @@ class Origins:
 
 
 def origins(shown: Shown) -> Origins | None:
-    """Producer, layer, module and phase of each row; ``None`` where nothing tells them."""
+    """Return producer, layer, module and phase of each row; ``None`` if unknown for the plan."""
     if not are_told(shown):
         return None
     return _of_file(shown.key, shown) if shown.solution is None else _origins(shown.key, shown)
@@ -66,9 +66,9 @@ def are_told(shown: Shown) -> bool:
 
 @remembered
 def _of_file(key: str, _shown: Shown) -> Origins:
-    """Of a plan without a graph, what its file says of its storages."""
+    """Return the origins from the file of a plan without a graph."""
     del key
-    said = [_shown.opened.made.get(name, Made()) for name in _shown.plan.tensor_ids]
+    said = [_shown.opened.made.get(name, StorageOrigin()) for name in _shown.plan.tensor_ids]
     tree = modules_told([each.origin.module for each in said])
     return Origins(
         producer=[""] * len(said),
@@ -112,7 +112,7 @@ def _origins(key: str, _shown: Shown) -> Origins:
 
 
 def phases(shown: Shown) -> tuple[Stretch, ...]:
-    """The phases of the steps, where there are several; else nothing to tell."""
+    """Return the phases of the steps; empty if there is only one."""
     if shown.solution is not None:
         found = phases_of(shown.solution.liveness.timeline)
     else:
@@ -128,7 +128,7 @@ def bands(shown: Shown) -> tuple[tuple[str, int, int], ...]:
 
 
 def storages(shown: Shown) -> PlanStorages:
-    """The plan's storages: what is alive as one and lies in one place."""
+    """Return the plan's storages."""
     return _storages(shown.key, shown)
 
 
@@ -177,7 +177,7 @@ def _parting(left_key: str, right_key: str, arena: str, _left: Shown, _right: Sh
 
 
 def idle(shown: Shown) -> Idle | None:
-    """How long each storage of the liveness is held without use; ``None`` without the graph."""
+    """Return the longest idle time of each storage in steps; ``None`` without a graph."""
     return None if shown.solution is None else _idle(shown.key, shown)
 
 
@@ -189,11 +189,11 @@ def _idle(key: str, _shown: Shown) -> Idle:
 
 
 MOST_LIFTED = 1_500
-"""Tensors up to which each is asked what one memory up would take: that looks at all that is alive with it."""
+"""Maximum number of tensors for which the cost of the next faster memory is computed (all pairs of live tensors)."""
 
 
 def lifted(shown: Shown) -> list[Uplift | None] | None:
-    """Of each row of a plan over memories who put it there and what one memory up takes; ``None`` for other plans."""
+    """Return, per row of a plan over memories, why it is there and the cost of the next faster one; else ``None``."""
     if len(shown.plan) > MOST_LIFTED or not over_memories(shown.plan):
         return None
     return _lifted(shown.key, shown)

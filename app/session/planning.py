@@ -1,7 +1,7 @@
-"""Computing for the pages, apart from drawing: plan, judge, compare, keep. What is planned comes from ``opening``.
+"""Computation for the pages: plan, verify, compare, cache. Sources come from ``opening``.
 
-Everything heavy is kept by what it depends on (a file's digest, a choice's problem, a plan's hash) and runs off the
-page (``jobs``), so that it can be watched and stopped. Nothing is computed here that the core knows.
+Long computations are cached by their inputs (a file's digest, a choice's problem, a plan's hash) and run as jobs
+(``jobs``), which can be watched and stopped. All figures come from the core.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
 from tmmu_core.plans.making import arena_settings
 from tmmu_core.plans.making.arena_settings import arena_config
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.make import Made
+from tmmu_core.plans.making.make import PlanningResult
 from tmmu_core.plans.making.over_capacity import make_plan_anyway
 from tmmu_core.plans.making.ranks import RankPlans
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
-from tmmu_core.plans.making.request_options import SAID, json_text
+from tmmu_core.plans.making.request_options import OPTION_SPECS, json_text
 from tmmu_core.plans.model import Plan
 
 BEST = "auto"
 """The planner of the best plan."""
 PATIENCE = 2.5
-"""Seconds that a page waits for an answer before it shows progress instead."""
+"""Seconds that a page waits for a result before it shows progress."""
 LINEAR = ("slots", "naive", GIVEN)
 """Planners whose time grows with the number of tensors and no faster."""
 HERE_UP_TO = 40_000
@@ -55,7 +55,7 @@ BY_FILE_FROM = 2_000
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """What the pages look at: a plan, what it was made from, and what the judge says."""
+    """The plan that the pages show, its inputs and its verdict."""
 
     choice: Choice
     """With mode, preset and planner spelled out."""
@@ -64,7 +64,7 @@ class Shown:
     solution: Solution | None = None
     """``None`` for a finished plan and for a problem without a graph."""
     verdict: Verdict | None = None
-    """What the judge says of a plan that came finished, as it is; ``None`` for one that was made here."""
+    """Verdict on a finished plan from a file; ``None`` for a plan computed here."""
 
     @property
     def graph(self) -> Graph | None:
@@ -102,13 +102,13 @@ def take(files: list[tuple[str, bytes]], owner: str | None = None) -> tuple[list
                 opened.append(thing)
             else:
                 cards.append(card_of(error, f"{name} was not opened", name))
-                if source not in kept_before and not isinstance(error, TaskNotFinished):  # nobody looks at it yet
+                if source not in kept_before and not isinstance(error, TaskNotFinished):  # no page shows it yet
                     shelf().drop(source)
     return opened, cards
 
 
 def asked_of(opened: Opened) -> Graph | PlainInstance:
-    """What is planned where something is: a graph, or an instance."""
+    """Return the graph or instance to plan."""
     if opened.problem is not None:
         return PlainInstance(opened.name, opened.problem, opened.packing, opened.notes, opened.made)
     assert opened.graph is not None
@@ -125,20 +125,20 @@ def at_its_sizes(opened: Opened, choice: Choice) -> Opened:
 
 
 def spelled_out(choice: Choice, opened: Opened) -> Choice:
-    """The choice with its defaults said, as the core has them (contract §10)."""
+    """Return the choice with explicit defaults (contract §10)."""
     if opened.plan is not None:
         return choice.but(mode=opened.plan.mode, preset=opened.plan.preset, planner=opened.plan.planner)
     return choice.spelled_out(asked_of(opened))
 
 
 def plan_job(choice: Choice) -> Job[Shown]:
-    """The job that plans a choice; the same one whoever asks."""
+    """Return the job that plans a choice; equal choices share one job."""
     return desk().job(plan_key(choice), "planning", lambda progress: make_plan(choice, progress))
 
 
 def plan_key(choice: Choice) -> tuple[Any, ...]:
-    """What names the job that plans a choice: the same whether the defaults are said or not."""
-    with suppress(TmmuError, OSError):  # the job itself tells
+    """Return the key of the job that plans a choice; explicit defaults do not change it."""
+    with suppress(TmmuError, OSError):  # the job raises it
         choice = spelled_out(choice, open_source(choice.source))
     return ("plan", *choice.problem)
 
@@ -175,7 +175,7 @@ def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
 
 
 def continued(choice: Choice) -> dict[str, Any]:
-    """Return what changes in a choice when its stopped search goes on to its end."""
+    """Return the changes of a choice that continue its stopped search."""
     return {"options": {name: value for name, value in choice.options.items() if name != NODE_LIMIT}}
 
 
@@ -183,36 +183,36 @@ def _heedless(_doing: str, _done: int, _of: int) -> bool:
     return True
 
 
-def _made(full: Choice, opened: Opened, progress: Progress) -> Made:
-    """Plan here what takes a moment; anything else where it can be killed, and holds up nobody's page."""
+def _made(full: Choice, opened: Opened, progress: Progress) -> PlanningResult:
+    """Plan short problems in this process, others in a worker that can be killed."""
     asked, request = asked_of(opened), requested(full, opened)
     count = len(asked.tensors) if isinstance(asked, Graph) else len(asked.problem)
     if full.planner in LINEAR and full.shard_spec is None and count <= HERE_UP_TO:
         return make_plan_anyway(asked, request, progress)
-    made: Made = desk().apart(about(tasks.plan, opened, full.dims, request), progress)
+    made: PlanningResult = desk().apart(about(tasks.plan, opened, full.dims, request), progress)
     return made
 
 
 def about(task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) -> TaskCall:
-    """The question of a task whose subject is what is planned of ``opened``, at the sizes that its reader assumed."""
+    """Return the request of a task about ``opened``, with the sizes that its reader assumed."""
     subject: tasks.Subject = asked_of(opened)
     known: dict[str, Any] = {}
     if isinstance(subject, Graph):
         known = {tasks.THE_GRAPH: subject}
         if len(subject.tensors) >= BY_FILE_FROM:
-            with suppress(TmmuError):  # gone from the shelf: the graph itself is still at hand
+            with suppress(TmmuError):  # the file was evicted, but the graph is still in memory
                 subject = tasks.File(*content_of(opened.source), dict(dims) if subject.assumed else None)
     return TaskCall(task, (subject, *arguments), known)
 
 
 def _finished(full: Choice, opened: Opened, plan: Plan) -> Shown:
-    """A plan that nobody here made, with its verdict (contract §11)."""
+    """Return a finished plan from a file with its verdict (contract §11)."""
     judged = finished(plan, complete=opened.trace is None or opened.trace.complete)
     return Shown(full, opened, judged.plan, verdict=judged.verdict)
 
 
 def requested(full: Choice, opened: Opened) -> PlanRequest:
-    """What is asked of the planner. Capacities that a link gives to arenas not in use are left out (and said)."""
+    """Return the request for the planner. A link's capacities for unused arenas are dropped with a warning."""
     request = full.request
     if opened.problem is not None:
         fitting = {name: n for name, n in request.capacities.items() if name in (opened.problem.arena, "")}
@@ -228,26 +228,26 @@ def requested(full: Choice, opened: Opened) -> PlanRequest:
     return request.but(arenas=config, alignment=None, capacities={}, page_size=None, one_memory=False)
 
 
-_NOT_OF_INSTANCES = {name: value for name, value in vars(PlanRequest()).items() if SAID[name].of_graphs}
+_NOT_OF_INSTANCES = {name: value for name, value in vars(PlanRequest()).items() if OPTION_SPECS[name].of_graphs}
 
 
 def ranks_key(choice: Choice) -> tuple[Any, ...]:
-    """What the plans of all ranks depend on."""
+    """Return the key of the plans of all ranks."""
     spec: Any = choice.shard_spec
     if spec is None:
-        with suppress(TmmuError):  # the job itself tells
+        with suppress(TmmuError):  # the job raises it
             spec = spec_of(choice.shard)
     return ("ranks", *choice.of_whole().problem, choice.shard if spec is None else json_text(spec))
 
 
-def _known_rank(full: Choice) -> Made | None:
+def _known_rank(full: Choice) -> PlanningResult | None:
     """The rank's plan where all ranks are planned already."""
     known = desk().known(ranks_key(full)) if full.shard_spec is not None else None
     if known is None or not known.worked or full.rank >= known.answer().world_size:
         return None
     everybody: RankPlans = known.answer()
     plan = everybody.plan(full.rank)
-    return Made(full, plan, replace(everybody.solution(full.rank), plan=plan), plan.ir_hash)
+    return PlanningResult(full, plan, replace(everybody.solution(full.rank), plan=plan), plan.ir_hash)
 
 
 def baseline_of(choice: Choice) -> Choice | None:
@@ -272,7 +272,7 @@ def baseline_of(choice: Choice) -> Choice | None:
 
 
 def picking(full: Choice, planner: str | None) -> dict[str, Any]:
-    """What changes when a planner is picked: offsets that came with the file become what its plan is compared with."""
+    """Return the changes when a planner is selected: given offsets of the file become the baseline."""
     changes: dict[str, Any] = {"planner": planner}
     if full.planner == GIVEN and planner != GIVEN and not full.baseline:
         changes["baseline"] = f"planner:{GIVEN}"
@@ -280,7 +280,7 @@ def picking(full: Choice, planner: str | None) -> dict[str, Any]:
 
 
 def best(full: Choice) -> dict[str, Any]:
-    """What changes for the best plan: ``auto``, told to go on to the least where a capacity would end it sooner."""
+    """Return the changes for the best plan: ``auto``, which minimises even if a capacity would stop it earlier."""
     limited = bool(full.capacities or full.arenas)
     return picking(full, BEST) | {"options": {"minimise": True} if limited else {}}
 
@@ -315,7 +315,7 @@ def every_planner(choice: Choice) -> Job[list[str]]:
 
 
 def go_on(choice: Choice) -> None:
-    """Let the planners that were stopped run again when they are asked for."""
+    """Allow stopped planners to run again."""
     desk().forget(_all_key(choice))
     for name in planners_for(open_source(choice.source)):
         key = plan_key(compared_under(choice, name))
@@ -359,7 +359,7 @@ def _arenas_in_use(source: str, mode: str, preset: str) -> tuple[str, ...]:
 
 
 def planners_for(opened: Opened) -> list[str]:
-    """The planners that can be chosen for what is open."""
+    """Return the planners that apply to the open file."""
     if opened.plan is not None:
         return [opened.plan.planner]
     return [GIVEN, *PLANNERS] if opened.packing is not None else list(PLANNERS)
@@ -369,7 +369,7 @@ def planners_for(opened: Opened) -> list[str]:
 
 
 def judgement(shown: Shown) -> Job[Judgement]:
-    """The job that judges a plan as it is, whoever made it."""
+    """Return the job that verifies a plan."""
     dims = dict(shown.choice.dims) or None
     cut_from = shown.plan.ir_hash if shown.choice.shard_spec is not None else None
 
@@ -378,7 +378,7 @@ def judgement(shown: Shown) -> Job[Judgement]:
             return judge(shown.plan, shown.graph, dims, cut_from)
         subject: tasks.Subject | None = shown.graph
         if shown.opened.kind == "graph" and shown.graph is open_source(shown.opened.source).graph:
-            with suppress(TmmuError):  # gone from the shelf: the graph itself is still at hand
+            with suppress(TmmuError):  # the file was evicted, but the graph is still in memory
                 subject = tasks.File(*content_of(shown.opened.source))
         answer: Judgement = desk().apart(TaskCall(tasks.judge, (subject, shown.plan, dims, cut_from)), progress)
         return answer

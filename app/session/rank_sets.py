@@ -1,4 +1,4 @@
-"""Shard specs as people write them: the text of a spec, presets for any graph, where a rank stands. Pure."""
+"""Shard specs: texts, presets for any graph, and coordinates of a rank."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _line(value: Any) -> str:
 
 
 def spec_of(text: str) -> dict[str, Any]:
-    """A spec's text as JSON. Raises ``UnreadableInput``; what is in it is checked by ``read_spec``."""
+    """Parse the JSON text of a spec. Raises ``UnreadableInput``; ``read_spec`` checks its content."""
     way = 'Write {"mesh": {"tp": 8}, "rules": [{"match": "*.weight", "axis": 0, "mesh": "tp"}]}, or choose a preset.'
     if not text.strip():
         raise UnreadableInput(
@@ -139,6 +139,6 @@ def compact(text: str) -> str:
 
 
 def place(spec: ShardSpec, rank: int) -> str:
-    """Where a rank stands in the mesh: ``dp 3 · tp 1``."""
+    """Coordinates of a rank in the mesh: ``dp 3 · tp 1``."""
     at = spec.place(rank)
     return " · ".join(f"{name} {at[name]}" for name, size in spec.mesh if size > 1) or "alone"

@@ -13,7 +13,7 @@ from app.session.planning import Shown, requested
 from tmmu_core.base.escaping import visible
 from tmmu_core.planners.problem import GIVEN, UNLIMITED
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import SAID, capacity_texts, option_pairs, written
+from tmmu_core.plans.making.request_options import OPTION_SPECS, capacity_texts, option_pairs, written
 from tmmu_core.plans.model import Plan
 
 FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.json"}
@@ -29,7 +29,7 @@ def command(shown: Shown) -> str:
     parts = ["tmmu", "plan", file]
     request = _asked(shown)
     for name, text in written(request).items():
-        said = SAID[name]
+        said = OPTION_SPECS[name]
         if name == "options":
             for key, value in request.options.items():
                 parts += [said.option, f"{key}={_option(value)}"]
@@ -44,10 +44,10 @@ def command(shown: Shown) -> str:
 
 
 def _line(parts: Sequence[str]) -> str:
-    """The words as one line that a shell takes for them, and that a terminal shows as it is.
+    """Return the words as one shell command line that a terminal prints unchanged.
 
-    A word of a file's or a graph's with control characters is quoted by its characters' numbers (``$'\\x15'``): as they
-    stand, whoever pastes the line types them, and line editors obey.
+    A word with control characters is quoted by its character codes (``$'\\x15'``): a line editor would execute them
+    when the line is pasted.
     """
     return " ".join(shlex.quote(part) if visible(part) == part else f"$'{_spelled_out(part)}'" for part in parts)
 
@@ -58,7 +58,7 @@ def _spelled_out(part: str) -> str:
 
 
 def _by_bytes(character: str) -> str:
-    """In octal, which takes three digits and no more, whatever stands behind it; half a pair as a question mark."""
+    """Return octal escapes of three digits; a lone surrogate becomes a question mark."""
     surrogate = 0xD800 <= ord(character) < 0xE000
     return "?" if surrogate else "".join(f"\\{byte:03o}" for byte in character.encode())
 
@@ -76,14 +76,14 @@ def files(shown: Shown) -> dict[str, bytes]:
 
 
 def _asked(shown: Shown) -> PlanRequest:
-    """The request as the command says it."""
+    """Return the request as command-line options."""
     request = requested(shown.choice, shown.opened)
     # Offsets that came with the file are taken where no planner is named.
     return request.but(planner=None, options={}) if request.planner == GIVEN else request
 
 
 def arenas_spelled_out(plan: Plan) -> bytes:
-    """The arenas of a plan with every default said, in the form that ``--arenas`` reads: what one begins with."""
+    """Return the arenas of a plan with explicit defaults, in the format of ``--arenas``, as a template."""
     config = {}
     for arena in plan.arenas:
         said = {"alignment_bytes": arena.alignment_bytes, "page_size": arena.page_size}
@@ -115,9 +115,11 @@ def file_stem(name: str) -> str:
 
 
 _DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9¹²³]", re.I)
-"""What Windows takes for a device, whatever stands behind its point."""
+"""Device names of Windows, with any extension."""
 
 
 def _option(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return value if option_pairs([f"{_ANY}={value}"]) == {_ANY: value} else text  # as it stands, where it is read so
+    return (
+        value if option_pairs([f"{_ANY}={value}"]) == {_ANY: value} else text
+    )  # unquoted if it is read back unchanged

@@ -35,12 +35,12 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
 
 
 def start_again(choice: Choice) -> None:
-    """Let the ranks be planned again when they are asked for."""
+    """Allow the ranks to be planned again."""
     desk().forget(ranks_key(choice))
 
 
 def over_dim(choice: Choice, dim: str) -> Job[DimCurve]:
-    """The job that plans along one dimension; the others stand where they are chosen."""
+    """Return the job that plans along one dimension with the others at their chosen sizes."""
     others = choice.of_whole().but(dims={name: n for name, n in choice.dims.items() if name != dim})
 
     def run(progress: Progress) -> DimCurve:

@@ -1,7 +1,7 @@
-"""What a person has chosen, as one value; and the same as the query of a link.
+"""The choices of a session as one value, and as the query of a link.
 
-A link holds everything that makes the screen: which graph, how it is planned, what is selected and how it is shown.
-Defaults are left out, but the graph always stands in it: what is shown first differs from server to server. Pure.
+A link holds the whole state of the screen: graph, planning options, selection and view. Defaults are left out, except
+the graph, because the first graph differs between servers.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import SAID, contradiction, key_of, written
+from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, key_of, written
 
 FIRST_SAMPLE = "sample:resnet50"
 VIEWS = ("lifetimes", "slots", "map")
 VIEW_NAMES = {"lifetimes": "Lifetimes", "slots": "Slots", "map": "Arena map"}
+TABS = ("map", "peak", "device", "fragmentation")
 COLOURS = ("role", "slot", "arena", "operator", "module", "phase", "size")
 
 
 @dataclass(frozen=True)
 class Choice(PlanRequest):
-    """Everything that a link copies: what is asked of the planner, and what is looked at.
+    """State that a link holds: the request and the view.
 
-    Empty texts and ``None`` mean: the default of what is shown. A shard spec in the request shows its rank's share of
+    Empty texts and ``None`` mean the default. A shard spec in the request shows its rank's share of
     the graph; without one, the whole graph is shown.
     """
 
@@ -39,37 +40,38 @@ class Choice(PlanRequest):
     fit_kinds: str = ""
     """The kinds of moves allowed there, with commas; empty for all that compute the same."""
     fit_dim: str = ""
-    """The dimension whose largest size is asked for there."""
+    """Dimension whose largest size is searched."""
     baseline: str = ""
-    """What Compare sets against the current plan: ``planner:<name>``, or a source as above."""
+    """Baseline of Compare: ``planner:<name>``, or a source as above."""
     moves: str = ""
     """The file of the moves that made the current graph out of the baseline's, after a plan of Fit was opened."""
     swapped: bool = False
+    tab: str = ""
+    """The view of a page: ``peak``, ``device`` or ``fragmentation`` of Plan; empty for the first."""
     view: str = "map"
     colour: str = ""
-    """What colours tell; empty for the view's own (slots in the slot view, roles in the others)."""
+    """Colour scheme; empty: the view's default (slots in the slot view, roles in the others)."""
     selected: str = ""
     search: str = ""
     marked: str = ""
     """``witness`` where the tensors that make the lower bound are marked; ``layer:<name>`` for those of a layer."""
     step: int | None = None
     tried: str = ""
-    """Where the selected storage is tried: ``offset~birth`` in bytes and steps; empty for nowhere."""
+    """Tried place of the selected storage: ``offset~birth`` in bytes and steps; empty: none."""
     turn: int | None = None
-    """How many decisions of the planner are gone through again; ``None`` for all at once."""
+    """Number of replayed placements; ``None``: all."""
     zoom: str = ""
-    """The part of the drawing that is looked at, as ``t0~t1~v0~v1`` in steps and in what stands across them (bytes,
-    slots or rows); empty for all of it."""
+    """Visible range as ``t0~t1~v0~v1`` in steps and in bytes, slots or rows; empty: all."""
     walk: str = ""
-    """How Graph is walked: ``model``, the whole of it by levels, or ``around`` the selection; empty for what suits."""
+    """View of Graph: ``model`` (all levels) or ``around`` the selection; empty: chosen by the size of the graph."""
     radius: int | None = None
-    """Edges between the selection and what is seen around it."""
+    """Maximum distance from the selection in edges."""
     opened: str = ""
     """Levels opened there by hand, with commas, their names quoted and with slashes."""
     closed: str = ""
     """Levels closed there by hand."""
     arena: str = ""
-    """The arena looked at; ``*`` for all at once where they are drawn; empty for the one in which most is planned."""
+    """Shown arena; ``*``: all; empty: the largest."""
     shard: str = ""
     """The shard spec that Ranks plans by, as JSON; empty for the first of its presets."""
     look: int | None = None
@@ -87,7 +89,7 @@ class Choice(PlanRequest):
     pick: str = ""
     """The commit that the next click there is compared with."""
     plan_at: str = ""
-    """Where a session plans: ``upper`` ends of the envelopes, or at each ``point``."""
+    """Sizes that a session plans: ``upper`` ends of the envelopes, or each ``point``."""
 
     def under(self, planner: str) -> Self:
         """The same under another planner; options are a planner's own."""
@@ -104,12 +106,12 @@ class Choice(PlanRequest):
 
 
 LANDING = Choice(capacities={"activations": 8 << 20}, colour="operator")
-"""What a bare address shows: a network that does not fit the accelerator's memory as it is planned, and can."""
+"""Sample of an address without a query: a network whose plan exceeds the memory but can be made to fit."""
 
-_VIEWED = tuple(field for field in fields(Choice) if field.name not in SAID)
+_VIEWED = tuple(field for field in fields(Choice) if field.name not in OPTION_SPECS)
 _NUMBERS = ("step", "look", "turn", "radius")
 NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
-    name: said.link for name, said in SAID.items() if said.link
+    name: said.link for name, said in OPTION_SPECS.items() if said.link
 }
 """Field → its name in a link, where the two differ."""
 
@@ -120,6 +122,7 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "mode": MODES,
     "preset": PRESETS,
     "view": VIEWS,
+    "tab": TABS,
     "colour": COLOURS,
     "policy": POLICIES,
     "plan_at": PLAN_AT,
@@ -128,7 +131,7 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
 
 
 def to_query(choice: Choice) -> dict[str, str]:
-    """The query of a link: the graph, what is asked of the planner, what is looked at; changed fields only."""
+    """Return the query of a link; only fields that differ from the default."""
     query = {"graph": choice.source} | {NAMES.get(name, name): text for name, text in written(choice).items()}
     for field in _VIEWED:
         value = getattr(choice, field.name)
@@ -138,7 +141,7 @@ def to_query(choice: Choice) -> dict[str, str]:
 
 
 def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
-    """``(choice, complaints)``: what a link says. What it says wrongly is left at its default and named."""
+    """Return ``(choice, warnings)`` of a link. Invalid values are replaced by the default and reported."""
     values: dict[str, Any] = {}
     complaints: list[str] = []
     known = {NAMES.get(field.name, field.name): field.name for field in fields(Choice)}
@@ -153,7 +156,7 @@ def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
             complaints.append(f"The link says {key}={text!r}: {error}")
         except UnreadableInput as error:
             complaints.append(f"The link says {key}={text!r}: {error.message}")
-    if "rank" in values and not {"shard_spec", "world_size"} & values.keys():  # so say links of earlier versions
+    if "rank" in values and not {"shard_spec", "world_size"} & values.keys():  # name in links of earlier versions
         try:
             values["shard_spec"] = spec_of(values.get("shard", ""))
         except UnreadableInput as error:
@@ -169,14 +172,14 @@ def _read(name: str, text: str) -> Any:
     allowed = _ALLOWED.get(name, ())
     if allowed and text not in allowed:
         raise ValueError(strict.closest_hint(text, allowed))
-    if name in SAID:
-        return SAID[name].read(text)
+    if name in OPTION_SPECS:
+        return OPTION_SPECS[name].read(text)
     if name == "swapped":
         if text not in ("0", "1"):
             raise ValueError("write 1 or 0.")
         return text == "1"
     if name == "fit":
-        return SAID["budget"].read(text)
+        return OPTION_SPECS["budget"].read(text)
     if name == "marked" and text != "witness" and not text.startswith("layer:"):
         raise ValueError("choose witness, or layer: with the name of a layer.")
     if name == "tried":
@@ -195,7 +198,7 @@ def zoom_of(text: str) -> tuple[float, ...] | None:
     if not text:
         return None
     parts = (part for part in text.split("~") if part.replace(".", "", 1).isdigit() and part.isascii())
-    edges = tuple(round(float(part), 3) for part in parts)  # as finely as a link says them
+    edges = tuple(round(float(part), 3) for part in parts)  # with the precision of a link
     if len(edges) != 4 or edges[0] >= edges[1] or edges[2] >= edges[3] or max(edges) > _LAST_EDGE:
         raise ValueError("a part of a drawing is t0~t1~v0~v1, in whole numbers or decimals that rise.")
     return edges

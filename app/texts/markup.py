@@ -39,7 +39,7 @@ def esc(text: object) -> str:
 
 
 def link_to(tensor_id: str, text: str) -> str:
-    """``text`` (HTML) as a link that selects a tensor; :func:`complete_links` says on which screen."""
+    """``text`` (HTML) as a link that selects a tensor; :func:`complete_links` adds the page."""
     href = f"{_LINK}{quote(tensor_id, safe='', errors='replace')}"
     return f'<a href="{esc(href)}" data-go="{esc(tensor_id)}" title="select {esc(tensor_id)}">{text}</a>'
 
@@ -58,21 +58,21 @@ def help_on(label: str, definition: str) -> str:
     return f'<abbr title="{esc(definition)}">{esc(label)}</abbr>' if definition else esc(label)
 
 
-def claim(title: str, chips: Iterable[str] = ()) -> str:
-    """A page's title, which states its claim. ``chips`` are HTML."""
-    inner = "".join(f"<span>{chip}</span>" for chip in chips)
-    return f'<div class="tm tm-claim"><h1>{explained(esc(title))}</h1><div class="chips">{inner}</div></div>'
+def headline(text: str, why: str, *, mark: str = "", bad: bool = False) -> str:
+    """Return the first line of a page: what the plan needs, and why. ``mark`` is the verdict as HTML."""
+    css = ' class="bad"' if bad else ""
+    inner = f'<h1{css}>{explained(esc(text))}</h1> <span class="why">{explained(esc(why))}</span>'
+    return f'<div class="tm tm-headline">{mark} {inner}</div>'
 
 
-def over(excess: Sequence[str], then: str = "") -> str:
-    """Return the alert for a plan over its limits, such as ``Over budget by 1.03 GiB (4.53 of 3.50 GiB)``."""
-    first = f'<strong role="alert">{esc("; ".join(excess))}</strong>'
-    return f'<div class="tm tm-over">{first} <span class="soft">{explained(esc(then))}</span></div>'
+def claim(title: str, notes: Iterable[str] = ()) -> str:
+    """Return the title of a view, which states its result, with notes (HTML) on its right."""
+    return f'<div class="tm tm-claim"><h2>{explained(esc(title))}</h2>{chips(notes)}</div>'
 
 
-def then(sentence: str) -> str:
-    """Return the recommended next action as HTML."""
-    return f'<div class="tm tm-next soft">{explained(esc(sentence))}</div>'
+def chips(notes: Iterable[str]) -> str:
+    """Return notes (HTML) in one line."""
+    return f'<div class="tm chips">{"".join(f"<span>{note}</span>" for note in notes)}</div>'
 
 
 def heading(title: str, note: str = "") -> str:
@@ -82,7 +82,7 @@ def heading(title: str, note: str = "") -> str:
 
 
 def picture(svg: str, what: str) -> str:
-    """A drawing as wide as the page, with what it shows for who cannot see it."""
+    """Return a picture as wide as the page, with an alternative text."""
     coded = b64encode(svg.encode()).decode()
     return f'<img class="tm-picture" alt="{esc(what)}" src="data:image/svg+xml;base64,{coded}">'
 
@@ -96,7 +96,7 @@ def empty(title: str, sentence: str) -> str:
 
 
 def strip(arenas: Sequence[ArenaSummary], define: Mapping[str, str], *, slots: bool = True) -> str:
-    """One row per arena, all bars on one byte scale. ``define`` gives hover texts; without ``slots`` none are told."""
+    """One row per arena, all bars on one byte scale. ``define`` gives hover texts; ``slots`` adds the slots."""
     scale = max([1, *(a.extent_bytes for a in arenas), *(a.capacity_bytes for a in arenas if _limited(a))])
     paged = any(arena.page_size for arena in arenas)
     head = "".join(
@@ -173,7 +173,7 @@ def _bar(arena: ArenaSummary, bound: int, scale: int) -> str:
 
 
 def error_card(card: Mapping[str, Any]) -> str:
-    """What was refused: its code, its place and the way out; who else was asked, and the record, are folded away."""
+    """Return an error card: code, place and fix; other readers' reasons and the record are folded."""
     code = ""
     if card.get("code"):
         number = f" {card['number']}" if card.get("number") else ""

@@ -10,7 +10,7 @@ import numpy as np
 from app.texts import numbers
 from app.texts.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc, link_to
 from tmmu_core.graph.assumed_sizes import SAID_BY
-from tmmu_core.graph.model import Made, Origin
+from tmmu_core.graph.model import Origin, StorageOrigin
 from tmmu_core.liveness.idle_time import Idle
 from tmmu_core.liveness.why_live import REFUSAL_WORDS, Event, Explanation, explain
 from tmmu_core.plans.analysis.why_memory import Uplift, uplift
@@ -59,7 +59,7 @@ def explanation(solution: Solution | None, tensor_id: str) -> Explanation | None
 
 
 def details(
-    plan: Plan, solution: Solution | None, tensor_id: str, idle: Idle | None = None, made: Made | None = None
+    plan: Plan, solution: Solution | None, tensor_id: str, idle: Idle | None = None, made: StorageOrigin | None = None
 ) -> str:
     """Return the card of one tensor. ``made`` names its producer if the plan has no graph.
 
@@ -122,7 +122,7 @@ def _said(solution: Solution | None, tensor_id: str) -> str:
     return f" · {esc(SAID_BY[who])}" if who else ""
 
 
-def _made_in(solution: Solution | None, tensor_id: str, made: Made | None) -> list[tuple[str, str] | None]:
+def _made_in(solution: Solution | None, tensor_id: str, made: StorageOrigin | None) -> list[tuple[str, str] | None]:
     """Return rows for the producer's module and source line, if the file has them."""
     if solution is None and made is not None:
         rows = (("operator", made.operator), ("phase", made.phase or ""))

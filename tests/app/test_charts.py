@@ -12,6 +12,7 @@ from plotly.offline import get_plotlyjs
 
 from app.kit.charts import compare_charts, device_chart, live_chart
 from app.kit.charts.chart_base import (
+    ACCOUNT_NAMES,
     ROLE_COLOURS,
     bytes_axis,
     clicked_step,
@@ -21,16 +22,13 @@ from app.kit.charts.chart_base import (
     ticks,
 )
 from app.pages.fit import figures as fit
-from app.pages.fragmentation import figures as waste
-from app.pages.fragmentation import resource_figure as ledger
-from app.pages.peak import alive_figure
+from app.pages.plan import alive_figure, slot_figure
 from app.pages.planners import figures as course
 from app.texts import palette
 from tests.app.canvas.plans import plan_of
 from tests.app.small import chain
 from tests.support.build import graph, node, tensor
 from tmmu_core.graph.model import Graph, Node, Tensor
-from tmmu_core.plans.analysis.resource_ledger import resource_ledger
 from tmmu_core.plans.analysis.search_progress import Moment
 from tmmu_core.plans.analysis.slot_occupants import slot_reports
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_ledger
@@ -122,19 +120,14 @@ def test_thinning_keeps_the_peak() -> None:
 def test_the_accounts_stack_up_to_the_extent_at_every_step() -> None:
     plan = chain(planner="naive").plan
     ledger = waste_ledger(plan, "activations")
-    figure = waste.ledger_over_time(plan, ledger)
-    assert {sum(column) for column in zip(*(trace.y for trace in figure.data), strict=True)} == {ledger.extent}
-
-
-def test_the_waterfall_ends_at_the_extent() -> None:
-    figure = waste.waterfall({"live": 5, "alignment_gaps": 1, "slot_rounding": 2, "holes": 0, "tail": 2}, 10)
-    bar = figure.data[0]
-    assert [a + b for a, b in zip(bar.base, bar.y, strict=True)] == [5, 6, 8, 8, 10, 10]
+    figure = live_chart.live_curve(plan, "activations", ledger=ledger)
+    bands = [trace for trace in figure.data if trace.stackgroup]
+    assert {sum(column) for column in zip(*(band.y for band in bands), strict=True)} == {ledger.extent}
 
 
 def test_every_tenant_is_a_tick_in_its_slot() -> None:
     reports = slot_reports(chain().plan, "activations")
-    figure = waste.slots_against_tenants(reports)
+    figure = slot_figure.slots_against_tenants(reports)
     assert len(trace_named(figure, "tensor").x) == sum(len(report.tenants) for report in reports) == 4
 
 
@@ -232,9 +225,8 @@ def test_every_figure_over_few_steps_marks_whole_ones() -> None:
     accounts = waste_ledger(plan, "activations")
     for drawn in (
         live_chart.live_curve(plan, "activations"),
-        waste.ledger_over_time(plan, accounts),
+        live_chart.live_curve(plan, "activations", ledger=accounts),
         device_chart.together(plan, None),
-        ledger.ledger_chart(plan, resource_ledger(plan)),
         compare_charts.curves(plan, plan, "activations"),
     ):
         drawn.for_each_xaxis(_is_whole)
@@ -324,19 +316,18 @@ def test_labels_that_would_touch_are_one() -> None:
 
 
 def test_a_slot_that_every_tenant_fills_is_not_hatched() -> None:
-    figure = waste.slots_against_tenants(slot_reports(chain().plan, "activations"))
-    unused = [r.unused_byte_steps for r in waste.by_waste(slot_reports(chain().plan, "activations"))[::-1]]
+    figure = slot_figure.slots_against_tenants(slot_reports(chain().plan, "activations"))
+    unused = [r.unused_byte_steps for r in slot_figure.by_waste(slot_reports(chain().plan, "activations"))[::-1]]
     assert [bool(shape) for shape in figure.data[0]["marker"]["pattern"]["shape"]] == [bool(n) for n in unused]
 
 
 def test_an_account_without_bytes_is_not_drawn_and_no_band_is_thicker_than_its_bytes() -> None:
     plan = chain().plan
     ledger = waste_ledger(plan, "activations")
-    figure = waste.ledger_over_time(plan, ledger)
-    assert {trace.name for trace in figure.data} == {
-        waste.ACCOUNT_NAMES[a] for a in ACCOUNTS if getattr(ledger, a).any()
-    }
-    assert all(trace.line.width == 0 for trace in figure.data)
+    figure = live_chart.live_curve(plan, "activations", ledger=ledger)
+    bands = [trace for trace in figure.data if trace.stackgroup]
+    assert {band.name for band in bands} == {ACCOUNT_NAMES[a] for a in ACCOUNTS if getattr(ledger, a).any()}
+    assert all(band.line.width == 0 for band in bands)
 
 
 def test_no_label_of_the_planners_touches_another_however_it_has_grown() -> None:

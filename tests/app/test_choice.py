@@ -11,7 +11,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.making.arena_settings import arena_config
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
 sizes = st.integers(0, 2**64 - 1)
@@ -72,7 +72,7 @@ def test_what_a_link_says_wrongly_is_named_and_left_at_its_default(query: dict[s
 
 
 def test_every_field_of_a_request_is_written_somewhere() -> None:
-    assert list(SAID) == [field.name for field in fields(PlanRequest)]
+    assert list(OPTION_SPECS) == [field.name for field in fields(PlanRequest)]
 
 
 def test_a_rank_in_an_older_link_is_a_share_by_the_spec_beside_it() -> None:

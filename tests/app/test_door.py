@@ -26,7 +26,7 @@ from tmmu_core.graph.model import MODES, PRESETS, Dim, Graph, Node, Tensor
 from tmmu_core.graph.native import native_file
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import SAID, contradiction
+from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction
 
 ODD = ("B", "a,b", "a=b", 'q"', '"q', '"q"=1', " edge ", "-x", "ä b", "new\nline", "a\\", "1,048")
 """Names as graphs from elsewhere have them."""
@@ -166,12 +166,12 @@ def test_a_capacity_is_said_on_the_command_line_by_the_name_that_a_link_gives_it
 @pytest.mark.parametrize("said", ["B=1,B=2", '"B"=1,B=2'])
 def test_a_dimension_that_is_said_twice_is_refused(said: str) -> None:
     with pytest.raises(ValueError, match="'B' occurs twice"):
-        SAID["dims"].read(said)
+        OPTION_SPECS["dims"].read(said)
 
 
 def test_a_number_with_commas_is_not_taken_for_its_last_three_digits() -> None:
     with pytest.raises(ValueError, match="'1,048,576' gives more than one value"):
-        SAID["capacities"].read("1,048,576")
+        OPTION_SPECS["capacities"].read("1,048,576")
 
 
 INSTANCE = b"id,lower,upper,size\n0,0,2,64\n1,1,3,32\n2,2,4,96\n"
@@ -231,7 +231,7 @@ ONLY_OF_GRAPHS: dict[str, Any] = {
 
 
 def test_every_field_that_only_a_graph_has_is_tried() -> None:
-    only = [name for name, option in SAID.items() if option.of_graphs and name != "one_memory"]
+    only = [name for name, option in OPTION_SPECS.items() if option.of_graphs and name != "one_memory"]
     assert list(ONLY_OF_GRAPHS) == only
 
 
@@ -245,10 +245,10 @@ def test_library_and_command_line_refuse_of_an_instance_what_only_a_graph_has(
     (tmp_path / "a.csv").write_bytes(INSTANCE)
     said = []
     for field, value in asked.items():
-        text = SAID[field].write(value)
-        if SAID[field].file:
+        text = OPTION_SPECS[field].write(value)
+        if OPTION_SPECS[field].file:
             (tmp_path / field).write_text(text)
             text = str(tmp_path / field)
-        said += [SAID[field].option, text]
+        said += [OPTION_SPECS[field].option, text]
     assert run(["plan", str(tmp_path / "a.csv"), *said]) == 2
     assert f"it has no {name.replace('_', ' ')}" in capsys.readouterr().err

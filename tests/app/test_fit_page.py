@@ -38,11 +38,11 @@ def _fresh() -> Iterator[None]:
 def test_a_plan_over_its_capacity_is_drawn_and_says_by_how_much(page: str) -> None:
     at = opened(page, graph="sample:mixed_sizes", capacity="activations=1KiB", dim="")
     assert not at.exception
-    assert "activations over capacity by" in html(at)
+    assert "over the limit of" in html(at)
 
 
 def test_a_budget_that_is_exceeded_is_in_the_headline() -> None:
-    assert "Over budget by" in html(opened(graph="sample:mixed_sizes", budget="1KiB"))
+    assert "over the budget of" in html(opened(graph="sample:mixed_sizes", budget="1KiB"))
 
 
 def test_without_a_capacity_the_page_asks_for_one() -> None:
@@ -138,7 +138,7 @@ def test_a_capacity_of_one_arena_is_fitted_and_the_plan_that_is_opened_keeps_it(
     at.button(key="fit-undo").click().run()
     assert at.query_params["graph"] == "sample:resnet50"
     assert at.query_params["capacity"] == "activations=8388608"
-    assert "activations over capacity by 1.19 MiB" in html(at)
+    assert "1.19 MiB over the limit" in html(at)
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_a_plan_that_the_store_does_not_hold_is_refused(store: Store) -> None:
 def test_a_sweep_shows_how_far_it_is_and_what_failed(store: Store, runs: tuple[Run, ...]) -> None:
     stored_sweeps.begin(store, "5weeb", NEW_YEAR, {"sources": ["net.onnx"]}, 4)
     bad = {**swept("48 is no power of two"), "alignment": 48}
-    stored_sweeps.add(store, "5weeb", [stored_sweeps.Kept(0, (bad,), stored_sweeps.REFUSED)])
+    stored_sweeps.add(store, "5weeb", [stored_sweeps.StoredPoint(0, (bad,), stored_sweeps.REFUSED)])
     at = opened("history")
     (bar,) = [element.proto.text for element in at.get("progress")]
     assert "1 of 4 points, 1 failed" in bar.replace("\\", "")

@@ -25,7 +25,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.base.limits import SERVER_WORKERS, SESSION_WORKERS
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.planners.problem import Progress
-from tmmu_core.plans.making.make import Made, make_plan
+from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.request import PlanRequest
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ def test_an_error_comes_back_to_whoever_asks() -> None:
 # --- work in processes, and whose it is ----------------------------------------------------------------------------
 
 
-def searching(desk: Desk) -> Job[Made]:
+def searching(desk: Desk) -> Job[PlanningResult]:
     """A search that does not end in anybody's time: 10^15 nodes of a hard instance."""
     instance = planning.asked_of(planning.open_source("sample:D"))
     question = TaskCall(tasks.plan, (instance, PlanRequest(planner="exact", options={"budget": 10**15})))
@@ -190,6 +190,7 @@ def test_a_search_that_had_its_time_makes_room_where_all_places_are_taken(monkey
     assert second.wait(60)
 
 
+@pytest.mark.slow
 def test_workers_end_with_the_server_however_that_ends() -> None:
     code = (
         "import sys, time; from tests.app.test_jobs import Desk, WORKERS, endless, until, processes\n"
@@ -224,6 +225,7 @@ def standing_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     WORKERS.end()
 
 
+@pytest.mark.slow
 def test_work_does_not_stand_back_where_it_is_told_not_to(monkeypatch: pytest.MonkeyPatch) -> None:
     WORKERS.end()
     monkeypatch.setenv("TMMU_STAND_BACK", "0")
@@ -240,6 +242,7 @@ def test_work_does_not_stand_back_where_it_is_told_not_to(monkeypatch: pytest.Mo
     assert job.wait(60)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("standing_back")
 def test_work_stands_back_behind_the_server_and_soon_behind_what_begins_later() -> None:
     before = processes()

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.kit.frame import more_options
 from tests.app.test_pages import html, opened
-from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 CHAIN = {"graph": "sample:fan_out_fan_in"}
 
@@ -22,7 +22,7 @@ def _fresh() -> Iterator[None]:
 
 
 def test_every_field_of_a_request_has_its_place_on_the_page() -> None:
-    assert set(SAID) == more_options.ELSEWHERE | set(more_options.HERE)
+    assert set(OPTION_SPECS) == more_options.ELSEWHERE | set(more_options.HERE)
 
 
 def test_a_token_is_in_the_link_and_takes_the_place_of_a_seed() -> None:

@@ -30,7 +30,7 @@ from tmmu_core.graph.native import document, native_file, unpacking
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.ranks import plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.store.store import Store
 
 
@@ -345,7 +345,7 @@ def test_more_arenas_than_are_planned_are_refused_where_they_are_declared(tmp_pa
         with pytest.raises(UnreadableInput) as caught:
             plan_graph(chain(3), arenas=config)
         with pytest.raises(UnreadableInput) as also:
-            SAID["arenas"].read(text.read_text())
+            OPTION_SPECS["arenas"].read(text.read_text())
     assert names_its_limit(caught.value, limits.ARENAS)
     assert names_its_limit(also.value, limits.ARENAS)
 
@@ -354,7 +354,7 @@ def test_more_arenas_than_are_planned_are_refused_where_they_are_declared(tmp_pa
 def test_more_values_than_the_limit_are_not_read_of_an_option(field: str, text: str) -> None:
     inner = '"a": {}' if field == "arenas" else '"n"'
     with limits.raised({"values": 40}), pytest.raises(UnreadableInput) as caught:
-        SAID[field].read(text % ",".join([inner] * 50))
+        OPTION_SPECS[field].read(text % ",".join([inner] * 50))
     assert names_its_limit(caught.value, limits.VALUES)
 
 

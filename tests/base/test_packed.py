@@ -15,7 +15,7 @@ from app.cli.main import run
 from tests.plans.examples import views_graph
 from tests.support.paths import ROOT, SAMPLES
 from tmmu_core.formats.c_project.c_export import zipped
-from tmmu_core.graph.constants import Held
+from tmmu_core.graph.constants import InMemory
 from tmmu_core.graph.native import native_file, unpacking
 
 NOTHING = bytes(4) + b"\x02\xff"
@@ -63,7 +63,7 @@ def test_packing_is_undone_by_unpacking() -> None:
 
 
 def test_a_zipped_project_says_no_time_and_the_same_system_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {"a.c": Held(b"int a;\n")}
+    files = {"a.c": InMemory(b"int a;\n")}
     here = zipped(files)
     monkeypatch.setattr("sys.platform", "win32")
     assert zipped(files) == here

@@ -57,7 +57,7 @@ def team(listener: tuple[str, list[str]], tmp_path: Path) -> Iterator[str]:
     stored_sweeps.begin(store, names[1], datetime(2026, 1, 1, tzinfo=UTC), {"sources": list(names)}, 2)
     row = {**swept(names[2]), "planner": names[0], "mode": names[1], "model": names[3]}
     row["error"]["code_id"] = names[4]
-    stored_sweeps.add(store, names[1], [stored_sweeps.Kept(0, (row,), stored_sweeps.REFUSED)])
+    stored_sweeps.add(store, names[1], [stored_sweeps.StoredPoint(0, (row,), stored_sweeps.REFUSED)])
     store.close()
     with sqlite3.connect(tmp_path / "team.db") as connection:  # as no command of ours writes them
         connection.execute(

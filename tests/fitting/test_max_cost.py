@@ -34,6 +34,7 @@ def percent_of(answer: Fitted) -> float:
     return 100 * answer.best.cost.extra_flops / answer.flops
 
 
+@pytest.mark.slow
 def test_unreachable_capacity_returns_peak_below_a_cheaper_one() -> None:
     """2,600 MiB costs 0.057 %, so at 1 % the answer for 1,900 MiB is at most 2,600 MiB."""
     cheap, low = fitted(GPT2, 2600 * MIB, 1), fitted(GPT2, 1900 * MIB, 1)

@@ -92,12 +92,6 @@ def test_endings_are_listed_once() -> None:
     assert {".json", ".onnx", ".csv", ".jsonl"} <= set(endings())
 
 
-def test_deep_nesting_is_the_reason_of_every_reader() -> None:
-    with pytest.raises(UnreadableInput) as refused:
-        read_any(b"[" * 3000 + b"]" * 3000)
-    assert refused.value.tried == tuple((reader.name, "it is nested too deeply") for reader in READERS)
-
-
 @pytest.mark.parametrize(
     ("opening", "marks", "needed"),
     [

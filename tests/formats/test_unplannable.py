@@ -15,7 +15,7 @@ import pytest
 
 from app.cli.main import run
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.open_file import read_any, read_streamed
+from tmmu_core.formats.open_file import read_any, refuse_unplannable
 
 
 def archive(*names: str) -> bytes:
@@ -80,7 +80,7 @@ def test_large_weights_are_refused_by_their_beginning(tmp_path: Path) -> None:
         file.write(b"GGUF\x03\0\0\0")
         file.truncate(1 << 40)
     with pytest.raises(UnreadableInput, match="GGUF"):
-        read_streamed(path, str(path))
+        refuse_unplannable(path)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ NUMPY_NAMES = (
 
 
 @pytest.mark.parametrize("name", NUMPY_NAMES)
-def test_an_item_is_as_large_as_numpy_says(name: str) -> None:
+def test_item_size_equals_that_of_numpy(name: str) -> None:
     assert dtypes.itemsize(name) == np.dtype(name).itemsize
 
 
@@ -27,7 +27,7 @@ def test_an_item_is_as_large_as_numpy_says(name: str) -> None:
         *[("float8_e8m0fnu", 8), ("bfloat16", 16), ("complex32", 32), ("int128", 128), ("complex128", 128)],
     ],
 )
-def test_what_numpy_does_not_know_has_the_bits_of_its_name(name: str, bits: int) -> None:
+def test_bits_of_types_unknown_to_numpy(name: str, bits: int) -> None:
     assert dtypes.bits(name) == bits
 
 
@@ -47,29 +47,29 @@ def test_what_numpy_does_not_know_has_the_bits_of_its_name(name: str, bits: int)
         *[("FLOAT8E8M0", "float8_e8m0fnu"), ("FLOAT4E2M1", "float4_e2m1fn"), ("fp4", "float4_e2m1fn")],
     ],
 )
-def test_a_usual_spelling_is_read_as_the_one_name(spelling: str, name: str) -> None:
+def test_usual_spelling_is_normalised(spelling: str, name: str) -> None:
     assert dtypes.normalise(spelling) == name
 
 
 @pytest.mark.parametrize("spelling", dtypes.ALIASES)
-def test_every_alias_leads_to_a_dtype_and_is_none_itself(spelling: str) -> None:
+def test_alias_maps_to_a_dtype_and_is_none(spelling: str) -> None:
     assert dtypes.ALIASES[spelling] in dtypes.BITS
     assert spelling not in dtypes.BITS
 
 
-def test_a_dtype_that_is_none_is_refused_by_name() -> None:
+def test_unknown_dtype_is_rejected_by_name() -> None:
     with pytest.raises(InvalidIrShapes, match='"float99"') as caught:
         dtypes.bits("float99")
     assert caught.value.diagnostics["reason"] == "unknown_dtype"
 
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float8_e5m2", "float4_e2m1fn", "complex64"])
-def test_gradients_flow_through_floating_point(name: str) -> None:
+def test_floating_point_types_have_gradients(name: str) -> None:
     assert dtypes.is_floating(name)
 
 
 @pytest.mark.parametrize("name", ["bool", "int8", "uint4", "int64"])
-def test_gradients_do_not_flow_through_integers(name: str) -> None:
+def test_integer_types_have_no_gradients(name: str) -> None:
     assert not dtypes.is_floating(name)
 
 
@@ -94,12 +94,12 @@ def test_bytes_of_a_tensor(shape: tuple[int, ...], dtype: str, size: int) -> Non
 
 
 @pytest.mark.parametrize(("shape", "dtype"), [((2**64,), "int8"), ((2**61,), "float64"), ((2**32, 2**32), "bool")])
-def test_one_byte_past_the_last_overflows(shape: tuple[int, ...], dtype: str) -> None:
+def test_size_past_64_bits_overflows(shape: tuple[int, ...], dtype: str) -> None:
     with pytest.raises(AllocationOverflow):
         dtypes.tensor_bytes(shape, dtype)
 
 
 @given(st.lists(st.integers(0, 9), max_size=4), st.sampled_from(sorted(dtypes.BITS)))
-def test_a_tensor_has_the_fewest_whole_bytes_that_hold_its_bits(shape: list[int], dtype: str) -> None:
+def test_tensor_has_the_fewest_bytes_that_hold_its_bits(shape: list[int], dtype: str) -> None:
     size, bits = dtypes.tensor_bytes(shape, dtype), int(np.prod(shape, dtype=np.int64)) * dtypes.bits(dtype)
     assert 8 * size - 8 < bits <= 8 * size or size == bits == 0

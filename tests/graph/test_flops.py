@@ -1,4 +1,4 @@
-"""What operators cost, from their names and shapes."""
+"""Floating-point operations of operators, from their names and shapes."""
 
 from __future__ import annotations
 
@@ -51,9 +51,7 @@ def total(instr: str, inputs: list[Shape], outputs: list[Shape]) -> int:
         ("LSTM", [(3, 2, 5), (1, 16, 5), (1, 16, 4)], [(3, 1, 2, 4)], 2 * 6 * (80 + 64) + 4 * 6 * 16),
     ],
 )
-def test_an_operator_costs_what_its_formula_says(
-    instr: str, inputs: list[Shape], outputs: list[Shape], expected: int
-) -> None:
+def test_operator_costs_its_formula(instr: str, inputs: list[Shape], outputs: list[Shape], expected: int) -> None:
     assert total(instr, inputs, outputs) == expected
 
 
@@ -109,7 +107,7 @@ def test_contractions_are_counted_as_pytorch_counts_them(module: str) -> None:
     assert sum(each.contraction for each in found if each) == expected
 
 
-def test_a_grouped_convolution_backward_costs_twice_its_forward() -> None:
+def test_grouped_convolution_backward_costs_twice_its_forward() -> None:
     # Where FlopCounterMode counts the weights' gradient once for every group.
     forward = operations("convolution", ((2, 8, 16, 16), (16, 2, 3, 3)), ((2, 16, 14, 14),))
     backward = operations(
@@ -130,13 +128,11 @@ def test_a_grouped_convolution_backward_costs_twice_its_forward() -> None:
         ("Max", [], [(4,)]),  # nothing is read
     ],
 )
-def test_what_no_formula_fits_is_unknown_and_never_nothing(
-    instr: str, inputs: list[Shape], outputs: list[Shape]
-) -> None:
+def test_operator_without_a_matching_formula_is_unknown(instr: str, inputs: list[Shape], outputs: list[Shape]) -> None:
     assert operations(instr, tuple(inputs), tuple(outputs)) is None
 
 
-def test_a_graph_names_the_operators_it_cannot_count() -> None:
+def test_graph_lists_the_operators_it_cannot_count() -> None:
     graph = Graph(
         tensors=tuple(Tensor(name, (4,)) for name in "xab"),
         nodes=(Node("n", "Relu", ("x",), ("a",)), Node("m", "Frobnicate", ("a",), ("b",))),
@@ -160,12 +156,12 @@ def test_sizes_past_64_bits_are_counted_exactly() -> None:
         ("mobilenet_v1.tmmu.json", 568_741_376),  # 569 M (Howard and others 2017, table 4), 1,001 classes
     ],
 )
-def test_published_networks_cost_what_is_published(sample: str, published: int) -> None:
+def test_published_network_has_its_published_cost(sample: str, published: int) -> None:
     found = graph_flops(index_graph(read_graph_file(SAMPLES / sample)))
     assert found.contraction == 2 * published
 
 
-def test_a_training_step_of_llama_costs_six_operations_a_parameter_and_token_and_its_attention() -> None:
+def test_llama_training_step_costs_six_operations_per_parameter_and_token_plus_attention() -> None:
     found = graph_flops(index_graph(read_graph_file(SAMPLES / "llama3_8b_train_b1_s2048.tmmu.cbor.gz")))
     parameters_in_products = 8_030_261_248 - 128_256 * 4096 - 65 * 4096  # the embedding and the norms multiply nothing
     attention = 6 * 2 * 32 * 2048 * 2048 * 4096  # layers, q·kᵀ and its product with v, thrice
@@ -173,7 +169,7 @@ def test_a_training_step_of_llama_costs_six_operations_a_parameter_and_token_and
     assert found.unknown == {}
 
 
-def test_the_order_is_written_out_behind_the_optimizer_only_where_it_was_before() -> None:
+def test_optimizer_is_appended_to_a_given_execution_order() -> None:
     tensors = [tensor("x", role="input"), tensor("w", role="parameter"), tensor("g", role="gradient")]
     step = graph(tensors, [node("b", "x w", "g", phase="backward")], "x", "g")
     for order, after in ((None, None), (("b",), ("b", "adamw:w"))):

@@ -1,4 +1,4 @@
-"""Which module a node belongs to, by the names that files keep."""
+"""The module of each node, from the names that files keep."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def two_blocks() -> Graph:
     return graph(tensors, nodes, "x", last)
 
 
-def test_who_reads_a_modules_parameter_runs_there_and_who_reads_none_stands_where_its_neighbours_agree() -> None:
+def test_reader_of_a_parameter_is_in_its_module_and_others_follow_their_neighbours() -> None:
     which = two_blocks()
     modules = modules_in(which)
     assert modules.known_by == "parameters"
@@ -52,7 +52,7 @@ def test_who_reads_a_modules_parameter_runs_there_and_who_reads_none_stands_wher
     assert {layer for layer in modules.layers if layer} == {"h.0", "h.1"}
 
 
-def test_names_with_scopes_are_believed_before_parameters() -> None:
+def test_scoped_names_win_over_parameters() -> None:
     tensors = [tensor("x", role="input"), tensor("model/block1/conv/out"), tensor("model/block2/conv/out")]
     nodes = [
         node("CONV_0", "x", "model/block1/conv/out"),
@@ -65,12 +65,12 @@ def test_names_with_scopes_are_believed_before_parameters() -> None:
     assert modules.repeated == (("model.block*", 2),)
 
 
-def test_a_graph_whose_names_tell_nothing_has_no_modules() -> None:
+def test_graph_without_scoped_names_has_no_modules() -> None:
     which = graph([tensor("x", role="input"), tensor("y")], [node("n", "x", "y")], "x", "y")
     assert (modules_in(which).known_by, modules_in(which).paths) == ("", ((),))
 
 
-def test_a_block_is_the_path_down_to_the_first_name_of_which_there_are_several() -> None:
+def test_block_is_the_path_to_the_first_repeated_name() -> None:
     paths = [("gpu_0", "h", "0", "mlp"), ("gpu_0", "h", "1", "mlp"), ("gpu_0", "norm_1")]
     families = families_of(paths)
     assert [block_of(path, families) for path in paths] == [("gpu_0", "h", "0"), ("gpu_0", "h", "1"), ()]
@@ -85,14 +85,14 @@ def test_a_block_is_the_path_down_to_the_first_name_of_which_there_are_several()
         ("resnet50", ("gpu_0.res4_*", 6)),
     ],
 )
-def test_the_layers_of_samples_are_recognised(sample: str, repeated: tuple[str, int]) -> None:
+def test_layers_of_samples_are_recognised(sample: str, repeated: tuple[str, int]) -> None:
     path = next(s.path for s in read_catalogue(SAMPLES) if s.name == sample)
     which = read_any(path.read_bytes(), path.name)
     assert isinstance(which, Graph)
     assert repeated in modules_in(which).repeated
 
 
-def test_a_tensor_stands_where_it_is_made_and_a_parameter_where_its_name_says() -> None:
+def test_tensor_is_in_the_module_of_its_writer_and_a_parameter_in_that_of_its_name() -> None:
     which = two_blocks()
     modules = modules_in(which)
     path = {t.id: ".".join(modules.paths[at]) for t, at in zip(which.tensors, modules.of_tensor.tolist(), strict=True)}
@@ -100,8 +100,8 @@ def test_a_tensor_stands_where_it_is_made_and_a_parameter_where_its_name_says() 
     assert path["h.0.up.weight"] == "h.0.up"
 
 
-def test_who_reads_parameters_of_several_modules_stands_where_they_meet_or_with_the_deepest() -> None:
-    """What is made of a module's parameters alone is that module's; what a node writes of others as well is none."""
+def test_reader_of_several_modules_is_in_their_common_parent_or_the_deepest() -> None:
+    """A node that reads only parameters of one module belongs to it."""
     names = ("h.0.q.weight", "h.0.k.weight", "b.w.weight", "c.d.e.weight")
     tensors = [*(tensor(name, role="parameter") for name in names), tensor("x", role="input"), *map(tensor, "atyzu")]
     nodes = [
@@ -116,8 +116,7 @@ def test_who_reads_parameters_of_several_modules_stands_where_they_meet_or_with_
     assert found == {"meet": "h.0", "apart": "c.d.e", "turned": "b.w", "by_turned": "b.w", "none": ""}
 
 
-def test_where_something_stands_by_its_writer_its_base_its_owner_or_its_origin() -> None:
-    """A view that a node writes stands where that node does, one that nobody writes where its base does."""
+def test_view_is_in_the_module_of_its_writer_or_of_its_base() -> None:
     tensors = [
         *(tensor("x", role="input"), tensor("a/b/w", role="parameter"), tensor("t"), tensor("u")),
         *(view("written", "t"), view("loose", "t"), view("of a view", "loose")),
@@ -130,14 +129,14 @@ def test_where_something_stands_by_its_writer_its_base_its_owner_or_its_origin()
     assert (stands["written"], stands["a/b/w"], stands["x"]) == (("m", "l"), ("a", "b"), ())
 
 
-def test_of_a_graph_that_says_no_modules_nothing_stands_anywhere() -> None:
+def test_graph_without_modules_has_one_empty_path() -> None:
     tensors = [tensor("x", role="input"), tensor("a.b.weight", role="parameter"), tensor("y")]
     index = index_graph(graph(tensors, [node("n", "x", "y")], "x", "y"))
     found = modules_of(index, [0])
     assert (found.known_by, found.paths, found.of_tensor.tolist()) == ("", ((),), [0, 0, 0])
 
 
-def test_what_was_made_of_a_node_stands_with_it_unless_its_own_place_is_said() -> None:
+def test_derived_node_is_in_the_module_of_its_source_unless_stated() -> None:
     origins = {"n": Origin(("a",)), "n@grad": Origin(("b",))}
     tensors = [tensor("x", role="input"), *(tensor(f"t{k}") for k in range(4))]
     names = ("n", "n@grad", "n@other", "m@grad")

@@ -1,4 +1,4 @@
-"""Importers keep where a node comes from; it places modules and changes no hash."""
+"""Importers keep the module and source line of a node; they place modules and change no hash."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def with_origins() -> Graph:
     return msgspec.structs.replace(which, origins={k: Origin(path, "nets/model.py:3") for k, path in names.items()})
 
 
-def test_traces_stacks_and_scopes_are_read_as_they_are_written() -> None:
+def test_traces_stacks_and_scopes_are_parsed() -> None:
     assert source_of(TRACE) == "nets/model.py:12"
     assert source_of('File "C:\\\\nets\\\\a.py", line 1, in f\n' + TRACE) == "nets/model.py:12"
     assert source_of("no trace at all") == ""
@@ -47,7 +47,7 @@ def test_traces_stacks_and_scopes_are_read_as_they_are_written() -> None:
     assert scopes_path("['linear']") == scopes_path("") == ()
 
 
-def test_what_a_file_says_is_believed_before_names_and_parameters() -> None:
+def test_origins_win_over_names_and_parameters() -> None:
     which = two_blocks()
     origins = {n.node_id: Origin(("block", n.node_id[-1], "inner")) for n in which.nodes if n.node_id != "add1"}
     modules = modules_in(msgspec.structs.replace(which, origins=origins))
@@ -68,7 +68,7 @@ def test_origins_are_in_no_hash_and_survive_a_file() -> None:
     assert b"origins" not in native_file.encode_json(bare)
 
 
-def test_a_file_whose_origins_are_none_is_refused_with_its_place() -> None:
+def test_malformed_origins_are_rejected_with_their_place() -> None:
     document = json.loads(native_file.encode_json(with_origins()))
     document["origins"]["n"] = {"module": 3}
     with pytest.raises(InvalidIrShapes) as refused:
@@ -76,7 +76,7 @@ def test_a_file_whose_origins_are_none_is_refused_with_its_place() -> None:
     assert "origins" in str(refused.value)
 
 
-def test_the_card_says_module_and_line_of_who_writes_a_tensor() -> None:
+def test_card_shows_module_and_line_of_the_writer() -> None:
     solution = plan_graph(with_origins())
     card = details(solution.plan, solution, "y")
     assert re.search(r"<dt>(<abbr[^>]*>)?module(</abbr>)?</dt><dd><code>net\.stem</code>", card)
@@ -84,7 +84,7 @@ def test_the_card_says_module_and_line_of_who_writes_a_tensor() -> None:
     assert "nets/model" not in details(solution.plan, solution, "x")
 
 
-def test_onnx_metadata_and_descriptions_are_kept() -> None:
+def test_onnx_metadata_and_doc_strings_are_kept() -> None:
     nodes = [helper.make_node("Relu", ["x"], ["y"], name="a"), helper.make_node("Relu", ["y"], ["z"], name="b")]
     for key, value in (("name_scopes", "['', 'h.0', 'act']"), ("stack_trace", TRACE)):
         nodes[0].metadata_props.add(key=f"pkg.torch.onnx.{key}", value=value)
@@ -97,7 +97,7 @@ def test_onnx_metadata_and_descriptions_are_kept() -> None:
     assert onnx.checker.check_model(model) is None
 
 
-def test_a_saved_program_keeps_its_modules_and_lines_and_whatever_else_it_says_is_left() -> None:
+def test_saved_program_keeps_modules_and_lines() -> None:
     def change(document: dict[str, object]) -> None:
         nodes = document["graph_module"]["graph"]["nodes"]  # type: ignore[index]
         nodes[0]["metadata"] = {

@@ -1,4 +1,4 @@
-"""The samples are what ``make samples`` writes, open by content, and teach what they say."""
+"""The samples are what ``make samples`` writes, open by content, and show what they claim."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ MADE_HERE = [sample for sample in make.CATALOGUE if sample.make is not None]
 
 
 @pytest.mark.parametrize("sample", make.CATALOGUE, ids=lambda sample: sample.file)
-def test_a_sample_opens_and_is_whole(sample: make.Sample) -> None:
+def test_sample_opens_and_is_valid(sample: make.Sample) -> None:
     opened = read_graph_file(make.HERE / sample.file)
     assert index_graph(opened).graph is opened
     assert opened.nodes
 
 
 @pytest.mark.parametrize("sample", MADE_HERE, ids=lambda sample: sample.file)
-def test_a_sample_is_what_its_maker_writes(sample: make.Sample) -> None:
+def test_sample_is_what_its_maker_writes(sample: make.Sample) -> None:
     assert (make.HERE / sample.file).read_bytes() == make.content(sample)
 
 
 @pytest.mark.parametrize("sample", make.CATALOGUE, ids=lambda sample: sample.file)
-def test_every_node_of_a_sample_says_which_hand_offs_it_permits(sample: make.Sample) -> None:
+def test_every_node_of_a_sample_declares_its_handoffs(sample: make.Sample) -> None:
     nodes = read_graph_file(make.HERE / sample.file).nodes
     assert [node.node_id for node in nodes if node.inplace is None and node.inputs and not node.in_place_write] == []
 
 
-def test_the_catalogue_and_the_page_list_every_sample() -> None:
+def test_catalogue_and_page_list_every_sample() -> None:
     assert (make.HERE / "index.json").read_text(encoding="utf-8") == make.index()
     assert (make.HERE / "README.md").read_text(encoding="utf-8") == make.readme()
     listed = {sample.file for sample in make.CATALOGUE} | {"index.json"}
@@ -46,14 +46,14 @@ def test_the_catalogue_and_the_page_list_every_sample() -> None:
     assert {path.name for path in make.HERE.iterdir() if path.suffix in (".json", ".cbor", ".gz")} == listed
 
 
-def test_each_title_is_there_once() -> None:
+def test_titles_are_unique() -> None:
     listed = json.loads(make.index())
     rows = [*listed["samples"], *listed["instances"]]
     assert len({row["title"] for row in rows}) == len(rows)
 
 
 @pytest.mark.parametrize("sample", make.INSTANCES, ids=lambda sample: sample.file)
-def test_an_instance_opens_and_has_offsets_where_its_group_says_so(sample: make.Sample) -> None:
+def test_instance_opens_and_has_offsets_if_its_group_has(sample: make.Sample) -> None:
     opened = read_any((make.HERE / sample.file).read_bytes(), sample.file)
     assert isinstance(opened, PlainInstance)
     assert (opened.packing is not None) == (sample.group == make.GIVEN)
@@ -74,7 +74,7 @@ def intermediate_bytes(sample: Graph) -> int:
     [(mobilenet.mobilenet_v1, 19.248, 4.594), (mobilenet.mobilenet_v2, 26.313, 5.742)],
     ids=["v1", "v2"],
 )
-def test_a_mobilenet_has_its_published_bytes(network: make.Callable[[], Graph], total: float, peak: float) -> None:
+def test_mobilenet_has_its_published_bytes(network: make.Callable[[], Graph], total: float, peak: float) -> None:
     sample = network()
     assert round(intermediate_bytes(sample) / MIB, 3) == total
     assert round(activations(sample).peak_live_bytes / MIB, 3) == peak
@@ -83,30 +83,22 @@ def test_a_mobilenet_has_its_published_bytes(network: make.Callable[[], Graph], 
 @pytest.mark.parametrize(
     ("network", "millions"), [(mobilenet.mobilenet_v1, 4.2), (mobilenet.mobilenet_v2, 3.5)], ids=["v1", "v2"]
 )
-def test_a_mobilenet_has_the_published_number_of_weights(network: make.Callable[[], Graph], millions: float) -> None:
+def test_mobilenet_has_the_published_number_of_weights(network: make.Callable[[], Graph], millions: float) -> None:
     index = index_graph(network())
     assert round(int(index.nbytes[index.is_persistent].sum()) / 4e6, 1) == millions
 
 
-def test_the_linear_chain_takes_one_slot() -> None:
-    assert activations(lessons.linear_chain()).slots == 1
-
-
-def test_the_chain_without_hand_offs_takes_two() -> None:
-    assert activations(lessons.linear_chain_none()).slots == 2
-
-
-def test_mixed_sizes_waste_most_of_what_they_take() -> None:
+def test_mixed_sizes_waste_most_of_their_extent() -> None:
     arena = activations(lessons.mixed_sizes())
     assert (arena.slots, arena.extent_bytes, arena.peak_live_bytes) == (3, 3 * 256 * 1024, 264 * 1024)
 
 
-def test_must_not_alias_costs_a_slot_more_than_is_ever_alive() -> None:
+def test_must_not_alias_costs_a_slot_over_the_maximum_of_live_tensors() -> None:
     arena = activations(lessons.must_not_alias())
     assert (arena.slots, arena.max_live) == (3, 2)
 
 
-def test_an_early_output_is_alive_at_the_end() -> None:
+def test_early_output_is_live_to_the_end() -> None:
     sample = lessons.early_output()
     later = graph(list(sample.tensors), list(sample.nodes), "x", "logits")
     assert activations(sample).peak_live_bytes == activations(later).peak_live_bytes + 32 * 1024
@@ -127,18 +119,18 @@ def test_rematerialisation_lowers_the_peak() -> None:
     assert dropped.peak_live_bytes < kept.peak_live_bytes
 
 
-def test_the_optimizer_writes_weights_and_states_in_place() -> None:
+def test_optimizer_writes_weights_and_states_in_place() -> None:
     plan = plan_graph(lessons.training_step()).plan
     parameters = next(arena for arena in plan.arenas if arena.name == "parameters")
     assert parameters.peak_live_bytes == 2 * 4 * (256 * 512 + 512 * 10)
 
 
-def test_a_smaller_batch_takes_fewer_bytes() -> None:
+def test_smaller_batch_takes_fewer_bytes() -> None:
     small, large = (plan_graph(lessons.dynamic_batch(), dims={"B": b}).plan.arenas[0] for b in (8, 32))
     assert small.peak_live_bytes * 4 == large.peak_live_bytes
 
 
-def test_what_a_loop_reads_lives_until_it_closes() -> None:
+def test_tensor_read_in_a_loop_lives_until_it_closes() -> None:
     plan = plan_graph(lessons.loop()).plan
     close = next(k for k in range(plan.steps) if plan.node_at(k) == "loop/close")
     assert plan.row(plan.row_of["scale"]).death == close + 1

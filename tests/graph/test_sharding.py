@@ -1,4 +1,4 @@
-"""Shard specs and the graphs that ranks run."""
+"""Shard specs and the graph of each rank."""
 
 from math import prod
 
@@ -49,28 +49,28 @@ def refusal(call):
 # --- splits
 
 
-def test_an_uneven_split_gives_the_remainder_to_the_first_ranks():
+def test_uneven_split_gives_the_remainder_to_the_first_ranks():
     assert [local["w"] for local in shapes(linear(), spec(tensors={"w": split(0)}))] == [(3, 8), (3, 8), (2, 8), (2, 8)]
 
 
 @given(st.integers(0, 1000), st.integers(1, 50))
-def test_shares_add_up_and_differ_by_one_row_at_most(rows, parts):
+def test_shares_sum_up_and_differ_by_one_row_at_most(rows, parts):
     shares = [rows_of(rows, parts, part) for part in range(parts)]
     assert sum(shares) == rows
     assert shares == sorted(shares, reverse=True)
     assert shares[0] - shares[-1] <= 1
 
 
-def test_what_nobody_speaks_of_is_whole_on_every_rank():
+def test_unlisted_tensor_is_whole_on_every_rank():
     assert shapes(linear(), spec())[3] == {"x": (2, 10), "w": (10, 8), "y": (2, 8)}
 
 
-def test_one_tensor_may_be_split_over_two_mesh_axes():
+def test_tensor_may_be_split_over_two_mesh_axes():
     both = spec([{"name": "dp", "size": 2}, {"name": "tp", "size": 2}], tensors={"w": [split(0, "dp"), split(1)]})
     assert [local["w"] for local in shapes(linear(), both)] == [(5, 4)] * 4
 
 
-def test_ranks_run_through_the_mesh_from_the_slowest_axis_to_the_fastest():
+def test_ranks_enumerate_the_mesh_from_slowest_to_fastest_axis():
     mesh = spec([{"name": "b", "size": 2}, {"name": "a", "size": 3}])
     assert [tuple(mesh.place(rank)[name] for name in "ba") for rank in range(6)] == [
         (0, 0),
@@ -82,24 +82,24 @@ def test_ranks_run_through_the_mesh_from_the_slowest_axis_to_the_fastest():
     ]
 
 
-def test_a_mesh_written_as_an_object_is_taken_by_name():
+def test_mesh_given_as_an_object_is_sorted_by_name():
     assert spec({"tp": 2, "dp": 3}).mesh == (("dp", 3), ("tp", 2))
 
 
 # --- who speaks
 
 
-def test_a_pattern_reaches_all_that_fit_and_the_first_rule_wins():
+def test_first_matching_rule_wins():
     rules = [{"match": "w", **split(1)}, {"match": "[wy]", **split(0)}]
     assert refusal(lambda: shapes(linear(), spec(rules=rules))) == "shard_too_small"  # y has two rows
     assert shapes(linear(), spec(tensors={"y": None}, rules=rules))[0]["w"] == (10, 2)
 
 
-def test_an_id_speaks_louder_than_a_pattern_and_null_means_whole():
+def test_id_wins_over_a_pattern_and_null_means_whole():
     assert shapes(linear(), spec(tensors={"w": None}, rules=[{"match": "*", **split(1)}]))[0]["w"] == (10, 8)
 
 
-def test_a_tensors_own_field_is_read():
+def test_shard_field_of_a_tensor_is_used():
     ir = Graph((Tensor("w", (8,), role="parameter", shard=Shard(0, "tp")),))
     assert shapes(ir, spec())[0] == {"w": (2,)}
 
@@ -108,13 +108,13 @@ def test_a_tensors_own_field_is_read():
     ("kind", "role"),
     [("parameters", "parameter"), ("activations", "activation"), ("gradients", "gradient"), ("optimizer_state",) * 2],
 )
-def test_a_contract_speaks_for_a_kind(kind, role):
+def test_contract_applies_to_its_kind(kind, role):
     ir = graph([tensor("x", 8, role="input"), tensor("t", 8, role=role)], [node("n", "x", "t")], "x", "t")
     local = shapes(ir, spec(contracts={kind: split(0)}))[0]
     assert (local["t"], local["x"]) == ((2,), (2,) if kind == "activations" else (8,))
 
 
-def test_a_contract_passes_over_what_is_too_small_for_it():
+def test_contract_skips_tensors_that_are_too_small():
     ir = Graph(
         (
             Tensor("scale", (), role="parameter"),
@@ -125,7 +125,7 @@ def test_a_contract_passes_over_what_is_too_small_for_it():
     assert shapes(ir, spec(contracts={"parameters": split(0)}))[0] == {"scale": (), "b": (3,), "w": (1, 4)}
 
 
-def test_a_gradient_is_split_like_its_tensor():
+def test_gradient_is_split_like_its_tensor():
     ir = Graph((Tensor("w", (8,), role="parameter"), Tensor("w@grad", (8,), role="gradient")))
     assert shapes(ir, spec(tensors={"w": split(0)}))[0] == {"w": (2,), "w@grad": (2,)}
 
@@ -133,7 +133,7 @@ def test_a_gradient_is_split_like_its_tensor():
 # --- named dimensions
 
 
-def test_a_named_dimension_is_split_at_its_point():
+def test_named_dimension_is_split_at_its_given_size():
     ir = Graph((Tensor("x", ("B", "S"), role="input"),), (), ("x",), ("x",), dims={"B": Dim(1, 8), "S": Dim(1, 5)})
     by_batch = spec(tensors={"x": split(0)})
     assert shapes(ir, by_batch)[0] == {"x": (2, "S")}
@@ -148,44 +148,35 @@ def reshaped(base, shape, **rest):
     return Graph(tensors, (Node("n", "", ("v",), ("y",)),), ("x",), ("y",))
 
 
-def test_a_view_of_the_whole_follows_its_base():
+def test_view_of_the_whole_follows_its_base():
     local = local_graph(reshaped((8, 6), (8, 2, 3)), spec(tensors={"x": split(0)}), 0)
     assert (local.tensors[1].shape, local.tensors[1].view.byte_length) == ((2, 2, 3), 48)
 
 
-def test_a_view_with_its_axes_elsewhere_is_split_where_the_bytes_agree():
+def test_reshaped_view_is_split_where_the_bytes_agree():
     assert shapes(reshaped((8, 6), (3, 16)), spec(tensors={"x": split(0)}))[0]["v"] == (3, 4)
 
 
-def test_a_part_that_runs_across_the_split_keeps_its_relative_place():
+def test_part_across_the_split_keeps_its_relative_offset():
     local = local_graph(reshaped((4, 8), (2, 8), byte_offset=64), spec(tensors={"x": split(1)}), 1)
     assert (local.tensors[1].shape, local.tensors[1].view) == ((2, 2), View("x", 16, 16))
 
 
-def test_a_part_of_the_rows_that_are_dealt_out_is_refused():
+def test_part_of_the_split_rows_is_rejected():
     assert refusal(lambda: shapes(reshaped((8, 4), (2, 4)), spec(tensors={"x": split(0)}))) == "shard_view"
 
 
-def test_a_view_that_no_axis_lets_follow_is_refused():
+def test_view_that_cannot_follow_is_rejected():
     assert refusal(lambda: shapes(reshaped((8, 3), (3, 2, 2, 2)), spec(tensors={"x": split(0)}))) == "shard_view"
 
 
-def test_a_contract_passes_over_what_a_view_could_not_follow():
+def test_contract_skips_bases_whose_views_cannot_follow():
     by_rows = spec(contracts={"activations": split(0)})
     assert shapes(reshaped((8, 3), (3, 2, 2, 2)), by_rows)[0] == {"x": (8, 3), "v": (3, 2, 2, 2), "y": (1,)}
     assert shapes(reshaped((8, 3), (8, 3)), by_rows)[0] == {"x": (2, 3), "v": (2, 3), "y": (1,)}
 
 
-def test_a_contract_passes_over_what_a_view_could_follow_on_the_first_rank_only():
-    # 6 rows of 3 in 4 parts are 2, 2, 1, 1; 9 rows of 2 are 3, 2, 2, 2: the first rank has 6 numbers of both.
-    assert shapes(reshaped((6, 3), (9, 2)), spec(contracts={"activations": split(0)}))[0]["x"] == (6, 3)
-    assert {local["x"] for local in shapes(reshaped((5, 4), (5, 2, 2)), spec(contracts={"activations": split(0)}))} == {
-        (2, 4),
-        (1, 4),
-    }
-
-
-def test_a_view_of_a_view_follows_to_the_root():
+def test_view_of_a_view_follows_the_root():
     tensors = [
         Tensor("x", (8, 6), role="input"),
         Tensor("v", (8, 2, 3), view=View("x")),
@@ -195,13 +186,13 @@ def test_a_view_of_a_view_follows_to_the_root():
     assert shapes(ir, spec(tensors={"x": split(0)}))[0] == {"x": (2, 6), "v": (2, 2, 3), "u": (12,), "y": (1,)}
 
 
-def test_an_expanded_view_follows_along_an_axis_that_it_stores():
+def test_expanded_view_follows_along_a_stored_axis():
     ir = reshaped((8,), (3, 8), byte_length=32, stride_desc=(0, 1))
     assert shapes(ir, spec(tensors={"x": split(0)}))[0]["v"] == (3, 2)
 
 
 @given(st.integers(4, 12), st.integers(1, 5), st.integers(1, 5), st.integers(2, 4))
-def test_a_view_that_follows_has_just_its_bases_bytes(rows, a, b, parts):
+def test_following_view_has_the_bytes_of_its_base(rows, a, b, parts):
     ir = reshaped((rows, a * b), (rows, a, b))
     mesh = spec({"tp": parts}, tensors={"x": split(0)})
     for rank in range(parts):
@@ -228,33 +219,33 @@ def test_a_view_that_follows_has_just_its_bases_bytes(rows, a, b, parts):
         ({**TP4, "contracts": {"weights": split(0)}}, "shard_spec"),
     ],
 )
-def test_a_spec_that_says_nothing_sensible_is_refused(broken, reason):
+def test_malformed_spec_is_rejected(broken, reason):
     assert refusal(lambda: read_spec(broken)) == reason
 
 
-def test_an_axis_that_the_tensor_has_not_is_refused():
+def test_unknown_axis_is_rejected():
     assert refusal(lambda: shapes(linear(), spec(tensors={"w": split(2)}))) == "shard_axis"
 
 
-def test_fewer_rows_than_parts_are_refused():
+def test_fewer_rows_than_parts_are_rejected():
     assert refusal(lambda: shapes(linear(), spec(tensors={"x": split(0)}))) == "shard_too_small"
 
 
-def test_a_tensor_that_is_not_there_is_refused():
+def test_unknown_tensor_is_rejected():
     assert refusal(lambda: shapes(linear(), spec(tensors={"ww": split(0)}))) == "unknown_tensor"
 
 
-def test_a_field_with_an_unknown_mesh_axis_is_refused():
+def test_unknown_mesh_axis_of_a_field_is_rejected():
     ir = Graph((Tensor("w", (8,), role="parameter", shard=Shard(0, "pp")),))
     assert refusal(lambda: shapes(ir, spec())) == "shard_mesh"
 
 
-def test_a_world_that_is_not_the_mesh_is_refused():
+def test_world_size_that_differs_from_the_mesh_is_rejected():
     assert refusal(lambda: local_graph(linear(), spec(), 0, 8)) == "shard_world_size"
 
 
 @pytest.mark.parametrize("rank", [-1, 4])
-def test_a_rank_outside_the_world_is_refused(rank):
+def test_rank_outside_the_world_is_rejected(rank):
     assert refusal(lambda: local_graph(linear(), spec(), rank)) == "shard_rank"
 
 
@@ -262,7 +253,7 @@ def test_a_rank_outside_the_world_is_refused(rank):
 
 
 @given(st.integers(8, 40), st.integers(8, 40), st.integers(1, 8))
-def test_ranks_of_one_class_run_one_graph(rows, columns, parts):
+def test_ranks_of_one_class_have_one_graph(rows, columns, parts):
     mesh = spec(
         [{"name": "dp", "size": 2}, {"name": "tp", "size": parts}],
         tensors={"w": [split(0, "dp"), split(1)], "x": split(1)},
@@ -275,12 +266,12 @@ def test_ranks_of_one_class_run_one_graph(rows, columns, parts):
         assert graphs.setdefault(sharding.class_of(rank), local) == local
 
 
-def test_an_even_split_makes_one_class():
+def test_even_split_makes_one_class():
     sharding = shard(chain(3, floats=64), spec({"tp": 16}, contracts={"activations": split(0)}))
     assert len({sharding.class_of(rank) for rank in range(16)}) == 1
 
 
-def test_the_shares_of_all_ranks_add_up_to_the_tensor():
+def test_shares_of_all_ranks_sum_up_to_the_tensor():
     locals_ = shapes(
         linear(10, 7),
         spec([{"name": "a", "size": 3}, {"name": "b", "size": 2}], tensors={"w": [split(0, "a"), split(1, "b")]}),
@@ -288,7 +279,7 @@ def test_the_shares_of_all_ranks_add_up_to_the_tensor():
     assert sum(prod(local["w"]) for local in locals_) == 70
 
 
-def test_the_base_of_a_view_that_is_split_by_itself_must_be_split_too():
+def test_split_view_needs_a_split_base():
     assert (
         refusal(
             lambda: shapes(
@@ -299,7 +290,7 @@ def test_the_base_of_a_view_that_is_split_by_itself_must_be_split_too():
     )
 
 
-def test_a_view_of_a_base_without_bytes_cannot_follow_its_split():
+def test_view_of_an_empty_base_cannot_follow_its_split():
     base = Tensor(id="x", shape=(8, 0), role="input")
     ir = graph([base, Tensor(id="v", shape=(8, 0), view=View("x"))], [], "x", "x")
     assert refusal(lambda: shapes(ir, spec(tensors={"x": split(0)}))) == "shard_view"

@@ -1,6 +1,6 @@
-"""Faults to put into a plan: each kind is a function from a plan (and a choice) to a broken one, or to ``None`` where
-the plan has no place for it. Hashes are made anew afterwards unless the fault is in them, so that what finds a moved
-offset is not merely a hash that no longer fits.
+"""Faults to put into a plan. A fault is a function from a plan and a choice to a broken plan, or ``None`` if the plan
+has no place for it. Hashes are recomputed afterwards unless the fault is in them, so a fault is not found by a hash
+alone.
 """
 
 from __future__ import annotations

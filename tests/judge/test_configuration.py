@@ -1,4 +1,4 @@
-"""The recomputed lower bound uses the arena configuration that the plan declares, where its hash confirms it."""
+"""The lower bound is recomputed with the arena configuration that the plan declares, if its hash confirms it."""
 
 from __future__ import annotations
 

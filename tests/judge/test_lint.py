@@ -1,4 +1,4 @@
-"""The seed's lint rules (VII.A) by name, and the contract's warnings."""
+"""Lint rules of the seed (VII.A) by name, and the warnings of the contract."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tmmu_core.judge.verifier import verify
 from tmmu_core.plans.making.engine import plan_graph
 
 
-def test_a_plan_without_hand_offs_has_nothing_to_tell() -> None:
+def test_plan_without_handoffs_has_no_finding() -> None:
     assert lint_plan(plan_graph(residual()).plan, residual()) == ()
 
 
-def test_a_hand_off_through_an_undeclared_default_is_a_warning() -> None:
+def test_handoff_by_an_undeclared_default_is_a_warning() -> None:
     verdict = lint_verdict(plan_graph(chain(2)).plan, chain(2))
     assert verdict.ok
     assert [(f.rule, f.severity, f.tensor, f.other) for f in verdict.findings] == [
@@ -28,24 +28,24 @@ def test_a_hand_off_through_an_undeclared_default_is_a_warning() -> None:
     ]
 
 
-def test_a_declared_hand_off_is_none() -> None:
+def test_declared_handoff_is_no_finding() -> None:
     assert lint_plan(plan_graph(chain(2, "any")).plan, chain(2, "any")) == ()
 
 
-def test_a_synthesised_step_says_what_its_forward_node_says() -> None:
+def test_synthesised_step_inherits_the_declaration_of_its_forward_node() -> None:
     g = chain(2)
     found = lint_plan(plan_graph(g, mode="backward", preset="train_full").plan, g)
     assert any(f.rule == "undeclared_inplace" and "@grad" in f.message for f in found)
 
 
-def test_a_node_that_is_called_like_a_backward_step_says_it_itself() -> None:
+def test_node_named_like_a_backward_step_declares_itself() -> None:
     tensors = [tensor("x", role="input"), tensor("y"), tensor("z")]
     said = [node("n", "x", "y", inplace="none"), node("m@grad", "y", "z")]
     g = graph(tensors, said, "x", "z")
     assert [(f.rule, f.tensor, f.other) for f in lint_plan(plan_graph(g).plan, g)] == [("undeclared_inplace", "y", "z")]
 
 
-def test_slots_over_the_optimum_are_a_warning_where_pairs_ask_for_them() -> None:
+def test_slots_over_the_optimum_are_a_warning_with_must_not_alias_pairs() -> None:
     g = graph(
         [tensor("x", role="input"), tensor("a"), tensor("b", must_not_alias=("x",))],
         [node("n0", "x", "a", inplace="none"), node("n1", "a", "b", inplace="none")],
@@ -55,14 +55,14 @@ def test_slots_over_the_optimum_are_a_warning_where_pairs_ask_for_them() -> None
     assert [(f.rule, f.severity) for f in lint_plan(plan_graph(g).plan, g)] == [("slots_over_optimal", "warning")]
 
 
-def test_a_shortened_range_breaks_the_lifetimes_rule() -> None:
+def test_shortened_range_breaks_the_lifetimes_rule() -> None:
     g = residual()
     plan = plan_graph(g).plan
     short = rehashed(refigured(changed(plan, "death", plan.row_of["x"], 4)))
     assert {f.rule for f in lint_plan(short, g) if f.severity == "error"} == {"lifetimes"}
 
 
-def test_a_backward_plan_that_forgets_what_was_saved_breaks_the_lifetimes_rule() -> None:
+def test_backward_plan_without_a_saved_tensor_breaks_the_lifetimes_rule() -> None:
     g = chain(3, "none")
     plan = plan_graph(g, mode="backward", preset="train_full").plan
     row = plan.row_of["t1"]
@@ -70,12 +70,12 @@ def test_a_backward_plan_that_forgets_what_was_saved_breaks_the_lifetimes_rule()
     assert "lifetimes" in {f.rule for f in lint_plan(forgotten, g)}
 
 
-def test_a_hash_that_does_not_fit_breaks_the_addresses_rule() -> None:
+def test_wrong_hash_breaks_the_addresses_rule() -> None:
     plan = plan_graph(residual()).plan
     assert {f.rule for f in lint_plan(replace(plan, layout_hash=bytes(32)))} == {"addresses"}
 
 
-def test_every_rule_says_where_it_comes_from() -> None:
+def test_every_rule_has_a_text_and_a_source() -> None:
     assert all(rule.says.endswith(".") and rule.source for rule in RULES)
     assert lint_verdict(plan_graph(residual()).plan, residual()).checked == tuple(rule.name for rule in RULES)
 
@@ -89,19 +89,19 @@ def out_of_phase(**more: Any) -> Graph:
     return graph([tensor("x", role="input"), tensor("g", role="gradient"), tensor("y")], nodes, "x", "y g", **more)
 
 
-def test_a_backward_node_that_runs_before_a_forward_node_by_its_id_is_a_warning() -> None:
+def test_backward_node_before_a_forward_node_is_a_warning() -> None:
     found = lint_plan(plan_graph(out_of_phase(), mode="backward").plan, out_of_phase())
     assert [(f.rule, f.severity, f.step) for f in found] == [("backward_before_forward", "warning", 1)]
     assert '"b"' in found[0].message
     assert '"f"' in found[0].message
 
 
-def test_where_an_order_is_given_it_is_none() -> None:
+def test_given_order_of_the_graph_silences_the_warning() -> None:
     model = out_of_phase(execution_order=("b", "f"))
     assert lint_plan(plan_graph(model, mode="backward").plan, model) == ()
 
 
-def test_where_the_plan_was_given_another_order_it_is_none() -> None:
+def test_given_order_of_the_plan_silences_the_warning() -> None:
     plan = plan_graph(out_of_phase(), mode="backward", order=("f", "b")).plan
     assert lint_plan(plan, out_of_phase()) == ()
 
@@ -120,7 +120,7 @@ def scoped(order: tuple[str, ...], inner: str = "loop") -> Graph:
 
 
 @pytest.mark.parametrize("inner", ["loop", "loop/inner"])
-def test_a_node_between_the_nodes_of_a_scope_is_a_warning(inner: str) -> None:
+def test_node_inside_a_foreign_scope_is_a_warning(inner: str) -> None:
     model = scoped(("open", "body", "aside", "close"), inner)
     found = lint_plan(plan_graph(model).plan, model)
     assert [(f.rule, f.severity, f.step) for f in found] == [("split_scope", "warning", 3)]
@@ -128,17 +128,17 @@ def test_a_node_between_the_nodes_of_a_scope_is_a_warning(inner: str) -> None:
 
 
 @pytest.mark.parametrize("order", [("aside", "open", "body", "close"), ("open", "body", "close", "aside")])
-def test_a_scope_whose_nodes_follow_one_another_is_none(order: tuple[str, ...]) -> None:
+def test_contiguous_scope_is_no_finding(order: tuple[str, ...]) -> None:
     model = scoped(order)
     assert lint_plan(plan_graph(model).plan, model) == ()
 
 
-def test_whatever_the_verifier_finds_has_a_name_in_the_lint() -> None:
+def test_every_verifier_rule_belongs_to_a_lint_rule() -> None:
     named = {rule for lint in RULES for rule in lint.made_of}
     assert sorted(set(verify.RULES) - named) == []
 
 
-def test_without_a_graph_the_rules_that_ask_it_are_not_said_to_be_tried() -> None:
+def test_rules_that_need_the_graph_are_skipped_without_it() -> None:
     g = chain(2, "none")
     plan = plan_graph(g).plan
     with_graph, without = lint_verdict(plan, g).checked, lint_verdict(plan).checked
@@ -156,19 +156,19 @@ def idle(**more: Any) -> list[tuple[str, str]]:
     return [(f.rule, f.tensor) for f in lint_plan(plan_graph(model).plan, model) if f.tensor in ("side", "lost")]
 
 
-def test_what_nobody_touches_and_what_nobody_reads_are_warnings() -> None:
+def test_untouched_and_unread_tensors_are_warnings() -> None:
     assert idle() == [("untouched", "lost"), ("unread", "side")]
     model = graph([tensor("x", role="input"), tensor("y"), tensor("lost")], [node("n", "x", "y")], "x", "y")
     assert lint_verdict(plan_graph(model).plan, model).ok
 
 
-def test_who_reads_a_view_reads_its_base() -> None:
+def test_read_of_a_view_reads_its_base() -> None:
     tensors = [tensor("x", role="input"), tensor("a"), view("v", "a"), tensor("y")]
     model = graph(tensors, [node("n", "x", "a"), node("m", "v", "y")], "x", "y")
     assert {f.rule for f in lint_plan(plan_graph(model).plan, model)} & {"untouched", "unread"} == set()
 
 
-def test_what_is_written_into_another_tensor_is_a_result() -> None:
+def test_in_place_write_is_a_use() -> None:
     tensors = [tensor("x", role="input"), tensor("w", role="parameter"), tensor("w2"), tensor("y")]
     nodes = [node("n", "x w", "y"), node("u", "y w", "w2", in_place_write=((1, 0),))]
     model = graph(tensors, nodes, "x", "y")

@@ -1,6 +1,4 @@
-"""The referee and the verifier, which share nothing, find the same collisions: in plans of every planner, and in plans
-that were broken.
-"""
+"""The referee and the verifier, which share no code, find the same collisions in valid and in broken plans."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ def agree(plan: Plan) -> None:
     assert bool(list(faults(plan))) == collides(plan)
 
 
-def test_it_is_short_and_knows_nobody() -> None:
+def test_referee_is_short_and_imports_only_the_plan_model() -> None:
     text = REFEREE.read_text()
     assert len(text.splitlines()) <= 80
     assert [line for line in text.splitlines() if line.startswith("from tmmu_core")] == [
@@ -43,13 +41,13 @@ def test_it_is_short_and_knows_nobody() -> None:
     ]
 
 
-def test_it_names_both_tensors() -> None:
+def test_referee_names_both_tensors() -> None:
     plan = replace(ledger_plan(), offset=ledger_plan().offset * 0)
     assert "a and b overlap" in list(faults(plan))
     assert list(faults(ledger_plan())) == []
 
 
-def test_a_taker_beside_its_giver_overlaps_it_at_the_hand_off() -> None:
+def test_taker_beside_its_giver_overlaps_it() -> None:
     plan = replace(chain_plan(3), places="bytes")
     assert plan.handoffs
     _, giver, taker = plan.handoffs[0][:3]
@@ -60,8 +58,8 @@ def test_a_taker_beside_its_giver_overlaps_it_at_the_hand_off() -> None:
     assert any({giver, taker} <= set(said.split()) for said in faults(moved))
 
 
-def test_a_storage_holds_all_its_bytes_for_as_long_as_any_of_it_lives() -> None:
-    """``h`` is read at step 2, a view of its first element at step 4: nobody may have the rest of it in between."""
+def test_storage_holds_its_bytes_while_any_view_lives() -> None:
+    """``h`` is read at step 2 and a view of its first element at step 4: its other bytes stay in use."""
     tensors = [tensor("x", role="input"), tensor("h"), view("v", "h", 1), tensor("y"), tensor("w"), tensor("z")]
     nodes = [
         node("a", "x", "h", inplace="none"),
@@ -81,15 +79,16 @@ def test_a_storage_holds_all_its_bytes_for_as_long_as_any_of_it_lives() -> None:
 @pytest.mark.parametrize("planner", sorted(PLANNERS))
 @settings(max_examples=15)
 @given(case=plannable_cases())
-def test_neither_finds_anything_in_a_plan_that_was_made(planner: str, case: Case) -> None:
+def test_valid_plan_has_no_collision(planner: str, case: Case) -> None:
     solved(case)  # one that the contract refuses is drawn anew
     plan = plan_graph(case.graph, **{**case.arguments(), "planner": planner}).plan
     assert list(faults(plan)) == []
     assert not collides(plan)
 
 
+@pytest.mark.slow
 @given(case=plannable_cases(), seed=st.integers(0, 2**32))
-def test_both_find_the_same_collisions_in_a_broken_plan(case: Case, seed: int) -> None:
+def test_broken_plan_has_the_same_collisions(case: Case, seed: int) -> None:
     plan, choice = solved(case).plan, Random(seed)
     if not len(plan):
         return

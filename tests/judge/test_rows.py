@@ -1,4 +1,4 @@
-"""What a row says of its own tensor is judged without the graph, also in files that hold no hashes."""
+"""Rows of a plan are verified without the graph, also in files that hold no hashes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def viewed() -> Plan:
     return plan_graph(graph(tensors, nodes, "x", "y")).plan
 
 
-def test_an_honest_plan_has_nothing_wrong_with_its_rows() -> None:
+def test_valid_rows_have_no_finding() -> None:
     assert rules(viewed()) == set()
 
 
@@ -57,28 +57,28 @@ def test_an_honest_plan_has_nothing_wrong_with_its_rows() -> None:
         ("part", {"base_tensor_uid": "y"}),
     ],
 )
-def test_a_row_that_contradicts_itself_is_found(row: str, fields: dict[str, Any]) -> None:
+def test_contradicting_row_is_found(row: str, fields: dict[str, Any]) -> None:
     assert "row" in rules(edited(viewed(), row, **fields))
 
 
-def test_what_persists_lives_through() -> None:
+def test_persistent_tensor_lives_to_the_end() -> None:
     tensors = [tensor("w", role="parameter"), tensor("y"), tensor("z", role="output")]
     plan = plan_graph(graph(tensors, [node("n0", "w", "y"), node("n1", "y", "z")], "", "z")).plan
     assert "row" in rules(edited(plan, "w", death=1))
 
 
-def test_a_preset_that_there_is_not_is_found() -> None:
+def test_unknown_preset_is_found() -> None:
     plan = plan_graph(chain(3)).plan
     assert "row" in rules(replace(plan, preset="inferencex"))
 
 
-def test_a_grid_of_no_bytes_is_found_and_stops_nobody() -> None:
+def test_alignment_of_zero_is_found() -> None:
     plan = plan_graph(chain(3)).plan
     zeroed = replace(plan, alignment=np.zeros(len(plan), np.uint64))
     assert "alignment" in rules(zeroed)
 
 
-def test_what_makes_a_bound_is_there_at_its_step() -> None:
+def test_witness_step_of_a_bound_is_checked() -> None:
     plan = viewed()
     (arena,) = [a for a in plan.arenas if a.name == "activations"]
     assert arena.witness_step >= 0

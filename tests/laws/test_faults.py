@@ -1,4 +1,4 @@
-"""A fault put into a plan is found every time: any kind, any plan, hashes made to fit."""
+"""Every kind of fault put into a plan is found, with hashes recomputed to fit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL_SAMPLES = (
     *("linear_chain", "linear_chain_none", "residual_block", "fan_out_fan_in", "early_output", "mixed_sizes"),
     *("two_arenas", "views", "alias_group", "in_place", "must_not_alias", "remat", "training_step"),
 )
-LAW = settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck), derandomize=True)
+LAW = settings(deadline=None, max_examples=5, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 def planned(case: Case) -> Plan:
@@ -36,7 +36,7 @@ def planned(case: Case) -> Plan:
 @LAW
 @given(case=st.one_of(plannable_cases(), cases()), choice=st.integers(0, 2**32))
 @pytest.mark.parametrize("kind", sorted(IN_CONTENT))
-def test_a_fault_is_found_on_random_graphs(kind: str, case: Case, choice: int) -> None:
+def test_fault_is_found_on_random_graphs(kind: str, case: Case, choice: int) -> None:
     faulty = IN_CONTENT[kind](planned(case), Random(choice))
     assume(faulty is not None)
     assert faulty is not None
@@ -50,21 +50,21 @@ def test_a_fault_is_found_on_random_graphs(kind: str, case: Case, choice: int) -
 @LAW
 @given(case=plannable_cases(), choice=st.integers(0, 2**32))
 @pytest.mark.parametrize("kind", sorted(IN_HASHES))
-def test_an_altered_hash_is_found_without_the_graph(kind: str, case: Case, choice: int) -> None:
+def test_altered_hash_is_found_without_the_graph(kind: str, case: Case, choice: int) -> None:
     faulty = IN_HASHES[kind](planned(case), Random(choice))
     assert faulty is not None
     assert not verify_plan(faulty).ok
 
 
 @pytest.mark.parametrize("sample", SMALL_SAMPLES)
-def test_every_kind_of_fault_is_found_on_every_small_sample(sample: str) -> None:
+def test_every_kind_of_fault_is_found_on_a_sample(sample: str) -> None:
     graph = read_graph_file(SAMPLES / f"{sample}.tmmu.json")
     missed = []
     for mode in ("inference", "forward", "backward"):
         plan = plan_graph(graph, mode=mode).plan  # type: ignore[arg-type]
         assert verify_plan(plan, graph).ok
         for kind, fault in {**IN_CONTENT, **IN_HASHES}.items():
-            for choice in range(6):
+            for choice in range(2):
                 faulty = fault(plan, Random(choice))
                 if faulty is None:
                     continue
@@ -84,7 +84,7 @@ def test_every_kind_of_fault_is_found_on_every_small_sample(sample: str) -> None
         *("extent_shrunk", "capacity_too_small", "peak_understated", "slots_understated", "generation_changed"),
     ],
 )
-def test_a_fault_inside_the_plan_is_found_without_the_graph(kind: str) -> None:
+def test_fault_is_found_without_the_graph(kind: str) -> None:
     graph = read_graph_file(SAMPLES / "fan_out_fan_in.tmmu.json")
     plan = plan_graph(graph).plan
     assert verify_plan(plan).ok

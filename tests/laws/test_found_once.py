@@ -1,4 +1,4 @@
-"""Graphs on which planner and reference once disagreed, kept small enough to check by eye."""
+"""Small graphs on which planner and reference once disagreed."""
 
 from __future__ import annotations
 
@@ -60,33 +60,33 @@ def test_planner_and_reference_agree(g: Graph, mode: Mode, preset: Preset) -> No
     assert disagreement(g, mode, preset, seeds=[0]) is None
 
 
-def test_a_tensor_read_with_its_view_is_not_handed_over() -> None:
+def test_tensor_read_with_its_view_is_not_handed_over() -> None:
     assert plan_graph(READ_WITH_ITS_VIEW).plan.handoffs == ()
 
 
-def test_a_second_in_place_write_lies_where_the_first_one_lies() -> None:
+def test_second_in_place_write_has_the_offset_of_the_first() -> None:
     plan = plan_graph(OVERWRITTEN_TWICE).plan
     assert [int(plan.offset[plan.row_of[name]]) for name in ("x", "v", "a", "b")] == [0, 16, 16, 16]
 
 
-def test_a_storage_reaches_as_far_as_its_farthest_member() -> None:
+def test_storage_reaches_to_its_farthest_member() -> None:
     (arena,) = plan_graph(OVERWRITTEN_BY_MORE).plan.arenas
     assert (arena.extent_bytes, arena.peak_live_bytes, arena.storages) == (48, 48, 1)
 
 
-def test_views_of_what_nobody_writes_have_no_address() -> None:
+def test_views_of_an_unwritten_base_are_rejected() -> None:
     with pytest.raises(InvalidIrShapes) as refused:
         plan_graph(VIEWS_OF_NOTHING)
     assert refused.value.diagnostics["reason"] == "view_of_nothing"
     assert refused.value.diagnostics["tensor"] in ("v", "w")
 
 
-def test_what_is_differentiable_does_not_depend_on_the_order() -> None:
+def test_differentiability_does_not_depend_on_the_order() -> None:
     plan = plan_graph(READ_BEFORE_ITS_BASE, mode="backward").plan
     assert {"part@grad", "flat@grad"} <= set(plan.tensor_ids)
 
 
-def test_a_view_of_a_view_may_be_off_its_grid_though_each_step_is_on_one() -> None:
+def test_view_of_a_view_off_its_grid_is_misaligned() -> None:
     tensors = [
         tensor("x", role="input"),
         Tensor("bytes", (8,), "int8", view=View("x", 1)),
@@ -97,7 +97,7 @@ def test_a_view_of_a_view_may_be_off_its_grid_though_each_step_is_on_one() -> No
 
 
 @pytest.mark.parametrize("pairs", [((0, 0), (0, 1)), ((0, 0), (1, 0))])
-def test_an_in_place_write_has_one_input_and_one_output(pairs: tuple[tuple[int, int], ...]) -> None:
+def test_in_place_write_has_one_input_and_one_output(pairs: tuple[tuple[int, int], ...]) -> None:
     tensors = [tensor("a", role="input"), tensor("b", role="input"), tensor("y"), tensor("z")]
     g = graph(tensors, [node("n", "a b", "y z", in_place_write=pairs)], "a b", "y z")
     with pytest.raises(InvalidIrShapes) as refused:
@@ -105,14 +105,14 @@ def test_an_in_place_write_has_one_input_and_one_output(pairs: tuple[tuple[int, 
     assert refused.value.diagnostics["condition"] == "refcount"
 
 
-def test_an_output_that_is_of_a_living_storage_is_not_written_into_another() -> None:
+def test_output_in_a_living_storage_cannot_be_written_in_place() -> None:
     tensors = [tensor("a", role="input"), tensor("b", role="input"), view("y", "b")]
     with pytest.raises(InvalidIrShapes) as refused:
         plan_graph(graph(tensors, [node("n", "a b", "y", in_place_write=((0, 0),))], "a b", "y"))
     assert refused.value.diagnostics["condition"] == "refcount"
 
 
-def test_an_arena_of_ones_own_must_be_declared() -> None:
+def test_named_arena_must_be_declared() -> None:
     g = graph([tensor("x", role="input", arena="sram")], [], "x")
     with pytest.raises(ArenaTooSmall):
         plan_graph(g)
@@ -123,8 +123,6 @@ def test_an_arena_of_ones_own_must_be_declared() -> None:
     ("arenas", "where"),
     [({"parameters": {}}, "parameters"), ({"parameters": {}, "optimizer_state": {}}, "optimizer_state")],
 )
-def test_optimizer_state_has_an_arena_of_its_own_where_one_is_declared(
-    arenas: dict[str, dict[str, int]], where: str
-) -> None:
+def test_optimizer_state_uses_its_own_arena_if_declared(arenas: dict[str, dict[str, int]], where: str) -> None:
     plan = plan_graph(graph([tensor("m", role="optimizer_state")], []), arenas=arenas).plan
     assert plan.row(0).arena == where

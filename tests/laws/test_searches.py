@@ -1,4 +1,4 @@
-"""Every search goes the way that its golden line tells: the same answer, after as many nodes."""
+"""Every search gives its golden result after the golden number of nodes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tests.support.searches import QUESTIONS, kept, said
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_a_search_answers_as_its_golden_line_tells_after_as_many_steps(question: str) -> None:
+def test_search_gives_the_golden_result(question: str) -> None:
     assert said(QUESTIONS[question]()) == kept()[question]
 
 
-def test_every_golden_line_is_of_a_question() -> None:
+def test_every_golden_row_is_recomputed() -> None:
     assert list(kept()) == list(QUESTIONS)

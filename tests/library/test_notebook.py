@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 
 from tests.support.paths import ROOT
 
 
+@pytest.mark.slow
 def test_a_plan_at_the_end_of_a_cell_draws_its_map() -> None:
     cells = [
         "import tmmu\nplan = tmmu.plan('sample_graphs/residual_block.tmmu.json', planner='greedy')",

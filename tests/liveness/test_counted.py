@@ -1,4 +1,4 @@
-"""What twice as large a graph costs: twice as many steps of the interpreter, counted, and not four times as many."""
+"""Cost of liveness and judge: a graph twice as large takes about twice as many interpreter instructions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def operations(play: Callable[[], Any]) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("of", [written_in_place, among_aliases, with_views, written_views])
 @pytest.mark.parametrize("who", ["planner", "judge"])
-def test_twice_as_many_cost_twice_as_much(of: Callable[[int], Graph], who: str) -> None:
+def test_cost_is_linear_in_the_size_of_the_graph(of: Callable[[int], Graph], who: str) -> None:
     spent = []
     for count in (100, 200):
         g = of(count)

@@ -1,4 +1,4 @@
-"""Bytes near and past 2^63 and 2^64: what lies there has its number, and what lies further is refused."""
+"""Offsets near 2^63 and 2^64: they are exact, and what exceeds 64 bits is rejected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def written_over_a_view(whole: int, offset: int, nbytes: int) -> Graph:
 
 
 @pytest.mark.parametrize("offset", [2**63 - 1, 2**63, U64_MAX - 1])
-def test_a_view_may_begin_at_any_byte_there_is(offset: int) -> None:
+def test_view_may_begin_at_any_byte(offset: int) -> None:
     g = graph([raw("x", U64_MAX, "input"), raw("v", 1, view=View("x", offset))], [node("n", "v", "")], "x")
     plan = plan_graph(g, arenas=ONE_BYTE_GRID).plan
     assert int(plan.offset[plan.row_of["v"]]) == offset
@@ -34,7 +34,7 @@ def test_a_view_may_begin_at_any_byte_there_is(offset: int) -> None:
 
 
 @pytest.mark.parametrize(("offset", "fits"), [(U64_MAX - 8, True), (U64_MAX - 7, False), (2**63, True)])
-def test_what_is_written_in_place_ends_within_64_bits(offset: int, fits: bool) -> None:
+def test_in_place_write_ends_within_64_bits(offset: int, fits: bool) -> None:
     g = written_over_a_view(U64_MAX, offset, 8)
     mine = result_or_refusal(lambda: plan_graph(g, arenas=ONE_BYTE_GRID).plan)
     theirs = result_or_refusal(
@@ -47,8 +47,7 @@ def test_what_is_written_in_place_ends_within_64_bits(offset: int, fits: bool) -
         assert mine == theirs == ("ALLOCATION_OVERFLOW", None, None, "", "y", "")
 
 
-def test_what_is_written_in_place_begins_within_64_bits() -> None:
-    """``y`` lies at 2^63 + 1 of ``x``'s storage, its view at 2^63 − 1 of ``y``, which makes 2^64."""
+def test_in_place_write_begins_within_64_bits() -> None:
     tensors = [*written_over_a_view(U64_MAX, 2**63 + 1, 2**63).tensors, raw("w", 1, view=View("y", 2**63 - 1))]
     g = graph(tensors, [node("n", "v", "y", inplace="none", in_place_write=((0, 0),))], "x", "y")
     with pytest.raises(AllocationOverflow) as mine:
@@ -59,8 +58,8 @@ def test_what_is_written_in_place_begins_within_64_bits() -> None:
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_a_view_of_a_view_begins_within_64_bits(more: int) -> None:
-    """One that repeats a byte may be looked into further than its base reaches."""
+def test_view_of_a_view_begins_within_64_bits(more: int) -> None:
+    """A view that repeats a byte may reach further than its base."""
     far = View("x", U64_MAX - 16, 1, (0,))
     tensors = [raw("x", U64_MAX, "input"), raw("v", 32, view=far), raw("w", 0, view=View("v", 16 + more)), raw("y", 1)]
     g = graph(tensors, [node("n", "w", "y", inplace="none")], "x")
@@ -86,7 +85,7 @@ def test_memories_end_within_64_bits() -> None:
     assert verify_plan(plan).ok
 
 
-def test_a_graph_made_in_memory_without_a_hash_is_refused_by_both() -> None:
+def test_graph_without_canonical_form_is_rejected_by_both() -> None:
     g = graph([Tensor("x", (2**64, 0), role="input")], [], "x")
     for play in (lambda: plan_graph(g), lambda: simulate(g, SimulationRequest(mode="inference", preset="inference"))):
         with pytest.raises(InvalidIrShapes) as refused:

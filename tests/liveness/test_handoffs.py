@@ -1,4 +1,4 @@
-"""Hand-offs: granted when every condition of contract §1 holds, refused by the first that does not."""
+"""Hand-offs (in-place reuse): granted when every condition of contract §1 holds, denied by the first that does not."""
 
 import pytest
 
@@ -21,23 +21,23 @@ def refused(g: Graph, **how: object) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 40])
-def test_a_linear_chain_fits_in_one_slot(length: int) -> None:
+def test_linear_chain_needs_one_slot(length: int) -> None:
     (arena,) = solve(chain(length)).plan.arenas
     assert arena.slots == 1
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 40])
-def test_the_same_chain_needs_two_slots_where_nothing_is_permitted(length: int) -> None:
+def test_chain_without_permission_needs_two_slots(length: int) -> None:
     (arena,) = solve(chain(length, "none")).plan.arenas
     assert arena.slots == 2
 
 
-def test_a_hand_off_ends_the_input_at_the_step_that_takes_it_over() -> None:
+def test_handoff_ends_the_input_at_the_step_of_its_taker() -> None:
     plan = solve(chain(1)).plan
     assert (plan.row(0).death, plan.row(1).birth) == (1, 1)
 
 
-def test_a_residual_block_holds_its_skip_and_hands_over_at_the_add() -> None:
+def test_residual_block_holds_its_skip_and_hands_over_at_the_add() -> None:
     g = residual("any")
     assert granted(g) == [(2, "a", "b"), (4, "c", "y")]
     assert refused(g) == [("x", "already_taken")]
@@ -50,37 +50,37 @@ def one_node(writer: Node, *more: Tensor, gives: str = "y") -> Graph:
     return graph([t for t in tensors if t.id not in replaced] + list(more), [writer], " ".join(given), gives)
 
 
-def test_the_first_input_in_order_is_taken() -> None:
+def test_first_input_in_order_is_taken() -> None:
     assert granted(one_node(node("n", "a b", "y"))) == [(1, "a", "y")]
 
 
-def test_listed_pairs_decide_who_comes_first() -> None:
+def test_listed_pairs_decide_the_order() -> None:
     assert granted(one_node(node("n", "a b", "y", inplace=((1, 0), (0, 0))))) == [(1, "b", "y")]
 
 
-def test_a_node_with_two_outputs_hands_nothing_over() -> None:
+def test_node_with_two_outputs_hands_nothing_over() -> None:
     assert refused(one_node(node("n", "a", "y z"), gives="y z")) == [("a", "several_outputs")]
 
 
-def test_a_persistent_input_stays() -> None:
+def test_persistent_input_is_kept() -> None:
     assert refused(one_node(node("n", "w", "y"), tensor("w", role="parameter"))) == [("w", "persistent")]
 
 
-def test_a_graph_output_stays() -> None:
+def test_graph_output_is_kept() -> None:
     assert refused(one_node(node("n", "a", "y"), gives="a y")) == [("a", "graph_output")]
 
 
-def test_what_is_saved_for_backward_stays() -> None:
+def test_tensor_saved_for_backward_is_kept() -> None:
     g = one_node(node("n", "a", "y"), tensor("a", role="input", saved_for_backward=True))
     assert refused(g, mode="forward") == [("a", "saved_for_backward")]
 
 
-def test_inference_ignores_the_mark() -> None:
+def test_inference_ignores_the_saved_mark() -> None:
     g = one_node(node("n", "a", "y"), tensor("a", role="input", saved_for_backward=True))
     assert granted(g, mode="inference") == [(1, "a", "y")]
 
 
-def test_a_base_with_a_live_view_stays() -> None:
+def test_base_with_a_live_view_is_kept() -> None:
     g = graph(
         [tensor("x", role="input"), view("v", "x", 2), tensor("y"), tensor("z")],
         [node("n0", "x", "y"), node("n1", "v y", "z", inplace="none")],
@@ -90,7 +90,7 @@ def test_a_base_with_a_live_view_stays() -> None:
     assert ("x", "alias_live") in refused(g)
 
 
-def test_a_base_whose_views_are_dead_is_handed_over() -> None:
+def test_base_with_dead_views_is_handed_over() -> None:
     g = graph(
         [tensor("x", role="input"), view("v", "x", 2), tensor("y"), tensor("z")],
         [node("n0", "v", "y", inplace="none"), node("n1", "x", "z", inplace=((0, 0),)), node("n2", "y z", "q")],
@@ -101,39 +101,37 @@ def test_a_base_whose_views_are_dead_is_handed_over() -> None:
     assert (2, "x", "z") in granted(g)
 
 
-def test_must_not_alias_keeps_the_two_apart() -> None:
+def test_must_not_alias_prevents_a_handoff() -> None:
     g = one_node(node("n", "a", "y"), tensor("a", role="input", must_not_alias=("y",)))
     assert refused(g) == [("a", "must_not_alias")]
     plan = solve(g).plan
     assert plan.row(0).logical_slot != plan.row(1).logical_slot
 
 
-def test_another_arena_is_another_place() -> None:
+def test_tensor_of_another_arena_is_kept() -> None:
     g = one_node(node("n", "a", "y"), tensor("a", role="input", arena="sram"))
     assert refused(g, arenas={"sram": {}, "activations": {}}) == [("a", "other_arena")]
 
 
-def test_reading_an_input_twice_is_one_read() -> None:
+def test_repeated_read_in_one_node_counts_once() -> None:
     assert granted(one_node(node("n", "a a", "y"))) == [(1, "a", "y")]
 
 
-def test_a_tensor_that_stands_twice_is_handed_over_only_where_both_places_are_permitted() -> None:
-    """``ADD(a, a)``: both operands are one buffer, and permission for one of them is none for the other."""
+def test_operand_used_twice_needs_permission_for_both() -> None:
     assert granted(one_node(node("n", "a a", "y", inplace=((0, 0),)))) == []
     assert granted(one_node(node("n", "a a", "y", inplace=((0, 0), (1, 0))))) == [(1, "a", "y")]
     assert granted(one_node(node("n", "a a", "y"))) == [(1, "a", "y")]
     assert granted(one_node(node("n", "a b a", "y", inplace=((0, 0), (1, 0))))) == [(1, "b", "y")]
 
 
-def test_hand_offs_are_taken_back_all_of_them_unless_those_across_arenas_are_meant() -> None:
+def test_handoffs_can_be_revoked() -> None:
     granted = plan_graph(chain(3, "any")).liveness
     assert (granted.storages.handoff_from >= 0).sum() == 3
     assert (without_handoffs(granted).storages.handoff_from >= 0).sum() == 0
     assert without_handoffs(granted, across_arenas=True) is granted
 
 
-def test_an_output_that_lies_somewhere_already_takes_no_place_over() -> None:
-    """``y`` belongs to a group whose first-born is ``first``; ``w`` was there before anything ran."""
+def test_output_of_an_existing_storage_takes_no_place() -> None:
     tensors = [tensor("a", role="input"), tensor("first", alias_group_id="g"), tensor("y", alias_group_id="g")]
     g = graph(tensors, [node("n0", "", "first"), node("n1", "a first", "y", inplace=((0, 0),))], "a", "y")
     assert refused(g) == [("a", "alias_live")]

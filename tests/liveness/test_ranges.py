@@ -1,4 +1,4 @@
-"""When a tensor lives (contract §1), on graphs that can be drawn on a napkin."""
+"""Live ranges (contract §1) on small graphs."""
 
 import msgspec
 import pytest
@@ -19,22 +19,22 @@ def ranges(g: Graph, **how: object) -> dict[str, tuple[int, int]]:
     return {row.tensor_id: (row.birth, row.death) for row in plan.rows()}
 
 
-def test_loading_is_step_zero_and_nodes_follow() -> None:
+def test_loading_is_step_zero() -> None:
     #  #0 @inputs   #1 n0   #2 n1
     assert ranges(chain(2, "none")) == {"t0": (0, 2), "t1": (1, 3), "t2": (2, 3)}
 
 
-def test_a_graph_without_inputs_starts_with_its_first_node() -> None:
+def test_graph_without_inputs_starts_with_its_first_node() -> None:
     g = graph([tensor("a"), tensor("b")], [node("n0", "", "a"), node("n1", "a", "b", inplace="none")], gives="b")
     assert ranges(g) == {"a": (0, 2), "b": (1, 2)}
 
 
-def test_a_tensor_that_nobody_reads_lives_for_one_step() -> None:
+def test_unread_tensor_lives_for_one_step() -> None:
     g = graph([tensor("x", role="input"), tensor("d"), tensor("y")], [node("n0", "x", "d y")], "x", "y")
     assert ranges(g)["d"] == (1, 2)
 
 
-def test_an_early_graph_output_lives_to_the_end() -> None:
+def test_early_graph_output_lives_to_the_end() -> None:
     g = graph(
         [tensor("x", role="input"), tensor("early"), tensor("a"), tensor("b")],
         [node("n0", "x", "early"), node("n1", "early", "a"), node("n2", "a", "b")],
@@ -45,12 +45,12 @@ def test_an_early_graph_output_lives_to_the_end() -> None:
 
 
 @pytest.mark.parametrize("role", ["parameter", "buffer", "constant", "optimizer_state"])
-def test_persistent_tensors_live_through_every_step(role: str) -> None:
+def test_persistent_tensor_lives_through_every_step(role: str) -> None:
     g = graph([tensor("x", role="input"), tensor("w", role=role), tensor("y")], [node("n0", "x w", "y")], "x", "y")
     assert ranges(g)["w"] == (0, 2)
 
 
-def test_a_view_that_nobody_writes_is_born_with_its_base() -> None:
+def test_unwritten_view_is_born_with_its_base() -> None:
     g = graph(
         [tensor("x", role="input"), tensor("b"), view("v", "b", 2), tensor("y")],
         [node("n0", "x", "b"), node("n1", "v", "y", inplace="none")],
@@ -60,8 +60,8 @@ def test_a_view_that_nobody_writes_is_born_with_its_base() -> None:
     assert ranges(g)["v"] == (1, 3)
 
 
-def test_a_view_that_nobody_writes_is_not_there_without_what_it_looks_at() -> None:
-    """``v`` looks through ``u`` at ``m``, itself a view, which the backward pass alone writes: in it all three are."""
+def test_unwritten_view_without_its_base_is_not_planned() -> None:
+    """``v`` views ``u``, which views ``m``, which only the backward pass writes."""
     g = graph(
         [tensor("x", role="input"), tensor("y"), view("m", "x"), view("u", "m"), view("v", "u"), view("w", "x")],
         [node("n0", "x", "y"), node("n1", "x", "m", phase="backward")],
@@ -81,7 +81,7 @@ def test_a_view_that_nobody_writes_is_not_there_without_what_it_looks_at() -> No
     assert disagreement(read, "inference", "inference", range(1)) is None
 
 
-def test_the_default_order_gives_ties_to_the_lowest_id() -> None:
+def test_ties_of_the_default_order_go_to_the_lowest_id() -> None:
     g = graph(
         [tensor("x", role="input"), tensor("a"), tensor("b"), tensor("y")],
         [node("z", "x", "a"), node("é", "x", "b"), node("m", "a b", "y")],
@@ -92,7 +92,7 @@ def test_the_default_order_gives_ties_to_the_lowest_id() -> None:
     assert plan_graph(g).plan.execution_order == ("z", "é", "m")
 
 
-def test_a_given_order_is_followed() -> None:
+def test_given_order_is_followed() -> None:
     g = graph(
         [tensor("x", role="input"), tensor("a"), tensor("b")],
         [node("n0", "x", "a"), node("n1", "x", "b")],
@@ -110,19 +110,19 @@ def test_a_given_order_is_followed() -> None:
         (["n000", "n001", "nope"], "order_unknown_node"),
     ],
 )
-def test_an_order_that_is_no_permutation_is_refused_by_name(order: list[str], reason: str) -> None:
+def test_order_that_is_no_permutation_is_rejected(order: list[str], reason: str) -> None:
     with pytest.raises(InvalidIrShapes) as caught:
         plan_graph(chain(2), order=order)
     assert caught.value.diagnostics["reason"] == reason
 
 
-def test_an_order_that_reads_before_it_writes_names_the_first_offender() -> None:
+def test_order_that_reads_before_writing_is_rejected() -> None:
     with pytest.raises(LivenessCycle) as caught:
         plan_graph(chain(3), order=["n000", "n002", "n001"])
     assert caught.value.diagnostics["node_id"] == "n002"
 
 
-def test_a_cycle_names_a_node_on_it_not_one_behind_it() -> None:
+def test_cycle_error_names_a_node_of_the_cycle() -> None:
     g = graph(
         [tensor("p"), tensor("q"), tensor("r")],
         [node("behind", "q", "r"), node("m0", "q", "p"), node("m1", "p", "q")],
@@ -133,7 +133,7 @@ def test_a_cycle_names_a_node_on_it_not_one_behind_it() -> None:
     assert caught.value.diagnostics["node_id"] == "m0"
 
 
-def test_every_error_record_carries_token_and_graph_hash() -> None:
+def test_error_record_has_token_and_graph_hash() -> None:
     with pytest.raises(LivenessCycle) as caught:
         plan_graph(chain(3), order=["n000", "n002", "n001"], seed=7)
     record = caught.value.record()
@@ -141,7 +141,7 @@ def test_every_error_record_carries_token_and_graph_hash() -> None:
     assert len(record["diagnostics"]["ir_hash"]) == 64
 
 
-def test_a_view_waits_for_whoever_writes_it_or_else_for_whoever_writes_its_root() -> None:
+def test_view_depends_on_its_writer_or_on_that_of_its_root() -> None:
     tensors = [tensor("h"), view("v", "h"), view("u", "v"), tensor("x", role="input"), view("w", "x"), tensor("y")]
     g = graph(tensors, [node("n0", "x", "h w"), node("n1", "u w", "y")], "x", "y")
     index = index_graph(g)
@@ -149,13 +149,13 @@ def test_a_view_waits_for_whoever_writes_it_or_else_for_whoever_writes_its_root(
     assert dict(zip(index.tensor_ids, found.tolist(), strict=True)) == {"h": 0, "v": 0, "u": 0, "x": -1, "w": 0, "y": 1}
 
 
-def test_an_output_of_another_mode_is_not_missed_though_its_writer_comes_first_in_the_list() -> None:
+def test_output_of_another_mode_is_not_required() -> None:
     tensors = [tensor("g", role="gradient"), tensor("x", role="input"), tensor("y")]
     g = graph(tensors, [node("b", "y", "g", phase="backward"), node("f", "x", "y")], "x", "y g")
     assert ranges(g, mode="inference", preset="inference") == {"x": (0, 1), "y": (1, 2)}
 
 
-def test_what_the_first_of_all_steps_reads_must_be_there() -> None:
+def test_first_step_needs_its_inputs() -> None:
     g = graph([tensor("a"), tensor("y")], [node("n", "a", "y")], "", "y")
     with pytest.raises(InvalidIrShapes) as caught:
         plan_graph(g)

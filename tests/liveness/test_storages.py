@@ -1,4 +1,4 @@
-"""What shares bytes: views, alias groups, in-place writes, and what must never (contract §3)."""
+"""What shares bytes: views, alias groups, in-place writes; and what must not (contract §3)."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def refusal(g: Graph, **how: object) -> ContractError:
     return caught.value
 
 
-def test_a_view_lies_inside_its_base() -> None:
+def test_view_is_inside_its_base() -> None:
     g = graph(
         [tensor("x", 8, role="input"), view("v", "x", 2, offset=16), tensor("y")],
         [node("n0", "v", "y", inplace="none")],
@@ -34,7 +34,7 @@ def test_a_view_lies_inside_its_base() -> None:
     assert found["v"].logical_slot == found["x"].logical_slot
 
 
-def test_a_view_of_a_view_adds_its_offsets() -> None:
+def test_view_of_a_view_adds_its_offsets() -> None:
     g = graph(
         [tensor("x", 8, role="input"), view("v", "x", 4, offset=16), view("w", "v", 1, offset=4), tensor("y")],
         [node("n0", "w", "y", inplace="none")],
@@ -44,7 +44,7 @@ def test_a_view_of_a_view_adds_its_offsets() -> None:
     assert rows(g)["w"].offset_bytes == 20
 
 
-def test_a_base_is_held_while_a_view_is_read() -> None:
+def test_base_lives_while_a_view_is_read() -> None:
     g = graph(
         [tensor("x", role="input"), view("v", "x", 2), tensor("a"), tensor("y")],
         [node("n0", "x", "a", inplace="none"), node("n1", "v a", "y", inplace="none")],
@@ -55,7 +55,7 @@ def test_a_base_is_held_while_a_view_is_read() -> None:
     assert len({row.logical_slot for row in rows(g).values() if row.tensor_id != "v"}) == 3
 
 
-def test_an_alias_group_is_one_storage_as_large_as_its_largest_member() -> None:
+def test_alias_group_is_one_storage_as_large_as_its_largest_member() -> None:
     g = graph(
         [tensor("x", role="input"), tensor("a", 4, alias_group_id="g"), tensor("b", 8, alias_group_id="g")],
         [node("n0", "x", "a", inplace="none"), node("n1", "a", "b", inplace="none")],
@@ -77,8 +77,7 @@ def in_place(*extra: Tensor, reads: str = "x", later: str = "", gives: str = "z"
     return graph([tensor("x", role="input"), tensor("a", **marks), tensor("b"), tensor("z"), *extra], nodes, "x", gives)
 
 
-def test_what_is_written_in_place_at_the_first_step_still_has_a_step_of_its_own() -> None:
-    """A view of a buffer is there before anything runs; no graph input gives it a step before that write."""
+def test_in_place_write_at_the_first_step_has_its_own_step() -> None:
     g = graph(
         [tensor("b", role="buffer"), view("v", "b", 2, 8), tensor("w", 2), tensor("y")],
         [node("n0", "v", "w", in_place_write=((0, 0),), inplace="none"), node("n1", "w", "y", inplace="none")],
@@ -92,7 +91,7 @@ def test_what_is_written_in_place_at_the_first_step_still_has_a_step_of_its_own(
     assert disagreement(g, "inference", "inference", range(1)) is None
 
 
-def test_an_in_place_write_stays_where_its_input_was() -> None:
+def test_in_place_write_has_the_offset_of_its_input() -> None:
     found = rows(in_place())
     assert found["b"].offset_bytes == found["a"].offset_bytes
     assert (found["a"].death, found["b"].birth) == (2, 2)
@@ -108,7 +107,7 @@ def test_an_in_place_write_stays_where_its_input_was() -> None:
         ("must_not_alias", in_place(must_not_alias=("b",)), "inference"),
     ],
 )
-def test_an_in_place_write_is_refused_by_the_condition_it_breaks(condition: str, g: Graph, mode: str) -> None:
+def test_in_place_write_is_denied_by_its_condition(condition: str, g: Graph, mode: str) -> None:
     error = refusal(g, mode=mode)
     assert isinstance(error, InvalidIrShapes)
     assert error.diagnostics["reason"] == "in_place_denied"
@@ -117,8 +116,8 @@ def test_an_in_place_write_is_refused_by_the_condition_it_breaks(condition: str,
 
 @pytest.mark.parametrize("listed", ["saved given", "given saved"])
 @pytest.mark.parametrize("first", [0, 1])
-def test_of_two_writes_that_may_not_be_the_node_says_which_is_told_of(listed: str, first: int) -> None:
-    """Not the order in which the file lists tensors; the verifier's own liveness tells of the same."""
+def test_first_denied_write_of_the_node_is_reported(listed: str, first: int) -> None:
+    """The order of tensors in the file does not matter."""
     of = {"saved": tensor("saved", saved_for_backward=True), "given": tensor("given")}
     pairs = [(0, 0), (1, 1)]
     nodes = [
@@ -133,8 +132,7 @@ def test_of_two_writes_that_may_not_be_the_node_says_which_is_told_of(listed: st
     assert said == [("saved_for_backward", "graph_output")[first]] * 2
 
 
-def test_what_was_loaded_is_there_before_the_first_step() -> None:
-    """A view of a parameter that the first node writes over is read after it, and nothing is loaded by a step."""
+def test_view_of_an_overwritten_parameter_cannot_be_read_later() -> None:
     nodes = [
         node("n0", "p", "y", inplace="none", in_place_write=((0, 0),)),
         node("n1", "v y", "z", inplace="none"),
@@ -147,7 +145,7 @@ def test_what_was_loaded_is_there_before_the_first_step() -> None:
     assert verify_plan(plan_graph(unread).plan, unread).ok, "a view that nobody reads later may be written over"
 
 
-def test_must_not_alias_inside_one_storage_is_impossible() -> None:
+def test_must_not_alias_inside_one_storage_is_rejected() -> None:
     g = graph(
         [tensor("x", role="input", must_not_alias=("v",)), view("v", "x", 2), tensor("y")],
         [node("n0", "v", "y")],
@@ -157,7 +155,7 @@ def test_must_not_alias_inside_one_storage_is_impossible() -> None:
     assert refusal(g).diagnostics["reason"] == "must_not_alias_same_storage"
 
 
-def test_distant_tensors_that_must_not_alias_never_share_a_slot() -> None:
+def test_distant_must_not_alias_tensors_never_share_a_slot() -> None:
     g = graph(
         [tensor("x", role="input"), tensor("a"), tensor("b"), tensor("c", must_not_alias=("x",))],
         [node(f"n{i}", s, t, inplace="none") for i, (s, t) in enumerate(("xa", "ab", "bc"))],
@@ -168,27 +166,27 @@ def test_distant_tensors_that_must_not_alias_never_share_a_slot() -> None:
     assert found["c"].logical_slot != found["x"].logical_slot
 
 
-def test_a_view_past_its_base_is_refused() -> None:
+def test_view_past_its_base_is_rejected() -> None:
     g = graph([tensor("x", 4, role="input"), view("v", "x", 4, offset=4)], [node("n0", "v", "y")], "x")
     g = graph([*g.tensors, tensor("y")], list(g.nodes), "x", "y")
     assert isinstance(refusal(g), InvalidIrShapes)
 
 
-def test_a_view_off_its_dtypes_grid_is_misaligned() -> None:
+def test_view_off_the_grid_of_its_dtype_is_misaligned() -> None:
     g = graph(
         [tensor("x", 4, role="input"), view("v", "x", 2, offset=2), tensor("y")], [node("n0", "v", "y")], "x", "y"
     )
     assert isinstance(refusal(g), AlignmentViolation)
 
 
-def test_views_that_lead_round_in_a_circle_are_a_cycle() -> None:
+def test_cycle_of_views_is_rejected() -> None:
     a = Tensor(id="a", shape=(4,), view=View("b", 0, 16))
     b = Tensor(id="b", shape=(4,), view=View("a", 0, 16))
     g = graph([a, b, tensor("y")], [node("n0", "a", "y")], gives="y")
     assert isinstance(refusal(g), LivenessCycle)
 
 
-def test_an_alignment_is_the_greatest_of_its_storage() -> None:
+def test_storage_has_the_greatest_alignment() -> None:
     g = graph(
         [tensor("x", 1, role="input"), tensor("a", 1, alignment=512), tensor("y", 1)],
         [node("n0", "x", "a", inplace="none"), node("n1", "x a", "y", inplace="none")],
@@ -198,14 +196,14 @@ def test_an_alignment_is_the_greatest_of_its_storage() -> None:
     assert rows(g)["a"].offset_bytes == 512
 
 
-def test_zero_size_tensors_keep_offsets_apart() -> None:
+def test_zero_size_tensors_have_distinct_offsets() -> None:
     g = graph([tensor("x", 0, role="input"), tensor("y", 0)], [node("n0", "x", "y", inplace="none")], "x", "y")
     found = rows(g, arenas={"activations": {"alignment_bytes": 1}})
     assert (found["x"].offset_bytes, found["y"].offset_bytes) == (0, 1)
 
 
 @pytest.mark.parametrize(("first", "second"), [(1024, 256), (256, 1024)])
-def test_whichever_member_asks_for_the_most_is_heard(first: int, second: int) -> None:
+def test_greatest_alignment_of_an_alias_group_is_used(first: int, second: int) -> None:
     g = graph(
         [
             tensor("x", 1, role="input"),
@@ -222,8 +220,7 @@ def test_whichever_member_asks_for_the_most_is_heard(first: int, second: int) ->
 
 
 @pytest.mark.parametrize("first", ["x", "g"])
-def test_a_pair_of_which_one_is_not_in_the_timeline_forbids_nothing(first: str) -> None:
-    """``g`` belongs to the backward pass, which inference does not run."""
+def test_must_not_alias_with_an_absent_tensor_is_ignored(first: str) -> None:
     other = {"x": "g", "g": "x"}[first]
     marks = {first: {"must_not_alias": (other,)}, other: {}}
     tensors = [tensor("x", role="input", **marks["x"]), tensor("y"), tensor("g", **marks["g"])]
@@ -235,7 +232,7 @@ def test_a_pair_of_which_one_is_not_in_the_timeline_forbids_nothing(first: str) 
 
 
 @pytest.mark.parametrize("first", range(3))
-def test_a_storage_is_called_by_its_base_wherever_that_stands_among_the_tensors(first: int) -> None:
+def test_storage_is_named_by_its_base(first: int) -> None:
     # a and b look at z and are born with it; by their ids they would come first.
     tensors = [tensor("z", role="input"), view("a", "z"), view("b", "z")]
     tensors = [*tensors[first:], *tensors[:first], tensor("y")]
@@ -244,7 +241,7 @@ def test_a_storage_is_called_by_its_base_wherever_that_stands_among_the_tensors(
     assert [ids[head] for head in storages.head] == ["z", "y"]
 
 
-def test_two_that_name_arenas_of_their_own_are_not_written_in_place_of_each_other() -> None:
+def test_tensors_of_different_arenas_cannot_be_written_in_place() -> None:
     def named(x: str | None, y: str | None) -> Graph:
         tensors = [tensor("x", role="input"), tensor("a", arena=x), tensor("b", arena=y)]
         nodes = [node("n0", "x", "a", inplace="none"), node("n1", "a", "b", in_place_write=((0, 0),), inplace="none")]
@@ -258,8 +255,7 @@ def test_two_that_name_arenas_of_their_own_are_not_written_in_place_of_each_othe
         assert verify_plan(plan_graph(g).plan, g).ok
 
 
-def test_what_is_written_in_place_of_a_view_of_what_was_written_in_place_lies_that_far_in() -> None:
-    """``r`` lies 16 bytes into ``base``, ``v`` 4 bytes into ``r``: what is written over ``v`` lies at 20."""
+def test_in_place_writes_into_nested_views_add_their_offsets() -> None:
     tensors = [tensor("x", role="input"), tensor("base", 16), view("in", "base", 4, 16), tensor("r", 4)]
     tensors += [view("v", "r", 2, 4), tensor("y", 2), tensor("z", 2)]
     nodes = [
@@ -277,8 +273,7 @@ def test_what_is_written_in_place_of_a_view_of_what_was_written_in_place_lies_th
     assert verify_plan(plan, g).ok
 
 
-def test_the_first_of_all_nodes_is_named_where_it_looks_at_what_nobody_writes() -> None:
-    """``base`` belongs to the backward pass, which is not run; ``look`` is node 0, ``v`` elsewhere has no writer."""
+def test_view_of_an_unwritten_base_names_the_first_node() -> None:
     tensors = [view("v", "base"), tensor("base"), tensor("x", role="input"), tensor("y")]
     nodes = [node("look", "x", "v"), node("late", "x", "base", phase="backward"), node("n", "v", "y")]
     for some, named in ((nodes, "look"), ([node("n", "x", "y"), *nodes[:2]], "look")):

@@ -1,4 +1,4 @@
-"""Why a tensor lives as long as it does: each reason on a graph where it can be seen."""
+"""The reasons for the live range of a tensor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def held() -> Graph:
     return graph(tensors, [node("n0", "w", "a z"), node("n1", "a w", "y", inplace="none")], "", "y")
 
 
-def test_a_reader_at_the_first_step_is_one() -> None:
+def test_reader_at_the_first_step_is_listed() -> None:
     found = why(held(), "w")
     assert [(reader.step, reader.node_id) for reader in found.readers] == [(0, "n0"), (1, "n1")]
     assert found.producer is None
@@ -36,12 +36,12 @@ def test_a_reader_at_the_first_step_is_one() -> None:
         ("w", "persistent", (0, 2), "live at every step: its role is parameter"),
     ],
 )
-def test_each_end_of_a_life_has_its_sentence(name: str, reason: str, span: tuple[int, int], words: str) -> None:
+def test_each_end_of_a_live_range_has_its_sentence(name: str, reason: str, span: tuple[int, int], words: str) -> None:
     found = why(held(), name)
     assert (found.reason, (found.birth, found.death), found.sentence) == (reason, span, words)
 
 
-def test_what_is_saved_lives_to_the_end_of_a_forward_pass() -> None:
+def test_saved_tensor_lives_to_the_end_of_a_forward_pass() -> None:
     reads = (("n0", "x", "h"), ("n1", "h", "y"), ("n2", "y", "z"))
     tensors = [tensor("x", role="input"), tensor("h", saved_for_backward=True), tensor("y"), tensor("z")]
     g = graph(tensors, [node(*each, inplace="none") for each in reads], "x", "z")
@@ -49,7 +49,7 @@ def test_what_is_saved_lives_to_the_end_of_a_forward_pass() -> None:
     assert why(g, "h", mode="inference").reason == "last_read"
 
 
-def test_the_producer_of_an_input_is_the_loading_of_all() -> None:
+def test_producer_of_an_input_is_the_loading_step() -> None:
     found = why(chain(2, "none"), "t0")
     assert found.producer is not None
     assert (found.producer.step, found.producer.node_id) == (0, "@inputs")
@@ -64,8 +64,7 @@ def test_in_place_reuse_chain_is_explained_from_first_to_last() -> None:
     assert first.sentence == "#1 n000, overwritten in place by t1"
 
 
-def test_refusals_are_those_of_the_tensor_itself() -> None:
-    """``x`` is an output, ``s`` gives its place to ``y``, which ``a`` then may not."""
+def test_denied_handoffs_are_those_of_the_tensor() -> None:
     tensors = [tensor("x", role="input"), tensor("a"), tensor("s"), tensor("y")]
     nodes = [node("n0", "x", "a"), node("n1", "a", "s"), node("n2", "s a", "y")]
     g = graph(tensors, nodes, "x", "x y")
@@ -73,12 +72,12 @@ def test_refusals_are_those_of_the_tensor_itself() -> None:
     assert refused == {"x": [("x", "graph_output")], "a": [("a", "already_taken")], "s": [], "y": []}
 
 
-def test_who_is_not_planned_is_a_key_error() -> None:
+def test_unplanned_tensor_raises_key_error() -> None:
     with pytest.raises(KeyError):
         why(held(), "nobody")
 
 
-def test_who_belongs_to_another_mode_is_a_key_error_that_says_so() -> None:
+def test_tensor_of_another_mode_raises_key_error() -> None:
     tensors = [tensor("x", role="input"), tensor("y"), tensor("g", role="gradient")]
     g = graph(tensors, [node("f", "x", "y"), node("b", "y", "g", phase="backward")], "x", "y g")
     assert why(g, "g", mode="backward", preset="train_full").birth == 2

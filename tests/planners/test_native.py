@@ -141,6 +141,7 @@ def test_native_loops_return_the_results_of_plain_python() -> None:
     assert results > 50 * TRIALS
 
 
+@pytest.mark.slow
 @here
 @pytest.mark.parametrize("machine", ["aarch64"])
 def test_library_of_another_machine_returns_the_same_results(

@@ -16,6 +16,7 @@ from tests.support.build import graph, node, tensor
 from tmmu_core.base import cbor
 from tmmu_core.base.cbor import Coded, H, NotCanonical, Table, Texts, cbor_canonical
 from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.judge.canonical_hashes import encode
 from tmmu_core.plans import canonical
 
 INTEGERS = st.integers(-(2**64), 2**64 - 1)
@@ -52,7 +53,7 @@ VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st
     ],
 )
 def test_value_has_its_canonical_encoding(value: Any, encoded: str) -> None:
-    assert cbor_canonical(value).hex() == encoded
+    assert cbor_canonical(value).hex() == encode(value).hex() == encoded
 
 
 @given(VALUES)

@@ -14,7 +14,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.figures.metrics import committed_bytes
-from tmmu_core.plans.making.arena_settings import arena_config, arenas_in_use, settled
+from tmmu_core.plans.making.arena_settings import arena_config, arenas_in_use, with_arena_settings
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, KEEPS_OFFSETS, PlanRequest, default_planner
 
@@ -38,7 +38,7 @@ from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, KEEPS_OFF
 def test_each_arena_setting_alone_makes_a_configuration(said: dict[str, Any], made: dict[str, Any] | None) -> None:
     request = PlanRequest(**said)
     assert arena_config(chain(2), request) == made
-    whole = settled(chain(2), request)
+    whole = with_arena_settings(chain(2), request)
     assert (whole.alignment, whole.page_size, dict(whole.capacities)) == (None, None, {})
     assert arena_config(chain(2), whole) == made
 

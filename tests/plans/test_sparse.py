@@ -17,7 +17,7 @@ from tmmu_core.plans.canonical import plan_digests
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.plans.making.sparse_addresses import in_memory, sparse_address, with_sparse_addresses
 from tmmu_core.runtime.apply import apply_plan
 from tmmu_core.runtime.draft_fill import CHUNK, write_pattern
@@ -121,9 +121,9 @@ def test_token_of_the_drafts_length_is_rejected_for_offsets() -> None:
         make_plan(views_graph(), PlanRequest(token=DRAFTS))
     plan = plan_graph(views_graph(), token=DRAFTS).plan
     assert "replay_token has 72 bytes, not 32." in [finding.message for finding in verify_plan(plan).errors]
-    assert SAID["token"].read(DRAFTS.hex()) == DRAFTS
+    assert OPTION_SPECS["token"].read(DRAFTS.hex()) == DRAFTS
     with pytest.raises(ValueError, match="128 or more"):
-        SAID["token"].read("00" * 63)
+        OPTION_SPECS["token"].read("00" * 63)
 
 
 def test_debug_fill_writes_the_drafts_pattern() -> None:

@@ -12,7 +12,7 @@ from tests.store.plans import label, plan_of
 from tmmu_core.base.errors import StoreFault
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.find_growth import (
-    Asked,
+    Measure,
     between,
     blame,
     culprit,
@@ -48,14 +48,14 @@ def runs(*extents: int) -> list[Run]:
 def test_the_culprit_is_behind_the_last_run_that_was_well(
     extents: tuple[int, ...], expected: tuple[str, str] | None
 ) -> None:
-    found = culprit(runs(*extents), Asked())
+    found = culprit(runs(*extents), Measure())
     assert (None if found is None else (found.before.commit, found.after.commit)) == expected
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=12))
 def test_from_the_culprit_on_every_run_is_over_the_first(extents: list[int]) -> None:
     history = runs(*extents)
-    found = culprit(history, Asked())
+    found = culprit(history, Measure())
     if found is None:
         assert extents[-1] <= extents[0]
     else:
@@ -65,7 +65,7 @@ def test_from_the_culprit_on_every_run_is_over_the_first(extents: list[int]) -> 
 
 
 def test_every_step_is_listed_and_no_standing_still() -> None:
-    assert [(s.after.commit, s.grown_bytes) for s in steps_of(runs(5, 5, 9, 7), Asked())] == [("c2", 4), ("c3", -2)]
+    assert [(s.after.commit, s.grown_bytes) for s in steps_of(runs(5, 5, 9, 7), Measure())] == [("c2", 4), ("c3", -2)]
 
 
 def test_good_and_bad_may_be_named_by_their_beginnings() -> None:
@@ -132,8 +132,8 @@ def _peak(plan: Plan) -> int:
 
 
 def test_a_run_without_the_arena_has_none_of_its_bytes() -> None:
-    assert value_of(run("c", 9), Asked(arena="nowhere")) == 0
-    assert value_of(run("c", 9), Asked()) == 9
+    assert value_of(run("c", 9), Measure(arena="nowhere")) == 0
+    assert value_of(run("c", 9), Measure()) == 9
 
 
 def test_runs_are_those_between_both_ends_and_a_beginning_of_two_commits_is_refused() -> None:

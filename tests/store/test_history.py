@@ -14,7 +14,7 @@ import pytest
 from tests.store.plans import label, plan_of
 from tmmu_core.base.errors import StoreFault
 from tmmu_core.store import opened_files
-from tmmu_core.store.find_growth import FIGURES, Asked, between, grown_arenas, like_the_latest, value_of
+from tmmu_core.store.find_growth import FIGURES, Measure, between, grown_arenas, like_the_latest, value_of
 from tmmu_core.store.run_label import Label, Run, check_name, instant, split_reference
 from tmmu_core.store.store import Store
 
@@ -136,7 +136,7 @@ def test_of_each_commit_the_runs_like_the_latest_count(kept: tuple[Store, list[R
         assert list(like_the_latest(some)) == expected
     for figure in FIGURES:
         for a, b in pairwise(runs):
-            more = value_of(b, Asked(figure, "activations")) - value_of(a, Asked(figure, "activations"))
+            more = value_of(b, Measure(figure, "activations")) - value_of(a, Measure(figure, "activations"))
             assert grown_arenas(a, b, figure) == (("activations",) if more > 0 else ())
     assert between(runs, None, None) == tuple(runs)
 

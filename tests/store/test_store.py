@@ -250,9 +250,9 @@ def test_every_sweep_is_listed_with_its_own_points_the_latest_first(store: Store
     for day, (name, points) in enumerate({"early": 3, "late": 2, "empty": 5}.items(), 1):
         stored_sweeps.begin(store, name, datetime(2026, 1, day, tzinfo=UTC), {"of": name}, points)
     stored_sweeps.add(
-        store, "early", [stored_sweeps.Kept(k, (swept(str(k)),), failed) for k, failed in enumerate((0, 1, 2))]
+        store, "early", [stored_sweeps.StoredPoint(k, (swept(str(k)),), failed) for k, failed in enumerate((0, 1, 2))]
     )
-    stored_sweeps.add(store, "late", [stored_sweeps.Kept(7, (swept("7"),))])
+    stored_sweeps.add(store, "late", [stored_sweeps.StoredPoint(7, (swept("7"),))])
     listed = [(one.name, one.points, one.done, one.failed, one.asked["of"]) for one in stored_sweeps.sweeps(store)]
     assert listed == [("empty", 5, 0, 0, "empty"), ("late", 2, 1, 0, "late"), ("early", 3, 3, 2, "early")]
     assert [kept.number for kept in stored_sweeps.points(store, "early", last=2)] == [1, 2]
@@ -262,11 +262,11 @@ def test_every_sweep_is_listed_with_its_own_points_the_latest_first(store: Store
 def test_a_point_that_had_died_may_be_kept_anew_and_no_other(store: Store) -> None:
     stored_sweeps.begin(store, "s", datetime(2026, 1, 1, tzinfo=UTC), {}, 3)
     first = [
-        stored_sweeps.Kept(0, (swept("1"),), stored_sweeps.DIED),
-        stored_sweeps.Kept(1, (swept("1"),), stored_sweeps.REFUSED),
+        stored_sweeps.StoredPoint(0, (swept("1"),), stored_sweeps.DIED),
+        stored_sweeps.StoredPoint(1, (swept("1"),), stored_sweeps.REFUSED),
     ]
-    stored_sweeps.add(store, "s", [*first, stored_sweeps.Kept(2, (swept("1"),))])
-    stored_sweeps.add(store, "s", [stored_sweeps.Kept(k, (swept("2"),)) for k in range(3)])
+    stored_sweeps.add(store, "s", [*first, stored_sweeps.StoredPoint(2, (swept("1"),))])
+    stored_sweeps.add(store, "s", [stored_sweeps.StoredPoint(k, (swept("2"),)) for k in range(3)])
     assert [kept.rows[0]["error"]["message"] for kept in stored_sweeps.points(store, "s")] == ["2", "1", "1"]
 
 

@@ -242,7 +242,7 @@ def test_what_died_is_tried_again_and_what_failed_is_not(tmp_path: Path) -> None
 
     stored_sweeps.begin(store, "s", NEW_YEAR, {"sources": ["net"]}, 3)
     for failed in (stored_sweeps.DIED, stored_sweeps.FINE, stored_sweeps.REFUSED):
-        stored_sweeps.add(store, "s", [stored_sweeps.Kept(0, (swept(str(failed)),), failed)])
+        stored_sweeps.add(store, "s", [stored_sweeps.StoredPoint(0, (swept(str(failed)),), failed)])
     (kept,) = stored_sweeps.points(store, "s")
     assert (kept.failed, kept.rows) == (stored_sweeps.FINE, (swept("0"),))
     (listed,) = stored_sweeps.sweeps(store)

@@ -1,7 +1,7 @@
-"""The one place where the core knows of its faces: by name, and only when somebody asks for one of them.
+"""Locate the app package (checkout or wheel). The core imports it by name, only on request.
 
-In a checkout the faces are the folder ``app/`` beside ``tmmu_core/``; a wheel calls the same folder ``tmmu_explorer``,
-so that nobody's own ``app`` is in its way (``hatch_build.py``, ``docs/decisions/12-packaging.md``).
+In a checkout the app is the folder ``app/`` beside ``tmmu_core/``. In a wheel the folder is named ``tmmu_explorer``,
+so that it does not collide with another package ``app`` (``hatch_build.py``, ``docs/decisions/12-packaging.md``).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def face(name: str) -> Any:
 
 
 def place(name: str) -> Path:
-    """Where a file or folder of the project lies that the faces read (the samples, the glossary).
+    """Return the path of a file or folder of the project that the app reads (samples, glossary).
 
-    In a wheel it is inside their package, in a checkout beside them.
+    In a wheel it is inside the app package, in a checkout beside it.
     """
     inside = HOME / INSTALLED / name
     return inside if inside.exists() else HOME / name

@@ -89,7 +89,7 @@ class Texts:
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """What is encoded once and goes into several hashes."""
+    """A value that is encoded once and enters several hashes."""
 
     chunks: tuple[bytes, ...]
 
@@ -182,7 +182,7 @@ def _in_order(keys: Iterable[Any]) -> list[tuple[bytes, Any]]:
 
 
 _ordered = lru_cache(maxsize=4096)(_in_order)
-"""The same, kept: rows of one kind ask for the same keys a million times over."""
+"""Cached: rows of one kind use the same keys a million times."""
 
 
 def _first(pair: tuple[bytes, Any]) -> bytes:
@@ -190,7 +190,7 @@ def _first(pair: tuple[bytes, Any]) -> bytes:
 
 
 def _plain(x: object) -> Any:
-    """The builtin value that ``x`` stands for (a numpy scalar, a subclass, another mapping)."""
+    """Return the builtin value of ``x`` (a numpy scalar, a subclass, another mapping)."""
     if isinstance(x, np.generic):
         return x.item()
     if isinstance(x, Mapping):

@@ -16,9 +16,9 @@ START = "import sys; sys.path.insert(0, sys.argv[1]); from {module} import main;
 
 
 def answer_of(module: str, arguments: Sequence[str], data: bytes, wait: float) -> subprocess.CompletedProcess[bytes]:
-    """What ``main(arguments)`` of ``module`` made of ``data`` on standard input, after at most ``wait`` seconds.
+    """Run ``main(arguments)`` of ``module`` with ``data`` on standard input; wait at most ``wait`` seconds.
 
-    Raises ``subprocess.TimeoutExpired``, and ``OSError`` where no process can be started.
+    Raises ``subprocess.TimeoutExpired``, and ``OSError`` if no process can be started.
     """
     command = [sys.executable, "-P", "-c", START.format(module=module), str(ROOT), *arguments]
     return subprocess.run(command, input=data, capture_output=True, timeout=wait, check=False)

@@ -1,12 +1,12 @@
-"""What can go wrong through the user's doing, as a small tree (contract §5).
+"""Errors of the user, as a class tree (contract §5).
 
 ::
 
-    TmmuError                      something the user can mend; never raised for a fault of ours (that is an assert)
-    ├── UnreadableInput            bytes that no reader takes: names the readers tried, the place, what to do
-    │   └── MissingExtra           what would read, draw or run it comes with an extra that is not installed
+    TmmuError                      an error that the user can fix; an internal error is an assert
+    ├── UnreadableInput            bytes that no reader accepts: names the readers, the place and the fix
+    │   └── MissingExtra           the required package belongs to an extra that is not installed
     ├── UnwritableOutput           a file that cannot be written: names it, and why
-    ├── StoreFault                 a store that cannot be used, or does not hold what is asked of it: names the store
+    ├── StoreFault                 a store that cannot be used, or lacks the requested plan: names the store
     └── ContractError              a clause of the contract is broken; carries one error record
         ├── AlignmentViolation     1301 FATAL   an alignment that is no power of two, a view off its dtype's grid
         ├── AllocationFailure      1302 FATAL   the quota (``memory_bytes_budget``) is breached
@@ -29,7 +29,7 @@ U64_MAX = 2**64 - 1
 
 
 def spelled_out(value: Any) -> Any:
-    """The same value with texts that can be written as UTF-8: a lone surrogate is told as ``\\udcff``."""
+    """Return the value with texts that can be encoded as UTF-8; a lone surrogate is escaped as ``\\udcff``."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
@@ -38,12 +38,12 @@ def spelled_out(value: Any) -> Any:
 
 
 class TmmuError(Exception):
-    """The root: everything the user can mend. ``hint`` says the way out, in a sentence."""
+    """Base class of user errors. ``hint`` is the fix in one sentence."""
 
     hint: str = ""
 
     def record(self) -> dict[str, Any]:
-        """The error as a JSON-ready mapping; every subclass says more."""
+        """Return the error as a JSON-ready mapping; subclasses add fields."""
         return {"code_id": "TMMU_ERROR", "message": str(self), "hint": self.hint}
 
 
@@ -91,7 +91,7 @@ class UnreadableInput(TmmuError):
 
 
 class MissingExtra(UnreadableInput):
-    """What would do it is not installed; ``hint`` is the one line that installs it."""
+    """A required package is not installed; ``hint`` is the command that installs it."""
 
     def record(self) -> dict[str, Any]:
         """The same as a JSON-ready mapping, under a code of its own."""
@@ -99,7 +99,7 @@ class MissingExtra(UnreadableInput):
 
 
 class Misuse(TmmuError):
-    """What was asked for makes no sense or cannot be had here: a message, and the way out where there is one."""
+    """An invalid or unsupported request: a message, and the fix if there is one."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         self.message, self.hint = message, hint
@@ -115,13 +115,13 @@ class Misuse(TmmuError):
 
 
 class UnwritableOutput(Misuse):
-    """What was made has nowhere to go: no such folder, no right to it, no room. Names the file, and why."""
+    """An output file cannot be written (no folder, no permission, no space). Names the file and the reason."""
 
 
 class StoreFault(TmmuError):
-    """A store of plans that cannot be used, or that does not hold what is asked of it.
+    """A store of plans that cannot be used, or that lacks the requested plan.
 
-    ``store`` is its URL without a password; empty where no store was touched yet.
+    ``store`` is its URL without a password; empty before a store is opened.
     """
 
     def __init__(self, message: str, *, store: str = "", hint: str = "") -> None:
@@ -140,11 +140,10 @@ class StoreFault(TmmuError):
 
 
 class ContractError(TmmuError):
-    """A clause of the contract is broken. Subclasses fix the code; ``diagnostics`` holds scalars only.
+    """Violation of a clause of the contract. Subclasses set the code; ``diagnostics`` holds scalars only.
 
-    ``t`` is the step (−1 where no step is concerned), ``hint`` the way out. The fields that §5 demands of a
-    code are always in the record: those unknown where the error was raised are filled in on the way up
-    (:meth:`fill`), or said to be ``"unknown"``.
+    ``t`` is the step (−1: no step), ``hint`` the fix. The fields that §5 requires for a code are always in the
+    record: callers fill in those that are unknown at the place of the error (:meth:`fill`); others are ``"unknown"``.
     """
 
     code_id: ClassVar[str]
@@ -249,7 +248,7 @@ class LivenessCycle(ContractError):
 
 
 class InvalidIrShapes(ContractError):
-    """1306: the graph says something impossible; ``diagnostics["reason"]`` is a word to test for."""
+    """1306: the graph is invalid; ``diagnostics["reason"]`` is a stable identifier."""
 
     code_id, numeric_code, severity = "INVALID_IR_SHAPES", 1306, "ERROR"
     required = ("ir_hash", "node_id", "reason")

@@ -1,4 +1,4 @@
-"""What is installed only with an extra: one table, one way to load it, one line that installs it."""
+"""Optional packages: a table of extras, a loader, and the command that installs an extra."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def installed(package: str) -> bool:
 
 
 def missing(package: str, what: str, source: str = "") -> MissingExtra:
-    """The error that says what needs a package and how it is installed; ``what`` begins the sentence."""
+    """Return the error for a missing package with the command that installs it; ``what`` begins the sentence."""
     message = f"{what} needs {CALLED.get(package, package)}, which is not installed."
     return MissingExtra(message, source=source, hint=f"Add it: {install(EXTRA_OF[package])}")
 

@@ -1,8 +1,8 @@
-"""What a file or a visitor may ask for before it is refused: each limit with a name, a default and a way to raise it.
+"""Resource limits for untrusted input, each with a name, a default and a way to raise it.
 
-A limit never changes an answer, it only turns one that would take all memory or all day into a refusal that names the
-limit. ``--max-NAME N`` on the command line and ``TMMU_MAX_NAME`` in the environment set it; a caller of the library
-says :func:`raised`. A file whose size is within the limits is read within 2 s and 1 GiB or refused.
+A limit never changes a result; input that exceeds it is rejected with an error that names the limit. ``--max-NAME N``
+on the command line and ``TMMU_MAX_NAME`` in the environment set it; a caller of the library uses :func:`raised`. A
+file whose size is within the limits is read within 2 s and 1 GiB or refused.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Limit:
     """As in ``--max-NAME``."""
     default: int
     what: str
-    """What is counted, in the plural."""
+    """The counted unit, in the plural."""
     most: int = 1 << 62
-    """What a machine can count to: higher numbers mean that."""
+    """Highest value; greater numbers mean this one."""
 
     @property
     def variable(self) -> str:
@@ -36,8 +36,7 @@ class Limit:
 
 
 _LONGEST = 10**5
-"""Seconds, more than a day: what is waited for is told to the system in thousandths, in 31 bits, and several times as
-long as the work may take."""
+"""Maximum seconds: timeouts are milliseconds in 31 bits, and some are multiples of a limit."""
 
 UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes that a compressed file, an archive member or a pipe comes to")
 VALUES = Limit("values", 1 << 23, "values in a document, or cells and lines in a text")
@@ -93,9 +92,9 @@ _raised: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=Non
 
 
 def ceiling(limit: Limit, default: int | None = None) -> int:
-    """What ``limit`` stands at: as raised by the caller, else as in the environment, else ``default`` or its own.
+    """Return the value of ``limit``: raised by the caller, else from the environment, else ``default`` or its own.
 
-    Raises ``UnreadableInput`` where the environment holds no whole number ≥ 0.
+    Raises ``UnreadableInput`` if the environment variable is no whole number ≥ 0.
     """
     refuse_unknown_settings()
     by_caller = _raised.get() or {}
@@ -134,7 +133,7 @@ def refuse_unknown_settings() -> None:
 
 @contextmanager
 def raised(to: Mapping[str, int]) -> Iterator[None]:
-    """Inside, each limit named stands at the number given."""
+    """Context manager: set the named limits."""
     token = _raised.set({**(_raised.get() or {}), **to})
     try:
         yield
@@ -143,16 +142,16 @@ def raised(to: Mapping[str, int]) -> Iterator[None]:
 
 
 def values_of(stored: int, packed: bool) -> int:
-    """How many ``values`` a file of ``stored`` bytes, as it was given, may hold.
+    """Return the maximum number of ``values`` in a file of ``stored`` bytes.
 
-    A limit that somebody set is that. The default is for small files that hold much: one that is large itself may hold
-    a value for every two of its bytes, and two for each where it is packed, so that a graph of a million tensors opens.
+    A limit that was set applies unchanged. The default is for small files: a large file may have one value per two
+    bytes, a compressed one two values per byte, so that a graph with a million tensors opens.
     """
     return ceiling(VALUES, max(VALUES.default, 2 * stored if packed else stored // 2))
 
 
 def past(limit: Limit, subject: str, source: str = "", allowed: int | None = None) -> UnreadableInput:
-    """The refusal of what would pass ``limit``, or what is ``allowed`` of it here. ``subject`` begins the sentence."""
+    """Return the error for input above ``limit`` (or ``allowed``). ``subject`` begins the sentence."""
     return UnreadableInput(
         f"{subject}: more than {ceiling(limit) if allowed is None else allowed} {limit.what}.",
         source=source,

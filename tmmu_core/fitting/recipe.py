@@ -10,13 +10,13 @@ import msgspec
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.fitting.move import Cost, Kind, Move
 from tmmu_core.graph.native import document as documents
 
 SCHEMA = "tmmu_recipe/1"
 
-learned(Move)
+register_types(Move)
 
 
 DETAILS: dict[Kind, tuple[str, ...]] = {

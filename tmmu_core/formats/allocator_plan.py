@@ -17,7 +17,7 @@ LAST_BYTE = 2**62
 
 
 @dataclass(slots=True)
-class Life:
+class LiveRange:
     """One live range: steps ``[birth, death)``, bytes ``[offset, offset + size)``."""
 
     id: str
@@ -33,7 +33,7 @@ class Life:
         return self.birth, -self.size, self.id.encode("utf-8", "surrogatepass")
 
 
-def apart(lives: Iterable[Life]) -> list[Life]:
+def with_unique_ids(lives: Iterable[LiveRange]) -> list[LiveRange]:
     """Return the live ranges with unique ids: a repeated id gets a number."""
     seen: set[str] = set()
     last: dict[str, int] = {}
@@ -64,7 +64,7 @@ def stem_of(path: str) -> str:
 
 
 @dataclass(frozen=True)
-class Lives:
+class LiveRanges:
     """Live ranges as int64 columns, one row each: for more of them than fit into memory as objects."""
 
     ids: Sequence[str]
@@ -74,12 +74,14 @@ class Lives:
     offset: NDArray[np.int64]
 
 
-def instance_of(name: str, lives: Iterable[Life], notes: Sequence[str] = (), *, placed: bool = True) -> PlainInstance:
+def instance_of(
+    name: str, lives: Iterable[LiveRange], notes: Sequence[str] = (), *, placed: bool = True
+) -> PlainInstance:
     """Return the instance of live ranges in one arena, with their offsets as its packing if they are ``placed``.
 
     Raises ``UnreadableInput`` if they exceed :data:`LAST_BYTE`.
     """
-    rows = sorted(lives, key=Life.key)
+    rows = sorted(lives, key=LiveRange.key)
     if sum(life.size for life in rows) > LAST_BYTE or any(life.offset + life.size > LAST_BYTE for life in rows):
         raise _too_many()
     problem = Problem(
@@ -95,7 +97,7 @@ def instance_of(name: str, lives: Iterable[Life], notes: Sequence[str] = (), *, 
     return PlainInstance(name, problem, packing, tuple(notes))
 
 
-def instance_of_columns(name: str, lives: Lives, notes: Sequence[str] = ()) -> PlainInstance:
+def instance_of_columns(name: str, lives: LiveRanges, notes: Sequence[str] = ()) -> PlainInstance:
     """Return the instance of columns, in the normative order. Raises as :func:`instance_of`."""
     if sum(lives.size.tolist()) > LAST_BYTE or (lives.offset + lives.size > LAST_BYTE).any():
         raise _too_many()
@@ -112,7 +114,7 @@ def instance_of_columns(name: str, lives: Lives, notes: Sequence[str] = ()) -> P
     return PlainInstance(name, problem, Packing(lives.offset[order].astype(np.uint64)), tuple(notes))
 
 
-def normative_order(lives: Lives) -> NDArray[np.int64]:
+def normative_order(lives: LiveRanges) -> NDArray[np.int64]:
     """Return the order of the rows of an instance: birth, −bytes, id bytes."""
     order = np.lexsort((-lives.size, lives.birth))
     birth, size = lives.birth[order], lives.size[order]
@@ -128,7 +130,7 @@ def _too_many() -> UnreadableInput:
     return UnreadableInput(f"all buffers together have more than {LAST_BYTE} bytes.", hint="Export the plan again.")
 
 
-def peak_of(lives: Sequence[Life]) -> tuple[int, int]:
+def peak_of(lives: Sequence[LiveRange]) -> tuple[int, int]:
     """Return ``(step, bytes)`` of the first step with the most live bytes; ``(0, 0)`` without live ranges."""
     columns = ([life.birth for life in lives], [life.death for life in lives], [life.size for life in lives])
     birth, death, size = (np.array(column, np.int64) for column in columns)
@@ -161,9 +163,9 @@ class AddressMap:
         some = ends > starts
         order = np.argsort(starts[some], kind="stable")
         first, last = starts[some][order], np.maximum.accumulate(ends[some][order])
-        apart = np.ones(len(first), np.bool_)
-        apart[1:] = first[1:] > last[:-1]
-        begins = np.flatnonzero(apart)
+        with_unique_ids = np.ones(len(first), np.bool_)
+        with_unique_ids[1:] = first[1:] > last[:-1]
+        begins = np.flatnonzero(with_unique_ids)
         starts, ends = first[begins], last[np.concatenate((begins[1:], [len(first)])) - 1] if len(first) else last
         lengths = ends - starts
         return AddressMap(starts, ends, np.cumsum(lengths) - lengths)

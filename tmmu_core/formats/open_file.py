@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -48,8 +48,6 @@ class Reader:
     """``(unpacked bytes, file name)`` → content. Raises ``TmmuError``."""
     read_with_dims: Callable[[bytes, str, Mapping[str, Dim]], Graph] | None = None
     """:attr:`read` with bounds of named dimensions, for formats whose shapes are inferred from them."""
-    read_stream: Callable[[BinaryIO, int, str], Opened] | None = None
-    """``(file, bytes, file name)`` → content, for formats that are read without loading the whole file."""
 
 
 def _lazy(path: str) -> Callable[..., Any]:
@@ -93,7 +91,6 @@ READERS: tuple[Reader, ...] = (
         *("torch-snapshot", "PyTorch allocator snapshot", "instance", ".pickle .pkl .json .gz"),
         "formats.pytorch.snapshot.torch_snapshot",
         refuses=_SNAPSHOT,
-        read_stream="read_file",
     ),
     _reader(
         *("executorch-trace", "ExecuTorch memory trace", "instance", ".json .gz", "formats.edge.executorch_trace"),
@@ -120,8 +117,6 @@ READERS: tuple[Reader, ...] = (
     ),
 )
 """Every format, in the order in which they are tried."""
-_STREAMED = READERS[: 1 + max(k for k, reader in enumerate(READERS) if reader.read_stream)]
-"""The readers up to the last one that reads a stream."""
 GRAPH_READERS = tuple(reader for reader in READERS if reader.holds == "graph")
 
 
@@ -146,13 +141,8 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
             source=name,
             hint='Open the plan as JSON or CBOR: "tmmu plan … -o plan.json".',
         )
-    if b"allocation_header" in plain or snapshot_signature.refuses(plain):  # a snapshot is streamed
+    if snapshot_signature.refuses(plain):  # a snapshot has one value per event field
         document.refuse_many_values(plain, name, 0 if plain is data else len(data))
-        try:
-            document.refuse_nested(plain, name)
-        except UnreadableInput as error:
-            error.tried = tuple((reader.name, "it is nested too deeply") for reader in readers)
-            raise
     tried: list[tuple[str, str]] = []
     for k, reader in enumerate(readers):
         reason = reader.refuses(plain)
@@ -176,26 +166,13 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
     raise UnreadableInput("Unrecognised file format.", source=name, tried=tuple(tried), hint=hint)
 
 
-def read_streamed(path: Path, name: str) -> Opened | None:
-    """Return the content of a file of a format with :attr:`Reader.read_stream`; ``None`` for every other format.
-
-    ``None`` too for a file that cannot be opened: the reader of the whole file reports why. Raises as :func:`read_any`.
-    """
-    try:
-        if not os.path.isfile(path):
-            return None
-        with unpacking.of_one_moment(path) as (file, size):
-            begins = file.read(unplannable.HEAD)
-            foreign = unplannable.by_magic(begins)
-            if foreign is not None:
-                raise foreign.refusal(name)
-            reader = next((reader for reader in _STREAMED if not reader.refuses(begins)), None)
-            if size is None or reader is None or reader.read_stream is None:
-                return None
-            file.seek(0)
-            return reader.read_stream(file, size, name)
-    except OSError:
-        return None
+def refuse_unplannable(path: Path) -> None:
+    """Raise ``UnreadableInput`` for a file that its first bytes identify as weights or an engine."""
+    if path.is_file() and os.access(path, os.R_OK):
+        with path.open("rb") as file:
+            foreign = unplannable.by_magic(file.read(unplannable.HEAD))
+        if foreign is not None:
+            raise foreign.refusal(path.name)
 
 
 def read_graph(data: bytes, name: str = "") -> Graph:

@@ -30,9 +30,7 @@ def constants_of(path: Path, graph: Graph) -> Constants:
             return sidecar.constants(graph, path, path.name)
         if begins.startswith(ZIP):  # members are read through its table, not copied
             return _constants("pytorch.exported_program.pt2_weight_bytes", b"", graph, path, path.name)
-        gzipped = begins.startswith(GZIP)
-        data = unpacking.unpacked_file(path) if gzipped else unpacking.copied_file(path)
-        return _found(data, graph, None if gzipped else path, path.name)
+        return _found(unpacking.mapped_file(path), graph, None if begins.startswith(GZIP) else path, path.name)
     except OSError as error:
         raise UnreadableInput(
             f"the file cannot be opened: {(error.strerror or str(error)).lower()}.", source=str(path)

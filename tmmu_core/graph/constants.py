@@ -1,7 +1,7 @@
-"""The bytes of a model's constants, handed over when they are asked for and never all at once.
+"""Lazy access to the bytes of a model's constants.
 
-A plan needs no byte of a weight; what is made of a plan may. Where a constant's bytes lie is a *piece*: a range of a
-file or of bytes at hand, or something that computes them. Importers give the pieces by tensor id.
+A plan needs no values of weights, but an export may. A *piece* locates a constant's bytes: a range of a file or of
+bytes in memory, or a function that computes them. Readers return the pieces by tensor id.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHUNK = 1 << 20
 
 
 class Piece(Protocol):
-    """One constant's bytes, wherever they come from."""
+    """The bytes of one constant."""
 
     def chunks(self) -> Iterator[bytes]:
         """The bytes in order, at most ``CHUNK`` at once. Raises ``UnreadableInput`` where they cannot be had."""
@@ -26,8 +26,8 @@ class Piece(Protocol):
 
 
 @dataclass(frozen=True)
-class Held:
-    """Bytes at hand: ``data[start : start + length]``."""
+class InMemory:
+    """Bytes in memory: ``data[start : start + length]``."""
 
     data: bytes | memoryview
     start: int = 0
@@ -44,7 +44,7 @@ class Held:
 
 @dataclass(frozen=True)
 class InFile:
-    """Bytes ``[start, start + length)`` of a file; to its end where no length is said."""
+    """Bytes ``[start, start + length)`` of a file; to its end without a length."""
 
     path: Path
     start: int = 0
@@ -69,18 +69,18 @@ class InFile:
 
 
 @dataclass(frozen=True)
-class Made:
-    """Bytes that are computed when they are asked for."""
+class Computed:
+    """Bytes that are computed on access."""
 
     make: Callable[[], bytes]
 
     def chunks(self) -> Iterator[bytes]:
         """The bytes in order."""
-        return Held(self.make()).chunks()
+        return InMemory(self.make()).chunks()
 
 
 class Constants(Mapping[str, bytes]):
-    """Tensor id → its bytes, read each time anew; :meth:`chunks` reads them part by part."""
+    """Tensor id → its bytes, read on each access; :meth:`chunks` reads them in parts."""
 
     def __init__(self, pieces: Mapping[str, Piece]) -> None:
         self._pieces = dict(pieces)
@@ -90,7 +90,7 @@ class Constants(Mapping[str, bytes]):
         """``given`` as constants: as it is, or bytes by tensor id."""
         if isinstance(given, Constants):
             return given
-        return cls({name: Held(data) for name, data in (given or {}).items()})
+        return cls({name: InMemory(data) for name, data in (given or {}).items()})
 
     def __getitem__(self, tensor_id: str) -> bytes:
         return b"".join(self.chunks(tensor_id))
@@ -141,7 +141,7 @@ def not_opened(path: Path, error: OSError) -> UnreadableInput:
 
 
 def cut_short(what: str, needed: int, there: int) -> UnreadableInput:
-    """The refusal of a file that ends before the bytes that are asked of it do."""
+    """Return the error for a file that ends before the requested bytes."""
     return UnreadableInput(
         f"{what} is cut short: it has {there:,} bytes, and {needed:,} are asked of it.",
         hint="Copy the file again.",

@@ -148,12 +148,17 @@ def _dropout(call: Call) -> Flops:
     return Flops(elementwise=2 * call.result if len(call.outputs) > 1 else 0)
 
 
+def _touched(call: Call) -> Flops:
+    """One operation for each element that is read or written."""
+    return Flops(elementwise=sum(map(prod, (*call.inputs, *call.outputs))))
+
+
 def _matmul(call: Call, left: int = 0, added: int = 0) -> Flops | None:
     """[…, M, K] · […, K, N]: 2·K for every element of the result; a single axis is a vector."""
     a, b = call.inputs[left], call.inputs[left + 1]
     depth = a[-1] if a[-1] == b[max(0, len(b) - 2)] else 0
     if not depth and len(a) == len(b) == 2 and call.result:
-        # A format may name a transposed operand by its stored shape: M·K · K·N / (M·N) tells K² all the same.
+        # A format may name a transposed operand by its stored shape: M·K · K·N / (M·N) is K² in both cases.
         depth = isqrt(prod(a) * prod(b) // call.result)
         depth = depth if depth**2 * call.result == prod(a) * prod(b) and depth in a and depth in b else 0
     return Flops(2 * depth * call.result, added * call.result) if depth or not call.result else None
@@ -187,8 +192,8 @@ def _dense(call: Call) -> Flops | None:
 def _convolution(call: Call, at: int = 1) -> Flops | None:
     """Weights [O, I/groups, k…] or [O, k…, I]: 2 · numel(weights) / O for each element of the result, then the bias.
 
-    Transposed, weights [I, O/groups, k…]: 2 · numel(weights) / I for each element of the input. Which one it is the
-    shapes tell: channels of the result that are not the weights' first axis, or a result wider than its input.
+    Transposed, weights [I, O/groups, k…]: 2 · numel(weights) / I for each element of the input. The
+    shapes determine the case: channels of the result that differ from the weights' first axis, or a wider result.
     """
     x, w, y = call.inputs[0], call.inputs[at], call.outputs[0]
     if len(w) < 3 or len(x) != len(w) or len(y) != len(w):
@@ -219,7 +224,7 @@ def _depthwise(call: Call) -> Flops | None:
 
 
 def _transposed(call: Call) -> Flops | None:
-    """ONNX: [I, O/groups, k…], each element of the input meets all of its channel's."""
+    """ONNX: [I, O/groups, k…]; each element of the input is multiplied with all weights of its channel."""
     w = call.inputs[1]
     if len(w) < 3 or call.inputs[0][1] != w[0]:
         return None
@@ -235,7 +240,7 @@ def _transposed_of_tflite(call: Call) -> Flops | None:
 
 
 def _convolution_backward(call: Call) -> Flops | None:
-    """(gradient, input, weights) → of input and weights what is asked for: as forward for each; the bias' sum."""
+    """(gradient, input, weights) → requested gradients: as forward for each; the bias' sum."""
     gradient, x, w = call.inputs[:3]
     forward = _convolution(Call((x, w), (gradient,)))
     if forward is None:
@@ -261,7 +266,7 @@ def _attention(call: Call) -> Flops | None:
 
 
 def _attention_backward(call: Call) -> Flops | None:
-    """(gradient, q, k, v, …): the scores anew, then the gradients of v, of the scores, of q and of k."""
+    """(gradient, q, k, v, …): recompute the scores, then the gradients of v, of the scores, of q and of k."""
     q, k, v = call.inputs[1:4]
     if not len(q) == len(k) == len(v) > 2 or q[-1] != k[-1]:
         return None
@@ -282,6 +287,29 @@ def _recurrent(gates: int) -> Formula:
     return formula
 
 
+def _rnn_layer(call: Call) -> Flops:
+    """PyTorch's layer on the CPU: x [T, B, I], weights [gates·H, I] and [gates·H, H]."""
+    rows, weights = prod(call.inputs[0][:-1]), prod(call.inputs[1]) + prod(call.inputs[2])
+    return Flops(2 * rows * weights, 8 * rows * call.inputs[1][0])
+
+
+def _rnn_layer_backward(call: Call) -> Flops:
+    forward = _rnn_layer(call)
+    return Flops(2 * forward.contraction, 2 * forward.elementwise)
+
+
+def _fft(call: Call) -> Flops:
+    """5·N·log₂ N of a complex transform of all N elements."""
+    count = max(call.operand, call.result)
+    return Flops(elementwise=5 * count * count.bit_length())
+
+
+def _linalg(call: Call) -> Flops:
+    """Dense factorizations and solvers: about 2·n³ for each matrix."""
+    shape = max(call.inputs, key=prod)
+    return Flops(2 * prod(shape[:-2]) * max(shape[-2:]) ** 2 * min(shape[-2:]))
+
+
 def _matrix_vector(call: Call) -> Flops:
     return Flops(2 * call.operand)
 
@@ -293,6 +321,11 @@ FORMULAS: dict[str, Formula] = {
     "fold": _fold,
     "select": _select,
     "dropout": _dropout,
+    "touched": _touched,
+    "fft": _fft,
+    "linalg": _linalg,
+    "rnnlayer": _rnn_layer,
+    "rnnlayerbackward": _rnn_layer_backward,
     "loss": lambda call: Flops(elementwise=2 * prod(call.inputs[-2 if len(call.inputs) > 2 else -1])),
     "matmul": _matmul,
     "addmm": _addmm,

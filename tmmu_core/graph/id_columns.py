@@ -1,7 +1,7 @@
-"""Many ids at once: whether each is said once, which number each has, and their order.
+"""Columns of ids: uniqueness, numbers and order of many ids at once.
 
-A dictionary answers this too, and does where ids are few, long or not ASCII. For a million short ids it costs a second
-in cache misses; here they become rows of eight-byte words, which numpy sorts and searches::
+A dictionary is used for few, long or non-ASCII ids. For a million short ids it costs a second in cache misses, so they
+become rows of eight-byte words, which numpy sorts and searches::
 
     "t41" ─► 74 34 31 00 00 00 00 00 ─► one big-endian word, ordered as the bytes are
     longer ─► several words ─► one key, the words as digits of one number; what a key finds is compared word by word
@@ -10,14 +10,13 @@ in cache misses; here they become rows of eight-byte words, which numpy sorts an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import islice
 from operator import lt
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from tmmu_core.base.once import cached_property
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
@@ -57,15 +56,15 @@ class Ids:
             return len(self.number) == len(self.texts)
         return not (table.sorted[1:] == table.sorted[:-1]).any()
 
-    def numbers_of(self, asked: Sequence[str]) -> I64:
-        """Shape (asked,): the number of each, −1 where there is none such. The ids must be distinct."""
+    def numbers_of(self, ids: Sequence[str]) -> I64:
+        """Shape (ids,): the number of each, −1 where there is none such. The ids must be distinct."""
         table = self._table
         if table is not None:
-            words = _words(asked, table.words.shape[1])
+            words = _words(ids, table.words.shape[1])
             if words is not None:
                 return table.find(words)
         number = self.number
-        return np.fromiter([number.get(name, -1) for name in asked], np.int64, len(asked))
+        return np.fromiter([number.get(name, -1) for name in ids], np.int64, len(ids))
 
     @cached_property
     def rank(self) -> I64:
@@ -75,7 +74,7 @@ class Ids:
         return rank
 
     def settle(self) -> None:
-        """Keep the order alone, where many ids were laid out: nobody asks for numbers any more, but for a few."""
+        """Drop the lookup tables and keep the order; few lookups follow."""
         if self.__dict__.get("_table") is not None:
             assert len(self.rank) == len(self.texts)
             self.__dict__["_table"] = None
@@ -114,7 +113,7 @@ class _Table(NamedTuple):
     """The keys in that order."""
 
     def find(self, words: U64) -> I64:
-        """Shape (asked,): the number of the id that each row of ``words`` is, −1 where it is none."""
+        """Shape (ids,): the number of the id that each row of ``words`` is, −1 where it is none."""
         at = np.minimum(np.searchsorted(self.sorted, _keys(words)), len(self.order) - 1)
         found = self.order[at]
         found[(self.words[found] != words).any(axis=1)] = -1
@@ -124,7 +123,7 @@ class _Table(NamedTuple):
 def _words(texts: Sequence[str], wide: int) -> U64 | None:
     """Shape (texts, ``wide``), big-endian; 0 for as many words as the longest needs. ``None``: they have no such form.
 
-    A NUL inside an id could not be told from what fills the rows up.
+    A NUL inside an id would be ambiguous with the padding.
     """
     wide = wide or max(1, -(-max(map(len, texts)) // _WORD))
     if wide * _WORD > LONGEST:
@@ -139,7 +138,7 @@ def _words(texts: Sequence[str], wide: int) -> U64 | None:
 
 
 def _keys(words: U64) -> U64:
-    """One word per row. The last word counts as it stands, so that neighbours by name lie near each other."""
+    """Return one hash per row. The last word is added unchanged, so that similar names are close to each other."""
     keys = words[:, 0]
     for k in range(1, words.shape[1]):
         keys = keys * np.uint64(_ODD) + words[:, k]

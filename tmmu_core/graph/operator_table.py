@@ -31,8 +31,16 @@ moves nothing: copyout copyin view viewas reshape reshapeas unsafeview reshapeal
   pixelunshuffle channelshuffle narrow asstrided diagonal liftfresh liftfreshcopy unfold col2im upsamplenearest
   resizenearestneighbor upsamplenearest2d real imag viewasreal viewascomplex resolveconj resolveneg complex identity
   copy to tocopy todimordercopy convert convertelementtype typeas broadcastargs tuple gettupleelement
+  unsafesplit unsafesplitwithsizes unsafechunk emptypermuted lift sliceinverse negview rot90 diagembed trilindices
+  triuindices linspace logspace pinmemory aliascopy detachcopy viewcopy reshapecopy reshapealiascopy expandcopy
+  permutecopy tcopy squeezecopy unsqueezecopy selectcopy slicecopy narrowcopy splitcopy splitwithsizescopy unbindcopy
+  unfoldcopy diagonalcopy asstridedcopy viewasrealcopy viewascomplexcopy conjcopy negviewcopy im2col reflectionpad1d
+  reflectionpad3d replicationpad1d replicationpad3d upsamplenearest1d upsamplenearest3d upsamplenearestexact1d
+  upsamplenearestexact2d upsamplenearestexact3d
 moves inputs: gather hlo:gather gathernd gatherelements indexselect index indexput embedding embeddinglookup take
-  scatter hlo:scatter scatternd scatterelements hashtablelookup
+  scatter hlo:scatter scatternd scatterelements hashtablelookup unsafeindex unsafemaskedindex unsafeindexput
+  indexputimpl asstridedscatter diagonalscatter indexcopy indexfill put maskedselect maskedscatterbackward
+  nonzerostatic isin
 moves nothing: zeros zeroslike ones oneslike full fulllike empty emptylike emptystrided newzeros newones newempty
   newfull newemptystrided constant constantofshape fill zero scalartensor arange range iota eyelike eye tangent shape
   size rank varhandle
@@ -63,11 +71,13 @@ each4 inputs elementwise: hardswish elu celu selu softplus logit sigmoidbackward
 each3 inputs elementwise: tanhbackward logsigmoid
 each3 inputs: elubackward hardswishbackward hardsigmoidbackward
 each5 inputs elementwise: silu swish mish
+each5 inputs: logsigmoidforward logsigmoidbackward
 each8 inputs elementwise: gelu silubackward fastgelu quickgelu
 each8 inputs: biasgelu softplusbackward
 each14 inputs elementwise: gelubackward geluback
-- inputs elementwise: angle digamma gcd lcm i0 igamma igammac ldexp lgamma logaddexp logaddexp2 logitbackward mvlgamma
-  nextafter polygamma swiglu fakequant
+- inputs elementwise: gcd lcm igamma igammac mvlgamma nextafter polygamma swiglu fakequant
+each8 inputs elementwise: angle digamma i0 ldexp lgamma logaddexp logaddexp2 logitbackward hardshrinkbackward
+  softshrinkbackward specialentr specialerfcx speciali0e speciali1 speciali1e speciallogndtr specialndtri specialxlog1py
 each5 outputs: softmax logsoftmax safesoftmax
 each5 inputs: softmin hardmax
 each4 inputs: softmaxbackwarddata logsoftmaxbackwarddata softmaxback
@@ -94,6 +104,29 @@ read11 inputs: nativelayernormbackward nativebatchnormbackward cudnnbatchnormbac
   batchnormbackward fusedrmsnormbackward
 each5 inputs: rmsnorm fusedrmsnorm simplifiedlayernormalization rmsnormalization
 each9 inputs: skiplayernormalization
+# One for each element that is read or written: PyTorch's pure operators without a formula of their own.
+touched inputs: adaptiveavgpool3d adaptiveavgpool3dbackward adaptivemaxpool2d adaptivemaxpool2dbackward
+  adaptivemaxpool3d adaptivemaxpool3dbackward addr affinegridgenerator aminmax avgpool3d avgpool3dbackward
+  binarycrossentropy binarycrossentropybackward binarycrossentropywithlogits blockdiag bucketize cdistbackward
+  cdistforward ctcloss ctclossbackward diagonalbackward dist embeddingbag embeddingbagbackward
+  embeddingbagdensebackward embeddingbagforwardonly embeddingbagpersampleweightsbackward
+  fakequantizeperchannelaffinecachemask fakequantizepertensoraffinecachemask fractionalmaxpool2d
+  fractionalmaxpool2dbackward fractionalmaxpool3d fractionalmaxpool3dbackward frexp glu glubackward gridsampler2d
+  gridsampler2dbackward gridsampler3d gridsampler3dbackward histc histogram huberlossbackward indexreduce kthvalue
+  linalgcross logcumsumexp maskedsoftmax maskedsoftmaxbackward maxpool2dbackward maxpool3dwithindices
+  maxpool3dwithindicesbackward maxunpool2d maxunpool3d median mode multilabelmarginlossbackward
+  multilabelmarginlossforward multimarginloss multimarginlossbackward nanmedian nansum nativenorm pdistbackward
+  pdistforward polar prelukernel prelukernelbackward reflectionpad1dbackward reflectionpad2dbackward
+  reflectionpad3dbackward renorm replicationpad1dbackward replicationpad2dbackward replicationpad3dbackward
+  rreluwithnoisebackward scatterreduce searchsorted segmentreduce segmentreducebackward smoothl1lossbackward
+  softmarginloss softmarginlossbackward thnnfusedgrucell thnnfusedgrucellbackward thnnfusedlstmcell
+  thnnfusedlstmcellbackwardimpl trace trilinear unfoldbackward unique2 uniqueconsecutive uniquedim
+  unsafemaskedindexputaccumulate upsamplebicubic2d upsamplebicubic2daa upsamplebicubic2daabackward
+  upsamplebicubic2dbackward upsamplebilinear2d upsamplebilinear2daa upsamplebilinear2daabackward
+  upsamplebilinear2dbackward upsamplelinear1d upsamplelinear1dbackward upsamplenearest1dbackward
+  upsamplenearest2dbackward upsamplenearest3dbackward upsamplenearestexact1dbackward upsamplenearestexact2dbackward
+  upsamplenearestexact3dbackward upsampletrilinear3d upsampletrilinear3dbackward weightnorminterface
+  weightnorminterfacebackward
 # Losses and optimizers.
 loss inputs: nllloss nlllossforward nllloss2dforward nlllossbackward nllloss2dbackward
 read6 inputs: crossentropy softmaxcrossentropyloss crossentropyloss
@@ -111,6 +144,7 @@ matmul inputs: hlo:dot
 addmv inputs: addmv
 gelumatmul inputs: gelumatmul
 convolution inputs: conv convolution conv1d conv3d convinteger mkldnnconvolution convolutionoverrideable
+  cudnnconvolution cudnnconvolutiontranspose convdepthwise2d convdepthwise3d
 conv2d inputs: conv2d
 depthwise inputs: depthwiseconv depthwiseconv2d
 convtranspose inputs: convtranspose
@@ -123,7 +157,15 @@ attention inputs random: scaleddotproductattention scaleddotproductflashattentio
   scaleddotproductefficientattention scaleddotproductcudnnattention flashattentionforward
   scaleddotproductattentionmathformps efficientattentionforward scaleddotproductfusedattentionoverrideable
 attentionbackward inputs: scaleddotproductflashattentionbackward scaleddotproductflashattentionforcpubackward
-  scaleddotproductefficientattentionbackward scaleddotproductcudnnattentionbackward
+  scaleddotproductefficientattentionbackward scaleddotproductcudnnattentionbackward flashattentionbackward
+  efficientattentionbackward scaleddotproductfusedattentionoverrideablebackward
+fft inputs: fftc2c fftc2r fftr2c
+linalg inputs: linalgdet linalgslogdet linalgeigh linalgeig linalgeigvals linalgsvd linalgqr linalgcholeskyex
+  linalginvex linalgsolveex linalglu linalglufactorex linalglusolve linalgsolvetriangular linalgmatrixexp linalglstsq
+  linalghouseholderproduct linalgldlfactorex linalgldlsolve cholesky choleskysolve choleskyinverse triangularsolve
+  luunpack ormqr geqrf
+rnnlayer inputs: mkldnnrnnlayer
+rnnlayerbackward inputs: mkldnnrnnlayerbackward
 lstm inputs: lstm
 gru inputs: gru
 rnn inputs: rnn
@@ -158,18 +200,16 @@ moves inputs effects: assert assignvariable readvariable
   sequencemap
 - inputs: call.open call.close if.open if.close loop.open loop.close scan.open scan.close
 # Known to be pure; their cost is not known.
-- nothing: resize upsample resizebilinear upsamplebilinear2d upsamplebicubic2d partitionid replicaid input
-  placeholder parameter getattr output
-- inputs: asstridedscatter diagonalscatter indexcopy indexfill indexreduce put scatterreduce arrayfeatureextractor
-  bitwisecount bucketize compress cumulativelogsumexp einsum gridsample affinegrid deformconv det dft fft irfft rfft
-  rfft2d stft istft roialign maxroipool maxunpool nonmaxsuppression nonmaxsuppressionv4 nonmaxsuppressionv5
-  reversesequence rotaryembedding multiheadattention groupqueryattention linearattention meanvariancenormalization
-  qlinearmatmul dynamicquantizelinear globallppool l2pool2d conv3dtranspose lut matrixdiag matrixsetdiag segmentsum
-  unsortedsegmentmax unsortedsegmentmin unsortedsegmentprod unsortedsegmentsum sparsetodense svdf dilate addn
-  complexabs centercroppad blackmanwindow hammingwindow hannwindow melweightmatrix sequenceat sequenceconstruct
-  sequenceempty sequenceerase sequenceinsert sequencelength splittosequence concatfromsequence optional
-  optionalgetelement optionalhaselement tensorscatter reducewindow selectandscatter cholesky triangularsolve
-  dotgeneral clz popcnt getdimensionsize setdimensionsize unidirectionalsequencelstm bidirectionalsequencelstm
-  unidirectionalsequencernn bidirectionalsequencernn adagrad momentum negativeloglikelihoodloss glu groupnormbackward
-  symsize symnumel symstride symstorageoffset topp meshgrid repeatinterleave cdist bincount histc searchsorted
+- nothing: resize upsample resizebilinear partitionid replicaid input placeholder parameter getattr output
+- inputs: arrayfeatureextractor bitwisecount compress cumulativelogsumexp einsum gridsample affinegrid deformconv det
+  dft fft irfft rfft rfft2d stft istft roialign maxroipool maxunpool nonmaxsuppression nonmaxsuppressionv4
+  nonmaxsuppressionv5 reversesequence rotaryembedding multiheadattention groupqueryattention linearattention
+  meanvariancenormalization qlinearmatmul dynamicquantizelinear globallppool l2pool2d conv3dtranspose lut matrixdiag
+  matrixsetdiag segmentsum unsortedsegmentmax unsortedsegmentmin unsortedsegmentprod unsortedsegmentsum sparsetodense
+  svdf dilate addn complexabs centercroppad blackmanwindow hammingwindow hannwindow melweightmatrix sequenceat
+  sequenceconstruct sequenceempty sequenceerase sequenceinsert sequencelength splittosequence concatfromsequence
+  optional optionalgetelement optionalhaselement tensorscatter reducewindow selectandscatter dotgeneral clz popcnt
+  getdimensionsize setdimensionsize unidirectionalsequencelstm bidirectionalsequencelstm unidirectionalsequencernn
+  bidirectionalsequencernn adagrad momentum negativeloglikelihoodloss groupnormbackward symsize symnumel symstride
+  symstorageoffset topp meshgrid repeatinterleave cdist bincount
 """

@@ -16,7 +16,7 @@ from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.answer import ALLOWED, Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
-from tmmu_core.formats.open_file import Opened, read_any, read_at, read_streamed
+from tmmu_core.formats.open_file import Opened, read_any, read_at, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native.unpacking import read_whole
@@ -24,9 +24,9 @@ from tmmu_core.graph.quantities import parse_bytes, parse_percent
 from tmmu_core.judge.verifier.finished_plan import finished as judged
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
 from tmmu_core.plans.analysis.gate import ALL, GROWTH, Limit, Measure
-from tmmu_core.plans.making.make import Made, make_plan
+from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
-from tmmu_core.plans.making.request_options import SAID, contradiction, idle_for_instance
+from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, idle_for_instance
 from tmmu_core.plans.model import Plan
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | Mapping[str, Any] | Graph | PlainInstance | Plan | Trace | Any
@@ -52,9 +52,7 @@ def open_source(source: Source, dims: Mapping[str, int] | None = None, example_i
         return source
     if isinstance(source, str | os.PathLike):
         path = Path(source)
-        streamed = read_streamed(path, path.name)
-        if streamed is not None:
-            return streamed
+        refuse_unplannable(path)
         try:
             data = read_whole(path)
         except OSError as error:
@@ -111,7 +109,7 @@ def plan_of(trace: Trace) -> Plan:
     return trace.plan
 
 
-def made_of(found: Opened, request: PlanRequest, progress: Progress | None = None) -> Made:
+def made_of(found: Opened, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
     """Plan a graph or an instance. Offsets of an instance file are verified.
 
     Raises ``UnreadableInput`` for a plan, and for an instance with options of graphs.
@@ -152,9 +150,9 @@ def _value(name: str, value: Any) -> Any:
     if not isinstance(value, str) or name in ("mode", "preset", "planner"):
         return value
     try:
-        return SAID[name].read(value)
+        return OPTION_SPECS[name].read(value)
     except ValueError as error:
-        raise UnreadableInput(f"{name}: {error}", hint=f"Write {SAID[name].metavar}.") from None
+        raise UnreadableInput(f"{name}: {error}", hint=f"Write {OPTION_SPECS[name].metavar}.") from None
 
 
 def amount_of_bytes(name: str, value: Amount) -> int:

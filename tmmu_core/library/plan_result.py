@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 
@@ -15,7 +16,6 @@ from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.base.errors import UnreadableInput, UnwritableOutput
 from tmmu_core.base.escaping import visible
 from tmmu_core.base.extras import need, require
-from tmmu_core.base.once import cached_property
 from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.formats.planfile import plan_file
@@ -36,7 +36,7 @@ from tmmu_core.plans.analysis.gate import Check, Limit, baseline_warning, gate
 from tmmu_core.plans.analysis.plan_warnings import plan_warnings
 from tmmu_core.plans.figures.metrics import Totals, totals
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.make import Made
+from tmmu_core.plans.making.make import PlanningResult
 from tmmu_core.plans.making.request import PlanRequest
 
 T = TypeVar("T")
@@ -58,11 +58,11 @@ class Plan(model.Plan):
     of the tensor ids; offsets and sizes in bytes, live ranges ``[birth, death)`` in steps.
     """
 
-    made: Made | None = None
+    made: PlanningResult | None = None
     """The request and the graph; ``None`` for a plan from a file."""
 
     @classmethod
-    def of(cls, plan: model.Plan, made: Made | None = None) -> Self:
+    def of(cls, plan: model.Plan, made: PlanningResult | None = None) -> Self:
         """Return a plan of the core as a plan of the library."""
         return cls(**{f.name: getattr(plan, f.name) for f in fields(model.Plan)}, made=made)
 
@@ -265,7 +265,7 @@ class Plan(model.Plan):
             raise UnreadableInput(f"a report is not written as {suffix}.", source=str(path), hint=hint)
         verdict = self.verify()
         if suffix == ".md":
-            data = face("report.summary").markdown(self, verdict, title)
+            data = face("report.summary").markdown(self, verdict, title, self.made and self.made.better)
         else:
             before = None if baseline is None else as_plan(baseline)
             build = face("report.html_report")
@@ -303,7 +303,9 @@ class Plan(model.Plan):
         remarks = [self.remark(key) for key in (model.UNPLANNED, model.ASSUMED, model.READ)]
         remarked = "".join(f"; {visible(text)[:REMARK_LENGTH]}" for text in remarks if text)
         why = self.explanation.reason
-        return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}. {why}>"
+        hint = face("texts.totals_text").better(self.made and self.made.better, 'planner="auto"')
+        more = f" {hint}." if hint else ""
+        return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}. {why}{more}>"
 
     def _repr_html_(self) -> str:
         """Return the figures, and an SVG map of the arena with the most reuse."""
@@ -364,7 +366,10 @@ def fit_graph(
     request = request.but(one_memory=request.is_one_memory or limit.total is not None)
     fitted = fit(initial_candidate(graph, request, progress), limit, moves, progress)
     best = fitted.best
-    return Fit(fitted, Plan.of(best.plan, Made(PlanRequest(planner=best.plan_input.planner), best.plan, best.solution)))
+    return Fit(
+        fitted,
+        Plan.of(best.plan, PlanningResult(PlanRequest(planner=best.plan_input.planner), best.plan, best.solution)),
+    )
 
 
 def _printed(report: bytes) -> bytes:

@@ -18,7 +18,7 @@ from tmmu_core.library.arguments import Amount, Capacities, Share, allowed_moves
 from tmmu_core.library.fit_result import Fit
 from tmmu_core.library.plan_result import Plan
 from tmmu_core.planners.problem import Progress
-from tmmu_core.plans.making.make import Made
+from tmmu_core.plans.making.make import PlanningResult
 from tmmu_core.plans.making.request import PlanRequest
 
 KINDS: tuple[Kind, ...] = ("order", "recompute")
@@ -114,7 +114,7 @@ def fit_module(
     limit = Capacity(max(0, free))
     fitted = _fitted(step.graph, limit, allowed, progress, step.device)
     best = fitted.best
-    plan = Plan.of(best.plan, Made(PlanRequest(planner=best.plan_input.planner), best.plan, best.solution))
+    plan = Plan.of(best.plan, PlanningResult(PlanRequest(planner=best.plan_input.planner), best.plan, best.solution))
     return TorchFit(fitted, plan, step, (limit, allowed))
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.once import cached_property
 from tmmu_core.graph.index import GraphIndex
 from tmmu_core.graph.model import Graph, Mode, Preset
 

@@ -45,18 +45,8 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
             pending.pop()
             for output in node.outputs:
                 copies[_remat(output)] = _copy(tensors[output], dropped)
-            again = msgspec.structs.replace(
-                node,
-                node_id=_remat(node.node_id),
-                inputs=tuple(_remat(x) if x in dropped else x for x in node.inputs),
-                outputs=tuple(map(_remat, node.outputs)),
-                phase="backward",
-                inplace="none",
-                in_place_write=(),
-                grad_edges=(),
-            )
-            recomputed[node.node_id] = again
-            new_order.append(again.node_id)
+            recomputed[node.node_id] = _recomputing(node, dropped)
+            new_order.append(_remat(node.node_id))
 
     for node_id in order:
         node = nodes[node_id]
@@ -85,6 +75,20 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
 
 def _remat(name: str) -> str:
     return f"{name}@remat"
+
+
+def _recomputing(node: Node, dropped: set[str]) -> Node:
+    """Return the copy of a node that runs again in the backward pass."""
+    return msgspec.structs.replace(
+        node,
+        node_id=_remat(node.node_id),
+        inputs=tuple(_remat(x) if x in dropped else x for x in node.inputs),
+        outputs=tuple(map(_remat, node.outputs)),
+        phase="backward",
+        inplace="none",
+        in_place_write=(),
+        grad_edges=(),
+    )
 
 
 def _copy(tensor: Tensor, dropped: set[str]) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import add
 from typing import Any, overload
 
@@ -16,7 +17,6 @@ import numpy as np
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, AlignmentViolation, AllocationOverflow, InvalidIrShapes
-from tmmu_core.base.once import cached_property
 from tmmu_core.planners.problem import I64, Problem
 
 SAFE = 2**62

@@ -242,7 +242,7 @@ class _Placing:
         """Return ``(offset, end of the region)`` for storage ``i``."""
         size, region = int(self.problem.size[i]), self.regions.get((role, name))
         used = region.used if region else 0
-        if not size:  # it takes no byte, wherever it is said to lie
+        if not size:  # it has no bytes
             return 0, used
         if role == "scratch":
             blocks = self.blocks.setdefault(name, _FreeBlocks())

@@ -13,7 +13,7 @@ import msgspec
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, spelled_out
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph.model import ROLES as TENSOR_ROLES
 
 ROLES = ("scratch", "persistent", "constant")
@@ -66,7 +66,7 @@ class Platform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Bytes: least alignment of every slot."""
 
 
-learned(Memory, Rule, Platform)
+register_types(Memory, Rule, Platform)
 
 
 def read_platform(options: Mapping[str, Any]) -> Platform:

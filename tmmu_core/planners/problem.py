@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.graph.model import Made
+from tmmu_core.graph.model import StorageOrigin
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
@@ -133,7 +133,7 @@ class PlainInstance:
     packing: Packing | None = None
     notes: tuple[str, ...] = ()
     """Remarks of the reader."""
-    made: Mapping[str, Made] = field(default_factory=dict)
+    made: Mapping[str, StorageOrigin] = field(default_factory=dict)
     """By storage, its producer if the file names it; neither planned nor hashed."""
     recorded: Recorded | None = None
     """For the snapshot of an allocator."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import eq
 from typing import Any, Literal, get_args, overload
 
@@ -14,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import U64_MAX
-from tmmu_core.base.once import cached_property
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -26,13 +26,13 @@ Places = Literal["slots", "bytes", "sparse"]
 """How the offsets of a plan are computed: ``slots`` one behind the other at aligned prefix sums (seed,
 ``MapToVirtualAddresses_v1``); ``bytes``, storage by storage; ``sparse``, slots at the draft's hashed addresses."""
 
-UNSAID = "places"
+PLACES_DERIVED = "places"
 """Key of ``Plan.notes``: how the reader derived the placed values that the file does not contain."""
 
 CHANGED = "changed"
 """Key of ``Plan.notes``: the parts of the file that changed after it was written."""
 
-UNHELD = "unheld"
+NO_CONTENT_HASH = "unheld"
 """Key of ``Plan.notes``: the file has no content hash."""
 
 ASSUMED = "assumed"
@@ -44,7 +44,7 @@ UNPLANNED = "unplanned"
 READ = "read"
 """The key of ``Plan.notes`` for the remarks of the reader of a finished plan or an instance."""
 
-REMARKS = (UNSAID, CHANGED, UNHELD, ASSUMED, UNPLANNED, READ)
+REMARKS = (PLACES_DERIVED, CHANGED, NO_CONTENT_HASH, ASSUMED, UNPLANNED, READ)
 """Keys of ``Plan.notes`` whose values are texts."""
 
 PLACES: tuple[Places, ...] = ("slots", "bytes", "sparse")
@@ -52,7 +52,7 @@ PLACES: tuple[Places, ...] = ("slots", "bytes", "sparse")
 
 Category = Literal["parameter", "gradient", "optimizer_state", "activation", "other"]
 CATEGORIES: tuple[Category, ...] = get_args(Category)
-"""What the bytes of an allocator's snapshot are for."""
+"""Purpose of the bytes of an allocator snapshot."""
 
 OPTIMAL = "optimal"
 FEASIBLE = "feasible"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from numpy.typing import NDArray
 from tmmu_core.base import strict
 from tmmu_core.base.cbor import cbor_canonical
 from tmmu_core.base.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
-from tmmu_core.base.once import cached_property
 from tmmu_core.graph.model import PERSISTENT_ROLES
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
 from tmmu_core.plans.analysis.resource_ledger import ResourceLedger, resource_ledger

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from tmmu_core.base.errors import AllocationFailure
 from tmmu_core.graph.model import Graph
-from tmmu_core.plans.making.engine import Asked, Solution, plan_graph
+from tmmu_core.plans.making.engine import RequestFields, Solution, plan_graph
 from tmmu_core.runtime.apply import Applied, Bound, TmmuState, apply_plan
 from tmmu_core.runtime.arena import ArenaHandle
 from tmmu_core.runtime.commit import commit_execution
@@ -39,16 +39,16 @@ def prepare_memory(
     handles: Mapping[str, ArenaHandle] | None = None,
     security: str = "standard",
     allocation_failures: int = 0,
-    **asked: Unpack[Asked],
+    **fields: Unpack[RequestFields],
 ) -> Prepared:
     """``PrepareMemory_v2``: plan, apply, commit.
 
-    ``asked`` are the arguments of :func:`~tmmu_core.plans.making.engine.plan_graph`, ``budget`` (the quota, in bytes)
+    ``fields`` are the arguments of :func:`~tmmu_core.plans.making.engine.plan_graph`, ``budget`` (the quota, in bytes)
     among them. A breached quota raises ``AllocationFailure`` before any memory is mapped or written; its diagnostics
     tell the ledger's new ``allocation_failures``, one more than the count handed in.
     """
     try:
-        solution = plan_graph(graph, **asked)
+        solution = plan_graph(graph, **fields)
         if allocation_failures:
             metrics = {**solution.plan.metrics, "allocation_failures": allocation_failures}
             solution = replace(solution, plan=replace(solution.plan, metrics=metrics))

@@ -1,7 +1,7 @@
-"""heliaAOT's memory plan by its own names: what ``helia`` decides, as the classes of that document.
+"""heliaAOT's memory plan: the result of ``helia`` as the classes of that document.
 
-They add no rule and no figure. :class:`GreedyMemoryPlanner` asks the one engine, :func:`memory_plan` writes a plan's
-rows down as allocations, arenas and lifetimes; the render plan is made of the plan itself (``MemoryPlan.plan``).
+They add no rule and no figure. :class:`GreedyMemoryPlanner` calls the engine; :func:`memory_plan` converts a plan's
+rows to allocations, arenas and lifetimes; the render plan is derived from the plan (``MemoryPlan.plan``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MemoryType = str
 
 
 class ArenaRole(StrEnum):
-    """What an arena is for."""
+    """Purpose of an arena."""
 
     scratch = "scratch"
     persistent = "persistent"
@@ -39,7 +39,7 @@ class MemoryPlannerType(StrEnum):
 
 @dataclass(frozen=True)
 class TensorBinding:
-    """Where a tensor is bound: a byte of an arena of that role in that memory, and where its bytes are stored."""
+    """Place of a tensor: offset in an arena of a role in a memory, and the memory that stores its bytes."""
 
     role: ArenaRole
     memory: MemoryType
@@ -92,7 +92,7 @@ class ArenaUsage:
         return self.source_memory is not None and self.source_memory != self.memory
 
     def allocate(self, size: int) -> int:
-        """Take ``size`` bytes at the end of what is used; where they begin. The arena grows where it must."""
+        """Allocate ``size`` bytes at the end; return their offset. The arena grows if necessary."""
         offset = self.used
         self.used += size
         self.total_size = max(self.total_size, self.used)
@@ -111,7 +111,7 @@ class MemoryConstraint:
 
 @dataclass(frozen=True)
 class TensorAttributes:
-    """Where tensors belong; for constants where they are stored, and where they are read if that is elsewhere."""
+    """Memories of tensors; of constants: the memory that stores them, and the one they are read from if it differs."""
 
     memory: MemoryType
     constant_destination_memory: MemoryType | None = None
@@ -119,7 +119,7 @@ class TensorAttributes:
 
 @dataclass(frozen=True)
 class MemoryFreeBlock:
-    """Bytes that nobody holds."""
+    """Free bytes."""
 
     offset: int
     size: int
@@ -192,7 +192,7 @@ def memory_plan(plan: Plan) -> MemoryPlan:
         role, memory, source = ArenaRole(notes["role"]), notes["memory"], notes["source_memory"]
         binding = TensorBinding(role, memory, row.offset_bytes, source)
         allocations[row.tensor_id] = TensorAllocation(row.tensor_id, memory, row.offset_bytes, row.size_bytes, binding)
-        # Loading is no operator: what it writes is there from the first one on.
+        # Loading is not an operator: its outputs are live from the first operator on.
         start, last = max(row.birth - first, 0), max(row.death - first - 1, 0)
         lifetimes[row.tensor_id] = TensorLifetime(row.tensor_id, start, last)
     return MemoryPlan(

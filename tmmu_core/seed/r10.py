@@ -1,10 +1,10 @@
-"""r10's memory planner by its own names: lifetimes in, an :class:`AllocationPlan` out, a :class:`MemoryBinding` on top.
+"""r10's memory planner: lifetimes in, an :class:`AllocationPlan` out, a :class:`MemoryBinding` on top.
 
-First-fit decreasing over whole regions, as :mod:`~tmmu_core.planners.ffd` does it for arenas, without an arena's
-further wishes (fixed offsets, hand-offs). Tensors are taken largest first, ties by id; each joins the first region
-none of whose tenants is alive with it and whose offset is on its grid, and then has *the same* region; otherwise it
-opens one at the next aligned offset. A life is a bit mask over the stretches between births and deaths, so that one
-``and`` asks all tenants of a region at once.
+First-fit decreasing over whole regions, as :mod:`~tmmu_core.planners.ffd` does it for arenas, without
+fixed offsets and in-place reuse. Tensors are taken largest first, ties by id; each is placed in the
+first region with an aligned offset and no overlapping lifetime; otherwise a new region opens at the next aligned
+offset. A lifetime is a bit mask over the intervals between births and deaths, so one ``and`` tests all tensors of a
+region.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MemoryRegion:
 
 @dataclass(frozen=True)
 class TensorLifetime:
-    """A tensor's steps ``[birth, death)``, and what it takes: bytes, on a grid of ``alignment`` bytes."""
+    """A tensor's steps ``[birth, death)``, its size in bytes and its alignment."""
 
     tensor_id: str
     birth: int
@@ -59,7 +59,7 @@ class SharingOpportunity:
 
 
 class SharingPairs(Sequence[tuple[str, str]]):
-    """Every pair of tensors in one region, the one that moved in earlier first; made when they are looked at."""
+    """Lazy sequence of all pairs of tensors in one region, the earlier placed first."""
 
     def __init__(self, tenants: Sequence[Sequence[str]]) -> None:
         self.tenants = tenants
@@ -95,7 +95,7 @@ class AllocationPlan:
     peak_bytes: int = 0
     """The most bytes alive at any step."""
     saved_bytes: int = 0
-    """What the pool would be with a region for every tensor, laid out in the same order, less what it is."""
+    """Bytes saved compared with one region per tensor in the same order."""
 
     @property
     def pool_bytes(self) -> int:
@@ -153,12 +153,12 @@ class MemoryBinding:
 
 
 class MemoryPlanner:
-    """What r10 calls the planner: made of an analyzer's findings, asked once."""
+    """r10's planner for one set of analyzed lifetimes."""
 
     def __init__(
         self, lifetimes: Iterable[TensorLifetime], opportunities: Iterable[SharingOpportunity] | None = None
     ) -> None:
-        """``opportunities``: the only pairs that may share a region; ``None``: whoever can. No pair is believed."""
+        """``opportunities``: the only pairs that may share a region; ``None``: all. Each pair is checked."""
         self.lifetimes = tuple(lifetimes)
         self.opportunities = None if opportunities is None else tuple(opportunities)
 

@@ -27,7 +27,7 @@ _FIELD = {"extent": "extent_bytes", "peak": "peak_live_bytes", "bound": "lower_b
 
 
 @dataclass(frozen=True)
-class Asked:
+class Measure:
     """The figure that is compared."""
 
     figure: Figure = "extent"
@@ -99,30 +99,30 @@ def like_the_latest(runs: Sequence[Run]) -> tuple[Run, ...]:
     )
 
 
-def value_of(run: Run, asked: Asked) -> int:
+def value_of(run: Run, measure: Measure) -> int:
     """Return the figure of a run; 0 without the arena."""
-    field = _FIELD[asked.figure]
-    if asked.arena is None:
+    field = _FIELD[measure.figure]
+    if measure.arena is None:
         return int(getattr(run, field))
-    return next((int(getattr(arena, field)) for arena in run.arenas if arena.name == asked.arena), 0)
+    return next((int(getattr(arena, field)) for arena in run.arenas if arena.name == measure.arena), 0)
 
 
-def steps_of(runs: Sequence[Run], asked: Asked) -> tuple[Step, ...]:
+def steps_of(runs: Sequence[Run], measure: Measure) -> tuple[Step, ...]:
     """Return the steps at which the figure changed, in order."""
-    steps = (Step(a, b, value_of(a, asked), value_of(b, asked)) for a, b in pairwise(runs))
+    steps = (Step(a, b, value_of(a, measure), value_of(b, measure)) for a, b in pairwise(runs))
     return tuple(step for step in steps if step.grown_bytes)
 
 
-def culprit(runs: Sequence[Run], asked: Asked) -> Step | None:
+def culprit(runs: Sequence[Run], measure: Measure) -> Step | None:
     """Return the step that raised the figure above the first run's; ``None`` if the last run is not above it."""
     if not runs:
         return None
-    good = value_of(runs[0], asked)
-    if value_of(runs[-1], asked) <= good:
+    good = value_of(runs[0], measure)
+    if value_of(runs[-1], measure) <= good:
         return None
-    last = max(k for k, run in enumerate(runs) if value_of(run, asked) <= good)
+    last = max(k for k, run in enumerate(runs) if value_of(run, measure) <= good)
     before, after = runs[last], runs[last + 1]
-    return Step(before, after, value_of(before, asked), value_of(after, asked))
+    return Step(before, after, value_of(before, measure), value_of(after, measure))
 
 
 def between(runs: Sequence[Run], good: str | None, bad: str | None) -> tuple[Run, ...]:
@@ -179,5 +179,5 @@ def _held(plan: Plan, arena: str) -> tuple[int, dict[str, int]]:
 def grown_arenas(before: Run, after: Run, figure: Figure) -> tuple[str, ...]:
     """Return the arenas whose figure grew, largest growth first, then by name."""
     names = sorted({arena.name for run in (before, after) for arena in run.arenas})
-    grown = {n: value_of(after, Asked(figure, n)) - value_of(before, Asked(figure, n)) for n in names}
+    grown = {n: value_of(after, Measure(figure, n)) - value_of(before, Measure(figure, n)) for n in names}
     return tuple(sorted((n for n in names if grown[n] > 0), key=lambda n: (-grown[n], n)))

@@ -41,7 +41,7 @@ def open_engine(url: str, *, create: bool) -> tuple[Engine, str]:
     with faults_of(name):
         try:
             if parsed.get_backend_name() == "sqlite":
-                engine = create_engine(parsed, poolclass=NullPool)  # a replaced file is opened anew
+                engine = create_engine(parsed, poolclass=NullPool)  # a replaced file is opened again
                 event.listen(engine, "connect", _set_up_sqlite)
                 event.listen(engine, "begin", _begin_sqlite)
             else:

@@ -29,7 +29,7 @@ SHORTEST = 4
 
 
 @dataclass(frozen=True)
-class Kept:
+class RecordResult:
     """The result of recording one plan."""
 
     run: Run
@@ -88,11 +88,11 @@ class Store:
 
     # --- writing -------------------------------------------------------------------------------------------------
 
-    def record(self, plan: Plan, label: Label) -> Kept:
+    def record(self, plan: Plan, label: Label) -> RecordResult:
         """Record a plan as a run. Raises ``StoreFault``."""
         return self.record_all([(plan, label)])[0]
 
-    def record_all(self, labelled: Iterable[tuple[Plan, Label]]) -> tuple[Kept, ...]:
+    def record_all(self, labelled: Iterable[tuple[Plan, Label]]) -> tuple[RecordResult, ...]:
         """Record plans as runs in one transaction."""
         kept = []
         with faults_of(self.name):
@@ -102,7 +102,7 @@ class Store:
                     row = {"content": run.content, "bytes": size, "packed": data}
                     new_plan = connection.execute(self.unless_there(PLANS).returning(PLANS.c.content), row).first()
                     new_run = connection.execute(self.unless_there(RUNS).returning(RUNS.c.key), _columns(run)).first()
-                    kept.append(Kept(run, new_run is not None, new_plan is not None))
+                    kept.append(RecordResult(run, new_run is not None, new_plan is not None))
         return tuple(kept)
 
     def unless_there(self, table: Any) -> Any:
@@ -125,13 +125,13 @@ class Store:
         """Return every series (of one branch) with its last change, sorted by its key. O(runs)."""
         series = [RUNS.c[name] for name in ("model", "branch", "planner", "mode", "preset")]
         # Sorted as their covering index, so that no row is read or sorted.
-        asked = select(*series, RUNS.c.number, type_coerce(RUNS.c.extent_bytes, BigInteger)).order_by(
+        statement = select(*series, RUNS.c.number, type_coerce(RUNS.c.extent_bytes, BigInteger)).order_by(
             *series, RUNS.c.at, RUNS.c.number
         )
         found: dict[tuple[str, ...], _Series] = {}
         with faults_of(self.name), self.engine.connect() as connection:
             key, last = None, 0
-            for row in connection.execute(asked if branch is None else asked.where(RUNS.c.branch == branch)):
+            for row in connection.execute(statement if branch is None else statement.where(RUNS.c.branch == branch)):
                 *names, number, extent = row
                 if names != key:
                     key = names
@@ -177,16 +177,16 @@ class Store:
     def content_of(self, plan: Plan) -> bytes:
         """Return the content hash of a recorded plan; empty if it is not recorded."""
         digest = hashlib.sha256(to_cbor(plan)).digest()
-        asked = select(PLANS.c.content).where(PLANS.c.content == digest)
+        statement = select(PLANS.c.content).where(PLANS.c.content == digest)
         with faults_of(self.name), self.engine.connect() as connection:
-            found = connection.execute(asked).scalar()
+            found = connection.execute(statement).scalar()
         return b"" if found is None else bytes(found)
 
     def document(self, content: bytes) -> bytes:
         """Return the plan file (CBOR) of a content hash. Raises ``StoreFault``, also for changed content."""
-        asked = select(PLANS.c.bytes, PLANS.c.packed).where(PLANS.c.content == content)
+        statement = select(PLANS.c.bytes, PLANS.c.packed).where(PLANS.c.content == content)
         with faults_of(self.name), self.engine.connect() as connection:
-            found = connection.execute(asked).first()
+            found = connection.execute(statement).first()
         if found is None:
             raise StoreFault(f"no plan {content.hex()[:12]} is recorded.", store=self.name, hint="Record it again.")
         size, data = found
@@ -212,9 +212,9 @@ class Store:
         if of is None:
             raise StoreFault(f"{reference} names no model.", store=self.name, hint="Write store:MODEL@COMMIT.")
         graph = visible(of.ir_name)
-        asked = select(RUNS.c.model).where(or_(RUNS.c.graph == graph, RUNS.c.model == graph)).distinct().limit(20)
+        statement = select(RUNS.c.model).where(or_(RUNS.c.graph == graph, RUNS.c.model == graph)).distinct().limit(20)
         with faults_of(self.name), self.engine.connect() as connection:
-            found = sorted(connection.execute(asked).scalars())
+            found = sorted(connection.execute(statement).scalars())
         if graph in found or len(found) == 1:
             return graph if graph in found else found[0]
         how = f"Several models plan it: {', '.join(found)}." if found else "No run plans that graph."
@@ -225,9 +225,9 @@ class Store:
         )
 
     def _require_unambiguous(self, begin: Select[Any], model: str, point: str) -> None:
-        asked = begin.with_only_columns(RUNS.c["commit"])
+        statement = begin.with_only_columns(RUNS.c["commit"])
         with faults_of(self.name), self.engine.connect() as connection:
-            found = sorted(connection.execute(asked.distinct().limit(5)).scalars())
+            found = sorted(connection.execute(statement.distinct().limit(5)).scalars())
         if len(found) > 1:
             raise StoreFault(
                 f"{point} is ambiguous: several commits of {model} start with it.",
@@ -238,9 +238,9 @@ class Store:
     def _missing_run(self, model: str, point: str) -> StoreFault:
         latest = self.runs(model, last=3)
         if not latest:
-            asked = select(RUNS.c.model).distinct().limit(20)
+            statement = select(RUNS.c.model).distinct().limit(20)
             with faults_of(self.name), self.engine.connect() as connection:
-                known = sorted(connection.execute(asked).scalars())
+                known = sorted(connection.execute(statement).scalars())
             hint = f"Recorded models: {', '.join(known)}." if known else "The store is empty; tmmu record adds a run."
             return StoreFault(f"no run of the model {model!r} is recorded.", store=self.name, hint=hint)
         latest_runs = ", ".join(f"{run.commit} on {run.branch}" for run in reversed(latest))

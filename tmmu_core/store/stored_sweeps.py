@@ -20,7 +20,7 @@ FINE, REFUSED, DIED = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredPoint:
     """A stored point."""
 
     number: int
@@ -48,7 +48,7 @@ def begin(store: Store, name: str, at: datetime, asked: Mapping[str, Any], point
         connection.execute(store.unless_there(SWEEPS), row)
 
 
-def add(store: Store, name: str, kept: Sequence[Kept]) -> None:
+def add(store: Store, name: str, kept: Sequence[StoredPoint]) -> None:
     """Store points in one transaction; existing ones are kept unless they are :data:`DIED`."""
     if not kept:
         return
@@ -63,7 +63,7 @@ def add(store: Store, name: str, kept: Sequence[Kept]) -> None:
         connection.execute(store.unless_there(SWEEP_POINTS), new)
 
 
-def points(store: Store, name: str, *, last: int | None = None) -> tuple[Kept, ...]:
+def points(store: Store, name: str, *, last: int | None = None) -> tuple[StoredPoint, ...]:
     """Return the stored points by number; ``last`` limits them to the highest numbers."""
     chosen = select(SWEEP_POINTS.c.number, SWEEP_POINTS.c.row, SWEEP_POINTS.c.failed).where(
         SWEEP_POINTS.c.sweep == name
@@ -71,7 +71,9 @@ def points(store: Store, name: str, *, last: int | None = None) -> tuple[Kept, .
     order = SWEEP_POINTS.c.number
     chosen = chosen.order_by(order) if last is None else chosen.order_by(order.desc()).limit(last)
     with faults_of(store.name), store.engine.connect() as connection:
-        found = tuple(Kept(n, tuple(msgspec.json.decode(row)), failed) for n, row, failed in connection.execute(chosen))
+        found = tuple(
+            StoredPoint(n, tuple(msgspec.json.decode(row)), failed) for n, row, failed in connection.execute(chosen)
+        )
     return found if last is None else found[::-1]
 
 

@@ -1,6 +1,6 @@
-"""What a sweep is of: sources and points, as values that travel to a worker.
+"""Sources and points of a sweep, as picklable values for workers.
 
-A point is a request on a source; its key says both, so that a sweep that was killed knows what it has.
+A point is a request on a source. Its key identifies both, so that a killed sweep can resume.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from typing import Any
 
 import msgspec
 
 from tmmu_core import SPEC_VERSION, __version__
-from tmmu_core.base.once import cached_property
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import written
 
@@ -34,7 +34,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Point:
-    """One plan (or fit) that is asked for."""
+    """One requested plan or fit."""
 
     number: int
     """Its place among the rows."""
@@ -45,13 +45,13 @@ class Point:
     fits: Mapping[str, int] | None = None
     """Fit these capacities (arena, or ``""`` for all together, → bytes) instead of planning."""
     head: Mapping[str, Any] = field(default_factory=dict)
-    """How its rows begin: what was asked of it."""
+    """The first columns of its rows: the request."""
 
     def key(self, sources: Sequence[Source]) -> str:
         """Names the point and all that its rows depend on."""
-        said: list[Any] = [SPEC_VERSION, __version__, sources[self.source].digest, written(self.request)]
-        said += [self.ranks, None if self.fits is None else sorted(self.fits.items()), dict(self.head)]
-        return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
+        row: list[Any] = [SPEC_VERSION, __version__, sources[self.source].digest, written(self.request)]
+        row += [self.ranks, None if self.fits is None else sorted(self.fits.items()), dict(self.head)]
+        return hashlib.sha256(msgspec.json.encode(row)).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Axes:
-    """What is asked for, axis by axis; ``(None,)`` leaves an axis as the request has it."""
+    """Values of each axis; ``(None,)``: the value of the request."""
 
     modes: tuple[Any, ...] = (None,)
     presets: tuple[Any, ...] = (None,)
@@ -95,21 +95,21 @@ def points_of(
     for source, name in enumerate(names):
         plain = (axes.modes, axes.presets, axes.alignments, axes.planners, sizes[source])
         for mode, preset, alignment, planner, size in product(*plain):
-            asked = request.but(mode=mode, preset=preset, planner=planner)
+            point_request = request.but(mode=mode, preset=preset, planner=planner)
             head: dict[str, Any] = {"model": name} if name else {}
             head |= {"planner": planner, "mode": mode, "preset": preset, "alignment": alignment}
             if alignment is not None:
-                asked = asked.but(alignment=alignment)
+                point_request = point_request.but(alignment=alignment)
             if size is not None:
-                asked = asked.but(dims={**request.dims, size[0]: size[1]})
-                head["dims"] = dict(asked.dims)
+                point_request = point_request.but(dims={**request.dims, size[0]: size[1]})
+                head["dims"] = dict(point_request.dims)
             for shard, fits in product(axes.shards or (None,), axes.fits or (None,)):
-                here, said = asked, dict(head)
+                here, row = point_request, dict(head)
                 if shard is not None:
-                    here, said["shard"] = asked.but(shard_spec=shard[1]), shard[0]
+                    here, row["shard"] = point_request.but(shard_spec=shard[1]), shard[0]
                 if fits is not None:
-                    said["capacity"] = dict(fits)
-                found.append(Point(len(found), source, here, axes.ranks, fits, said))
+                    row["capacity"] = dict(fits)
+                found.append(Point(len(found), source, here, axes.ranks, fits, row))
     return tuple(found)
 
 

@@ -75,8 +75,8 @@ def _of_ranks(graph: Graph, point: Point) -> Iterator[dict[str, Any]]:
 def _of_fit(graph: Graph, point: Point) -> Iterator[dict[str, Any]]:
     assert point.fits is not None
     each = {name: n for name, n in point.fits.items() if name}
-    asked = point.request.but(one_memory="" in point.fits)
-    fitted = fit(initial_candidate(graph, asked, None), Capacity(point.fits.get(""), each), Allowed())
+    request = point.request.but(one_memory="" in point.fits)
+    fitted = fit(initial_candidate(graph, request, None), Capacity(point.fits.get(""), each), Allowed())
     cost = fitted.best.cost
     yield {
         **figures(fitted.best.plan),

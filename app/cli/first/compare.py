@@ -11,6 +11,7 @@ import typer
 
 from app.cli.console import FINDING, NOT_COMPARABLE, SUCCESS, Column, print_lines, table, write_json
 from app.cli.options import FIRST_FINDINGS, AsJson, Resolved, planning, print_findings, show_warnings, warnings_of
+from app.cli.plan_text import print_line_changes
 from app.cli.stores import StoreUrl, names_model, resolve_side
 from app.texts import numbers, totals_text
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, TensorChange, compare
@@ -79,7 +80,8 @@ def print_comparison(verdict: Comparison, limit: int, baseline: Plan, candidate:
         print_lines(verdict.word)
     if verdict.first is not None:
         first = verdict.first
-        print_lines(f"first divergence at {first.path}: {_text_of(first.left)} → {_text_of(first.right)}")
+        if not verdict.lines:  # rows of two snapshots have nothing in common but their lines
+            print_lines(f"first divergence at {first.path}: {_text_of(first.left)} → {_text_of(first.right)}")
     for difference in verdict.certificates:
         name = difference.path.removeprefix("$.arenas.").removesuffix(".lower_bound_bytes")
         print_lines(f"optimality of {name}: {_certificate(baseline, name)} → {_certificate(candidate, name)}")
@@ -99,6 +101,9 @@ def print_comparison(verdict: Comparison, limit: int, baseline: Plan, candidate:
     )
     pairs = zip(totals_text.rows(baseline), totals_text.rows(candidate), strict=True)
     print_lines("", *(f"{name:<21}  {numbers.change(before, after)}" for (name, before), (_, after) in pairs))
+    if verdict.lines:
+        print_line_changes(verdict.lines, limit)
+        return
     changed = {kind: total for kind, total in verdict.totals.items() if total[0]}
     if not changed:
         return
@@ -186,6 +191,12 @@ def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:
             for change in verdict.arenas
         ],
         "changed_tensors": int((verdict.kinds != 0).sum()),
+        "lines": [
+            {"line": change.line, "category": change.category, "growth_bytes": change.growth_bytes}
+            | {"left": _lived(change.before_bytes, change.before_count)}
+            | {"right": _lived(change.after_bytes, change.after_count)}
+            for change in verdict.lines
+        ],
         "changes": [
             {
                 "tensor_id": change.tensor_id,
@@ -196,6 +207,10 @@ def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:
             for change in islice(verdict.changes(), limit)
         ],
     }
+
+
+def _lived(size: int, count: int) -> dict[str, int]:
+    return {"bytes": size, "buffers": count}
 
 
 def _difference(difference: Difference) -> dict[str, Any]:

@@ -26,12 +26,14 @@ from app.cli.options import (
     warnings_of,
     whole,
 )
+from app.cli.plan_text import print_line_changes
 from app.cli.stores import PREFIX, StoreUrl, open_store, resolve_side
 from app.texts import certificate_text, numbers
 from tmmu_core.base import strict
 from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.graph.quantities import parse_percent
 from tmmu_core.plans.analysis import gate as core
+from tmmu_core.plans.analysis.peak_lines import changes_at_peak
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import CLAIMED, ArenaSummary, Plan
@@ -217,6 +219,9 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     )
     for side in invalid:
         print_findings(side)
+    grown = () if before is None else changes_at_peak(before.plan, found)
+    if grown:
+        print_line_changes(grown)
     if before is not None:
         from app.report.pull_request import another_model
 

@@ -13,7 +13,7 @@ from app.cli.options import AsJson, Source
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.graph.assumed_sizes import dims_text
-from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 RUNTIMES = ("tflm",)
 FIGURES = {
@@ -69,7 +69,8 @@ def command(
 
     if runtime and runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {runtime!r}.", strict.closest_hint(runtime, RUNTIMES))
-    found = measure(read_input(model), model, SAID["dims"].read(dims) if dims else None, runtime, in_order=in_order)
+    sizes = OPTION_SPECS["dims"].read(dims) if dims else None
+    found = measure(read_input(model), model, sizes, runtime, in_order=in_order)
     if json:
         write_bytes(msgspec.json.encode(asdict(found)) + b"\n")
         return FINDING if found.outputs_equal is False else SUCCESS

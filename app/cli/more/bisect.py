@@ -14,7 +14,7 @@ from tmmu_core.base import strict
 from tmmu_core.plans.analysis.gate import made_differently
 
 if TYPE_CHECKING:
-    from tmmu_core.store.find_growth import Asked, Blame, Step
+    from tmmu_core.store.find_growth import Blame, Measure, Step
     from tmmu_core.store.run_label import Run
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Model name.")]
@@ -55,7 +55,7 @@ def command(
     chosen = find_growth.between(runs, good, bad)
     if arena is not None and all(arena not in {a.name for a in run.arenas} for run in chosen):
         raise UsageError(f"no run has an arena {arena!r}.", f"The last run has {_arenas(chosen[-1])}.")
-    query = find_growth.Asked(figure, arena)
+    query = find_growth.Measure(figure, arena)
     found = find_growth.culprit(chosen, query)
     blamed: list[Blame] = []
     differ = ""
@@ -93,7 +93,7 @@ def _arenas(run: Run) -> str:
 # --- as text ----------------------------------------------------------------------------------------------------
 
 
-def _print_growth(runs: tuple[Run, ...], query: Asked, found: Step | None, differ: str) -> None:
+def _print_growth(runs: tuple[Run, ...], query: Measure, found: Step | None, differ: str) -> None:
     what = f"the {query.figure} of {query.arena}" if query.arena else f"the {query.figure}"
     run = runs[-1]
     series = dict.fromkeys(f"{one.planner}, {one.mode}, {one.preset}" for one in runs)

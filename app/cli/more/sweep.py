@@ -38,7 +38,7 @@ from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.replan import sample_points
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
-from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.sweep.sweep_points import Axes, Done, Point, Source, name_of_sweep, points_of
 from tmmu_core.sweep.sweep_run import cluster, run_here, run_on
 
@@ -192,7 +192,7 @@ def _check(opened: Opened | None, name: str, request: PlanRequest, axes: Axes) -
 
 
 def _shards(text: str) -> tuple[tuple[str, Mapping[str, Any] | None], ...]:
-    read = SAID["shard_spec"].read
+    read = OPTION_SPECS["shard_spec"].read
     return tuple(
         (spelled_out(n), None if n == "none" else read(read_input(n).decode("utf-8", "replace"))) for n in _commas(text)
     )
@@ -245,7 +245,9 @@ def _keep(store: Store, name: str, done: Sequence[Done]) -> None:
         one.number: stored_sweeps.DIED if one.died else stored_sweeps.REFUSED if one.failed else stored_sweeps.FINE
         for one in done
     }
-    stored_sweeps.add(store, name, [stored_sweeps.Kept(one.number, one.rows, failed[one.number]) for one in done])
+    stored_sweeps.add(
+        store, name, [stored_sweeps.StoredPoint(one.number, one.rows, failed[one.number]) for one in done]
+    )
 
 
 Run = Callable[[Sequence[Source], Sequence[Point]], Iterator[tuple[Done, ...]]]

@@ -80,7 +80,7 @@ MARGIN = 2
 LINE_HEIGHT = 0.075
 """A label's height, in heights of the chart."""
 LETTER = 0.012
-"""A letter's width, in widths of the chart as it stands beside its table."""
+"""Width of a letter relative to the width of the chart beside its table."""
 LABEL_AWAY = 0.055
 """From a point to the middle of its label, in heights of the chart."""
 POINT = 0.045

@@ -29,7 +29,7 @@ from tmmu_core.formats.weights import constants_in
 from tmmu_core.graph.native import native_file
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.analysis.waste_ledger import waste_ledger
-from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.plans.model import ArenaSummary, Plan
 
 ARENAS = repeat_command.FILES["arenas"]
@@ -124,7 +124,7 @@ def _inputs(shown: Shown, stem: str) -> list[Entry]:
         about = "arena configuration with all defaults, for --arenas"
         found.append(_entry("Arenas", ARENAS, about, repeat_command.arenas_spelled_out, shown.plan))
     for name, data in files.items():
-        option = SAID[next(field for field, file in repeat_command.FILES.items() if file == name)].option
+        option = OPTION_SPECS[next(field for field, file in repeat_command.FILES.items() if file == name)].option
         found.append(_entry(name.removesuffix(".json").capitalize(), name, f"input of {option}", bytes, data))
     return found
 

@@ -18,7 +18,7 @@ from tmmu_core.plans.analysis.why_offset import Ghost, ghost, on_grid, why_here
 from tmmu_core.plans.model import Plan
 
 MOST_MARKED = 20_000
-"""Storages up to which the placement is gone through in the drawing: every turn sends what is placed."""
+"""Maximum number of storages for the replay of the placement: each step sends all placed rows."""
 
 MOST_BYTES = 2**53 - 1
 """The greatest number that the browser's field holds."""
@@ -59,7 +59,7 @@ def _typed() -> None:
 
 
 def tried(plan: Plan) -> Ghost | None:
-    """What is tried for the selected storage, as the core answers; ``None`` where nothing is."""
+    """Return the result of the tried offset of the selected storage; ``None`` without one."""
     chosen = state.choice()
     if not chosen.tried or chosen.selected not in plan.row_of:
         return None
@@ -83,7 +83,7 @@ def ghost_drawn(plan: Plan) -> dict[str, Any] | None:
 
 
 def put(plan: Plan, where: Mapping[str, Any]) -> None:
-    """The ghost was put somewhere: what is chosen follows, on the grid of its alignment."""
+    """Store the place of the dragged box, rounded to its alignment."""
     name = str(where["id"])
     offset = on_grid(plan, name, int(where["offset"]))
     state.choose(selected=name, tried=tried_text(offset, int(where["birth"])))
@@ -93,7 +93,7 @@ def put(plan: Plan, where: Mapping[str, Any]) -> None:
 
 
 def replay_button(shown: Shown) -> None:
-    """Where the placement can be gone through, the button that begins."""
+    """Draw the button that starts the replay, if the placement can be replayed."""
     arena, plan = arena_focus.arena(shown), shown.plan
     if state.choice().turn is None and arena and 1 < plan.arena_of[arena].storages <= MOST_MARKED:
         st.button(
@@ -108,7 +108,7 @@ def replay_button(shown: Shown) -> None:
 
 
 def turns(shown: Shown) -> list[int] | None:
-    """The controls of the replay while it goes on; the rows placed so far, ``None`` where the plan is shown whole."""
+    """Draw the controls of the replay; return the rows placed so far, ``None`` without a replay."""
     arena, plan, now = arena_focus.arena(shown), shown.plan, state.choice().turn
     if now is None or not arena or not 1 < plan.arena_of[arena].storages <= MOST_MARKED:
         return None

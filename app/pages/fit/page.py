@@ -7,10 +7,9 @@ from dataclasses import fields
 import streamlit as st
 
 from app.canvas.plan_component import Listeners, Memory, Picture, Selection, plan_canvas, plan_store
+from app.kit.charts import chart_base
 from app.kit.charts.device_chart import laid_out
-from app.kit.download import pictures
 from app.kit.frame import page_frame
-from app.kit.tensor import verdict
 from app.pages.fit import figures as charts
 from app.pages.fit import move_tables
 from app.session import fitting, planning, state
@@ -56,7 +55,7 @@ def page() -> None:
         return
     search = fitting.search(choice, capacity, _kinds())
     search.job.wait(planning.PATIENCE)
-    st.html(markup.claim(claim(page_frame.name_of(shown), search, capacity, shown.plan), verdict.chips(shown)))
+    st.html(markup.claim(claim(page_frame.name_of(shown), search, capacity, shown.plan)))
     _controls(choice.fit, needed, capacity)
     if not search.job.finished:
         page_frame.progress(search.job, _so_far(search, capacity), follow=True)
@@ -185,7 +184,7 @@ def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
         st.plotly_chart(
             charts.trade(points, fitted.flops, capacity, _index(points, best)),
             key=key,
-            config=pictures.camera(),
+            config=chart_base.CONFIG,
             on_select=lambda: _pick(key),
             selection_mode="points",
         )
@@ -257,7 +256,7 @@ def _drawn(shown: Shown, best: Candidate | None, capacity: Capacity) -> None:
         title += f" → {numbers.short_bytes(int(after.max(initial=0)))}"
     st.html(markup.heading(title))
     figure = charts.memory(today, after, capacity.limit_bytes)
-    st.plotly_chart(figure, key=f"fit-memory.{shown.key}.{capacity.key}", config=pictures.camera())
+    st.plotly_chart(figure, key=f"fit-memory.{shown.key}.{capacity.key}", config=chart_base.CONFIG)
     _map(shown.plan, plan, capacity)
 
 

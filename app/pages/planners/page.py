@@ -6,8 +6,8 @@ import streamlit as st
 
 from app.canvas.plan_component import Listeners, Picture, plan_canvas, plan_store
 from app.kit import arena_focus
+from app.kit.charts import chart_base
 from app.kit.charts.compare_charts import Run, field
-from app.kit.download import pictures
 from app.kit.frame import page_frame
 from app.pages.planners.figures import falling
 from app.session import plan_rows, planning, state
@@ -55,7 +55,7 @@ def page() -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         st.html(markup.heading(f"Size of {arena} against planning time", "lower is smaller, left is faster"))
-        st.plotly_chart(field(runs), key=f"field.{shown.key}.{arena}.{len(runs)}", config=pictures.camera(alone=True))
+        st.plotly_chart(field(runs), key=f"field.{shown.key}.{arena}.{len(runs)}", config=chart_base.CONFIG)
     with right:
         _courses(answers, arena)
     maps(shown, answers, arena)
@@ -180,7 +180,7 @@ def _courses(answers: dict[str, Shown], arena: str) -> None:
         left = "proven minimal" if last.bound == last.extent else "gap not closed"
         st.html(markup.heading(f"{name}: size and proven bound of {arena}, over search nodes", left))
         fig = falling(points, nodes if isinstance(nodes, int) else 0)
-        st.plotly_chart(fig, key=f"course.{name}.{arena}.{answer.key}", config=pictures.camera(alone=True))
+        st.plotly_chart(fig, key=f"course.{name}.{arena}.{answer.key}", config=chart_base.CONFIG)
 
 
 def _use(shown: Shown, names: list[str]) -> None:

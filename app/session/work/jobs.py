@@ -1,9 +1,8 @@
-"""Long work off the page: tells how far it is, can be stopped, belongs to who waits for it, and keeps what it found.
+"""Background jobs with progress, stop, owners and cached results.
 
-A job is known by a key that holds everything its answer depends on, so two pages (or two people) that ask for the same
-thing share one job. It is theirs who asked: when the last of them has left, unfinished work is abandoned, which ends
-its process. What is heavy runs in a process (``workers``), of which a visitor and the server have only so many at a
-time; the rest waits for a place. The desk keeps answers up to a number of bytes.
+The key of a job holds everything that its result depends on, so equal requests share one job. When the last visitor
+who requested it has left, an unfinished job is abandoned and its process ends. Long jobs run in worker processes, whose
+number is limited per visitor and per server; others wait. Results are cached up to a number of bytes.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from tmmu_core.planners.problem import Progress
 
 T = TypeVar("T")
 GRACE = 5.0
-"""Seconds that work goes on after its last visitor left: a tab that is loaded again finds it."""
+"""Seconds that a job continues after its last visitor left, so that a reloaded tab finds it."""
 FAIR = 60.0
 """Seconds after which a search ends with its best so far where others wait for its place."""
 FORGOTTEN = 60.0
-"""Seconds after which a tab that left is let go of: one whose line broke is back by then, or begins anew."""
+"""Seconds after which a closed tab is forgotten; a tab with a broken connection is back by then."""
 LOOK = 0.5
-"""Seconds between two looks at who is still there."""
+"""Seconds between two checks for closed tabs."""
 
 
 class Abandoned(BaseException):
-    """Nobody waits for this work any more. No error of the work's own: nothing in it may catch this."""
+    """Raised in a job without visitors. A ``BaseException``, so that the job does not catch it."""
 
 
 _here = threading.local()
@@ -46,18 +45,18 @@ WORKERS = Workers()
 
 
 class Job(Generic[T]):
-    """One piece of work. ``work`` is handed a progress callback that answers ``False`` once it should stop."""
+    """A job. ``work`` receives a progress callback that returns ``False`` when it should stop."""
 
     def __init__(self, what: str, work: Callable[[Progress], T]) -> None:
         self.what = what
         self.doing, self.done, self.of = what, 0, 0
         self.waiters: dict[str | Job[Any], int] = {}
-        """Who asked for it (a visitor, or a job that needs it), and which of the visitor's pages did so last."""
+        """Who requested it (a visitor, or a job that needs it) → the visitor's latest page that did."""
         self.left_at: float | None = None
-        """When the last of them was seen to have left; ``None`` while somebody is there."""
+        """Time at which the last of them left; ``None`` while one is connected."""
         self.holds_place = False
         self.stopped_for: set[str] = set()
-        """The visitors for whom it ended early; what it found by then is theirs alone."""
+        """Visitors who stopped it; only they see the result of that time."""
         self._abandoned, self._finished = threading.Event(), threading.Event()
         self._answer: T | None = None
         self._error: BaseException | None = None
@@ -75,10 +74,10 @@ class Job(Generic[T]):
             self._answer = self._work(self._progress)
         except Abandoned:
             self._error = TaskNotFinished(f"{self.what}: nobody waited for it any more.", "Ask for it again.")
-        except BaseException as error:  # told to whoever asks for the answer
+        except BaseException as error:  # raised when the result is read
             self._error = error
         finally:
-            self._work = None  # what it was made from need not be kept with its answer
+            self._work = None  # its inputs are not kept with its result
             self._finished.set()
 
     def _progress(self, doing: str, done: int, of: int) -> bool:
@@ -88,11 +87,11 @@ class Job(Generic[T]):
         return not self.stopped_for
 
     def stop(self, visitors_: Iterable[str] | None = None) -> None:
-        """Ask the work to end with the best it has, for these visitors: by default for the one whose callback runs."""
+        """Stop the job with its best result for these visitors (default: the visitor of the running callback)."""
         self.stopped_for |= {visitors.visitor()} if visitors_ is None else set(visitors_)
 
     def abandon(self) -> None:
-        """End the work without an answer; its process is killed."""
+        """End the job without a result; kill its process."""
         self._abandoned.set()
 
     @property
@@ -125,14 +124,14 @@ class Job(Generic[T]):
         return self._finished.wait(seconds)
 
     def answer(self) -> T:
-        """The answer of a finished job; raises what the work raised."""
+        """Return the result of a finished job; raises the job's error."""
         assert self.finished, f"asked for the answer of {self.what!r} before its end"
         if self._error is not None:
             raise self._error
         return self._answer  # type: ignore[return-value]
 
     def visitors(self) -> dict[str, int]:
-        """The visitors who wait for it, themselves or for a job that needs it → the page that asked last."""
+        """Visitors who wait for it, directly or through a job that needs it → the latest page that requested it."""
         found: dict[str, int] = {}
         for waiter, page in list(self.waiters.items()):
             if isinstance(waiter, Job):
@@ -149,7 +148,7 @@ def running_job() -> Job[Any]:
 
 
 class Desk:
-    """Jobs by key: running, and the answers of the latest."""
+    """Running jobs and cached results by key."""
 
     def __init__(self, there: Callable[[str], bool] = visitors.there, grace: float = GRACE) -> None:
         self._jobs: dict[Hashable, Job[Any]] = {}
@@ -160,11 +159,11 @@ class Desk:
         self._left: dict[str, float] = {}
         self._watching: threading.Thread | None = None
         self.kept = Kept(ceiling(KEPT_BYTES), there)
-        """Answers, and what pages derive from them."""
+        """Cached results, and values that pages derive from them."""
         self._places = _Places()
 
     def new_page(self) -> None:
-        """Say that the visitor's page is made anew: what it does not ask for again, nobody looks at."""
+        """Record that the visitor's page runs again: jobs that it does not request again are not visible."""
         one = visitors.visitor()
         with self._lock:
             self._pages[one] = self._pages.get(one, 0) + 1
@@ -182,7 +181,7 @@ class Desk:
             job.left_at = None
             self.kept.owned(("job", key), job.visitors())
             if fresh:
-                job.start()  # known only when it runs: where no thread can be begun nobody waits for one
+                job.start()  # registered only when it runs: if no thread can start, no one waits for it
                 self._jobs[key] = job
                 if self._watching is None or not self._watching.is_alive():
                     self._watching = threading.Thread(target=self._watch, name="the desk's watch", daemon=True)
@@ -190,7 +189,7 @@ class Desk:
             return job
 
     def apart(self, question: TaskCall, progress: Progress, heard: Callable[[Any], None] = lambda _: None) -> Any:
-        """What a worker answers, once there is a place for one."""
+        """Run a task in a worker and return its result; waits for a free worker."""
         job: Job[Any] | None = getattr(_here, "job", None)
         with self._places.one(job, progress, self._crowding):
             return WORKERS.run(question, progress, heard)
@@ -207,13 +206,13 @@ class Desk:
         return self.apart(question, still)
 
     def remembered(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What pages derive from answers: kept as long as those who look at it are there, and there is room."""
+        """Return a value that pages derive from results, cached while its visitors are connected and space allows."""
         parent: Job[Any] | None = getattr(_here, "job", None)
         owners = {visitors.visitor()} if parent is None else set(parent.visitors())
         return self.kept.made(key, make, owners)
 
     def beside(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What the job of this key shows while it runs: made anew for a job that is not known."""
+        """Return the intermediate state of the job of this key; a new one for an unknown job."""
         with self._lock:
             if key not in self._beside or self.known(key) is None:
                 self._beside[key] = make()
@@ -232,7 +231,7 @@ class Desk:
             return stopped or self._jobs.get(key) or self.kept.get(("job", key))
 
     def _settle(self, key: Hashable, job: Job[Any]) -> None:
-        """Keep the answer of a finished job: for everybody, or where it was stopped for whom it was stopped."""
+        """Cache the result of a finished job for all, or of a stopped job for those who stopped it."""
         del self._jobs[key]
         if job.stopping and job.worked:
             for one in job.stopped_for:
@@ -241,7 +240,7 @@ class Desk:
             self.kept.put(("job", key), job, owners=set(job.visitors()))
 
     def share(self, key: Hashable, job: Job[Any]) -> None:
-        """Keep the answer of a stopped job for everybody under a key that includes where it stopped."""
+        """Cache the result of a stopped job for all under a key that includes its node limit."""
         with self._lock:
             self.kept.put(("job", key), job, owners=set(job.visitors()))
 
@@ -253,7 +252,7 @@ class Desk:
             self.kept.drop(("job", key))
             self.kept.drop(("stopped", visitors.visitor(), key))
 
-    # --- who is still there ----------------------------------------------------------------------------------------
+    # --- visitors --------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         while True:
@@ -261,7 +260,7 @@ class Desk:
             self.look()
 
     def look(self) -> None:
-        """Abandon what nobody waits for; put answers where they are weighed; let go of what is over the limit."""
+        """Abandon jobs without visitors, cache finished results, and evict what exceeds the limit."""
         with self._lock:
             for key, job in list(self._jobs.items()):
                 if job.finished:
@@ -284,7 +283,7 @@ class Desk:
         self.kept.look()
 
     def _crowding(self, one: str) -> None:
-        """End the oldest work in a place that visitor ``one`` asked for and that no page of theirs looks at now."""
+        """End the oldest running job of visitor ``one`` that no page of theirs shows."""
         with self._lock:
             for key, job in list(self._jobs.items()):
                 asked = job.visitors()
@@ -301,7 +300,7 @@ def desk() -> Desk:
 
 
 def remembered(function: Callable[..., T]) -> Callable[..., T]:
-    """Keep what a function gives, by those of its arguments whose names do not begin with ``_``: they name the rest."""
+    """Cache the results of a function by its arguments; arguments that begin with ``_`` are not part of the key."""
     names = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)
@@ -313,7 +312,7 @@ def remembered(function: Callable[..., T]) -> Callable[..., T]:
 
 
 class _Places:
-    """Who may have a worker: so many at a time for each visitor, so many for all."""
+    """Limits the number of workers per visitor and in total."""
 
     def __init__(self) -> None:
         self._lock = threading.Condition()
@@ -322,7 +321,7 @@ class _Places:
 
     @contextmanager
     def one(self, job: Job[Any] | None, progress: Progress, crowding: Callable[[str], None]) -> Iterator[None]:
-        """Wait for a place and hold it. ``crowding(visitor)`` is asked to make room among the visitor's own work."""
+        """Wait for a free worker and reserve it. ``crowding(visitor)`` may end one of the visitor's own jobs."""
         one = visitors.visitor() if job is None else min(job.visitors(), default=visitors.NOBODY)
         number = None
         while number is None:
@@ -361,7 +360,7 @@ class _Places:
         return sum(taken[0] == one for taken in self._taken.values())
 
     def _share(self) -> None:
-        """Where all places are taken, let the oldest search that had its time end with its best so far."""
+        """If all workers are busy, stop the oldest search that had its share of time; it keeps its best result."""
         with self._lock:
             held = [job for _, began, job in self._taken.values() if time.monotonic() - began > FAIR]
         for job in held:

@@ -1,7 +1,7 @@
-"""What is kept ready for the next page: graphs, plans and what pages derive from them, up to a number of bytes.
+"""Cache for graphs, plans and derived values, limited in bytes.
 
-The least recently used goes first. What belongs to visitors goes soon after the last of them has left, whatever room
-there is: nobody else is to meet it.
+The least recently used entry is evicted first. Entries of visitors are evicted soon after the last of them has left,
+because no one else may see them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _Entry:
 
 
 class Kept:
-    """Values by key, up to ``most`` bytes. ``there`` says whether a visitor is still there."""
+    """Values by key, up to ``most`` bytes. ``there`` returns whether a visitor is connected."""
 
     def __init__(self, most: int, there: Callable[[str], bool], after: float = AFTER) -> None:
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
@@ -89,7 +89,7 @@ class Kept:
             return entry.value
 
     def put(self, key: Hashable, value: Any, owners: Iterable[str] = ()) -> None:
-        """Keep a value, and let go of what is too much. One that is larger than all may be is kept alone."""
+        """Store a value and evict others above the limit. A value above the limit is kept alone."""
         entry = _Entry(value, weight_of(value), set(owners))
         with self._lock:
             self._entries[key] = entry
@@ -97,7 +97,7 @@ class Kept:
             self._let_go()
 
     def made(self, key: Hashable, make: Callable[[], T], owners: Iterable[str] = ()) -> T:
-        """The value of a key, made where it is not kept: once, however many ask at a time."""
+        """Return the value of a key; compute it once if it is missing, also with concurrent callers."""
         found = self.get(key)
         if found is not None:
             self.owned(key, owners)
@@ -116,7 +116,7 @@ class Kept:
             return found
 
     def owned(self, key: Hashable, owners: Iterable[str]) -> None:
-        """Say who else a value belongs to; nothing where there is no such value, or it is anybody's."""
+        """Add an owner of a value; no effect for a missing or public value."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None and entry.owners:
@@ -140,7 +140,7 @@ class Kept:
             return sum(entry.weight for entry in self._entries.values())
 
     def look(self) -> None:
-        """Let go of what belongs to visitors who left a while ago."""
+        """Evict values of visitors who have left."""
         gone = 0
         with self._lock:
             for key, entry in list(self._entries.items()):

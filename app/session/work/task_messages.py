@@ -26,7 +26,7 @@ class TaskNotFinished(TmmuError):
 
 @dataclass
 class TaskContext:
-    """What a task uses while it runs: progress, intermediate results, graphs that the caller has."""
+    """Interface of a running task: progress, intermediate results, graphs of the caller."""
 
     progress: Progress
     found: Callable[[Any], None] = lambda _: None

@@ -26,7 +26,7 @@ from tmmu_core.fitting.search.what_if import WhatIf, what_if
 from tmmu_core.formats.open_file import read_any, read_at, read_at_sizes
 from tmmu_core.graph.model import Graph
 from tmmu_core.planners.problem import PlainInstance
-from tmmu_core.plans.making.make import Made
+from tmmu_core.plans.making.make import PlanningResult
 from tmmu_core.plans.making.over_capacity import make_plan_anyway, plan_ranks_anyway
 from tmmu_core.plans.making.ranks import RankPlans
 from tmmu_core.plans.making.replan import DimCurve, ReplanLog, Rule, peak_over_dim, replan_session
@@ -74,7 +74,7 @@ def read(context: TaskContext, data: bytes, name: str) -> Any:
     return read_any(data, name)
 
 
-def plan(context: TaskContext, subject: Subject, request: PlanRequest) -> Made:
+def plan(context: TaskContext, subject: Subject, request: PlanRequest) -> PlanningResult:
     """Compute a plan, also one over its limits."""
     return make_plan_anyway(read_subject(context, subject), request, context.progress)
 

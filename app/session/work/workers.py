@@ -56,7 +56,7 @@ _RECORD = 32
 _LENGTH = struct.Struct("<Q")
 
 
-# --- what is sent ----------------------------------------------------------------------------------------------------
+# --- messages --------------------------------------------------------------------------------------------------------
 
 
 _held = threading.local()
@@ -198,7 +198,7 @@ def _conversation(
     while True:
         if not progress(*last) and until is None:
             until = time.monotonic() + STOP_TIMEOUT
-            with suppress(OSError):  # it has ended in this very moment: its answer lies on the line
+            with suppress(OSError):  # it has just ended: its result is in the socket
                 line.say(b"stop")
         if until is not None and time.monotonic() > until:
             raise TaskNotFinished("the work was stopped before it had found anything.", "Start it again.")
@@ -265,7 +265,7 @@ def work(line: _Line) -> None:
     task, arguments = pickle.loads(line.listen())
     stop = False
     next_look = 0.0
-    paid = 0.0  # no find is sent before ten times what the last one took: the answer comes first
+    paid = 0.0  # wait ten times the duration of the last message, so that the result is not delayed
 
     def progress(doing: str, done: int, of: int) -> bool:
         nonlocal stop, next_look
@@ -381,11 +381,11 @@ def main() -> None:
     if renices():
         with suppress(OSError):  # Linux shares out by sessions first: niceness alone orders those of this one
             Path("/proc/self/autogroup").write_text(str(NICENESS))
-    gc.freeze()  # what is there now is shared with every worker
+    gc.freeze()  # all modules loaded now are shared with every worker
     start(socket.socket(fileno=int(sys.argv[1])))
 
 
 if __name__ == "__main__":
-    from app.session.work import workers  # as a script this file is ``__main__``: what is pickled must name the module
+    from app.session.work import workers  # as a script this file is ``__main__``: pickles must name the module
 
     workers.main()

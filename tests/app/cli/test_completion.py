@@ -28,5 +28,6 @@ def test_bash_is_answered(words: str, said: set[str]) -> None:
     assert set(answered("bash", words)) == said
 
 
+@pytest.mark.slow
 def test_zsh_is_answered() -> None:
     assert any("plan" in line for line in answered("zsh", "tmmu pl"))

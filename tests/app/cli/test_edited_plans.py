@@ -27,7 +27,7 @@ from tmmu_core.formats.planfile.compare_plans import same_plan
 from tmmu_core.formats.planfile.trace import Trace, to_json_lines
 from tmmu_core.judge.verifier.finished_plan import finished
 from tmmu_core.plans.making.engine import plan_graph
-from tmmu_core.plans.model import UNSAID, Plan
+from tmmu_core.plans.model import PLACES_DERIVED, Plan
 
 GRAPHS = ("residual_block", "training_step", "views", "linear_chain")
 EDITS = 200
@@ -142,7 +142,7 @@ def believed(data: bytes) -> Plan | None:
 
 def says_the_same(one: Plan, other: Plan) -> bool:
     """But for a reader's note that it had to derive what is placed, which is a warning."""
-    other = replace(other, notes={key: note for key, note in other.notes.items() if key != UNSAID})
+    other = replace(other, notes={key: note for key, note in other.notes.items() if key != PLACES_DERIVED})
     return not same_plan(one, other) and one.arenas == other.arenas
 
 

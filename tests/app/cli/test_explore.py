@@ -55,6 +55,7 @@ def test_a_port_that_is_named_and_taken_is_told_before_anything_is_announced(
     assert err.startswith(f"tmmu: port {taken} is in use at localhost. Set another --port")
 
 
+@pytest.mark.slow
 def test_explorers_that_begin_at_once_serve_on_a_port_each() -> None:
     """From the look at a port to where the server listens it is seconds."""
     code = (

@@ -21,7 +21,6 @@ import pytest
 from app.cli.main import run
 from tests.support.paths import SAMPLES
 from tmmu_core.base.atomic_files import replace_file
-from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.native import unpacking
 
 CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
@@ -115,17 +114,6 @@ def test_threads_that_write_into_one_folder_do_not_meet(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{me}.json" for me in range(8)]
 
 
-def test_a_file_that_is_shorter_than_it_says_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut short and filled up again within one tick of the clock: neither size nor times tell, but what was read."""
-    path = tmp_path / "it.json"
-    path.write_bytes(b"four")
-    as_it_was = os.stat(path)
-    path.write_bytes(b"two")
-    monkeypatch.setattr(unpacking.os, "fstat", lambda _: as_it_was)
-    with pytest.raises(UnreadableInput, match="changed while it was read"):
-        unpacking.read_whole(path)
-
-
 def test_an_unbuffered_full_standard_output_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
     done = tmmu("trace", CHAIN, out="/dev/full")
@@ -190,65 +178,6 @@ def test_on_a_full_disk_every_writer_leaves_what_was_there(
     assert "cannot be written" in done.stderr
     (disk / "filler").unlink(missing_ok=True)
     assert [(path.name, path.read_text()) for path in disk.iterdir()] == [(name, "precious")]
-
-
-@pytest.mark.parametrize("change", [b"longer than it was", b"anew!", b""])
-def test_a_file_that_is_written_over_while_it_is_read_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: bytes
-) -> None:
-    file = tmp_path / "graph.json"
-    file.write_bytes(b"given")
-    os.utime(file, (1, 1))
-    real, asked = os.fstat, []
-
-    def later(descriptor: int) -> os.stat_result:
-        if asked:
-            file.write_bytes(change)
-        asked.append(descriptor)
-        return real(descriptor)
-
-    monkeypatch.setattr(unpacking.os, "fstat", later)
-    with pytest.raises(UnreadableInput, match="changed while it was read"):
-        unpacking.read_whole(file)
-
-
-def test_a_file_that_is_written_over_in_its_size_and_given_its_old_time_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "graph.json"
-    file.write_bytes(b"given")
-    os.utime(file, (1, 1))
-    time.sleep(0.05)  # more than a tick of the clock by which a file's times are told
-    real, asked = os.fstat, []
-
-    def later(descriptor: int) -> os.stat_result:
-        if asked:
-            file.write_bytes(b"anew!")
-            os.utime(file, (1, 1))
-        asked.append(descriptor)
-        return real(descriptor)
-
-    monkeypatch.setattr(unpacking.os, "fstat", later)
-    with pytest.raises(UnreadableInput, match="changed while it was read"):
-        unpacking.read_whole(file)
-
-
-def test_a_file_that_is_replaced_while_it_is_read_is_the_old_one_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "graph.json"
-    file.write_bytes(b"given")
-    real = os.fstat
-
-    def replacing(descriptor: int) -> os.stat_result:
-        (tmp_path / "beside").write_bytes(b"another")
-        (tmp_path / "beside").replace(file)
-        return real(descriptor)
-
-    monkeypatch.setattr(unpacking.os, "fstat", replacing)
-    assert unpacking.read_whole(file) == b"given"
-    monkeypatch.undo()
-    assert unpacking.read_whole(file) == b"another"
 
 
 def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tmmu_core.formats.c_project.c_export import Blobs, c_project, write_project
 from tmmu_core.formats.c_project.render_plan import Image, RenderMemoryPlan, build_render_plan
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.weights import constants_of
-from tmmu_core.graph.constants import Constants, Held, Made
+from tmmu_core.graph.constants import Computed, Constants, InMemory
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file, sidecar
@@ -227,7 +227,7 @@ def test_failed_export_leaves_the_folder_unchanged(tmp_path: Path) -> None:
 
     files = c_project(render)
     with pytest.raises(UnreadableInput):
-        write_project(tmp_path / "out", {**files, "last": Made(fail)})
+        write_project(tmp_path / "out", {**files, "last": Computed(fail)})
     assert [file.name for file in tmp_path.rglob("*")] == ["out", "mine.c"]
 
 
@@ -257,7 +257,7 @@ def mobilenet(folder: Path) -> RenderMemoryPlan:
     """The sample with numbers made up for its weights, in a sidecar that its file names."""
     graph = read_graph_file(SAMPLES / "mobilenet_v1.tmmu.json")
     sizes = {t.id: tensor_bytes([int(d) for d in t.shape], t.dtype) for t in graph.tensors if t.persistent}
-    made = Constants({name: Held(bytes([k & 255]) * size) for k, (name, size) in enumerate(sizes.items())})
+    made = Constants({name: InMemory(bytes([k & 255]) * size) for k, (name, size) in enumerate(sizes.items())})
     graph = msgspec.structs.replace(graph, sidecar="w.safetensors")
     (folder / "w.safetensors").write_bytes(b"".join(sidecar.written(graph, made)))
     path = folder / "mobilenet.tmmu.json"
@@ -268,6 +268,7 @@ def mobilenet(folder: Path) -> RenderMemoryPlan:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["person_detect", "mobilenet"])
 def test_model_over_two_memories_builds_with_cmake_and_passes_its_self_test(tmp_path: Path, name: str) -> None:
     render = person_detect() if name == "person_detect" else mobilenet(tmp_path)
@@ -302,6 +303,7 @@ CROSS = ("arm-none-eabi-gcc", "-mcpu=cortex-m3", "-mthumb", "-Os", "-std=c11", *
 QEMU = ("qemu-system-arm", "-M", "mps2-an385", "-semihosting-config", "enable=on,target=native")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not shutil.which(CROSS[0]) or not shutil.which(QEMU[0]),
     reason="needs Debian's gcc-arm-none-eabi, libnewlib-arm-none-eabi and qemu-system-arm (.ci/run installs them)",

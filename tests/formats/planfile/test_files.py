@@ -204,7 +204,7 @@ def test_duplicate_arena_is_rejected() -> None:
 
 def test_duplicate_key_of_a_trace_record_is_rejected() -> None:
     lines = to_json_lines(chain_plan()).replace(b'"record":"summary",', b'"record":"summary","notes":{"a":{}},')
-    with pytest.raises(UnreadableInput, match="says this key twice"):
+    with pytest.raises(UnreadableInput, match="contains the key"):
         read_trace(lines)
 
 

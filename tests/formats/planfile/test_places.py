@@ -20,7 +20,7 @@ from tmmu_core.planners.problem import Packing, PlainInstance
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
-from tmmu_core.plans.model import UNSAID, Plan
+from tmmu_core.plans.model import PLACES_DERIVED, Plan
 
 
 def without_the_key(plan: Plan, **changes: Any) -> Plan:
@@ -53,7 +53,7 @@ def test_offsets_of_an_instance_are_bytes() -> None:
 
 def test_derived_placement_has_a_warning() -> None:
     plan = without_the_key(chain_plan())
-    assert plan.notes[UNSAID] == "slots does so"
+    assert plan.notes[PLACES_DERIVED] == "slots does so"
     assert [warning.rule for warning in verify_plan(plan).warnings] == ["places", "held"]
     assert verify_plan(plan).ok
     assert verify_plan(chain_plan()).warnings == ()

@@ -25,7 +25,7 @@ from tmmu_core.formats.open_file import read_graph, read_within
 from tmmu_core.formats.pytorch.exported_program import pt2_archive, pt2_graph, pt2_names, pt2_operators, pt2_sizes
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
 from tmmu_core.formats.pytorch.joint_graph import fx_child
-from tmmu_core.formats.pytorch.strides import Lies
+from tmmu_core.formats.pytorch.strides import StridedLayout
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
@@ -466,7 +466,7 @@ def test_what_is_no_formula_of_sizes_is_refused(formula: str) -> None:
 def test_a_reshape_is_a_view_where_no_element_moves(
     shape: tuple[int, ...], strides: tuple[int, ...], asked: tuple[int, ...], fits: bool
 ) -> None:
-    assert Lies(shape, strides, 0, 4).viewable_as(asked) is fits
+    assert StridedLayout(shape, strides, 0, 4).viewable_as(asked) is fits
 
 
 @pytest.mark.parametrize(("models", "words"), [((), "no program"), (("a", "b"), "2 programs")])

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.cli.main import run
 from benchmarks.snapshot_writer import Document, SnapshotWriter, Transformer, frame, transformer_steps
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile import plan_file
+from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.formats.pytorch.caching_allocator import AllocatorSettings
+from tmmu_core.formats.pytorch.snapshot.advice import model_error, modules_to_checkpoint, settings_to_try
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.analysis.peak_lines import by_category
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
@@ -212,3 +217,61 @@ def test_model_replays_its_own_events_to_the_byte() -> None:
     found = history(writer.document())
     assert found.replayed_peak(found.settings) == writer.reserved_peak
     assert found.replayed_peak(AllocatorSettings(True)) <= writer.reserved_peak
+
+
+def test_advice_names_what_to_checkpoint_and_the_error_of_the_model() -> None:
+    found = history(transformer_steps(Transformer(**TINY)).document())
+    assert next(iter(modules_to_checkpoint(found))).name == "model/Block/forward"
+    assert model_error(found) == (found.reserved_peak_bytes, found.reserved_peak_bytes)
+    assert next(settings_to_try(found)).name == "expandable_segments:True"
+
+
+# --- comparison -------------------------------------------------------------------------------------------------
+
+
+def test_difference_of_two_snapshots_is_explained_to_the_byte() -> None:
+    runs = (Transformer(**TINY), Transformer(**{**TINY, "tokens": 1024}), Transformer(**TINY, is_checkpointed=True))
+    base, larger, checkpointed = (given_plan(transformer_steps(run).document()) for run in runs)
+    for other in (larger, checkpointed):
+        found = compare(base, other)
+        assert (found.comparable, found.identical) == (True, False)
+        grown = totals(other).peak_live_bytes - totals(base).peak_live_bytes
+        assert sum(change.growth_bytes for change in found.lines) == grown
+        assert sum(change.growth_bytes for change in by_category(found.lines)) == grown
+    gone = [change.line for change in compare(base, checkpointed).lines if not change.after_count]
+    assert "model.py:44 Block.forward" in gone
+    assert compare(base, base).identical
+
+
+def test_gate_reports_growth_of_a_snapshot_by_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, count in (("old", 512), ("new", 1024)):
+        document = transformer_steps(Transformer(**{**TINY, "tokens": count})).document()
+        (tmp_path / f"{name}.pickle").write_bytes(pickle.dumps(document))
+    files = [str(tmp_path / "new.pickle"), "--baseline", str(tmp_path / "old.pickle")]
+    assert run(["gate", *files, "--max-growth", "10%"]) == 1
+    out = capsys.readouterr().out
+    assert "EXCEEDED" in out
+    assert "model.py:40 Block.forward" in out
+    assert run(["gate", *files, "--max-growth", "200%"]) == 0
+    assert run(["compare", files[2], files[0]]) == 1
+    assert "category at the peak" in capsys.readouterr().out
+
+
+# --- ranks ------------------------------------------------------------------------------------------------------
+
+
+def test_folder_of_ranks_is_one_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in range(4):
+        document = transformer_steps(Transformer(**{**TINY, "tokens": 1024 if rank == 2 else 512})).document()
+        (tmp_path / f"job_rank{rank}_step100.pickle").write_bytes(pickle.dumps(document))
+    assert run(["plan", str(tmp_path)]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in out[1:3]] == ["2", "0–1,"]
+    assert "fullest: rank 2 (job_rank2_step100.pickle)" in out[-1]
+    (tmp_path / "job_rank9.pickle").write_bytes(pickle.dumps(document)[:-100])
+    assert run(["plan", str(tmp_path), "--json"]) == 1
+    ranks = json.loads(capsys.readouterr().out)["ranks"]
+    assert [one["rank"] for one in ranks] == [0, 1, 2, 3, 9]
+    assert "cut off" in ranks[4]["error"]
+    assert ranks[2]["difference"] is None
+    assert ranks[0]["difference"]["growth_bytes"] < 0

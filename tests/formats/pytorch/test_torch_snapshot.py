@@ -17,8 +17,8 @@ from tmmu_core.base import limits
 from tmmu_core.base.errors import TmmuError, UnreadableInput
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.pytorch.snapshot import torch_snapshot
+from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.judge.verifier.verify import verify_plan
-from tmmu_core.library import arguments
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
@@ -146,11 +146,10 @@ def test_text_not_in_utf_8_is_rejected() -> None:
 
 
 def test_lines_with_the_most_bytes_at_the_peak_are_listed() -> None:
-    note = opened(SNAPSHOT).notes[-1]
-    assert (
-        note
-        == "of the 1,536 bytes at the peak (step 1), by line: train.py:17 forward 1,024; functional.py:9 linear 512"
-    )
+    found = opened(SNAPSHOT).recorded
+    assert isinstance(found, History)
+    totals = [(total.name, total.size, total.count) for total in found.totals("line", found.peak_step)]
+    assert totals == [("train.py:17 forward", 1024, 1), ("functional.py:9 linear", 512, 1)]
 
 
 class Evil:
@@ -205,7 +204,7 @@ def test_command_line_plans_it_as_given(tmp_path: Path, capsys: pytest.CaptureFi
     assert run(["plan", str(path)]) == 0
     out = capsys.readouterr().out
     assert "given" in out.splitlines()[0]
-    assert "file 2.00 KiB (2,048 B) · portfolio 1.50 KiB (1,536 B) · lower bound 1.50 KiB (1,536 B)" in out
+    assert "hint: auto needs 1.50 KiB, 25 % less: add --planner auto" in out
     assert "reserved: at most 2,048 bytes" in out
 
 
@@ -274,18 +273,7 @@ def test_traces_under_another_key_are_ignored() -> None:
     assert rows(torch_snapshot.read(json.dumps(other).encode(), "it")) == rows(opened(other))
 
 
-@pytest.mark.parametrize("write", [pickle.dumps, lambda value: json.dumps(value).encode()])
-def test_path_is_read_as_a_stream(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "it.pickle"
-    path.write_bytes(write(MANY))
-    whole = opened(MANY)
-    monkeypatch.setattr(arguments, "read_whole", None)  # nobody asks for all of its bytes
-    found = arguments.open_source(path)
-    assert isinstance(found, PlainInstance)
-    assert rows(found) == rows(whole)
-
-
-def test_damaged_stream_is_rejected_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_file_is_rejected_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "it.pickle"
     path.write_bytes(pickle.dumps(MANY)[:-100])
     assert run(["plan", str(path)]) == 2

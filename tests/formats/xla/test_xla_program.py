@@ -12,7 +12,7 @@ from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.xla import xla_dump, xla_folder
 from tmmu_core.formats.xla.xla_program import origins_of, scopes_of
-from tmmu_core.graph.model import Made, Origin
+from tmmu_core.graph.model import Origin, StorageOrigin
 from tmmu_core.liveness.phases import Stretch, phases_from_known
 from tmmu_core.planners.problem import PlainInstance
 
@@ -52,11 +52,13 @@ source_file="/home/someone/gpt/it's \\"model\\".py" source_line=7}}, backend_con
 
 def test_a_value_keeps_its_module_its_line_its_operator_and_its_phase() -> None:
     made = xla_dump.read_dump((ASSIGNMENT + LIVE_RANGE + PROGRAM).encode()).made
-    assert made["a"] == Made(
+    assert made["a"] == StorageOrigin(
         Origin(("GPT", "h_0", "mlp"), "gpt/model.py:12"), "tanh", "forward"
     )  # of its fusion's root
-    assert made["w"] == Made(Origin(("h_0",)))
-    assert made["temporary"] == Made(Origin(("optimizer",)), "sub")  # of no known phase, and a line that is not there
+    assert made["w"] == StorageOrigin(Origin(("h_0",)))
+    assert made["temporary"] == StorageOrigin(
+        Origin(("optimizer",)), "sub"
+    )  # of no known phase, and a line that is not there
     assert "w_new" not in made
 
 

@@ -18,7 +18,7 @@ from tests.tools.fuzz import mutation
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import Dim, Graph, Tensor
 from tmmu_core.plans.making.over_capacity import make_plan_anyway
-from tmmu_core.plans.making.request_options import SAID
+from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 SEEDS: dict[str, tuple[str, ...]] = {
     "graph": ("sample:linear_chain", "golden:linear_chain.inference.trace.jsonl", "file:0123", "store:" + "ab" * 32),
@@ -79,7 +79,7 @@ def use_of(key: str) -> Callable[[bytes], None]:
         choice, complaints = from_query(plain | {key: text})
         assert from_query(to_query(choice)) == (choice, ()), "a link is read as it is written"
         _look(key, choice)
-        if key in SAID or key in (said.link for said in SAID.values()):
+        if key in OPTION_SPECS or key in (said.link for said in OPTION_SPECS.values()):
             made = make_plan_anyway(_graph(), choice.request)
             assert made.plan.steps
         if complaints:

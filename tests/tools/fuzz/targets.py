@@ -32,7 +32,7 @@ from tmmu_core.graph.native import native_file
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.ranks import plan_rank, plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import SAID, read_arenas_text
+from tmmu_core.plans.making.request_options import OPTION_SPECS, read_arenas_text
 from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
 from tmmu_core.plans.model import Plan
 
@@ -233,7 +233,7 @@ def _use_arenas(data: bytes) -> None:
 
 
 def _use_spec(data: bytes) -> None:
-    request = PlanRequest(shard_spec=SAID["shard_spec"].read(data.decode("utf-8", "replace")))
+    request = PlanRequest(shard_spec=OPTION_SPECS["shard_spec"].read(data.decode("utf-8", "replace")))
     plan_rank(sharded(), request)
     plan_ranks(sharded(), request)
 

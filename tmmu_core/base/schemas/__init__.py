@@ -16,7 +16,7 @@ NAMES = ("graph", *sorted(path.name.removesuffix(".schema.json") for path in HER
 
 
 def file(name: str) -> Path:
-    """Where the schema called ``name`` stands."""
+    """Return the path of the schema ``name``."""
     return GRAPH if name == "graph" else HERE / f"{name}.schema.json"
 
 
@@ -27,5 +27,5 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def title(name: str) -> str:
-    """What it is of, in a sentence."""
+    """Description in one sentence."""
     return str(schema(name).get("title", ""))

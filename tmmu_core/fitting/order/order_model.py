@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.once import cached_property
 from tmmu_core.graph.model import Node
 from tmmu_core.graph.operators import operator_of
 from tmmu_core.liveness.execution_order import dependencies, source_of

@@ -71,7 +71,7 @@ def _saved_for_backward(timeline: Timeline) -> list[str]:
     marked = [i for i, tensor in enumerate(timeline.graph.tensors) if tensor.saved_for_backward]
     index = timeline.index
     ids = index.tensor_ids
-    there = (index.producer >= 0) | index.is_input | (index.base >= 0)  # what nobody makes is held by nobody
+    there = (index.producer >= 0) | index.is_input | (index.base >= 0)  # tensors without a producer have no holder
     return list(
         dict.fromkeys(ids[k] for i in marked for k in (i, int(roots[i])) if there[k] and not index.is_persistent[k])
     )

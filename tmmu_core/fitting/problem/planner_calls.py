@@ -23,9 +23,9 @@ from tmmu_core.plans.making.arena_problems import arena_problems
 from tmmu_core.plans.making.arena_settings import arena_config
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.make import make_plan
-from tmmu_core.plans.making.plan_rows import as_used
+from tmmu_core.plans.making.plan_rows import merge_packings
 from tmmu_core.plans.making.request import DEFAULT_PLANNER, PlanRequest
-from tmmu_core.plans.making.request_options import SAID, written
+from tmmu_core.plans.making.request_options import OPTION_SPECS, written
 from tmmu_core.plans.model import Plan
 
 
@@ -113,7 +113,7 @@ def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | N
 def _warnings(request: PlanRequest) -> Iterator[str]:
     """Options that have no effect on a fit."""
     given = written(request)
-    options = [SAID[name].option for name in ("budget", "token", "seed", "addressing") if name in given]
+    options = [OPTION_SPECS[name].option for name in ("budget", "token", "seed", "addressing") if name in given]
     if options:
         yield f"{', '.join(options)}: no effect on fit."
     limited = any("capacity_bytes" in each for each in as_given(request.arenas).values())
@@ -142,7 +142,7 @@ def extents_of(plan_input: PlanInput, known: dict[bytes, Packing] | None = None)
     options = entry.checked_options(plan_input.options)
     kept = {} if known is None else known
     packings = [_packed(entry, problem, options, kept) for problem in problems]
-    placement = as_used(liveness, problems, packings)
+    placement = merge_packings(liveness, problems, packings)
     return {name: extent for name, extent in placement.extent.items() if name != OFFLOAD_ARENA}
 
 

@@ -26,10 +26,10 @@ OPTIMIZERS = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}
 
 @dataclass(frozen=True)
 class TorchStep:
-    """A module with its loss and example inputs, and what is traced of it."""
+    """A module with its loss, example inputs and traced joint graph."""
 
     module: Any
-    """Returns what is differentiated (``fx_trace.chosen``)."""
+    """Maps the module's output to the differentiated tensors (``fx_trace.chosen``)."""
     call: Call
     name: str
     optimizer: str | None
@@ -49,7 +49,7 @@ class TorchStep:
     def partition(self, fitted: Graph, refit: Callable[[Graph], Graph]) -> Callable[..., Any]:
         """Return a ``partition_fn`` for AOTAutograd.
 
-        The joint graph of this step is split as ``fitted`` says; of any other step, as ``refit`` fits its graph.
+        The joint graph of this step is split like ``fitted``; that of another step is fitted by ``refit``.
         """
 
         def partition_fn(joint: Any, _inputs: Any, *, num_fwd_outputs: int, **_: Any) -> tuple[Any, Any]:
@@ -151,7 +151,7 @@ class TorchStep:
 
 @contextlib.contextmanager
 def deterministic() -> Iterator[None]:
-    """Inside, sums over indices have a fixed order wherever PyTorch has such a kernel."""
+    """Context manager: use deterministic kernels where PyTorch has them."""
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:

@@ -11,7 +11,7 @@ saves the state of its generator and draws the same numbers again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -105,31 +105,18 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     node_at = timeline.node_at[int(timeline.has_inputs_step) :]
     nodes = [index.graph.nodes[k] for k in node_at.tolist()]
     flops = graph_flops(index)
-    node_flops = np.array(
-        [
-            min(each.total, MOST_NODE_FLOPS) if each is not None else 0
-            for each in map(flops.of_node.__getitem__, node_at)
-        ],
-        np.int64,
-    )
+    of_node = [flops.of_node[k] for k in node_at.tolist()]
+    node_flops = np.array([min(each.total, MOST_NODE_FLOPS) if each is not None else 0 for each in of_node], np.int64)
     is_output = _storage_mask(liveness, index.is_output)
     at_start = _storage_mask(liveness, index.is_input)
     saved = np.array([timeline.retain and tensor.saved_for_backward for tensor in index.graph.tensors], np.bool_)
     in_ptr, in_idx, out_ptr, out_idx = _adjacency(liveness, node_at)
     producer = np.full(count, -1, np.int64)
     producer[out_idx] = np.repeat(np.arange(len(node_at), dtype=np.int64), np.diff(out_ptr))
-    makeable = np.array(
-        [
-            _may_run_again(node) and flops.of_node[k] is not None and node.phase != "optimizer"
-            for node, k in zip(nodes, node_at.tolist(), strict=True)
-        ],
-        np.bool_,
-    )
+    may_repeat = [_may_run_again(node) and node.phase != "optimizer" for node in nodes]
+    makeable = np.array(may_repeat, np.bool_) & np.array([each is not None for each in of_node], np.bool_)
     in_scope = np.zeros(count, np.bool_)
-    for at, node in enumerate(nodes):
-        if node.scope:
-            in_scope[in_idx[in_ptr[at] : in_ptr[at + 1]]] = True
-            in_scope[out_idx[out_ptr[at] : out_ptr[at + 1]]] = True
+    in_scope[in_idx[_operands_in_scope(nodes, in_ptr)]] = in_scope[out_idx[_operands_in_scope(nodes, out_ptr)]] = True
     movable = _single_owner(liveness, node_at) & ~is_output & ~storages.persistent & ~in_scope
     movable &= (producer >= 0) | at_start
     movable[_pinned_by_views(liveness, node_at, makeable & (node_flops == 0), (in_ptr, in_idx))] = False
@@ -162,6 +149,11 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
         fixed=fixed,
         spare=spare,
     )
+
+
+def _operands_in_scope(nodes: Sequence[Node], ptr: I64) -> Mask:
+    """Shape (operands,): whether the operand is of a node inside of a loop or a branch."""
+    return np.repeat(np.array([bool(node.scope) for node in nodes], np.bool_), np.diff(ptr))
 
 
 def _storage_mask(liveness: Liveness, tensors: Mask) -> Mask:

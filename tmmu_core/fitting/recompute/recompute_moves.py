@@ -30,6 +30,8 @@ TIGHTENED_GOALS = tuple(
 """Parts per million of the goal, tried in order where planners need more than the live bytes."""
 START_TENTHS = (2, 4)
 """Nested search also starts at the cheapest cuts within so many tenths above the lowest one."""
+NESTED_ABOVE = 100
+"""Part of the graph's FLOPs above which nested search looks for less than the cuts cost."""
 REPORT_EVERY = 64
 """Choices between two progress reports."""
 MOST_POINTS = 16
@@ -76,11 +78,18 @@ def recompute_to(plan_input: PlanInput, capacity: int, report: Progress | None =
     """Return the cheapest moves found whose sum of peaks is within ``capacity`` bytes; ``None`` if none is found."""
     model, begun = _problem(plan_input)
     search = Search(model, Bytes(capacity).over, begun, progress_check(report, "recompute"))
-    found = search.climb()
-    point = search.cheapest(found)
-    if point is None:
-        point = _cheapest_of(search, _nested_points(search, found))
+    point, _ = _cheapest(search, search.climb())
     return None if point is None else moves_of(model, begun, point.choice)
+
+
+def _cheapest(search: Search, found: Sequence[tuple[Mask, Point]]) -> tuple[Point | None, list[Point]]:
+    """Return the cheapest point that meets the goal, and the points of the nested search where there was one."""
+    point = search.cheapest(list(found))
+    least = search.nothing.run.flops + search.model.flops.total // NESTED_ABOVE
+    if point is not None and point.run.flops <= least:
+        return point, []
+    nested = _nested_points(search, found)
+    return min(filter(None, (point, _cheapest_of(search, nested))), key=lambda each: each.key, default=None), nested
 
 
 def lower(
@@ -102,10 +111,8 @@ def lower(
         if not search.excess(search.nothing.run):
             continue  # the given graph fits
         found = search.climb() if found is None else found
-        point = search.cheapest(found)
-        if point is None:
-            below = below or _nested_points(search, found)
-            point = _cheapest_of(search, below)
+        point, nested = _cheapest(search, found)
+        below = below or nested
         if point is None:
             break
         if least is None or point.run.total < least.total:
@@ -165,15 +172,18 @@ def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:
 def _nested_points(search: Search, found: Sequence[tuple[Mask, Point]]) -> list[Point]:
     """Search nested recomputation from the lowest cut, from cheap cuts near it, and from the empty choice.
 
-    A low cut drops much that only a few steps need; from a cheaper cut, less is dropped for them.
+    A low cut drops much that only a few steps need; from a cheaper cut, less is dropped for them. Cuts without segments
+    are starts of their own.
     """
-    points = sorted((point for _, point in found), key=lambda point: (search.excess(point.run), point.key))
-    over = [search.excess(point.run) for point in points]
     most = search.excess(search.nothing.run)
-    starts = [points[0]]
-    for tenths in START_TENTHS:
-        near = bisect_right(over, over[0] + (most - over[0]) * tenths // 10)
-        starts.append(min(points[:near], key=lambda point: point.key))
+    starts = []
+    every = sorted((point for _, point in found), key=lambda point: (search.excess(point.run), point.key))
+    for points in ([point for point in every if not point.has_segments], every):
+        over = [search.excess(point.run) for point in points]
+        starts.append(points[0])
+        for tenths in START_TENTHS:
+            near = bisect_right(over, over[0] + (most - over[0]) * tenths // 10)
+            starts.append(min(points[:near], key=lambda point: point.key))
     return search_nested(search, list({id(point): point for point in (*starts, search.nothing)}.values()))
 
 

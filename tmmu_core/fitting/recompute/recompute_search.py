@@ -3,6 +3,7 @@
 ::
 
     cuts       minimum cuts across the peak, at increasing prices per kept byte; other full steps get a price as well
+    segments   the same, with what crosses the segments of the forward pass kept
     between    revert the cheapest fitting choice towards one that does not fit, part by part
     one by one keep recomputed nodes instead, most expensive first; exchange one for cheaper ones
 
@@ -12,16 +13,19 @@ Every choice is simulated (``live_curve.py``), so that the memory of recomputati
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, replace
 
 import numpy as np
 
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import Boundary, boundary, cheapest
 from tmmu_core.fitting.recompute.recompute_model import I64, Mask, RecomputeModel, connected_parts
+from tmmu_core.fitting.recompute.segments import segmentations
 
 PRICES = tuple(int(1.6**k) for k in range(30))
 """Prices per kept byte, in FLOPs: from nearly nothing to more than any operator costs."""
+SEGMENT_PRICES = (*PRICES[::3], PRICES[-1] * 1000)
+"""Prices per kept byte within segments."""
 ROUNDS_OF_CUTS = 6
 EXHAUSTIVE_UP_TO = 12
 """Number of gaps up to which all subsets are tried."""
@@ -48,6 +52,8 @@ class Point:
     """Returns the choice; it is stored compactly, because few of many are needed."""
     run: Run
     """Without curves for all but a few points."""
+    has_segments: bool = False
+    """Whether it is a cut that keeps what crosses the segments of the forward pass."""
 
     @property
     def choice(self) -> Choice:
@@ -128,7 +134,21 @@ class Search:
                 break
             fullest = peak_position(self.weigh(smallest.choice).run, self.arena)
             weight[fullest] = weight.get(fullest, 0) + 1
+        for key, pair in self._segmented():
+            found.setdefault(key, pair)
         return list(found.values())
+
+    def _segmented(self) -> Iterator[tuple[bytes, tuple[Mask, Point]]]:
+        """Yield cuts that keep what crosses the segments of the forward pass, at increasing prices of the rest."""
+        price = self._price({self.at.position: 1})
+        for kept in segmentations(self.model, self.at):
+            for rung in SEGMENT_PRICES:
+                nodes = cheapest(self.model, self.at, np.where(kept, 0, price * rung))
+                point = self.dropping(nodes)
+                if point.run.valid:
+                    yield np.packbits(nodes).tobytes(), (nodes, replace(point, has_segments=True))
+                if not self.go_on():
+                    return
 
     def _price(self, weight: dict[int, int]) -> I64:
         idle = np.zeros(len(self.model.size), np.int64)

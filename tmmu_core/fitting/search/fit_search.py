@@ -36,6 +36,8 @@ from tmmu_core.planners.problem import Progress
 COSTLY: tuple[Kind, ...] = ("recompute", "offload")
 MOST_TRIED = 24
 """Most lists of moves of one kind that are planned."""
+CHEAP_PART = 100
+"""A plan that fits for less than this part of the graph's FLOPs ends the search."""
 MOST_SINGLE_MOVES = 40
 SINGLE_MOVES_UP_TO = 400
 """Nodes up to which single moves are combined greedily where no list of moves fits."""
@@ -98,9 +100,11 @@ class _FitSearch:
     seen: list[Candidate] = field(default_factory=list)
     best: Candidate = field(init=False)
     order: OrderMove | None = None
+    unordered: Candidate = field(init=False)
+    """The best candidate in the given order, before moves that cost."""
 
     def __post_init__(self) -> None:
-        self.best = self.start
+        self.best = self.unordered = self.start
         self.seen.append(self.start)
         index = self.start.solution.liveness.timeline.index
         self.flops = graph_flops(index).total
@@ -199,6 +203,7 @@ class _FitSearch:
         if "planner" in self.allowed.kinds and self.start.plan_input.planner != BEST_PLANNER:
             self.watch("planner")
             self.try_moves(self.start, (planner_move(self.start.plan_input),))
+        self.unordered = self.best
 
     def free_order(self) -> None:
         if "order" not in self.allowed.kinds or not self.watch("order"):
@@ -273,24 +278,53 @@ class _FitSearch:
     # -- moves that cost -------------------------------------------------------------------------------
 
     def paid(self) -> None:
-        base = self.best
+        """Recompute and offload: after the best free moves, without their order, then in a new order."""
+        given = self.best
+        lowest = self.paid_from(given)
+        if self.is_cheap():
+            return
+        if any(move.kind == "order" for move in given.moves):
+            lowest = min(lowest, self.paid_from(self.unordered), key=lambda each: each.extent_bytes)
+        if not self.fits(self.best) and "order" in self.allowed.kinds and self.watch("order"):
+            self.reordered(lowest)
+
+    def is_cheap(self) -> bool:
+        """Return whether the best candidate fits at a negligible cost, or the search was stopped."""
+        return self.watch.stopped or (self.fits(self.best) and self.best.cost.weight * CHEAP_PART <= self.flops)
+
+    def reordered(self, base: Candidate) -> None:
+        """Search the order of a graph with recomputing nodes."""
+        found = order_move(
+            base.plan_input,
+            base.solution,
+            self.watch,
+            keep_phases=self.allowed.keep_phases,
+            enough=self.capacity.total,
+        )
+        if found is not None and found.move is not None:
+            self.try_moves(base, (found.move,))
+
+    def paid_from(self, base: Candidate) -> Candidate:
+        """Recompute, offload, and combine both; return the lowest candidate."""
         kinds = [kind for kind in COSTLY if kind in self.allowed.kinds]
         lowest: dict[Kind, Candidate] = {}
         # Offload must transfer at least the excess over the capacity.
         moving = FLOPS_PER_MOVED_BYTE * self.capacity.over(extents(base.plan))
         for kind in kinds:
             if self.fits(self.best) and self.best.cost.weight <= moving:
-                return
+                break
             lowest[kind] = self.lowered(base, kind)
             if self.watch.stopped:
-                return
-        if self.fits(self.best) or len(kinds) < 2:
-            return
+                break
+        found = min((base, *lowest.values()), key=lambda each: each.extent_bytes)
+        if self.fits(self.best) or len(lowest) < 2:
+            return found
         for first, second in ((kinds[0], kinds[1]), (kinds[1], kinds[0])):
             if lowest[first] is not base and not self.watch.stopped:
-                self.lowered(lowest[first], second)
+                found = min(found, self.lowered(lowest[first], second), key=lambda each: each.extent_bytes)
                 if self.fits(self.best):
-                    return
+                    break
+        return found
 
     def lowered(self, base: Candidate, kind: Kind) -> Candidate:
         """Plan the lists of moves of a kind until one fits; return the lowest within the allowed cost."""

@@ -32,7 +32,7 @@ from tmmu_core.formats.c_project.c_names import RegionNames
 from tmmu_core.formats.c_project.c_templates import ARENAS_C, CMAKE, SELFTEST_C
 from tmmu_core.formats.c_project.render_c import c_header, c_source, comment, literal
 from tmmu_core.formats.c_project.render_plan import RenderArena, RenderConstantBlob, RenderMemoryPlan, residency
-from tmmu_core.graph.constants import Held, Piece
+from tmmu_core.graph.constants import InMemory, Piece
 
 Blobs = Literal["auto", "inline", "sidecar"]
 MANIFEST = "tmmu-manifest.json"
@@ -55,12 +55,12 @@ def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Piec
         "memory.ld": linker_fragment(render),
         "CMakeLists.txt": _cmake(render, inline),
     }
-    files: dict[str, Piece] = {name: Held(text.encode()) for name, text in held.items()}
-    files["residency.json"] = Held(residency_json(render))
+    files: dict[str, Piece] = {name: InMemory(text.encode()) for name, text in held.items()}
+    files["residency.json"] = InMemory(residency_json(render))
     if render.constant_blobs and inline:
         files[f"{prefix}_blobs.c"] = _Inline(render)
     elif render.constant_blobs:
-        files[f"{prefix}_blobs.S"] = Held(_assembler(render).encode())
+        files[f"{prefix}_blobs.S"] = InMemory(_assembler(render).encode())
         files |= {blob.sidecar_filename: blob for blob in render.constant_blobs}
     return files
 
@@ -296,7 +296,7 @@ def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
     removed; other files are the user's and are kept.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    manifest = Held(msgspec.json.format(msgspec.json.encode({"files": [*files, MANIFEST]}), indent=2) + b"\n")
+    manifest = InMemory(msgspec.json.format(msgspec.json.encode({"files": [*files, MANIFEST]}), indent=2) + b"\n")
     with tempfile.TemporaryDirectory(prefix=".tmmu-", dir=folder) as staging:
         contents = {**files, MANIFEST: manifest}
         written = sum(replace_file_by_parts(Path(staging) / name, piece.chunks()) for name, piece in contents.items())

@@ -8,9 +8,10 @@ hydration are in :mod:`~tmmu_core.formats.c_project.c_export`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from tmmu_core.formats.c_project.c_names import c_prefix, identifier
-from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan
+from tmmu_core.formats.c_project.c_names import RegionNames, c_prefix, identifier
+from tmmu_core.formats.c_project.render_plan import RenderArena, RenderMemoryPlan
 
 STATUSES = ("OK", "ERROR_REGION", "ERROR_UNBOUND", "ERROR_ALIGNMENT", "ERROR_BLOB_HASH")
 """Return values of the C functions, from 0."""
@@ -19,7 +20,6 @@ STATUSES = ("OK", "ERROR_REGION", "ERROR_UNBOUND", "ERROR_ALIGNMENT", "ERROR_BLO
 def c_header(render: RenderMemoryPlan) -> str:
     """Return the header ``<prefix>_memory.h``."""
     prefix, upper = render.prefix, render.prefix.upper()
-    names = render.region_names
     lines = [
         "/* Generated from a memory plan. Do not edit: the assertions below would fail. */",
         f"#ifndef {upper}_MEMORY_H",
@@ -39,32 +39,11 @@ def c_header(render: RenderMemoryPlan) -> str:
         f"#define {upper}_PLAN_HASH_32 0x{render.plan_hash[:8]}u",
         "",
         "typedef enum {",
-        *(f"    {name.stem} = {arena.region_id}," for arena, name in zip(render.all_arenas, names, strict=True)),
+        *(f"    {name.stem} = {arena.region_id}," for arena, name in _named_arenas(render)),
         f"    {upper}_REGION_COUNT = {len(render.all_arenas)}",
         f"}} {prefix}_region_t;",
         "",
-    ]
-    for arena, name in zip(render.all_arenas, names, strict=True):
-        region = name.stem
-        staged = f", staged from {arena.source_memory}" if arena.is_staged else ""
-        lines += [
-            f"/* {comment(arena.role)} in {comment(arena.memory)}{comment(staged)} */",
-            f"#define {region}_SIZE {literal(arena.size)}",
-            f"#define {region}_ALIGNMENT {literal(arena.alignment)}",
-            f'{upper}_ASSERT(({region}_ALIGNMENT & ({region}_ALIGNMENT - 1u)) == 0u, "{region}: alignment");',
-        ]
-    lines.append("")
-    for tensor in render.tensors:
-        stem, region = render.tensor_stems[tensor.tensor_id], names[tensor.region_id].stem
-        lines += [
-            f"/* {comment(tensor.tensor_id)} */",
-            f"#define {stem}_REGION {region}",
-            f"#define {stem}_OFFSET {literal(tensor.offset)}",
-            f"#define {stem}_SIZE {literal(tensor.size)}",
-            f'{upper}_ASSERT({stem}_OFFSET + {stem}_SIZE <= {region}_SIZE, "{stem}: past its region");',
-            f'{upper}_ASSERT({stem}_OFFSET % {literal(tensor.alignment)} == 0u, "{stem}: alignment");',
-        ]
-    lines += [
+        *_places(render),
         "",
         "typedef struct {",
         "    uint32_t region;",
@@ -94,6 +73,37 @@ def c_header(render: RenderMemoryPlan) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _named_arenas(render: RenderMemoryPlan) -> Iterator[tuple[RenderArena, RegionNames]]:
+    return zip(render.all_arenas, render.region_names, strict=True)
+
+
+def _places(render: RenderMemoryPlan) -> list[str]:
+    """Return the sizes, alignments and offsets of regions and tensors, with their assertions."""
+    upper, names = render.prefix.upper(), render.region_names
+    lines: list[str] = []
+    for arena, name in _named_arenas(render):
+        region = name.stem
+        staged = f", staged from {arena.source_memory}" if arena.is_staged else ""
+        lines += [
+            f"/* {comment(arena.role)} in {comment(arena.memory)}{comment(staged)} */",
+            f"#define {region}_SIZE {literal(arena.size)}",
+            f"#define {region}_ALIGNMENT {literal(arena.alignment)}",
+            f'{upper}_ASSERT(({region}_ALIGNMENT & ({region}_ALIGNMENT - 1u)) == 0u, "{region}: alignment");',
+        ]
+    lines.append("")
+    for tensor in render.tensors:
+        stem, region = render.tensor_stems[tensor.tensor_id], names[tensor.region_id].stem
+        lines += [
+            f"/* {comment(tensor.tensor_id)} */",
+            f"#define {stem}_REGION {region}",
+            f"#define {stem}_OFFSET {literal(tensor.offset)}",
+            f"#define {stem}_SIZE {literal(tensor.size)}",
+            f'{upper}_ASSERT({stem}_OFFSET + {stem}_SIZE <= {region}_SIZE, "{stem}: past its region");',
+            f'{upper}_ASSERT({stem}_OFFSET % {literal(tensor.alignment)} == 0u, "{stem}: alignment");',
+        ]
+    return lines
 
 
 def _declared(render: RenderMemoryPlan) -> list[str]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from tmmu_core.base.cbor import H
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.base.once import cached_property
 from tmmu_core.formats.c_project.c_names import RegionNames, c_prefix, region_names, tensor_stems
 from tmmu_core.graph.constants import CHUNK, Constants
 from tmmu_core.planners.platform import BASE_ALIGNMENT

@@ -87,7 +87,6 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
     if wrong is not None:
         raise UnreadableInput(f'there is no field "{wrong}".', source=name, hint=strict.closest_hint(wrong, FIELDS))
     document.refuse_many_values(data, name)
-    document.refuse_nested(data, name)
     rows = list(_rows(data, name))
     named = {field: columns.get(field, field) for field in FIELDS}
     present = set(rows[0]) if rows else set()

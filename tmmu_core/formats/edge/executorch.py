@@ -25,7 +25,7 @@ from math import prod
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import LAST_BYTE, Life, instance_of, peak_of, stem_of
+from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, instance_of, peak_of, stem_of
 from tmmu_core.formats.edge.flatbuffer import Damaged, Flat, Table
 from tmmu_core.planners.problem import PlainInstance
 
@@ -246,7 +246,7 @@ class _Method:
 
     # --- live ranges ---
 
-    def _lives(self) -> Iterable[Life]:
+    def _lives(self) -> Iterable[LiveRange]:
         starts, at = {}, 0
         memories = sorted({value.memory for value in self.values.values()})
         ends = defaultdict[int, int](int)
@@ -265,7 +265,7 @@ class _Method:
                 birth, death = 0, self.steps
             label = "+".join([value.label, *dict.fromkeys(value.names)][:8])
             offset = starts[value.memory] + value.offset
-            yield Life(f"{label} @{value.number}", birth, death, value.size, offset, value.role)
+            yield LiveRange(f"{label} @{value.number}", birth, death, value.size, offset, value.role)
 
     def notes(self) -> Iterable[str]:
         """Return the notes on these live ranges."""

@@ -13,8 +13,8 @@ from itertools import count
 import msgspec
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.once import learned
-from tmmu_core.formats.allocator_plan import LAST_BYTE, Life, instance_of, stem_of
+from tmmu_core.base.struct_types import register_types
+from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, instance_of, stem_of
 from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import PlainInstance
 
@@ -44,7 +44,7 @@ class _Trace(msgspec.Struct):
     events: list[_Event] = msgspec.field(name="traceEvents")
 
 
-learned(_Event, _Trace)
+register_types(_Event, _Trace)
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
@@ -73,7 +73,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         starts[memory] = at
         at += ends[memory]
     lives = [
-        Life(f"{label} #{k}", first, last + 1, size, starts[memory] + offset if placed else 0)
+        LiveRange(f"{label} #{k}", first, last + 1, size, starts[memory] + offset if placed else 0)
         for k, ((label, memory, offset, size), (first, last)) in enumerate(spans.items())
         if size
     ]

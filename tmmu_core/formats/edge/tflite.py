@@ -48,7 +48,7 @@ from tmmu_core.formats.edge.tflite_subgraph import (
     Subgraph,
     is_external,
 )
-from tmmu_core.graph.constants import Constants, Held, InFile, Piece
+from tmmu_core.graph.constants import Constants, InFile, InMemory, Piece
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor, View
 
 BODIES = {
@@ -94,7 +94,7 @@ def read(data: bytes, name: str = "") -> Graph:
             raise UnreadableInput("the model has no subgraph.", source=name, hint="Convert the model again.")
         return _Reading(file).graph()
     except (struct.error, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        # What a flatbuffer's offsets lead to when they lead out of the file.
+        # Errors of offsets outside of the file.
         raise UnreadableInput(
             f"the TensorFlow Lite model is cut off or damaged (it has {len(data)} bytes).",
             source=name,
@@ -129,7 +129,7 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     for tensor_id, tensor in reading.constants.items():
         if tensor_id in ids and not is_external(tensor):
             start, size = reading.file.place(tensor)
-            pieces[tensor_id] = InFile(where, start, size) if where else Held(memoryview(data), start, size)
+            pieces[tensor_id] = InFile(where, start, size) if where else InMemory(memoryview(data), start, size)
     return Constants(pieces)
 
 
@@ -215,7 +215,7 @@ class _Reading:
         return scratch
 
     def _not_planned(self) -> str:
-        """What of the file is not planned, for the graph's name."""
+        """Parts of the file that are not planned, for the graph's name."""
         model = self.file.model
         left, count = model.SubgraphsLength() - len(self.planned), model.SubgraphsLength()
         notes = [f"{left} of {count} subgraphs not planned"] if left else []

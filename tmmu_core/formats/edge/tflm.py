@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import LAST_BYTE, Life, apart, instance_of, is_log, stem_of
+from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, instance_of, is_log, stem_of, with_unique_ids
 from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Print it with MicroMemoryPlanner::PrintMemoryPlan() or RecordingMicroAllocator::PrintAllocations()."
@@ -68,23 +68,23 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         if which == 0:
             buffers.clear()
         buffers[which] = first, last + 1, size, offset
-    lives = [Life(f"buffer {which}", *row) for which, row in buffers.items() if row[2]]
+    lives = [LiveRange(f"buffer {which}", *row) for which, row in buffers.items() if row[2]]
     head = max([arena.get("head", 0), *(life.offset + life.size for life in lives)])
     end = max((life.death for life in lives), default=1)
     if not lives and arena.get("head"):
-        lives.append(Life("head: planned buffers", 0, 1, arena["head"], 0))
+        lives.append(LiveRange("head: planned buffers", 0, 1, arena["head"], 0))
     notes = ["a step is an operator of the model"] if buffers else ["the log has no live ranges: it shows one moment"]
     at = head
     for kind, size in kinds.items():
         if size:
-            lives.append(Life(kind, 0, end, size, at, "buffer"))
+            lives.append(LiveRange(kind, 0, end, size, at, "buffer"))
             at += size
     unlisted = arena.get("tail", 0) - sum(kinds.values())
     if unlisted > 0:
-        lives.append(Life("tail: not itemised in the log", 0, end, unlisted, at, "buffer"))
+        lives.append(LiveRange("tail: not itemised in the log", 0, end, unlisted, at, "buffer"))
     if not lives:
         raise UnreadableInput("the log holds no buffer and no arena.", source=name, hint=HINT)
     if arena:
         areas = ", ".join(f"{which} {size:,}" for which, size in arena.items())
         notes.append(f"arena in bytes: {areas}; the tail is placed behind the head here")
-    return instance_of(stem_of(name) or "tflm", apart(lives), notes)
+    return instance_of(stem_of(name) or "tflm", with_unique_ids(lives), notes)

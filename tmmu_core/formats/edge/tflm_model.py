@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from msgspec import structs
 
 from tmmu_core.base.errors import Misuse
-from tmmu_core.base.once import cached_property
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflite_kernels import nbytes, permission
 from tmmu_core.formats.edge.tflite_subgraph import ABSENT

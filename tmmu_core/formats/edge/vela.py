@@ -18,7 +18,15 @@ import re
 from dataclasses import dataclass, field
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import LAST_BYTE, Life, apart, instance_of, is_log, peak_of, stem_of
+from tmmu_core.formats.allocator_plan import (
+    LAST_BYTE,
+    LiveRange,
+    instance_of,
+    is_log,
+    peak_of,
+    stem_of,
+    with_unique_ids,
+)
 from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Write it with vela --verbose-allocation MODEL > FILE."
@@ -42,14 +50,14 @@ class _Table:
     def read_only(self) -> bool:
         return "read-only" in self.title or "Permanent" in self.title
 
-    def lives(self) -> list[Life]:
+    def lives(self) -> list[LiveRange]:
         """Return a live range per buffer."""
         found = [
-            Life("+".join(dict.fromkeys(names)), first, last + 1, size, address)
+            LiveRange("+".join(dict.fromkeys(names)), first, last + 1, size, address)
             for (first, last, address, size), names in self.rows.items()
             if size
         ]
-        return apart(found)
+        return with_unique_ids(found)
 
 
 def refuses(data: bytes) -> str:

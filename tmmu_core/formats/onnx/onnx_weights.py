@@ -1,18 +1,14 @@
-"""Locate the bytes of an ONNX model's constants by tensor id; they are read on use.
+"""Find the bytes of an ONNX model's constants by tensor id.
 
-Parsing the model would load all its weights. Its wire format is scanned instead, and large fields of numbers are
-replaced by their location. The remaining skeleton is flattened as for planning, so that ids are equal. The bytes of a
-constant are:
-
-* a field of numbers in the model's file: a range of it, or numbers converted to bytes;
-* external data: a range of a file in the model's folder;
-* folded from other constants: computed by the reference evaluator of the onnx package.
+The model is flattened as for planning, so that ids are equal. The bytes of a constant are in the model, in a range of
+a file in the model's folder (external data), or computed from other constants by the reference evaluator of the onnx
+package.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,26 +21,13 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.onnx.onnx_constant_folding import measured, reference
 from tmmu_core.formats.onnx.onnx_external import check_places
 from tmmu_core.formats.onnx.onnx_reader import flattened
-from tmmu_core.graph.constants import Constants, Held, InFile, Made, Piece, beside
+from tmmu_core.graph.constants import Computed, Constants, InFile, InMemory, Piece, beside
 from tmmu_core.graph.model import Graph
 
-LARGE = 1 << 14
-"""Bytes above which a field of numbers stays in the file: more than a table for shapes has."""
 DEEPEST = 64
-"""Nesting of bodies that is scanned; the onnx package reads no deeper."""
+"""Longest chain of folded constants."""
 TAG = "tmmu.bytes:"
-
-_DOC_STRING, _RAW = 12, 9
-_NUMBERS = {4: "<f4", 5: "<i4", 7: "<i8", _RAW: "", 10: "<f8", 11: "<u8"}
-"""Fields of a tensor that hold its numbers → their layout in memory."""
-_INSIDE: dict[str, dict[int, str]] = {
-    "model": {7: "graph", 25: "function"},
-    "function": {7: "node"},
-    "graph": {1: "node", 5: "tensor"},
-    "node": {5: "attribute"},
-    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph"},
-}
-"""Message → its fields that lead to tensors."""
+"""Prefix of the documentation string that identifies a tensor through inlining and flattening."""
 _NARROW = {
     TensorProto.INT32: "<i4",
     **dict.fromkeys((TensorProto.BFLOAT16, TensorProto.FLOAT16, TensorProto.INT16, TensorProto.UINT16), "<u2"),
@@ -57,67 +40,40 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
 
     Raises ``UnreadableInput`` if the model is damaged or refers to a file outside of its folder.
     """
-    reading = _Reading(data, where, name)
+    try:
+        model = onnx.ModelProto.FromString(bytes(data))
+    except DecodeError as error:
+        raise _damaged(name) from error
+    check_places(model, name)
+    reading = _Reading(where, name, [])
+    for proto in _tensors(model):
+        kept = TensorProto()
+        kept.CopyFrom(proto)
+        proto.doc_string = f"{TAG}{len(reading.stored)}"
+        reading.stored.append(kept)
+    flat = flattened(model, name).model
+    weights = {weight.name: weight for weight in flat.graph.initializer}
+    writer_of = {output: node for node in flat.graph.node for output in node.output if output}
+    shapes = {tensor.id: tensor.shape for tensor in graph.tensors}
+    folded = _Folded(writer_of, shapes, list(flat.opset_import), reading.piece, weights)
     wanted = [t.id for t in graph.tensors if t.role in ("parameter", "constant") and t.view is None]
-    shapes = {t.id: t.shape for t in graph.tensors}
-    return Constants(reading.pieces(wanted, shapes))
-
-
-@dataclass
-class _Stored:
-    """A tensor of the model: its small fields, and the location of its large one."""
-
-    proto: TensorProto
-    field: int = 0
-    start: int = 0
-    length: int = 0
+    return Constants({key: reading.piece(weights[key]) if key in weights else folded.piece(key) for key in wanted})
 
 
 @dataclass
 class _Reading:
-    data: Any
     where: Path | None
     name: str
-    stored: dict[str, _Stored] = field(default_factory=dict)
-    """By the tag that a tensor keeps through inlining and flattening."""
+    stored: list[TensorProto]
+    """The model's tensors with their values, by the number in their tag."""
 
-    def pieces(self, wanted: list[str], shapes: Mapping[str, tuple[int | str, ...]]) -> dict[str, Piece]:
-        places: dict[int, tuple[int, int, int]] = {}
-        skeleton = b"".join(_without_numbers(memoryview(self.data), "model", 0, 0, places))
-        try:
-            model = onnx.ModelProto.FromString(skeleton)
-        except DecodeError as error:
-            raise _damaged(self.name) from error
-        check_places(model, self.name)
-        for number, proto in enumerate(_tensors(model)):
-            kept = TensorProto()
-            kept.CopyFrom(proto)
-            at = proto.doc_string.rpartition(TAG)[2] if TAG in proto.doc_string else ""
-            self.stored[str(number)] = _Stored(kept, *places[int(at)]) if at else _Stored(kept)
-            proto.doc_string = f"{TAG}{number}"
-        flat = flattened(model, self.name).model
-        weights = {weight.name: weight for weight in flat.graph.initializer}
-        known: dict[str, Piece] = {key: self._piece(weight) for key, weight in weights.items()}
-        writer_of = {name: node for node in flat.graph.node for name in node.output if name}
-        made = _Folded(writer_of, shapes, list(flat.opset_import), self._piece, weights)
-        return {name: known[name] if name in known else made.piece(name) for name in wanted}
-
-    def _piece(self, proto: TensorProto) -> Piece:
-        """Return the location of the bytes of a tensor of the model, found by its tag, or of a folded one."""
-        tag = proto.doc_string.removeprefix(TAG)
-        stored = self.stored[tag] if proto.doc_string.startswith(TAG) else _Stored(proto)
-        proto = stored.proto
+    def piece(self, proto: TensorProto) -> Piece:
+        """Return the bytes of a tensor of the model, found by its tag, or of a folded one."""
+        if proto.doc_string.startswith(TAG):
+            proto = self.stored[int(proto.doc_string.removeprefix(TAG))]
         if proto.data_location == TensorProto.EXTERNAL:
             return self._external(proto)
-        if stored.field == _RAW:
-            if self.where is not None:
-                return InFile(self.where, stored.start, stored.length)
-            return Held(memoryview(self.data), stored.start, stored.length)
-        if stored.field:
-            return Made(lambda: self._converted(stored))
-        if proto.HasField("raw_data"):
-            return Held(proto.raw_data)
-        return Made(lambda: _plain(proto))
+        return InMemory(proto.raw_data) if proto.HasField("raw_data") else Computed(lambda: _plain(proto))
 
     def _external(self, proto: TensorProto) -> Piece:
         entries = {entry.key: entry.value for entry in proto.external_data}
@@ -131,14 +87,6 @@ class _Reading:
         if start < 0 or (count is not None and count < 0):
             raise _damaged(self.name)
         return InFile(path, start, count)
-
-    def _converted(self, stored: _Stored) -> bytes:
-        """Parse a large field of numbers that is not raw, and return it as bytes."""
-        numbers = bytes(memoryview(self.data)[stored.start : stored.start + stored.length])
-        proto = TensorProto()
-        proto.MergeFromString(_tag(stored.field, 2) + _varint(len(numbers)) + numbers)
-        proto.data_type = stored.proto.data_type
-        return _plain(proto)
 
 
 def _plain(proto: TensorProto) -> bytes:
@@ -171,7 +119,7 @@ class _Folded:
         if written is not None:
             piece: Piece = self.piece_of(written)
             return piece
-        return Made(lambda: np.ascontiguousarray(self._array(name, 0)).tobytes())
+        return Computed(lambda: np.ascontiguousarray(self._array(name, 0)).tobytes())
 
     def _written(self, name: str) -> TensorProto | None:
         """Return the tensor with this name: a weight, or the value of a ``Constant`` node."""
@@ -212,74 +160,6 @@ def _not_computed(name: str) -> UnreadableInput:
         f'the constant "{name}" is computed in the model by operators that cannot be evaluated.',
         hint="Let an optimiser fold the model's constants, or export it again with constant folding.",
     )
-
-
-# --- the wire format -----------------------------------------------------------------------------------------------
-
-
-def _without_numbers(
-    view: memoryview, message: str, depth: int, base: int, places: dict[int, tuple[int, int, int]]
-) -> Iterator[bytes]:
-    """Yield the message without its large fields of numbers; ``places`` collects (field, start in the file, length)."""
-    inside = _INSIDE.get(message, {})
-    at = 0
-    while at < len(view):
-        begin = at
-        key, at = _read_varint(view, at)
-        number, wire = key >> 3, key & 7
-        if wire != 2:
-            at = _after(view, at, wire)
-            yield bytes(view[begin:at])
-            continue
-        length, at = _read_varint(view, at)
-        if at + length > len(view):
-            raise _damaged("")
-        body = view[at : at + length]
-        if message == "tensor" and number in _NUMBERS and length > LARGE:
-            places[len(places)] = (number, base + at, length)
-            tag = f"{TAG}{len(places) - 1}".encode()
-            yield _tag(_DOC_STRING, 2) + _varint(len(tag)) + tag
-        elif message == "tensor" and number == _DOC_STRING:
-            pass  # the tag must be the only one
-        elif number in inside and depth < DEEPEST * 4:
-            inner = b"".join(_without_numbers(body, inside[number], depth + 1, base + at, places))
-            yield _tag(number, 2) + _varint(len(inner)) + inner
-        else:
-            yield bytes(view[begin : at + length])
-        at += length
-
-
-def _read_varint(view: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < len(view) and shift < 64:
-        byte = view[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    raise _damaged("")
-
-
-def _after(view: memoryview, at: int, wire: int) -> int:
-    if wire == 0:
-        return _read_varint(view, at)[1]
-    if wire in (1, 5) and at + (8 if wire == 1 else 4) <= len(view):
-        return at + (8 if wire == 1 else 4)
-    raise _damaged("")
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _tag(number: int, wire: int) -> bytes:
-    return _varint(number << 3 | wire)
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:

@@ -18,7 +18,7 @@ import msgspec
 
 from tmmu_core.base.cbor import H, cbor_canonical
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.planfile.plan_builder import from_head
 from tmmu_core.formats.planfile.plan_document import HeadDocument, RowDocument, head_document
 from tmmu_core.graph.native import document, unpacking
@@ -203,7 +203,7 @@ class _Hashes(msgspec.Struct):
     layout_hash: bytes
 
 
-learned(_Row, _Body, _Hashes)
+register_types(_Row, _Body, _Hashes)
 
 
 def _build(given: Any, source: str) -> Plan:

@@ -1,8 +1,8 @@
 """Compare two plans: whether they are comparable, their first difference, and the changes per tensor.
 
 Two runs are *comparable* if they have one graph, arena configuration, token and schemas (contract §7, seed §7); another
-mode or order is a divergence, reported first. Comparing raises no error: the differences of incomparable plans are
-listed too.
+mode or order is a divergence, reported first. Two snapshots of an allocator are comparable by line of code. Comparing
+raises no error: the differences of incomparable plans are listed too.
 
 "Left" is the baseline, "right" the candidate. Planner, options, preset and name are *context*: they are reported, but
 two planners with one layout are identical. ``allocation_time_ns`` is never compared.
@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.once import cached_property
 from tmmu_core.formats.planfile.plan_document import tensors_hash
 from tmmu_core.formats.planfile.trace import METRIC_SCHEMA, TRACE_SCHEMA, Trace
+from tmmu_core.plans.analysis.peak_lines import Change, changes_at_peak
 from tmmu_core.plans.figures.live_bytes import exact_sum
 from tmmu_core.plans.figures.metrics import written_metrics
 from tmmu_core.plans.model import INVALID, ArenaSummary, Plan, TensorRow
@@ -181,6 +182,11 @@ class Comparison:
         return result
 
     @cached_property
+    def lines(self) -> tuple[Change, ...]:
+        """Changes between the peaks of two snapshots by line and category; empty for other plans."""
+        return changes_at_peak(self.left, self.right) if self.complete else ()
+
+    @cached_property
     def arenas(self) -> tuple[ArenaChange, ...]:
         """Every arena of either plan, by name."""
         names = sorted({**self.left.arena_of, **self.right.arena_of})
@@ -255,7 +261,8 @@ def _trace(side: Plan | Trace) -> Trace:
 
 
 def _incomparable(a: Trace, b: Trace) -> Iterator[Difference]:
-    yield from _fields(a.plan, b.plan, ("ir_hash", "arena_config_hash", "replay_token"))
+    same = ("arena_config_hash", "replay_token")
+    yield from _fields(a.plan, b.plan, same if a.plan.categories and b.plan.categories else ("ir_hash", *same))
     yield from _fields(a, b, ("trace_schema", "metric_schema"))
     if not (a.complete and b.complete):
         hashes = [_tensors_hash(side) for side in (a, b)]

@@ -7,7 +7,7 @@ source of a hand-off at its last step, are recomputed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -31,7 +31,7 @@ from tmmu_core.plans.canonical import DIGEST_BYTES, is_token
 from tmmu_core.plans.figures.live_bytes import peak_and_count
 from tmmu_core.plans.figures.metrics import renewed_metrics
 from tmmu_core.plans.figures.plan_storages import moments, storages_of
-from tmmu_core.plans.model import CHANGED, I64, PLACES, PLAN_SCHEMA, UNHELD, UNSAID, ArenaSummary, Plan
+from tmmu_core.plans.model import CHANGED, I64, NO_CONTENT_HASH, PLACES, PLACES_DERIVED, PLAN_SCHEMA, ArenaSummary, Plan
 
 EDITED = "its content hash does not match its content"
 
@@ -48,19 +48,7 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         raise limits.past(limits.ARENAS, "the plan", source)
     number = {name: k for k, name in enumerate(names)}
     by_id = sorted(range(len(rows)), key=lambda i: rows[i].tensor_id)
-    for before, i in pairwise(by_id):
-        if rows[before].tensor_id == rows[i].tensor_id:
-            raise UnreadableInput(
-                f'the tensor "{rows[i].tensor_id}" has two rows.', source=source, place=f"$.tensors[{i}].tensor_id"
-            )
-    for i in by_id:
-        if rows[i].arena not in number:
-            raise UnreadableInput(
-                f'the tensor "{rows[i].tensor_id}" lies in the arena "{rows[i].arena}", which the plan does not have.',
-                source=source,
-                place=f"$.tensors[{i}].arena",
-                hint=f"Its arenas are: {', '.join(names) or 'none'}.",
-            )
+    _check_rows(rows, by_id, number, source)
     ordered = [rows[i] for i in by_id]
 
     def column(field: str, most: int) -> list[int]:
@@ -84,24 +72,8 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
     check_sums(arenas, source)
     check_notes(head.notes, names, source)
     plan = Plan(
-        planner=head.planner,
-        planner_options=head.planner_options,
-        ir_name=head.ir_name,
-        ir_hash=_digest(head.ir_hash, "ir_hash", source),
-        mode=head.mode,
-        preset=head.preset,
+        **_head_fields(head, source),
         places=placed.places,
-        replay_token=_token(head.replay_token, source),
-        rank=_within(head.rank, "rank", source),
-        world_size=_within(head.world_size, "world_size", source),
-        shard_spec_hash=_digest(head.shard_spec_hash, "shard_spec_hash", source),
-        arena_config_hash=_digest(head.arena_config_hash, "arena_config_hash", source),
-        execution_order_hash=_digest(head.execution_order_hash, "execution_order_hash", source),
-        tmmu_plan_hash=_digest(head.tmmu_plan_hash, "tmmu_plan_hash", source),
-        layout_hash=_digest(head.layout_hash, "layout_hash", source),
-        steps=_within(head.steps, "steps", source, I64_MAX),
-        has_inputs_step=_has_inputs_step(head),
-        execution_order=head.execution_order,
         arenas=arenas,
         tensor_ids=tuple([row.tensor_id for row in ordered]),
         arena=arena,
@@ -119,13 +91,45 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         alias_group_ids=tuple([row.alias_group_id for row in ordered]),
         base_tensor_uids=tuple([row.base_tensor_uid for row in ordered]),
         categories=_categories(ordered),
-        handoffs=tuple([_handoff(k, handoff, source) for k, handoff in enumerate(head.handoffs)]),
-        taken=_taken(head),
-        metrics=figures(head.metrics, source),
-        notes={**head.notes, UNSAID: placed.why} if placed.why else head.notes,
+        notes={**head.notes, PLACES_DERIVED: placed.why} if placed.why else head.notes,
         own_arenas=placed.own_arenas,
     )
     return _renewed(_with_storage_counts(plan, head))
+
+
+def _check_rows(rows: Sequence[RowDocument], by_id: Sequence[int], arenas: Collection[str], source: str) -> None:
+    """Raise ``UnreadableInput`` for a tensor with two rows, or in an arena that the plan does not have."""
+    for before, i in pairwise(by_id):
+        if rows[before].tensor_id == rows[i].tensor_id:
+            raise UnreadableInput(
+                f'the tensor "{rows[i].tensor_id}" has two rows.', source=source, place=f"$.tensors[{i}].tensor_id"
+            )
+    for i in by_id:
+        if rows[i].arena not in arenas:
+            raise UnreadableInput(
+                f'the tensor "{rows[i].tensor_id}" lies in the arena "{rows[i].arena}", which the plan does not have.',
+                source=source,
+                place=f"$.tensors[{i}].arena",
+                hint=f"Its arenas are: {', '.join(arenas) or 'none'}.",
+            )
+
+
+def _head_fields(head: HeadDocument, source: str) -> dict[str, Any]:
+    """Return the fields of a plan that depend on the head alone."""
+    digests = ("ir", "shard_spec", "arena_config", "execution_order", "tmmu_plan", "layout")
+    return {
+        **{name: getattr(head, name) for name in ("planner", "planner_options", "ir_name", "mode", "preset")},
+        **{f"{name}_hash": _digest(getattr(head, f"{name}_hash"), f"{name}_hash", source) for name in digests},
+        "replay_token": _token(head.replay_token, source),
+        "rank": _within(head.rank, "rank", source),
+        "world_size": _within(head.world_size, "world_size", source),
+        "steps": _within(head.steps, "steps", source, I64_MAX),
+        "has_inputs_step": _has_inputs_step(head),
+        "execution_order": head.execution_order,
+        "handoffs": tuple([_handoff(k, handoff, source) for k, handoff in enumerate(head.handoffs)]),
+        "taken": _taken(head),
+        "metrics": figures(head.metrics, source),
+    }
 
 
 def _categories(rows: Sequence[RowDocument]) -> tuple[str, ...]:
@@ -152,7 +156,7 @@ def noted(plan: Plan, changed: str) -> Plan:
 
 def unvouched(plan: Plan) -> Plan:
     """Return ``plan`` with a note that its file has no content hash, so that an edit of it cannot be detected."""
-    return replace(plan, notes={**plan.notes, UNHELD: "it has no content hash"})
+    return replace(plan, notes={**plan.notes, NO_CONTENT_HASH: "it has no content hash"})
 
 
 def storage_numbers(arena: np.ndarray[Any, Any], slot: I64, generation: I64) -> I64:

@@ -20,9 +20,9 @@ import cbor2
 import msgspec
 
 from tmmu_core.base.cbor import H, NotCanonical
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.plans.figures.metrics import written_metrics
-from tmmu_core.plans.model import PLAN_SCHEMA, UNHELD, UNSAID, ArenaSummary, Category, Plan
+from tmmu_core.plans.model import NO_CONTENT_HASH, PLACES_DERIVED, PLAN_SCHEMA, ArenaSummary, Category, Plan
 
 NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")
 """Keys that the hash of the head leaves out: they are hashed by ``tensors_hash`` or ``execution_order_hash``."""
@@ -115,7 +115,7 @@ class PlanDocument(HeadDocument):
     tensors: tuple[RowDocument, ...] = ()
 
 
-learned(ArenaDocument, RowDocument, HandoffDocument, HeadDocument, PlanDocument)
+register_types(ArenaDocument, RowDocument, HandoffDocument, HeadDocument, PlanDocument)
 
 
 def head_document(plan: Plan) -> HeadDocument:
@@ -154,7 +154,9 @@ def tensors_hash(plan: Plan) -> str:
 
 def _hash_of_head(head: HeadDocument, plan: Plan) -> str:
     document = msgspec.to_builtins(head)
-    remarks = {key for key in (UNSAID, UNHELD) if isinstance(head.notes.get(key), str)}  # a reader's, not the file's
+    remarks = {
+        key for key in (PLACES_DERIVED, NO_CONTENT_HASH) if isinstance(head.notes.get(key), str)
+    }  # a reader's, not the file's
     document["notes"] = {key: note for key, note in document["notes"].items() if key not in remarks}
     return content_hash(document, tensors_hash(plan))
 

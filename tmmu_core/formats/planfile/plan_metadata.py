@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.plans.model import REMARKS, ArenaSummary
 
 I64_MAX = 2**63 - 1
@@ -87,7 +87,7 @@ class _Addressing(msgspec.Struct):
     bits: int = 0
 
 
-learned(_Spill, _Searched, _Region, _OverMemories, _Addressing)
+register_types(_Spill, _Searched, _Region, _OverMemories, _Addressing)
 
 
 def figures(metrics: dict[str, Any], source: str) -> dict[str, Any]:

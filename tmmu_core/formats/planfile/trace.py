@@ -25,7 +25,7 @@ import cbor2
 import msgspec
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.planfile.plan_builder import EDITED, build, noted, unvouched
 from tmmu_core.formats.planfile.plan_document import (
     HandoffDocument,
@@ -241,7 +241,7 @@ class _SummaryRecord(msgspec.Struct):
     notes: dict[str, Any] = {}
 
 
-learned(_HeaderRecord, _TensorRecord, _SummaryRecord)
+register_types(_HeaderRecord, _TensorRecord, _SummaryRecord)
 
 
 def refuses(data: bytes) -> str:
@@ -264,58 +264,15 @@ def read_trace(data: bytes, source: str = "") -> Trace:
 
     Raises ``UnreadableInput`` with the record of the error; a trace without summary is truncated.
     """
-    data = unpacking.unpack(data, source)
-    header: _HeaderRecord | None = None
-    summary: _SummaryRecord | None = None
-    first: Record = {}
-    last: Record = {}
-    rows: list[RowDocument] = []
-    backings: dict[str, int | None] = {}
-    handoffs: list[HandoffDocument] = []
-    replans: list[Record] = []
+    records = _Records(source)
     place = ""
-    for record, place in _raw_records(data, source):
-        kind = record.get("record") if isinstance(record, dict) else None
+    for record, place in _raw_records(unpacking.unpack(data, source), source):
         try:
-            if summary is not None:
-                raise UnreadableInput("a record follows the summary.", source=source, place=place)
-            if header is None:
-                if kind != "allocation_header":
-                    raise UnreadableInput(
-                        'this is not a trace: its first record is no "allocation_header".', source=source, place=place
-                    )
-                first = record
-                header = msgspec.convert(record, _HeaderRecord)
-                if header.trace_schema.split("/")[0] != TRACE_SCHEMA.split("/")[0]:
-                    raise UnreadableInput(
-                        f'the trace schema "{header.trace_schema}" is not known.',
-                        source=source,
-                        place=place,
-                        hint=f'This version reads "{TRACE_SCHEMA}".',
-                    )
-            elif kind == "tensor":
-                tensor = msgspec.convert(record, _TensorRecord)
-                if tensor.logical_address[0] != tensor.arena:
-                    raise UnreadableInput(
-                        f'"{tensor.tensor_id}" lies in {tensor.arena}, and its address in {tensor.logical_address[0]}.',
-                        source=source,
-                        place=place,
-                        hint=WRITE_AGAIN,
-                    )
-                rows.append(tensor.row())
-                backings[tensor.tensor_id] = tensor.bytes
-            elif kind == "handoff":
-                handoffs.append(msgspec.convert(record, HandoffDocument))
-            elif kind == "replan":
-                replans.append(record)
-            elif kind == "summary":
-                summary, last = msgspec.convert(record, _SummaryRecord), record
-            else:
-                document.check_version(first.get("trace_schema"), TRACE_SCHEMA, source, place)
-                raise UnreadableInput(f"unknown record {kind!r}.", source=source, place=place)
+            records.add(record, place)
         except msgspec.ValidationError as error:
-            document.check_version(first.get("trace_schema"), TRACE_SCHEMA, source, place)
-            raise UnreadableInput(f"{kind}: {error}.", source=source, place=place) from error
+            document.check_version(records.first.get("trace_schema"), TRACE_SCHEMA, source, place)
+            raise UnreadableInput(f"{record.get('record')}: {error}.", source=source, place=place) from error
+    header, summary, rows = records.header, records.summary, records.rows
     if header is None:
         raise UnreadableInput("the trace is empty.", source=source, hint=WRITE_AGAIN)
     if summary is None:
@@ -325,23 +282,83 @@ def read_trace(data: bytes, source: str = "") -> Trace:
         raise UnreadableInput(
             f"the header has {header.tensor_count} tensors, but {len(rows)} follow.", source=source, place=place
         )
-    header.handoffs, header.metrics, header.notes = tuple(handoffs), summary.metrics, summary.notes
+    header.handoffs, header.metrics, header.notes = tuple(records.handoffs), summary.metrics, summary.notes
     plan = build(header, rows, source)
     if header.content_hash is None:
         plan = unvouched(plan)
     else:
         tensors = tensors_hash(plan) if complete else header.tensors_hash
-        same = content_hash(_head(first, last, replans), tensors) == header.content_hash != ""
+        same = content_hash(_head(records.first, records.last, records.replans), tensors) == header.content_hash != ""
         plan = noted(plan, "" if same else EDITED)
     return Trace(
-        plan=plan if plan.remark(CHANGED) else noted(plan, _wrong_backing(plan, backings)),
+        plan=plan if plan.remark(CHANGED) else noted(plan, _wrong_backing(plan, records.backings)),
         trace_schema=header.trace_schema,
         metric_schema=header.metric_schema,
         complete=complete,
         tensor_count=header.tensor_count,
-        replans=tuple(replans),
+        replans=tuple(records.replans),
         tensors_hash=header.tensors_hash,
     )
+
+
+class _Records:
+    """The records of a trace, decoded by kind."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.header: _HeaderRecord | None = None
+        self.summary: _SummaryRecord | None = None
+        self.first: Record = {}
+        self.last: Record = {}
+        self.rows: list[RowDocument] = []
+        self.backings: dict[str, int | None] = {}
+        self.handoffs: list[HandoffDocument] = []
+        self.replans: list[Record] = []
+
+    def add(self, record: Any, place: str) -> None:
+        """Add one record. Raises ``UnreadableInput`` and ``msgspec.ValidationError``."""
+        kind = record.get("record") if isinstance(record, dict) else None
+        if self.summary is not None:
+            raise UnreadableInput("a record follows the summary.", source=self.source, place=place)
+        if self.header is None:
+            self._add_header(record, kind, place)
+        elif kind == "tensor":
+            self._add_tensor(msgspec.convert(record, _TensorRecord), place)
+        elif kind == "handoff":
+            self.handoffs.append(msgspec.convert(record, HandoffDocument))
+        elif kind == "replan":
+            self.replans.append(record)
+        elif kind == "summary":
+            self.summary, self.last = msgspec.convert(record, _SummaryRecord), record
+        else:
+            document.check_version(self.first.get("trace_schema"), TRACE_SCHEMA, self.source, place)
+            raise UnreadableInput(f"unknown record {kind!r}.", source=self.source, place=place)
+
+    def _add_header(self, record: Any, kind: Any, place: str) -> None:
+        if kind != "allocation_header":
+            raise UnreadableInput(
+                'this is not a trace: its first record is no "allocation_header".', source=self.source, place=place
+            )
+        self.first = record
+        self.header = msgspec.convert(record, _HeaderRecord)
+        if self.header.trace_schema.split("/")[0] != TRACE_SCHEMA.split("/")[0]:
+            raise UnreadableInput(
+                f'the trace schema "{self.header.trace_schema}" is not known.',
+                source=self.source,
+                place=place,
+                hint=f'This version reads "{TRACE_SCHEMA}".',
+            )
+
+    def _add_tensor(self, tensor: _TensorRecord, place: str) -> None:
+        if tensor.logical_address[0] != tensor.arena:
+            raise UnreadableInput(
+                f'"{tensor.tensor_id}" lies in {tensor.arena}, and its address in {tensor.logical_address[0]}.',
+                source=self.source,
+                place=place,
+                hint=WRITE_AGAIN,
+            )
+        self.rows.append(tensor.row())
+        self.backings[tensor.tensor_id] = tensor.bytes
 
 
 def _wrong_backing(plan: Plan, sizes: Mapping[str, int | None]) -> str:

@@ -1,4 +1,4 @@
-"""Where a tensor's elements lie in its storage, by shape, strides and offset alone: no framework is asked."""
+"""Byte ranges of a tensor in its storage by shape, strides and offset, without a framework."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tmmu_core.graph.model import Tensor, View
 
 
 @dataclass(frozen=True)
-class Lies:
+class StridedLayout:
     """Strides and offset count elements."""
 
     shape: tuple[int, ...]
@@ -73,16 +73,16 @@ class Lies:
         return all(dim == 1 for dim in shape[at:])
 
 
-def contiguous(shape: tuple[int, ...], itemsize: int) -> Lies:
+def contiguous(shape: tuple[int, ...], itemsize: int) -> StridedLayout:
     """The layout of a dense tensor in row-major order."""
     strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
-    return Lies(shape, tuple(strides), 0, itemsize)
+    return StridedLayout(shape, tuple(strides), 0, itemsize)
 
 
-def as_view(tensor: Tensor, lies: Lies, base: str) -> Tensor:
-    """``tensor`` as bytes of the storage ``base``, where ``lies`` says.
+def as_view(tensor: Tensor, lies: StridedLayout, base: str) -> Tensor:
+    """Return ``tensor`` as a view of the bytes of ``base`` at ``lies``.
 
-    Windows that overlap without repeating are told as the bytes they cover.
+    Overlapping windows are described as the bytes that they cover.
     """
     offset, own, covered = lies.offset * lies.itemsize, lies.own, lies.covered
     if lies.repeats:

@@ -28,7 +28,7 @@ from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.allocator_plan import file_name
 from tmmu_core.formats.xla import xla_program
-from tmmu_core.graph.model import Made
+from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
 
 ASSIGNMENT, LIVE_RANGE = "BufferAssignment:", "HloLiveRange"
@@ -70,7 +70,7 @@ class Dump:
     within: int
     """The same with the temporaries packed optimally inside of their allocation (their peak)."""
     notes: tuple[str, ...]
-    made: Mapping[str, Made] = field(default_factory=dict)
+    made: Mapping[str, StorageOrigin] = field(default_factory=dict)
     """Buffer → its origin, if the program's text contains it."""
 
 
@@ -105,7 +105,7 @@ class _Allocation:
     values: list[tuple[str, int, int]] = field(default_factory=list)
     """(name, size, offset in the allocation)."""
     phis: set[str] = field(default_factory=set)
-    """Values that stand for several: loop-carried values and results of branches."""
+    """Values that represent several: loop-carried values and results of branches."""
 
     def has(self, trait: str) -> bool:
         return trait in self.traits
@@ -196,7 +196,7 @@ def read_dump(data: bytes, name: str = "") -> Dump:
     return Dump(tuple(row.buffer() for row in ordered), base, within, tuple(notes), made)
 
 
-def _made(rows: Sequence[_Row], program: Mapping[str, Made]) -> dict[str, Made]:
+def _made(rows: Sequence[_Row], program: Mapping[str, StorageOrigin]) -> dict[str, StorageOrigin]:
     """Return buffer → origin: that of its first value with one. ``tuple{1}`` has the origin of ``tuple``."""
     found = {}
     for row in rows:

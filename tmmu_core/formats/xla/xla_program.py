@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from tmmu_core.graph.model import Made, Origin, Phase
+from tmmu_core.graph.model import Origin, Phase, StorageOrigin
 from tmmu_core.graph.origin import LONGEST, line_of
 
 HEADING = "HloModule "
@@ -44,10 +44,10 @@ _CONTROL = frozenset(
 )
 
 
-def origins_of(lines: Iterable[str]) -> dict[str, Made]:
+def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
     """Return instruction → origin of its value, for the instructions with metadata."""
     tables: dict[str, dict[int, str]] = {name: {} for name in _TABLES}
-    found: dict[str, Made] = {}
+    found: dict[str, StorageOrigin] = {}
     roots: dict[str, str] = {}
     calls: dict[str, str] = {}
     table = computation = ""
@@ -93,7 +93,7 @@ def _keep(table: dict[int, str], line: str) -> None:
         table[int(row[1])] = row[2]
 
 
-def _made(metadata: str, tables: dict[str, dict[int, str]]) -> Made | None:
+def _made(metadata: str, tables: dict[str, dict[int, str]]) -> StorageOrigin | None:
     text_of = {key: _ESCAPED.sub(r"\1", text) for key, text in _TEXT.findall(metadata)}
     numbers = {key: int(digits) for key, digits in _NUMBER.findall(metadata)}
     file, line = text_of.get("source_file", ""), numbers.get("source_line", 0)
@@ -101,7 +101,7 @@ def _made(metadata: str, tables: dict[str, dict[int, str]]) -> Made | None:
         file, line = _frame(numbers["stack_frame_id"], tables)
     module, operator, phase = scopes_of(text_of.get("op_name", ""))
     source = line_of(file, line) if file else ""
-    return Made(Origin(module, source), operator, phase) if module or source or operator else None
+    return StorageOrigin(Origin(module, source), operator, phase) if module or source or operator else None
 
 
 def _frame(frame: int, tables: dict[str, dict[int, str]]) -> tuple[str, int]:

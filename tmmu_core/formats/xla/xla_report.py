@@ -20,7 +20,7 @@ from fractions import Fraction
 from math import prod
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import LAST_BYTE, Life, apart, instance_of, stem_of
+from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, instance_of, stem_of, with_unique_ids
 from tmmu_core.planners.problem import PlainInstance
 
 MARK = b"Memory Space:"
@@ -43,7 +43,7 @@ def refuses(data: bytes) -> str:
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the buffers of the report, all live at once, as a plan. Raises ``UnreadableInput``."""
-    lives: list[Life] = []
+    lives: list[LiveRange] = []
     base = end = allocation = total = rounded = 0
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         if found := _TOTAL.match(line):
@@ -61,7 +61,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
             rounded += not exact
             end = max(end, start + size)
             if size:
-                lives.append(Life(f"allocation {allocation}: {row[5].strip()[:120]}", 0, 1, size, start))
+                lives.append(LiveRange(f"allocation {allocation}: {row[5].strip()[:120]}", 0, 1, size, start))
     if not lives:
         raise UnreadableInput("the report contains no buffer.", source=name, hint=HINT)
     notes = ["the report has no live ranges: all buffers are read as live at once. " + HINT]
@@ -69,7 +69,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     if rounded:
         notes.append(f"{rounded} sizes are rounded in the report")
     stem = stem_of(name).removesuffix("-memory-usage-report")
-    return instance_of(stem or "xla", apart(lives), notes)
+    return instance_of(stem or "xla", with_unique_ids(lives), notes)
 
 
 def _size(digits: str, unit: str, shapes: str) -> tuple[int, bool]:

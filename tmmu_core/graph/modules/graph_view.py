@@ -1,4 +1,4 @@
-"""What of a graph is seen at once: the whole of it by its levels, or what is near to one tensor."""
+"""Visible part of a graph: all levels, or the neighbourhood of one tensor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tmmu_core.graph.index import GraphIndex
-from tmmu_core.graph.modules.collapsed_graph import Asked, Collapsed, collapse
+from tmmu_core.graph.modules.collapsed_graph import Collapsed, CollapseRequest, collapse
 from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.graph.modules.module_tree import Tree
 
@@ -20,7 +20,7 @@ MOST_DRAWN = 3_000
 
 @dataclass(frozen=True)
 class Wish:
-    """What a person wants to see."""
+    """Request for a view."""
 
     opened: Collection[Path] = frozenset()
     """Levels opened by hand, on top of those that are open at first."""
@@ -29,12 +29,12 @@ class Wish:
     tensor: int = -1
     node: int = -1
     radius: int | None = None
-    """As in :class:`Asked`."""
+    """As in :class:`CollapseRequest`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Walked:
-    """What is seen, and what had to be left out so that it can be."""
+    """The visible part, and what was omitted for its size."""
 
     collapsed: Collapsed
     opened: frozenset[Path]
@@ -48,11 +48,11 @@ class Walked:
 
 def walk(index: GraphIndex, tree: Tree, wish: Wish) -> Walked:
     """The whole graph, or the neighbourhood that is wished for, of no more than :data:`MOST_DRAWN` vertices."""
-    asked = Asked(tensor=wish.tensor, node=wish.node, radius=wish.radius)
+    request = CollapseRequest(tensor=wish.tensor, node=wish.node, radius=wish.radius)
     if wish.radius is None:
-        return _whole(index, tree, wish, asked)
+        return _whole(index, tree, wish, request)
     everything = frozenset(tree.paths) - frozenset(wish.closed)
-    found = collapse(index, tree, replace(asked, opened=everything))
+    found = collapse(index, tree, replace(request, opened=everything))
     if len(found.vertices) <= MOST_NEAR:
         return Walked(found, everything, False, wish.radius, 0)
     wanted = len(found.vertices)
@@ -60,17 +60,17 @@ def walk(index: GraphIndex, tree: Tree, wish: Wish) -> Walked:
     around = tree.above(maker.item) if maker is not None and maker.kind == "node" else ()
     opened = (tree.stretches | frozenset(around) | frozenset(wish.opened)) - frozenset(wish.closed)
     radius = wish.radius
-    found = collapse(index, tree, replace(asked, opened=opened))
+    found = collapse(index, tree, replace(request, opened=opened))
     while len(found.vertices) > MOST_DRAWN and radius > 0:
         radius -= 1
-        found = collapse(index, tree, replace(asked, opened=opened, radius=radius))
+        found = collapse(index, tree, replace(request, opened=opened, radius=radius))
     return Walked(found, opened, True, radius, wanted if radius < wish.radius else 0)
 
 
-def _whole(index: GraphIndex, tree: Tree, wish: Wish, asked: Asked) -> Walked:
+def _whole(index: GraphIndex, tree: Tree, wish: Wish, request: CollapseRequest) -> Walked:
     first = tree.opened(MOST_AT_FIRST)
     opened = (first | frozenset(wish.opened)) - frozenset(wish.closed)
-    found = collapse(index, tree, replace(asked, opened=opened))
+    found = collapse(index, tree, replace(request, opened=opened))
     if len(found.vertices) <= MOST_DRAWN:
         return Walked(found, opened, False, None, 0)
-    return Walked(collapse(index, tree, replace(asked, opened=first)), first, False, None, len(found.vertices))
+    return Walked(collapse(index, tree, replace(request, opened=first)), first, False, None, len(found.vertices))

@@ -1,7 +1,7 @@
-"""JSON and CBOR to typed values; every refusal says where in the file.
+"""Decode JSON and CBOR to typed values; every error names the place in the file.
 
-What is no JSON or CBOR at all is ``UnreadableInput`` with line, column and byte. A document whose fields are wrong is
-``InvalidIrShapes`` with the JSON path, the field named, and the node or tensor it belongs to.
+Invalid JSON or CBOR is ``UnreadableInput`` with line, column and byte. A wrong field is ``InvalidIrShapes`` with the
+JSON path, the field, and its node or tensor.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import contextlib
 import gc
 import io
 import json
-import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +19,6 @@ from typing import Any, TypeVar
 
 import cbor2
 import msgspec
-import numpy as np
 
 from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput
@@ -33,53 +31,29 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 DEEPEST = 200
 """Lists and maps inside one another that a document may have."""
-ORDINARY = 16
-"""As many are taken out innermost first before they are counted."""
 HEAD = 1024
-"""Bytes in which a NUL says that a file is no text."""
-BEGINNING = 64
-"""Bytes in which a text in UTF-16 without a mark opens its object."""
+"""Number of first bytes in which a NUL marks a binary file."""
 
 
 @contextmanager
-def many_small_values() -> Iterator[None]:
-    """Let the garbage collector rest while a document becomes values or the reverse.
+def paused_gc() -> Iterator[None]:
+    """Pause the garbage collector while many values without reference cycles are created.
 
-    Plain values hold no circles, so there is nothing to find; without this a million rows are walked dozens of times.
-    A process that is forked meanwhile by another thread has it work again: nobody would wake it there.
+    Otherwise it scans a million rows dozens of times.
     """
-    if not gc.isenabled():
-        yield
-        return
-    me = threading.get_ident()
-    _resting.add(me)
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        _resting.discard(me)
-        gc.enable()
-
-
-_resting: set[int] = set()
-"""The threads that had the garbage collector rest."""
-
-
-def _wake() -> None:
-    others = _resting - {threading.get_ident()}
-    _resting.difference_update(others)
-    if others and not _resting:
-        gc.enable()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_wake)
+        if enabled:
+            gc.enable()
 
 
 def kind(data: bytes) -> str:
-    """``"json"`` for what begins like a JSON object, ``"cbor"`` for what begins like a CBOR map, else ``""``.
+    """Return ``"json"`` if the bytes begin like a JSON object, ``"cbor"`` for a CBOR map, else ``""``.
 
-    JSON in UTF-16 counts as such, so that its reader can say what is wrong with it.
+    UTF-16 counts as JSON, so that its reader can report it.
     """
     if data.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n").startswith(b"{"):
         return "json"
@@ -121,45 +95,16 @@ def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
         raise limits.past(limits.VALUES, "the file", source, ceiling)
 
 
-_BUT_NESTING = bytes(set(range(256)) - set(b'"[]{}'))
-
-
-def refuse_nested(data: bytes, source: str = "") -> None:
-    """Raise ``UnreadableInput`` for JSON with more lists and maps inside one another than :data:`DEEPEST`.
-
-    How deep a reader can go hangs on the version of Python and on who calls it, so it is counted before. Quotes and
-    brackets alone are looked at; pairs that hold nothing are taken out, innermost first, until nothing is left of a
-    document of ordinary depth. What is CBOR is counted by its reader.
-    """
-    if kind(data) != "json" and data.lstrip(b" \t\r\n")[:1] != b"[":
-        return
-    marks = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _BUT_NESTING)
-    left = marks
-    for _ in range(ORDINARY):
-        left = left.replace(b'""', b"").replace(b"[]", b"").replace(b"{}", b"")
-        if not left:
-            return
-    brackets = np.frombuffer(re.sub(rb'"[^"]*"?', b"", marks), np.uint8)
-    depth = np.cumsum(np.where((brackets == ord("[")) | (brackets == ord("{")), 1, -1))
-    if (depth > DEEPEST).any():
-        raise UnreadableInput(
-            "this JSON is nested too deeply to be a graph.", source=source, hint="Check what wrote it."
-        )
-
-
 def is_utf16(data: bytes) -> bool:
-    """Whether this is text in UTF-16: by its mark, or because it then begins like a JSON object."""
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return True
-    head = data[:BEGINNING]
-    return any(head.decode(how, "ignore").lstrip(" \t\r\n").startswith("{") for how in ("utf-16-le", "utf-16-be"))
+    """Return whether text begins with the byte order mark of UTF-16."""
+    return data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 
 
 def fields(data: bytes, source: str = "") -> dict[str, Any]:
     """The top-level fields of a document, their values still unread in JSON. Raises ``UnreadableInput``."""
     if kind(data) == "json":
         return _decode_json(data, dict[str, msgspec.Raw], source)
-    with many_small_values():
+    with paused_gc():
         value = _taken(data, source)
     _looked_into.document = (data, value)
     return {key: inner for key, inner in value.items() if isinstance(key, str)} if isinstance(value, dict) else {}
@@ -196,14 +141,14 @@ def text_field(data: bytes, key: str, source: str = "") -> str | None:
 
 
 def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -> T:
-    """The document as a value of the type ``shape``. ``noun`` says what it is meant to be, for the error's words.
+    """Decode the document as a value of the type ``shape``. ``noun`` names the document in errors.
 
-    Raises ``UnreadableInput`` when it is no JSON and no CBOR, or an object says a key twice, ``InvalidIrShapes`` when
-    a field is wrong (reason ``wrong_type``, ``unknown_field``, ``missing_field``, ``unknown_value``; ``path`` is the
+    Raises ``UnreadableInput`` for invalid JSON or CBOR or a duplicate key, ``InvalidIrShapes`` for
+    a wrong field (reason ``wrong_type``, ``unknown_field``, ``missing_field``, ``unknown_value``; ``path`` is the
     JSON path).
     """
     try:
-        with many_small_values():
+        with paused_gc():
             if kind(data) == "cbor":
                 return msgspec.convert(_taken(data, source), shape)
             repeated = _refused(refuse_repeated_keys, data, source)  # before there are values: not both in memory
@@ -216,7 +161,7 @@ def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -
 
 
 def _refused(check: Callable[[bytes, str], None], data: bytes, source: str) -> UnreadableInput | None:
-    """What a check refuses; what is wrong with the text itself is told by who reads it."""
+    """Error of a check of the text."""
     try:
         check(data, source)
     except UnreadableInput as error:
@@ -225,7 +170,7 @@ def _refused(check: Callable[[bytes, str], None], data: bytes, source: str) -> U
 
 
 _looked_into = threading.local()
-"""The CBOR document whose top-level fields were last asked for: whoever recognised it reads it next."""
+"""Cache of the last decoded CBOR document: its recognition is followed by its reading."""
 
 
 def _taken(data: bytes, source: str) -> Any:
@@ -275,10 +220,9 @@ _TWENTY = b"0" * 20
 
 
 def refuse_long_numbers(text: bytes, source: str) -> None:
-    """Raise ``UnreadableInput`` for a whole number past 64 bits: no document of ours counts so far (contract §4, §6).
+    """Raise ``UnreadableInput`` for a whole number above 64 bits (contract §4, §6).
 
-    Where twenty digits stand together anywhere, the values are looked through; else the text is passed over at once.
-    What is no JSON is the reader's to refuse.
+    Values are checked only if the text has twenty consecutive digits. Invalid JSON is left to the reader.
     """
     if _TWENTY not in text.translate(_DIGITS):
         return
@@ -315,20 +259,16 @@ def _long_numbers(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def refuse_repeated_keys(data: bytes, source: str) -> None:
-    """Raise ``UnreadableInput`` for JSON (which it is known to be) in which an object says a key twice.
+    """Raise ``UnreadableInput`` for JSON text with an object that contains a key twice.
 
-    One reader takes the first, another the last: two people would plan two graphs of one file.
+    JSON readers differ in which of the two values they use.
     """
     try:
-        text = data.removeprefix(BYTE_ORDER_MARK).decode()
-        try:
-            json.loads(text, object_pairs_hook=_once)
-        except _RepeatedKey:  # seen before the document has ended, which may end in anything
-            path = next(_repeated_keys(json.loads(text, object_pairs_hook=_Pairs), "$"))
-            raise UnreadableInput(
-                "an object says this key twice.", source=source, place=path, hint="Say it once."
-            ) from None
-    except UnicodeDecodeError as error:  # in a field that nobody asked for
+        json.loads(data.removeprefix(BYTE_ORDER_MARK), object_pairs_hook=_require_unique_keys)
+    except UnreadableInput as error:
+        error.source = source
+        raise
+    except UnicodeDecodeError as error:  # in a field that the decoder skipped
         raise UnreadableInput(
             "this is not JSON: a text in it is not UTF-8.",
             source=source,
@@ -339,30 +279,12 @@ def refuse_repeated_keys(data: bytes, source: str) -> None:
         raise UnreadableInput(f"this is not JSON: {error}.", source=source, hint="Check what wrote it.") from error
 
 
-class _RepeatedKey(Exception):
-    """An object says a key twice."""
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """An object with every key as often as it stands there."""
-
-
-def _once(pairs: list[tuple[str, Any]]) -> None:  # nothing is kept of an object that is fine
+def _require_unique_keys(pairs: list[tuple[str, Any]]) -> None:
+    """Check one object, and keep nothing of it."""
     if len(dict(pairs)) != len(pairs):
-        raise _RepeatedKey
-
-
-def _repeated_keys(value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, _Pairs):
-        said: set[str] = set()
-        for key, inner in value:
-            if key in said:
-                yield f"{path}.{key}"
-            said.add(key)
-            yield from _repeated_keys(inner, f"{path}.{key}")
-    elif isinstance(value, list):
-        for k, inner in enumerate(value):
-            yield from _repeated_keys(inner, f"{path}[{k}]")
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise UnreadableInput(f"an object contains the key {strict.shown(twice)} twice.", hint="Remove one of the two.")
 
 
 def _place(text: bytes, at: int) -> str:
@@ -400,7 +322,7 @@ CBOR_FAULTS = (cbor2.CBORDecodeError, ValueError, OverflowError, MemoryError, Re
 
 
 def fault_text(error: BaseException) -> str:
-    """What is wrong, in the words of the one who found it first."""
+    """Return the error of the first check that failed."""
     return str(error.__cause__ or error)
 
 
@@ -439,7 +361,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     ("Invalid enum value", "unknown_value", "Use one of the words that the JSON Schema lists."),
     ("", "wrong_type", "Give a value of the expected type; the JSON Schema says which."),
 )
-"""How msgspec's messages begin → our reason and the way out."""
+"""Prefix of msgspec's messages → reason and fix."""
 
 
 _WORDS = {".role": ROLES, ".phase": PHASES, ".replan_policy": ("ABORT", "REPLAN_AT_SAFEPOINT")}

@@ -1,4 +1,4 @@
-"""The node-centric dialect (contract §8): nodes hold what they write, and name what they read by node and output.
+"""The node-centric dialect (contract §8): nodes hold their outputs, and inputs are named by node and output.
 
 ::
 
@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar, cast
 import msgspec
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph import checks
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Inplace, Node, Phase, Role, Shard, Tensor, View
 from tmmu_core.graph.native import document, native_file
@@ -65,7 +65,7 @@ class PortNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PortGraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A graph of the dialect. ``ir_schema_hash`` is read and not kept: it says nothing of this graph."""
+    """Read a graph of the dialect. ``ir_schema_hash`` is ignored."""
 
     nodes: tuple[PortNode, ...]
     outputs: tuple[Port, ...] = ()
@@ -78,7 +78,7 @@ class PortGraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     execution_order: tuple[str, ...] | None = None
 
 
-learned(Port, PortNode, PortGraph)
+register_types(Port, PortNode, PortGraph)
 
 
 def refuses(data: bytes) -> str:
@@ -153,24 +153,7 @@ def _shapes(node: PortNode) -> tuple[Shape, ...]:
 
 
 def _tensors(node: PortNode, k: int) -> list[Tensor]:
-    shapes = _shapes(node)
-    if any(isinstance(dim, tuple) for shape in shapes for dim in shape):
-        raise InvalidIrShapes(
-            f'$.nodes[{k}].shape_out (the node "{node.node_id}"): sizes and shapes are mixed.',
-            hint="Give one shape, or a list of shapes, one for each output.",
-            reason="wrong_type",
-            node_id=node.node_id,
-            path=f"$.nodes[{k}].shape_out",
-        )
-
-    if shapes and node.dtype is None:
-        raise InvalidIrShapes(
-            f'$.nodes[{k}].dtype (the node "{node.node_id}"): the field is missing.',
-            hint="Say the dtype of what the node writes: one for all outputs, or a list with one each.",
-            reason="missing_field",
-            node_id=node.node_id,
-            path=f"$.nodes[{k}].dtype",
-        )
+    shapes = _checked_shapes(node, k)
 
     def each(field: str, value: T | tuple[T, ...]) -> tuple[T, ...]:
         if not isinstance(value, tuple):
@@ -216,6 +199,29 @@ def _tensors(node: PortNode, k: int) -> list[Tensor]:
         )
         for i, (shape, dtype, role, group, view, saved, remat, alignment, arena, shard) in enumerate(rows)
     ]
+
+
+def _checked_shapes(node: PortNode, k: int) -> tuple[Shape, ...]:
+    """Return the shapes of a node's outputs. Raises ``InvalidIrShapes`` for mixed shapes or a missing dtype."""
+    shapes = _shapes(node)
+    if any(isinstance(dim, tuple) for shape in shapes for dim in shape):
+        raise InvalidIrShapes(
+            f'$.nodes[{k}].shape_out (the node "{node.node_id}"): sizes and shapes are mixed.',
+            hint="Give one shape, or a list of shapes, one for each output.",
+            reason="wrong_type",
+            node_id=node.node_id,
+            path=f"$.nodes[{k}].shape_out",
+        )
+
+    if shapes and node.dtype is None:
+        raise InvalidIrShapes(
+            f'$.nodes[{k}].dtype (the node "{node.node_id}"): the field is missing.',
+            hint="Say the dtype of what the node writes: one for all outputs, or a list with one each.",
+            reason="missing_field",
+            node_id=node.node_id,
+            path=f"$.nodes[{k}].dtype",
+        )
+    return shapes
 
 
 def _port(port: Port, widths: dict[str, int], path: str, reader: str) -> str:

@@ -16,7 +16,7 @@ import msgspec
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.constants import Constants, InFile, beside, not_opened
 from tmmu_core.graph.model import Graph
@@ -45,7 +45,7 @@ class _Entry(msgspec.Struct, frozen=True):
     data_offsets: tuple[int, int]
 
 
-learned(_Entry)
+register_types(_Entry)
 
 
 def constants(graph: Graph, where: Path | None, name: str = "") -> Constants:

@@ -1,4 +1,4 @@
-"""The reference simulator (seed 0.F, VII.C): the contract acted out in plain Python, to be read beside it.
+"""The reference simulator (seed 0.F, VII.C): the contract in plain Python, clause by clause.
 
 ::
 
@@ -8,8 +8,8 @@
     addresses   aligned prefix sums over the slots  seed §5
     tables      rows, tables, hashes                contract §6, §9
 
-No numpy, no heap of free slots, no cleverness: it looks at every slot for every storage. What it says is what the
-production planner ``slots`` must say, bit for bit.
+No numpy, no heap of free slots, no cleverness: it looks at every slot for every storage. Its result must equal
+that of the planner ``slots``, bit for bit.
 """
 
 from __future__ import annotations
@@ -155,14 +155,8 @@ def simulate(graph: Graph, request: SimulationRequest) -> SimulatedPlan:
 
     # 2.–3. per arena: slots, then addresses
     used = {storage.arena for storage in lives.storages.values()}
-    slots: list[Slot] = []
-    places: list[Place] = []
-    for name in sorted(used | set(config), key=str.encode):
-        arena = config.get(name, Arena())
-        tenants = sorted((s for s in lives.storages.values() if s.arena == name), key=lambda s: s.sort_key)
-        here = addresses(name, arena, assign_slots(tenants, lives.apart))
-        slots += here
-        places.append(Place(name, arena, here, tenants))
+    places = [_placed(name, config.get(name, Arena()), lives) for name in sorted(used | set(config), key=str.encode)]
+    slots = [slot for place in places for slot in place.slots]
 
     # contract §11: in-place reuse is taken where both have one slot; else the input keeps its bytes while it is read
     slot_of = {tenant.name: slot for slot in slots for tenant in slot.tenants}
@@ -209,6 +203,11 @@ def simulate(graph: Graph, request: SimulationRequest) -> SimulatedPlan:
         layout_hash=layout_hash(slot_rows, address_rows),
         header=tuple(header),
     )
+
+
+def _placed(name: str, arena: Arena, lives: Lives) -> Place:
+    tenants = sorted((s for s in lives.storages.values() if s.arena == name), key=lambda s: s.sort_key)
+    return Place(name, arena, addresses(name, arena, assign_slots(tenants, lives.apart)), tenants)
 
 
 def read_arenas(given: Arenas) -> dict[str, Arena]:

@@ -63,7 +63,7 @@ def check_slot_offsets(facts: PlanFacts, alignment: Mapping[int, int] | None) ->
     for k, (arena, start, size) in enumerate(
         zip(slots.arena.tolist(), slots.start.tolist(), slots.backing.tolist(), strict=True)
     ):
-        expected = {-(-ends.get(arena, 0) // int(asked[k])) * int(asked[k]) for asked in possible}
+        expected = {-(-ends.get(arena, 0) // int(required[k])) * int(required[k]) for required in possible}
         if start not in expected:
             name = plan.arenas[arena].name
             yield error(
@@ -79,15 +79,17 @@ def _grids(facts: PlanFacts, alignment: Mapping[int, int] | None) -> list[U64]:
     plan, slots = facts.plan, facts.slots
     floor = np.array([max(arena.alignment_bytes, 1) for arena in plan.arenas], np.uint64)[slots.arena]
     if alignment is not None:
-        asked = floor.copy()
-        np.maximum.at(asked, facts.slot_of, np.array([alignment.get(s, 1) for s in range(facts.storages)], np.uint64))
-        return [asked]
+        required = floor.copy()
+        np.maximum.at(
+            required, facts.slot_of, np.array([alignment.get(s, 1) for s in range(facts.storages)], np.uint64)
+        )
+        return [required]
     is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
     tried = []
     for rows in (np.flatnonzero(~is_view), np.arange(len(plan))):
-        asked = floor.copy()
-        np.maximum.at(asked, facts.slot_of[plan.storage[rows]], plan.alignment[rows])
-        tried.append(asked)
+        required = floor.copy()
+        np.maximum.at(required, facts.slot_of[plan.storage[rows]], plan.alignment[rows])
+        tried.append(required)
     return tried
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import U64_MAX
-from tmmu_core.base.once import cached_property
 from tmmu_core.plans.model import Plan
 
 I64 = NDArray[np.int64]

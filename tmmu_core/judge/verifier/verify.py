@@ -31,7 +31,7 @@ from tmmu_core.judge.verifier.check_slots import (
     check_sparse_addresses,
 )
 from tmmu_core.judge.verifier.row_columns import PlanFacts
-from tmmu_core.plans.model import CHANGED, UNHELD, UNSAID, Plan
+from tmmu_core.plans.model import CHANGED, NO_CONTENT_HASH, PLACES_DERIVED, Plan
 
 OWN_RULES: dict[str, str] = {
     "columns": "columns have one length, rows are unique and sorted by id bytes, arenas and storages exist",
@@ -75,12 +75,15 @@ DECLARED_ARENAS = "no arena configuration is given; the plan's own is used"
 UNKNOWN_ARENAS = "the arena configuration is not given, and the plan's arenas do not reproduce its hash"
 
 
+Arenas = Mapping[str, Arena | Mapping[str, Any]]
+
+
 def verify_plan(
     plan: Plan,
     graph: Graph | None = None,
     *,
     dims: Mapping[str, int] | None = None,
-    arenas: Mapping[str, Arena | Mapping[str, Any]] | None = None,
+    arenas: Arenas | None = None,
     cut_from: bytes | None = None,
 ) -> Verdict:
     """Verify a plan; with ``graph``, also against its graph.
@@ -96,40 +99,25 @@ def verify_plan(
         rest = tuple((rule, "its columns are invalid") for rule in RULES if rule not in first_rules)
         return Verdict(shortened(broken), first_rules, rest)
     facts = PlanFacts(plan)
+    of_facts = (check_rows, check_alignment, check_arenas, check_storages, check_overlap, check_slots, check_handoffs)
     findings = [
-        *check_rows(facts),
-        *check_alignment(facts),
-        *check_arenas(facts),
-        *check_storages(facts),
-        *check_overlap(facts),
-        *check_slots(facts),
-        *check_handoffs(facts),
+        *(finding for check in of_facts for finding in check(facts)),
         *check_hashes(facts, arenas),
         *check_metrics(plan),
         *check_certificates(facts),
         *check_completeness(plan, graph),
     ]
-    left_out = dict(_OF_PLACES[plan.places])
-    config = arenas
-    if plan.own_arenas:
-        config, left_out["configuration"] = None, OWN_ARENAS
-    elif plan.arena_config_hash == hash_of({}):
-        config = {}
-    elif arenas is None:
-        config = declared_configuration(plan)
-        left_out["configuration"] = UNKNOWN_ARENAS if config is None else DECLARED_ARENAS
+    config, unchecked = _configuration(plan, arenas)
+    left_out = {**_OF_PLACES[plan.places], **unchecked}
     if config is not None:
         findings += check_configuration(plan, config)
-    alignment: Mapping[int, int] | None = None
-    pairs: frozenset[str] | None = None
-    seen: against_graph.GraphCheck | None = None
-    if graph is None:
+    seen = None if graph is None else against_graph.examine(facts, graph, dims, cut_from)
+    if seen is None:
         left_out |= dict.fromkeys(against_graph.RULES, "no graph was given")
     else:
-        seen = against_graph.examine(facts, graph, dims, cut_from)
         findings += seen.findings
         left_out |= seen.left_out
-        alignment, pairs = seen.alignment, seen.arenas_with_pairs
+    alignment, pairs = (seen.alignment, seen.arenas_with_pairs) if seen else (None, None)
     if plan.places == "slots":
         findings += check_slot_offsets(facts, alignment)
     elif plan.places == "bytes":
@@ -150,6 +138,18 @@ def verify_plan(
         found,
         "graph" if seen and seen.lives else "rows",
     )
+
+
+def _configuration(plan: Plan, arenas: Arenas | None) -> tuple[Arenas | None, dict[str, str]]:
+    """Return the arena configuration to check, if known, and the rules that it leaves out, with the reason."""
+    if plan.own_arenas:
+        return None, {"configuration": OWN_ARENAS}
+    if plan.arena_config_hash == hash_of({}):
+        return {}, {}
+    if arenas is not None:
+        return arenas, {}
+    config = declared_configuration(plan)
+    return config, {"configuration": UNKNOWN_ARENAS if config is None else DECLARED_ARENAS}
 
 
 def verdict_warnings(verdict: Verdict) -> tuple[str, ...]:
@@ -243,18 +243,19 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
 
 def check_places(plan: Plan) -> Iterator[Finding]:
     """Check rule ``places``: warn where a reader derived ``Plan.places``."""
-    if plan.remark(UNSAID):
+    if plan.remark(PLACES_DERIVED):
         yield Finding(
             "places",
             "warning",
-            f"the file does not state what it places; checked as a plan of {plan.places}: {plan.remark(UNSAID)}.",
+            "the file does not state what it places; checked as a plan of "
+            f"{plan.places}: {plan.remark(PLACES_DERIVED)}.",
         )
 
 
 def check_held(plan: Plan) -> Iterator[Finding]:
     """Check rule ``held``: warn where a file has no content hash, so that an edit may not be detected."""
-    if plan.remark(UNHELD):
-        yield Finding("held", "warning", f"the file has no content hash: {plan.remark(UNHELD)}.")
+    if plan.remark(NO_CONTENT_HASH):
+        yield Finding("held", "warning", f"the file has no content hash: {plan.remark(NO_CONTENT_HASH)}.")
 
 
 def check_hashes(facts: PlanFacts, arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> Iterator[Finding]:

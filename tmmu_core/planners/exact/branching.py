@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from tmmu_core.base.once import cached_property
 from tmmu_core.planners.exact.search_model import Model, Weights, log2_fixed, weighted_ranks
 from tmmu_core.planners.problem import I64
 

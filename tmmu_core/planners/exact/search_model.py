@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations, product
 from math import gcd
 
 import numpy as np
 
-from tmmu_core.base.once import cached_property
 from tmmu_core.planners.columns import HANDOFF, Columns
 from tmmu_core.planners.problem import I64
 

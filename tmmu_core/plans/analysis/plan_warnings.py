@@ -1,8 +1,8 @@
-"""The conditions that changed a plan or limit what it proves, one sentence each (contract §12, ``warnings``)."""
+"""Conditions that changed a plan or limit its proofs, one sentence each (contract §12, ``warnings``)."""
 
 from __future__ import annotations
 
-from tmmu_core.plans.model import ASSUMED, READ, UNHELD, UNPLANNED, Plan
+from tmmu_core.plans.model import ASSUMED, NO_CONTENT_HASH, READ, UNPLANNED, Plan
 
 
 def plan_warnings(plan: Plan) -> tuple[str, ...]:
@@ -16,7 +16,7 @@ def input_warnings(plan: Plan) -> tuple[str, ...]:
     texts = [plan.remark(READ), f"sizes {sizes}" if sizes else ""]
     if plan.incomplete:
         texts.append(f"incomplete: {plan.remark(UNPLANNED) or 'a part of the graph is not planned'}")
-    if plan.remark(UNHELD):
+    if plan.remark(NO_CONTENT_HASH):
         texts.append("the file has no content hash; its claims were not checked.")
     return tuple(filter(None, texts))
 

@@ -16,13 +16,13 @@ from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest, refuse_unknown_words
 
 
-def settled(asked: Graph, request: PlanRequest) -> PlanRequest:
+def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
     """Return the request with all arena options merged into ``arenas``, as the engine reads them."""
     limited = request.capacities or request.one_memory
     is_silent = request.alignment is None and request.page_size is None and not limited
-    if is_silent and not asked.alignment:
+    if is_silent and not source.alignment:
         return request
-    makes_arenas = isinstance(planner_named(request.spelled_out(asked).planner or ""), MemoryPlannerEntry)
+    makes_arenas = isinstance(planner_named(request.spelled_out(source).planner or ""), MemoryPlannerEntry)
     if is_silent and makes_arenas:
         return request
     if limited and makes_arenas:
@@ -32,14 +32,14 @@ def settled(asked: Graph, request: PlanRequest) -> PlanRequest:
             node_id="",
             hint='Limit its memories: --option memories=[{"name": "SRAM", "max_size": 65536}].',
         )
-    config = arena_config(asked, request)
+    config = arena_config(source, request)
     return request.but(arenas=config, alignment=None, capacities={}, page_size=None, one_memory=False)
 
 
-def arenas_in_use(asked: Graph | PlainInstance, request: PlanRequest) -> tuple[str, ...]:
+def arenas_in_use(source: Graph | PlainInstance, request: PlanRequest) -> tuple[str, ...]:
     """Return the declared arenas, else the arenas that the tensors need, by name."""
-    if isinstance(asked, PlainInstance):
-        return (asked.problem.arena,)
+    if isinstance(source, PlainInstance):
+        return (source.problem.arena,)
     if request.is_one_memory:
         if request.arenas and set(request.arenas) != {ONE_MEMORY}:
             raise InvalidIrShapes(
@@ -51,15 +51,17 @@ def arenas_in_use(asked: Graph | PlainInstance, request: PlanRequest) -> tuple[s
         return (ONE_MEMORY,)
     if request.arenas:
         return tuple(request.arenas)
-    said = request.spelled_out(asked)
-    refuse_unknown_words(said)
-    assert said.mode is not None
-    assert said.preset is not None
-    return tuple(analyse(build_timeline(asked, said.mode, said.preset, order=said.order, dims=said.dims)).arenas)
+    spelled = request.spelled_out(source)
+    refuse_unknown_words(spelled)
+    assert spelled.mode is not None
+    assert spelled.preset is not None
+    return tuple(
+        analyse(build_timeline(source, spelled.mode, spelled.preset, order=spelled.order, dims=spelled.dims)).arenas
+    )
 
 
 def arena_config(
-    asked: Graph | PlainInstance, request: PlanRequest, in_use: tuple[str, ...] | None = None
+    source: Graph | PlainInstance, request: PlanRequest, in_use: tuple[str, ...] | None = None
 ) -> dict[str, Any] | None:
     """Return the arena configuration of a request, as it is hashed; ``None`` without one.
 
@@ -68,12 +70,12 @@ def arena_config(
     capacity of an arena that is not among them.
     """
     declared = None if request.arenas is None else as_given(request.arenas)
-    one_memory = request.one_memory and isinstance(asked, Graph)
-    own_alignment = asked.alignment if isinstance(asked, Graph) else 0
+    one_memory = request.one_memory and isinstance(source, Graph)
+    own_alignment = source.alignment if isinstance(source, Graph) else 0
     is_said = request.alignment is not None or request.page_size is not None or request.capacities or one_memory
     if not is_said and not own_alignment:
         return declared
-    names = in_use if in_use is not None else arenas_in_use(asked, request)
+    names = in_use if in_use is not None else arenas_in_use(source, request)
     capacities = capacities_by_name(request.capacities, names)
     config: dict[str, Any] = {}
     for name in names:

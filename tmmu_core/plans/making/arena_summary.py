@@ -26,7 +26,7 @@ TRIED_UP_TO = 20_000
 """The most storages for which another planner is tried before ``ArenaTooSmall``."""
 
 
-class Found(NamedTuple):
+class PackedArena(NamedTuple):
     """A planner's packing of one arena, with slots and extent."""
 
     packing: Packing
@@ -41,7 +41,7 @@ class Found(NamedTuple):
     plan. ``None``: the storages are their own."""
 
 
-def summarise(problem: Problem, found: Found, config: Mapping[str, Arena], steps: int) -> ArenaSummary:
+def summarise(problem: Problem, found: PackedArena, config: Mapping[str, Arena], steps: int) -> ArenaSummary:
     """Return the arena's figures and its certificate. A plan at a proven bound is optimal, with any planner."""
     steps = max(steps, 1)
     arena = config.get(problem.arena, Arena())

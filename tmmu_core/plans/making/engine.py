@@ -16,7 +16,7 @@ from tmmu_core.base.errors import U64_MAX, ArenaTooSmall, ContractError, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
 from tmmu_core.graph.assumed_sizes import assumed_at, in_words
 from tmmu_core.graph.model import AnnotatedGraph, Arena, ArenaConfig, Graph, Mode, Preset
-from tmmu_core.graph.native.document import many_small_values
+from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.liveness.timeline import build_timeline
@@ -26,11 +26,11 @@ from tmmu_core.planners.problem import Packing, Problem, Progress
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.making.arena_problems import arena_problems
-from tmmu_core.plans.making.arena_summary import Found, check_budget, check_capacity, check_together, summarise
+from tmmu_core.plans.making.arena_summary import PackedArena, check_budget, check_capacity, check_together, summarise
 from tmmu_core.plans.making.memory_tiers import spread_over_memories
-from tmmu_core.plans.making.plan_rows import Use, as_used, assemble, plan_columns
+from tmmu_core.plans.making.plan_rows import Placement, PlanTotals, assemble, merge_packings, plan_columns
 from tmmu_core.plans.making.request import PlanRequest, refuse_unknown_words
-from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, Plan
+from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, ArenaSummary, Plan
 
 NAMED_PARTS = 8
 """The most unplanned parts that are listed by name; the others are counted."""
@@ -45,7 +45,7 @@ class Solution:
     plan: Plan
 
 
-class Asked(TypedDict, total=False):
+class RequestFields(TypedDict, total=False):
     """The fields of a :class:`PlanRequest` that the engine itself reads, as keyword arguments."""
 
     mode: Mode | None
@@ -64,10 +64,10 @@ class Asked(TypedDict, total=False):
 
 
 def plan_graph(
-    graph: Graph, *, ir_hash: bytes | None = None, progress: Progress | None = None, **asked: Unpack[Asked]
+    graph: Graph, *, ir_hash: bytes | None = None, progress: Progress | None = None, **fields: Unpack[RequestFields]
 ) -> Solution:
     """:func:`solve` for a request that is written as keyword arguments."""
-    return solve(graph, PlanRequest(**asked), ir_hash=ir_hash, progress=progress)  # type: ignore[arg-type]
+    return solve(graph, PlanRequest(**fields), ir_hash=ir_hash, progress=progress)  # type: ignore[arg-type]
 
 
 def solve(
@@ -126,49 +126,44 @@ def _hash_or_unknown(graph: Graph, known: bytes | None) -> str:
         return "unknown"
 
 
-def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: Progress | None) -> Solution:
+def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress: Progress | None) -> Solution:
     started = time.perf_counter_ns()
-    assert asked.mode is not None
-    assert asked.preset is not None
-    planner = planner_named(asked.planner or "")
-    config = read_arenas(asked.arenas)
-    with many_small_values():
-        timeline = build_timeline(graph, asked.mode, asked.preset, order=asked.order, dims=asked.dims)
-    options = planner.checked_options(asked.options)
+    assert request.mode is not None
+    assert request.preset is not None
+    planner = planner_named(request.planner or "")
+    config = read_arenas(request.arenas)
+    with paused_gc():
+        timeline = build_timeline(graph, request.mode, request.preset, order=request.order, dims=request.dims)
+    options = planner.checked_options(request.options)
     own_arenas = isinstance(planner, MemoryPlannerEntry)
     meter = metered(progress, options)
     liveness, config, problems, packings = _packed(timeline, config, planner, options, meter)
-    placement = as_used(liveness, problems, packings)
+    placement = merge_packings(liveness, problems, packings)
 
-    summaries = []
-    for problem, packing in zip(problems, packings, strict=True):
-        rows = placement.rows_of[problem.arena]
-        slots = int(placement.slot[rows].max(initial=-1)) + 1
-        found = Found(packing, slots, placement.extent[problem.arena], placement.held[rows])
-        summaries.append(summarise(problem, found, config, timeline.steps))
+    summaries = _summaries(placement, problems, packings, config, timeline.steps)
     for problem, summary in zip(problems, summaries, strict=True):
         check_capacity(problem, summary)
-    check_budget(summaries, asked.budget)
+    check_budget(summaries, request.budget)
     check_together(summaries)
 
-    remarks = remarks_on(graph, asked.dims)
+    remarks = remarks_on(graph, request.dims)
     if UNPLANNED in remarks:
         summaries = [replace(summary, status=INCOMPLETE) for summary in summaries]
     of_arenas = {problem.arena: dict(p.notes) for problem, p in zip(problems, packings, strict=True) if p.notes}
     del problems, packings  # their columns are the placement's now
     known_hash = ir_hash or canonical.ir_hash(graph)
-    with many_small_values():
+    with paused_gc():
         identity = canonical.Identity(
             ir_hash=known_hash,
-            mode=asked.mode,
-            arena_config_hash=canonical.arena_config_hash(as_given(asked.arenas)),
+            mode=request.mode,
+            arena_config_hash=canonical.arena_config_hash(as_given(request.arenas)),
             execution_order_hash=canonical.execution_order_hash(timeline.order),
-            rank=asked.rank,
-            world_size=asked.world_size or 1,
-            shard_spec_hash=canonical.shard_spec_hash(asked.shard_spec),
+            rank=request.rank,
+            world_size=request.world_size or 1,
+            shard_spec_hash=canonical.shard_spec_hash(request.shard_spec),
         )
         liveness = placement.liveness
-        use = Use(placement.peak(timeline.steps), metrics.activation_retention(liveness), started)
+        use = PlanTotals(placement.peak(timeline.steps), metrics.activation_retention(liveness), started)
         columns = plan_columns(liveness, placement, summaries, own_arenas=own_arenas)
         del placement  # it is in the columns now
         plan = assemble(
@@ -177,18 +172,35 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
             identity,
             use,
             planner=planner.name,
-            planner_options=meter.options(asked.options),
+            planner_options=meter.options(request.options),
             ir_name=graph.name,
-            preset=asked.preset,
+            preset=request.preset,
             places="slots" if isinstance(planner, ArenaPlannerEntry) and planner.has_slots else "bytes",
             own_arenas=own_arenas,
-            replay_token=asked.replay_token,
+            replay_token=request.replay_token,
             steps=timeline.steps,
             has_inputs_step=timeline.has_inputs_step,
             execution_order=timeline.order,
             notes={**remarks, **of_arenas},
         )
     return Solution(graph, liveness, plan)
+
+
+def _summaries(
+    placement: Placement,
+    problems: Sequence[Problem],
+    packings: Sequence[Packing],
+    config: Mapping[str, Arena],
+    steps: int,
+) -> list[ArenaSummary]:
+    """Return the figures of each arena."""
+    found = []
+    for problem, packing in zip(problems, packings, strict=True):
+        rows = placement.rows_of[problem.arena]
+        slots = int(placement.slot[rows].max(initial=-1)) + 1
+        placed = PackedArena(packing, slots, placement.extent[problem.arena], placement.held[rows])
+        found.append(summarise(problem, placed, config, steps))
+    return found
 
 
 def remarks_on(graph: Graph, dims: Mapping[str, int]) -> dict[str, str]:
@@ -214,7 +226,7 @@ def _packed(
     if isinstance(planner, MemoryPlannerEntry):
         spread = spread_over_memories(timeline, options, config)
         return spread.liveness, spread.config, spread.problems, spread.packings
-    with many_small_values():
+    with paused_gc():
         liveness = analyse(timeline, config)
         refuse_unknown_arenas(config, timeline.graph)
         problems = arena_problems(liveness, config)

@@ -13,18 +13,18 @@ from tmmu_core.base.cbor import H, Table
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.planners import MemoryPlannerEntry, planner_named
-from tmmu_core.planners.meter import metered
+from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import GIVEN, I64, U64, Packing, PlainInstance, Problem, Progress
 from tmmu_core.planners.slots import slot_sizes
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures.live_bytes import peak_together
-from tmmu_core.plans.making.arena_summary import Found, check_capacity, summarise
-from tmmu_core.plans.making.plan_rows import Use, assemble, numbered_by_offset, storage_numbers
+from tmmu_core.plans.making.arena_summary import PackedArena, check_capacity, summarise
+from tmmu_core.plans.making.plan_rows import PlanTotals, assemble, numbered_by_offset, storage_numbers
 from tmmu_core.plans.model import READ, Plan, PlanColumns
 
 
 def plan_problem(
-    asked: Problem | PlainInstance,
+    given: Problem | PlainInstance,
     *,
     planner: str = "slots",
     options: Mapping[str, Any] | None = None,
@@ -37,18 +37,10 @@ def plan_problem(
     range covers no gap. Raises what the planner raises, ``ArenaTooSmall``, ``AllocationOverflow``.
     """
     started = time.perf_counter_ns()
-    instance = asked if isinstance(asked, PlainInstance) else PlainInstance("", asked)
+    instance = given if isinstance(given, PlainInstance) else PlainInstance("", given)
     problem, packing, meter = instance.problem, instance.packing, metered(progress, options or {})
     if packing is None:
-        entry = planner_named(planner)
-        if isinstance(entry, MemoryPlannerEntry):
-            raise InvalidIrShapes(
-                f"planner {planner!r} spreads a graph's tensors over memories; a plain instance has one arena.",
-                reason="planner_needs_graph",
-                node_id="",
-                hint="Choose another planner, or open the graph itself.",
-            )
-        packing = entry.pack(problem, entry.checked_options(options or {}), meter)
+        packing = _packed(problem, planner, options or {}, meter)
     else:
         planner = GIVEN
     slot = packing.slot if packing.slot is not None else numbered_by_offset(_as_held(problem), packing)
@@ -67,26 +59,15 @@ def plan_problem(
     arena = Arena(problem.capacity, problem.arena_alignment)
     config = {problem.arena: arena}
     lives = _lives(replace(problem, death=ends[1]))
-    found = Found(packing, int(slot.max(initial=-1)) + 1, extent, ends[1], lives)
+    found = PackedArena(packing, int(slot.max(initial=-1)) + 1, extent, ends[1], lives)
     summary = summarise(problem, found, config, steps)
     if planner != GIVEN:
         check_capacity(problem, summary, of_graph=False)
-    identity = canonical.Identity(
-        ir_hash=H(["tmmu_problem_v1", _identity(problem)]),
-        mode="inference",
-        arena_config_hash=canonical.arena_config_hash(
-            {problem.arena: {"capacity_bytes": arena.capacity_bytes, "alignment_bytes": arena.alignment_bytes}}
-        ),
-        execution_order_hash=canonical.execution_order_hash(()),
-        rank=0,
-        world_size=1,
-        shard_spec_hash=canonical.shard_spec_hash({}),
-    )
     return assemble(
         columns,
         [summary],
-        identity,
-        Use(peak_together(*lives, steps), (0, 0), started, reserved),
+        _identity(problem, arena),
+        PlanTotals(peak_together(*lives, steps), (0, 0), started, reserved),
         planner=planner,
         planner_options=meter.options(options or {}),
         ir_name=instance.name,
@@ -103,7 +84,32 @@ def plan_problem(
     )
 
 
-def _identity(problem: Problem) -> list[list[Any]] | Table:
+def _packed(problem: Problem, planner: str, options: Mapping[str, Any], meter: Meter) -> Packing:
+    entry = planner_named(planner)
+    if isinstance(entry, MemoryPlannerEntry):
+        raise InvalidIrShapes(
+            f"planner {planner!r} spreads a graph's tensors over memories; a plain instance has one arena.",
+            reason="planner_needs_graph",
+            node_id="",
+            hint="Choose another planner, or open the graph itself.",
+        )
+    return entry.pack(problem, entry.checked_options(options), meter)
+
+
+def _identity(problem: Problem, arena: Arena) -> canonical.Identity:
+    limits = {"capacity_bytes": arena.capacity_bytes, "alignment_bytes": arena.alignment_bytes}
+    return canonical.Identity(
+        ir_hash=H(["tmmu_problem_v1", _identity_rows(problem)]),
+        mode="inference",
+        arena_config_hash=canonical.arena_config_hash({problem.arena: limits}),
+        execution_order_hash=canonical.execution_order_hash(()),
+        rank=0,
+        world_size=1,
+        shard_spec_hash=canonical.shard_spec_hash({}),
+    )
+
+
+def _identity_rows(problem: Problem) -> list[list[Any]] | Table:
     """Canonical content of an instance for its hash: rows by id, with their constraints."""
     rows: list[list[Any]] = []
     order = sorted(range(len(problem)), key=problem.ids.__getitem__)

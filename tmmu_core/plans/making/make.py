@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,11 @@ from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import idle_rules
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Problem, Progress
 from tmmu_core.plans.canonical import is_token
-from tmmu_core.plans.making.arena_settings import capacities_by_name, settled
+from tmmu_core.plans.making.arena_settings import capacities_by_name, with_arena_settings
+from tmmu_core.plans.making.better_planner import Better, better_than
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.making.placement_order import problems_of
 from tmmu_core.plans.making.ranks import plan_rank
 from tmmu_core.plans.making.request import DEFAULT_PLANNER, PlanRequest
 from tmmu_core.plans.making.request_options import json_text
@@ -32,7 +35,7 @@ from tmmu_core.plans.model import Plan
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class PlanningResult:
     """A plan with its graph or instance and its liveness."""
 
     request: PlanRequest
@@ -44,18 +47,28 @@ class Made:
     """The ir_hash of the whole graph where the plan is one rank's."""
     warnings: tuple[str, ...] = ()
     """A sentence for each part of the request that has no effect: rules that match nothing."""
+    problem: Problem | None = None
+    """The problem of an instance."""
+
+    @cached_property
+    def better(self) -> Better | None:
+        """A planner that needs less memory, found by a short search; ``None`` where none was found."""
+        solution, problem = self.solution, self.problem
+        if solution is not None:
+            return better_than(self.plan, lambda: problems_of(solution))
+        return None if problem is None else better_than(self.plan, lambda: [problem])
 
 
-def make_plan(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> Made:
-    """Plan ``asked`` under ``request``. Raises ``ContractError`` with every field of its record."""
+def make_plan(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
+    """Plan ``source`` under ``request``. Raises ``ContractError`` with every field of its record."""
     try:
-        return _made(asked, request.spelled_out(asked), progress)
+        return _made(source, request.spelled_out(source), progress)
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
         raise
 
 
-def _made(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None) -> Made:
+def _made(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
     if not is_token(request.replay_token, of_draft=request.addressing != "offsets"):
         raise InvalidIrShapes(
             f"the replay token has {len(request.replay_token)} bytes, not 32.",
@@ -63,19 +76,20 @@ def _made(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress
             node_id="",
             hint="Tokens of 64 bytes and more are the superseded draft's: --addressing blake3_sparse.",
         )
-    if isinstance(asked, PlainInstance):
-        return Made(request, _plan_of_instance(asked, request, progress))
-    refuse_unused_dims(asked, request.dims)
+    if isinstance(source, PlainInstance):
+        problem = problem_as_asked(source.problem, request)
+        return PlanningResult(request, _plan_of_instance(source, problem, request, progress), problem=problem)
+    refuse_unused_dims(source, request.dims)
     if request.shard_spec is None:
-        solution = solve(asked, settled(asked, request), progress=progress)
+        solution = solve(source, with_arena_settings(source, request), progress=progress)
     else:
-        solution = plan_rank(asked, request)
+        solution = plan_rank(source, request)
     if request.addressing != "offsets":
         from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
 
         solution = replace(solution, plan=with_sparse_addresses(solution.plan))
     cut_from = solution.plan.ir_hash if request.shard_spec is not None else None
-    return Made(request, solution.plan, solution, cut_from, tuple(_warnings(asked, request, solution.plan)))
+    return PlanningResult(request, solution.plan, solution, cut_from, tuple(_warnings(source, request, solution.plan)))
 
 
 def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
@@ -92,9 +106,10 @@ def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
 # --- instances ---------------------------------------------------------------------------------------------------
 
 
-def _plan_of_instance(instance: PlainInstance, request: PlanRequest, progress: Progress | None) -> Plan:
+def _plan_of_instance(
+    instance: PlainInstance, problem: Problem, request: PlanRequest, progress: Progress | None
+) -> Plan:
     given = request.planner == GIVEN and instance.packing is not None
-    problem = problem_as_asked(instance.problem, request)
     notes = (*instance.notes, *_offset_notes(instance, request.planner or DEFAULT_PLANNER))
     return plan_problem(
         replace(instance, problem=problem, packing=instance.packing if given else None, notes=notes),

@@ -15,8 +15,8 @@ from tmmu_core.graph.arenas import as_given, read_arenas
 from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.planners.problem import PlainInstance, Progress
 from tmmu_core.plans import canonical
-from tmmu_core.plans.making.arena_settings import capacities_by_name, settled
-from tmmu_core.plans.making.make import Made, make_plan
+from tmmu_core.plans.making.arena_settings import capacities_by_name, with_arena_settings
+from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.ranks import RankPlans, plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
@@ -24,17 +24,19 @@ from tmmu_core.plans.model import Plan
 T = TypeVar("T")
 
 
-def make_plan_anyway(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> Made:
+def make_plan_anyway(
+    source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None
+) -> PlanningResult:
     """Return :func:`make_plan`, or, if a limit is exceeded, the unlimited plan labelled with the requested limits.
 
     Raises everything else that planning raises; an arena that is not declared is still refused.
     """
-    made, is_over = _anyway(lambda said: make_plan(asked, said, progress), request)
+    made, is_over = _anyway(lambda changed: make_plan(source, changed, progress), request)
     if not is_over:
         return made
-    plan = _under_limits(made.plan, asked, request)
+    plan = _under_limits(made.plan, source, request)
     solution = None if made.solution is None else replace(made.solution, plan=plan)
-    return replace(made, request=request.spelled_out(asked), plan=plan, solution=solution)
+    return replace(made, request=request.spelled_out(source), plan=plan, solution=solution)
 
 
 def plan_ranks_anyway(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
@@ -42,7 +44,7 @@ def plan_ranks_anyway(graph: Graph, request: PlanRequest, progress: Progress | N
 
     Raises as :func:`make_plan_anyway`.
     """
-    planned, is_over = _anyway(lambda said: plan_ranks(graph, said, progress), request)
+    planned, is_over = _anyway(lambda changed: plan_ranks(graph, changed, progress), request)
     if not is_over:
         return planned
     classes = (
@@ -70,33 +72,33 @@ def without_limits(request: PlanRequest) -> PlanRequest:
     arenas = None
     if request.arenas is not None:
         arenas = {
-            name: {key: value for key, value in said.items() if key != "capacity_bytes"}
-            for name, said in as_given(request.arenas).items()
+            name: {key: value for key, value in arena.items() if key != "capacity_bytes"}
+            for name, arena in as_given(request.arenas).items()
         }
     return request.but(arenas=arenas, capacities={}, budget=None, one_memory=request.is_one_memory)
 
 
-def _capacities(asked: Graph | PlainInstance, request: PlanRequest, plan: Plan) -> dict[str, int]:
+def _capacities(source: Graph | PlainInstance, request: PlanRequest, plan: Plan) -> dict[str, int]:
     names = tuple(arena.name for arena in plan.arenas)
     config = read_arenas(request.arenas)
     found = {name: arena.capacity_bytes for name, arena in config.items()}
-    if isinstance(asked, PlainInstance) and not found:
-        found = {asked.problem.arena: asked.problem.capacity}
+    if isinstance(source, PlainInstance) and not found:
+        found = {source.problem.arena: source.problem.capacity}
     return found | capacities_by_name(request.capacities, names if len(names) == 1 or found == {} else tuple(found))
 
 
-def _config_hash(asked: Graph | PlainInstance, request: PlanRequest, plan: Plan) -> bytes:
-    if isinstance(asked, Graph):
-        return canonical.arena_config_hash(as_given(settled(asked, request.spelled_out(asked)).arenas))
+def _config_hash(source: Graph | PlainInstance, request: PlanRequest, plan: Plan) -> bytes:
+    if isinstance(source, Graph):
+        return canonical.arena_config_hash(as_given(with_arena_settings(source, request.spelled_out(source)).arenas))
     arena = plan.arenas[0]
-    capacity = _capacities(asked, request, plan)[arena.name]
+    capacity = _capacities(source, request, plan)[arena.name]
     config: dict[str, Any] = {"capacity_bytes": capacity, "alignment_bytes": arena.alignment_bytes}
     return canonical.arena_config_hash({arena.name: config})
 
 
-def _under_limits(plan: Plan, asked: Graph | PlainInstance, request: PlanRequest) -> Plan:
+def _under_limits(plan: Plan, source: Graph | PlainInstance, request: PlanRequest) -> Plan:
     """Return the plan with the request's limits: same layout, hash of the requested configuration."""
-    capacities, config_hash = _capacities(asked, request, plan), _config_hash(asked, request, plan)
+    capacities, config_hash = _capacities(source, request, plan), _config_hash(source, request, plan)
     unlimited = Arena().capacity_bytes
     arenas = tuple(replace(arena, capacity_bytes=capacities.get(arena.name, unlimited)) for arena in plan.arenas)
     limited = replace(plan, arenas=arenas, arena_config_hash=config_hash)

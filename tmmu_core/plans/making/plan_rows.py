@@ -48,7 +48,7 @@ class Placement:
         return peak_together(storages.birth, self.held, storages.size, max(steps, 1))
 
 
-def as_used(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[Packing]) -> Placement:
+def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[Packing]) -> Placement:
     """Merge the packings of all arenas into one placement.
 
     A planner that places bytes uses a hand-off only where giver and taker start at one offset (contract §1, §11). One
@@ -236,7 +236,7 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
 # --- the plan ----------------------------------------------------------------------------------------------------
 
 
-class Use(NamedTuple):
+class PlanTotals(NamedTuple):
     """Figures from the storages, and the start time."""
 
     peak: tuple[int, int]
@@ -250,7 +250,7 @@ class Use(NamedTuple):
 
 
 def assemble(
-    columns: PlanColumns, summaries: Sequence[ArenaSummary], identity: canonical.Identity, use: Use, **rest: Any
+    columns: PlanColumns, summaries: Sequence[ArenaSummary], identity: canonical.Identity, use: PlanTotals, **rest: Any
 ) -> Plan:
     """Compute the hashes (contract §6) and return the plan; ``rest`` are its other fields by name."""
     names = [summary.name for summary in summaries]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 
 from tmmu_core.base.cbor import cbor_canonical, cbor_chunks
 from tmmu_core.base.errors import ContractError
-from tmmu_core.base.once import cached_property
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.rank_share import Sharding, local_graph_of
 from tmmu_core.graph.sharding.shard_spec import ShardSpec, check_world, read_spec
@@ -27,7 +27,7 @@ from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import canonical
-from tmmu_core.plans.making.arena_settings import settled
+from tmmu_core.plans.making.arena_settings import with_arena_settings
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
@@ -139,7 +139,7 @@ class _Share:
     def of(cls, graph: Graph, request: PlanRequest, rank: int = 0) -> _Share:
         spec = read_spec(request.shard_spec or {})
         world = check_world(spec, request.world_size, rank)
-        said = settled(graph, request.spelled_out(graph))
+        said = with_arena_settings(graph, request.spelled_out(graph))
         timeline = build_timeline(graph, said.mode, said.preset, order=said.order, dims=said.dims)  # type: ignore[arg-type]
         return cls(said, spec, world, timeline, shard(timeline.graph, spec, said.dims), canonical.ir_hash(graph))
 

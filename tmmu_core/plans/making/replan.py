@@ -36,7 +36,7 @@ from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.liveness.timeline import default_mode
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import canonical
-from tmmu_core.plans.making.arena_settings import settled
+from tmmu_core.plans.making.arena_settings import with_arena_settings
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.request import PlanRequest
 
@@ -120,7 +120,7 @@ def replan_session(
     ``InvalidIrShapes`` for an unknown dimension, a negative size, or an unknown policy.
     """
     policy = _policy(rule.policy or graph.replan_policy)
-    session = _Session(graph, policy, rule.plan_at, settled(graph, request or PlanRequest()))
+    session = _Session(graph, policy, rule.plan_at, with_arena_settings(graph, request or PlanRequest()))
     for number, shape in enumerate(shapes):
         if progress is not None and not progress("iterations", number, len(shapes)):
             break
@@ -325,7 +325,7 @@ def peak_over_dim(
     ``values`` are the points; by default all sizes of the envelope, or ``CURVE_POINTS`` of them. Raises
     ``InvalidIrShapes`` (``unknown_dim``, ``dim_out_of_envelope``); a size that cannot be planned is in ``refused``.
     """
-    request = settled(graph, request or PlanRequest())
+    request = with_arena_settings(graph, request or PlanRequest())
     point = checks.resolve_dims(graph, {**request.dims, **({dim: values[0]} if values else {})})
     if dim not in point:
         checks.resolve_dims(graph, {dim: 0})

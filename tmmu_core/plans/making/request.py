@@ -88,13 +88,13 @@ class PlanRequest:
         """Whether a graph is planned in one memory."""
         return self.one_memory or ANY_ARENA in self.capacities
 
-    def spelled_out(self, asked: Graph | PlainInstance) -> Self:
+    def spelled_out(self, source: Graph | PlainInstance) -> Self:
         """Return the request with mode, preset and planner filled in (contract §10)."""
-        if isinstance(asked, PlainInstance):
-            return self.but(planner=self.planner or default_planner(asked))
-        mode = self.mode or default_mode(asked)
+        if isinstance(source, PlainInstance):
+            return self.but(planner=self.planner or default_planner(source))
+        mode = self.mode or default_mode(source)
         preset = self.preset or (default_preset(mode) if mode in MODES else None)
-        return self.but(mode=mode, preset=preset, planner=self.planner or asked.planner or DEFAULT_PLANNER)
+        return self.but(mode=mode, preset=preset, planner=self.planner or source.planner or DEFAULT_PLANNER)
 
 
 def default_planner(instance: PlainInstance) -> str:

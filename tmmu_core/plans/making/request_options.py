@@ -11,14 +11,14 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.graph.arenas import refuse_many
 from tmmu_core.graph.model import MODES, PRESETS
-from tmmu_core.graph.native.document import decode, refuse_long_numbers, refuse_many_values, refuse_nested
+from tmmu_core.graph.native.document import decode, refuse_long_numbers, refuse_many_values
 from tmmu_core.graph.quantities import pair_texts, parse_bytes, read_pairs
 from tmmu_core.plans.canonical import is_token
 from tmmu_core.plans.making.request import ADDRESSINGS, ANY_ARENA, PlanRequest
 
 
 @dataclass(frozen=True)
-class Said:
+class OptionSpec:
     """How a field is written: as an option, in a link, in a file."""
 
     option: str
@@ -142,7 +142,7 @@ def read_json_object(text: str, what: str) -> dict[str, Any]:
     try:
         refuse_odd_json(text, what)
         value = json.loads(text, object_pairs_hook=once)
-    except ValueError as error:  # also for more digits than Python reads
+    except (ValueError, RecursionError) as error:  # also for more digits than Python reads
         raise UnreadableInput(f"the {what} is not JSON.", place=_place(text)) from error
     if not isinstance(value, dict):
         raise UnreadableInput(f"the {what} is not a JSON object.", place="$")
@@ -150,12 +150,9 @@ def read_json_object(text: str, what: str) -> dict[str, Any]:
 
 
 def refuse_odd_json(text: str, what: str) -> None:
-    """Refuse JSON of more values than the limit, nested too deeply, or with numbers past 64 bits, before it is read.
-
-    Raises ``UnreadableInput``.
-    """
+    """Raise ``UnreadableInput`` for JSON with more values than the limit, or integers over 64 bits."""
     data = text.encode("utf-8", "replace")
-    for check in (refuse_many_values, refuse_long_numbers, refuse_nested):
+    for check in (refuse_many_values, refuse_long_numbers):
         check(data, what)
 
 
@@ -180,10 +177,9 @@ def _order(text: str) -> tuple[str, ...]:
     if text.lstrip()[:1] != "[":
         return tuple(line.strip() for line in text.splitlines() if line.strip())
     try:
-        for check in (refuse_many_values, refuse_nested):
-            check(text.encode("utf-8", "replace"), "order")
+        refuse_many_values(text.encode("utf-8", "replace"), "order")
         listed = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UnreadableInput("the order is not a JSON list of node ids.", place=_place(text)) from error
     odd = next((i for i, node in enumerate(listed) if not isinstance(node, str)), None)
     if odd is not None:
@@ -228,8 +224,8 @@ def option_pairs(texts: list[str]) -> dict[str, Any]:
     return found
 
 
-SAID: Mapping[str, Said] = {
-    "mode": Said(
+OPTION_SPECS: Mapping[str, OptionSpec] = {
+    "mode": OptionSpec(
         *(
             "--mode",
             "M",
@@ -240,7 +236,7 @@ SAID: Mapping[str, Said] = {
         choices=MODES,
         of_graphs=True,
     ),
-    "preset": Said(
+    "preset": OptionSpec(
         *(
             "--preset",
             "P",
@@ -251,19 +247,19 @@ SAID: Mapping[str, Said] = {
         choices=PRESETS,
         of_graphs=True,
     ),
-    "planner": Said("--planner", "NAME", "Planner [slots].", _same, str),
-    "options": Said(
+    "planner": OptionSpec("--planner", "NAME", "Planner [slots].", _same, str),
+    "options": OptionSpec(
         *("--option", "KEY=VALUE", "Planner option; the value is JSON or text. Repeatable.", _options, json_text),
         alias=("--planner-option",),
         many=True,
     ),
-    "arenas": Said(
+    "arenas": OptionSpec(
         *("--arenas", "FILE", "Arena configuration: JSON, arena → capacity, alignment, page size."),
         *(read_arenas_text, json_text),
         file="arena configuration",
     ),
-    "alignment": Said("--alignment", "BYTES", "Alignment of every arena [128].", _bytes, str),
-    "capacities": Said(
+    "alignment": OptionSpec("--alignment", "BYTES", "Alignment of every arena [128].", _bytes, str),
+    "capacities": OptionSpec(
         *(
             "--capacity",
             "[ARENA=]BYTES",
@@ -273,7 +269,7 @@ SAID: Mapping[str, Said] = {
         link="capacity",
         many=True,
     ),
-    "one_memory": Said(
+    "one_memory": OptionSpec(
         *(
             "--one-memory",
             "",
@@ -284,36 +280,36 @@ SAID: Mapping[str, Said] = {
         flag=True,
         of_graphs=True,
     ),
-    "page_size": Said(
+    "page_size": OptionSpec(
         *("--page-size", "BYTES", "Page size of every arena [none].", _bytes, str), link="page", of_graphs=True
     ),
-    "order": Said(
+    "order": OptionSpec(
         *("--order", "FILE", "Execution order: a JSON list of node ids, or one id per line.", _order, json_text),
         file="execution order",
         of_graphs=True,
     ),
-    "token": Said("--token", "HEX", "Replay token, 64 hexadecimal digits.", _token, bytes.hex),
-    "seed": Said("--seed", "N", "Seed of the replay token [0].", _whole, str),
-    "rank": Said("--rank", "R", "Rank to plan [0].", _whole, str, of_graphs=True),
-    "world_size": Said(
+    "token": OptionSpec("--token", "HEX", "Replay token, 64 hexadecimal digits.", _token, bytes.hex),
+    "seed": OptionSpec("--seed", "N", "Seed of the replay token [0].", _whole, str),
+    "rank": OptionSpec("--rank", "R", "Rank to plan [0].", _whole, str, of_graphs=True),
+    "world_size": OptionSpec(
         *("--world-size", "W", "Number of ranks [size of the mesh, or 1].", _whole, str),
         link="world",
         of_graphs=True,
     ),
-    "shard_spec": Said(
+    "shard_spec": OptionSpec(
         *("--shard", "FILE", "Shard spec, JSON: plan the rank's share of the graph."),
         *(_shard_spec, json_text),
         file="shard spec",
         of_graphs=True,
     ),
-    "dims": Said(
+    "dims": OptionSpec(
         *("--dims", "B=8,T=512", "Sizes of named dimensions [their upper bounds].", _dims, _write_dims),
         of_graphs=True,
     ),
-    "budget": Said(
+    "budget": OptionSpec(
         *("--budget", "BYTES", "The quota: the most that the arenas' extents may sum to.", _bytes, str), of_graphs=True
     ),
-    "addressing": Said(
+    "addressing": OptionSpec(
         *("--addressing", "HOW", "offsets, or blake3_sparse for the addresses of the superseded draft [offsets]."),
         *(_addressing, str),
         choices=ADDRESSINGS,
@@ -347,7 +343,7 @@ def contradiction(request: PlanRequest) -> Contradiction | None:
 
 def idle_for_instance(request: PlanRequest) -> str | None:
     """Return the first option that an instance does not have; ``None`` without one."""
-    return next((name.replace("_", " ") for name in written(request) if SAID[name].of_graphs), None)
+    return next((name.replace("_", " ") for name in written(request) if OPTION_SPECS[name].of_graphs), None)
 
 
 def written(request: PlanRequest) -> dict[str, str]:
@@ -355,7 +351,7 @@ def written(request: PlanRequest) -> dict[str, str]:
     plain = PlanRequest()
     return {
         name: said.write(getattr(request, name))
-        for name, said in SAID.items()
+        for name, said in OPTION_SPECS.items()
         if getattr(request, name) != getattr(plain, name)
     }
 

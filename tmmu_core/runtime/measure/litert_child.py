@@ -74,7 +74,7 @@ def main() -> None:
     model = sys.stdin.buffer.read()
     try:
         answer: dict[str, Any] = taken(model)
-    except Exception as error:  # the parent tells it
+    except Exception as error:  # set by the parent
         answer = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
     sys.stdout.write(json.dumps(answer))
 

@@ -1,4 +1,4 @@
-"""What a runtime really takes beside what a plan says: a model run by its runtime, and the graph that runs planned.
+"""Memory measured by a runtime beside the plan of the same graph.
 
 ::
 
@@ -8,9 +8,9 @@
              TensorFlow     the smallest arena in which it runs, with and without our plan in the model, to the byte
              Lite Micro     (``tflm_child``)
              PyTorch eager  what its allocator held, and of that the tensors, operator by operator (``torch_eager``)
-             ExecuTorch     the arenas that its program asks of whoever loads it: planned ahead, so read, not run
+             ExecuTorch     the arenas that its program requires: planned ahead, so read, not run
     ours     the extent of the plan of the graph that runs by ``PLANNER``
-    bound    what no plan of that graph can be below
+    bound    lower bound of every plan of that graph
 
 onnxruntime's is read from the kernel, which counts pages of 4 KiB in batches of some dozens: it holds the scratch of
 kernels and the results, and not the inputs, which the caller owns; a page of an arena that nothing wrote is not in it.
@@ -266,7 +266,7 @@ def run_onnx(data: bytes, name: str, inputs: list[list[Any]], *, arena: bool, in
 
 
 def _ask(request: bytes, name: str, module: str = "tmmu_core.runtime.measure.onnxruntime_child") -> bytes:
-    # Freed memory goes back at once, so that the resident set follows what is held.
+    # Freed memory is returned at once, so that the resident set follows the live bytes.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "0"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     command = [sys.executable, "-m", module]

@@ -81,13 +81,13 @@ def optimised(model: bytes) -> bytes:
 def main() -> None:
     """Read one request from standard input; write JSON, or an empty JSON line and the optimised model."""
     head, _, model = sys.stdin.buffer.read().partition(b"\n")
-    asked = json.loads(head)
+    request = json.loads(head)
     try:
-        if not asked:
+        if not request:
             sys.stdout.buffer.write(b"{}\n" + optimised(model))
             return
-        answer: dict[str, Any] = grown(model, **asked)
-    except Exception as error:  # the parent tells it
+        answer: dict[str, Any] = grown(model, **request)
+    except Exception as error:  # the parent reports it
         answer = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
     sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
 

@@ -1,8 +1,7 @@
-"""A saved program to the native graph of its forward pass, as it is saved, operator by operator: no PyTorch is needed.
+"""Convert a saved program to the native graph of its forward pass, operator by operator, without PyTorch.
 
-Each tensor's shape, strides and offset stand in the file. In whose storage it lies is told by its operator
-(``pt2_operators``): a view lies in its first argument's, everything else in a storage of its own. Open sizes stand at
-the example's.
+The file holds each tensor's shape, strides and offset. Its operator determines its storage (``pt2_operators``): a view
+is in the storage of its first argument, other tensors have their own. Open sizes have the example's values.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tmmu_core.formats.pytorch.exported_program.pt2_archive import Body, Meta, O
 from tmmu_core.formats.pytorch.exported_program.pt2_flows import FLOWS
 from tmmu_core.formats.pytorch.exported_program.pt2_operators import Operator, operator
 from tmmu_core.formats.pytorch.exported_program.pt2_weights import Incoming, incoming, shared
-from tmmu_core.formats.pytorch.strides import Lies, as_view, contiguous
+from tmmu_core.formats.pytorch.strides import StridedLayout, as_view, contiguous
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Inplace, Node, Origin, Role, Tensor
 from tmmu_core.graph.operators import operator_of
@@ -44,7 +43,7 @@ DTYPES: dict[int, str] = {
 }
 """The serialised numbers of PyTorch's dtypes."""
 _Ends = tuple[tuple[str, ...], tuple[str, ...]]
-"""What a node reads, and what it writes."""
+"""Inputs and outputs of a node."""
 TENSOR_KINDS = ("as_tensor", "as_optional_tensor", "as_tensors", "as_nested_tensors", "as_optional_tensors")
 """Kinds of arguments that are tensors."""
 STRIDED = 7
@@ -71,7 +70,7 @@ def as_saved(program: Program, name: str) -> Graph:
 
 
 def storages_of(program: Program) -> dict[str, tuple[str, int, int]]:
-    """What comes in with the program, as the signature calls it → (tensor of its storage, first byte, bytes)."""
+    """Name of an input in the signature → (tensor of its storage, first byte, bytes)."""
     reading = _Reading(program)
     reading.read()
     values = {called: reading.values[name] for called, name in reading.own_name.items()}
@@ -80,26 +79,26 @@ def storages_of(program: Program) -> dict[str, tuple[str, int, int]]:
 
 @dataclass(frozen=True)
 class _Value:
-    """A tensor of the file: what it is called here, where it lies, in which storage."""
+    """A tensor of the file: its id, place and storage."""
 
     id: str
-    lies: Lies
+    lies: StridedLayout
     dtype: str
     storage: str
     """The tensor that names the storage."""
     whole: int
     """Bytes of the storage."""
     starts: int = 0
-    """Bytes of the storage before the named tensor: an input may be a slice of what is not in the file."""
+    """Bytes of the storage before the named tensor: an input may be a slice of a larger tensor."""
 
-    def within(self, lies: Lies) -> Lies:
-        """Where something that lies in the same storage does so counted from the named tensor."""
-        return Lies(lies.shape, lies.strides, lies.offset - self.starts // lies.itemsize, lies.itemsize)
+    def within(self, lies: StridedLayout) -> StridedLayout:
+        """Offset of another tensor of the storage relative to the named tensor."""
+        return StridedLayout(lies.shape, lies.strides, lies.offset - self.starts // lies.itemsize, lies.itemsize)
 
 
 @dataclass
 class _Reading:
-    """What was taken down of a program."""
+    """Nodes and tensors collected from a program."""
 
     program: Program
     tensors: dict[str, Tensor] = field(default_factory=dict)
@@ -115,11 +114,11 @@ class _Reading:
     scope: str = ""
     """The nested scope that the body is in."""
     prefix: str = ""
-    """What the ids of the body's nodes and tensors begin with."""
+    """Prefix of the ids of the body's nodes and tensors."""
     node_ids: set[str] = field(default_factory=set)
     tried: dict[str, int] = field(default_factory=dict)
     tried_nodes: dict[str, int] = field(default_factory=dict)
-    by_member: dict[tuple[str, Lies], str] = field(default_factory=dict)
+    by_member: dict[tuple[str, StridedLayout], str] = field(default_factory=dict)
     """Weights that are one member of the archive, and the same part of it, are one tensor."""
     shared: dict[str, int] = field(default_factory=dict)
     """Member of which weights are several parts, which overlap or not → bytes up to the end of the last part."""
@@ -232,7 +231,7 @@ class _Reading:
             return [value.id] if value.storage == value.id else [value.storage, value.id]
         return [self._inside(name, self.prefix + name, lies, (dtype, "activation"), read[0])]
 
-    def _hands_out(self, what: Operator, operation: Operation, first: _Value, made: tuple[Lies, str]) -> bool:
+    def _hands_out(self, what: Operator, operation: Operation, first: _Value, made: tuple[StridedLayout, str]) -> bool:
         """Whether the result, of a layout and a dtype, lies in the storage of the first argument."""
         lies, dtype = made
         if what.space not in ("aten", "prims"):
@@ -343,7 +342,7 @@ class _Reading:
 
     # -- values -----------------------------------------------------------------------------------------------------
 
-    def _inside(self, name: str, called: str, lies: Lies, kind: tuple[str, Role], base: _Value) -> str:
+    def _inside(self, name: str, called: str, lies: StridedLayout, kind: tuple[str, Role], base: _Value) -> str:
         """A tensor in the storage of ``base``, and its id. Raises ``UnreadableInput`` where it reaches past it."""
         dtype, role = kind
         inside = base.within(lies)
@@ -354,7 +353,9 @@ class _Reading:
         self.values[name] = self.value_of[called] = _Value(called, lies, dtype, base.storage, base.whole, base.starts)
         return called
 
-    def _fresh(self, name: str, called: str, lies: Lies, kind: tuple[str, Role], shared: int | None = None) -> _Value:
+    def _fresh(
+        self, name: str, called: str, lies: StridedLayout, kind: tuple[str, Role], shared: int | None = None
+    ) -> _Value:
         """A tensor in a storage of its own; where it does not fill it, the storage is a tensor, too.
 
         ``shared`` is the size of a storage that others will lie in, from its first byte on.
@@ -389,19 +390,19 @@ class _Reading:
             )
         return meta
 
-    def _lies(self, name: str, meta: Meta) -> Lies:
+    def _lies(self, name: str, meta: Meta) -> StridedLayout:
         shape = tuple(self.program.size(size, name) for size in meta.sizes)
         strides = tuple(self.program.size(size, name) for size in meta.strides)
         if len(strides) != len(shape):
             raise self._broken(f'the tensor "{name}" has {len(shape)} axes and {len(strides)} strides')
         offset = self.program.size(meta.storage_offset, name)
-        lies = Lies(shape, strides, offset, dtypes.itemsize(DTYPES[meta.dtype]))
+        lies = StridedLayout(shape, strides, offset, dtypes.itemsize(DTYPES[meta.dtype]))
         if max(lies.own, lies.covered) + offset * lies.itemsize >= 1 << 63:
             raise self._broken(f'the tensor "{name}" has 2^63 bytes or more')
         return lies
 
     def _tensors_in(self, value: Value) -> Iterator[str]:
-        """The tensors that an argument names, in order; what a kernel of the user's is given is arguments by name."""
+        """Return the tensors of an argument in order; a user's kernel has arguments by name."""
         by_name = value.get("as_string_to_argument")
         for each in by_name.values() if isinstance(by_name, dict) else ():
             if isinstance(each, dict):
@@ -437,7 +438,7 @@ class _Reading:
         )
 
     def _free(self, name: str) -> str:
-        """``name``, or what is free after it: a parameter may be called like an operator."""
+        """Return ``name`` or a free variant of it: a parameter may have the name of an operator."""
         return _free(name, self.tensors, self.tried)
 
     def _free_node(self, name: str) -> str:

@@ -1,7 +1,7 @@
-"""What comes into a saved program: its name, its role, and which weights are parts of one storage.
+"""Inputs of a saved program: names, roles, and weights that share a storage.
 
-PyTorch saves a storage once, as a member of the archive, and of each weight which part of it is its: a weight tied to
-another is the same part, a slice or a transpose that is kept by itself another one.
+PyTorch saves a storage once, as a member of the archive, and for each weight its part: a tied weight is the same part,
+a slice or transpose another one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program
-from tmmu_core.formats.pytorch.strides import Lies
+from tmmu_core.formats.pytorch.strides import StridedLayout
 from tmmu_core.graph.model import Role
 
 INPUT: Role = "input"
@@ -20,7 +20,7 @@ SPEC_NAMES: tuple[tuple[str, str, Role], ...] = (
     ("buffer", "buffer_name", "buffer"),
     ("tensor_constant", "tensor_constant_name", "constant"),
 )
-"""Kind of an input → where its own name stands, and the role it has."""
+"""Kind of an input → field of its name, and its role."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Incoming:
     """By the signature."""
     role: Role
     member: str
-    """Of the archive, with its bytes; empty where they are not in it, or nothing says where."""
+    """Member of the archive with its bytes; empty if unknown."""
 
 
 def incoming(program: Program, name: str, spec: Any) -> Incoming:
-    """What comes in as ``name``; ``spec`` is what the signature says of it, ``None`` where it says nothing."""
+    """Return the input ``name``; ``spec`` is its entry in the signature, ``None`` without one."""
     called, role = name, INPUT
     for kind, key, its_role in SPEC_NAMES:
         if spec is not None and (named := getattr(spec, kind)) is not None:
@@ -45,9 +45,9 @@ def incoming(program: Program, name: str, spec: Any) -> Incoming:
     return Incoming(name, called, role, "" if role == INPUT else program.member_of(called))
 
 
-def shared(parts: Iterable[tuple[str, Lies]]) -> dict[str, int]:
+def shared(parts: Iterable[tuple[str, StridedLayout]]) -> dict[str, int]:
     """Member that holds several parts → bytes from its beginning to the end of the last of them."""
-    of_member: dict[str, set[Lies]] = {}
+    of_member: dict[str, set[StridedLayout]] = {}
     for member, lies in parts:
         if member and lies.own:
             of_member.setdefault(member, set()).add(lies)

@@ -1,15 +1,15 @@
-"""Where a fake tensor lies in its storage: laid out how, filling it or not, as which bytes of it."""
+"""Layout of a fake tensor in its storage: strides, byte range, and whether it fills the storage."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tmmu_core.formats.pytorch.strides import Lies
+from tmmu_core.formats.pytorch.strides import StridedLayout
 
 
-def lies_of(value: Any) -> Lies:
+def lies_of(value: Any) -> StridedLayout:
     """Shape, strides, offset and element bytes of ``value``."""
-    return Lies(
+    return StridedLayout(
         tuple(int(dim) for dim in value.shape),
         tuple(int(stride) for stride in value.stride()),
         int(value.storage_offset()),

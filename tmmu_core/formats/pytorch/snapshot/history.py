@@ -1,27 +1,27 @@
-"""What a snapshot records beside the live ranges: stacks, streams, pools, reserved bytes and failed allocations."""
+"""Records of a snapshot beside the live ranges: stacks, streams, pools, reserved bytes and failed allocations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.once import cached_property
 from tmmu_core.formats.allocator_plan import peak_of_columns
 from tmmu_core.formats.pytorch.caching_allocator import UNLIMITED, AllocatorSettings, Block, CachingAllocator
 from tmmu_core.formats.pytorch.snapshot.categories import CERTAINTIES
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import Reserved, reserved_over_time
 from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, OOM, UNMAP, Events, Lane, Segment
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import BACKWARD, FORWARD, OPTIMIZER
-from tmmu_core.graph.model import Made, Origin, Phase
+from tmmu_core.graph.model import Origin, Phase, StorageOrigin
 from tmmu_core.planners.problem import Recorded
 
 I64 = NDArray[np.int64]
 BEFORE = "before the trace"
 KEYS = ("category", "line", "module", "stream", "pool", "certainty", "origin")
-"""What bytes can be summed by. The origin is ``before the trace`` or ``during the trace``."""
+"""Keys by which bytes can be summed. The origin is ``before the trace`` or ``during the trace``."""
 _PHASE_NAMES: dict[int, Phase] = {FORWARD: "forward", BACKWARD: "backward", OPTIMIZER: "optimizer"}
 
 
@@ -217,15 +217,15 @@ class History(Recorded):
             step += 1
         return allocator.reserved_peak
 
-    def made(self) -> Mapping[str, Made]:
+    def made(self) -> Mapping[str, StorageOrigin]:
         """Return the producer of each buffer by id."""
-        known: dict[tuple[int, int], Made] = {}
+        known: dict[tuple[int, int], StorageOrigin] = {}
         found = {}
         for name, stack, phase in zip(self.ids, self.stack.tolist(), self.phase.tolist(), strict=True):
             key = stack, phase
             if key not in known:
                 source = self.lines[stack] if stack else ""
-                known[key] = Made(Origin(self.paths[stack], source), "", _PHASE_NAMES.get(phase))
+                known[key] = StorageOrigin(Origin(self.paths[stack], source), "", _PHASE_NAMES.get(phase))
             found[name] = known[key]
         return found
 

@@ -8,18 +8,19 @@ An event becomes four numbers, and each distinct stack is examined once::
 
 from __future__ import annotations
 
-import gc
+import io
 import pickle
 from array import array
 from collections.abc import Callable, Iterable
-from typing import Any, BinaryIO, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.once import learned
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
+from tmmu_core.graph.native.document import paused_gc
 
 PICKLE_START = b"\x80"
 """First byte of every pickle since protocol 2."""
@@ -77,7 +78,7 @@ class _Document(msgspec.Struct, Generic[Frames], gc=False):
     allocator_settings: Any = None
 
 
-learned(_Document[Any], _Document[msgspec.Raw])
+register_types(_Document[Any], _Document[msgspec.Raw])
 
 
 class Events:
@@ -114,27 +115,20 @@ class Snapshot(msgspec.Struct, gc=False):
     """``allocator_settings`` as written; ``None`` in older snapshots."""
 
 
-def read_snapshot(file: BinaryIO, size: int, refused: Callable[[str], UnreadableInput]) -> Snapshot:
-    """Return the snapshot in a file of ``size`` bytes.
+def read_snapshot(data: bytes, refused: Callable[[str], UnreadableInput]) -> Snapshot:
+    """Return the snapshot in a file's bytes.
 
     Raises ``UnreadableInput`` for too many devices, what ``refused`` returns for a pickle with more than plain data,
     and any error of pickle or msgspec for damaged files.
     """
-    is_pickle = file.read(1) == PICKLE_START
-    file.seek(0)
-    collects = gc.isenabled()
-    gc.disable()  # a million new dicts would start it a thousand times
-    try:
-        document: _Document[Any] = _unpickled(file, size, refused) if is_pickle else _json(file.read())
+    with paused_gc():
+        document: _Document[Any] = _unpickled(data, refused) if data.startswith(PICKLE_START) else _json(data)
         stacks = Stacks()
         for segment in document.segments:
             for block in segment.blocks:
                 block.stack = stacks.row(block.frames)
                 block.frames = None
         traces = [Events(events, stacks) for events in document.device_traces or ()]
-    finally:
-        if collects:
-            gc.enable()
     return Snapshot(document.segments, traces, stacks, document.allocator_settings)
 
 
@@ -152,8 +146,8 @@ def _json(data: bytes) -> _Document[msgspec.Raw]:
     return document
 
 
-def _unpickled(file: BinaryIO, size: int, refused: Callable[[str], UnreadableInput]) -> _Document[Any]:
-    unpickler = _PlainUnpickler(file)
+def _unpickled(data: bytes, refused: Callable[[str], UnreadableInput]) -> _Document[Any]:
+    unpickler = _PlainUnpickler(io.BytesIO(data))
     unpickler.refused = refused
     found = unpickler.load()
     if isinstance(found, list):  # torch.cuda.memory_snapshot() returns the segments alone
@@ -163,7 +157,7 @@ def _unpickled(file: BinaryIO, size: int, refused: Callable[[str], UnreadableInp
     inner = sum(len(_items(each, "blocks")) for each in segments) + sum(
         isinstance(each, list | tuple) and len(each) for each in traces
     )
-    if (len(segments) + inner) * _LEAST_BYTES > size:
+    if (len(segments) + inner) * _LEAST_BYTES > len(data):
         raise refused("the pickle contains one of its events, segments or blocks many times.")
     return msgspec.convert(found, _Document[Any])
 

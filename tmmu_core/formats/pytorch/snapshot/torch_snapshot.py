@@ -13,22 +13,21 @@ A tensor is named after its stack (:func:`label`); its category is that of :func
 
 from __future__ import annotations
 
+import pickle
 import struct
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
-from typing import BinaryIO
+from functools import cached_property
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.once import cached_property
-from tmmu_core.formats.allocator_plan import Lives, instance_of_columns, normative_order, peak_of_columns, stem_of
-from tmmu_core.formats.pytorch.snapshot.categories import Allocations, categorise
+from tmmu_core.formats.allocator_plan import LiveRanges, instance_of_columns, normative_order, peak_of_columns, stem_of
+from tmmu_core.formats.pytorch.snapshot.categories import Allocations, Categories, categorise
 from tmmu_core.formats.pytorch.snapshot.history import BEFORE, History, lane_of, settings_of
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import Lived, layout, reserved_over_time
 from tmmu_core.formats.pytorch.snapshot.snapshot_events import (
@@ -41,23 +40,28 @@ from tmmu_core.formats.pytorch.snapshot.snapshot_events import (
     read_snapshot,
     refuse_many_devices,
 )
+from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.model import CATEGORIES
 
 HINT = "Write it with torch.cuda.memory._dump_snapshot(FILE)."
+FEWER_EVENTS = "Record fewer events: torch.cuda.memory._record_memory_history(max_entries=1_000_000)."
 LAST_ADDRESS = 1 << 62
 """Addresses and sizes are below this."""
-NAMED_AT_PEAK = 5
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the device with the highest peak. Raises ``UnreadableInput``."""
-    return read_file(BytesIO(data), len(data), name)
+    snapshot, shown, notes = fullest_device(data, name)
+    return _instance(stem_of(name) or "snapshot", shown, snapshot, notes)
 
 
-def read_file(file: BinaryIO, size: int, name: str = "") -> PlainInstance:
-    """Return the plan in a file of ``size`` bytes. Raises ``UnreadableInput``, ``OSError``."""
-    snapshot = _decoded(file, size, name)
+def fullest_device(data: bytes, name: str) -> tuple[Snapshot, Device, list[str]]:
+    """Return a file's snapshot, its device with the highest peak, and a note that names the other devices.
+
+    Raises as :func:`read`.
+    """
+    snapshot = _decoded(data, name)
     segments = {segment.device for segment in snapshot.segments}
     devices = sorted(segments | {device for device, events in enumerate(snapshot.traces) if events.is_recorded})
     if not devices:
@@ -78,7 +82,7 @@ def read_file(file: BinaryIO, size: int, name: str = "") -> PlainInstance:
         raise UnreadableInput("nothing is allocated in the snapshot.", source=name, hint=HINT)
     others = ", ".join(f"{device} (peak {found[device].peak[1]:,} bytes)" for device in devices if device != chosen)
     notes = [f"device {chosen} is shown; the snapshot also holds device {others}"] if others else []
-    return _instance(stem_of(name) or "snapshot", shown, snapshot, notes)
+    return snapshot, shown, notes
 
 
 # --- decoding ----------------------------------------------------------------------------------------------------
@@ -88,14 +92,16 @@ def _refused(what: str) -> UnreadableInput:
     return UnreadableInput(what, hint=HINT)
 
 
-def _decoded(file: BinaryIO, size: int, name: str) -> Snapshot:
+def _decoded(data: bytes, name: str) -> Snapshot:
     try:
-        return read_snapshot(file, size, _refused)
+        return read_snapshot(data, _refused)
     except UnreadableInput as error:
         error.source = error.source or name
         raise
-    except OSError:
-        raise
+    except MemoryError as error:
+        raise UnreadableInput(
+            f"the snapshot of {len(data):,} bytes needs more memory than there is.", source=name, hint=FEWER_EVENTS
+        ) from error
     except msgspec.ValidationError as error:
         what, _, place = str(error).rpartition(" - at ")
         raise UnreadableInput(
@@ -109,6 +115,8 @@ def _what(error: Exception) -> str:
     """Return the reason for people; Python's own texts differ between versions."""
     if isinstance(error, msgspec.DecodeError | EOFError):
         return (str(error).splitlines() or ["it ends too early"])[0][:200]
+    if isinstance(error, pickle.UnpicklingError) and "truncated" in str(error):
+        return "the file is cut off; write or copy it again"
     if isinstance(error, UnicodeDecodeError):
         return "a text in it is not UTF-8"
     if isinstance(error, IndexError | struct.error):
@@ -147,7 +155,7 @@ BIRTH, DEATH, ADDRESS, SIZE, STACK, LANE, FREE_STACK, BEFORE_TRACE = range(8)
 
 
 @dataclass(frozen=True)
-class _Device:
+class Device:
     """Live ranges of one device: int64 columns (:data:`BIRTH` …), by birth and address."""
 
     rows: NDArray[np.int64]
@@ -161,7 +169,7 @@ class _Device:
         return peak_of_columns(*self.rows[[BIRTH, DEATH, SIZE]])
 
 
-def _device(events: Events, segments: list[Segment]) -> _Device:
+def _device(events: Events, segments: list[Segment]) -> Device:
     _private_lanes(events, segments)
     found = _Rows()
     open_, steps = _traced(events, found)
@@ -171,7 +179,7 @@ def _device(events: Events, segments: list[Segment]) -> _Device:
             lane = events.lanes.setdefault(lane_of(segment), len(events.lanes))
             found.add(0, max(steps, 1), address, size, block.stack, lane, 0, events.is_recorded)
     rows = found.columns_of_valid_rows()
-    return _Device(rows[:, np.lexsort((rows[ADDRESS], rows[BIRTH]))], events, segments, max(steps, 1))
+    return Device(rows[:, np.lexsort((rows[ADDRESS], rows[BIRTH]))], events, segments, max(steps, 1))
 
 
 def _private_lanes(events: Events, segments: Sequence[Segment]) -> None:
@@ -187,7 +195,7 @@ def _private_lanes(events: Events, segments: Sequence[Segment]) -> None:
 
 
 class _Rows:
-    """Live ranges in the order found: the columns of :class:`_Device`."""
+    """Live ranges in the order found: the columns of :class:`Device`."""
 
     def __init__(self) -> None:
         self.columns = tuple(array("q") for _ in range(BEFORE_TRACE + 1))
@@ -248,23 +256,28 @@ def _active(segments: Iterable[Segment]) -> Iterable[tuple[int, tuple[Block, Seg
 # --- the instance -----------------------------------------------------------------------------------------------
 
 
-def _instance(name: str, device: _Device, snapshot: Snapshot, notes: list[str]) -> PlainInstance:
-    """Return the finished plan of a device, with its history."""
-    birth, death, address, size, stack, lane, free_stack, before = device.rows
+def stacks_and_categories(device: Device, stacks: Stacks) -> tuple[NDArray[np.int64], Categories]:
+    """Return the allocating stack of each row of a device, and the categories."""
+    birth, death, address, size, stack, _, free_stack, before = device.rows
     freed = (before == 0) & (free_stack > 0)
     if freed.any() and (stack[freed] == free_stack[freed]).all():  # frees were recorded with the allocating stack
         stack = np.where((before > 0) & (stack == 0), free_stack, stack)
         free_stack = np.zeros_like(free_stack)
+    columns = (birth, death, size, stack, free_stack, address, before > 0)
+    return stack, categorise(Allocations(*columns, device.steps, stacks.phases))
+
+
+def _instance(name: str, device: Device, snapshot: Snapshot, notes: list[str]) -> PlainInstance:
+    """Return the finished plan of a device, with its history."""
+    birth, death, address, size, _, lane, _, before = device.rows
     stacks = snapshot.stacks
-    kinds = categorise(
-        Allocations(birth, death, size, stack, free_stack, address, before > 0, device.steps, stacks.phases)
-    )
+    stack, kinds = stacks_and_categories(device, stacks)
     reserved = reserved_over_time(device.events, device.segments)
     is_known = reserved.peak[1] >= device.peak[1]
     placed = layout(
-        Lived(birth, death, address, size), device.events, device.segments, reserved.peak[1] if is_known else 0
+        Lived(birth, death, address, size), device.events, device.segments, reserved.peak[1] if is_known else None
     )
-    lives = Lives(_names(stack, before, stacks.lines), birth, death, size, placed.offset)
+    lives = LiveRanges(_names(stack, before, stacks.lines), birth, death, size, placed.offset)
     order = normative_order(lives)
     history = History(
         categories=tuple([CATEGORIES[k] for k in kinds.code[order].tolist()]),
@@ -291,19 +304,23 @@ def _instance(name: str, device: _Device, snapshot: Snapshot, notes: list[str]) 
     return replace(found, made=history.made(), recorded=history)
 
 
+def label_of(stack: int, is_before: int, lines: Sequence[str]) -> str:
+    """Return the line of an allocation."""
+    return BEFORE if is_before and not stack else lines[stack]
+
+
 def _names(stack: NDArray[np.int64], before: NDArray[np.int64], lines: Sequence[str]) -> list[str]:
     """Return the names of allocations: their lines, numbered."""
     seen: Counter[str] = Counter()
     names = []
     for row, is_before in zip(stack.tolist(), before.tolist(), strict=True):
-        line = BEFORE if is_before and not row else lines[row]
+        line = label_of(row, is_before, lines)
         names.append(f"{line} #{seen[line]}")
         seen[line] += 1
     return names
 
 
-def _notes(found: History, device: _Device) -> Iterable[str]:
-    step, most = device.peak
+def _notes(found: History, device: Device) -> Iterable[str]:
     at, reserved = found.reserved.peak
     if found.reserved_peak_bytes is None:
         yield "the snapshot does not list all segments: reserved bytes are unknown"
@@ -321,6 +338,3 @@ def _notes(found: History, device: _Device) -> Iterable[str]:
             f"{len(found.failures):,} allocations failed; the first, at step {failure.step:,}, requested "
             f"{failure.requested:,} bytes with {failure.free:,} free"
         )
-    for key, total in (("category", 5), ("line", NAMED_AT_PEAK)):
-        held = "; ".join(f"{one.name} {one.size:,}" for one in found.totals(key, step)[:total])
-        yield f"of the {most:,} bytes at the peak (step {step:,}), by {key}: {held}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import nlargest
 
-from tmmu_core.base.once import cached_property
 from tmmu_core.graph.model import Node
 from tmmu_core.judge.reference.liveness.ref_storages import Groups
 from tmmu_core.judge.reference.schedule import Run

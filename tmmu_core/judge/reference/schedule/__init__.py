@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from tmmu_core.base.once import cached_property
 from tmmu_core.graph.model import INPUTS_STEP, Graph, Mode, Node, Preset, Tensor
 from tmmu_core.judge.reference.graph_rules import Sizes, check_whole
 from tmmu_core.judge.reference.schedule.ref_backward import with_backward

@@ -1,4 +1,4 @@
-"""What is dropped after its last forward use and made again before its first backward use: contract §2."""
+"""Tensors dropped after their last forward use and recomputed before their first backward use (contract §2)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,102 @@
+"""Segments: split the forward pass so that what is recomputed for one segment is read soon after.
+
+A cut across the peak (``min_cut.py``) does not count the memory of a long chain that is recomputed at once: in a
+recurrent or deep network all of it is computed for its first reader and waits for the others. Here the storages that
+cross the boundary between two segments are kept, and recomputation starts from them (Chen et al. 2016). Dynamic
+programming finds the boundaries that keep the fewest bytes while no segment holds more than a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tmmu_core.fitting.recompute.min_cut import Boundary
+from tmmu_core.fitting.recompute.recompute_model import I64, Mask, RecomputeModel
+
+MOST_CUTS = 400
+"""Most positions at which a segment can end: those that the fewest bytes cross."""
+SHRINK = (3, 4)
+"""Ratio of successive limits of the bytes in a segment."""
+NEVER = np.int64(2**62)
+
+
+def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
+    """Yield masks of shape (storages,): what is kept between the segments, for falling limits of their bytes.
+
+    O(cuts² + cuts · storages).
+    """
+    late = np.flatnonzero(model.late)
+    end = min(at.position, int(late[0]) - 1 if len(late) else at.position)
+    inside = model.droppable & (model.producer <= end)
+    last = np.full(len(model.size), -1, np.int64)
+    edges = np.arange(model.in_ptr[end + 1]) if end >= 0 else np.zeros(0, np.int64)
+    reader = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))[edges]
+    last[model.in_idx[edges]] = reader
+    crossing = np.flatnonzero(inside & (last > model.producer))
+    cuts = _cuts(model, crossing, last, end)
+    if len(cuts) < 3:
+        return
+    held = np.zeros(end + 2, np.int64)
+    needed = np.flatnonzero(inside & at.needed)
+    np.add.at(held, model.producer[needed] + 1, model.size[needed])
+    held = np.cumsum(held)
+    held_between = held[cuts[None, :] + 1] - held[cuts[:, None] + 1]
+    kept = _kept_bytes(model, cuts, crossing, last)
+    limit, known = int(held[-1]), set()
+    while limit := limit * SHRINK[0] // SHRINK[1]:
+        chosen = _cheapest_boundaries(held_between, kept, limit)
+        if chosen is None:
+            return
+        if chosen in known:
+            continue
+        known.add(chosen)
+        mask = np.zeros(len(model.size), np.bool_)
+        for p in cuts[list(chosen)].tolist():
+            mask[crossing[(model.producer[crossing] <= p) & (last[crossing] > p)]] = True
+        yield mask
+
+
+def _cuts(model: RecomputeModel, crossing: I64, last: I64, end: int) -> I64:
+    """Return −1, the positions where the bytes that cross are a local minimum, and ``end``."""
+    change = np.zeros(end + 2, np.int64)
+    np.add.at(change, model.producer[crossing], model.size[crossing])
+    np.subtract.at(change, last[crossing], model.size[crossing])
+    held = np.cumsum(change)[: end + 1]
+    inner = np.arange(1, max(1, end))
+    inner = inner[(held[inner] <= held[inner - 1]) & (held[inner] < held[inner + 1])]
+    fewest = inner[np.argsort(held[inner], kind="stable")[:MOST_CUTS]]
+    return np.concatenate([[-1], np.sort(fewest), [end]]).astype(np.int64)
+
+
+def _kept_bytes(model: RecomputeModel, cuts: I64, crossing: I64, last: I64) -> I64:
+    """Shape (cuts, cuts): bytes computed after the first cut and up to the second one that cross the second."""
+    found = np.zeros((len(cuts), len(cuts)), np.int64)
+    for j, p in enumerate(cuts[1:-1].tolist(), 1):
+        over = crossing[(model.producer[crossing] <= p) & (last[crossing] > p)]
+        made = np.zeros(p + 2, np.int64)
+        np.add.at(made, model.producer[over] + 1, model.size[over])
+        made = np.cumsum(made)
+        found[:j, j] = made[p + 1] - made[cuts[:j] + 1]
+    return found
+
+
+def _cheapest_boundaries(held_between: I64, kept: I64, limit: int) -> tuple[int, ...] | None:
+    """Return the indices of the cuts that keep the fewest bytes; ``None`` where a segment exceeds ``limit``."""
+    count = len(kept)
+    least = np.full(count, NEVER, np.int64)
+    least[0] = 0
+    before = np.zeros(count, np.int64)
+    for j in range(1, count):
+        total = np.where(held_between[:j, j] <= limit, least[:j] + kept[:j, j], NEVER)
+        before[j] = total.argmin()
+        least[j] = min(total[before[j]], NEVER)
+    if least[-1] >= NEVER:
+        return None
+    chosen = []
+    j = int(before[-1])
+    while j > 0:
+        chosen.append(j)
+        j = int(before[j])
+    return tuple(reversed(chosen))

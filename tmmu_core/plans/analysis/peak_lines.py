@@ -1,0 +1,72 @@
+"""Live bytes of a snapshot's plan by line of code and category, and what changed between two plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.model import Plan
+
+Key = tuple[str, str]
+"""``(line, category)``."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Live bytes and buffers of one line and category at the peaks of two plans."""
+
+    line: str
+    category: str
+    before_bytes: int
+    after_bytes: int
+    before_count: int
+    after_count: int
+
+    @property
+    def growth_bytes(self) -> int:
+        """Bytes after − bytes before."""
+        return self.after_bytes - self.before_bytes
+
+
+def line_of(tensor_id: str) -> str:
+    """Return the line of code in a snapshot's tensor id: ``model.py:12 forward`` of ``model.py:12 forward #3``."""
+    return tensor_id.rpartition(" #")[0] or tensor_id
+
+
+def live_by_line(plan: Plan, step: int) -> dict[Key, tuple[int, int]]:
+    """Return ``(bytes, buffers)`` live at a step by line and category."""
+    found: dict[Key, tuple[int, int]] = {}
+    for row in np.flatnonzero((plan.birth <= step) & (step < plan.death)).tolist():
+        key = line_of(plan.tensor_ids[row]), plan.categories[row]
+        size, count = found.get(key, (0, 0))
+        found[key] = size + int(plan.size[row]), count + 1
+    return found
+
+
+def changes_at_peak(before: Plan, after: Plan) -> tuple[Change, ...]:
+    """Return all lines live at either peak, largest change first; their growths sum to that of the peak.
+
+    Empty unless both are plans of snapshots.
+    """
+    if not before.categories or not after.categories:
+        return ()
+    old, new = (live_by_line(plan, totals(plan).peak_step) for plan in (before, after))
+    found = []
+    for line, category in {**old, **new}:
+        (a, m), (b, n) = (side.get((line, category), (0, 0)) for side in (old, new))
+        found.append(Change(line, category, a, b, m, n))
+    return tuple(sorted(found, key=lambda c: (-abs(c.growth_bytes), -c.after_bytes, c.line, c.category)))
+
+
+def by_category(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """Return the sums of changes by category, largest change first; their line is empty."""
+    sums: dict[str, list[int]] = {}
+    for one in changes:
+        total = sums.setdefault(one.category, [0, 0, 0, 0])
+        for k, value in enumerate((one.before_bytes, one.after_bytes, one.before_count, one.after_count)):
+            total[k] += value
+    found = [Change("", category, *total) for category, total in sums.items()]
+    return tuple(sorted(found, key=lambda c: (-abs(c.growth_bytes), -c.after_bytes, c.category)))
