@@ -1,4 +1,4 @@
-"""A graph as it is walked: levels of its tree collapsed into one vertex each, or the neighbourhood of one vertex.
+"""The visible part of a graph: levels collapsed into one vertex each, or the neighbourhood of one vertex.
 
 A *vertex* is a node, a closed level, the graph's inputs taken together (they are loaded in one step), or one tensor
 that nobody writes and somebody asked for. An *edge* gathers the tensors that one vertex writes and another reads. What
@@ -123,7 +123,7 @@ def collapse(index: GraphIndex, tree: Tree, request: CollapseRequest) -> Collaps
     if request.tensor >= 0 or request.node >= 0:
         maker = writer_of(index, request.tensor) if request.tensor >= 0 else request.node
         middle = int(code[maker]) if maker >= 0 else _unwritten(index, request.tensor)
-    alone = [] if middle == NOWHERE else [middle]  # nobody may read it either
+    alone = [] if middle == NOWHERE else [middle]  # it may have no reader either
     seen = np.unique(np.concatenate([code, source, target, alone]).astype(np.int64))
     neighbours: dict[int, set[int]] = {}
     if request.radius is not None and alone:
@@ -155,7 +155,7 @@ class _Parts:
 
 def _codes(tree: Tree, opened: Collection[Path]) -> I64:
     """Return, per node, ``2 × node`` if all its levels are open, else ``2 × level + 1`` of the outermost closed one."""
-    closed = np.zeros(len(tree.paths), np.int64)  # the root, which never is, stands for none
+    closed = np.zeros(len(tree.paths), np.int64)  # the root is never a vertex
     for level, path in enumerate(tree.paths):
         closed[level] = closed[tree.parent[level]] or (0 if path in opened else level)
     into = closed[tree.of_node]
