@@ -29,6 +29,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.extras import need
 from tmmu_core.formats.edge import executorch, tflite
 from tmmu_core.formats.edge.tflm_model import MicroModel
 from tmmu_core.formats.edge.tflm_plan import with_plan
@@ -153,9 +154,8 @@ def runtime_of(data: bytes) -> str:
 def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: bool) -> Measured:
     # These load the onnx package, which only these models need.
     from tmmu_core.formats.onnx.onnx_shape_run import for_the_runtime
-    from tmmu_core.runtime.onnx_run import runtime
 
-    runtime()
+    need("onnxruntime", "running a model")
     if not sys.platform.startswith("linux"):
         raise UnreadableInput("memory is measured through Linux's /proc.", source=name, hint="Measure on Linux.")
     graph = read_graph(data, name)
