@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,10 @@ from tmmu_core.graph.sharding.splits import idle_rules
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Problem, Progress
 from tmmu_core.plans.canonical import is_token
 from tmmu_core.plans.making.arena_settings import capacities_by_name, with_arena_settings
+from tmmu_core.plans.making.better_planner import Better, better_than
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.making.placement_order import problems_of
 from tmmu_core.plans.making.ranks import plan_rank
 from tmmu_core.plans.making.request import DEFAULT_PLANNER, PlanRequest
 from tmmu_core.plans.making.request_options import json_text
@@ -44,6 +47,16 @@ class PlanningResult:
     """The ir_hash of the whole graph where the plan is one rank's."""
     warnings: tuple[str, ...] = ()
     """A sentence for each part of the request that has no effect: rules that match nothing."""
+    problem: Problem | None = None
+    """The problem of an instance."""
+
+    @cached_property
+    def better(self) -> Better | None:
+        """A planner that needs less memory, found by a short search; ``None`` where none was found."""
+        solution, problem = self.solution, self.problem
+        if solution is not None:
+            return better_than(self.plan, lambda: problems_of(solution))
+        return None if problem is None else better_than(self.plan, lambda: [problem])
 
 
 def make_plan(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
@@ -64,7 +77,8 @@ def _made(source: Graph | PlainInstance, request: PlanRequest, progress: Progres
             hint="Tokens of 64 bytes and more are the superseded draft's: --addressing blake3_sparse.",
         )
     if isinstance(source, PlainInstance):
-        return PlanningResult(request, _plan_of_instance(source, request, progress))
+        problem = problem_as_asked(source.problem, request)
+        return PlanningResult(request, _plan_of_instance(source, problem, request, progress), problem=problem)
     refuse_unused_dims(source, request.dims)
     if request.shard_spec is None:
         solution = solve(source, with_arena_settings(source, request), progress=progress)
@@ -92,9 +106,10 @@ def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
 # --- instances ---------------------------------------------------------------------------------------------------
 
 
-def _plan_of_instance(instance: PlainInstance, request: PlanRequest, progress: Progress | None) -> Plan:
+def _plan_of_instance(
+    instance: PlainInstance, problem: Problem, request: PlanRequest, progress: Progress | None
+) -> Plan:
     given = request.planner == GIVEN and instance.packing is not None
-    problem = problem_as_asked(instance.problem, request)
     notes = (*instance.notes, *_offset_notes(instance, request.planner or DEFAULT_PLANNER))
     return plan_problem(
         replace(instance, problem=problem, packing=instance.packing if given else None, notes=notes),
