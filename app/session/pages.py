@@ -9,7 +9,6 @@ PAGES: tuple[tuple[str, str], ...] = (
     ("shapes", "Shapes"),
     ("ranks", "Ranks"),
     ("graph", "Graph"),
-    ("history", "History"),
     ("report", "Report"),
 )
 """``(name, title)``: a page's file in ``views/`` and its address; its title. The first is where a session begins."""
@@ -21,5 +20,6 @@ MOVED = {
     "fragmentation": (FIRST, "fragmentation"),
     "fit": ("fix", ""),
     "planners": ("fix", "planners"),
+    "history": ("compare", "history"),
 }
 """Address of an earlier version → page and view."""
