@@ -76,11 +76,17 @@ class Picture:
     """The baseline instead of the plan, for two canvases side by side."""
     transposed: bool = False
     height: int = 520
+    """Pixels of the drawing."""
+    room: int = 0
+    """Pixels of the window beside the drawing: it fills the rest of the window's height, if that is more than
+    ``height``; 0: it does not."""
     toolbar: bool = True
     strip: bool = True
     """The curve of live bytes above."""
     heading: bool = True
-    """The claim above and the legend below."""
+    """The title above and the legend below."""
+    title: bool = True
+    """Whether the heading has a title."""
     reach: int = 0
     """Minimum bytes that the map shows, so that several maps have one scale."""
     memory: Memory | None = None
@@ -179,9 +185,11 @@ def plan_canvas(plan: PlanHandle, picture: Picture, listeners: Listeners = NOBOD
         "baseline": picture.show_baseline,
         "transposed": picture.transposed,
         "height": picture.height,
+        "room": picture.room,
         "toolbar": picture.toolbar,
         "strip": picture.strip,
         "heading": picture.heading,
+        "title": picture.title,
         "reach": picture.reach,
         "memory": None if memory is None else {"capacity": memory.capacity, "arenas": list(memory.arenas)},
         "picture": None if picture.saved is None else list(picture.saved),
@@ -213,7 +221,7 @@ _NAME = "tmmu_plan_canvas"
 
 
 def _component() -> Any:
-    # Registered anew only for a new runtime: the mounting command itself looks after that.
+    # The mounting command registers it again only for a new runtime.
     global _mount
     if _mount is None:
         _mount = st.components.v2.component(

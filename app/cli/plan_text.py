@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from app.cli.console import Column, print_lines, table
 from app.texts import certificate_text, numbers, totals_text
+from tmmu_core.formats.pytorch.snapshot.rank_table import RankSummary, first_difference
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.peak_lines import Change, by_category, changes_at_peak
 from tmmu_core.plans.figures.metrics import totals
@@ -125,3 +127,45 @@ def _change_cells(one: Change) -> list[str]:
     ends = "new" if not one.before_count else "gone" if not one.after_count else ""
     counts = ends or numbers.change(f"{one.before_count:,}", f"{one.after_count:,}")
     return [*sides, numbers.delta_bytes(one.growth_bytes), counts]
+
+
+def print_ranks(found: Sequence[RankSummary]) -> None:
+    """Print a row for all ranks with equal snapshots, the fullest first, and the imbalance."""
+    fullest = max(found, key=lambda one: one.peak)
+    alike: dict[tuple[int, int, str], list[RankSummary]] = {}
+    for one in found:
+        alike.setdefault((one.peak, one.reserved, one.error), []).append(one)
+    rows = []
+    for (most, reserved, error), ranks in sorted(alike.items(), key=lambda item: (-item[0][0], item[1][0].rank)):
+        sizes = [error, ""] if error else [numbers.full_bytes(most), numbers.full_bytes(reserved)]
+        differs = "" if error else _difference_text(fullest, ranks[0])
+        rows.append([numbers.runs([one.rank for one in ranks]), numbers.count(len(ranks)), *sizes, differs])
+    columns = (Column("ranks"), Column("number", True), Column("peak", True), Column("reserved peak", True))
+    table((*columns, Column("largest difference from the fullest rank")), rows)
+    peaks = [one.peak for one in found if not one.error]
+    least, mean = min(peaks, default=0), sum(peaks) // max(1, len(peaks))
+    print_lines(
+        "",
+        f"{numbers.count(len(found), 'rank')}; fullest: rank {fullest.rank} ({fullest.file}), "
+        f"{numbers.over_bound(fullest.peak - mean, mean)} above the mean, "
+        f"{numbers.over_bound(fullest.peak - least, least)} above the least",
+    )
+
+
+def _difference_text(fullest: RankSummary, one: RankSummary) -> str:
+    found = first_difference(fullest, one)
+    return "" if found is None else f"{found[0]} ({found[1]}) {numbers.delta_bytes(found[2])}"
+
+
+def rank_record(one: RankSummary, fullest: RankSummary) -> dict[str, Any]:
+    """Return a rank as JSON values."""
+    found = None if one.error else first_difference(fullest, one)
+    names = ("line", "category", "growth_bytes")
+    return {
+        "rank": one.rank,
+        "file": one.file,
+        "peak_live_bytes": one.peak,
+        "reserved_peak_bytes": one.reserved,
+        "difference": None if found is None else dict(zip(names, found, strict=True)),
+        "error": one.error or None,
+    }

@@ -1,4 +1,4 @@
-// Browser history and navigation links that follow the selection.
+// Browser history, navigation links that follow the selection, and files dropped on the page.
 //
 // Streamlit opens a page first without and then with its query. Both writes are one history entry, in either order: the
 // second write replaces the first. A changed zoom is not a new entry.
@@ -39,6 +39,26 @@ function onClick(event) {
   report("select", { value: link.dataset.go });
 }
 
+const FILES = '.st-key-drop input[type="file"]';
+
+const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
+
+/** Files dropped outside of an upload field open like files chosen in one. */
+function onDrop(event) {
+  document.body.classList.remove("tm-dropping");
+  const input = document.querySelector(FILES);
+  if (!input || !hasFiles(event) || event.target.closest?.('[data-testid="stFileUploaderDropzone"]')) return;
+  event.preventDefault();
+  input.files = event.dataTransfer.files;
+  input.dispatchEvent(new Event("change", { bubbles: true }));
+}
+
+function onDrag(event) {
+  if (!hasFiles(event)) return;
+  event.preventDefault();
+  document.body.classList.toggle("tm-dropping", event.type === "dragover");
+}
+
 function begin({ setTriggerValue }) {
   report = setTriggerValue;
   if (window.history.tmmuSteps) return;
@@ -61,6 +81,8 @@ function begin({ setTriggerValue }) {
   };
   window.addEventListener("popstate", soon);
   document.addEventListener("click", onClick);
+  for (const kind of ["dragover", "dragleave"]) document.addEventListener(kind, onDrag);
+  document.addEventListener("drop", onDrop);
   new MutationObserver(soon).observe(document.body, { childList: true, subtree: true });
   soon();
 }

@@ -92,7 +92,7 @@ def step_controls(shown: Shown, arena_name: str) -> int:
     """Let the step be chosen; the step."""
     plan, now = shown.plan, step_and_arena(shown, arena_name)
     at_peak = peak(plan, shown.key, arena_name)[0]
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="step-controls"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="step-controls"):
         st.number_input(
             "Step",
             min_value=0,

@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
 
 from app.serving.reach import PROXY_HEADER, TOKEN, is_here
-from app.session.pages import FIRST
+from app.session.pages import FIRST, MOVED
 from app.session.work import visitors
 from app.session.work.jobs import WORKERS
 
@@ -132,13 +132,20 @@ class Guard:
             answer = RedirectResponse(_here(scope["path"]) + ("?" + rest if rest else ""), 303, headers=HEADERS)
             answer.set_cookie(COOKIE, access.cookie, httponly=True, samesite="lax", max_age=30 * 86400)
             await answer(scope, receive, send)
-        elif scope["type"] == "http" and scope["path"].endswith(f"/{FIRST}"):
-            # The first page has no path of its own; its name redirects to it.
-            rest = scope.get("query_string", b"").decode("latin-1")
-            home = _here(scope["path"]).removesuffix(FIRST) + ("?" + rest if rest else "")
-            await RedirectResponse(home, 307, headers=HEADERS)(scope, receive, send)
+        elif scope["type"] == "http" and (moved := moved_to(scope["path"], query)) is not None:
+            await RedirectResponse(moved, 307, headers=HEADERS)(scope, receive, send)
         else:
             await self.app(scope, receive, _with_policy(send))
+
+
+def moved_to(path: str, query: list[tuple[str, str]]) -> str | None:
+    """Return the address of a page under its name of an earlier version; the first page has no path of its own."""
+    base, _, name = path.rpartition("/")
+    if name != FIRST and name not in MOVED:
+        return None
+    page, tab = MOVED.get(name, (FIRST, ""))
+    rest = urlencode([*query, *([("tab", tab)] if tab else [])])
+    return _here(f"{base}/{'' if page == FIRST else page}") + ("?" + rest if rest else "")
 
 
 def _here(path: str) -> str:

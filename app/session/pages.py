@@ -4,12 +4,8 @@ from __future__ import annotations
 
 PAGES: tuple[tuple[str, str], ...] = (
     ("plan", "Plan"),
-    ("peak", "Peak"),
-    ("device", "Device"),
-    ("fragmentation", "Fragmentation"),
+    ("fix", "Fix"),
     ("compare", "Compare"),
-    ("planners", "Planners"),
-    ("fit", "Fit"),
     ("shapes", "Shapes"),
     ("ranks", "Ranks"),
     ("graph", "Graph"),
@@ -19,3 +15,11 @@ PAGES: tuple[tuple[str, str], ...] = (
 """``(name, title)``: a page's file in ``views/`` and its address; its title. The first is where a session begins."""
 
 FIRST = PAGES[0][0]
+MOVED = {
+    "peak": (FIRST, "peak"),
+    "device": (FIRST, "device"),
+    "fragmentation": (FIRST, "fragmentation"),
+    "fit": ("fix", ""),
+    "planners": ("fix", "planners"),
+}
+"""Address of an earlier version → page and view."""

@@ -58,21 +58,21 @@ def help_on(label: str, definition: str) -> str:
     return f'<abbr title="{esc(definition)}">{esc(label)}</abbr>' if definition else esc(label)
 
 
-def claim(title: str, chips: Iterable[str] = ()) -> str:
-    """A page's title, which states its claim. ``chips`` are HTML."""
-    inner = "".join(f"<span>{chip}</span>" for chip in chips)
-    return f'<div class="tm tm-claim"><h1>{explained(esc(title))}</h1><div class="chips">{inner}</div></div>'
+def headline(text: str, why: str, *, mark: str = "", bad: bool = False) -> str:
+    """Return the first line of a page: what the plan needs, and why. ``mark`` is the verdict as HTML."""
+    css = ' class="bad"' if bad else ""
+    inner = f'<h1{css}>{explained(esc(text))}</h1> <span class="why">{explained(esc(why))}</span>'
+    return f'<div class="tm tm-headline">{mark} {inner}</div>'
 
 
-def over(excess: Sequence[str], then: str = "") -> str:
-    """Return the alert for a plan over its limits, such as ``Over budget by 1.03 GiB (4.53 of 3.50 GiB)``."""
-    first = f'<strong role="alert">{esc("; ".join(excess))}</strong>'
-    return f'<div class="tm tm-over">{first} <span class="soft">{explained(esc(then))}</span></div>'
+def claim(title: str, notes: Iterable[str] = ()) -> str:
+    """Return the title of a view, which states its result, with notes (HTML) on its right."""
+    return f'<div class="tm tm-claim"><h2>{explained(esc(title))}</h2>{chips(notes)}</div>'
 
 
-def then(sentence: str) -> str:
-    """Return the recommended next action as HTML."""
-    return f'<div class="tm tm-next soft">{explained(esc(sentence))}</div>'
+def chips(notes: Iterable[str]) -> str:
+    """Return notes (HTML) in one line."""
+    return f'<div class="tm chips">{"".join(f"<span>{note}</span>" for note in notes)}</div>'
 
 
 def heading(title: str, note: str = "") -> str:

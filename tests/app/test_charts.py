@@ -12,6 +12,7 @@ from plotly.offline import get_plotlyjs
 
 from app.kit.charts import compare_charts, device_chart, live_chart
 from app.kit.charts.chart_base import (
+    ACCOUNT_NAMES,
     ROLE_COLOURS,
     bytes_axis,
     clicked_step,
@@ -20,17 +21,14 @@ from app.kit.charts.chart_base import (
     steps_axis,
     ticks,
 )
-from app.pages.fit import figures as fit
-from app.pages.fragmentation import figures as waste
-from app.pages.fragmentation import resource_figure as ledger
-from app.pages.peak import alive_figure
-from app.pages.planners import figures as course
+from app.pages.fix import course_figure as course
+from app.pages.fix import figures as fit
+from app.pages.plan import alive_figure, slot_figure
 from app.texts import palette
 from tests.app.canvas.plans import plan_of
 from tests.app.small import chain
 from tests.support.build import graph, node, tensor
 from tmmu_core.graph.model import Graph, Node, Tensor
-from tmmu_core.plans.analysis.resource_ledger import resource_ledger
 from tmmu_core.plans.analysis.search_progress import Moment
 from tmmu_core.plans.analysis.slot_occupants import slot_reports
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_ledger
@@ -122,19 +120,14 @@ def test_thinning_keeps_the_peak() -> None:
 def test_the_accounts_stack_up_to_the_extent_at_every_step() -> None:
     plan = chain(planner="naive").plan
     ledger = waste_ledger(plan, "activations")
-    figure = waste.ledger_over_time(plan, ledger)
-    assert {sum(column) for column in zip(*(trace.y for trace in figure.data), strict=True)} == {ledger.extent}
-
-
-def test_the_waterfall_ends_at_the_extent() -> None:
-    figure = waste.waterfall({"live": 5, "alignment_gaps": 1, "slot_rounding": 2, "holes": 0, "tail": 2}, 10)
-    bar = figure.data[0]
-    assert [a + b for a, b in zip(bar.base, bar.y, strict=True)] == [5, 6, 8, 8, 10, 10]
+    figure = live_chart.live_curve(plan, "activations", ledger=ledger)
+    bands = [trace for trace in figure.data if trace.stackgroup]
+    assert {sum(column) for column in zip(*(band.y for band in bands), strict=True)} == {ledger.extent}
 
 
 def test_every_tenant_is_a_tick_in_its_slot() -> None:
     reports = slot_reports(chain().plan, "activations")
-    figure = waste.slots_against_tenants(reports)
+    figure = slot_figure.slots_against_tenants(reports)
     assert len(trace_named(figure, "tensor").x) == sum(len(report.tenants) for report in reports) == 4
 
 
@@ -232,9 +225,8 @@ def test_every_figure_over_few_steps_marks_whole_ones() -> None:
     accounts = waste_ledger(plan, "activations")
     for drawn in (
         live_chart.live_curve(plan, "activations"),
-        waste.ledger_over_time(plan, accounts),
+        live_chart.live_curve(plan, "activations", ledger=accounts),
         device_chart.together(plan, None),
-        ledger.ledger_chart(plan, resource_ledger(plan)),
         compare_charts.curves(plan, plan, "activations"),
     ):
         drawn.for_each_xaxis(_is_whole)
@@ -268,83 +260,19 @@ def test_no_two_marks_of_an_axis_of_steps_read_alike(browser: Browser) -> None:
     page.close()
 
 
-def test_the_words_of_the_bound_stand_where_no_label_is() -> None:
-    def run(name: str, extent: int, ms: int) -> compare_charts.Run:
-        return compare_charts.Run(name, extent, 700, ms * 1_000_000, "feasible")
-
-    def place(*runs: compare_charts.Run) -> tuple[str, bool]:
-        texts = compare_charts.labels(runs)
-        return compare_charts.place_of_bound(
-            runs, texts, compare_charts.sides(runs, texts), len("lower bound 6.89 MiB")
-        )
-
-    slow, fast, naive = (
-        run("search, portfolio, auto, exact, ffd", 700, 290),
-        run("slots", 930, 42),
-        run("naive", 14_000, 27),
-    )
-    assert place(fast, naive) == ("right", False)
-    below = run("x", 710, 285)  # it lies on the label of the slow ones, which goes below the line
-    assert place(slow, below, fast, naive) == ("left", False)
-    best = [run(name, 700, ms) for name, ms in (("greedy", 2090), ("portfolio", 2099), ("search", 2199))]
-    best += [run("exact", 700, 4270), run("auto", 700, 5790)]
-    rest = [run("slots", 799, 14), run("ffd", 799, 1690), run("given", 897, 14), run("naive", 3821, 20)]
-    assert place(*best, *rest) == ("center", True)  # labels are at both ends
-
-
-def test_points_that_nearly_coincide_share_a_label() -> None:
-    def run(name: str, extent: int, ms: int) -> compare_charts.Run:
-        return compare_charts.Run(name, extent, 100, ms * 1_000_000, "feasible")
-
-    runs = [run("a", 100, 10), run("b", 100, 10), run("c", 900, 10), run("d", 100, 900)]
-    assert compare_charts.labels(runs) == ["a, b", "", "c", "d"]
-
-
-def test_a_label_makes_way_for_a_point_that_would_lie_on_it() -> None:
-    def run(name: str, extent: int, ms: int) -> compare_charts.Run:
-        return compare_charts.Run(name, extent, 100, ms * 1_000_000, "feasible")
-
-    low, high = run("greedy", 1000, 100), run("helia", 1500, 4000)
-    alone = [low, high]
-    assert compare_charts.sides(alone, compare_charts.labels(alone)) == [1, 1]
-    covered = [low, run("ffd", 1034, 110), high]
-    assert compare_charts.sides(covered, ["greedy", "", "helia"]) == [-1, 1, 1]
-    both = [*covered, run("best", 966, 90)]  # nowhere is better than the other side
-    assert compare_charts.sides(both, ["greedy", "", "helia", ""])[0] == 1
-    assert compare_charts.sides([low, run("r10", 4001, 100)], ["greedy", "r10"]) == [1, -1]
-    assert compare_charts.sides([], []) == []
-
-
-def test_labels_that_would_touch_are_one() -> None:
-    def run(name: str, ms: int) -> compare_charts.Run:
-        return compare_charts.Run(name, 100, 100, ms * 1_000_000, "optimal")
-
-    assert compare_charts.labels([run("exact, auto, greedy", 84), run("portfolio, search", 117)])[1] == ""
-    assert compare_charts.labels([run("a", 84), run("b", 117)]) == ["a", "b"]
-
-
 def test_a_slot_that_every_tenant_fills_is_not_hatched() -> None:
-    figure = waste.slots_against_tenants(slot_reports(chain().plan, "activations"))
-    unused = [r.unused_byte_steps for r in waste.by_waste(slot_reports(chain().plan, "activations"))[::-1]]
+    figure = slot_figure.slots_against_tenants(slot_reports(chain().plan, "activations"))
+    unused = [r.unused_byte_steps for r in slot_figure.by_waste(slot_reports(chain().plan, "activations"))[::-1]]
     assert [bool(shape) for shape in figure.data[0]["marker"]["pattern"]["shape"]] == [bool(n) for n in unused]
 
 
 def test_an_account_without_bytes_is_not_drawn_and_no_band_is_thicker_than_its_bytes() -> None:
     plan = chain().plan
     ledger = waste_ledger(plan, "activations")
-    figure = waste.ledger_over_time(plan, ledger)
-    assert {trace.name for trace in figure.data} == {
-        waste.ACCOUNT_NAMES[a] for a in ACCOUNTS if getattr(ledger, a).any()
-    }
-    assert all(trace.line.width == 0 for trace in figure.data)
-
-
-def test_no_label_of_the_planners_touches_another_however_it_has_grown() -> None:
-    names = ("slots", "naive", "ffd", "greedy", "portfolio", "search", "exact", "auto")
-    runs = [compare_charts.Run(n, 1000 + k % 3, 1000, (k + 1) * 40_000_000, "feasible") for k, n in enumerate(names)]
-    texts = compare_charts.labels(runs)
-    assert sorted(", ".join(filter(None, texts)).split(", ")) == sorted(names)
-    assert len([text for text in texts if text]) < 5
+    figure = live_chart.live_curve(plan, "activations", ledger=ledger)
+    bands = [trace for trace in figure.data if trace.stackgroup]
+    assert {band.name for band in bands} == {ACCOUNT_NAMES[a] for a in ACCOUNTS if getattr(ledger, a).any()}
+    assert all(band.line.width == 0 for band in bands)
 
 
 def test_groups_are_told_apart_by_colour_and_boxes_by_what_differs() -> None:

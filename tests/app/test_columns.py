@@ -52,7 +52,7 @@ def test_the_question_is_let_go_once_something_else_is_shown() -> None:
     at.file_uploader(key="upload.0").upload("lives.csv", TABLE).run()
     assert "Assign the columns of" in html(at)
     at.file_uploader(key="upload.1").upload("fine.csv", b"id,lower,upper,size\na,0,2,4096\n").run()
-    assert claim(at).startswith("fine: arena takes 4.00 KiB")
+    assert claim(at).startswith("fine needs 4.00 KiB")
     assert "Assign the columns of" not in html(at)
 
 

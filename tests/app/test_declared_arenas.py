@@ -54,7 +54,7 @@ def uploaded() -> AppTest:
 def test_a_capacity_of_0_is_no_missing_declaration() -> None:
     at = opened(**to_query(Choice(source="sample:linear_chain", capacities={"activations": 0})))
     assert not [button for button in at.button if button.key == "declare"]
-    assert "activations over capacity by 64.0 KiB" in html(at)
+    assert "64.0 KiB over the limit of 0 B" in html(at)
     assert "ARENA_TOO_SMALL" not in html(at)
 
 
@@ -68,16 +68,16 @@ def test_a_graph_with_arenas_of_its_own_is_opened_and_planned_with_one_click() -
     assert "ARENA_TOO_SMALL 1304" in html(at)
     at.button(key="declare").click().run()
     assert "ARENA_TOO_SMALL" not in html(at)
-    assert claim(at).startswith("own: ")
+    assert claim(at).startswith("own needs ")
     assert json.loads(at.query_params["arenas"]) == {"activations": {}, "flash": {}, "sram": {}}
 
 
 def test_what_is_declared_is_typed_as_json_and_capacities_lie_over_it() -> None:
     at = uploaded()
     at.text_area(key="w.arenas").input('{"activations": {}, "flash": {}, "sram": {"alignment_bytes": 512}}').run()
-    assert claim(at).startswith("own: ")
-    at.text_input(key="w.capacity.sram").input("100").run()
-    assert "sram over capacity by 156 B" in html(at)
+    assert claim(at).startswith("own needs ")
+    at.text_input(key="w.limit").input("sram=100").run()
+    assert "sram is 156 B over the limit of 100 B" in claim(at)
 
 
 def test_what_is_not_json_is_told_and_kept_to_be_mended() -> None:

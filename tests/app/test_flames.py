@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.pages.peak.module_figure import ROOT, Flames, flames
+from app.pages.plan.module_figure import ROOT, Flames, flames
 
 NAMES = ("a", "b", "<b>c</b>", "d")
 PATHS = {0: ("m", "h0"), 1: ("m", "h0"), 2: ("m", "h1"), 3: ()}

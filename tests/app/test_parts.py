@@ -7,12 +7,10 @@ from collections.abc import Iterator
 import pytest
 import streamlit as st
 
-from app.pages.fragmentation.resource_figure import ledger_chart
 from app.pages.graph import remat, sharing
 from app.session import planning
 from app.session.view_state import Choice
 from tests.app.test_pages import html, opened
-from tmmu_core.plans.analysis.resource_ledger import resource_ledger
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -53,7 +51,7 @@ def test_rematerialisation_is_told_as_bytes_saved_for_steps_added() -> None:
     at = opened("graph", graph="sample:remat")
     assert "Rematerialization saves 256 KiB of activations (28.6 %) for 3 more steps" in html(at)
     at.button(key="use-remat").click().run()
-    assert at.selectbox(key="w.preset").value == "remat_enabled"
+    assert at.selectbox(key="w.variant").value == "backward/remat_enabled"
     assert at.button(key="use-remat").disabled
 
 
@@ -72,11 +70,3 @@ def test_the_resource_ledger_has_a_row_per_step_and_ends_at_the_extents() -> Non
     assert len(rows) == plan.steps
     assert int(rows["peak_bytes"].iloc[-1]) == sum(arena.extent_bytes for arena in plan.arenas)
     assert rows["allocation_failures"].tolist() == [0] * plan.steps
-
-
-def test_the_ledgers_curve_is_the_ledger() -> None:
-    plan = plan_of("residual_block").plan
-    ledger = resource_ledger(plan)
-    curve = ledger_chart(plan, ledger).data[0]
-    drawn = [curve.y[max(k for k, x in enumerate(curve.x) if x <= step)] for step in range(plan.steps)]
-    assert drawn == ledger.bytes_allocated.tolist()

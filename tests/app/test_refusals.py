@@ -139,7 +139,7 @@ def test_one_refusal_needs_no_group() -> None:
 def test_a_link_that_selects_what_is_not_there_is_told_in_one_line_and_let_go() -> None:
     at = opened(tensor="nonsense", step="99999")
     assert "The link selects the tensor nonsense and step 99,999 of 177, which this plan does not have." in html(at)
-    assert "activations take 9.19 MiB" in claim(at)
+    assert "needs 107 MiB" in claim(at)
     assert not {"tensor", "step"} & set(at.query_params)
     at.button(key="no-aside").click().run()
     assert "The link selects" not in html(at)
@@ -157,10 +157,10 @@ def test_what_a_person_selected_stays_when_another_mode_lacks_it() -> None:
     at = opened(graph="sample:residual_block", mode="backward")
     gradient = next(name for name in at.dataframe[0].value["tensor"] if name.endswith("@grad"))
     at = opened(graph="sample:residual_block", mode="backward", tensor=gradient)
-    at.selectbox(key="w.mode").select("inference").run()
+    at.selectbox(key="w.variant").select("inference/inference").run()
     assert "The link selects" not in html(at)
     assert "Not in this plan" in html(at)
-    at.selectbox(key="w.mode").select("backward").run()
+    at.selectbox(key="w.variant").select("backward/train_full").run()
     assert f'data-tensor="{gradient}"' in html(at)
 
 
@@ -169,8 +169,7 @@ def test_what_a_person_selected_stays_when_another_mode_lacks_it() -> None:
 
 def test_a_packing_problem_has_no_mode_and_no_preset() -> None:
     at = opened(graph="sample:A")
-    assert [box.key for box in at.selectbox if box.key in ("w.mode", "w.preset", "w.planner")] == ["w.planner"]
-    assert any("mode, preset and dimensions need a graph" in caption.value for caption in at.caption)
+    assert [box.key for box in at.selectbox if box.key in ("w.variant", "w.planner")] == ["w.planner"]
 
 
 def test_a_planner_that_needs_a_graph_is_a_quiet_row_on_a_packing_problem() -> None:
@@ -182,7 +181,7 @@ def test_a_planner_that_needs_a_graph_is_a_quiet_row_on_a_packing_problem() -> N
 def test_the_title_names_the_rank_whose_share_is_shown() -> None:
     spec = '{"mesh":{"tp":4},"tensors":{"w1":{"axis":1,"mesh":"tp"}}}'
     at = opened(graph="sample:dynamic_batch", shard=spec, rank="2")
-    assert claim(at).startswith("dynamic_batch, rank 2 of 4: activations take")
+    assert claim(at).startswith("dynamic_batch, rank 2 of 4 needs 559 KiB")
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_a_point_chosen_here_is_where_all_pages_plan() -> None:
     at.number_input(key="w.point-number").set_value(8).run()
     assert at.query_params["dims"] == "B=8"
     at.switch_page("pages/plan/page.py").run()
-    assert "activations take 40.5 KiB" in claim(at)
+    assert "needs 1.59 MiB" in claim(at)
 
 
 def test_sizes_over_the_capacity_are_told() -> None:
@@ -226,7 +226,7 @@ def test_ranks_over_a_capacity_are_drawn_and_the_one_that_is_open_says_by_how_mu
     at = opened("ranks", graph=DYNAMIC, capacity="activations=1KiB")
     assert claim(at).startswith("dynamic_batch on 8 ranks: each needs 361 KiB")
     page = html(at)
-    assert "over capacity" in page
+    assert "over the limit of 1.00 KiB" in page
     assert "The ranks could not be planned" not in page
 
 

@@ -7,8 +7,6 @@ import pytest
 
 from app.canvas.pack import pack_plan, picture_of
 from app.kit.charts.live_chart import live_curve
-from app.pages.fragmentation.figures import ledger_over_time
-from app.pages.fragmentation.resource_figure import ledger_chart
 from tests.plans.examples import ledger_plan, problem_of
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.analysis.resource_ledger import resource_ledger
@@ -57,8 +55,7 @@ def test_charts_of_a_long_plan_are_drawn() -> None:
     ledger = resource_ledger(plan)
     assert ledger.rows()[-1]["t"] == LATE - 1
     assert live_curve(plan, "arena").data
-    assert ledger_chart(plan, ledger).data
-    assert ledger_over_time(plan, waste_ledger(plan, "arena")).data
+    assert live_curve(plan, "arena", ledger=waste_ledger(plan, "arena")).data
 
 
 def test_picture_of_a_long_plan_has_a_column_per_event() -> None:

@@ -24,7 +24,7 @@ Lay = Callable[[Sequence[str], str], list[str]]
 
 
 class Ends(Protocol):
-    """What is known of a node that is appended."""
+    """Properties of a node to append."""
 
     @property
     def inputs(self) -> Sequence[str]:
@@ -57,7 +57,7 @@ class Host(Protocol):
 
 @dataclass(frozen=True)
 class Site:
-    """Where control flow stands: the id of its node, which names the scope, and the ids of its results."""
+    """A control-flow node: its id, which names the scope, and the ids of its results."""
 
     scope: str
     outputs: tuple[str, ...]
@@ -85,7 +85,7 @@ def branch(
 
 @dataclass(frozen=True)
 class Repeated:
-    """What a loop or a scan runs, and on what."""
+    """Body and inputs of a loop or scan."""
 
     body: Lay
     """Gets the state, one slice of each scanned tensor, and ``extra``; gives the next state and a row of each room."""
@@ -102,7 +102,7 @@ class Repeated:
 
 
 def repeat(host: Host, site: Site, what: Repeated) -> None:
-    """Lay a loop or a scan; the results of ``site`` are the final state, then what is gathered, row by row."""
+    """Flatten a loop or scan; the results of ``site`` are the final state, then the stacked outputs."""
     states = tuple([host.like(each, f"{site.scope}/state_{k}") for k, each in enumerate(what.initial)])
     gathered = site.outputs[len(states) :]
     places = (*states, *(host.like(each, f"{site.scope}/room_{k}") for k, each in enumerate(gathered)))

@@ -1,1 +1,1 @@
-"""What is planned: the nouns of a graph, sizes, validation, the native file; ``importers/`` read everything else."""
+"""The graph: its values, sizes, validation and native file format; ``formats/`` reads all other files."""

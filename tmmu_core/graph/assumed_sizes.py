@@ -1,7 +1,7 @@
-"""What a graph is planned at that nobody said: the sizes its reader assumed, and how others are given.
+"""Sizes that a reader assumed, and the options that set them.
 
 A model file may leave sizes open. Its reader then assumes them (:attr:`~tmmu_core.graph.model.Graph.assumed`), and
-whoever shows a plan shows :func:`assumed_at` with it: the command line in its first lines, the page and the report.
+every output of a plan includes :func:`assumed_at`: the command line, the page and the report.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tmmu_core.graph.model import Dim, Graph, ShapeFrom
 
 
 def assumed_at(graph: Graph, given: Mapping[str, int] | None = None) -> dict[str, int]:
-    """The assumed sizes at which ``graph`` is planned, by name: those that the point ``given`` does not say."""
+    """Return the assumed sizes of ``graph`` by name, without those that ``given`` sets."""
     return {name: size for name, size in sorted(graph.assumed.items()) if name not in (given or {})}
 
 
@@ -70,10 +70,10 @@ SAID_BY = {
     "symbolic": "by onnxruntime's symbols",
     "measured": "measured in one run",
 }
-"""Who said a shape → in words."""
+"""Source of a shape → its text."""
 
 
 def shapes_said(graph: Graph) -> str:
-    """How many shapes who said, in the order in which they are asked; ``""`` for a graph that says them all itself."""
+    """Return the number of shapes per source, in the order of the sources; ``""`` if the file has all shapes."""
     counts = Counter(graph.shapes_from.values())
     return ", ".join(f"{counts[who]:,} {SAID_BY[who]}" for who in get_args(ShapeFrom) if counts[who])

@@ -1,7 +1,7 @@
-"""The sentences of a refused graph: each names the node, the tensor, the place in the file and the way out.
+"""Error messages of an invalid graph: each names the node, the tensor, the place in the file and the fix.
 
-:mod:`tmmu_core.graph.index` finds out *that* something is wrong with a few whole-column operations and then asks
-here *what*: these functions may be slow, they run at most once.
+:mod:`tmmu_core.graph.index` detects an error with a few whole-column operations; these functions then find it. They
+may be slow, because they run at most once.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def refuse_produced_input(graph: Graph, tensor: str) -> NoReturn:
 
 
 def refuse_unmade(graph: Graph, tensor: str) -> NoReturn:
-    """Name who reads a tensor that nobody makes: a node (``dangling_input``) or the outside (``never_produced``)."""
+    """Raise the error for a tensor without a producer (``dangling_input``, or ``never_produced`` for an output)."""
     hint = f'Let a node write "{tensor}", list it in "inputs", give it a persistent role, or make it a view.'
     for k, node in enumerate(graph.nodes):
         if tensor in node.inputs:
@@ -146,7 +146,7 @@ def refuse_unmade(graph: Graph, tensor: str) -> NoReturn:
 
 
 def size_of(tensor: Tensor, shape: tuple[int, ...], i: int) -> int:
-    """Bytes of the i-th tensor, refusals told with the tensor and its place."""
+    """Return the bytes of the i-th tensor; errors name the tensor and its place."""
     try:
         return dtypes.tensor_bytes(shape, tensor.dtype)
     except InvalidIrShapes as error:
@@ -183,7 +183,7 @@ def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int
     """Check the view of the i-th tensor against its declared base and return the base's number.
 
     Raises ``InvalidIrShapes`` (``unknown_tensor``, ``view_out_of_bounds``, ``view_size``) and ``AlignmentViolation``.
-    A view says its own size unless a stride of 0 repeats bytes: then it may have more elements than bytes.
+    The size of a view is that of its shape, unless a stride of 0 repeats bytes.
     """
     tensor = graph.tensors[i]
     view = tensor.view
@@ -323,7 +323,7 @@ def refuse_pairs(graph: Graph, k: int, field: str, pairs: Inplace) -> NoReturn:
 
 
 def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]:
-    """Every declared dimension's value: what ``dims`` says if that lies inside the envelope, else what was assumed,
+    """Return the value of each declared dimension: from ``dims`` if it is within the envelope, else the assumed value,
     else its ``max``.
 
     Raises ``InvalidIrShapes`` (``dim_envelope``, ``unknown_dim``, ``dim_out_of_envelope``).

@@ -1,7 +1,7 @@
-"""The bytes of a model's constants, handed over when they are asked for and never all at once.
+"""Lazy access to the bytes of a model's constants.
 
-A plan needs no byte of a weight; what is made of a plan may. Where a constant's bytes lie is a *piece*: a range of a
-file or of bytes at hand, or something that computes them. Importers give the pieces by tensor id.
+A plan needs no values of weights, but an export may. A *piece* locates a constant's bytes: a range of a file or of
+bytes in memory, or a function that computes them. Readers return the pieces by tensor id.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHUNK = 1 << 20
 
 
 class Piece(Protocol):
-    """One constant's bytes, wherever they come from."""
+    """The bytes of one constant."""
 
     def chunks(self) -> Iterator[bytes]:
         """The bytes in order, at most ``CHUNK`` at once. Raises ``UnreadableInput`` where they cannot be had."""
@@ -27,7 +27,7 @@ class Piece(Protocol):
 
 @dataclass(frozen=True)
 class InMemory:
-    """Bytes at hand: ``data[start : start + length]``."""
+    """Bytes in memory: ``data[start : start + length]``."""
 
     data: bytes | memoryview
     start: int = 0
@@ -44,7 +44,7 @@ class InMemory:
 
 @dataclass(frozen=True)
 class InFile:
-    """Bytes ``[start, start + length)`` of a file; to its end where no length is said."""
+    """Bytes ``[start, start + length)`` of a file; to its end without a length."""
 
     path: Path
     start: int = 0
@@ -70,7 +70,7 @@ class InFile:
 
 @dataclass(frozen=True)
 class Computed:
-    """Bytes that are computed when they are asked for."""
+    """Bytes that are computed on access."""
 
     make: Callable[[], bytes]
 
@@ -80,7 +80,7 @@ class Computed:
 
 
 class Constants(Mapping[str, bytes]):
-    """Tensor id → its bytes, read each time anew; :meth:`chunks` reads them part by part."""
+    """Tensor id → its bytes, read on each access; :meth:`chunks` reads them in parts."""
 
     def __init__(self, pieces: Mapping[str, Piece]) -> None:
         self._pieces = dict(pieces)
@@ -141,7 +141,7 @@ def not_opened(path: Path, error: OSError) -> UnreadableInput:
 
 
 def cut_short(what: str, needed: int, there: int) -> UnreadableInput:
-    """The refusal of a file that ends before the bytes that are asked of it do."""
+    """Return the error for a file that ends before the requested bytes."""
     return UnreadableInput(
         f"{what} is cut short: it has {there:,} bytes, and {needed:,} are asked of it.",
         hint="Copy the file again.",

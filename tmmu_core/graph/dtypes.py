@@ -1,7 +1,7 @@
-"""How many bits an element has, and so how many bytes a tensor has: the only place where sizes come from.
+"""Bits per element and bytes per tensor: the only source of sizes.
 
-A dtype has one name (``float32``); the other names people write (``f32``, ``fp32``, ``float``, ``torch.float32``) are
-read as it and never written. An element below a byte is packed: a tensor of it rounds up to whole bytes (contract §3).
+A dtype has one name (``float32``); synonyms (``f32``, ``fp32``, ``float``, ``torch.float32``) are read but
+not written. Elements below a byte are packed; the size of a tensor is rounded up to whole bytes (contract §3).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Many ids at once: whether each is said once, which number each has, and their order.
+"""Columns of ids: uniqueness, numbers and order of many ids at once.
 
-A dictionary answers this too, and does where ids are few, long or not ASCII. For a million short ids it costs a second
-in cache misses; here they become rows of eight-byte words, which numpy sorts and searches::
+A dictionary is used for few, long or non-ASCII ids. For a million short ids it costs a second in cache misses, so they
+become rows of eight-byte words, which numpy sorts and searches::
 
     "t41" ─► 74 34 31 00 00 00 00 00 ─► one big-endian word, ordered as the bytes are
     longer ─► several words ─► one key, the words as digits of one number; what a key finds is compared word by word
@@ -74,7 +74,7 @@ class Ids:
         return rank
 
     def settle(self) -> None:
-        """Keep the order alone, where many ids were laid out: nobody asks for numbers any more, but for a few."""
+        """Drop the lookup tables and keep the order; few lookups follow."""
         if self.__dict__.get("_table") is not None:
             assert len(self.rank) == len(self.texts)
             self.__dict__["_table"] = None
@@ -123,7 +123,7 @@ class _Table(NamedTuple):
 def _words(texts: Sequence[str], wide: int) -> U64 | None:
     """Shape (texts, ``wide``), big-endian; 0 for as many words as the longest needs. ``None``: they have no such form.
 
-    A NUL inside an id could not be told from what fills the rows up.
+    A NUL inside an id would be ambiguous with the padding.
     """
     wide = wide or max(1, -(-max(map(len, texts)) // _WORD))
     if wide * _WORD > LONGEST:
@@ -138,7 +138,7 @@ def _words(texts: Sequence[str], wide: int) -> U64 | None:
 
 
 def _keys(words: U64) -> U64:
-    """One word per row. The last word counts as it stands, so that neighbours by name lie near each other."""
+    """Return one hash per row. The last word is added unchanged, so that similar names are close to each other."""
     keys = words[:, 0]
     for k in range(1, words.shape[1]):
         keys = keys * np.uint64(_ODD) + words[:, k]

@@ -1,6 +1,6 @@
 """A graph as numbers: ids resolved once, columns and adjacency (CSR) for everything that follows.
 
-:func:`index_graph` is also where a graph is checked to be whole: what it returns refers to nothing that is missing.
+:func:`index_graph` also checks that the graph is complete: its result has no dangling reference.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph, Inplac
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
 MOST = 2**62
-"""What is past it is past every count there is: numbers are cut to it before they are compared as columns."""
+"""Greater than every count: numbers are clipped to it before they are compared as columns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class GraphIndex:
     dtype: I64
     """Shape (tensors,): place in ``dtype_names``."""
     marked: I64
-    """Numbers of the tensors, ascending, that say more than id, shape, dtype and role: the rest need no looking at."""
+    """Ascending numbers of the tensors with fields other than id, shape, dtype and role."""
     nbytes: U64
     """Shape (tensors,): bytes of each tensor at the dims' chosen point, sub-byte dtypes rounded up."""
     shapes: tuple[tuple[int, ...], ...]
@@ -86,7 +86,7 @@ class GraphIndex:
 
     @cached_property
     def root(self) -> I64:
-        """Shape (tensors,): of a view that nobody writes the tensor whose bytes it shows in the end, else itself."""
+        """Shape (tensors,): the tensor whose bytes an unwritten view shows; itself for other tensors."""
         root = np.where((self.producer < 0) & (self.base >= 0), self.base, np.arange(len(self.base)))
         while (root != root[root]).any():
             root = root[root]
@@ -123,12 +123,12 @@ def named(names: Sequence[str], codes: NDArray[np.integer[Any]]) -> tuple[str, .
 
 
 def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphIndex:
-    """Check that ``graph`` is whole and give it as numbers, O(tensors + operands).
+    """Check ``graph`` and return it as numeric columns. O(tensors + operands).
 
-    ``dims`` is a point inside the envelopes of the graph's named dimensions; those it does not name stand at their
-    ``max``. Raises ``InvalidIrShapes`` (``diagnostics["reason"]`` says which rule, ``path`` the JSON path),
-    ``AllocationOverflow``, ``AlignmentViolation`` and, for a circle of views, ``LivenessCycle``. Orders and cycles of
-    nodes are the timeline's matter.
+    ``dims`` is a point inside the envelopes of the graph's named dimensions; others have their
+    ``max``. Raises ``InvalidIrShapes`` (``diagnostics["reason"]`` is the rule, ``path`` the JSON path),
+    ``AllocationOverflow``, ``AlignmentViolation`` and, for a cycle of views, ``LivenessCycle``. The timeline checks
+    orders and cycles of nodes.
     """
     tensors, nodes = graph.tensors, graph.nodes
     names = _distinct_ids([tensor.id for tensor in tensors], "duplicate_tensor")
@@ -144,7 +144,7 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     shapes, nbytes = _sizes(graph, checks.resolve_dims(graph, dims), dtype, len(dtype_names))
     is_input, is_output = _ends(graph, names, "inputs"), _ends(graph, names, "outputs")
     in_ptr, in_idx = _operands(graph, names, "inputs")
-    # Most graphs list what is produced in the order of production: then nothing need be looked up.
+    # Most graphs list tensors in the order of production: then no lookup is necessary.
     out_ptr, out_idx = _operands(graph, names, "outputs", np.flatnonzero(~(is_input | is_persistent)))
 
     producer = _producers(graph, names, (out_ptr, out_idx), is_input)
@@ -177,7 +177,7 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
         out_ptr=out_ptr,
         out_idx=out_idx,
     )
-    # What is known of the ids by now need not be worked out again.
+    # The id tables are reused.
     names.settle()
     index.__dict__["tensor_names"], index.__dict__["node_names"] = names, node_names
     return index
@@ -240,12 +240,12 @@ def _sizes(graph: Graph, point: dict[str, int], dtype: I64, dtypes: int) -> tupl
     first[which[::-1]] = np.arange(len(which) - 1, -1, -1)  # the last write wins: the first of each pair
     resolved: list[tuple[int, ...]] = [()] * len(first)
     sizes = np.zeros(len(first), np.uint64)
-    for pair in np.argsort(first).tolist():  # in file order, so that the first fault is the one told
+    for pair in np.argsort(first).tolist():  # in file order, so that the first error is reported
         i = int(first[pair])
         resolved[pair] = checks.resolve_shape(graph.tensors[i], point, i)
         sizes[pair] = checks.size_of(graph.tensors[i], resolved[pair], i)
     if not point:
-        return tuple(shapes), sizes[which]  # type: ignore[arg-type]  # no name is left: resolve_shape said so
+        return tuple(shapes), sizes[which]  # type: ignore[arg-type]  # resolve_shape has replaced all names
     return tuple([resolved[pair] for pair in which.tolist()]), sizes[which]
 
 
@@ -310,7 +310,7 @@ def _bases(graph: Graph, names: Ids, marked: I64, nbytes: U64, shapes: tuple[tup
 def _check_marks(graph: Graph, names: Ids, marked: I64, arity: tuple[I64, I64]) -> None:
     """Alignments, shards, ``must_not_alias``, operand pairs and safepoints."""
     pairs = sum(len(graph.tensors[i].must_not_alias) for i in marked.tolist())
-    if pairs > limits.ceiling(limits.PAIRS):  # each is looked at by who plans and by who bounds
+    if pairs > limits.ceiling(limits.PAIRS):  # planner and bounds both read each
         raise limits.past(limits.PAIRS, "the tensors are kept apart", graph.name)
     for i in marked.tolist():
         tensor = graph.tensors[i]

@@ -1,8 +1,7 @@
-"""The nouns of a problem: what a graph is made of, as frozen values.
+"""The values of a graph, all frozen.
 
-They know nothing of files. Their field names are those of the native format (contract §8) because that format is
-the graph's own vocabulary; ``graph/native.py`` reads and writes it. The many small ones are out of the garbage
-collector's sight (``gc=False``): they hold no cycles, and a million of them would be walked again and again.
+Field names are those of the native format (contract §8), which ``graph/native`` reads and writes. Small values are not
+tracked by the garbage collector (``gc=False``): they hold no cycles, and a million of them would slow it down.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 PERSISTENT_ROLES: frozenset[str] = frozenset({"parameter", "buffer", "constant", "optimizer_state"})
 
 ShapeFrom = Literal["declared", "onnx", "symbolic", "measured"]
-"""Who said a shape: the file, the onnx package's inference, onnxruntime's symbolic inference, or one run."""
+"""Source of a shape: the file, the onnx package's inference, onnxruntime's symbolic inference, or one run."""
 
 INPUTS_STEP = "@inputs"
 """The name of step 0 of a graph with ``inputs``: loading writes them all. In no order and in no hash."""
@@ -49,7 +48,7 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     base_tensor_uid: str
     byte_offset: int = 0
     byte_length: int | None = None
-    """Bytes; the tensor's own size where it is not said."""
+    """Bytes; default: the tensor's own size."""
     stride_desc: tuple[int, ...] | None = None
 
 
@@ -76,7 +75,7 @@ class Tensor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     remat: bool = False
     must_not_alias: tuple[str, ...] = ()
     alignment: int | None = None
-    """Bytes, a power of two; the arena's where it is not said."""
+    """Bytes, a power of two; default: the arena's."""
     arena: str | None = None
     shard: Shard | None = None
 
@@ -92,8 +91,8 @@ Inplace = str | tuple[tuple[int, int], ...]
 class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """One operator: reads all ``inputs``, then writes its ``outputs``, in one step.
 
-    ``inplace`` permits hand-offs: ``"any"``, ``"none"`` or ``[input_index, output_index]`` pairs; ``None`` means
-    that the file said nothing, which reads as ``"any"`` and is told by the lint. ``in_place_write`` pairs are
+    ``inplace`` permits in-place reuse: ``"any"``, ``"none"`` or ``[input_index, output_index]`` pairs; ``None`` means
+    that the file has no value: it is read as ``"any"`` with a lint finding. ``in_place_write`` pairs are
     demands, not permissions. ``grad_edges`` are ``[input_index, output_index]`` pairs along which gradients flow
     back; where none is declared they flow from every output to every differentiable input.
     """
@@ -119,13 +118,13 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 SCOPING = ("scope", "recomputes", "offloads")
-"""Fields of a node that no plan depends on. In the graph's hash they stand among ``params``."""
+"""Fields of a node that no plan depends on. In the graph's hash they are part of ``params``."""
 
 
 class Dim(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """The envelope of a named dimension, both ends included. Plans are made at ``max`` unless a point is given.
 
-    Where the envelope itself is a reader's guess, :attr:`Graph.assumed` says at which size it stands.
+    If a reader assumed the envelope, :attr:`Graph.assumed` holds the planned size.
     """
 
     min: int = 0
@@ -133,26 +132,26 @@ class Dim(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """Where a node comes from, as the file that it was read from says."""
+    """Origin of a node according to its file."""
 
     module: tuple[str, ...] = ()
     """The path of the module whose code makes it: ``("transformer", "h", "0", "mlp")``; empty for the outermost one."""
     source: str = ""
-    """The line of that code, ``model.py:12``; empty where the file says none."""
+    """Source line, ``model.py:12``; empty if unknown."""
 
 
 class StorageOrigin(msgspec.Struct, frozen=True, gc=False):
-    """Who made a storage of a finished plan that comes without a graph, as the files beside it say."""
+    """Producer of a storage of a finished plan without a graph, from accompanying files."""
 
     origin: Origin = Origin()
     operator: str = ""
-    """What the framework calls the operation: ``dot_general``."""
+    """Operation name of the framework: ``dot_general``."""
     phase: Phase | None = None
-    """``None`` where nothing tells it."""
+    """``None`` if unknown."""
 
 
 class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, weakref=True):
-    """What is planned. Tensor and node ids are unique free text; every order is total by id bytes."""
+    """The graph to plan. Tensor and node ids are unique texts; every order is total by id bytes."""
 
     tensors: tuple[Tensor, ...] = ()
     nodes: tuple[Node, ...] = ()
@@ -162,7 +161,7 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     name: str = ""
     dims: dict[str, Dim] = {}
     assumed: dict[str, int] = {}
-    """Sizes of named dimensions that no file said and a reader assumed: where they stand if no point is given."""
+    """Sizes of named dimensions that a reader assumed; used unless others are given."""
     ranges: dict[str, Dim] = {}
     """Named dimension → the sizes at which the model can be read again. In no hash and no file."""
     replan_policy: Literal["ABORT", "REPLAN_AT_SAFEPOINT"] = "ABORT"
@@ -171,9 +170,9 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     sidecar: str = ""
     """The file beside this one that holds the constants' bytes (safetensors, by tensor id). In no hash."""
     shapes_from: dict[str, ShapeFrom] = {}
-    """Tensor → who said its shape, in graphs of models that do not say them all. In no hash."""
+    """Tensor → source of its shape, if the model file lacks shapes. Not hashed."""
     planner: str = ""
-    """The planner that this graph was fitted with, asked where nobody names one; empty: the default one."""
+    """Planner with which this graph was fitted; used unless another is named. Empty: the default one."""
     alignment: int = 0
     """Bytes: the alignment of every arena for which a request gives none, that of the model's runtime; 0: 128."""
     origins: dict[str, Origin] = {}
@@ -192,7 +191,7 @@ class AnnotatedGraph(Graph, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 class Arena(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One named region of memory (contract §4), in bytes; ``page_size`` 0 means that nothing is said of pages."""
+    """One named region of memory (contract §4), in bytes; ``page_size`` 0: no pages."""
 
     capacity_bytes: int = 2**64 - 1
     alignment_bytes: int = 128
@@ -203,7 +202,7 @@ register_types(View, Shard, Tensor, Node, Dim, Origin, StorageOrigin, Graph, Ann
 
 
 ArenaConfig = dict[str, Arena]
-"""Arena name → arena. An empty one stands for the three default arenas, unlimited."""
+"""Arena name → arena. Empty: the three default arenas without limits."""
 
 OFFLOAD_ARENA = "offload"
 """Another memory, to which tensors are copied while they are idle. It is there without being declared."""

@@ -1,8 +1,8 @@
-"""What an operator's name means: its parts, and its properties by the one table (:mod:`.operator_table`).
+"""Operator names: their parts, and properties from the operator table (:mod:`.operator_table`).
 
 Every spelling of an operator gives the same properties: ``aten::mul.Tensor``, ``torch.ops.aten.mul``, ``aten.mul_``,
-``ai.onnx::Mul``, ``stablehlo.multiply``, ``TFL.MUL``, ``MUL``. A name of a namespace that is not listed here is another
-operator, whatever its base name is, and unknown.
+``ai.onnx::Mul``, ``stablehlo.multiply``, ``TFL.MUL``, ``MUL``. A name of an unlisted namespace is another
+operator with unknown properties.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OTHERS = frozenset(
 NAMESPACES = HLO | ATEN | COMMUNICATION | OTHERS
 
 GRADIENT = "_GRAD"
-"""What the synthesized backward step of an operator has after the operator's name."""
+"""Suffix of the synthesized backward step of an operator."""
 OVERLOADS = (
     *("default", "Tensor", "Scalar", "Tensor_Scalar", "Scalar_Tensor", "Tensor_Tensor", "Tensor_mode", "Scalar_mode"),
     *("int", "int_list", "dim", "dims", "dim_IntList", "self", "sizes", "using_ints", "dtype", "correction", "vec"),

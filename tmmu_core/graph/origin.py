@@ -1,4 +1,4 @@
-"""What model files write of a node's origin, as one value: a module's path, and a line of source."""
+"""Origin of a node from model files: a module path and a source line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _QUOTED = re.compile(r"['\"]([^'\"]*)['\"]")
 _PARTS = re.compile(r"[./]")
 _FOLDERS = re.compile(r"[/\\]")
 LONGEST = 4096
-"""Letters of one path or trace that are looked at: files of others say what they like."""
+"""Maximum length of a path or trace; untrusted files may have longer ones."""
 
 
 def path_of(text: str) -> tuple[str, ...]:
@@ -34,14 +34,14 @@ def line_of(file: str, line: object) -> str:
 def stack_path(text: str) -> tuple[str, ...]:
     """The innermost module of PyTorch's ``nn_module_stack`` as it is saved: ``key,path,class`` with semicolons.
 
-    The path of what was made inside ``forward`` of a wrapper may begin with ``L['self'].``, which says nothing.
+    The path of what was made inside ``forward`` of a wrapper may begin with ``L['self'].``, which is dropped.
     """
     last = text[-LONGEST:].rpartition(";")[2].split(",")
     return path_of(last[1].removeprefix("L['self']")) if len(last) > 2 else ()
 
 
 def saved_origin(metadata: Any) -> Origin:
-    """Of what a saved PyTorch program says of an operator: its module, and the line of the model's code."""
+    """Return the module and source line of an operator of a saved PyTorch program."""
     said = metadata if isinstance(metadata, dict) else {}
     stack, trace = (said.get(key) for key in ("nn_module_stack", "stack_trace"))
     return Origin(

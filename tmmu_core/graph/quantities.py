@@ -10,7 +10,7 @@ from fractions import Fraction
 from tmmu_core.base.errors import U64_MAX
 
 _PERCENT = re.compile(r"\+?(?:\d{1,20}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?|\d{1,20}/\d{1,20}", re.ASCII)
-"""What a percentage may look like: whatever matches is a number of a few hundred digits at most."""
+"""Pattern of a percentage; a match has a few hundred digits at most."""
 
 _PARTED = re.compile(r"(?:[^,]*\D)?\d{1,3}(?:,\d{3})+(?:[^\d,][^,]*)?", re.ASCII)
 """A size with commas: they part thousands and nothing else, so that no decimal comma is passed over."""
@@ -83,10 +83,10 @@ def short_bytes(n: int | None) -> str:
 
 
 def parse_percent(text: str) -> Fraction:
-    """A percentage as people write it (``5``, ``2.5 %``, ``1/3``) as a ratio, exactly.
+    """Parse a percentage (``5``, ``2.5 %``, ``1/3``) to an exact ratio.
 
-    Raises ``ValueError`` with a sentence for anything else, and for what is negative: a text of eleven characters,
-    ``1e999999999``, is a number that no machine holds.
+    Raises ``ValueError`` for other texts and negative values; exponents are bounded, because ``1e999999999`` would
+    not fit into memory.
     """
     word = text.strip().removesuffix("%").strip()
     try:

@@ -265,7 +265,7 @@ class Plan(model.Plan):
             raise UnreadableInput(f"a report is not written as {suffix}.", source=str(path), hint=hint)
         verdict = self.verify()
         if suffix == ".md":
-            data = face("report.summary").markdown(self, verdict, title)
+            data = face("report.summary").markdown(self, verdict, title, self.made and self.made.better)
         else:
             before = None if baseline is None else as_plan(baseline)
             build = face("report.html_report")
@@ -303,7 +303,9 @@ class Plan(model.Plan):
         remarks = [self.remark(key) for key in (model.UNPLANNED, model.ASSUMED, model.READ)]
         remarked = "".join(f"; {visible(text)[:REMARK_LENGTH]}" for text in remarks if text)
         why = self.explanation.reason
-        return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}. {why}>"
+        hint = face("texts.totals_text").better(self.made and self.made.better, 'planner="auto"')
+        more = f" {hint}." if hint else ""
+        return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}. {why}{more}>"
 
     def _repr_html_(self) -> str:
         """Return the figures, and an SVG map of the arena with the most reuse."""

@@ -33,13 +33,8 @@ ACCOUNT_NAMES = {
 }
 ACCOUNT_PATTERNS = {"live": "", "slot_rounding": "\\", "alignment_gaps": "|", "holes": "/", "tail": ""}
 MOST_MARKS = 4_000
-CONFIG = {
-    "displaylogo": False,
-    "modeBarButtonsToRemove": ["lasso2d", "select2d", "autoScale2d"],
-    "scrollZoom": True,
-    "toImageButtonOptions": {"format": "svg", "filename": "tmmu"},
-}
-"""Plotly configuration; charts are saved as SVG."""
+CONFIG = {"displayModeBar": False, "scrollZoom": True}
+"""Plotly configuration: its tool bar would cover labels."""
 
 __all__ = ["ROLE_COLOURS", "bytes_axis", "clickable", "clicked_step", "figure", "ticks"]
 
@@ -114,7 +109,7 @@ def clickable(fig: go.Figure, curve: Sequence[int], beats: Sequence[int] | None 
             name="step",
         )
     )
-    fig.update_layout(clickmode="event+select", hovermode="x")
+    fig.update_layout(clickmode="event+select", hovermode="x", hoverdistance=-1)
 
 
 def clicked_step(points: Sequence[Mapping[str, Any]]) -> int | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import plotly.graph_objects as go
 
@@ -90,15 +88,3 @@ def _line(fig: go.Figure, level: tuple[int, str], dash: str, colour: str, where:
         annotation={"text": text, "font": {"size": 11, "color": colour}},
         annotation_position=where,
     )
-
-
-def stacked(plan: Plan, capacity: int | None) -> Sequence[tuple[str, int, int]]:
-    """Return ``(arena, start, end)`` with the arenas end to end in one memory, and the free rest."""
-    at, found = 0, []
-    for name in laid_out(plan):
-        extent = plan.arena_of[name].extent_bytes
-        found.append((name, at, at + extent))
-        at += extent
-    if capacity is not None and capacity > at:
-        found.append(("free", at, capacity))
-    return found

@@ -1,4 +1,4 @@
-"""The chart of live bytes over steps."""
+"""The chart of one arena over the steps: live bytes, or the arena size by account."""
 
 from __future__ import annotations
 
@@ -7,21 +7,40 @@ from collections.abc import Mapping
 import numpy as np
 import plotly.graph_objects as go
 
-from app.kit.charts.chart_base import BAD, LINE, LIVE, bytes_axis, clickable, figure, steps_axis
+from app.kit.charts.chart_base import (
+    ACCOUNT_COLOURS,
+    ACCOUNT_NAMES,
+    ACCOUNT_PATTERNS,
+    BAD,
+    FAINT,
+    LINE,
+    LIVE,
+    bytes_axis,
+    clickable,
+    figure,
+    steps_axis,
+)
 from app.texts import numbers
+from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, WasteLedger
 from tmmu_core.plans.figures.live_bytes import change_points, peak_of
 from tmmu_core.plans.figures.plan_storages import beats_of, live_bytes
 from tmmu_core.plans.model import Plan
 
 MOST_POINTS = 20_000
+MOST_STEPS = 4_000
+"""Steps of the accounts that are drawn."""
 ABOVE, BELOW = 12, 24
 """Pixels of margin."""
 WORDS = 18
 """Height of a level's label in pixels."""
 
 
-def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int = 150) -> go.Figure:
+def live_curve(
+    plan: Plan, arena: str, *, step: int | None = None, height: int = 150, ledger: WasteLedger | None = None
+) -> go.Figure:
     """Return the step chart of one arena's live bytes with its peak, size, lower bound, capacity and selected step.
+
+    With a ``ledger`` its accounts are stacked instead of the live bytes alone: their sum is the arena size.
 
     Beyond ``MOST_POINTS`` changes, the highest point of each bin is drawn.
     """
@@ -29,24 +48,11 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
     curve, steps = live_bytes(plan, arena), beats_of(plan).steps
     beat, most = peak_of(curve)
     at = int(steps[beat])
-    begins, values = change_points(curve, steps)
-    begins, values = thinned(begins, values)
-    x = [*begins.tolist(), plan.steps]
-    y = [*values.tolist(), int(values[-1]) if len(values) else 0]
     fig = figure(height)
-    fig.add_trace(
-        go.Scatter(
-            x=x,
-            y=y,
-            mode="lines",
-            line={"shape": "hv", "width": 1.5, "color": LIVE},
-            fill="tozeroy",
-            fillcolor="rgba(0,114,178,0.16)",
-            customdata=[(plan.node_at(t), numbers.full_bytes(v)) for t, v in zip(x, y, strict=True)],
-            hovertemplate="#%{x:,d} %{customdata[0]}<br>%{customdata[1]} live<extra></extra>",
-            name="live bytes",
-        )
-    )
+    if ledger is None:
+        _live(fig, plan, *thinned(*change_points(curve, steps)))
+    else:
+        _accounts(fig, plan, ledger, step)
     top = max(summary.extent_bytes, most)
     # The label of the peak is placed towards the middle, those of the levels at the other side.
     right = at > plan.steps * 0.6
@@ -85,6 +91,52 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
     fig.update_yaxes(axis, fixedrange=True)
     fig.update_layout(margin={"l": 70, "r": 14, "t": ABOVE, "b": BELOW})
     return fig
+
+
+def _live(fig: go.Figure, plan: Plan, begins: np.ndarray, values: np.ndarray) -> None:
+    x = [*begins.tolist(), plan.steps]
+    y = [*values.tolist(), int(values[-1]) if len(values) else 0]
+    fig.add_trace(
+        go.Scatter(
+            x=x,
+            y=y,
+            mode="lines",
+            line={"shape": "hv", "width": 1.5, "color": LIVE},
+            fill="tozeroy",
+            fillcolor="rgba(0,114,178,0.16)",
+            customdata=[(plan.node_at(t), numbers.full_bytes(v)) for t, v in zip(x, y, strict=True)],
+            hovertemplate="#%{x:,d} %{customdata[0]}<br>%{customdata[1]} live<extra></extra>",
+            name="live bytes",
+        )
+    )
+
+
+def _accounts(fig: go.Figure, plan: Plan, ledger: WasteLedger, step: int | None) -> None:
+    """Stack the accounts. Above ``MOST_STEPS`` steps, evenly spaced steps and ``step`` are drawn."""
+    beats = np.arange(len(ledger.steps) if plan.steps else 0)
+    if len(beats) > MOST_STEPS:
+        chosen = int(np.searchsorted(ledger.steps, step or 0, side="right")) - 1
+        beats = np.unique(np.concatenate([np.linspace(0, len(beats) - 1, MOST_STEPS).astype(np.int64), [chosen]]))
+    x = [*ledger.steps[beats].tolist(), plan.steps]
+    for account in ACCOUNTS:
+        values = getattr(ledger, account)[beats].tolist() if len(beats) else []
+        if not any(values):
+            continue  # no empty band in the legend
+        y = [*values, values[-1]]
+        fig.add_trace(
+            go.Scatter(
+                x=x,
+                y=y,
+                stackgroup="extent",
+                mode="lines",
+                line={"shape": "hv", "width": 0, "color": ACCOUNT_COLOURS[account]},
+                fillcolor=FAINT if account == "tail" else ACCOUNT_COLOURS[account],
+                fillpattern={"shape": ACCOUNT_PATTERNS[account], "size": 6, "solidity": 0.3},
+                name=ACCOUNT_NAMES[account],
+                customdata=[numbers.full_bytes(v) for v in y],
+                hovertemplate="%{customdata}",
+            )
+        )
 
 
 LEVELS = {"arena size": ("solid", LINE), "lower bound": ("dot", LINE), "peak": ("dot", LINE), "capacity": ("dash", BAD)}

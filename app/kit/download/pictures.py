@@ -1,4 +1,4 @@
-"""Export of pictures: every drawing of an arena as SVG and PNG, with size and theme; charts save in the same size."""
+"""Export of pictures: every drawing of an arena as SVG and PNG, with size and theme."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import streamlit as st
 
 from app.kit import arena_focus
-from app.kit.charts import chart_base
 from app.kit.download import downloads
 from app.report.report_theme import HEIGHT, LEAST, MOST, WIDTH, Sheet
 from app.session import repeat_command, state
@@ -32,21 +31,12 @@ def saved_as() -> tuple[int, int] | None:
     return None if chosen is None else (chosen.width, chosen.height)
 
 
-def camera(*, alone: bool = False) -> dict[str, Any]:
-    """Return a Plotly configuration that saves in the selected size; ``alone`` removes the other buttons."""
-    chosen = state.raw(_CHOSEN)
-    size = {} if chosen is None else {"width": chosen.width, "height": chosen.height}
-    options = {"filename": "tmmu", "format": state.raw("pictures.format") or "svg", **size}
-    buttons = {"modeBarButtons": [["toImage"]]} if alone else {}
-    return {**chart_base.CONFIG, **buttons, "toImageButtonOptions": options}
-
-
 def section(shown: Shown) -> None:
     """Draw the picture settings, the picture and its download buttons."""
     plan = shown.plan
     if not plan.arenas or not plan.steps:
         return
-    st.html(markup.heading("Pictures", "of an arena; charts save in this size and format too"))
+    st.html(markup.heading("Pictures", "of an arena"))
     called = downloads.PICTURES
     kinds = [kind for kind in called if kind != "slots" or plan.has_slots]
     now = sheet()
@@ -64,9 +54,8 @@ def section(shown: Shown) -> None:
                 on_change=_sized,
                 width=120,
             )
-        for label, name, values in (("Theme", "theme", ("light", "dark")), ("Image format", "format", ("svg", "png"))):
-            said = now.theme if name == "theme" else state.raw("pictures.format") or "svg"
-            st.selectbox(label, values, key=state.set_widget(f"picture.{name}", said), on_change=_sized, width=100)
+        themes = ("light", "dark")
+        st.selectbox("Theme", themes, key=state.set_widget("picture.theme", now.theme), on_change=_sized, width=100)
     if kind not in kinds or arena not in names:
         return
     svg = downloads.picture(plan, kind, arena, sheet())
@@ -88,7 +77,6 @@ def section(shown: Shown) -> None:
 def _sized() -> None:
     width, height = (int(state.widget_value(f"picture.{side}")) for side in ("width", "height"))
     state.put(_CHOSEN, Sheet(width, height, state.widget_value("picture.theme"), whole=True))
-    state.put("pictures.format", state.widget_value("picture.format"))
 
 
 def _png(svg: str, size: Sheet, name: str) -> None:

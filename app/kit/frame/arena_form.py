@@ -1,4 +1,4 @@
-"""The form of arena settings: alignment, capacities, declarations, page size, budget and dimension sizes."""
+"""The form of arena settings: alignment, declarations, page size, budget and dimension sizes."""
 
 from __future__ import annotations
 
@@ -7,39 +7,29 @@ from typing import Any
 
 import streamlit as st
 
-from app.session import planning, state
+from app.session import state
 from app.session.opening import Opened
 from app.session.view_state import Choice
-from app.texts import numbers
+from app.texts import markup, numbers
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.assumed_sizes import reach
 from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.quantities import parse_bytes
-from tmmu_core.plans.making.request import ANY_ARENA
 from tmmu_core.plans.making.request_options import read_arenas_text
 
 ALIGNMENTS = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 
 
-def popover(full: Choice, opened: Opened, *, fixed: str = "") -> None:
-    """Draw the button that opens the arena form; ``fixed`` is the reason why it is disabled."""
-    with st.popover(label(full), icon=":material/memory:", key="arenas", disabled=bool(fixed), help=fixed or None):
-        _controls(full, opened)
+def active(full: Choice) -> int:
+    """Return the number of arena settings that differ from their defaults."""
+    given = (full.arenas or None, full.alignment, full.page_size, full.budget)
+    return sum(value is not None for value in given) + len(full.dims)
 
 
-def label(full: Choice) -> str:
-    """Return the button label, a summary of the arena settings."""
-    parts = ["declared"] if full.arenas else []
-    parts += [f"align {full.alignment}"] if full.alignment is not None else []
-    parts += [numbers.count(len(full.capacities), "capacity", "capacities")] if full.capacities else []
-    parts += [f"page {numbers.short_bytes(full.page_size)}"] if full.page_size is not None else []
-    parts += ["budget"] if full.budget is not None else []
-    parts += [for_markdown(",".join(f"{name}={n}" for name, n in full.dims.items()))] if full.dims else []
-    return f"Arenas: {' · '.join(parts)}" if parts else "Arenas"
-
-
-def _controls(full: Choice, opened: Opened) -> None:
+def draw(full: Choice, opened: Opened) -> None:
+    """Draw alignment, declared arenas, page size, budget and dimensions."""
+    st.html(markup.heading("Arenas"))
     options: list[int | None] = [None, *ALIGNMENTS]
     if full.alignment is not None and full.alignment not in ALIGNMENTS:
         options.append(full.alignment)
@@ -52,11 +42,6 @@ def _controls(full: Choice, opened: Opened) -> None:
         accept_new_options=True,
         placeholder="default (128 B)",
     )
-    capacities = full.capacities
-    if opened.graph is not None:
-        _size("Memory limit", "capacity.", capacities.get(ANY_ARENA), _memory_limit)
-    for arena in () if full.is_one_memory else planning.arenas_in_use(full, opened):
-        _size(f"Capacity of {arena}", f"capacity.{arena}", capacities.get(arena), lambda n, a=arena: _capacity(a, n))
     if opened.graph is None:
         return
     _declared(full)
@@ -73,8 +58,6 @@ def _controls(full: Choice, opened: Opened) -> None:
             key=state.set_widget(f"dim.{name}", dims.get(name, usual[name])),
             on_change=lambda n=name: _dim(n, usual[n]),
         )
-    if not opened.graph.dims:
-        st.caption("This graph has no named dimensions.")
 
 
 def _declared(full: Choice) -> None:
@@ -131,15 +114,6 @@ def _size(label: str, name: str, value: int | None, then: Any) -> None:
         help="Bytes, or a number with KiB, MiB or GiB. Empty: none.",
         on_change=changed,
     )
-
-
-def _memory_limit(size: int | None) -> None:
-    state.choose(capacities={} if size is None else {ANY_ARENA: size})
-
-
-def _capacity(arena: str, size: int | None) -> None:
-    rest = {name: n for name, n in state.choice().capacities.items() if name != arena}
-    state.choose(capacities=dict(sorted({**rest, **({} if size is None else {arena: size})}.items())))
 
 
 def _dim(name: str, top: int) -> None:

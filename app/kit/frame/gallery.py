@@ -29,7 +29,8 @@ def draw() -> None:
         on_change=_uploaded,
         args=(key,),
     )
-    st.caption("Formats: " + ", ".join(f.title for f in READERS) + ". Open two files to compare them.")
+    formats = ", ".join(reader.title for reader in READERS)
+    st.caption(f"Or drop files anywhere on the page. Two files open side by side. Formats: {formats}.")
     listed = opening.samples()
     if opening.shelf().names():
         st.html(markup.heading("Opened files"))
@@ -59,6 +60,18 @@ def draw() -> None:
             )
     if not listed:
         st.caption("This installation has no samples.")
+
+
+def drop() -> None:
+    """Mount the upload that takes files dropped anywhere on the page; it draws nothing."""
+    with st.container(key="drop"):
+        st.file_uploader(
+            "Dropped files",
+            accept_multiple_files=True,
+            key=(key := f"drop.{state.upload_epoch()}"),
+            on_change=_uploaded,
+            args=(key,),
+        )
 
 
 def _open(source: str) -> None:

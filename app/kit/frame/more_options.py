@@ -6,6 +6,7 @@ import streamlit as st
 
 from app.session import state
 from app.session.view_state import Choice
+from app.texts import markup
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, written
@@ -20,19 +21,20 @@ ELSEWHERE = frozenset(
 HERE = tuple(name for name in OPTION_SPECS if name not in ELSEWHERE)
 
 
-def popover(full: Choice, *, of_graph: bool, fixed: str = "") -> None:
-    """Draw the button that opens the form; ``fixed`` is the reason why it is disabled."""
-    names = [name for name in HERE if of_graph or not OPTION_SPECS[name].of_graphs]
-    active = [name.replace("_", " ") for name in written(full) if name in names]
-    with st.popover(
-        f"More: {', '.join(active)}" if active else "More",
-        icon=":material/more_horiz:",
-        key="more",
-        disabled=bool(fixed),
-        help=fixed or "Execution order, replay token and addressing.",
-    ):
-        for name in names:
-            _widget(name, full)
+def active(full: Choice, *, of_graph: bool) -> int:
+    """Return the number of these options that are set."""
+    return len([name for name in written(full) if name in _names(of_graph)])
+
+
+def draw(full: Choice, *, of_graph: bool) -> None:
+    """Draw the form."""
+    st.html(markup.heading("Order and addresses"))
+    for name in _names(of_graph):
+        _widget(name, full)
+
+
+def _names(of_graph: bool) -> list[str]:
+    return [name for name in HERE if of_graph or not OPTION_SPECS[name].of_graphs]
 
 
 def _widget(name: str, full: Choice) -> None:

@@ -8,21 +8,22 @@ import streamlit as st
 
 from app.kit import arena_focus
 from app.kit.frame import error_cards, gallery, toolbar
+from app.kit.tensor import verdict
 from app.session import opening, planning, state
 from app.session.opening import Opened
 from app.session.planning import Shown
 from app.session.view_state import Choice
-from app.session.work.jobs import Job, desk
+from app.session.work.jobs import Job, desk, remembered
 from app.session.work.task_messages import TaskNotFinished
 from app.texts import certificate_text, markup, numbers, totals_text
-from app.texts.next_step import BEST, Next, PlanContext, next_step
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.assumed_sizes import assumed_at
 from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
 from tmmu_core.planners.meter import OPTION as NODE_LIMIT
 from tmmu_core.planners.problem import GIVEN
-from tmmu_core.plans.making.over_capacity import over_limits
+from tmmu_core.plans.analysis.explain_peak import Explanation, explain_peak
+from tmmu_core.plans.making.over_capacity import over_limits, packing_may_do
 from tmmu_core.plans.making.request import DEFAULT_PLANNER
 
 
@@ -61,15 +62,16 @@ def shown(*, of_digests: bool = False) -> Shown:
                 on_click=state.choose,
                 kwargs={"arenas": opening.arenas_named(opened.graph)},
             )
-        return _last_good(chosen)
+        good = _last_good(chosen)
+        _headline(good)
+        return good
     error_cards.draw([])
     state.remember_valid(chosen)
     if is_digest(answer) and not of_digests:
-        st.html(markup.claim(name_of(answer), []))
         st.html(digest_card(answer))
         st.stop()
     _not_there(answer)
-    _next(answer)
+    _headline(answer)
     _limited(answer)
     _assumed(answer)
     _changed(answer)
@@ -154,36 +156,44 @@ def _assumed(answer: Shown) -> None:
         )
 
 
-def _next(answer: Shown) -> None:
-    """By how much the plan is over its limits, on every page; and what to do next, a click away."""
-    plan, budget = answer.plan, answer.choice.budget
-    over = bool(over_limits(plan, budget))
-    fixed = answer.opened.plan is not None
-    valid = answer.verdict is None or answer.verdict.ok or over
-    known = PlanContext(budget, answer.opened.graph is not None, fixed, valid)
-    step = next_step(plan, known, state.at(), planning.BEST)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="over" if over else "next"):
-        if over:
-            st.html(markup.over(totals_text.excess(plan, budget), step.text))
-        else:
-            st.html(markup.then(step.text))
-        _actions(step, answer.choice, over=over and answer.opened.graph is not None)
+def _headline(answer: Shown) -> None:
+    """Draw what the plan needs and why, on every page, with the next action."""
+    over = bool(over_limits(answer.plan, answer.choice.budget))
+    explained = explanation(answer.key, answer.choice.budget, answer)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="headline"):
+        st.html(markup.headline(explained.headline, explained.reason, mark=verdict.mark(answer), bad=over))
+        _actions(answer, over)
 
 
-def _actions(step: Next, full: Choice, *, over: bool) -> None:
-    if step.action == BEST:
+@remembered
+def explanation(key: str, budget: int | None, _shown: Shown) -> Explanation:
+    """Return the explanation of a plan."""
+    del key
+    return explain_peak(_shown.plan, budget, name_of(_shown))
+
+
+def _actions(answer: Shown, over: bool) -> None:
+    """Draw the next actions: a better planner, changes until it fits, or the export."""
+    plan, full, fixed = answer.plan, answer.choice, answer.opened.plan is not None
+    if fixed:
+        return
+    best = planning.best(full)
+    is_best = full.planner == best["planner"] and full.options == best["options"]
+    if any(arena.open_bytes for arena in plan.arenas) and not is_best:
         st.button(
-            step.label,
+            "Find the best plan",
             key="next-best",
-            type="primary" if over else "tertiary",
+            type="primary" if over and packing_may_do(plan, full.budget) else "secondary",
             icon=":material/star:",
+            help="Plan with auto: it selects a planner by problem size and searches for the smallest arenas.",
             on_click=state.choose,
-            kwargs=planning.best(full),
+            kwargs=best,
         )
-    elif step.action and step.action != "fit":
-        st.page_link(f"pages/{step.action}/page.py", label=step.label, icon=":material/arrow_forward:")
-    if (over or step.action == "fit") and state.at() != "fit":
-        st.page_link("pages/fit/page.py", label="Make it fit", icon=":material/compress:")
+    if over and answer.opened.graph is not None and state.at() != "fix":
+        st.page_link("pages/fix/page.py", label="Make it fit", icon=":material/compress:", help="Change the graph.")
+    limited = full.budget is not None or any(arena.headroom_bytes is not None for arena in plan.arenas)
+    if limited and not over and state.at() != "report":
+        st.page_link("pages/report/page.py", label="Export", icon=":material/download:")
 
 
 def name_of(shown: Shown) -> str:

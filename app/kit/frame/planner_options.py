@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -11,8 +10,8 @@ import streamlit as st
 from app.kit.frame import platform_form
 from app.session import state
 from app.session.view_state import Choice
+from app.texts import markup
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.escaping import for_markdown
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.greedy import FITS, ORDERS
 from tmmu_core.plans.making.request_options import refuse_odd_json
@@ -34,24 +33,19 @@ EXAMPLES = {
 }
 
 
-def popover(full: Choice, *, fixed: str = "") -> None:
-    """A button that says the options and opens their widgets; ``fixed`` says why they cannot be changed."""
+def draw(full: Choice) -> None:
+    """Draw the options of the planner, if it has any."""
     defaults = dict(PLANNERS[full.planner].options) if full.planner in PLANNERS else {}
+    if not defaults:
+        return
     chosen = full.options
-    why_not = fixed or ("" if defaults else f"The planner {full.planner} has no options.")
-    with st.popover(label(chosen), icon=":material/tune:", key="options", disabled=bool(why_not), help=why_not or None):
-        if "memories" in defaults:
-            platform_form.form(chosen)
-        for name, default in defaults.items():
-            _widget(name, default, chosen.get(name, default))
-        if chosen:
-            st.button("Restore defaults", key="no-options", on_click=state.choose, kwargs={"options": {}})
-
-
-def label(chosen: Mapping[str, Any]) -> str:
-    """What the options are, in a few letters."""
-    said = [name if name in EXAMPLES else f"{name}={value}" for name, value in chosen.items()]
-    return f"Options: {for_markdown(', '.join(said))}" if said else "Options"
+    st.html(markup.heading(f"Options of {full.planner}"))
+    if "memories" in defaults:
+        platform_form.form(chosen)
+    for name, default in defaults.items():
+        _widget(name, default, chosen.get(name, default))
+    if chosen:
+        st.button("Restore defaults", key="no-options", on_click=state.choose, kwargs={"options": {}})
 
 
 def _widget(name: str, default: Any, value: Any) -> None:

@@ -1,9 +1,8 @@
-"""The toolbar: source and planning settings."""
+"""The toolbar: the file, the memory limit, the variant, the planner; everything else under Advanced."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 import streamlit as st
 
@@ -12,43 +11,46 @@ from app.session import planning, state
 from app.session.opening import Opened
 from app.session.view_state import Choice
 from app.texts import numbers
-from tmmu_core.base.escaping import for_markdown
-from tmmu_core.graph.model import MODES, PRESETS
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.graph.quantities import pair_texts, parse_bytes
 from tmmu_core.planners import PLANNERS
+from tmmu_core.plans.making.request import ANY_ARENA
+from tmmu_core.plans.making.request_options import OPTION_SPECS
+
+VARIANTS = {
+    "inference/inference": "inference",
+    "forward/train_full": "training, forward pass",
+    "backward/train_full": "training step",
+    "backward/remat_enabled": "training step, recompute",
+}
+"""Mode and preset → name."""
+FIXED = "A finished plan cannot change. Open its graph to plan it again."
 
 
 def draw(chosen: Choice, opened: Opened) -> None:
     """Draw the toolbar."""
     full = planning.spelled_out(chosen, opened)
-    fixed = opened.plan is not None
+    fixed = FIXED if opened.plan is not None else ""
+    gallery.drop()
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="toolbar"):
         # A new key closes the popover after a selection.
-        label = f"**{for_markdown(numbers.shortened(opened.name, 34))}**"
         with (
             st.container(key="open", width="content"),
-            st.popover(label, icon=":material/folder_open:", key=f"gallery-{state.upload_epoch()}"),
+            st.popover("Open…", icon=":material/folder_open:", key=f"gallery-{state.upload_epoch()}"),
         ):
-            if opened.problem is not None:
-                st.caption(
-                    "A packing problem has live ranges and sizes only; mode, preset and dimensions need a graph."
-                )
             gallery.draw()
-        why_not = "A finished plan cannot change. Open its graph to plan it again."
-        if opened.problem is None:  # a plain problem has neither
-            _pick(_Menu("mode", MODES, full.mode), disabled=fixed, help=why_not if fixed else None)
-            _pick(_Menu("preset", PRESETS, full.preset), disabled=fixed, help=why_not if fixed else None)
-        planners = planning.planners_for(opened)
+        memory_limit(full, fixed)
+        if opened.problem is None:  # a packing problem has neither mode nor preset
+            _variant(full, fixed)
         about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
-        _pick(
-            _Menu("planner", tuple(planners), full.planner),
-            disabled=fixed,
-            help=why_not if fixed else about,
-            then=lambda: state.choose(**planning.picking(full, state.widget_value("planner"))),
+        _menu(
+            ("Planner", planning.planners_for(opened), full.planner),
+            lambda name: name,
+            lambda name: state.choose(**planning.picking(full, name)),
+            fixed or about,
+            bool(fixed),
         )
-        planner_options.popover(full, fixed=why_not if fixed else "")
-        _best(full, fixed)
-        arena_form.popover(full, opened, fixed=why_not if fixed else "")
-        more_options.popover(full, of_graph=opened.graph is not None, fixed=why_not if fixed else "")
+        _advanced(full, opened, fixed)
         if full.shard_spec is not None:
             st.button(
                 f"rank {full.rank}",
@@ -60,39 +62,90 @@ def draw(chosen: Choice, opened: Opened) -> None:
             )
 
 
-def _best(full: Choice, fixed: bool) -> None:
-    best = planning.best(full)
-    there = full.planner == best["planner"] and full.options == best["options"]
-    why_not = "A finished plan cannot change." if fixed else "This is the plan of the planner auto." * there
-    st.button(
-        "Find the best plan",
-        icon=":material/star:",
-        key="best",
-        disabled=bool(why_not),
-        help=why_not or "Plan with auto: it selects a planner by problem size and searches for the smallest arena.",
-        on_click=lambda: state.choose(**best),
+def memory_limit(full: Choice, fixed: str) -> None:
+    """Draw the limit of one memory that holds all arenas; limits of single arenas are written as on a command line."""
+    pairs = ((None if name == ANY_ARENA else name, size) for name, size in sorted(full.capacities.items()))
+    listed = [_short(text) for text in pair_texts(pairs)]
+    st.text_input(
+        "Memory limit",
+        key=state.set_widget("limit", state.draft("limit") or ", ".join(listed)),
+        placeholder="e.g. 512KiB, 8GiB",
+        help=fixed or "One memory for all arenas, in bytes, KiB, MiB or GiB; one arena: activations=8MiB; empty: none.",
+        on_change=_limit,
+        disabled=bool(fixed),
+        width=200,
     )
 
 
-class _Menu(NamedTuple):
-    """A setting with its possible values and its value."""
+def _short(pair: str) -> str:
+    """Return ``activations=8 MiB`` for ``activations=8388608`` where no digit is lost."""
+    name, _, size = pair.rpartition("=")
+    short = numbers.short_bytes(int(size)).replace(".00 ", " ").replace(".0 ", " ")
+    return f"{name}{'=' * bool(name)}{short if parse_bytes(short) == int(size) else size}"
 
-    name: str
-    values: tuple[str, ...]
-    value: str | None
+
+def _limit() -> None:
+    text = str(state.widget_value("limit") or "").strip()
+    try:
+        capacities = OPTION_SPECS["capacities"].read(text) if text else {}
+    except (ValueError, UnreadableInput) as error:
+        state.draft("limit", text)
+        message = error.message if isinstance(error, UnreadableInput) else str(error)
+        state.refuse({"title": "Memory limit not changed", "message": message})
+        return
+    state.draft("limit", "")
+    state.choose(capacities=capacities)
 
 
-def _pick(menu: _Menu, *, disabled: bool, help: str | None, then: Callable[[], None] | None = None) -> None:
-    name, values, value = menu
-    shown_options = values if value in values else (value or "", *values)
+def _variant(full: Choice, fixed: str) -> None:
+    now = f"{full.mode}/{full.preset}"
+
+    def chosen(variant: str) -> None:
+        mode, _, preset = variant.partition("/")
+        state.choose(mode=mode, preset=preset)
+
+    _menu(
+        ("Variant", [*VARIANTS] if now in VARIANTS else [now, *VARIANTS], now),
+        lambda variant: VARIANTS.get(variant, variant.replace("/", ", preset ")),
+        chosen,
+        fixed or "Mode and preset: what is run, and what is kept for the backward pass.",
+        bool(fixed),
+    )
+
+
+def _menu(
+    setting: tuple[str, Sequence[str], str | None],
+    name_of: Callable[[str], str],
+    choose: Callable[[str], None],
+    help: str,
+    disabled: bool,
+) -> None:
+    """Draw a menu; ``setting`` is its title, its values and its value."""
+    title, values, value = setting
+    key = title.lower()
     st.selectbox(
-        name,
-        shown_options,
-        key=state.set_widget(name, value),
-        format_func=lambda option: f"{name}: {option or numbers.UNKNOWN}",
-        on_change=then or (lambda: state.choose(**{name: state.widget_value(name)})),
-        label_visibility="collapsed",
+        title,
+        values if value in values else (value or "", *values),
+        key=state.set_widget(key, value),
+        format_func=lambda option: name_of(option) or numbers.UNKNOWN,
+        on_change=lambda: choose(state.widget_value(key)),
         disabled=disabled,
         help=help,
-        width=170,
+        width=200,
     )
+
+
+def _advanced(full: Choice, opened: Opened, fixed: str) -> None:
+    """Draw the button that opens all other settings, with the number of those that are set."""
+    is_graph = opened.graph is not None
+    active = arena_form.active(full) + len(full.options) + more_options.active(full, of_graph=is_graph)
+    with st.popover(
+        f"Advanced ({active})" if active else "Advanced",
+        icon=":material/tune:",
+        key="advanced",
+        disabled=bool(fixed),
+        help=fixed or "Options of the planner, arenas, alignment, dimensions, order, replay token.",
+    ):
+        planner_options.draw(full)
+        arena_form.draw(full, opened)
+        more_options.draw(full, of_graph=is_graph)

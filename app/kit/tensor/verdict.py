@@ -1,4 +1,4 @@
-"""Verification result of a plan: chips beside the title, and the table of failed checks."""
+"""Verification result of a plan: its mark, its facts, and the table of failed checks."""
 
 from __future__ import annotations
 
@@ -17,48 +17,37 @@ SHORT = 0.5
 """Seconds that a page waits for the verdict; it does not wait for large plans."""
 
 
-def chips(shown: Shown) -> list[str]:
-    """Return the chips next to the title; the page is drawn again when the verdict is ready."""
-    plan, verdict = shown.plan, _verdict(shown)
-    if not (job := planning.judgement(shown)).finished:
+def mark(shown: Shown) -> str:
+    """Return the verdict as HTML, "" for a plan that is only over a limit; the page runs again when it is ready."""
+    job = planning.judgement(shown)
+    if not job.wait(SHORT if len(shown.plan) < planning.JUDGED_HERE_UP_TO else 0):
         _await(job)
+        if shown.verdict is None or shown.verdict.ok:
+            return '<span class="soft">verifying …</span>'
+        return f'<span class="bad">✗ invalid: {numbers.count(len(shown.verdict.errors), "error")}</span>'
+    judged = job.answer()
+    if _only_over(judged):
+        return ""
+    failed = len(judged.verified.errors) or len(judged.lint.errors)
+    if failed:
+        return f'<span class="bad">✗ {numbers.count(failed, "check")} failed</span>'
+    title = markup.esc(", ".join((*judged.verified.checked, *judged.lint.checked)))
+    warnings = len(judged.lint.warnings)
+    rest = f", {numbers.count(warnings, 'warning')}" if warnings else ""
+    return f'<span class="ok" title="{title}">✓ verified{rest}</span>'
+
+
+def facts(shown: Shown) -> list[str]:
+    """Return planner, totals, counts and hash of a plan as HTML."""
+    plan = shown.plan
+    arena = arena_focus.arena(shown)
+    tells = markup.esc(certificate_text.planner_tells(plan, arena))
     return [
-        *verdict,
-        _planner(shown),
+        f'<abbr title="{tells}">by {markup.esc(certificate_text.planner_of(plan, arena))}</abbr>',
         *(glossary.explained(markup.esc(chip)) for chip in totals_text.chips(plan)),
         f"{numbers.count(plan.steps, 'step')}, {numbers.count(len(plan), 'tensor')}",
         f'plan <span class="mono" title="{plan.tmmu_plan_hash.hex()}">{numbers.short_hash(plan.tmmu_plan_hash)}</span>',
     ]
-
-
-def _planner(shown: Shown) -> str:
-    arena = arena_focus.arena(shown)
-    summary = certificate_text.planner_tells(shown.plan, arena)
-    return f'<abbr title="{markup.esc(summary)}">by {markup.esc(certificate_text.planner_of(shown.plan, arena))}</abbr>'
-
-
-def _verdict(shown: Shown) -> list[str]:
-    job = planning.judgement(shown)
-    if not job.wait(SHORT if len(shown.plan) < planning.JUDGED_HERE_UP_TO else 0):
-        if shown.verdict is None or shown.verdict.ok:
-            return ["verifying …"]
-        return [f'<span class="bad">✗ invalid: {numbers.count(len(shown.verdict.errors), "error")}</span>']
-    judged = job.answer()
-    verified, lint = judged.verified, judged.lint
-    tried = ", ".join(verified.checked)
-    if _only_over(judged):
-        return [f'<span class="bad" title="{markup.esc(str(verified.errors[0].message))}">✗ over capacity</span>']
-    if verified.ok:
-        first = f'<span class="ok" title="{markup.esc(tried)}">✓ verified</span>'
-    else:
-        first = f'<span class="bad">✗ {numbers.count(len(verified.errors), "check")} failed</span>'
-    if lint.ok:
-        warnings = len(lint.warnings)
-        rest = f", {numbers.count(warnings, 'warning')}" if warnings else ""
-        second = f'<span class="ok" title="{markup.esc(", ".join(lint.checked))}">✓ lint{rest}</span>'
-    else:
-        second = f'<span class="bad">✗ lint: {numbers.count(len(lint.errors), "error")}</span>'
-    return [first, second]
 
 
 def _only_over(judged: Judgement) -> bool:

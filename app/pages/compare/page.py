@@ -10,10 +10,9 @@ import streamlit as st
 from app.kit import address, arena_focus
 from app.kit.charts import chart_base
 from app.kit.charts.compare_charts import curves
-from app.kit.download import pictures
 from app.kit.frame import page_frame
 from app.kit.tensor import plan_drawing, tensor_card, tensor_table
-from app.pages.fit import move_tables
+from app.pages.fix import move_tables
 from app.session import fitting, opening, plan_rows, planning, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, why_here_text
@@ -298,7 +297,7 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
         st.plotly_chart(
             chart_base.phase_bands(curves(left.plan, right.plan, arena), plan_rows.bands(right)),
             key=f"curves.{left.key}.{right.key}.{arena}",
-            config=pictures.camera(),
+            config=chart_base.CONFIG,
         )
     changes(found, left, right)
     state.write_link()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from app.kit.download import pictures
+from app.kit.charts import chart_base
 from app.session import history, state
 from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
@@ -121,7 +121,7 @@ def _drawn(runs: tuple[Run, ...]) -> None:
     st.plotly_chart(
         over_commits(runs, picked),
         key=key,
-        config=pictures.camera(),
+        config=chart_base.CONFIG,
         on_select=lambda: _click(key, runs),
         selection_mode="points",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.kit.download import pictures
+from app.kit.charts import chart_base
 from app.kit.frame import page_frame
 from app.pages.plan.measured_figure import bars
 from app.session import measuring, state
@@ -52,7 +52,7 @@ def _given(shown: Shown) -> None:
             return
         ours = job.answer()
         st.plotly_chart(
-            bars(arena.extent_bytes, ours, arena.bound_bytes), key=f"reality.{shown.key}", config=pictures.camera()
+            bars(arena.extent_bytes, ours, arena.bound_bytes), key=f"reality.{shown.key}", config=chart_base.CONFIG
         )
         st.caption(_sentence("The file's plan", arena.extent_bytes, ours, arena.bound_bytes))
 
@@ -60,7 +60,7 @@ def _given(shown: Shown) -> None:
 def _measured(found: Measured, key: str) -> None:
     figures = found.planned
     st.plotly_chart(
-        bars(found.theirs, figures.ours, figures.bound, found.runtime), key=f"reality.{key}", config=pictures.camera()
+        bars(found.theirs, figures.ours, figures.bound, found.runtime), key=f"reality.{key}", config=chart_base.CONFIG
     )
     st.caption(_sentence(found.runtime, found.theirs, figures.ours, figures.bound))
     rows = "".join(

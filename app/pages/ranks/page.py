@@ -6,7 +6,7 @@ import streamlit as st
 
 from app.canvas.plan_component import Listeners, Picture, PlanHandle, plan_canvas, plan_store
 from app.kit import arena_focus
-from app.kit.download import pictures
+from app.kit.charts import chart_base
 from app.kit.frame import page_frame
 from app.kit.tensor import tensor_card, verdict
 from app.pages.ranks import figures as charts
@@ -157,7 +157,7 @@ def heat(asked: Choice, found: RankPlans) -> None:
     st.plotly_chart(
         charts.heat_map(found, places, look=look, relative=relative),
         key=key,
-        config=pictures.camera(alone=True),
+        config=chart_base.CONFIG,
         on_select=lambda: _picked(key),
         selection_mode="points",
     )
@@ -226,7 +226,10 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
     job.wait(60)
     mine = job.answer()
     st.html(
-        section(f"Rank {look:,} ({rank_sets.place(found.spec, look)})", [_company(found, look), *verdict.chips(mine)])
+        section(
+            f"Rank {look:,} ({rank_sets.place(found.spec, look)})",
+            [_company(found, look), verdict.mark(mine), *verdict.facts(mine)],
+        )
     )
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.number_input(
@@ -263,6 +266,8 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
                 on_click=state.choose,
                 kwargs={"shard_spec": None, "rank": 0},
             )
+    explained = page_frame.explanation(mine.key, mine.choice.budget, mine)
+    st.html(f'<div class="tm">{markup.esc(str(explained))}</div>')
     st.html(markup.strip(mine.plan.arenas, glossary.definitions(), slots=mine.plan.has_slots))
     verdict.findings(mine)
     handle = plan_store(mine.plan, operators=plan_rows.operators(mine.key, mine), key="bytes.rank")
@@ -312,9 +317,7 @@ def body(asked: Choice, mine: Shown, handle: PlanHandle) -> None:
                 for arena in mine.plan.arenas
                 if arena.name in whole
             ]
-            st.plotly_chart(
-                charts.shares(rows), key=f"shares.{mine.key}.{mine.plan.rank}", config=pictures.camera(alone=True)
-            )
+            st.plotly_chart(charts.shares(rows), key=f"shares.{mine.key}.{mine.plan.rank}", config=chart_base.CONFIG)
             st.html(_shares(rows))
         if chosen.selected:
             tensor_card.panel(mine)

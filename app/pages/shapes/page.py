@@ -8,10 +8,9 @@ import pandas as pd
 import streamlit as st
 
 from app.kit import arena_focus
+from app.kit.charts import chart_base
 from app.kit.data_table import sheet
-from app.kit.download import pictures
 from app.kit.frame import page_frame
-from app.kit.tensor import verdict
 from app.pages.shapes import figures as charts
 from app.session import opening, planning, scenarios, shape_sequences, state
 from app.session.planning import Shown
@@ -95,11 +94,7 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
     bounds = graph.dims[dim]
     now = dict(state.choice().dims).get(dim, resolve_dims(graph, None)[dim])
     arena = _arena(shown, curve)
-    st.html(
-        markup.claim(
-            claim(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]"), *verdict.chips(shown)]
-        )
-    )
+    st.html(markup.claim(claim(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]")]))
     point(graph, dim, now)
     planned = len(curve.values) + len(curve.refused)
     every = planned == bounds.max - bounds.min + 1
@@ -123,7 +118,7 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
             st.plotly_chart(
                 charts.dim_curve(curve, name, now=now, capacity=capacity, whole=every),
                 key=key,
-                config=pictures.camera(alone=True),
+                config=chart_base.CONFIG,
                 on_select=lambda key=key: _picked(key, graph, dim),
                 selection_mode="points",
             )
@@ -320,7 +315,7 @@ def log_line(shown: Shown, log: ReplanLog, dim: str, wanted: int) -> None:
         st.plotly_chart(
             charts.session_chart(log, arena, dim),
             key=f"session.{arena}.{len(log.iterations)}.{log.iterations[-1].solution.plan.tmmu_plan_hash.hex()}",
-            config=pictures.camera(alone=True),
+            config=chart_base.CONFIG,
         )
     with right:
         sheet(

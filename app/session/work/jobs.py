@@ -181,7 +181,7 @@ class Desk:
             job.left_at = None
             self.kept.owned(("job", key), job.visitors())
             if fresh:
-                job.start()  # known only when it runs: where no thread can be begun nobody waits for one
+                job.start()  # registered only when it runs: if no thread can start, no one waits for it
                 self._jobs[key] = job
                 if self._watching is None or not self._watching.is_alive():
                     self._watching = threading.Thread(target=self._watch, name="the desk's watch", daemon=True)

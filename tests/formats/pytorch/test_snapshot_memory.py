@@ -255,3 +255,23 @@ def test_gate_reports_growth_of_a_snapshot_by_line(tmp_path: Path, capsys: pytes
     assert run(["gate", *files, "--max-growth", "200%"]) == 0
     assert run(["compare", files[2], files[0]]) == 1
     assert "category at the peak" in capsys.readouterr().out
+
+
+# --- ranks ------------------------------------------------------------------------------------------------------
+
+
+def test_folder_of_ranks_is_one_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in range(4):
+        document = transformer_steps(Transformer(**{**TINY, "tokens": 1024 if rank == 2 else 512})).document()
+        (tmp_path / f"job_rank{rank}_step100.pickle").write_bytes(pickle.dumps(document))
+    assert run(["plan", str(tmp_path)]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in out[1:3]] == ["2", "0–1,"]
+    assert "fullest: rank 2 (job_rank2_step100.pickle)" in out[-1]
+    (tmp_path / "job_rank9.pickle").write_bytes(pickle.dumps(document)[:-100])
+    assert run(["plan", str(tmp_path), "--json"]) == 1
+    ranks = json.loads(capsys.readouterr().out)["ranks"]
+    assert [one["rank"] for one in ranks] == [0, 1, 2, 3, 9]
+    assert "cut off" in ranks[4]["error"]
+    assert ranks[2]["difference"] is None
+    assert ranks[0]["difference"]["growth_bytes"] < 0

@@ -94,7 +94,7 @@ def read(data: bytes, name: str = "") -> Graph:
             raise UnreadableInput("the model has no subgraph.", source=name, hint="Convert the model again.")
         return _Reading(file).graph()
     except (struct.error, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        # What a flatbuffer's offsets lead to when they lead out of the file.
+        # Errors of offsets outside of the file.
         raise UnreadableInput(
             f"the TensorFlow Lite model is cut off or damaged (it has {len(data)} bytes).",
             source=name,
@@ -215,7 +215,7 @@ class _Reading:
         return scratch
 
     def _not_planned(self) -> str:
-        """What of the file is not planned, for the graph's name."""
+        """Parts of the file that are not planned, for the graph's name."""
         model = self.file.model
         left, count = model.SubgraphsLength() - len(self.planned), model.SubgraphsLength()
         notes = [f"{left} of {count} subgraphs not planned"] if left else []

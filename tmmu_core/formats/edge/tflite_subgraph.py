@@ -90,7 +90,7 @@ class ModelFile:
         """Operands, dimensions and letters that were read so far."""
 
     def label(self, number: int) -> str:
-        """What a subgraph is called. Raises ``UnreadableInput`` for a number that the model does not have."""
+        """Return the name of a subgraph. Raises ``UnreadableInput`` for an unknown number."""
         if not 0 <= number < self.model.SubgraphsLength():
             raise self._damaged(f"an operator runs subgraph {number}, and there are {self.model.SubgraphsLength()}.", 0)
         label = self.model.Subgraphs(number).Name() or f"subgraph_{number}".encode()
@@ -253,7 +253,7 @@ def numbers(table: Any, field: str) -> list[int]:
 
 
 def length(table: Any, field: str) -> int:
-    """How long a vector of four-byte elements is. Raises ``IndexError`` where the file has no room for it."""
+    """Return the length of a vector of four-byte elements. Raises ``IndexError`` if it exceeds the file."""
     found = int(getattr(table, f"{field}Length")())
     if found * 4 > len(table._tab.Bytes):
         raise IndexError(field)

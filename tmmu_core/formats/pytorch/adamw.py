@@ -62,7 +62,7 @@ def add_adamw(graph: Graph, gradients: Mapping[str, str]) -> Graph:
 
 
 def _shared(graph: Graph, parameters: Mapping[str, str]) -> set[str]:
-    """Parameters whose bytes another one holds too. In place is told of a storage's only tenant; these are views."""
+    """Parameters that share bytes with another one: they are views, which in-place pairs cannot use."""
     base = {tensor.id: tensor.view.base_tensor_uid for tensor in graph.tensors if tensor.view is not None}
     root = {}
     for name in parameters:

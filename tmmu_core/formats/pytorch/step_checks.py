@@ -1,4 +1,4 @@
-"""What every imported step must hold, whatever made it: nothing is read before it is there, nothing saved is lost."""
+"""Checks of an imported step: no tensor is read before it is written, and no saved tensor is freed early."""
 
 from __future__ import annotations
 

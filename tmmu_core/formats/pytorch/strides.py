@@ -1,4 +1,4 @@
-"""Where a tensor's elements lie in its storage, by shape, strides and offset alone: no framework is asked."""
+"""Byte ranges of a tensor in its storage by shape, strides and offset, without a framework."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def contiguous(shape: tuple[int, ...], itemsize: int) -> StridedLayout:
 
 
 def as_view(tensor: Tensor, lies: StridedLayout, base: str) -> Tensor:
-    """``tensor`` as bytes of the storage ``base``, where ``lies`` says.
+    """Return ``tensor`` as a view of the bytes of ``base`` at ``lies``.
 
-    Windows that overlap without repeating are told as the bytes they cover.
+    Overlapping windows are described as the bytes that they cover.
     """
     offset, own, covered = lies.offset * lies.itemsize, lies.own, lies.covered
     if lies.repeats:

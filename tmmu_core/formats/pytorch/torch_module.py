@@ -82,10 +82,10 @@ def import_torch(
 
 @contextlib.contextmanager
 def fake_tensors(dtype: str = "float32") -> Iterator[None]:
-    """Inside, every new tensor is a fake one (no memory), ``dtype`` where none is asked for.
+    """Context manager: new tensors are fake (no memory), of ``dtype`` by default.
 
-    ``module.to(dtype)`` works inside, too, and nowhere else: fake parameters refuse it. Meanwhile no other thread is
-    inside, or has a module traced.
+    ``module.to(dtype)`` works only inside: fake parameters reject it elsewhere. One thread at a time is inside or
+    traces a module.
     """
     torch = _torch("a model of fake tensors")
     from tmmu_core.formats.pytorch.joint_graph.fx_data_access import while_built
@@ -102,7 +102,7 @@ def fake_tensors(dtype: str = "float32") -> Iterator[None]:
 
 
 def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None) -> Graph:
-    """A saved exported program, of which nothing is run (``pt2_program``).
+    """Read a saved exported program without running it.
 
     With PyTorch, its joint graph: a training step when its only output is a scalar and it has a parameter to learn.
     Without, and where PyTorch cannot trace it (``while_loop``, ``map``, ``scan``), its forward pass as it is saved; the

@@ -105,7 +105,7 @@ class _Allocation:
     values: list[tuple[str, int, int]] = field(default_factory=list)
     """(name, size, offset in the allocation)."""
     phis: set[str] = field(default_factory=set)
-    """Values that stand for several: loop-carried values and results of branches."""
+    """Values that represent several: loop-carried values and results of branches."""
 
     def has(self, trait: str) -> bool:
         return trait in self.traits

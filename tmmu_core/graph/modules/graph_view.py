@@ -1,4 +1,4 @@
-"""What of a graph is seen at once: the whole of it by its levels, or what is near to one tensor."""
+"""Visible part of a graph: all levels, or the neighbourhood of one tensor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_DRAWN = 3_000
 
 @dataclass(frozen=True)
 class Wish:
-    """What a person wants to see."""
+    """Request for a view."""
 
     opened: Collection[Path] = frozenset()
     """Levels opened by hand, on top of those that are open at first."""
@@ -34,7 +34,7 @@ class Wish:
 
 @dataclass(frozen=True, eq=False)
 class Walked:
-    """What is seen, and what had to be left out so that it can be."""
+    """The visible part, and what was omitted for its size."""
 
     collapsed: Collapsed
     opened: frozenset[Path]

@@ -1,8 +1,8 @@
-"""Which module of the model a node belongs to: as its file says, or read off the names that the file keeps.
+"""Module of each node: from the file, or derived from names in the file.
 
 Three sources, the best one first::
 
-    origins      ("block3", "expand")      what the file says of the node itself (:attr:`Graph.origins`)
+    origins      ("block3", "expand")      origin of the node in the file (:attr:`Graph.origins`)
     names        block3/expand/op          ONNX scopes, TFLite names: a node, or what it writes, says where it stands
     parameters   transformer.h.0.mlp.c_fc.weight    PyTorch: who reads a module's parameter runs in that module
 
@@ -26,7 +26,7 @@ from tmmu_core.graph.index import I64, GraphIndex
 Path = tuple[str, ...]
 
 MOST_LAYERS = 24
-"""Layers are told as deep as this many names of them allow, where no block repeats."""
+"""Maximum number of layer names if no block repeats."""
 
 _ENDING = re.compile(r"^(.+?)(?:_bn)?_(?:w|b|s|rm|riv|mean|var|scale|bias|weight)(?:_\d+)?$")
 _NUMBERED = re.compile(r"\d+$")
@@ -35,16 +35,16 @@ _STEM = re.compile(r"^([A-Za-z]+\d*_\d+)_(.+)$")
 
 @dataclass(frozen=True, eq=False)
 class Modules:
-    """The module tree of a graph, and where its nodes and tensors stand in it."""
+    """The module tree of a graph, and the modules of its nodes and tensors."""
 
     paths: tuple[Path, ...]
     """Distinct paths, sorted; the root first."""
     of_node: I64
     """Shape (nodes,): index into ``paths``."""
     of_tensor: I64
-    """Shape (tensors,): the module of who writes it; a parameter's own; the root for what nobody writes."""
+    """Shape (tensors,): the module of the producer; a parameter's own module; else the root."""
     known_by: Literal["origins", "names", "parameters", ""]
-    """Where it is known from; ``""``: the file keeps no names that tell it."""
+    """Source of the modules; ``""``: the file has no such names."""
 
     @cached_property
     def _blocks(self) -> tuple[Path, ...]:
@@ -64,7 +64,7 @@ class Modules:
 
     @property
     def repeated(self) -> tuple[tuple[str, int], ...]:
-        """``(transformer.h.*, 12)``: blocks that stand there several times, by name."""
+        """``(transformer.h.*, 12)``: repeated blocks by name."""
         found: dict[str, set[Path]] = {}
         for block in self._blocks:
             if block:
@@ -76,7 +76,7 @@ Families = frozenset[tuple[Path, str]]
 
 
 def families_of(paths: Iterable[Path]) -> Families:
-    """The numbered names of which several stand beside one another, as (parent, name without its number)."""
+    """Return numbered names with several siblings as (parent, name without its number)."""
     found: dict[tuple[Path, str], set[str]] = {}
     for path in paths:
         for k, part in enumerate(path):
@@ -96,7 +96,7 @@ def starred(part: str) -> str:
 
 
 def _leaves(path: Path, ways: set[Path]) -> int:
-    """How deep a path is told: to where it leaves the way to all blocks, and one name more, in one of them its own."""
+    """Return the depth of a path: one name below its common prefix with all blocks, or one name inside its block."""
     return next((k + 1 for k in range(len(path)) if path[: k + 1] not in ways), len(path))
 
 
@@ -130,7 +130,7 @@ def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
 
 
 def modules_told(of_rows: Sequence[Path]) -> Modules:
-    """The module tree of storages of which a file tells the paths, without a graph: a storage counts as its node."""
+    """Return the module tree of storages with paths in a file without a graph; each storage counts as a node."""
     paths = tuple(sorted({(), *of_rows}))
     number = {path: k for k, path in enumerate(paths)}
     rows = np.array([number[path] for path in of_rows], np.int64)
@@ -138,7 +138,7 @@ def modules_told(of_rows: Sequence[Path]) -> Modules:
 
 
 def _scope(index: GraphIndex, node: int) -> Path:
-    """Where a node's own name, or the first of what it writes, says that it stands."""
+    """Return the module in the name of a node or of its first output."""
     outputs = index.outputs_of(node)
     for name in (index.node_ids[node], index.tensor_ids[int(outputs[0])] if len(outputs) else ""):
         parts = [part for part in name.split("@")[0].split(";")[0].split("/") if part]
@@ -158,14 +158,14 @@ def _owner(parameter: str) -> Path:
 
 
 def _said(index: GraphIndex) -> dict[int, Path]:
-    """The nodes of which the file says where they stand; what was made of one (``conv@grad``) stands there, too."""
+    """Return the modules of nodes from the file; derived nodes (``conv@grad``) have the same module."""
     origins = index.graph.origins
     found = [origins.get(name) or origins.get(name.split("@")[0]) for name in index.node_ids]
     return {node: origin.module for node, origin in enumerate(found) if origin is not None}
 
 
 def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, Path] | None = None) -> list[Path]:
-    """Where nodes stand by the parameters that they read, and between whom; ``known`` are those that are said."""
+    """Return the modules of nodes by their parameters and neighbours; ``known`` are those from the file."""
     known = known or {}
     by_node: list[Path] = [()] * len(index.node_ids)
     reads_own = [False] * len(index.node_ids)
@@ -195,7 +195,7 @@ def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, 
 
 
 def _met(paths: Sequence[Path], families: Families) -> Path:
-    """What several writers agree on; where they are of different blocks, the last one's block."""
+    """Return the common module of several producers; for different blocks, the block of the last one."""
     paths = [path for path in paths if path]
     if not paths:
         return ()

@@ -26,18 +26,18 @@ from tmmu_core.graph.index import I64, GraphIndex
 from tmmu_core.graph.modules.module_paths import Modules, Path, block_of, families_of, starred
 
 REPEATED = "×"
-"""Stands before the name of a family's own level, ``×block*``: no separator of names, and no module's own name."""
+"""Prefix of the level of a family, ``×block*``: neither a separator nor part of module names."""
 STRETCH = "…"
-"""Stands before the name of a stretch, ``…nodes 33–64``."""
+"""Prefix of the level of a range of nodes, ``…nodes 33–64``."""
 MOST_BESIDE = 40
-"""Nodes, or levels, that stand right below one level before they are gathered into stretches."""
+"""Maximum number of nodes or levels below one level before they are grouped into ranges."""
 A_STRETCH = 32
-"""How many of them, or of their stretches, make a stretch."""
+"""Number of nodes, or of ranges, in a range."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """The levels of a graph, the root first, parents before what is below them."""
+    """The levels of a graph, the root first, parents before children."""
 
     paths: tuple[Path, ...]
     parent: I64
@@ -64,10 +64,10 @@ class Tree:
         return tuple(reversed(found))
 
     def label(self, level: int) -> str:
-        """What a level is called below the one above it: ``h.0`` of ``transformer.h.0`` below ``transformer.h``."""
+        """Name of a level relative to its parent: ``h.0`` of ``transformer.h.0`` below ``transformer.h``."""
         path, above = self.paths[level], self.paths[int(self.parent[level])]
         rest = path[len(above) :]
-        if above and rest[0].isdigit():  # a number alone says nothing: h.3
+        if above and rest[0].isdigit():  # a number alone is unclear: h.3
             rest = (above[-1], *rest)
         return ".".join([_said(part) for part in rest])
 
@@ -139,7 +139,7 @@ def _is_stretch(path: Path) -> bool:
 
 
 def _width(count: int) -> int:
-    """How many the outermost stretches gather, so that no more than :data:`A_STRETCH` stand beside one another."""
+    """Return the size of the outermost ranges, so that at most :data:`A_STRETCH` are siblings."""
     width = A_STRETCH
     while width * A_STRETCH < count:
         width *= A_STRETCH
@@ -166,7 +166,7 @@ def _nodes_stretched(of_node: Sequence[Path], order: Sequence[int]) -> list[Path
 
 
 def _levels_stretched(of_node: list[Path], kept: set[Path], order: Sequence[int]) -> tuple[list[Path], set[Path]]:
-    """The same for levels of which too many stand beside one another: ``(innermost levels, levels)``."""
+    """Group levels with too many siblings: ``(innermost levels, levels)``."""
     below: dict[Path, dict[Path, None]] = {}
     for node in order:
         path = of_node[node]
@@ -199,7 +199,7 @@ def _with_stretches(path: Path, gathered: dict[Path, tuple[int, str]]) -> Path:
 
 
 def _lonely(paths: Sequence[Path], families: Collection[tuple[Path, str]]) -> set[Path]:
-    """The parents below which a family is all there is: they stand for it."""
+    """Return the parents with only one family below them; they represent it."""
     below: dict[Path, set[str]] = {}
     for path in paths:
         for depth, part in enumerate(path):
@@ -217,7 +217,7 @@ def _levels(path: Path, families: frozenset[tuple[Path, str]], lonely: set[Path]
 
 
 def _telling(wanted: Iterable[Path]) -> set[Path]:
-    """The levels that say something: more than one node below, and not all that the level above holds."""
+    """Return the useful levels: more than one node, and fewer than the level above."""
     members: Counter[Path] = Counter()
     for path, times in Counter(wanted).items():
         for depth in range(len(path) + 1):

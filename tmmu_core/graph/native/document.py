@@ -1,7 +1,7 @@
-"""JSON and CBOR to typed values; every refusal says where in the file.
+"""Decode JSON and CBOR to typed values; every error names the place in the file.
 
-What is no JSON or CBOR at all is ``UnreadableInput`` with line, column and byte. A document whose fields are wrong is
-``InvalidIrShapes`` with the JSON path, the field named, and the node or tensor it belongs to.
+Invalid JSON or CBOR is ``UnreadableInput`` with line, column and byte. A wrong field is ``InvalidIrShapes`` with the
+JSON path, the field, and its node or tensor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 DEEPEST = 200
 """Lists and maps inside one another that a document may have."""
 HEAD = 1024
-"""Bytes in which a NUL says that a file is no text."""
+"""Number of first bytes in which a NUL marks a binary file."""
 
 
 @contextmanager
@@ -51,9 +51,9 @@ def paused_gc() -> Iterator[None]:
 
 
 def kind(data: bytes) -> str:
-    """``"json"`` for what begins like a JSON object, ``"cbor"`` for what begins like a CBOR map, else ``""``.
+    """Return ``"json"`` if the bytes begin like a JSON object, ``"cbor"`` for a CBOR map, else ``""``.
 
-    JSON in UTF-16 counts as such, so that its reader can say what is wrong with it.
+    UTF-16 counts as JSON, so that its reader can report it.
     """
     if data.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n").startswith(b"{"):
         return "json"
@@ -141,10 +141,10 @@ def text_field(data: bytes, key: str, source: str = "") -> str | None:
 
 
 def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -> T:
-    """The document as a value of the type ``shape``. ``noun`` says what it is meant to be, for the error's words.
+    """Decode the document as a value of the type ``shape``. ``noun`` names the document in errors.
 
-    Raises ``UnreadableInput`` when it is no JSON and no CBOR, or an object says a key twice, ``InvalidIrShapes`` when
-    a field is wrong (reason ``wrong_type``, ``unknown_field``, ``missing_field``, ``unknown_value``; ``path`` is the
+    Raises ``UnreadableInput`` for invalid JSON or CBOR or a duplicate key, ``InvalidIrShapes`` for
+    a wrong field (reason ``wrong_type``, ``unknown_field``, ``missing_field``, ``unknown_value``; ``path`` is the
     JSON path).
     """
     try:
@@ -161,7 +161,7 @@ def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -
 
 
 def _refused(check: Callable[[bytes, str], None], data: bytes, source: str) -> UnreadableInput | None:
-    """What a check refuses; what is wrong with the text itself is told by who reads it."""
+    """Error of a check of the text."""
     try:
         check(data, source)
     except UnreadableInput as error:
@@ -170,7 +170,7 @@ def _refused(check: Callable[[bytes, str], None], data: bytes, source: str) -> U
 
 
 _looked_into = threading.local()
-"""The CBOR document whose top-level fields were last asked for: whoever recognised it reads it next."""
+"""Cache of the last decoded CBOR document: its recognition is followed by its reading."""
 
 
 def _taken(data: bytes, source: str) -> Any:
@@ -220,10 +220,9 @@ _TWENTY = b"0" * 20
 
 
 def refuse_long_numbers(text: bytes, source: str) -> None:
-    """Raise ``UnreadableInput`` for a whole number past 64 bits: no document of ours counts so far (contract §4, §6).
+    """Raise ``UnreadableInput`` for a whole number above 64 bits (contract §4, §6).
 
-    Where twenty digits stand together anywhere, the values are looked through; else the text is passed over at once.
-    What is no JSON is the reader's to refuse.
+    Values are checked only if the text has twenty consecutive digits. Invalid JSON is left to the reader.
     """
     if _TWENTY not in text.translate(_DIGITS):
         return
@@ -323,7 +322,7 @@ CBOR_FAULTS = (cbor2.CBORDecodeError, ValueError, OverflowError, MemoryError, Re
 
 
 def fault_text(error: BaseException) -> str:
-    """What is wrong, in the words of the one who found it first."""
+    """Return the error of the first check that failed."""
     return str(error.__cause__ or error)
 
 
@@ -362,7 +361,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     ("Invalid enum value", "unknown_value", "Use one of the words that the JSON Schema lists."),
     ("", "wrong_type", "Give a value of the expected type; the JSON Schema says which."),
 )
-"""How msgspec's messages begin → our reason and the way out."""
+"""Prefix of msgspec's messages → reason and fix."""
 
 
 _WORDS = {".role": ROLES, ".phase": PHASES, ".replan_policy": ("ABORT", "REPLAN_AT_SAFEPOINT")}

@@ -1,6 +1,6 @@
-"""The native graph file (contract §8): ``*.tmmu.json`` and ``*.tmmu.cbor``, plain or gzipped, told apart by content.
+"""The native graph file (contract §8): ``*.tmmu.json`` and ``*.tmmu.cbor``, plain or gzipped, detected by content.
 
-Reading is typed decoding into :class:`~tmmu_core.graph.model.Graph`; what the types cannot say is checked by
+Reading is typed decoding into :class:`~tmmu_core.graph.model.Graph`; other rules are checked by
 :func:`~tmmu_core.graph.index.index_graph`. Writing is deterministic: equal graphs give equal bytes. The published
 schema is ``native.schema.json`` beside this file.
 """
@@ -92,10 +92,10 @@ def _has_ports(nodes: Any) -> bool:
 
 
 def decode(data: bytes, name: str = "") -> Graph:
-    """A native file's bytes to a graph, dtypes under their one name. ``name`` is the file's, for errors.
+    """Read a graph from the bytes of a native file. ``name`` is the file's name for errors.
 
-    A tensor without a dtype is read as ``float32``, with a note. Raises ``UnreadableInput`` for what is no JSON, no
-    CBOR or of another schema, ``InvalidIrShapes`` for a wrong field (``path`` is the JSON path), a tensor without
+    A tensor without a dtype is read as ``float32``, with a note. Raises ``UnreadableInput`` for invalid JSON or
+    CBOR or another schema, ``InvalidIrShapes`` for a wrong field (``path`` is the JSON path), a tensor without
     shape, or an unknown dtype.
     """
     data = unpacking.unpack(data, name)
@@ -160,9 +160,9 @@ def encode_cbor(graph: Graph, *, gzip: bool = False) -> bytes:
 
 
 def encode(graph: Graph, name: str) -> bytes:
-    """The graph in the spelling that a file called ``name`` asks for: ``.json`` or ``.cbor``, ``.gz`` of either.
+    """Encode the graph in the format of the file name: ``.json`` or ``.cbor``, each also with ``.gz``.
 
-    Raises ``UnreadableInput`` for another ending.
+    Raises ``UnreadableInput`` for another extension.
     """
     plain = name.removesuffix(".gz")
     writers = {".json": encode_json, ".cbor": encode_cbor}
@@ -177,15 +177,15 @@ def encode(graph: Graph, name: str) -> bytes:
 
 
 def normal_form(graph: Graph) -> dict[str, Any]:
-    """What is hashed of a graph: plain values under text keys, defaults omitted, one spelling for one meaning.
+    """Return the canonical values of a graph for its hash: text keys, defaults omitted, one spelling per meaning.
 
-    Dtypes stand under their one name, ``inplace`` ``"any"`` is a default like saying nothing, and the schema whose
-    defaults were omitted is always named.
+    Dtypes have their canonical name, ``inplace`` ``"any"`` is a default, and the schema whose defaults were omitted is
+    always included.
     """
     plain = _plain(normalise_dtypes(graph))
     plain.pop("sidecar", None)  # where bytes lie is nothing of the graph's
-    plain.pop("shapes_from", None)  # nor is who said a shape
-    plain.pop("origins", None)  # nor is who wrote the code
+    plain.pop("shapes_from", None)  # nor the source of a shape
+    plain.pop("origins", None)  # nor the origin
     for node in plain.get("nodes", ()):
         if node.get("inplace") == "any":
             del node["inplace"]
@@ -235,7 +235,7 @@ def _plain(graph: Graph) -> dict[str, Any]:
 
 
 def _complete(graph: Graph) -> dict[str, Any]:
-    """The plain values of a file: a tensor's shape and dtype are always said, for they are never made up."""
+    """Return the plain values of a file; shape and dtype of a tensor are always written."""
     plain = _plain(graph)
     if "tensors" in plain:
         plain["tensors"] = [

@@ -1,4 +1,4 @@
-"""The node-centric dialect (contract §8): nodes hold what they write, and name what they read by node and output.
+"""The node-centric dialect (contract §8): nodes hold their outputs, and inputs are named by node and output.
 
 ::
 
@@ -65,7 +65,7 @@ class PortNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PortGraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A graph of the dialect. ``ir_schema_hash`` is read and not kept: it says nothing of this graph."""
+    """Read a graph of the dialect. ``ir_schema_hash`` is ignored."""
 
     nodes: tuple[PortNode, ...]
     outputs: tuple[Port, ...] = ()

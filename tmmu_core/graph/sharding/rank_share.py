@@ -1,4 +1,4 @@
-"""The share of one rank: each tensor cut as its split says, each view cut so that it stays inside its base's share."""
+"""The part of one rank: each tensor is cut by its split; each view stays inside its base's part."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Sharding:
     shapes: tuple[tuple[int, ...], ...]
     """Global shapes, named dimensions resolved."""
     splits: tuple[Split, ...]
-    """Per tensor; of a view, those that were said, else ``None`` in ``follows``."""
+    """Per tensor; for a view only explicit splits, else ``None`` and an entry in ``follows``."""
     follows: tuple[bool, ...]
     """Whether a tensor is a view whose split is found from its base, rank by rank."""
 
@@ -100,7 +100,7 @@ def _bases_first(graph: Graph, known: Mapping[str, int]) -> list[int]:
     for i, tensor in enumerate(graph.tensors):
         chain: dict[int, None] = {}
         at, view = i, tensor.view
-        while view is not None and at not in order and at not in chain:  # a circle is refused by who checks views
+        while view is not None and at not in order and at not in chain:  # the check of views rejects cycles
             chain[at] = None
             at = known[view.base_tensor_uid]
             view = graph.tensors[at].view
@@ -123,10 +123,10 @@ def cut_to_share(
 def view_on(
     sharding: Sharding, i: int, base_local: Tensor, base_split: Split, place: Mapping[str, int]
 ) -> tuple[Tensor, Split]:
-    """A view inside this rank's share of its base, and its split.
+    """Return a view inside this rank's part of its base, and its split.
 
-    Where nothing was said of it, a view of the whole base is split along the axis that gives it just the share's
-    bytes: the axis of the base's split first, then the others in order. A view of a part keeps its relative place.
+    Without an explicit split, a view of the whole base is split along the axis that gives it the part's bytes: the axis
+    of the base's split first, then the others in order. A view of a part keeps its relative place.
     """
     tensor, shape, base = sharding.graph.tensors[i], sharding.shapes[i], sharding.base(i)
     view = tensor.view

@@ -1,4 +1,4 @@
-"""A shard spec: over which mesh a graph is split, and which tensor along which axis (seed II.I).
+"""A shard spec: the mesh over which a graph is split, and the split axis of each tensor (seed II.I).
 
 A spec is a JSON object, hashed as it is given::
 
@@ -11,7 +11,7 @@ A spec is a JSON object, hashed as it is given::
 ``mesh`` lists the axes from the slowest to the fastest; the ranks run through it as through a C array. Written as an
 object (``{"dp": 2, "tp": 4}``) it is taken by name bytes, for a JSON object has no order.
 
-What a tensor's sharding is, the first that speaks of it says:
+The first matching entry determines the sharding of a tensor:
 
 1. ``tensors``, by id; ``null`` means on every rank whole;
 2. ``rules``, the first whose pattern (``*``, ``?``, ``[…]``) fits;
@@ -60,7 +60,7 @@ class ShardSpec:
 
     @property
     def world_size(self) -> int:
-        """How many ranks the mesh has."""
+        """Number of ranks of the mesh."""
         return prod(size for _, size in self.mesh)
 
     def place(self, rank: int) -> dict[str, int]:
@@ -72,7 +72,7 @@ class ShardSpec:
 
 
 def rows_of(rows: int, parts: int, part: int) -> int:
-    """How many of ``rows`` the part numbered ``part`` of ``parts`` gets: the first ones get the remainder."""
+    """Return the number of ``rows`` in part ``part`` of ``parts``; the first parts get the remainder."""
     return rows // parts + (part < rows % parts)
 
 
@@ -200,5 +200,5 @@ def _mapping(value: Any, path: str) -> Mapping[str, Any]:
 
 
 def refused(message: str, path: str, hint: str, reason: str = "shard_spec", **more: Any) -> InvalidIrShapes:
-    """What is wrong with a spec, or with a graph under it, and where."""
+    """Return the error for a spec, or for a graph under it, with its place."""
     return InvalidIrShapes(message, hint=hint, reason=reason, node_id="", path=path, **more)

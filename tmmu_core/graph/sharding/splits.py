@@ -41,7 +41,7 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     """
     known = {tensor.id: i for i, tensor in enumerate(graph.tensors)}
     for tensor_id in spec.tensors:
-        # What a mode adds is there in that mode only.
+        # Tensors that a mode adds exist in that mode only.
         if tensor_id not in known and _followed(tensor_id) not in known:
             raise refused(
                 f"the shard spec names the tensor {tensor_id!r}, which the graph does not have.",
@@ -94,8 +94,8 @@ def idle_rules(graph: Graph, spec: ShardSpec) -> list[str]:
 
 
 def _left_behind(sharding: Sharding, bases: Sequence[int]) -> set[int]:
-    """Those of ``bases`` with a view that cannot follow their split on some rank. Views that speak for themselves are
-    not asked: where one of those does not fit, that is told when it is cut."""
+    """Return those of ``bases`` with a view that cannot follow their split on some rank. Views with an explicit split
+    are skipped: errors are raised when they are cut."""
     views: dict[int, list[int]] = {base: [] for base in bases}
     for i in sharding.bases_first:
         if sharding.root[i] in views:
@@ -110,7 +110,7 @@ def _left_behind(sharding: Sharding, bases: Sequence[int]) -> set[int]:
 
 
 def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> list[dict[str, int]]:
-    """Places in the mesh that stand for all: shares change only where a remainder ends."""
+    """Return representative coordinates of the mesh: parts change only where a remainder ends."""
     split, shape = sharding.splits[base], sharding.shapes[base]
     nowhere = {name: 0 for name, _ in sharding.spec.mesh}
     if not any(shape[axis] % sharding.parts(mesh) for axis, mesh in split):
@@ -137,7 +137,7 @@ def _all_follow(sharding: Sharding, base: int, followers: Sequence[int], place: 
 
 
 def _said(tensor: Tensor, spec: ShardSpec) -> Split | None:
-    """What is said of this very tensor; ``None`` where nothing is."""
+    """Return the explicit split of the tensor; ``None`` without one."""
     if tensor.id in spec.tensors:
         return spec.tensors[tensor.id]
     for pattern, split in spec.rules:
@@ -157,7 +157,7 @@ def _said(tensor: Tensor, spec: ShardSpec) -> Split | None:
 
 
 class _Said(NamedTuple):
-    """What is asked for: a graph and how it is split, the shape of each tensor, and the number of each id."""
+    """Input of the split: a graph, its spec, the shape of each tensor, and the number of each id."""
 
     graph: Graph
     spec: ShardSpec
@@ -166,7 +166,7 @@ class _Said(NamedTuple):
 
 
 def _unsaid(said: _Said, i: int, splits: Sequence[Split | None]) -> Split:
-    """What follows from the tensor it belongs to, or from its kind's contract."""
+    """Return the split that follows from its base tensor, or from the contract of its kind."""
     graph, spec, shapes, known = said
     tensor = graph.tensors[i]
     for ending in FOLLOWERS:
@@ -181,7 +181,7 @@ def _unsaid(said: _Said, i: int, splits: Sequence[Split | None]) -> Split:
 
 
 def _contract(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> Split:
-    """What the contract of its kind makes of a tensor."""
+    """Return the split of a tensor by the contract of its kind."""
     contract = spec.contracts.get(KIND_OF_ROLE[tensor.role], ())
     return tuple((axis, mesh) for axis, mesh in contract if axis < len(shape) and shape[axis] >= spec.sizes[mesh])
 

@@ -85,7 +85,7 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
     most = binding or max(gaps, default=plan.arenas[0], key=lambda arena: (arena.open_bytes, arena.name))
     if most in gaps:
         gap = gap_of(plan, most.name)
-        return Explanation(headline, _reason(plan, gap), over, gap)
+        return Explanation(headline, _reason(plan, gap, named=binding is not None), over, gap)
     of = "" if binding is None or len(plan.arenas) == 1 else f" of {binding.name}"
     step, live = peak_step_of(plan, most.name) if of else (totals(plan).peak_step, totals(plan).peak_live_bytes)
     where = f"{short_bytes(live)}{of} are live at {_step(plan, step)}"
@@ -162,7 +162,8 @@ def _step(plan: Plan, step: int) -> str:
     return f"#{step:,} {shortened(visible(plan.node_at(step)), LONGEST_NAME)}".rstrip()
 
 
-def _reason(plan: Plan, gap: Gap) -> str:
+def _reason(plan: Plan, gap: Gap, *, named: bool) -> str:
+    """Return the gap and its cause; the arena's size only where the headline has not ``named`` the arena."""
     at, lost, arena = _step(plan, gap.step), short_bytes(gap.cause_bytes), plan.arena_of[gap.arena]
     source, target = (shortened(visible(name), LONGEST_NAME) for name in gap.reuse or ("", ""))
     what = f"{gap.arena} {'take' if gap.arena.endswith('s') else 'takes'} {short_bytes(arena.extent_bytes)}, "
@@ -173,5 +174,6 @@ def _reason(plan: Plan, gap: Gap) -> str:
         "alignment_gaps": f"at {at}, alignment costs {lost}",
         "unknown": "no smaller plan is known",
     }
-    text = f"{what * (len(plan.arenas) > 1)}{short_bytes(gap.bytes)} above the lower bound: {causes[gap.cause]}."
+    subject = "" if named or len(plan.arenas) == 1 else what
+    text = f"{subject}{short_bytes(gap.bytes)} above the lower bound: {causes[gap.cause]}."
     return text[0].upper() + text[1:]

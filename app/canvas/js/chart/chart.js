@@ -41,7 +41,9 @@ const DEFAULTS = {
   toolbar: true,
   strip: true,
   heading: true,
+  title: true,
   height: 520,
+  room: 0,
   link: "",
   window: null,
   reach: 0,
@@ -153,9 +155,15 @@ export class Chart {
 
   apply(fresh) {
     const state = Object.assign(this.state, fresh), { title, bar, foot } = this.parts;
-    if ("height" in fresh) this.stage.style.height = `${state.height}px`;
+    if ("height" in fresh || "room" in fresh) {
+      const { height, room } = state;
+      this.stage.style.height = room ? `max(${height}px, 100vh - ${room}px)` : `${height}px`;
+    }
     if ("toolbar" in fresh) bar.hidden = !state.toolbar;
-    if ("heading" in fresh) title.hidden = foot.hidden = !state.heading;
+    if ("heading" in fresh || "title" in fresh) {
+      foot.hidden = !state.heading;
+      title.hidden = !state.heading || !state.title;
+    }
     if ("search" in fresh && this.find.value !== (state.search ?? "")) this.find.value = state.search ?? "";
     if (!this.plan) return;
     if (["view", "arena", "transposed", "baseline", "reach", "memory"].some((name) => name in fresh)) this.newScene();

@@ -1,9 +1,9 @@
-"""An exported program as its archive holds it: members found, unpacked within limits, decoded into typed values.
+"""Read the archive of an exported program: find members, unpack them within limits, decode them into typed values.
 
-A ``.pt2`` file is a zip archive. What is wanted of it is JSON: ``models/model.json`` (PyTorch 2.8 and newer) or
+A ``.pt2`` file is a zip archive. The reader needs its JSON: ``models/model.json`` (PyTorch 2.8 and newer) or
 ``serialized_exported_program.json`` (before), and the table of the weights' names. The other members hold bytes of
-weights and, as pickles, example inputs: they are never opened. Loading a pickle runs what it says, and so does loading
-the program with PyTorch, whatever its options: no module of this reader does either.
+weights and, as pickles, example inputs: they are never opened. Loading a pickle can run
+code, and so can loading the program with PyTorch: this reader does neither.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LEAST_UNBOUNDED = 1 << 40
 COPY = "Copy the file again, or save the program anew with torch.export.save."
 
 Value = dict[str, Any]
-"""An argument as it is written: one key that says its kind (``as_tensor``, ``as_ints``), with the value under it."""
+"""A serialized argument: one key for its kind (``as_tensor``, ``as_ints``) with the value."""
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -65,11 +65,11 @@ class Operation(msgspec.Struct, frozen=True):
     outputs: tuple[Value, ...] = ()
     name: str | None = None
     metadata: Any = None
-    """What its writer says of where it comes from; whatever it is, only texts in it are read."""
+    """Metadata of the node's origin; only texts in it are read."""
 
 
 class Meta(msgspec.Struct, frozen=True):
-    """What is known of a tensor: no byte of it."""
+    """Metadata of a tensor."""
 
     dtype: int
     sizes: tuple[Size, ...] = ()
@@ -91,7 +91,7 @@ class Body(msgspec.Struct, frozen=True):
 
 
 class InputSpec(msgspec.Struct, frozen=True):
-    """What an input of the graph is: exactly one of these."""
+    """Kind of an input of the graph: exactly one field is set."""
 
     user_input: dict[str, Any] | None = None
     parameter: dict[str, Any] | None = None
@@ -100,7 +100,7 @@ class InputSpec(msgspec.Struct, frozen=True):
 
 
 class OutputSpec(msgspec.Struct, frozen=True):
-    """What an output of the graph is: exactly one of these."""
+    """Kind of an output of the graph: exactly one field is set."""
 
     user_output: dict[str, Any] | None = None
     loss_output: dict[str, Any] | None = None
@@ -119,7 +119,7 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 class CallSignature(msgspec.Struct, frozen=True):
-    """How the module is called."""
+    """Call signature of the module."""
 
     in_spec: str = ""
     forward_arg_names: tuple[str, ...] | None = None
@@ -149,7 +149,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class Weight(msgspec.Struct, frozen=True):
-    """Where a weight's bytes are: two names with one path are one tensor."""
+    """Archive member of a weight: two names with one path are one tensor."""
 
     path_name: str = ""
     use_pickle: bool = False
@@ -160,11 +160,11 @@ class _Weights(msgspec.Struct, frozen=True):
 
 
 class Program(msgspec.Struct, frozen=True):
-    """What is read of an archive."""
+    """Contents of an archive."""
 
     module: Module
     symbols: dict[str, int]
-    """Open size → its number in the example, its largest where it hangs on data, or what was asked for instead."""
+    """Open size → the example's value, the upper bound of a data-dependent size, or the requested value."""
     ranges: dict[str, tuple[int, int]]
     """Open size → the least and the largest that the program was exported for."""
     weights: dict[str, str]
@@ -173,7 +173,7 @@ class Program(msgspec.Struct, frozen=True):
     """Lifted constant, or buffer that is not saved with the others → the member with its bytes."""
     source: str = ""
     by_data: tuple[str, ...] = ()
-    """Open sizes that hang on data: no example tells them."""
+    """Symbols of data-dependent sizes; the example has no value for them."""
     elsewhere: bool = False
     """Whether an open size stands at another number than the example's."""
 
@@ -183,7 +183,7 @@ class Program(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, symbols={**self.symbols, **point}, elsewhere=self.elsewhere or moved)
 
     def member_of(self, name: str) -> str:
-        """The member with the bytes of a parameter, buffer or constant; ``""`` where the archive does not say it."""
+        """Return the member with the bytes of a parameter, buffer or constant; ``""`` if unknown."""
         return f"{WEIGHTS}/{self.weights[name]}" if name in self.weights else self.lifted.get(name, "")
 
     def size(self, size: Size, what: str) -> int:
@@ -225,7 +225,7 @@ _DAMAGE = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, OSError),
     *(NotImplementedError, RuntimeError, ValueError, OverflowError, UnicodeDecodeError, MemoryError),
 )
-"""What the zip reader raises for a damaged, encrypted or unknown member; ``ValueError`` for a bad name or date."""
+"""Exceptions of the zip reader for a damaged, encrypted or unknown member; ``ValueError`` for a bad name or date."""
 
 
 def read_program(data: bytes | Path, source: str = "") -> Program:
@@ -279,7 +279,7 @@ def _member(archive: zipfile.ZipFile, name: str, source: str) -> bytes:
 
 
 def _table(archive: zipfile.ZipFile, config: str, source: str) -> dict[str, str]:
-    """Name → member, as a table of the archive says; nothing where there is none."""
+    """Return name → member from a table of the archive; empty without one."""
     name = next((name for name in archive.namelist() if name.endswith(config)), None)
     table = _decoded(_member(archive, name, source), _Weights, name, source) if name else _Weights()
     return {name: weight.path_name for name, weight in table.config.items()}
@@ -299,7 +299,7 @@ def _decoded(data: bytes, shape: Any, name: str, source: str) -> Any:
 
 
 def _symbols(graph: Body) -> dict[str, int]:
-    """Every symbol that stands alone as a size somewhere, with its number in the example."""
+    """Return the symbols that occur alone as a size, with their values in the example."""
     found: dict[str, int] = {}
     for size in graph.sym_int_values.values():
         found.update([pair] if (pair := symbol_in(size)) else [])
@@ -310,13 +310,13 @@ def _symbols(graph: Body) -> dict[str, int]:
 
 
 def _by_data(graph: Body) -> list[str]:
-    """The symbols of sizes that hang on data, in the order in which tensors have them."""
+    """Return the symbols of data-dependent sizes in the order of their first tensor."""
     sizes = (size for meta in graph.tensor_values.values() for size in (*meta.sizes, *meta.strides))
     return list(dict.fromkeys(symbol for size in sizes for symbol in hanging_on_data(size)))
 
 
 def _range(bounds: Any) -> tuple[int, int]:
-    """The ends of what the file says, where it says any."""
+    """Range of the size in the file, if there is one."""
     low, high = (bounds.get(end) if isinstance(bounds, dict) else None for end in ("min_val", "max_val"))
     return (low if isinstance(low, int) else 0), (high if isinstance(high, int) else LARGEST)
 

@@ -28,7 +28,7 @@ class Flow:
         return list(inputs) == [given] * len(inputs) and list(outputs) == expected and states.get(self.kind, True)
 
     def repeated(self, groups: Sequence[Sequence[str]], lays: Sequence[Lay]) -> Repeated:
-        """What a loop, map or scan repeats."""
+        """Body of a loop, map or scan."""
         first, *others = map(tuple, groups)
         if self.kind == "loop":
             return Repeated(lays[1], first, others[0], condition=lays[0])

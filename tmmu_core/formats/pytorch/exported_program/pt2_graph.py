@@ -1,8 +1,7 @@
-"""A saved program to the native graph of its forward pass, as it is saved, operator by operator: no PyTorch is needed.
+"""Convert a saved program to the native graph of its forward pass, operator by operator, without PyTorch.
 
-Each tensor's shape, strides and offset stand in the file. In whose storage it lies is told by its operator
-(``pt2_operators``): a view lies in its first argument's, everything else in a storage of its own. Open sizes stand at
-the example's.
+The file holds each tensor's shape, strides and offset. Its operator determines its storage (``pt2_operators``): a view
+is in the storage of its first argument, other tensors have their own. Open sizes have the example's values.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ DTYPES: dict[int, str] = {
 }
 """The serialised numbers of PyTorch's dtypes."""
 _Ends = tuple[tuple[str, ...], tuple[str, ...]]
-"""What a node reads, and what it writes."""
+"""Inputs and outputs of a node."""
 TENSOR_KINDS = ("as_tensor", "as_optional_tensor", "as_tensors", "as_nested_tensors", "as_optional_tensors")
 """Kinds of arguments that are tensors."""
 STRIDED = 7
@@ -71,7 +70,7 @@ def as_saved(program: Program, name: str) -> Graph:
 
 
 def storages_of(program: Program) -> dict[str, tuple[str, int, int]]:
-    """What comes in with the program, as the signature calls it → (tensor of its storage, first byte, bytes)."""
+    """Name of an input in the signature → (tensor of its storage, first byte, bytes)."""
     reading = _Reading(program)
     reading.read()
     values = {called: reading.values[name] for called, name in reading.own_name.items()}
@@ -80,7 +79,7 @@ def storages_of(program: Program) -> dict[str, tuple[str, int, int]]:
 
 @dataclass(frozen=True)
 class _Value:
-    """A tensor of the file: what it is called here, where it lies, in which storage."""
+    """A tensor of the file: its id, place and storage."""
 
     id: str
     lies: StridedLayout
@@ -90,16 +89,16 @@ class _Value:
     whole: int
     """Bytes of the storage."""
     starts: int = 0
-    """Bytes of the storage before the named tensor: an input may be a slice of what is not in the file."""
+    """Bytes of the storage before the named tensor: an input may be a slice of a larger tensor."""
 
     def within(self, lies: StridedLayout) -> StridedLayout:
-        """Where something that lies in the same storage does so counted from the named tensor."""
+        """Offset of another tensor of the storage relative to the named tensor."""
         return StridedLayout(lies.shape, lies.strides, lies.offset - self.starts // lies.itemsize, lies.itemsize)
 
 
 @dataclass
 class _Reading:
-    """What was taken down of a program."""
+    """Nodes and tensors collected from a program."""
 
     program: Program
     tensors: dict[str, Tensor] = field(default_factory=dict)
@@ -115,7 +114,7 @@ class _Reading:
     scope: str = ""
     """The nested scope that the body is in."""
     prefix: str = ""
-    """What the ids of the body's nodes and tensors begin with."""
+    """Prefix of the ids of the body's nodes and tensors."""
     node_ids: set[str] = field(default_factory=set)
     tried: dict[str, int] = field(default_factory=dict)
     tried_nodes: dict[str, int] = field(default_factory=dict)
@@ -403,7 +402,7 @@ class _Reading:
         return lies
 
     def _tensors_in(self, value: Value) -> Iterator[str]:
-        """The tensors that an argument names, in order; what a kernel of the user's is given is arguments by name."""
+        """Return the tensors of an argument in order; a user's kernel has arguments by name."""
         by_name = value.get("as_string_to_argument")
         for each in by_name.values() if isinstance(by_name, dict) else ():
             if isinstance(each, dict):
@@ -439,7 +438,7 @@ class _Reading:
         )
 
     def _free(self, name: str) -> str:
-        """``name``, or what is free after it: a parameter may be called like an operator."""
+        """Return ``name`` or a free variant of it: a parameter may have the name of an operator."""
         return _free(name, self.tensors, self.tried)
 
     def _free_node(self, name: str) -> str:

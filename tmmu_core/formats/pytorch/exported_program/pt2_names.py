@@ -1,8 +1,8 @@
-"""What a saved program calls its inputs and their open sizes: the names of ``forward``'s arguments, and the way in.
+"""Names of a program's inputs and open sizes: the arguments of ``forward`` and paths inside them.
 
-The names that open sizes were given in ``torch.export.Dim`` are not in the file. One is called after the first input
-and axis that have it: ``x.0``. One that hangs on data (how many elements are not zero) is called as the program calls
-it, ``u0``, and stands at the largest that the program allows, where it says one.
+The file does not hold the names of ``torch.export.Dim``. An open size is named after the first input and axis that
+have it: ``x.0``. A data-dependent size (such as the number of nonzero elements) has the program's name, ``u0``, and its
+upper bound, if the program has one.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ DEEPEST = 50
 
 
 def given_names(program: Program) -> dict[int, str]:
-    """Number of an input of the graph → its name, where the file tells how the program is called.
+    """Return input number → name, if the file has the call signature.
 
-    A tensor in a list or mapping is named by the way to it: ``x.0``, ``past.keys``.
+    A tensor in a list or mapping is named by its path: ``x.0``, ``past.keys``.
     """
     calls = program.module.module_call_graph
     signature = calls[0].signature if calls else None
@@ -48,7 +48,7 @@ def given_names(program: Program) -> dict[int, str]:
 
 
 def open_dims(program: Program) -> dict[str, str]:
-    """Name of an open size → its symbol, in the order of the inputs; then those that hang on data."""
+    """Return name → symbol of open sizes, in the order of the inputs; data-dependent ones last."""
     names, body = given_names(program), program.module.graph
     found: dict[str, str] = {}
     for k, spec in enumerate(program.module.signature.input_specs[: len(body.inputs)]):
@@ -82,7 +82,7 @@ def asked_for(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
 
 
 def with_dims(graph: Graph, program: Program, given: Mapping[str, Dim]) -> Graph:
-    """``graph`` with the program's open sizes as dimensions, held where they stand; assumed where none is ``given``."""
+    """Return ``graph`` with the program's open sizes as fixed dimensions; those not ``given`` are assumed sizes."""
     opened = open_dims(program)
     sizes = {name: program.symbols[symbol] for name, symbol in opened.items() if symbol in program.symbols}
     return msgspec.structs.replace(

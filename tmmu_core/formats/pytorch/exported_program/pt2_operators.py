@@ -1,7 +1,7 @@
-"""What is known of PyTorch's operators by name: who hands out its input's bytes, who may write over them.
+"""Properties of PyTorch's operators: views, and operators that may run in place.
 
-A saved program says of each tensor its shape, its strides and where it begins, but not in whose storage. These tables
-are PyTorch's own marks (schemas with an alias of the first argument; the tag ``pointwise``), and
+A saved program holds shape, strides and offset of each tensor, but not its storage. These tables are derived from
+PyTorch's own annotations (schemas with an alias of the first argument; the tag ``pointwise``), and
 ``tests/formats/pytorch/test_torch.py`` compares them with the PyTorch that is installed.
 """
 
@@ -38,7 +38,7 @@ RESHAPES: frozenset[str] = frozenset({"flatten", "ravel", "reshape", "reshape_as
 """Views where the new shape can be had without moving an element, copies else."""
 
 SAME_OR_COPY: frozenset[str] = frozenset({"contiguous", "cpu", "pin_memory", "resolve_conj", "to", "type_as"})
-"""The first argument itself where it already is what is asked for, else a copy."""
+"""Operators that return their first argument if it already has the requested property, else a copy."""
 
 DROPOUTS: frozenset[str] = frozenset({"alpha_dropout", "dropout", "feature_alpha_dropout", "feature_dropout"})
 """The first argument itself where ``train`` is off."""
@@ -49,7 +49,7 @@ NO_BYTES: frozenset[str] = _words(
     sym_size sym_storage_offset sym_stride
     """
 )
-"""Operators that read what is known of a tensor, and none of its bytes."""
+"""Operators that read metadata of a tensor only."""
 
 OVER_FIRST: frozenset[str] = _words(
     """
@@ -68,7 +68,7 @@ _OPERATOR = re.compile(
 
 @dataclass(frozen=True)
 class Operator:
-    """What a call calls."""
+    """Target of a call."""
 
     space: str
     name: str
@@ -76,7 +76,7 @@ class Operator:
 
     @property
     def title(self) -> str:
-        """As it stands in a graph: ``add.Tensor``, ``relu``, ``quantized.mul``."""
+        """Spelling in a graph: ``add.Tensor``, ``relu``, ``quantized.mul``."""
         space = f"{self.space}." if self.space not in ("", "aten", "higher_order") else ""
         return space + self.name + (f".{self.overload}" if self.overload != "default" else "")
 

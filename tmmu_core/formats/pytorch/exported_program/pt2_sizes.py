@@ -23,11 +23,11 @@ LARGEST = 2**63 - 1
 
 
 class SizeUnknown(Exception):
-    """A formula that this reader has no number for; ``str`` says why."""
+    """The formula cannot be evaluated; ``str`` is the reason."""
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """What a formula came to in the example."""
+    """Value of a formula in the example."""
 
     as_int: int | None = None
 
@@ -50,9 +50,9 @@ register_types(Hint, Formula, Size)
 
 
 def number(size: Size, symbols: Mapping[str, int], elsewhere: bool = False) -> int:
-    """The size at the example: what stands beside the formula, else the formula at ``symbols``.
+    """Return the size in the example: the recorded value, else the formula at ``symbols``.
 
-    ``elsewhere`` says that the symbols are at other sizes than the example's, where what stands beside says nothing.
+    ``elsewhere``: the symbols differ from the example, so the recorded value is not used.
     Raises :class:`SizeUnknown`.
     """
     if size.as_int is not None:
@@ -78,7 +78,7 @@ def symbol_in(size: Size) -> tuple[str, int] | None:
 
 
 def hanging_on_data(size: Size) -> list[str]:
-    """The symbols of a size that no example tells, because it hangs on data: ``u0`` and its like."""
+    """Return the data-dependent symbols of a size (``u0`` …)."""
     formula = size.as_expr
     if formula is None or (formula.hint is not None and formula.hint.as_int is not None):
         return []
@@ -86,7 +86,7 @@ def hanging_on_data(size: Size) -> list[str]:
 
 
 def evaluated(formula: str, symbols: Mapping[str, int]) -> int:
-    """The whole number that ``formula`` comes to. Raises :class:`SizeUnknown`."""
+    """Evaluate ``formula`` to a whole number. Raises :class:`SizeUnknown`."""
     if len(formula) > LONGEST_FORMULA:
         raise SizeUnknown(f"its formula is longer than {LONGEST_FORMULA} characters")
     value = _Reading(formula, symbols).whole()
@@ -241,7 +241,7 @@ FUNCTIONS: dict[str, Callable[..., Fraction]] = {
     "ToFloat": lambda a: a,
     "Identity": lambda a: a,
 }
-"""Name → what it comes to; SymPy's own, and those that PyTorch adds."""
+"""Function name → its evaluation; those of SymPy and PyTorch's additions."""
 
 
 def _product_of(values: tuple[Fraction, ...]) -> Fraction:

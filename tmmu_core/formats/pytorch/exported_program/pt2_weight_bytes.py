@@ -18,7 +18,7 @@ from tmmu_core.graph.model import Graph
 
 @dataclass(frozen=True)
 class InMember:
-    """Bytes ``[start, start + length)`` of a member of a zip archive: a file's, or one at hand."""
+    """Bytes ``[start, start + length)`` of a member of a zip archive, in a file or in memory."""
 
     archive: Path | bytes
     member: str

@@ -1,7 +1,7 @@
-"""What comes into a saved program: its name, its role, and which weights are parts of one storage.
+"""Inputs of a saved program: names, roles, and weights that share a storage.
 
-PyTorch saves a storage once, as a member of the archive, and of each weight which part of it is its: a weight tied to
-another is the same part, a slice or a transpose that is kept by itself another one.
+PyTorch saves a storage once, as a member of the archive, and for each weight its part: a tied weight is the same part,
+a slice or transpose another one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SPEC_NAMES: tuple[tuple[str, str, Role], ...] = (
     ("buffer", "buffer_name", "buffer"),
     ("tensor_constant", "tensor_constant_name", "constant"),
 )
-"""Kind of an input → where its own name stands, and the role it has."""
+"""Kind of an input → field of its name, and its role."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Incoming:
     """By the signature."""
     role: Role
     member: str
-    """Of the archive, with its bytes; empty where they are not in it, or nothing says where."""
+    """Member of the archive with its bytes; empty if unknown."""
 
 
 def incoming(program: Program, name: str, spec: Any) -> Incoming:
-    """What comes in as ``name``; ``spec`` is what the signature says of it, ``None`` where it says nothing."""
+    """Return the input ``name``; ``spec`` is its entry in the signature, ``None`` without one."""
     called, role = name, INPUT
     for kind, key, its_role in SPEC_NAMES:
         if spec is not None and (named := getattr(spec, kind)) is not None:

@@ -1,6 +1,6 @@
-"""Tracing a saved program in a process of its own: what it does there, it does under limits and to nobody else.
+"""Trace a saved program in a resource-limited subprocess.
 
-The parent hands over the archive's bytes and takes back a native graph; neither way is anything but data.
+The parent sends the archive's bytes and receives a native graph; both are plain data.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def installed() -> bool:
 
 
 def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | str:
-    """The joint graph of the program in ``data``, called ``name``, or why it cannot be traced.
+    """Return the joint graph of the program in ``data``, named ``name``, or the reason why it cannot be traced.
 
-    ``point`` says open sizes, by symbol, that are to stand elsewhere than in the example.
+    ``point``: values of open sizes by symbol that replace those of the example.
     """
     seconds, memory = limits.ceiling(limits.TRACE_SECONDS), limits.ceiling(limits.TRACE_BYTES)
     arguments = [str(seconds), str(memory), name or "program", json.dumps(dict(point))]
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> None:
     """The child: bytes on standard input; on standard output a mark and a native graph, or a reason."""
     seconds, memory, name, point = arguments
     out = sys.stdout.buffer
-    sys.stdout = sys.stderr  # whatever prints is not heard
+    sys.stdout = sys.stderr  # discard all output
     bound(int(seconds), int(memory))
     from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
     from tmmu_core.formats.pytorch.joint_graph.fx_trace import import_rebuilt

@@ -1,15 +1,13 @@
-"""Code that looks at values which fake tensors have not: while a model is built or traced, it does not.
+"""Patches for code that reads values of fake tensors, which have none, while a model is built or traced.
 
-Version 5 of ``transformers`` asks of position numbers whether a row holds several sequences packed into one, and of a
-padding mask whether it masks anything; both read a number out of a tensor, which has none while it is fake. The library
-has a question of its own, "is this tensor traced?", which does not know the tensors that AOTAutograd traces with. Here
-it is answered: yes. A row is one sequence, and a mask that is given is used.
+Version 5 of ``transformers`` checks whether position ids hold several packed sequences, and whether a padding mask
+masks anything; both read values. Its own check for traced tensors does not recognise those of AOTAutograd. The patch
+makes it return true: a row is one sequence, and a given mask is used.
 
-PyTorch itself, where it fills a weight from a truncated normal distribution, draws again what fell outside; nobody
-asks for the weights of a fake model, so they stay as they are.
+PyTorch redraws values outside of a truncated normal distribution. A fake model has no values, so the patch skips it.
 
-PyTorch also knows some operators in Python, for tracing alone: interpolation is then thirty operators on indices, where
-the eager framework runs one kernel. While a model is traced, such an operator is the kernel.
+PyTorch decomposes some operators in Python for tracing: interpolation becomes thirty operators on indices, while eager
+mode runs one kernel. While a model is traced, such an operator stays the kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
     ("transformers.utils.import_utils", "is_fake_tensor", lambda value: hasattr(value, "untyped_storage")),
     ("transformers.masking_utils", "find_packed_sequence_indices", lambda position_ids: None),
 )
-"""(module, function, what it is while a model is traced)."""
+"""(module, function, replacement while a model is traced)."""
 _WHILE_BUILT: tuple[tuple[str, str, Any], ...] = (
     ("torch.nn.init", "_no_grad_trunc_normal_", lambda tensor, *given, **named: tensor),
 )
@@ -43,8 +41,8 @@ def while_built() -> contextlib.AbstractContextManager[None]:
 
 
 _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
-"""Operators that stay as PyTorch knows them in Python: batch norm does not say in its schema that it writes its running
-mean, and is traced as the kernel that returns it."""
+"""Operators that keep their Python decomposition: the schema of batch norm does not declare that it writes the running
+mean, so it is traced as the kernel that returns it."""
 _IN_TRAINING = frozenset({"dropout"})
 """One kernel with a mask of bytes where training steps are run, three on the CPU; switched off, none at all."""
 

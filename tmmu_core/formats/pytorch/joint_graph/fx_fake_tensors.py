@@ -19,9 +19,9 @@ _mode: FakeTensorMode | None = None
 
 
 def shared_mode() -> FakeTensorMode:
-    """The one of this process, so that tensors made in two places meet; a copied tensor stays in it.
+    """Return the fake mode of this process, so that tensors of different callers are compatible.
 
-    It is no class of its own: PyTorch's operators with bodies (``cond``, ``scan``) know that class alone.
+    It is not a subclass: PyTorch's control-flow operators (``cond``, ``scan``) accept only this class.
     """
     global _mode
     if _mode is None:
@@ -69,11 +69,11 @@ class StandIns:
     def __init__(self, mode: Any) -> None:
         self.mode = mode
         self.tensors: dict[int, tuple[Any, Any]] = {}
-        """id of a tensor → it, kept alive, and what stands for it."""
+        """id of a tensor → the tensor, kept alive, and its stand-in."""
         self.storages: dict[int, Any] = {}
 
     def of(self, value: torch.Tensor) -> torch.Tensor:
-        """What stands for ``value``: itself where it will do."""
+        """Return the stand-in of ``value``, or itself if it needs none."""
         foreign = isinstance(value, FakeTensor) and value.fake_mode is not self.mode
         if value.layout is not torch.strided or not (foreign or value.device.type != "cpu"):
             return value
@@ -96,7 +96,7 @@ class StandIns:
 
     @contextlib.contextmanager
     def inside(self, module: torch.nn.Module) -> Iterator[None]:
-        """``module`` with stand-ins for its tensors."""
+        """Replace the tensors of ``module`` by stand-ins."""
         before = []
         for part in module.modules():
             for held in (part._parameters, part._buffers):
@@ -112,12 +112,12 @@ class StandIns:
                 held[name] = value
 
     def among(self, arguments: Any) -> Any:
-        """``arguments``, however nested, with stand-ins for their tensors."""
+        """Return the nested ``arguments`` with stand-ins for their tensors."""
         return tree_map_only(torch.Tensor, self.of, arguments)
 
 
 def opened(output: Any) -> Any:
-    """What a module returns, with the tensors of objects that PyTorch has no word for (a key-value cache) in lists."""
+    """Return a module's output with unknown objects (a key-value cache) replaced by lists of tensors."""
     return tree_map(lambda leaf: leaf if _is_plain(leaf) else _tensors_in(leaf, set()), output)
 
 

@@ -1,12 +1,12 @@
-"""A joint graph of AOTAutograd to the native graph: who shares whose storage, who is saved, where backward begins.
+"""Convert a joint graph of AOTAutograd to the native graph: storages, saved tensors, and the start of backward.
 
-The graph is run once more under fake tensors, node by node, and every result is known by the identity of its storage:
-an operator's schema does not say that ``_unsafe_view`` or ``reshape`` hands out its input's bytes, its result does.
+The graph runs again under fake tensors, node by node, and the identity of a result's storage shows what it shares: the
+schemas of ``_unsafe_view`` and ``reshape`` do not declare that they return views.
 
 * Backward begins at the first node, in program order, that depends on a tangent.
-* Saved is what is written before that and read after it.
-* A mutated buffer (``batch_norm``'s running mean) is written in place by the operator that makes its new value.
-* The bodies of ``cond``, ``while_loop``, ``map``, ``scan`` are laid flat (``scopes``). Those of other operators are not
+* Tensors written before that and read after it are saved.
+* A mutated buffer (``batch_norm``'s running mean) is written in place by the operator that computes its new value.
+* The bodies of ``cond``, ``while_loop``, ``map``, ``scan`` are flattened (``scopes``). Those of other operators are not
   planned, and ``unplanned`` names them.
 * A tensor that is not its storage's whole extent (padding, an input that is a slice) is a view of a storage tensor.
 """
@@ -37,9 +37,9 @@ from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
 
 TANGENT = "tangent"
-"""The operator that stands for what comes before the backward pass: it makes the gradient of an output."""
+"""Pseudo operator before the backward pass that produces the gradient of an output."""
 WRAPPER = "module."
-"""What the importer's own wrapper adds in front of every parameter's name."""
+"""Prefix that the importer's wrapper adds to parameter names."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Draft:
 
 
 class Reading(torch.fx.Interpreter):
-    """Runs the joint graph under fake tensors and takes down what it does."""
+    """Runs the joint graph under fake tensors and records nodes and tensors."""
 
     folds = True
     """Whether operators that eager mode runs as one become one node, and nested graphs are laid flat."""
@@ -114,12 +114,12 @@ class Reading(torch.fx.Interpreter):
         """Tensors that depend on a tangent."""
         self.backward = False
         self.mutated: dict[str, str] = {}
-        """Buffer → what it is called after it was written in place."""
+        """Buffer → its id after an in-place write."""
         self.ends = ends
         self.scope = ""
         """The nested scope that the graph is in."""
         self.prefix = ""
-        """What the ids of the graph's nodes and tensors begin with."""
+        """Prefix of the ids of nodes and tensors."""
         self.value_of: dict[str, Any] = {}
         """All values by the ids of their tensors."""
 
@@ -187,7 +187,7 @@ class Reading(torch.fx.Interpreter):
         return tensor_id
 
     def _free(self, name: str) -> str:
-        """``name``, or what is free after it: a parameter may be called like an operator."""
+        """Return ``name`` or a free variant of it: a parameter may have the name of an operator."""
         while name in self.tensors:
             name += "_"
         return name
@@ -251,7 +251,7 @@ class Reading(torch.fx.Interpreter):
         draft.inputs = [draft.inputs[0], *(name for name in made.inputs if name != part_id)]
 
     def _take_out(self, node: Any) -> Draft:
-        """What was taken down of ``node``, as if it had not been."""
+        """Remove the records of ``node``."""
         tensor_id = self.id_of[id(self.env[node])]
         made = self.nodes.pop(max(k for k, each in enumerate(self.nodes) if tensor_id in each.outputs))
         self.origins.pop(made.node_id, None)
@@ -287,7 +287,7 @@ class Reading(torch.fx.Interpreter):
             self.nodes.append(Draft(name, TANGENT, reads, [each.id for each in made], "backward"))
 
     def _placed(self, tensor_id: str, value: Any, role: Role) -> tuple[Tensor, Tensor | None]:
-        """The tensor and, where it is new and not all of its storage, the tensor that stands for the storage."""
+        """Return the tensor and, if it is new and only a part of its storage, the tensor of the storage."""
         self.id_of[id(value)] = tensor_id
         self.value_of[tensor_id] = value
         self.values.append(value)  # kept, so that no other gets its id
@@ -342,7 +342,7 @@ class Reading(torch.fx.Interpreter):
     # -- bodies (``scopes.Host``) ------------------------------------------------------------------------------------
 
     def nested(self, body: Any, given: Sequence[Any], prefix: str, scope: str) -> Any:
-        """Take down the nodes of ``body``, called with the tensors ``given``, and return what it returns."""
+        """Record the nodes of ``body`` with the inputs ``given`` and return its outputs."""
         inner = _Body(body, (), Ends((), {}, {}, {}, {}))
         for shared in (
             "tensors",
@@ -432,7 +432,7 @@ class Reading(torch.fx.Interpreter):
                 self.outputs.append(gradient)
 
     def _sum(self, parameter: str, gradients: list[tuple[str, Any]]) -> str:
-        """Add up what a tied parameter is given under each of its names, as the eager framework does on arrival."""
+        """Sum the gradients of a tied parameter over its names, in the order of eager mode."""
         total, first = gradients[0]
         for name, value in gradients[1:]:
             made = self._free(f"{parameter}.grad_sum")
@@ -447,7 +447,7 @@ class Reading(torch.fx.Interpreter):
         return total
 
     def native(self, name: str) -> Graph:
-        """What was taken down, as a graph."""
+        """Return the recorded graph."""
         self._read_after_write()
         self._name_gradients()
         persistent = {tensor.id for tensor in self.tensors.values() if tensor.persistent}
@@ -484,7 +484,7 @@ class Reading(torch.fx.Interpreter):
         )
 
     def _read_after_write(self) -> None:
-        """Who reads a buffer after it was written in place reads what it has become."""
+        """Redirect reads of a buffer after an in-place write to its new value."""
         written: set[str] = set()
         for draft in self.nodes:
             draft.inputs = [self.mutated[name] if name in written else name for name in draft.inputs]

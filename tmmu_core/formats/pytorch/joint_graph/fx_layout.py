@@ -1,4 +1,4 @@
-"""Where a fake tensor lies in its storage: laid out how, filling it or not, as which bytes of it."""
+"""Layout of a fake tensor in its storage: strides, byte range, and whether it fills the storage."""
 
 from __future__ import annotations
 

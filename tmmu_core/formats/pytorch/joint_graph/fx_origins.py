@@ -1,8 +1,8 @@
-"""Where the operators of a traced module come from: the module whose ``forward`` runs, and the line of its code.
+"""Origins of traced operators: the module whose ``forward`` runs, and its source line.
 
-While a module is traced, a hook on each of its parts says which one runs, and each node that is taken down is given
-that and the line outside PyTorch that asked for it. Autograd numbers what it will have to undo: what undoes an operator
-comes from where that one does. What neither tells is placed by what it reads (``graph/modules.py``).
+While a module is traced, hooks record the running submodule, and each recorded node gets it and the innermost source
+line outside of PyTorch. Autograd's sequence numbers give a backward operator the origin of its forward operator. Other
+nodes are placed by their inputs (``graph/modules``).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _enters(running: list[tuple[str, ...]], path: tuple[str, ...]) -> Any:
 
 
 def _leaves(running: list[tuple[str, ...]]) -> Any:
-    def hook(*_: Any) -> None:  # what a hook gives would take the place of the output
+    def hook(*_: Any) -> None:  # a value returned by a hook would replace the output
         if running:
             running.pop()
 
@@ -86,7 +86,7 @@ def _line(theirs: str, ours: str) -> str:
         if frame is None:
             break
         name = frame.f_code.co_filename
-        if name.startswith(ours):  # beyond it is who asked for the graph, no part of the model
+        if name.startswith(ours):  # outer frames belong to the caller, not to the model
             break
         if not name.startswith((theirs, "<")):
             return line_of(name, frame.f_lineno)

@@ -1,4 +1,4 @@
-"""What leaves a joint graph, by the descriptors that AOTAutograd puts on its ends."""
+"""Outputs of a joint graph by AOTAutograd's descriptors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch._functorch._aot_autograd import descriptors
 
 @dataclass(frozen=True)
 class Ends:
-    """What leaves the joint graph: results, parameter gradients, new values of buffers."""
+    """Outputs of the joint graph: results, parameter gradients, new values of buffers."""
 
     outputs: tuple[tuple[Any, Any], ...]
-    """(node, the descriptor of what it is the gradient of, or ``None``)."""
+    """(node, descriptor of the differentiated tensor or ``None``)."""
     plain: dict[int, Any]
     """Number of a plain output → its node."""
     mutations: dict[tuple[str, int | None], Any]

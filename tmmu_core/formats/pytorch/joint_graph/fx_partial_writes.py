@@ -1,7 +1,7 @@
-"""What writes to a part of a tensor, found again in a traced graph.
+"""Find writes to a part of a tensor in a traced graph.
 
-Eager mode takes a view and writes to it. Tracing knows no writing, so it is three operators there, one of which makes a
-part that nobody else sees::
+Eager mode writes to a view. A traced graph is functional and has three operators instead, one of which creates a
+temporary part::
 
     y[:, 2:4] = x     slice(y, 1, 2, 4) ─► copy(·, x) ─► slice_scatter(y, ·, 1, 2, 4)
     y[:, 2:4] += x    slice(y, 1, 2, 4) ─► add(·, x)  ─► slice_scatter(y, ·, 1, 2, 4), and a copy of that onto itself
@@ -24,7 +24,7 @@ SCATTERS = {
 }
 """Operator that puts a part in its place → the view that takes it from there."""
 DEFAULTS: dict[str, tuple[Any, ...]] = {"slice": (0, None, None, 1), "diagonal": (0, 0, 1), "as_strided": (0, 0, None)}
-"""What the arguments behind the tensor are where they are not given."""
+"""Defaults of the arguments after the tensor."""
 LAST = 2**63 - 1
 """The end of a slice that has none."""
 WRITES = frozenset({"copy", "fill"})

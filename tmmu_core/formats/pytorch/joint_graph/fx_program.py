@@ -36,7 +36,7 @@ MEMORY_FORMATS = {
 
 
 class CannotTrace(Exception):
-    """What keeps a program from being rebuilt; ``str`` says it."""
+    """The program cannot be rebuilt; ``str`` is the reason."""
 
 
 class Rebuilt(torch.nn.Module):
@@ -49,7 +49,7 @@ class Rebuilt(torch.nn.Module):
         """(kind, name) of every tensor that the graph begins with, in order."""
         self.example: list[torch.Tensor] = []
         self.input_names: list[str] = []
-        """What the program itself calls the tensors that it is called with."""
+        """Names of the program's input tensors."""
         self.paths: dict[str, str] = {}
         """Value of the graph → the path of the parameter or buffer: looked up at each call, for tracing puts others."""
         self.constants: dict[str, torch.Tensor] = {}
@@ -81,7 +81,7 @@ class Rebuilt(torch.nn.Module):
             _register(self, kind, called, made[key])
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
-        """What the program returns, flat. Buffers are written over where it says so."""
+        """Return the flat outputs of the program. Buffers are overwritten as declared."""
         body, values = self.program.module.graph, dict(self.constants)
         values.update({name: _at(self, path) for name, path in self.paths.items()})
         values.update(zip([name for _, name in self.given], tensors, strict=True))

@@ -1,4 +1,4 @@
-"""A module, called with stand-ins for its inputs, as AOTAutograd's joint graph. Needs PyTorch, which is loaded here."""
+"""Trace a module with stand-ins for its inputs to AOTAutograd's joint graph. Imports PyTorch."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TRACING = threading.RLock()
 
 
 def import_rebuilt(module: Any, name: str) -> Graph:
-    """The graph of ``module``, a saved program built anew (``fx_program.Rebuilt``): a training step of a loss."""
+    """Return the graph of a rebuilt program (``fx_program.Rebuilt``): a training step if it returns a loss."""
     call = Call(tuple(module.example), {}, module.input_names)
     graph: Graph = joint_of(chosen(module, None), call, module.is_loss, name).graph
     return graph
 
 
 def chosen(module: Any, loss: Callable[[Any], Any] | None) -> Any:
-    """A module that returns of another one only what is differentiated. Its class is made late: PyTorch is optional."""
+    """Return a module that returns only the differentiated outputs of another one."""
     import torch
 
     from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import opened
@@ -44,7 +44,7 @@ def chosen(module: Any, loss: Callable[[Any], Any] | None) -> Any:
 
 
 def names_of_inputs(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-    """What the module itself calls its arguments; parts of a nested argument are told by their place in it."""
+    """Return the names of the module's arguments; parts of a nested argument are named by their position."""
     import torch
 
     try:
@@ -62,12 +62,12 @@ def names_of_inputs(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 class Call(NamedTuple):
-    """What a module is called with."""
+    """Example arguments for the module's forward pass."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     input_names: Sequence[str]
-    """What its arguments are called, one by one, nested ones opened."""
+    """Names of the flattened arguments."""
 
 
 def joint_of(module: Any, call: Call, train: bool, name: str, *, eager: bool = False) -> Any:
@@ -166,7 +166,7 @@ _WAYS_OUT = (
     ("DynamicOutputShape", _VALUES),
     ("unbacked", "How often a loop runs must not depend on the values in its tensors: give it a fixed count."),
 )
-"""Part of what PyTorch says → the way out."""
+"""Part of PyTorch's message → the fix."""
 _RUN_IT = (
     "Check that the module runs on these example inputs, forward and backward. Inputs are tensors, numbers and "
     "containers of them."

@@ -1,4 +1,4 @@
-"""What a snapshot records beside the live ranges: stacks, streams, pools, reserved bytes and failed allocations."""
+"""Records of a snapshot beside the live ranges: stacks, streams, pools, reserved bytes and failed allocations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tmmu_core.planners.problem import Recorded
 I64 = NDArray[np.int64]
 BEFORE = "before the trace"
 KEYS = ("category", "line", "module", "stream", "pool", "certainty", "origin")
-"""What bytes can be summed by. The origin is ``before the trace`` or ``during the trace``."""
+"""Keys by which bytes can be summed. The origin is ``before the trace`` or ``during the trace``."""
 _PHASE_NAMES: dict[int, Phase] = {FORWARD: "forward", BACKWARD: "backward", OPTIMIZER: "optimizer"}
 
 

@@ -19,8 +19,8 @@ from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import Problem
 
 I64 = NDArray[np.int64]
-QUICK_UP_TO = 3000
-"""Most rectangles that the portfolio of planners places; more are placed by one greedy pass."""
+QUICK_UP_TO, PACKED_UP_TO = 3_000, 50_000
+"""Most rectangles that the portfolio of planners places, and that one greedy pass places; more are not placed."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,14 @@ class Layout:
     note: str = ""
 
 
-def layout(blocks: Lived, events: Events, segments: Sequence[Segment], most: int) -> Layout:
-    """Return offsets of all blocks, within ``most`` bytes if a placement is found.
+def layout(blocks: Lived, events: Events, segments: Sequence[Segment], most: int | None) -> Layout:
+    """Return offsets of all blocks, within ``most`` bytes (if that is known) where a placement is found.
 
     The first of these that fits is used: the addresses themselves, joined; whole segments, each at one offset during
     its life; single blocks.
     """
     joined = _joined(blocks, events, segments)
-    if joined.extent <= most:
+    if most is None or joined.extent <= most:
         return joined
     found = _by_segment(blocks, events, segments, most)
     if found is None:
@@ -148,6 +148,8 @@ def _homes(blocks: Lived, start: I64, end: I64, birth: I64, death: I64) -> I64 |
 def _packed(birth: I64, death: I64, size: I64, most: int) -> I64 | None:
     """Return offsets within ``most`` bytes that the quick planners find, else ``None``."""
     ids = tuple(map(str, range(len(birth))))
+    if len(birth) > PACKED_UP_TO:
+        return None
     order = np.lexsort((-size, birth))  # the planners expect the normative order
     ones = np.ones(len(birth), np.uint64)
     problem = Problem("segments", ids, birth[order], death[order], size[order].astype(np.uint64), ones)

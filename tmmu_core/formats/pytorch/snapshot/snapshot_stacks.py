@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -113,7 +114,7 @@ def phase(frames: Sequence[Frame]) -> int:
     is_compiled = False
     for frame in frames:
         is_python = frame.filename.endswith(".py")
-        found = _python_phase(_posix(frame.filename), frame.name.rpartition(".")[2]) if is_python else _cpp(frame.name)
+        found = _python_phase(frame.filename, frame.name) if is_python else _cpp(frame.name)
         if found is not None:
             return found
         is_compiled = is_compiled or "torchinductor_" in frame.filename
@@ -156,13 +157,16 @@ _PYTHON = tuple(
 """``(file, function, phase)``; the first row whose patterns match (function: from its start) applies."""
 
 
-def _python_phase(file: str, function: str) -> int | None:
+@lru_cache(1 << 14)
+def _python_phase(file: str, name: str) -> int | None:
+    file, function = _posix(file), name.rpartition(".")[2]
     for files, functions, found in _PYTHON:
         if files.search(file) and functions.match(function):
             return found
     return None
 
 
+@lru_cache(1 << 14)
 def _cpp(name: str) -> int | None:
     return next((found for names, found in _CPP if names.search(name)), None)
 

@@ -13,6 +13,7 @@ A tensor is named after its stack (:func:`label`); its category is that of :func
 
 from __future__ import annotations
 
+import pickle
 import struct
 from array import array
 from collections import Counter
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.allocator_plan import LiveRanges, instance_of_columns, normative_order, peak_of_columns, stem_of
-from tmmu_core.formats.pytorch.snapshot.categories import Allocations, categorise
+from tmmu_core.formats.pytorch.snapshot.categories import Allocations, Categories, categorise
 from tmmu_core.formats.pytorch.snapshot.history import BEFORE, History, lane_of, settings_of
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import Lived, layout, reserved_over_time
 from tmmu_core.formats.pytorch.snapshot.snapshot_events import (
@@ -39,16 +40,27 @@ from tmmu_core.formats.pytorch.snapshot.snapshot_events import (
     read_snapshot,
     refuse_many_devices,
 )
+from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.model import CATEGORIES
 
 HINT = "Write it with torch.cuda.memory._dump_snapshot(FILE)."
+FEWER_EVENTS = "Record fewer events: torch.cuda.memory._record_memory_history(max_entries=1_000_000)."
 LAST_ADDRESS = 1 << 62
 """Addresses and sizes are below this."""
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the device with the highest peak. Raises ``UnreadableInput``."""
+    snapshot, shown, notes = fullest_device(data, name)
+    return _instance(stem_of(name) or "snapshot", shown, snapshot, notes)
+
+
+def fullest_device(data: bytes, name: str) -> tuple[Snapshot, Device, list[str]]:
+    """Return a file's snapshot, its device with the highest peak, and a note that names the other devices.
+
+    Raises as :func:`read`.
+    """
     snapshot = _decoded(data, name)
     segments = {segment.device for segment in snapshot.segments}
     devices = sorted(segments | {device for device, events in enumerate(snapshot.traces) if events.is_recorded})
@@ -70,7 +82,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         raise UnreadableInput("nothing is allocated in the snapshot.", source=name, hint=HINT)
     others = ", ".join(f"{device} (peak {found[device].peak[1]:,} bytes)" for device in devices if device != chosen)
     notes = [f"device {chosen} is shown; the snapshot also holds device {others}"] if others else []
-    return _instance(stem_of(name) or "snapshot", shown, snapshot, notes)
+    return snapshot, shown, notes
 
 
 # --- decoding ----------------------------------------------------------------------------------------------------
@@ -86,6 +98,10 @@ def _decoded(data: bytes, name: str) -> Snapshot:
     except UnreadableInput as error:
         error.source = error.source or name
         raise
+    except MemoryError as error:
+        raise UnreadableInput(
+            f"the snapshot of {len(data):,} bytes needs more memory than there is.", source=name, hint=FEWER_EVENTS
+        ) from error
     except msgspec.ValidationError as error:
         what, _, place = str(error).rpartition(" - at ")
         raise UnreadableInput(
@@ -99,6 +115,8 @@ def _what(error: Exception) -> str:
     """Return the reason for people; Python's own texts differ between versions."""
     if isinstance(error, msgspec.DecodeError | EOFError):
         return (str(error).splitlines() or ["it ends too early"])[0][:200]
+    if isinstance(error, pickle.UnpicklingError) and "truncated" in str(error):
+        return "the file is cut off; write or copy it again"
     if isinstance(error, UnicodeDecodeError):
         return "a text in it is not UTF-8"
     if isinstance(error, IndexError | struct.error):
@@ -137,7 +155,7 @@ BIRTH, DEATH, ADDRESS, SIZE, STACK, LANE, FREE_STACK, BEFORE_TRACE = range(8)
 
 
 @dataclass(frozen=True)
-class _Device:
+class Device:
     """Live ranges of one device: int64 columns (:data:`BIRTH` …), by birth and address."""
 
     rows: NDArray[np.int64]
@@ -151,7 +169,7 @@ class _Device:
         return peak_of_columns(*self.rows[[BIRTH, DEATH, SIZE]])
 
 
-def _device(events: Events, segments: list[Segment]) -> _Device:
+def _device(events: Events, segments: list[Segment]) -> Device:
     _private_lanes(events, segments)
     found = _Rows()
     open_, steps = _traced(events, found)
@@ -161,7 +179,7 @@ def _device(events: Events, segments: list[Segment]) -> _Device:
             lane = events.lanes.setdefault(lane_of(segment), len(events.lanes))
             found.add(0, max(steps, 1), address, size, block.stack, lane, 0, events.is_recorded)
     rows = found.columns_of_valid_rows()
-    return _Device(rows[:, np.lexsort((rows[ADDRESS], rows[BIRTH]))], events, segments, max(steps, 1))
+    return Device(rows[:, np.lexsort((rows[ADDRESS], rows[BIRTH]))], events, segments, max(steps, 1))
 
 
 def _private_lanes(events: Events, segments: Sequence[Segment]) -> None:
@@ -177,7 +195,7 @@ def _private_lanes(events: Events, segments: Sequence[Segment]) -> None:
 
 
 class _Rows:
-    """Live ranges in the order found: the columns of :class:`_Device`."""
+    """Live ranges in the order found: the columns of :class:`Device`."""
 
     def __init__(self) -> None:
         self.columns = tuple(array("q") for _ in range(BEFORE_TRACE + 1))
@@ -238,21 +256,26 @@ def _active(segments: Iterable[Segment]) -> Iterable[tuple[int, tuple[Block, Seg
 # --- the instance -----------------------------------------------------------------------------------------------
 
 
-def _instance(name: str, device: _Device, snapshot: Snapshot, notes: list[str]) -> PlainInstance:
-    """Return the finished plan of a device, with its history."""
-    birth, death, address, size, stack, lane, free_stack, before = device.rows
+def stacks_and_categories(device: Device, stacks: Stacks) -> tuple[NDArray[np.int64], Categories]:
+    """Return the allocating stack of each row of a device, and the categories."""
+    birth, death, address, size, stack, _, free_stack, before = device.rows
     freed = (before == 0) & (free_stack > 0)
     if freed.any() and (stack[freed] == free_stack[freed]).all():  # frees were recorded with the allocating stack
         stack = np.where((before > 0) & (stack == 0), free_stack, stack)
         free_stack = np.zeros_like(free_stack)
+    columns = (birth, death, size, stack, free_stack, address, before > 0)
+    return stack, categorise(Allocations(*columns, device.steps, stacks.phases))
+
+
+def _instance(name: str, device: Device, snapshot: Snapshot, notes: list[str]) -> PlainInstance:
+    """Return the finished plan of a device, with its history."""
+    birth, death, address, size, _, lane, _, before = device.rows
     stacks = snapshot.stacks
-    kinds = categorise(
-        Allocations(birth, death, size, stack, free_stack, address, before > 0, device.steps, stacks.phases)
-    )
+    stack, kinds = stacks_and_categories(device, stacks)
     reserved = reserved_over_time(device.events, device.segments)
     is_known = reserved.peak[1] >= device.peak[1]
     placed = layout(
-        Lived(birth, death, address, size), device.events, device.segments, reserved.peak[1] if is_known else 0
+        Lived(birth, death, address, size), device.events, device.segments, reserved.peak[1] if is_known else None
     )
     lives = LiveRanges(_names(stack, before, stacks.lines), birth, death, size, placed.offset)
     order = normative_order(lives)
@@ -281,18 +304,23 @@ def _instance(name: str, device: _Device, snapshot: Snapshot, notes: list[str]) 
     return replace(found, made=history.made(), recorded=history)
 
 
+def label_of(stack: int, is_before: int, lines: Sequence[str]) -> str:
+    """Return the line of an allocation."""
+    return BEFORE if is_before and not stack else lines[stack]
+
+
 def _names(stack: NDArray[np.int64], before: NDArray[np.int64], lines: Sequence[str]) -> list[str]:
     """Return the names of allocations: their lines, numbered."""
     seen: Counter[str] = Counter()
     names = []
     for row, is_before in zip(stack.tolist(), before.tolist(), strict=True):
-        line = BEFORE if is_before and not row else lines[row]
+        line = label_of(row, is_before, lines)
         names.append(f"{line} #{seen[line]}")
         seen[line] += 1
     return names
 
 
-def _notes(found: History, device: _Device) -> Iterable[str]:
+def _notes(found: History, device: Device) -> Iterable[str]:
     at, reserved = found.reserved.peak
     if found.reserved_peak_bytes is None:
         yield "the snapshot does not list all segments: reserved bytes are unknown"

@@ -1,15 +1,11 @@
-"""The resource ledger (seed II.J): counters per step over all arenas, as chart and table."""
+"""The resource ledger (seed II.J): counters per step over all arenas, as a table."""
 
 from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
 
-from app.kit.charts import chart_base
 from app.kit.data_table import sheet
-from app.kit.download import pictures
-from app.pages.fragmentation.resource_figure import ledger_chart
-from app.session import plan_rows
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import glossary, markup, numbers
@@ -26,7 +22,7 @@ def ledger(key: str, _shown: Shown) -> ResourceLedger:
 
 
 def section(shown: Shown) -> None:
-    """Draw chart and table."""
+    """Draw the table."""
     plan = shown.plan
     if not plan.steps:
         return
@@ -37,26 +33,20 @@ def section(shown: Shown) -> None:
         + markup.heading(
             f"Resource ledger: {numbers.short_bytes(int(found.peak_bytes[-1]))} peak, "
             f"{numbers.count(failures, 'allocation failure')}",
-            "all arenas; filled: bytes allocated, line: peak so far; below: internal fragmentation",
+            "counters per step over all arenas",
         )
         + "</div>"
     )
-    left, right = st.columns([0.56, 0.44], gap="medium")
-    with left:
-        drawn = chart_base.phase_bands(ledger_chart(plan, found), plan_rows.bands(shown))
-        st.plotly_chart(drawn, key=f"resources.{shown.key}", config=pictures.camera())
-    with right:
-        sheet(
-            frame(found, shown),
-            height=310,
-            column_config={
-                name: st.column_config.NumberColumn(name, format="localized")
-                for name in ("bytes_allocated", "peak_bytes")
-            }
-            | {"internal_fragmentation_ratio": st.column_config.NumberColumn(format="%.4f")},
-        )
-        if len(found.steps) > MOST_ROWS:
-            st.caption(f"{numbers.of(MOST_ROWS, len(found.steps), 'step')} listed.")
+    sheet(
+        frame(found, shown),
+        height=310,
+        column_config={
+            name: st.column_config.NumberColumn(name, format="localized") for name in ("bytes_allocated", "peak_bytes")
+        }
+        | {"internal_fragmentation_ratio": st.column_config.NumberColumn(format="%.4f")},
+    )
+    if len(found.steps) > MOST_ROWS:
+        st.caption(f"{numbers.of(MOST_ROWS, len(found.steps), 'step')} listed.")
 
 
 def frame(found: ResourceLedger, shown: Shown) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""The page Fragmentation: bytes of an arena that hold no live tensor, by cause."""
+"""The view Fragmentation: bytes of an arena that hold no live tensor, by cause."""
 
 from __future__ import annotations
 
@@ -7,27 +7,16 @@ import streamlit as st
 
 from app.kit import arena_focus
 from app.kit.charts import chart_base
-from app.kit.download import pictures
-from app.kit.frame import page_frame
-from app.kit.tensor import tensor_card, tensor_table, verdict
-from app.pages.fragmentation import figures
-from app.pages.fragmentation import resource_ledger as resources
-from app.session import plan_rows, state
+from app.kit.tensor import tensor_card, tensor_table
+from app.pages.plan import resource_ledger as resources
+from app.pages.plan import slot_figure, step_chart
+from app.session import state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import glossary, markup, numbers
 from tmmu_core.plans.analysis.slot_occupants import SlotReport, slot_reports
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, WasteLedger, waste_ledger
 from tmmu_core.plans.model import Plan
-
-
-def page() -> None:
-    """Draw the page."""
-    shown = page_frame.shown()
-    if not arena_focus.arena(shown) or not shown.plan.steps:
-        st.html(markup.empty("No tensors", "This plan has no tensors. Open another graph above."))
-        return
-    body(shown)
 
 
 @remembered
@@ -45,34 +34,19 @@ def reports(key: str, arena: str, _shown: Shown) -> tuple[SlotReport, ...]:
 
 
 @st.fragment
-def body(shown: Shown) -> None:
+def draw(shown: Shown) -> None:
     """Draw everything that depends on arena and step."""
     plan, arena = shown.plan, arena_focus.arena(shown)
-    summary = plan.arena_of[arena]
+    extent = plan.arena_of[arena].extent_bytes
     step = arena_focus.step_and_arena(shown, arena)
     accounts = ledger(shown.key, arena, shown)
     now = accounts.at(step)
-    st.html(markup.claim(claim(arena, summary.extent_bytes, step, now), verdict.chips(shown)))
-    arena_focus.step_controls(shown, arena)
-    left, right = st.columns([0.62, 0.38], gap="medium")
-    with left:
-        st.html(markup.heading("Arena size by account, over the steps", "the five accounts add up to the arena size"))
-        figure = figures.ledger_over_time(plan, accounts, step=step, height=340)
-        chart_base.phase_bands(figure, plan_rows.bands(shown))
-        chart_base.clickable(figure, [summary.extent_bytes] * len(accounts.steps), accounts.steps.tolist())
-        figure.update_layout(hovermode="x unified")
-        key, camera = f"ledger.{shown.key}.{arena}.{step}", pictures.camera()
-        st.plotly_chart(figure, key=key, config=camera, on_select=lambda: _picked(key), selection_mode="points")
-    with right:
-        st.html(markup.heading(f"At {numbers.step(step, plan.node_at(step))}", "live bytes, losses, arena size"))
-        st.plotly_chart(
-            figures.waterfall(now, summary.extent_bytes, height=340),
-            key=f"waterfall.{shown.key}.{arena}.{step}",
-            config=pictures.camera(alone=True),
-        )
-    st.html(_accounts(now, summary.extent_bytes))
+    st.html(markup.claim(claim(arena, extent, step, now)))
+    step_chart.draw(shown, arena, step, accounts)
+    st.html(_accounts(now, extent))
     slots(shown, arena)
-    resources.section(shown)
+    with st.expander("Resource ledger"):
+        resources.section(shown)
     state.write_link()
 
 
@@ -113,7 +87,7 @@ def slots(shown: Shown, arena: str) -> None:
             tensor_card.panel(shown)
         return
     found = reports(shown.key, arena, shown)
-    drawn = min(len(found), figures.MOST_SLOTS)
+    drawn = min(len(found), slot_figure.MOST_SLOTS)
     wasteful = any(r.unused_byte_steps for r in found)
     left, right = st.columns([0.5, 0.5], gap="medium")
     with left:
@@ -124,9 +98,9 @@ def slots(shown: Shown, arena: str) -> None:
                 "bar: slot size, tick: tensor size",
             )
         )
-        figure = figures.slots_against_tenants(found)
+        figure = slot_figure.slots_against_tenants(found)
         figure.update_layout(clickmode="event+select")
-        key, camera = f"slots.{shown.key}.{arena}", pictures.camera()
+        key, camera = f"slots.{shown.key}.{arena}", chart_base.CONFIG
         st.plotly_chart(
             figure, key=key, config=camera, on_select=lambda: _tenant(key, shown.plan), selection_mode="points"
         )
@@ -138,7 +112,7 @@ def slots(shown: Shown, arena: str) -> None:
 
 
 def _slot_table(shown: Shown, found: tuple[SlotReport, ...], height: int) -> None:
-    listed = figures.by_waste(found)[: tensor_table.MOST_ROWS]
+    listed = slot_figure.by_waste(found)[: tensor_table.MOST_ROWS]
     frame_ = pd.DataFrame(
         {
             "slot": [r.slot for r in listed],
@@ -153,19 +127,9 @@ def _slot_table(shown: Shown, found: tuple[SlotReport, ...], height: int) -> Non
     tensor_table.selectable(frame_, f"slot-table.{shown.key}", state.choice().selected, height=height)
 
 
-def _picked(key: str) -> None:
-    event = state.raw(key)
-    step = chart_base.clicked_step(event["selection"]["points"] if event else [])
-    if step is not None:
-        state.choose(step=step)
-
-
 def _tenant(key: str, plan: Plan) -> None:
     event = state.raw(key)
     points = event["selection"]["points"] if event else []
     name = chart_base.clicked_tensor(points, plan.tensor_ids)
     if name is not None and points[0].get("curve_number") == 1:  # a tenant; curve 0 is the slots' backing
         state.choose(selected=name)
-
-
-page()

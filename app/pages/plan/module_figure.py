@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import plotly.graph_objects as go
 
 from app.kit.charts.chart_base import figure
-from app.pages.peak.alive_figure import LETTER, WIDTH, Box, colours_of, draw
+from app.pages.plan.alive_figure import LETTER, WIDTH, Box, colours_of, draw
 from app.texts import numbers
 from app.texts.markup import PERSISTENT_COLOUR
 from tmmu_core.base.escaping import natural

@@ -1,4 +1,4 @@
-"""The page Peak: the buffers live at the peak or at another step."""
+"""The view Peak: the buffers live at the peak or at another step."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ import streamlit as st
 
 from app.kit import arena_focus
 from app.kit.charts import chart_base
-from app.kit.charts.live_chart import live_curve
-from app.kit.download import pictures
-from app.kit.frame import page_frame
-from app.kit.tensor import row_colours, tensor_card, tensor_table, verdict
-from app.pages.peak.alive_figure import Group, areas
-from app.pages.peak.module_figure import Flames, flames
+from app.kit.tensor import row_colours, tensor_card, tensor_table
+from app.pages.plan import step_chart
+from app.pages.plan.alive_figure import Group, areas
+from app.pages.plan.module_figure import Flames, flames
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
@@ -25,45 +23,26 @@ INTO = "flames.into"
 GROUPS = ("operator", "role", "slot", "layer", "phase")
 
 
-def page() -> None:
-    """Draw the page."""
-    shown = page_frame.shown()
-    arena = arena_focus.arena(shown)
-    if not arena or not shown.plan.steps:
-        st.html(markup.empty("No live tensors", "This plan has no tensors. Open another graph above."))
-        return
-    body(shown)
-
-
 @st.fragment
-def body(shown: Shown) -> None:
+def draw(shown: Shown) -> None:
     """Draw everything that depends on the step."""
     plan = shown.plan
     arena = arena_focus.arena(shown)
     step = arena_focus.step_and_arena(shown, arena)
     rows = alive_at(plan, step, arena)
     own = plan_rows.storages_alive(shown, step, arena)
-    st.html(markup.claim(claim(shown, arena, step, own), verdict.chips(shown)))
-    arena_focus.step_controls(shown, arena)
-    st.html(markup.heading(f"Live bytes of {arena}", "click to choose a step"))
-    curve = chart_base.phase_bands(live_curve(plan, arena, step=step, height=190), plan_rows.bands(shown))
-    key = f"peak-curve.{shown.key}.{arena}.{step}"
-    st.plotly_chart(curve, key=key, config=pictures.camera(), on_select=lambda: _picked(key), selection_mode="points")
+    st.html(markup.claim(claim(shown, arena, step, own)))
+    step_chart.draw(shown, arena, step)
     left, right = st.columns([0.58, 0.42], gap="medium")
     with left:
         group = _group(shown)
-        st.html(
-            markup.heading(
-                f"Live at {numbers.step(step, plan.node_at(step))}, by {group}",
-                "area: bytes of a buffer; click to select",
-            )
-        )
+        st.html(markup.heading(f"Live buffers by {group}", "area: bytes of a buffer; click to select"))
         boxes, drawn = _areas(shown, own, group, step)
         area_key = f"peak-areas.{shown.key}.{arena}.{step}.{group}"
         st.plotly_chart(
             boxes,
             key=area_key,
-            config=pictures.camera(alone=True),
+            config=chart_base.CONFIG,
             on_select=lambda: _box(area_key, plan),
             selection_mode="points",
         )
@@ -141,7 +120,7 @@ def _flames(shown: Shown, own: list[tuple[int, int]], step: int) -> None:
     st.plotly_chart(
         drawn.figure,
         key=key,
-        config=pictures.camera(alone=True),
+        config=chart_base.CONFIG,
         on_select=lambda: _flame(key, drawn, into),
         selection_mode="points",
     )
@@ -175,18 +154,8 @@ def _list(shown: Shown, rows: np.ndarray) -> None:
     tensor_table.selectable(frame_, f"alive.{shown.key}", state.choice().selected, height=410)
 
 
-def _picked(key: str) -> None:
-    event = state.raw(key)
-    step = chart_base.clicked_step(event["selection"]["points"] if event else [])
-    if step is not None:
-        state.choose(step=step)
-
-
 def _box(key: str, plan: Plan) -> None:
     event = state.raw(key)
     name = chart_base.clicked_tensor(event["selection"]["points"] if event else [], plan.tensor_ids)
     if name is not None:
         state.choose(selected=name)
-
-
-page()

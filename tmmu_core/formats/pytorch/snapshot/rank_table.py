@@ -1,0 +1,98 @@
+"""Snapshots of all ranks of a job: one summary per file, read one after another in several processes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.formats.pytorch.snapshot import snapshot_signature
+from tmmu_core.formats.pytorch.snapshot.reserved_memory import reserved_over_time
+from tmmu_core.formats.pytorch.snapshot.torch_snapshot import (
+    BEFORE_TRACE,
+    BIRTH,
+    DEATH,
+    SIZE,
+    fullest_device,
+    label_of,
+    stacks_and_categories,
+)
+from tmmu_core.plans.model import CATEGORIES
+
+MEMORY_BYTES = 3 << 30
+"""Memory of all processes together."""
+MEMORY_PER_BYTE = 16
+"""Memory that a process needs per byte of a file, at most."""
+SIGNATURE_BYTES = 1 << 12
+_RANK = re.compile(r"rank[_-]?(\d+)|(\d+)(?=\D*$)")
+
+
+@dataclass(frozen=True)
+class RankSummary:
+    """One rank's snapshot, in bytes."""
+
+    rank: int
+    file: str
+    peak: int = 0
+    reserved: int = 0
+    lines: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Live bytes at the peak by (line, category)."""
+    error: str = ""
+    """Why the file could not be read."""
+
+
+def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
+    """Return ``(rank, path)`` of the snapshots in a folder by rank.
+
+    The rank is the number after ``rank`` in the name, else its last number, else the position by name.
+    """
+    found = []
+    for position, path in enumerate(sorted(path for path in folder.iterdir() if path.is_file())):
+        with path.open("rb") as file:
+            if snapshot_signature.refuses(file.read(SIGNATURE_BYTES)):
+                continue
+        match = _RANK.search(path.name)
+        found.append((int(match[1] or match[2]) if match else position, path))
+    return sorted(found)
+
+
+def summarise(rank: int, path: Path) -> RankSummary:
+    """Return the summary of a file; one that cannot be read has only an error."""
+    try:
+        snapshot, device, _ = fullest_device(path.read_bytes(), path.name)
+    except (TmmuError, OSError) as error:
+        return RankSummary(rank, path.name, error=str(error).splitlines()[0])
+    stack, kinds = stacks_and_categories(device, snapshot.stacks)
+    step, peak = device.peak
+    rows = device.rows
+    lines: dict[tuple[str, str], int] = {}
+    for row in np.flatnonzero((rows[BIRTH] <= step) & (step < rows[DEATH])).tolist():
+        label = label_of(int(stack[row]), int(rows[BEFORE_TRACE, row]), snapshot.stacks.lines)
+        key = label, CATEGORIES[kinds.code[row]]
+        lines[key] = lines.get(key, 0) + int(rows[SIZE, row])
+    return RankSummary(rank, path.name, peak, reserved_over_time(device.events, device.segments).peak[1], lines)
+
+
+def summaries(files: Sequence[tuple[int, Path]]) -> Iterator[RankSummary]:
+    """Yield the summary of each file, in order."""
+    largest = max((path.stat().st_size for _, path in files), default=0)
+    workers = max(1, min(os.cpu_count() or 1, len(files), MEMORY_BYTES // (largest * MEMORY_PER_BYTE + 1)))
+    if workers == 1:
+        yield from (summarise(rank, path) for rank, path in files)
+        return
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        yield from pool.map(summarise, *zip(*files, strict=True))
+
+
+def first_difference(base: RankSummary, other: RankSummary) -> tuple[str, str, int] | None:
+    """Return ``(line, category, bytes in other − bytes in base)`` of the largest difference; ``None`` without one."""
+    changes = [(*key, other.lines.get(key, 0) - base.lines.get(key, 0)) for key in {**base.lines, **other.lines}]
+    found = max(changes, key=lambda change: (abs(change[2]), change[:2]), default=None)
+    return found if found is not None and found[2] else None
