@@ -239,7 +239,7 @@ def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
     return [*filter(None, [differ]), *warnings_of(after, before)]
 
 
-def annotations(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> str:
+def error_commands(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> str:
     """Return an ``::error`` command of GitHub Actions for each exceeded limit, with the planners."""
     against = "" if before is None else f", baseline by {before.plan.planner}"
     lines = [
@@ -267,7 +267,7 @@ def write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Se
     except OSError as error:
         raise UsageError(f"--out: cannot create {folder}: {(error.strerror or str(error)).lower()}.") from error
     write_output(str(folder / "summary.md"), summary.encode("utf-8", "replace"), "the summary")
-    write_output(str(folder / "annotations.txt"), annotations(after, before, checks).encode(), "the annotations")
+    write_output(str(folder / "annotations.txt"), error_commands(after, before, checks).encode(), "the annotations")
     write_output(str(folder / "candidate.plan.json"), to_json(after.plan), "the plan")
     if old is not None:
         write_output(str(folder / "baseline.plan.json"), to_json(old), "the baseline")
