@@ -11,7 +11,7 @@ import pytest
 from tests.fitting.test_fitting import FREE, SAMPLES, shown, started
 from tests.support.build import chain
 from tests.support.onnx_run import arena_run, plain_run
-from tests.support.shadow.replay import shadow_replay
+from tests.support.shadow_replay import shadow_replay
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.order.order_model import order_model
 from tmmu_core.fitting.order.windows import improve_windows
