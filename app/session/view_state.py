@@ -20,8 +20,8 @@ from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, 
 FIRST_SAMPLE = "sample:resnet50"
 VIEWS = ("lifetimes", "slots", "map")
 VIEW_NAMES = {"lifetimes": "Lifetimes", "slots": "Slots", "map": "Arena map"}
-TABS = ("map", "peak", "device", "fragmentation")
-COLOURS = ("role", "slot", "arena", "operator", "module", "phase", "size")
+TABS = ("map", "peak", "device", "fragmentation", "snapshot")
+COLOURS = ("role", "category", "slot", "arena", "operator", "module", "phase", "size")
 
 
 @dataclass(frozen=True)
