@@ -27,7 +27,7 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 ROOT = Path(__file__).resolve().parent
 NAME = "tmmu_explorer"
 LEFT_OUT = {"__pycache__", "golden", "canvas_demo"}
-DATA = ("sample_graphs", "docs/glossary.md", "docs/schemas")
+DATA = ("sample_graphs", "docs/glossary.md")
 """What the faces read from beside them in a checkout, and inside them in a wheel."""
 
 NATIVE = ROOT / "tmmu_core" / "planners" / "native"

@@ -1,4 +1,4 @@
-"""``tmmu``, and ``python -m tmmu_core``: the way to the command line, wherever that is installed."""
+"""Entry point of ``tmmu`` and ``python -m tmmu_core``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import sys
 from contextlib import suppress
 
 from tmmu_core import version_line
-from tmmu_core.base.app_package import face
+from tmmu_core.base.app_package import app_module
 
 
 def main() -> None:
-    """The console script. The version is said before anything is loaded."""
+    """Console script. ``--version`` is answered before other imports."""
     if sys.argv[1:] == ["--version"]:
         with suppress(OSError, AttributeError):  # a standard output that cannot be written is the command line's affair
             os.write(sys.stdout.fileno(), f"{version_line()}\n".encode())
             return
-    face("cli.main").main()
+    app_module("cli.main").main()
 
 
 if __name__ == "__main__":

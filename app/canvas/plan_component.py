@@ -221,7 +221,7 @@ _NAME = "tmmu_plan_canvas"
 
 
 def _component() -> Any:
-    # Registered anew only for a new runtime: the mounting command itself looks after that.
+    # The mounting command registers it again only for a new runtime.
     global _mount
     if _mount is None:
         _mount = st.components.v2.component(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 import traceback
@@ -15,7 +16,7 @@ from typer.core import TyperCommand
 from typer.exceptions import Abort, TyperException
 
 from app.cli import streams
-from app.cli.console import BAD_INPUT, INTERNAL_ERROR, SUCCESS, UsageError, print_error
+from app.cli.console import BAD_INPUT, INTERNAL_ERROR, SUCCESS, UsageError, print_error, print_note
 from tmmu_core import version_line
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.limits import (
@@ -133,9 +134,22 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
     return app
 
 
+LOG = logging.getLogger("tmmu")
+
+
+class _Notes(logging.Handler):
+    """Write the core's messages, such as that a model will be run, to standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print_note(record.getMessage())
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; exceptions become exit codes."""
     as_json, verbose = "--json" in arguments, any(word in arguments for word in VERBOSE)
+    if not LOG.handlers:
+        LOG.addHandler(_Notes())
+        LOG.setLevel(logging.INFO)
     try:
         refuse_unknown_settings()
         arguments = _apply_limits(arguments)

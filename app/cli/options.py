@@ -21,6 +21,7 @@ import typer
 
 from app.cli.console import STREAM, UsageError, print_lines, print_note, read_input
 from app.texts import numbers
+from tmmu_core.base import limits
 from tmmu_core.base.errors import U64_MAX, ContractError, UnreadableInput
 from tmmu_core.formats.open_file import Opened, read_any, read_at, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
@@ -32,7 +33,7 @@ from tmmu_core.judge.verifier.verify import verdict_warnings
 from tmmu_core.planners.problem import GIVEN, PlainInstance
 from tmmu_core.plans.analysis.plan_warnings import plan_warnings, reuse_warnings
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import (
     OPTION_SPECS,
@@ -65,6 +66,8 @@ class Resolved:
     """Verdict of a finished plan; ``None`` for a plan made by this command."""
     ignored: tuple[str, ...] = ()
     """Options in the command line that have no effect on a finished plan."""
+    made: PlanningResult | None = None
+    """The planned graph or instance; ``None`` for a finished plan."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -119,7 +122,13 @@ def _parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
 
 
-_SHARED = [_parameter(name, spec) for name, spec in OPTION_SPECS.items()]
+NO_RUN = inspect.Parameter(
+    "no_run",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[bool, typer.Option("--no-run", help="Never run an ONNX model to find its shapes.")],
+)
+_SHARED = [*(_parameter(name, spec) for name, spec in OPTION_SPECS.items()), NO_RUN]
 
 
 def planning(command: Callable[..., int]) -> Callable[..., int]:
@@ -134,8 +143,10 @@ def planning(command: Callable[..., int]) -> Callable[..., int]:
         if read.count(STREAM) > 1:
             raise UsageError("standard input can be read only once.", "Use - for one file.")
         request = read_request(shared)
+        forbidden = {limits.RUN_SECONDS.name: 0} if given.pop("no_run") else {}
         try:
-            return command(**given, request=request)
+            with limits.raised(forbidden):
+                return command(**given, request=request)
         except ContractError as error:
             if request.token is not None or request.seed is not None:
                 error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
@@ -285,7 +296,7 @@ def resolve_opened(
         refuse_graph_options(opened, request)
     with progress_on_terminal() as progress:
         made = make_plan(opened, request, progress)
-    found = Resolved(name, made.plan, made.solution, cut_from=made.cut_from, unused=made.warnings)
+    found = Resolved(name, made.plan, made.solution, cut_from=made.cut_from, unused=made.warnings, made=made)
     return _finished(found) if made.request.planner == GIVEN else found
 
 

@@ -35,6 +35,8 @@ from tmmu_core.plans.analysis.waste_ledger import WasteLedger, waste_ledger
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.plan_storages import Peak, peak
 from tmmu_core.plans.making.engine import Solution
+from tmmu_core.plans.making.make import better_than
+from tmmu_core.plans.making.placement_order import problems_of
 from tmmu_core.plans.model import ASSUMED, PLAN_SCHEMA, ArenaSummary, Plan, TensorRow
 
 ALIVE, LARGEST, HANDOFFS, CHANGED, FINDINGS = 120, 60, 200, 120, 40
@@ -99,6 +101,7 @@ def build_report(
         largest_shown=numbers.of(min(LARGEST, len(plan)), len(plan), "tensor"),
         comparison=None if before is None else _comparison(compare(before, plan)),
         totals=totals_text.rows(plan),
+        hint=_hint(source),
         provenance=_provenance(plan),
         definitions={term: glossary.define(term) or text for term, text in DEFINITIONS.items()},
         looks=ACCOUNT_LOOKS,
@@ -200,6 +203,13 @@ def _operators(solution: Solution) -> list[str]:
     producers = index.producer.tolist()
     rows = (producers[index.tensor_of[tensor_id]] for tensor_id in solution.plan.tensor_ids)
     return [nodes[node].instr if node >= 0 else "" for node in rows]
+
+
+def _hint(source: Solution | Plan) -> str:
+    """Return the hint of a planner that needs less; "" for a finished plan."""
+    if not isinstance(source, Solution):
+        return ""
+    return totals_text.better(better_than(source.plan, lambda: problems_of(source)))
 
 
 def _judged(who: str, verdict: Verdict) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from tmmu_core.judge.finding import Verdict
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.figures.live_bytes import peak_of
 from tmmu_core.plans.figures.plan_storages import live_bytes, storages_of
+from tmmu_core.plans.making.make import Better
 from tmmu_core.plans.model import Plan
 
 LARGEST = 8
@@ -16,7 +17,7 @@ LONGEST_NAME = 120
 """Maximum characters of a name: a GitHub comment has at most 65,536."""
 
 
-def markdown(plan: Plan, verified: Verdict, title: str = "") -> bytes:
+def markdown(plan: Plan, verified: Verdict, title: str = "", better: Better | None = None) -> bytes:
     """Return verdict, totals, arenas and the largest buffers at the peak as Markdown (UTF-8)."""
     mode, planner = for_markdown(plan.mode), for_markdown(plan.planner)  # any text in a finished plan
     lines = [f"### {code(title or plan.ir_name or 'a graph')}: {mode}, planned by {planner}", ""]
@@ -25,7 +26,8 @@ def markdown(plan: Plan, verified: Verdict, title: str = "") -> bytes:
     first = [numbers.shortened(finding.message, 4 * LONGEST_NAME) for finding in verified.errors[:FINDINGS]]
     lines += [f"* {for_markdown(message)}" for message in first] + ([""] if not verified.ok else [])
     lines += [line for text in certificate_text.missing(plan) for line in (f"✗ **{for_markdown(text)}**", "")]
-    lines += [f"* {name}: {figure}" for name, figure in totals_text.rows(plan, code)] + [""]
+    lines += [f"* {name}: {figure}" for name, figure in totals_text.rows(plan, code)]
+    lines += [f"* {totals_text.better(better)}"] * (better is not None) + [""]
     lines += ["| arena | lower bound | arena size | gap | capacity | optimality |", "|---|--:|--:|--:|--:|---|"]
     for a in plan.arenas:
         bound = a.bound_bytes

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 PAGES: tuple[tuple[str, str], ...] = (
     ("plan", "Plan"),
+    ("fix", "Fix"),
     ("compare", "Compare"),
-    ("planners", "Planners"),
-    ("fit", "Fit"),
     ("shapes", "Shapes"),
     ("ranks", "Ranks"),
     ("graph", "Graph"),
@@ -20,5 +19,7 @@ MOVED = {
     "peak": (FIRST, "peak"),
     "device": (FIRST, "device"),
     "fragmentation": (FIRST, "fragmentation"),
+    "fit": ("fix", ""),
+    "planners": ("fix", "planners"),
 }
 """Address of an earlier version → page and view."""

@@ -200,7 +200,7 @@ def about(task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) 
     if isinstance(subject, Graph):
         known = {tasks.THE_GRAPH: subject}
         if len(subject.tensors) >= BY_FILE_FROM:
-            with suppress(TmmuError):  # gone from the shelf: the graph itself is still at hand
+            with suppress(TmmuError):  # the file was evicted, but the graph is still in memory
                 subject = tasks.File(*content_of(opened.source), dict(dims) if subject.assumed else None)
     return TaskCall(task, (subject, *arguments), known)
 
@@ -378,7 +378,7 @@ def judgement(shown: Shown) -> Job[Judgement]:
             return judge(shown.plan, shown.graph, dims, cut_from)
         subject: tasks.Subject | None = shown.graph
         if shown.opened.kind == "graph" and shown.graph is open_source(shown.opened.source).graph:
-            with suppress(TmmuError):  # gone from the shelf: the graph itself is still at hand
+            with suppress(TmmuError):  # the file was evicted, but the graph is still in memory
                 subject = tasks.File(*content_of(shown.opened.source))
         answer: Judgement = desk().apart(TaskCall(tasks.judge, (subject, shown.plan, dims, cut_from)), progress)
         return answer

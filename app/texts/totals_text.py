@@ -7,6 +7,7 @@ from collections.abc import Callable
 from app.texts import numbers
 from app.texts.markup import esc
 from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.making.make import Better
 from tmmu_core.plans.making.over_capacity import over_limits
 from tmmu_core.plans.model import Plan
 
@@ -48,6 +49,14 @@ def peak_at(plan: Plan) -> str:
     """The step at which the most bytes are in use, with its node."""
     step = totals(plan).peak_step
     return numbers.step(step, plan.node_at(step))
+
+
+def better(found: Better | None, option: str = "--planner auto") -> str:
+    """Return the hint of a planner that needs less: ``auto needs 7.20 MiB, 25 % less: add --planner auto``."""
+    if found is None:
+        return ""
+    size = ("" if found.is_least else "at most ") + numbers.short_bytes(found.extent_bytes)
+    return f"{found.planner} needs {size}, {found.saved_percent} % less: add {option}"
 
 
 def handoffs(plan: Plan) -> str:

@@ -10,7 +10,8 @@ import pytest
 
 from tests.fitting.test_fitting import FREE, SAMPLES, shown, started
 from tests.support.build import chain
-from tests.support.shadow.replay import shadow_replay
+from tests.support.onnx_run import arena_run, plain_run
+from tests.support.shadow_replay import shadow_replay
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.order.order_model import order_model
 from tmmu_core.fitting.order.windows import improve_windows
@@ -21,7 +22,6 @@ from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
-from tmmu_core.runtime.onnx_run import arena_run, plain_run
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 

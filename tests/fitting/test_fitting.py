@@ -12,7 +12,7 @@ from tests.fitting.random_graphs import all_orders, drawn, model_of
 from tests.fitting.test_order import two_branches
 from tests.support.build import chain, graph, node, tensor
 from tests.support.paths import SAMPLES
-from tests.support.shadow.replay import shadow_replay
+from tests.support.shadow_replay import shadow_replay
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.moves.sizes import with_size

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fitting.test_recompute import KIB, F, T, chain_step, needed, sound, step
 from tests.support.golden import SAMPLES
-from tests.support.shadow.replay import shadow_replay
+from tests.support.shadow_replay import shadow_replay
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.moves.offload import lower, single_moves

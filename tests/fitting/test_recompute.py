@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.golden import SAMPLES
-from tests.support.shadow.replay import shadow_replay
+from tests.support.shadow_replay import shadow_replay
 from tests.support.strategies import graphs
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import Move

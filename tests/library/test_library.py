@@ -121,8 +121,12 @@ def test_plan_has_figures_in_its_repr() -> None:
     assert (made.extent_bytes, made.lower_bound_bytes, made.peak_live_bytes) == (786_432, 270_336, 270_336)
     assert repr(made) == (
         "<Plan mixed_sizes · inference · slots: extent 786,432 B, bound 270,336 B, gap 190.9 %, 12 tensors. "
-        "504 KiB above the lower bound: at #2 make_c, slots are 504 KiB larger than the tensors in them.>"
+        "504 KiB above the lower bound: at #2 make_c, slots are 504 KiB larger than the tensors in them. "
+        'auto needs 264 KiB, 65 % less: add planner="auto".>'
     )
+    assert made.made is not None
+    assert made.made.better is not None
+    assert made.made.better.extent_bytes == tmmu.plan(MIXED, planner="auto").extent_bytes
 
 
 def test_gate_is_red_over_a_limit() -> None:
@@ -436,7 +440,7 @@ def test_app_of_a_checkout_is_found_from_any_folder(monkeypatch: pytest.MonkeyPa
     elsewhere = [path for path in sys.path if path != str(app_package.HOME)]
     monkeypatch.setattr(sys, "path", [*elsewhere])
     for _ in range(2):
-        assert app_package.face("cli.main").__name__ == "app.cli.main"
+        assert app_package.app_module("cli.main").__name__ == "app.cli.main"
         assert sys.path == [str(app_package.HOME), *elsewhere]
 
 

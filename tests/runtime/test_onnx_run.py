@@ -11,10 +11,10 @@ from onnx import TensorProto, helper
 from app.cli.console import error_text
 from tests.formats.onnx.test_onnx_scopes import CASES
 from tests.runtime import faults
+from tests.support import onnx_run
+from tests.support.onnx_run import ADD_THE_EXTRA, arena_run, plain_run, runtime
 from tmmu_core.base.errors import MissingExtra, UnreadableInput
 from tmmu_core.plans.making.engine import plan_graph
-from tmmu_core.runtime import onnx_run
-from tmmu_core.runtime.onnx_run import ADD_THE_EXTRA, arena_run, plain_run, runtime
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import onnx
 
+from tests.support.onnx_run import arena_run, plain_run
 from tmmu_core.plans.making.engine import plan_graph
-from tmmu_core.runtime.onnx_run import arena_run, plain_run
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 

@@ -158,7 +158,7 @@ def _matmul(call: Call, left: int = 0, added: int = 0) -> Flops | None:
     a, b = call.inputs[left], call.inputs[left + 1]
     depth = a[-1] if a[-1] == b[max(0, len(b) - 2)] else 0
     if not depth and len(a) == len(b) == 2 and call.result:
-        # A format may name a transposed operand by its stored shape: M·K · K·N / (M·N) tells K² all the same.
+        # A format may name a transposed operand by its stored shape: M·K · K·N / (M·N) is K² in both cases.
         depth = isqrt(prod(a) * prod(b) // call.result)
         depth = depth if depth**2 * call.result == prod(a) * prod(b) and depth in a and depth in b else 0
     return Flops(2 * depth * call.result, added * call.result) if depth or not call.result else None
@@ -192,8 +192,8 @@ def _dense(call: Call) -> Flops | None:
 def _convolution(call: Call, at: int = 1) -> Flops | None:
     """Weights [O, I/groups, k…] or [O, k…, I]: 2 · numel(weights) / O for each element of the result, then the bias.
 
-    Transposed, weights [I, O/groups, k…]: 2 · numel(weights) / I for each element of the input. Which one it is the
-    shapes tell: channels of the result that are not the weights' first axis, or a result wider than its input.
+    Transposed, weights [I, O/groups, k…]: 2 · numel(weights) / I for each element of the input. The
+    shapes determine the case: channels of the result that differ from the weights' first axis, or a wider result.
     """
     x, w, y = call.inputs[0], call.inputs[at], call.outputs[0]
     if len(w) < 3 or len(x) != len(w) or len(y) != len(w):
@@ -224,7 +224,7 @@ def _depthwise(call: Call) -> Flops | None:
 
 
 def _transposed(call: Call) -> Flops | None:
-    """ONNX: [I, O/groups, k…], each element of the input meets all of its channel's."""
+    """ONNX: [I, O/groups, k…]; each element of the input is multiplied with all weights of its channel."""
     w = call.inputs[1]
     if len(w) < 3 or call.inputs[0][1] != w[0]:
         return None
@@ -240,7 +240,7 @@ def _transposed_of_tflite(call: Call) -> Flops | None:
 
 
 def _convolution_backward(call: Call) -> Flops | None:
-    """(gradient, input, weights) → of input and weights what is asked for: as forward for each; the bias' sum."""
+    """(gradient, input, weights) → requested gradients: as forward for each; the bias' sum."""
     gradient, x, w = call.inputs[:3]
     forward = _convolution(Call((x, w), (gradient,)))
     if forward is None:
@@ -266,7 +266,7 @@ def _attention(call: Call) -> Flops | None:
 
 
 def _attention_backward(call: Call) -> Flops | None:
-    """(gradient, q, k, v, …): the scores anew, then the gradients of v, of the scores, of q and of k."""
+    """(gradient, q, k, v, …): recompute the scores, then the gradients of v, of the scores, of q and of k."""
     q, k, v = call.inputs[1:4]
     if not len(q) == len(k) == len(v) > 2 or q[-1] != k[-1]:
         return None

@@ -191,7 +191,7 @@ class AnnotatedGraph(Graph, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 class Arena(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One named region of memory (contract §4), in bytes; ``page_size`` 0 means that nothing is said of pages."""
+    """One named region of memory (contract §4), in bytes; ``page_size`` 0: no pages."""
 
     capacity_bytes: int = 2**64 - 1
     alignment_bytes: int = 128

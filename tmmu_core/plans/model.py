@@ -52,7 +52,7 @@ PLACES: tuple[Places, ...] = ("slots", "bytes", "sparse")
 
 Category = Literal["parameter", "gradient", "optimizer_state", "activation", "other"]
 CATEGORIES: tuple[Category, ...] = get_args(Category)
-"""What the bytes of an allocator's snapshot are for."""
+"""Purpose of the bytes of an allocator snapshot."""
 
 OPTIMAL = "optimal"
 FEASIBLE = "feasible"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, cast, get_args
 
 import typer
+from msgspec import structs
 
 from app.cli.console import STREAM, SUCCESS, UsageError, print_note, write_output
 from app.cli.options import (
@@ -24,18 +25,22 @@ from app.cli.options import (
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.base.errors import spelled_out
+from tmmu_core.fitting.moves.reordering import order_move
+from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.formats.c_project.c_export import Blobs, c_project, residency_json, write_project
 from tmmu_core.formats.c_project.render_c import c_header, c_source
 from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_model import MicroModel
 from tmmu_core.formats.edge.tflm_plan import with_plan
-from tmmu_core.formats.open_file import read_any
-from tmmu_core.formats.planfile import plan_file, trace
+from tmmu_core.formats.onnx import onnx_signature
+from tmmu_core.formats.open_file import Opened, read_any, read_at, read_graph
+from tmmu_core.formats.planfile import overlays, plan_file, trace
 from tmmu_core.formats.weights import constants_of
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import unpacking
+from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 
@@ -43,6 +48,8 @@ EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
     **plan_file.WRITERS,
     "trace": trace.to_json_lines,
     "trace-cbor": trace.to_cbor_sequence,
+    "perfetto": overlays.to_perfetto,
+    "model-explorer": overlays.to_model_explorer,
     "instance": plan_file.to_instance,
     "residency": lambda plan: residency_json(build_render_plan(plan, module_prefix=_prefix(plan))),
     "c-header": lambda plan: c_header(build_render_plan(plan, module_prefix=_prefix(plan))).encode(),
@@ -57,10 +64,10 @@ def _prefix(plan: Plan) -> str:
 
 PROJECT = "c-project"
 """The format that is a folder."""
-TFLM = "tflm"
+TFLM, ONNX = "tflm", "onnx"
 DEFAULT_PLANNER = "auto"
 """The planner of a plan that a runtime executes."""
-MODELS = (TFLM,)
+MODELS = (TFLM, ONNX)
 """The formats that are the model itself, with the plan in it."""
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 
@@ -95,7 +102,7 @@ def command(
     prefix: Prefix = None,
     json: AsJson = False,
 ) -> int:
-    """Export a plan as a table, trace, instance or C code."""
+    """Export a plan as a table, trace, instance, C code or for another viewer."""
     if to not in FORMATS:
         raise UsageError(f"unknown format {to!r}.", strict.closest_hint(to, FORMATS))
     if arena is not None and to != "instance":
@@ -105,7 +112,7 @@ def command(
     if idle and to != PROJECT:
         raise UsageError(f"{idle[0]} has no effect on the format {to}.", f"Use it with --to {PROJECT}.")
     if to in MODELS:
-        return _write_model(plan, request, model, output or STREAM)
+        return _write_model(plan, to, request, model, output or STREAM)
     found = resolve(plan, request)
     sound_plan = sound(found, "export")
     if to == PROJECT:
@@ -118,29 +125,73 @@ def command(
     return SUCCESS
 
 
-def _write_model(name: str, request: PlanRequest, model: str | None, output: str) -> int:
-    """Write the model file of a plan, or one that is planned here, with the plan in it."""
+def _write_model(name: str, to: str, request: PlanRequest, model: str | None, output: str) -> int:
+    """Write the model of a plan, or of a graph that is planned here, with the plan in it."""
     data, source = input_of(name)
     opened = read_any(data, source)
-    if not isinstance(opened, Graph):
-        if model is None:
-            raise UsageError(f"{name} does not contain a model.", "Pass the model's file, or add it with --model.")
+    opened = read_at(opened, request.dims, data, source) if isinstance(opened, Graph) and request.dims else opened
+    refuses, ending = {TFLM: (tflite.refuses, ".tflite"), ONNX: (onnx_signature.refuses, ".onnx")}[to]
+    if model is not None:
+        if not refuses(data):
+            raise UsageError(f"{name} is a model, so --model has no effect.", "Omit --model.")
         data, source = input_of(model)
-    elif model is not None:
-        raise UsageError(f"{name} is a model, so --model has no effect.", "Omit --model.")
-    if tflite.refuses(data):
-        raise UsageError(f"{source} is not a TensorFlow Lite model.", f"--to {TFLM} writes a plan into a .tflite file.")
-    micro = MicroModel(data, source)
+    elif not isinstance(opened, Graph):
+        raise UsageError(f"{name} does not contain a model.", "Add the model's file with --model.")
+    if refuses(data):
+        raise UsageError(f"{source} is not a {ending} model.", f"--to {to} writes a plan into a {ending} file.")
+    return (_write_tflm if to == TFLM else _write_onnx)((name, opened), (data, source), request, output)
+
+
+def _write_tflm(given: tuple[str, Opened], model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
+    micro = MicroModel(*model)
+    name, opened = given
     if isinstance(opened, Graph):
         opened = micro.as_run
         request = request if request.planner else request.but(planner=DEFAULT_PLANNER)
-    written = with_plan(micro, data, sound(resolve_opened(opened, name, request), "export"))
+    written = with_plan(micro, model[0], sound(resolve_opened(opened, name, request), "export"))
     write_output(output, written.data, "the model with its plan")
     placed = sum(offset >= 0 for offset in written.offsets)
     print_note(f"placed {numbers.count(placed, 'tensor')} in {numbers.full_bytes(written.extent_bytes)}")
     if written.left:
         print_note(f"left to the runtime: {', '.join(written.left)}")
     return SUCCESS
+
+
+def _write_onnx(given: tuple[str, Opened], model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
+    """Write the order of a plan or of a fitted graph; for a model, the order with the lowest peak."""
+    from tmmu_core.formats.onnx_order import external_files, with_order
+
+    (name, opened), (data, source) = given, model
+    graph = opened if isinstance(opened, Graph) and name == source else read_graph(data, source)
+    beside = external_files(data)
+    if beside and output != STREAM and Path(output).resolve().parent != Path(source).resolve().parent:
+        raise UsageError(f"the weights of {source} are in the file {beside[0]}.", "Write into the folder of the model.")
+    if not isinstance(opened, Graph):
+        plan = sound(resolve_opened(opened, name, request), "export")
+        if plan.ir_hash != ir_hash(structs.replace(graph, name=plan.ir_name)):
+            raise UsageError(f"the plan {name} is of another model than {source}.", "Pass the model it was made from.")
+        order = plan.execution_order
+    elif opened is not graph or request.order:
+        order = initial_candidate(opened, request).plan.execution_order
+    else:
+        order = _lowest_order(graph, request)
+    write_output(output, with_order(data, graph, order, source), "the model with its order")
+    return SUCCESS
+
+
+def _lowest_order(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
+    start = initial_candidate(graph, request)
+    found = order_move(start.plan_input, start.solution)
+    if found is None or found.move is None:
+        print_note("no order with a lower peak was found; the order is that of the file")
+        return start.plan.execution_order
+    ordered, weights = found.ordered, sum(found.model.constant.tolist())
+    before, after, bound = (size - weights for size in (ordered.tried["given"], ordered.peak, ordered.bound))
+    print_note(
+        f"peak of activations {numbers.full_bytes(before)} → {numbers.full_bytes(after)}; "
+        f"lower bound of all orders {numbers.full_bytes(bound)}"
+    )
+    return tuple(found.move.details["order"])
 
 
 def _constants(found: Resolved, model: str | None) -> Constants:

@@ -25,7 +25,9 @@ FIGURES = {
     "head_with_plan": "with our plan: head",
     "tail_with_plan": "with our plan: tail",
     "temporary_with_plan": "with our plan: more while the model is loaded",
+    "arena_reserved": "arena, reserved",
     "pattern": "memory pattern block, second run",
+    "pattern_reserved": "memory pattern block, reserved",
     "no_arena": "with the arena disabled",
     "beyond_tensors": "scratch memory around the tensors, part of the arena",
     "scratch_tensors": "scratch tensors of kernels, sum",
@@ -35,7 +37,8 @@ FIGURES = {
     "planned": "arenas planned in the program file",
 }
 ABOUT = {
-    "onnxruntime": "The runtime's figure is resident memory with kernel scratch. The plan has inputs and no scratch.",
+    "onnxruntime": "The runtime's figure is resident memory with kernel scratch, counted in batches of pages: "
+    "it is off by up to 256 KiB. Reserved bytes are exact. The plan has inputs and no scratch.",
     "LiteRT": "The runtime's figure is the exact arena of LiteRT's own kernels; memory of XNNPACK is not visible.",
     "TensorFlow Lite Micro": "The arena is the smallest in which the model runs here; on a 32-bit device its tail is "
     "smaller.",
@@ -48,9 +51,14 @@ Sizes = Annotated[str, typer.Option("--dims", metavar="B=1,T=16", help="Sizes of
 Runtime = Annotated[
     str, typer.Option("--runtime", metavar="NAME", help=f"Runtime: {', '.join(RUNTIMES)} [that of the file].")
 ]
+InOrder = Annotated[
+    bool, typer.Option("--in-order", help="Run an ONNX model in the order of its nodes, without optimizations.")
+]
 
 
-def command(model: Source, dims: Sizes = "", runtime: Runtime = "", json: AsJson = False) -> int:
+def command(
+    model: Source, dims: Sizes = "", runtime: Runtime = "", in_order: InOrder = False, json: AsJson = False
+) -> int:
     """Compare a plan with the memory that the model's runtime uses.
 
     ONNX runs with onnxruntime (extra "run"), TensorFlow Lite with LiteRT (pip install ai-edge-litert), exported PyTorch
@@ -61,14 +69,15 @@ def command(model: Source, dims: Sizes = "", runtime: Runtime = "", json: AsJson
 
     if runtime and runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {runtime!r}.", strict.closest_hint(runtime, RUNTIMES))
-    found = measure(read_input(model), model, OPTION_SPECS["dims"].read(dims) if dims else None, runtime)
+    sizes = OPTION_SPECS["dims"].read(dims) if dims else None
+    found = measure(read_input(model), model, sizes, runtime, in_order=in_order)
     if json:
         write_bytes(msgspec.json.encode(asdict(found)) + b"\n")
         return FINDING if found.outputs_equal is False else SUCCESS
     print_lines(model + (f" at {dims_text(found.sizes)}" if found.sizes else ""), "")
     rows = [[found.runtime, FIGURES[name], numbers.full_bytes(size)] for name, size in found.figures.items()]
     graphs = (("graph as run", found.run), ("graph in the file", found.given))
-    for which, figures in graphs if found.runtime == "onnxruntime" else graphs[1:]:
+    for which, figures in graphs if found.run else graphs[1:]:
         rows.append([f"plan, {found.planner}", which, numbers.full_bytes(figures.ours if figures else None)])
         rows.append(["lower bound", which, numbers.full_bytes(figures.bound if figures else None)])
     table((Column("source"), Column("figure"), Column("bytes", True)), rows)

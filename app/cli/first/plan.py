@@ -28,19 +28,16 @@ from app.cli.options import (
     sound,
 )
 from app.cli.plan_text import print_live_lines, print_plan, print_ranks, rank_record
-from app.texts import numbers, snapshot_text
+from app.texts import snapshot_text, totals_text
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files, summaries
 from tmmu_core.graph.assumed_sizes import shapes_said
 from tmmu_core.graph.native import unpacking
-from tmmu_core.planners.problem import GIVEN, PlainInstance
-from tmmu_core.plans.making.make import make_plan
+from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import ASSUMED, UNPLANNED, Plan
 
-QUICK, QUICK_UP_TO = "portfolio", 20_000
-"""Planner to compare with the offsets of an instance file, and its largest number of storages."""
 ENDINGS = {".json": "json", ".cbor": "cbor", ".csv": "csv", ".parquet": "parquet"}
 
 
@@ -49,16 +46,6 @@ def write_plan(plan: Plan, name: str, writers: dict[str, Callable[[Plan], bytes]
     format_, gzipped = format_by_ending(name, ENDINGS, "json")
     data = writers[format_](plan)
     write_output(name, unpacking.pack(data) if gzipped else data, "the plan")
-
-
-def _comparison_with_ours(instance: PlainInstance, theirs: Plan) -> tuple[str, ...]:
-    """Return the arena size of the file's offsets, of a quick planner of ours, and the lower bound."""
-    (arena,) = theirs.arenas
-    if not len(instance.problem) or len(instance.problem) > QUICK_UP_TO:
-        return ()
-    (ours,) = make_plan(instance, PlanRequest(planner=QUICK)).plan.arenas
-    figures = (("file", arena.extent_bytes), (QUICK, ours.extent_bytes), ("lower bound", ours.bound_bytes))
-    return (" · ".join(f"{name} {numbers.full_bytes(size)}" for name, size in figures),)
 
 
 def _ranks(files: Sequence[tuple[int, Path]], *, json: bool) -> int:
@@ -90,8 +77,9 @@ def command(graph: Source, request: PlanRequest, output: Out = None, json: AsJso
         show_warnings(found.warnings, on_stderr=True)
     if output == STREAM:
         return SUCCESS
+    better = found.made.better if found.made is not None else None
     if json:
-        write_bytes(plan_file.to_json(plan, found.warnings))
+        write_bytes(plan_file.to_json(plan, found.warnings, better))
     else:
         print_plan(plan)
         shapes = shapes_said(found.graph) if found.graph is not None else ""
@@ -100,8 +88,8 @@ def command(graph: Source, request: PlanRequest, output: Out = None, json: AsJso
             print_live_lines(plan)
         if isinstance(opened, PlainInstance) and isinstance(opened.recorded, History):
             print_lines(*snapshot_text.sentences(opened.recorded))
-        if plan.planner == GIVEN and isinstance(opened, PlainInstance):
-            print_lines(*_comparison_with_ours(opened, plan))
+        hint = totals_text.better(better)
+        print_lines(*([f"hint: {hint}"] if hint else []))
         shown = (plan.remark(ASSUMED), plan.remark(UNPLANNED))  # by print_plan
         show_warnings([text for text in found.warnings if not text.endswith(tuple(filter(None, shown)))])
     print_findings(found)

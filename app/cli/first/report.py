@@ -64,7 +64,8 @@ def command(
     how: dict[str, Any] = {"dims": request.dims, "cut_from": found.cut_from}
     verified = verify_plan(whole(found), found.graph, **how)
     if form == "md":
-        summary = markdown(whole(found), verified, title)
+        better = found.made.better if found.made is not None else None
+        summary = markdown(whole(found), verified, title, better)
         write_output(output, unpacking.pack(summary) if gzipped else summary, "the summary")
     else:
         data = build_report(

@@ -12,7 +12,7 @@ from app.kit.charts import chart_base
 from app.kit.charts.compare_charts import curves
 from app.kit.frame import page_frame
 from app.kit.tensor import plan_drawing, tensor_card, tensor_table
-from app.pages.fit import move_tables
+from app.pages.fix import move_tables
 from app.session import fitting, opening, plan_rows, planning, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, why_here_text

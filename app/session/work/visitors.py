@@ -39,7 +39,7 @@ def there(one: str) -> bool:
     """Return whether a tab is still open."""
     if one == NOBODY:
         return True
-    try:  # not asked first whether there is one: it may go in between
+    try:  # no check first: the session may end in between
         return Runtime.instance().is_active_session(one) is not False
     except RuntimeError:
         return True

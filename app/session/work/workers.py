@@ -198,7 +198,7 @@ def _conversation(
     while True:
         if not progress(*last) and until is None:
             until = time.monotonic() + STOP_TIMEOUT
-            with suppress(OSError):  # it has ended in this very moment: its answer lies on the line
+            with suppress(OSError):  # it has just ended: its result is in the socket
                 line.say(b"stop")
         if until is not None and time.monotonic() > until:
             raise TaskNotFinished("the work was stopped before it had found anything.", "Start it again.")
@@ -265,7 +265,7 @@ def work(line: _Line) -> None:
     task, arguments = pickle.loads(line.listen())
     stop = False
     next_look = 0.0
-    paid = 0.0  # no find is sent before ten times what the last one took: the answer comes first
+    paid = 0.0  # wait ten times the duration of the last message, so that the result is not delayed
 
     def progress(doing: str, done: int, of: int) -> bool:
         nonlocal stop, next_look

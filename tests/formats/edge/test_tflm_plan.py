@@ -119,7 +119,7 @@ ISOLATED = model([X, Y], [Op("RELU", (0,), (1,))], bodies=[Sub([X, Y], [Op("RELU
         (str(WAKE_WORDS), ["--model", str(WAKE_WORDS)], "--model has no effect"),
         ("isolated.tflite", [], "the subgraph 'subgraph_1' of"),
         ("compiled.tflite", [], "compiled by Vela"),
-        ("plan.json", ["--model", "plan.json"], "is not a TensorFlow Lite model"),
+        ("plan.json", ["--model", "plan.json"], "is not a .tflite model"),
     ],
 )
 def test_what_the_runtime_cannot_use_is_refused_before_anything_is_written(

@@ -204,7 +204,7 @@ def test_command_line_plans_it_as_given(tmp_path: Path, capsys: pytest.CaptureFi
     assert run(["plan", str(path)]) == 0
     out = capsys.readouterr().out
     assert "given" in out.splitlines()[0]
-    assert "file 2.00 KiB (2,048 B) · portfolio 1.50 KiB (1,536 B) · lower bound 1.50 KiB (1,536 B)" in out
+    assert "hint: auto needs 1.50 KiB, 25 % less: add --planner auto" in out
     assert "reserved: at most 2,048 bytes" in out
 
 

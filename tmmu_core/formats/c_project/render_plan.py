@@ -163,10 +163,6 @@ class RenderMemoryPlan:
         """The same."""
         return self.all_arenas
 
-    def of_role(self, role: str) -> tuple[RenderArena, ...]:
-        """Return the arenas of one role, in region order."""
-        return tuple(arena for arena in self.all_arenas if arena.role == role)
-
     @property
     def staged_constant_arenas(self) -> tuple[RenderArena, ...]:
         """Constant arenas that are copied before the first run."""

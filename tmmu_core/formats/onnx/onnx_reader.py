@@ -20,6 +20,7 @@ Steps:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
@@ -31,6 +32,7 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.onnx import onnx_shape_run
 from tmmu_core.formats.onnx.onnx_constant_folding import HIDDEN, KEPT_ELEMENTS
@@ -56,6 +58,8 @@ from tmmu_core.graph.assumed_sizes import dims_text
 from tmmu_core.graph.model import Dim, Graph
 
 __all__ = ["BATCH_ENVELOPE", "LENGTH_ENVELOPE", "read"]
+
+LOG = logging.getLogger("tmmu")
 
 OWN_WEIGHTS_FROM = 4
 """IR version since which a weight need not be an input. Inference enforces it, writers do not."""
@@ -115,6 +119,11 @@ def _completed(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: Inval
         onnx_shape_run.complete(flat, facts, known, onnx_shape_run.SYMBOLIC)
         with suppress(InvalidIrShapes):
             return _held(_built(flat, facts, sizes, name), sizes)
+    LOG.info(
+        "%s does not state all shapes: it is run with onnxruntime on generated inputs, %s s at most (--no-run forbids)",
+        name or "the model",
+        limits.ceiling(limits.RUN_SECONDS),
+    )
     run = onnx_shape_run.measure(data, flat, onnx_shape_run.points_to_try(sizes))
     if not run.failed and run.point != sizes.point():
         sizes.assume(run.point)
@@ -161,7 +170,7 @@ def _with_dims(error: InvalidIrShapes, sizes: Sizes) -> InvalidIrShapes:
 def flattened(model: onnx.ModelProto, name: str = "") -> Flat:
     """Return the model without weights' data, functions, subgraphs and dead branches. Changes ``model``.
 
-    Raises ``UnreadableInput`` for what is not supported.
+    Raises ``UnreadableInput`` for unsupported parts.
     """
     _drop_weights(model)
     model.ir_version = max(model.ir_version, OWN_WEIGHTS_FROM)

@@ -56,7 +56,7 @@ def missing_option() -> str:
     """Return what enables onnxruntime if it is not installed or not allowed; ``""`` if it is available."""
     if find_spec("onnxruntime") is None:
         return ADD_THE_EXTRA
-    return "" if limits.ceiling(limits.RUN_SECONDS) else f"--max-{limits.RUN_SECONDS.name} N"
+    return "" if limits.ceiling(limits.RUN_SECONDS) else f"omit --no-run, or give --max-{limits.RUN_SECONDS.name} N"
 
 
 def for_the_runtime(model: bytes) -> bytes:

@@ -32,11 +32,12 @@ from tmmu_core.graph.native import document, unpacking
 from tmmu_core.planners.problem import Problem
 from tmmu_core.plans.analysis.why_memory import cells, uplifts
 from tmmu_core.plans.figures.plan_storages import arena_number, storages_of
+from tmmu_core.plans.making.make import Better
 from tmmu_core.plans.model import PLAN_SCHEMA, Plan
 
 
-def to_json(plan: Plan, warnings: Sequence[str] = ()) -> bytes:
-    """Return the plan file as JSON in UTF-8."""
+def to_json(plan: Plan, warnings: Sequence[str] = (), better: Better | None = None) -> bytes:
+    """Return the plan file as JSON in UTF-8, with warnings and the planner that needs less, if there are any."""
     encode = msgspec.json.Encoder().encode
     lines: list[bytes] = []
     for key, value in msgspec.to_builtins(head_document(plan)).items():
@@ -46,6 +47,8 @@ def to_json(plan: Plan, warnings: Sequence[str] = ()) -> bytes:
             lines.append(b'"tensors": [\n  ' + rows + b"\n]" if rows else b'"tensors": []')
     if warnings:
         lines.append(b'"warnings": ' + encode(warnings))
+    if better is not None:
+        lines.append(b'"better_planner": ' + encode({"planner": better.planner, "extent_bytes": better.extent_bytes}))
     return b"{" + b",\n".join(lines) + b"}\n"
 
 

@@ -1,4 +1,4 @@
-"""A graph as it is walked: levels of its tree collapsed into one vertex each, or the neighbourhood of one vertex.
+"""The visible part of a graph: levels collapsed into one vertex each, or the neighbourhood of one vertex.
 
 A *vertex* is a node, a closed level, the graph's inputs taken together (they are loaded in one step), or one tensor
 that nobody writes and somebody asked for. An *edge* gathers the tensors that one vertex writes and another reads. What
@@ -22,71 +22,71 @@ from tmmu_core.graph.modules.module_tree import Tree
 
 Kind = Literal["node", "level", "inputs", "tensor"]
 NOWHERE = np.iinfo(np.int64).min
-"""The code of no vertex: −1 are the inputs."""
+"""Code of no vertex (−1 is the inputs)."""
 
 
 @dataclass(frozen=True)
 class CollapseRequest:
-    """What is looked at: the levels that are open, and the neighbourhood where only one is wanted."""
+    """The open levels of the module tree, and the neighbourhood to show, if any."""
 
     opened: Collection[Path] = frozenset()
-    """Levels that are open; the root always is. One below a closed level stays unseen."""
+    """Open levels besides the root. A level below a closed one is hidden."""
     tensor: int = -1
-    """The tensor around which the neighbourhood is, or −1; one that nobody writes becomes a vertex."""
+    """Tensor in the middle of the neighbourhood, or −1; one without producer becomes a vertex."""
     node: int = -1
-    """The node around which it is where no tensor is asked for, or −1."""
+    """Node in the middle of the neighbourhood if there is no tensor, or −1."""
     radius: int | None = None
-    """Edges, in either direction, between the middle and what is seen; ``None`` for the whole graph."""
+    """Radius of the neighbourhood in edges; ``None`` for the whole graph."""
 
 
 @dataclass(frozen=True)
 class Vertex:
-    """One box."""
+    """One box of the drawing."""
 
     kind: Kind
     item: int
-    """The node, the level or the tensor; −1 for the inputs."""
+    """Number of the node, level or tensor; −1 for the inputs."""
     level: int
-    """The open level that it lies in."""
+    """The open level that contains it."""
     members: int
-    """The nodes that it stands for; 0 for inputs and tensors."""
+    """Number of nodes that it represents; 0 for inputs and tensors."""
     inside: int
-    """Tensors that are written and read inside it and never leave it."""
+    """Number of tensors that are written and read inside only."""
     hidden: int
-    """Vertices next to it that are not seen, for they are too far from the middle."""
+    """Number of neighbours outside of the radius."""
 
 
 @dataclass(frozen=True)
 class Edge:
-    """All that one vertex writes and another reads."""
+    """All tensors that one vertex writes and another reads."""
 
     source: int
     target: int
     tensors: tuple[int, ...]
     """Rising."""
     nbytes: int
-    """Of those tensors together; a view counts as what it shows."""
+    """Bytes of these tensors; a view has the bytes that it shows."""
     largest: int
-    """The largest of them, the first of several."""
+    """The largest of them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Collapsed:
-    """Vertices by number, edges between them, and the open levels that they lie in."""
+    """Vertices, edges and the open levels that contain them."""
 
     vertices: tuple[Vertex, ...]
-    """In the order in which their first nodes stand in the graph; inputs and tensors first."""
+    """By the position of the first node; inputs and tensors first."""
     edges: tuple[Edge, ...]
     """By source, then target."""
     levels: tuple[int, ...]
-    """Open levels that hold something that is seen, parents first, the root aside."""
+    """Open levels with visible content except the root, parents first."""
     of_node: I64
-    """Shape (nodes,): the vertex that a node is, or is collapsed into; −1 for what is too far away."""
+    """Shape (nodes,): vertex of each node; −1 outside of the radius."""
     middle: int
-    """The vertex around which the neighbourhood is; −1 for none."""
+    """Vertex in the middle of the neighbourhood, or −1."""
 
     def carrying(self, tensor: int) -> tuple[int, ...]:
-        """The edges that a tensor goes along."""
+        """Return the edges that contain a tensor."""
         return self._along.get(tensor, ())
 
     @cached_property
@@ -98,7 +98,7 @@ class Collapsed:
         return {tensor: tuple(edges) for tensor, edges in found.items()}
 
     def total(self, per_node: I64 | U64) -> tuple[int, ...]:
-        """Per vertex, the sum over its nodes of ``per_node`` (shape (nodes,), whole numbers)."""
+        """Return, per vertex, the sum of ``per_node`` (integers, shape (nodes,)) over its nodes."""
         sums = [0] * len(self.vertices)
         for vertex, amount in zip(self.of_node.tolist(), per_node.tolist(), strict=True):
             if vertex >= 0:
@@ -107,12 +107,12 @@ class Collapsed:
 
 
 def writer_of(index: GraphIndex, tensor: int) -> int:
-    """The node that writes a tensor, or what it is a view of; −1 for nobody."""
+    """Return the node that writes a tensor or the base of its view; −1 for none."""
     return int(index.producer[index.root[tensor]])
 
 
 def collapse(index: GraphIndex, tree: Tree, request: CollapseRequest) -> Collapsed:
-    """The graph with closed levels as one vertex each; with a radius, what is that near to the middle.
+    """Return the graph with each closed level as one vertex; with a radius, the neighbourhood of the middle.
 
     The middle is the vertex that the asked tensor comes from, else that of the asked node; without either there is no
     neighbourhood, and the whole graph is seen. O(operands) beside the walk of the neighbourhood.
@@ -123,7 +123,7 @@ def collapse(index: GraphIndex, tree: Tree, request: CollapseRequest) -> Collaps
     if request.tensor >= 0 or request.node >= 0:
         maker = writer_of(index, request.tensor) if request.tensor >= 0 else request.node
         middle = int(code[maker]) if maker >= 0 else _unwritten(index, request.tensor)
-    alone = [] if middle == NOWHERE else [middle]  # nobody may read it either
+    alone = [] if middle == NOWHERE else [middle]  # it may have no reader either
     seen = np.unique(np.concatenate([code, source, target, alone]).astype(np.int64))
     neighbours: dict[int, set[int]] = {}
     if request.radius is not None and alone:
@@ -150,24 +150,24 @@ class _Parts:
     target: I64
     tensor: I64
     near: bool
-    """Whether only a neighbourhood is seen."""
+    """Whether the result is a neighbourhood."""
 
 
 def _codes(tree: Tree, opened: Collection[Path]) -> I64:
-    """Per node: ``2 × node`` where all above it is open, else ``2 × level + 1`` of the outermost that is closed."""
-    closed = np.zeros(len(tree.paths), np.int64)  # the root, which never is, stands for none
+    """Return, per node, ``2 × node`` if all its levels are open, else ``2 × level + 1`` of the outermost closed one."""
+    closed = np.zeros(len(tree.paths), np.int64)  # the root is never a vertex
     for level, path in enumerate(tree.paths):
         closed[level] = closed[tree.parent[level]] or (0 if path in opened else level)
     into = closed[tree.of_node]
     return np.where(into, 2 * into + 1, 2 * np.arange(len(into), dtype=np.int64))
 
 
-def _passages(index: GraphIndex, code: I64, request: int) -> tuple[I64, I64, I64]:
-    """``(source, target, tensor)`` of everything that is read, each once; what nobody writes only where asked for."""
+def _passages(index: GraphIndex, code: I64, wanted: int) -> tuple[I64, I64, I64]:
+    """Return distinct ``(source, target, tensor)`` of all reads; tensors without producer only if ``wanted``."""
     readers = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     root = index.root
     maker, tensor = index.producer[root[index.in_idx]], index.in_idx
-    known = (maker >= 0) | index.is_input[root[tensor]] | (tensor == request)
+    known = (maker >= 0) | index.is_input[root[tensor]] | (tensor == wanted)
     readers, maker, tensor = readers[known], maker[known], tensor[known]
     loose = np.where(index.is_input[root[tensor]], -1, -2 - tensor)
     rows = np.stack([np.where(maker >= 0, code[maker], loose), code[readers], tensor])
@@ -196,14 +196,14 @@ def _drawn(parts: _Parts, seen: I64, middle: int, neighbours: dict[int, set[int]
 
 
 def _in_order(parts: _Parts, seen: I64) -> list[int]:
-    """By the first node of each; what is no node first."""
+    """Return the vertices by their first node; vertices without nodes first."""
     codes, first = np.unique(parts.code, return_index=True)
     at = dict(zip(codes.tolist(), first.tolist(), strict=True))
     return sorted(seen.tolist(), key=lambda code: (at.get(code, -1), -code))
 
 
 def _counted(parts: _Parts) -> tuple[dict[int, int], dict[int, int]]:
-    """Per vertex its nodes, and its tensors that never leave it."""
+    """Return, per vertex, the number of its nodes and of its internal tensors."""
     codes, times = np.unique(parts.code, return_counts=True)
     outer = np.zeros(len(parts.index.tensor_ids), np.bool_)
     outer[parts.tensor[parts.source != parts.target]] = True
@@ -216,7 +216,7 @@ def _counted(parts: _Parts) -> tuple[dict[int, int], dict[int, int]]:
 
 
 def _unseen(neighbours: dict[int, set[int]], code: int, number: dict[int, int]) -> int:
-    """How many neighbours of a vertex lie outside the neighbourhood."""
+    """Return the number of neighbours of a vertex outside of the radius."""
     return sum(1 for other in neighbours.get(code, ()) if other not in number)
 
 

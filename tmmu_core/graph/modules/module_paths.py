@@ -1,8 +1,8 @@
-"""Which module of the model a node belongs to: as its file says, or read off the names that the file keeps.
+"""Module of each node: from the file, or derived from names in the file.
 
 Three sources, the best one first::
 
-    origins      ("block3", "expand")      what the file says of the node itself (:attr:`Graph.origins`)
+    origins      ("block3", "expand")      origin of the node in the file (:attr:`Graph.origins`)
     names        block3/expand/op          ONNX scopes, TFLite names: a node, or what it writes, says where it stands
     parameters   transformer.h.0.mlp.c_fc.weight    PyTorch: who reads a module's parameter runs in that module
 
@@ -96,7 +96,7 @@ def starred(part: str) -> str:
 
 
 def _leaves(path: Path, ways: set[Path]) -> int:
-    """How deep a path is told: to where it leaves the way to all blocks, and one name more, in one of them its own."""
+    """Return the depth of a path: one name below its common prefix with all blocks, or one name inside its block."""
     return next((k + 1 for k in range(len(path)) if path[: k + 1] not in ways), len(path))
 
 
@@ -138,7 +138,7 @@ def modules_told(of_rows: Sequence[Path]) -> Modules:
 
 
 def _scope(index: GraphIndex, node: int) -> Path:
-    """Where a node's own name, or the first of what it writes, says that it stands."""
+    """Return the module in the name of a node or of its first output."""
     outputs = index.outputs_of(node)
     for name in (index.node_ids[node], index.tensor_ids[int(outputs[0])] if len(outputs) else ""):
         parts = [part for part in name.split("@")[0].split(";")[0].split("/") if part]

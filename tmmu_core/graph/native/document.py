@@ -161,7 +161,7 @@ def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -
 
 
 def _refused(check: Callable[[bytes, str], None], data: bytes, source: str) -> UnreadableInput | None:
-    """What a check refuses; what is wrong with the text itself is told by who reads it."""
+    """Error of a check of the text."""
     try:
         check(data, source)
     except UnreadableInput as error:
@@ -170,7 +170,7 @@ def _refused(check: Callable[[bytes, str], None], data: bytes, source: str) -> U
 
 
 _looked_into = threading.local()
-"""The CBOR document whose top-level fields were last asked for: whoever recognised it reads it next."""
+"""Cache of the last decoded CBOR document: its recognition is followed by its reading."""
 
 
 def _taken(data: bytes, source: str) -> Any:
@@ -220,10 +220,9 @@ _TWENTY = b"0" * 20
 
 
 def refuse_long_numbers(text: bytes, source: str) -> None:
-    """Raise ``UnreadableInput`` for a whole number past 64 bits: no document of ours counts so far (contract §4, §6).
+    """Raise ``UnreadableInput`` for a whole number above 64 bits (contract §4, §6).
 
-    Where twenty digits stand together anywhere, the values are looked through; else the text is passed over at once.
-    What is no JSON is the reader's to refuse.
+    Values are checked only if the text has twenty consecutive digits. Invalid JSON is left to the reader.
     """
     if _TWENTY not in text.translate(_DIGITS):
         return
@@ -323,7 +322,7 @@ CBOR_FAULTS = (cbor2.CBORDecodeError, ValueError, OverflowError, MemoryError, Re
 
 
 def fault_text(error: BaseException) -> str:
-    """What is wrong, in the words of the one who found it first."""
+    """Return the error of the first check that failed."""
     return str(error.__cause__ or error)
 
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tmmu_core.planners.exact import search_tables as tab
 from tmmu_core.planners.exact.conflicts import analyse_conflict
 from tmmu_core.planners.exact.propagation import (
     BACKJUMPING,
@@ -36,31 +37,7 @@ from tmmu_core.planners.exact.propagation import (
     propagate,
     undo,
 )
-from tmmu_core.planners.exact.search_tables import (
-    CHANGED_COUNT,
-    CONFLICT,
-    CONFLICT_A,
-    CONFLICT_B,
-    DIRTY_COUNT,
-    EVENT_COUNT,
-    FAILURES,
-    FILLED_COUNT,
-    FIXED,
-    HOLE,
-    LOW,
-    MATES,
-    MAX_HEIGHT,
-    NEIGHBOURS,
-    OTHER,
-    OTHER_HEIGHT,
-    OWN_HEIGHT,
-    PLACED,
-    PLACED_COUNT,
-    QUEUED,
-    SECTION_QUEUED,
-    State,
-    Tables,
-)
+from tmmu_core.planners.exact.search_tables import State, Tables
 from tmmu_core.planners.problem import I64
 
 FOUND, INFEASIBLE, BUDGET_SPENT, TABLES_FULL = 1, 0, -1, -2
@@ -95,19 +72,19 @@ class _Levels:
     def open(self, state: State, u: int) -> int:
         level = self.count
         self.count += 1
-        self.unit_of[level], self.offset_of[level], self.second_branch[level] = u, state.unit[u, LOW], 0
+        self.unit_of[level], self.offset_of[level], self.second_branch[level] = u, state.unit[u, tab.LOW], 0
         counters = state.counters
-        self.trail_marks[level] = counters[EVENT_COUNT], counters[PLACED_COUNT], counters[FILLED_COUNT]
+        self.trail_marks[level] = counters[tab.EVENT_COUNT], counters[tab.PLACED_COUNT], counters[tab.FILLED_COUNT]
         return level
 
 
 def _lowest_open_unit(state: State, rank: I64) -> int:
     """Return the unplaced unit without a hole that has the lowest offset, by rank among equals; −1: none."""
     unit = state.unit
-    open_units = np.flatnonzero((unit[:, PLACED] == 0) & (unit[:, HOLE] < 0))
+    open_units = np.flatnonzero((unit[:, tab.PLACED] == 0) & (unit[:, tab.HOLE] < 0))
     if not len(open_units):
         return -1
-    offsets = unit[open_units, LOW]
+    offsets = unit[open_units, tab.LOW]
     first = open_units[offsets == offsets.min()]
     return int(first[rank[first].argmin()])
 
@@ -116,18 +93,20 @@ def _branching_unit(tables: Tables, state: State, rank: I64, u: int, dominance: 
     """Return ``u``, or a unit that must or may lie below it and under which nothing fits; −1 where no unit can."""
     unit = state.unit
     while True:
-        hole = unit[u, HOLE]
-        least, best = FAR if hole >= 0 else unit[u, LOW], -1
-        for k in range(tables.unit[u, NEIGHBOURS], tables.unit[u + 1, NEIGHBOURS]):
-            w = tables.neighbour[k, OTHER]
-            if unit[w, PLACED]:
+        hole = unit[u, tab.HOLE]
+        least, best = FAR if hole >= 0 else unit[u, tab.LOW], -1
+        for k in range(tables.unit[u, tab.NEIGHBOURS], tables.unit[u + 1, tab.NEIGHBOURS]):
+            w = tables.neighbour[k, tab.OTHER]
+            if unit[w, tab.PLACED]:
                 continue
             if hole >= 0:  # w may fill it
-                if tables.unit[w, FIXED] >= 0 or (dominance and unit[w, LOW] >= hole + tables.neighbour[k, OWN_HEIGHT]):
+                if tables.unit[w, tab.FIXED] >= 0 or (
+                    dominance and unit[w, tab.LOW] >= hole + tables.neighbour[k, tab.OWN_HEIGHT]
+                ):
                     continue
-                at = max(unit[w, LOW] + tables.neighbour[k, OTHER_HEIGHT], hole + 1)
-            elif unit[w, LOW] + tables.neighbour[k, OTHER_HEIGHT] <= unit[u, LOW]:
-                at = unit[w, LOW]
+                at = max(unit[w, tab.LOW] + tables.neighbour[k, tab.OTHER_HEIGHT], hole + 1)
+            elif unit[w, tab.LOW] + tables.neighbour[k, tab.OTHER_HEIGHT] <= unit[u, tab.LOW]:
+                at = unit[w, tab.LOW]
             else:
                 continue
             if at < least or (best >= 0 and at == least and rank[w] < rank[best]):
@@ -142,12 +121,12 @@ def _dominated_by(tables: Tables, state: State, u: int) -> int:
     good.
     """
     unit = state.unit
-    for row in range(tables.unit[u, MATES], tables.unit[u + 1, MATES]):
+    for row in range(tables.unit[u, tab.MATES], tables.unit[u + 1, tab.MATES]):
         w = tables.mate[row]
         if (
-            unit[w, PLACED]
-            and unit[w, LOW] + tables.unit[w, MAX_HEIGHT] == unit[u, LOW]
-            and tables.unit[w, MAX_HEIGHT] < tables.unit[u, MAX_HEIGHT]
+            unit[w, tab.PLACED]
+            and unit[w, tab.LOW] + tables.unit[w, tab.MAX_HEIGHT] == unit[u, tab.LOW]
+            and tables.unit[w, tab.MAX_HEIGHT] < tables.unit[u, tab.MAX_HEIGHT]
         ):
             return int(w)
     return -1
@@ -156,15 +135,15 @@ def _dominated_by(tables: Tables, state: State, u: int) -> int:
 def _propagate_root(tables: Tables, state: State, query: FitQuery) -> bool:
     """Queue everything and propagate; return whether no conflict follows."""
     for u in range(len(state.unit)):
-        if state.unit[u, LOW] + tables.unit[u, MAX_HEIGHT] > query.capacity:
+        if state.unit[u, tab.LOW] + tables.unit[u, tab.MAX_HEIGHT] > query.capacity:
             return False
-        state.unit[u, QUEUED] = 1
+        state.unit[u, tab.QUEUED] = 1
         state.changed[u] = u
-    state.counters[CHANGED_COUNT] = len(state.unit)
+    state.counters[tab.CHANGED_COUNT] = len(state.unit)
     for s in range(len(state.section)):
-        state.section[s, SECTION_QUEUED] = 1
+        state.section[s, tab.SECTION_QUEUED] = 1
         state.dirty[s] = s
-    state.counters[DIRTY_COUNT] = len(state.section)
+    state.counters[tab.DIRTY_COUNT] = len(state.section)
     return propagate(tables, state, query.capacity, query.rules)
 
 
@@ -196,14 +175,14 @@ def _decide(tables: Tables, state: State, query: FitQuery, levels: _Levels) -> b
     if u >= 0:
         u = _branching_unit(tables, state, query.rank, u, rules & HOLE_DOMINANCE > 0)
     if u < 0:
-        counters[CONFLICT] = NO_CANDIDATE
+        counters[tab.CONFLICT] = NO_CANDIDATE
         return False
     level = -1
-    if tables.unit[u, FIXED] < 0:
+    if tables.unit[u, tab.FIXED] < 0:
         level = levels.open(state, u)
         below = _dominated_by(tables, state, u) if rules & SWAP_DOMINANCE else -1
         if below >= 0:
-            counters[CONFLICT], counters[CONFLICT_A], counters[CONFLICT_B] = DOMINATED, u, below
+            counters[tab.CONFLICT], counters[tab.CONFLICT_A], counters[tab.CONFLICT_B] = DOMINATED, u, below
             return False
     placed = place_unit(tables, state, query.capacity, rules, u, level)
     return placed and propagate(tables, state, query.capacity, rules)
@@ -219,8 +198,8 @@ def search(tables: Tables, state: State, query: FitQuery, nodes: I64, stop: I64)
     levels = _Levels(len(in_conflict) - 1)
     can_backjump = query.rules & BACKJUMPING and query.rules & HOLE_DOMINANCE
     if not _propagate_root(tables, state, query):
-        return TABLES_FULL if counters[CONFLICT] == TRAIL_FULL else INFEASIBLE
-    while counters[PLACED_COUNT] < len(state.unit):
+        return TABLES_FULL if counters[tab.CONFLICT] == TRAIL_FULL else INFEASIBLE
+    while counters[tab.PLACED_COUNT] < len(state.unit):
         if nodes[0] >= query.budget or stop[0]:
             return BUDGET_SPENT
         if levels.count >= levels.limit:
@@ -228,14 +207,14 @@ def search(tables: Tables, state: State, query: FitQuery, nodes: I64, stop: I64)
         nodes[0] += 1
         consistent = _decide(tables, state, query, levels)
         while not consistent:
-            if counters[CONFLICT] == TRAIL_FULL:
+            if counters[tab.CONFLICT] == TRAIL_FULL:
                 return TABLES_FULL
-            if counters[CONFLICT] == SECTION_TOO_FULL:
-                state.section[counters[CONFLICT_A], FAILURES] += 1
+            if counters[tab.CONFLICT] == SECTION_TOO_FULL:
+                state.section[counters[tab.CONFLICT_A], tab.FAILURES] += 1
             clear_queues(state)
-            if can_backjump and counters[CONFLICT] != NO_CANDIDATE:
+            if can_backjump and counters[tab.CONFLICT] != NO_CANDIDATE:
                 analyse_conflict(tables, state, query.capacity)
-                if counters[CONFLICT] == DOMINATED:
+                if counters[tab.CONFLICT] == DOMINATED:
                     in_conflict[levels.count - 1] = 1
             else:
                 in_conflict[: levels.count] = 1

@@ -14,6 +14,7 @@ Every claim holds in all packings of least Σ height · offset among those that 
 
 from __future__ import annotations
 
+from tmmu_core.planners.exact import search_tables as tab
 from tmmu_core.planners.exact.propagation import (
     BY_HOLE,
     BY_TWIN,
@@ -24,63 +25,33 @@ from tmmu_core.planners.exact.propagation import (
     OFFSET_TOO_HIGH,
     SECTION_TOO_FULL,
 )
-from tmmu_core.planners.exact.search_tables import (
-    CAUSE,
-    CLAIM,
-    CONFLICT,
-    CONFLICT_A,
-    CONFLICT_B,
-    DETAIL,
-    EVENT_COUNT,
-    FIXED,
-    HEIGHT,
-    HOLE,
-    HOLE_LEVEL,
-    LEVEL,
-    LOW,
-    LOW_THEN,
-    MAX_HEIGHT,
-    NEIGHBOURS,
-    OLD_LOW,
-    OPEN_UNITS,
-    OTHER,
-    OTHER_HEIGHT,
-    OWN_HEIGHT,
-    OWNER,
-    PLACED,
-    PLACED_SINCE,
-    RAISED,
-    REASON,
-    REQUESTED,
-    State,
-    Tables,
-)
+from tmmu_core.planners.exact.search_tables import State, Tables
 from tmmu_core.planners.problem import I64
 
 
 def analyse_conflict(tables: Tables, state: State, capacity: int) -> None:
     """Set ``state.conflict_levels`` for the failure in ``state.counters``; it must be all 0 before."""
     unit, event, count = state.unit, state.event, state.counters
-    now = count[EVENT_COUNT]
+    now = count[tab.EVENT_COUNT]
     for u in range(len(unit)):
-        unit[u, CLAIM], unit[u, LOW_THEN] = 0, unit[u, LOW]
+        unit[u, tab.CLAIM], unit[u, tab.LOW_THEN] = 0, unit[u, tab.LOW]
     _initial_claims(tables, state, capacity)
     for e in range(now - 1, -1, -1):
-        u = event[e, RAISED]
-        need = unit[u, CLAIM]
-        unit[u, LOW_THEN] = event[e, OLD_LOW]
-        if need <= event[e, OLD_LOW]:
+        u = event[e, tab.RAISED]
+        need = unit[u, tab.CLAIM]
+        unit[u, tab.LOW_THEN] = event[e, tab.OLD_LOW]
+        if need <= event[e, tab.OLD_LOW]:
             continue
-        unit[u, CLAIM] = 0
-        need = min(need, event[e, REQUESTED])
-        one, two = event[e, CAUSE], event[e, DETAIL]
-        if event[e, REASON] == BY_UNIT:
-            _add_level(state.conflict_levels, unit[one, LEVEL])
-            _claim(unit, u, unit[one, LOW] - tables.neighbour[two, OTHER_HEIGHT] + 1)
-        elif event[e, REASON] == BY_HOLE:
+        unit[u, tab.CLAIM] = 0
+        need = min(need, event[e, tab.REQUESTED])
+        one, two = event[e, tab.CAUSE], event[e, tab.DETAIL]
+        if event[e, tab.REASON] == BY_UNIT:
+            _add_level(state.conflict_levels, unit[one, tab.LEVEL])
+            _claim(unit, u, unit[one, tab.LOW] - tables.neighbour[two, tab.OTHER_HEIGHT] + 1)
+        elif event[e, tab.REASON] == BY_HOLE:
             _explain_hole(tables, state, u, (one, two), need, e)
-        elif event[e, REASON] == BY_TWIN:
-            _claim(unit, one, need - tables.unit[one, MAX_HEIGHT])
+        elif event[e, tab.REASON] == BY_TWIN:
+            _claim(unit, one, need - tables.unit[one, tab.MAX_HEIGHT])
         else:
             _explain_section(tables, state, (one, two), need, capacity, e)
 
@@ -91,29 +62,29 @@ def _add_level(levels: I64, level: int) -> None:
 
 
 def _claim(unit: I64, u: int, at: int) -> None:
-    if unit[u, CLAIM] < at:
-        unit[u, CLAIM] = at
+    if unit[u, tab.CLAIM] < at:
+        unit[u, tab.CLAIM] = at
 
 
 def _initial_claims(tables: Tables, state: State, capacity: int) -> None:
     """Add the claims that contradict each other."""
     unit, count = state.unit, state.counters
-    one, two = count[CONFLICT_A], count[CONFLICT_B]
-    if count[CONFLICT] == OFFSET_TOO_HIGH:
+    one, two = count[tab.CONFLICT_A], count[tab.CONFLICT_B]
+    if count[tab.CONFLICT] == OFFSET_TOO_HIGH:
         _claim(unit, one, two)
-    elif count[CONFLICT] == SECTION_TOO_FULL:
+    elif count[tab.CONFLICT] == SECTION_TOO_FULL:
         begin, total = tables.first[one], 0
-        end = begin + state.section[one, OPEN_UNITS]
+        end = begin + state.section[one, tab.OPEN_UNITS]
         for row in range(begin, end):
-            total += tables.entry[state.order[row, 0], HEIGHT]
+            total += tables.entry[state.order[row, 0], tab.HEIGHT]
         for row in range(begin, end):
-            _claim(unit, tables.entry[state.order[row, 0], OWNER], capacity - total + 1)
-    elif count[CONFLICT] == HOLE_UNFILLED:
-        _explain_hole(tables, state, one, (unit[one, HOLE], unit[one, HOLE_LEVEL]), FAR, count[EVENT_COUNT])
-    elif count[CONFLICT] == DOMINATED:
-        _add_level(state.conflict_levels, unit[two, LEVEL])
-        _claim(unit, one, unit[one, LOW])
-        _claim(unit, two, unit[two, LOW])
+            _claim(unit, tables.entry[state.order[row, 0], tab.OWNER], capacity - total + 1)
+    elif count[tab.CONFLICT] == HOLE_UNFILLED:
+        _explain_hole(tables, state, one, (unit[one, tab.HOLE], unit[one, tab.HOLE_LEVEL]), FAR, count[tab.EVENT_COUNT])
+    elif count[tab.CONFLICT] == DOMINATED:
+        _add_level(state.conflict_levels, unit[two, tab.LEVEL])
+        _claim(unit, one, unit[one, tab.LOW])
+        _claim(unit, two, unit[two, tab.LOW])
 
 
 def _explain_hole(tables: Tables, state: State, u: int, hole: tuple[int, int], need: int, now: int) -> None:
@@ -124,18 +95,18 @@ def _explain_hole(tables: Tables, state: State, u: int, hole: tuple[int, int], n
     _claim(unit, u, at)
     if need <= at + 1:
         return
-    for k in range(tables.unit[u, NEIGHBOURS], tables.unit[u + 1, NEIGHBOURS]):
-        w = tables.neighbour[k, OTHER]
-        if tables.unit[w, FIXED] >= 0:
+    for k in range(tables.unit[u, tab.NEIGHBOURS], tables.unit[u + 1, tab.NEIGHBOURS]):
+        w = tables.neighbour[k, tab.OTHER]
+        if tables.unit[w, tab.FIXED] >= 0:
             continue
-        low, over = unit[w, LOW_THEN], at + tables.neighbour[k, OWN_HEIGHT]
-        if unit[w, PLACED] and unit[w, PLACED_SINCE] <= now:
+        low, over = unit[w, tab.LOW_THEN], at + tables.neighbour[k, tab.OWN_HEIGHT]
+        if unit[w, tab.PLACED] and unit[w, tab.PLACED_SINCE] <= now:
             if low >= over:
                 _claim(unit, w, over)
             else:  # w ends below the hole
-                _add_level(state.conflict_levels, unit[w, LEVEL])
-        elif need - tables.neighbour[k, OTHER_HEIGHT] <= min(low, over):
-            _claim(unit, w, need - tables.neighbour[k, OTHER_HEIGHT])
+                _add_level(state.conflict_levels, unit[w, tab.LEVEL])
+        elif need - tables.neighbour[k, tab.OTHER_HEIGHT] <= min(low, over):
+            _claim(unit, w, need - tables.neighbour[k, tab.OTHER_HEIGHT])
         else:
             _claim(unit, w, over)
 
@@ -151,12 +122,12 @@ def _explain_section(
     rest, high = 0, 0
     for row in range(tables.first[s], tables.first[s + 1]):
         e = state.order[row, 0]
-        u = tables.entry[e, OWNER]
-        if not unit[u, PLACED] or unit[u, PLACED_SINCE] > now:
-            rest += tables.entry[e, HEIGHT]
+        u = tables.entry[e, tab.OWNER]
+        if not unit[u, tab.PLACED] or unit[u, tab.PLACED_SINCE] > now:
+            rest += tables.entry[e, tab.HEIGHT]
             if u == lowest:
-                high = tables.entry[e, HEIGHT]
+                high = tables.entry[e, tab.HEIGHT]
     for row in range(tables.first[s], tables.first[s + 1]):
-        u = tables.entry[state.order[row, 0], OWNER]
-        if not unit[u, PLACED] or unit[u, PLACED_SINCE] > now:
+        u = tables.entry[state.order[row, 0], tab.OWNER]
+        if not unit[u, tab.PLACED] or unit[u, tab.PLACED_SINCE] > now:
             _claim(unit, u, need - high if u == lowest else capacity - rest + 1)

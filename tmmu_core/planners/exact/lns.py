@@ -17,21 +17,7 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.planners.exact.lns_moves import (
-    FEWEST_OMITTED,
-    ITERATION,
-    MAX_STEPS,
-    NOISE_PERIOD,
-    OFFSET,
-    OMITTED,
-    PLACED_ORDER,
-    SCALE,
-    STAGES,
-    WEIGHT,
-    LnsState,
-    destroy_and_repair,
-    draw,
-)
+from tmmu_core.planners.exact import lns_moves as moves
 from tmmu_core.planners.exact.search_model import Model, common_step, log2_fixed
 from tmmu_core.planners.exact.search_run import Watch, watched
 from tmmu_core.planners.exact.search_tables import ALIGNMENT, FIXED, MAX_HEIGHT, NEIGHBOURS, OTHER, Tables
@@ -78,7 +64,7 @@ SEED = 747_796_405
 class LnsRun:
     """A run on a model: starts with all units omitted but those with a fixed offset."""
 
-    state: LnsState
+    state: moves.LnsState
     """Of the units that are not stacked at the bottom."""
     units: list[int]
     """Their numbers in the model (:func:`canonical_direction`)."""
@@ -99,25 +85,27 @@ class LnsRun:
         ``watch(iterations)`` is polled by :func:`.search_run.watched`; the run stops when it returns ``False``.
         """
         state, room = self.state, (capacity - self.base) // self.step
-        if not min(len(state.unit), 1) <= room < MAX_STEPS or (self.fixed_ends > capacity).any():
+        if not min(len(state.unit), 1) <= room < moves.MAX_STEPS or (self.fixed_ends > capacity).any():
             return None
         loop = _search_loop(state, max(room, 1), iterations, self.stop)
-        found = loop() if watch is None else watched(loop, self.stop, lambda: watch(int(state.progress[ITERATION])))
+        found = (
+            loop() if watch is None else watched(loop, self.stop, lambda: watch(int(state.progress[moves.ITERATION])))
+        )
         if not found:
             return None
-        offsets = (state.work[OFFSET, :-1] * self.step + self.base).tolist()
+        offsets = (state.work[moves.OFFSET, :-1] * self.step + self.base).tolist()
         offset_of = {**self.bottom, **dict(zip(self.units, offsets, strict=True))}
         return [offset_of[u] for u in range(len(offset_of))]
 
     @property
     def iterations(self) -> int:
         """Iterations done."""
-        return int(self.state.progress[ITERATION])
+        return int(self.state.progress[moves.ITERATION])
 
     @property
     def fewest_omitted(self) -> int:
         """Fewest units omitted so far."""
-        return int(self.state.progress[FEWEST_OMITTED])
+        return int(self.state.progress[moves.FEWEST_OMITTED])
 
 
 def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
@@ -130,30 +118,34 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     n = len(loose)
     tall, fixed, grid = (tables.unit[loose, column] for column in (MAX_HEIGHT, FIXED, ALIGNMENT))
     step = common_step(*(column.tolist() for column in (tall, fixed, grid)))
-    born, dies = begin * SCALE // model.sections, end * SCALE // model.sections
+    born, dies = begin * moves.SCALE // model.sections, end * moves.SCALE // model.sections
     life = np.diff(model.entry_of)[loose]
     # Python integers: bytes × sections may exceed 64 bits.
     area = [height * steps for height, steps in zip(tall.tolist(), life.tolist(), strict=True)]
     roots = [isqrt(value) for value in area]
     weight = [max(1, root * n * MEAN_WEIGHT // max(sum(roots), 1)) for root in roots]
-    traits = (area, tall.tolist(), life.tolist(), (SCALE - born).tolist(), dies.tolist())
+    traits = (area, tall.tolist(), life.tolist(), (moves.SCALE - born).tolist(), dies.tolist())
     scaled = [[value * MAX_TRAIT // max(*trait, 1) for value in trait] for trait in traits]
     in_steps = (tall // step, np.maximum(grid // step, 1), np.where(fixed < 0, -1, fixed // step))
     unit = np.column_stack([*scaled, born, dies, *in_steps]).astype(np.int64)
     placed = sorted(np.flatnonzero(fixed >= 0).tolist(), key=lambda u: (int(fixed[u]), u))
     out = np.flatnonzero(fixed < 0)
     work = np.zeros((15, n + 1), dtype=np.int64)
-    work[WEIGHT, :n], work[PLACED_ORDER, : len(placed)], work[OMITTED, : len(out)] = weight, placed, out
+    work[moves.WEIGHT, :n], work[moves.PLACED_ORDER, : len(placed)], work[moves.OMITTED, : len(out)] = (
+        weight,
+        placed,
+        out,
+    )
     progress = np.array([SEED * number % 2**32, len(placed), len(out), 0, len(out), 0], dtype=np.int64)
     proximity, skyline = np.zeros((7, n), dtype=np.int32), np.zeros(model.sections, dtype=np.int32)
     conflicts = np.ascontiguousarray(conflicts[np.ix_(loose, loose)])
-    state = LnsState(
+    state = moves.LnsState(
         unit,
         conflicts,
         *section_runs(model, loose, backwards),
         temperatures(START_TEMPERATURE, END_TEMPERATURE),
         log_table_of(),
-        noise_of(NOISE_PERIOD + max(n, MAX_UNITS)),
+        noise_of(moves.NOISE_PERIOD + max(n, MAX_UNITS)),
         work,
         proximity,
         skyline,
@@ -208,11 +200,11 @@ def canonical_direction(model: Model, tables: Tables, units: list[int]) -> tuple
     return unit, first, end_of, rows is backwards
 
 
-def _search_loop(state: LnsState, capacity: int, iterations: int, stop: I64) -> Callable[[], bool]:
+def _search_loop(state: moves.LnsState, capacity: int, iterations: int, stop: I64) -> Callable[[], bool]:
     """Return the loop of the native library, else of :func:`.lns_moves.destroy_and_repair`."""
     loops = library()
     if loops is None:
-        return lambda: bool(destroy_and_repair(state, capacity, iterations, MEAN_DESTROYED, stop))
+        return lambda: bool(moves.destroy_and_repair(state, capacity, iterations, MEAN_DESTROYED, stop))
     limits = {"capacity": capacity, "iterations": iterations, "mean_destroyed": MEAN_DESTROYED, "stop": stop}
     return lambda: native.destroy_and_repair(loops, len(state.unit), **state._asdict(), **limits)
 
@@ -220,11 +212,11 @@ def _search_loop(state: LnsState, capacity: int, iterations: int, stop: I64) -> 
 @cache
 def temperatures(start: int, end: int) -> I64:
     """Shape (STAGES + 1,): geometric cooling from ``start`` to ``end``, times 2^10, by integer square roots."""
-    temperature = [start << 20] * (STAGES + 1)
-    temperature[STAGES] = end << 20
-    step = STAGES
+    temperature = [start << 20] * (moves.STAGES + 1)
+    temperature[moves.STAGES] = end << 20
+    step = moves.STAGES
     while step > 1:
-        for k in range(0, STAGES, step):
+        for k in range(0, moves.STAGES, step):
             temperature[k + step // 2] = isqrt(temperature[k] * temperature[k + step])
         step //= 2
     return np.array([value >> 10 for value in temperature], dtype=np.int64)
@@ -242,7 +234,7 @@ def noise_of(count: int) -> NDArray[np.int32]:
     """Shape (2, count), random: 11 to 20, and 0 to 1,023."""
     rng, drawn = SEED, []
     for _ in range(count):
-        rng, r = draw(rng)
+        rng, r = moves.draw(rng)
         drawn.append((11 + r % 10, r >> 8 & 1023))
     return np.array(drawn, dtype=np.int32).T.copy()
 
@@ -250,7 +242,7 @@ def noise_of(count: int) -> NDArray[np.int32]:
 def is_applicable(model: Model, extent: int, bound: int) -> bool:
     """Return whether a model has a suitable size and its extent is near the bound."""
     is_near = 0 < (extent - bound) * NEAR_FRACTION <= bound
-    return MIN_UNITS <= len(model) <= MAX_UNITS and is_near and extent < MAX_STEPS * model.grain
+    return MIN_UNITS <= len(model) <= MAX_UNITS and is_near and extent < moves.MAX_STEPS * model.grain
 
 
 def iterations_for(model: Model, nodes: int) -> int:

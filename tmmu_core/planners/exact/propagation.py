@@ -14,54 +14,8 @@ bound), or a hole that no unit can fill.
 
 from __future__ import annotations
 
-from tmmu_core.planners.exact.search_tables import (
-    CAUSE,
-    CHANGED_COUNT,
-    CONFLICT,
-    CONFLICT_A,
-    CONFLICT_B,
-    DETAIL,
-    DIRTY_COUNT,
-    ENTRIES,
-    EVENT_COUNT,
-    FILLED_COUNT,
-    FILLER,
-    FILLER_END,
-    FILLER_LOW,
-    FIXED,
-    HEIGHT,
-    HOLE,
-    HOLE_COUNT,
-    HOLE_LEVEL,
-    HOLE_ROW,
-    LEVEL,
-    LOW,
-    LOWEST,
-    MAX_HEIGHT,
-    NEIGHBOURS,
-    OLD_LOW,
-    OPEN_BYTES,
-    OPEN_UNITS,
-    OTHER,
-    OTHER_HEIGHT,
-    OWN_HEIGHT,
-    OWNER,
-    PLACED,
-    PLACED_COUNT,
-    PLACED_SINCE,
-    QUEUED,
-    QUEUED_LOW,
-    RAISED,
-    REASON,
-    REQUESTED,
-    SECOND_LOWEST,
-    SECTION,
-    SECTION_QUEUED,
-    TWIN,
-    State,
-    Tables,
-    lowest_allowed_offset,
-)
+from tmmu_core.planners.exact import search_tables as tab
+from tmmu_core.planners.exact.search_tables import State, Tables
 from tmmu_core.planners.problem import I64
 
 FAR = 2**62
@@ -82,7 +36,7 @@ ALL_RULES = 63
 
 
 def _record_conflict(state: State, kind: int, one: int, two: int) -> bool:
-    state.counters[CONFLICT], state.counters[CONFLICT_A], state.counters[CONFLICT_B] = kind, one, two
+    state.counters[tab.CONFLICT], state.counters[tab.CONFLICT_A], state.counters[tab.CONFLICT_B] = kind, one, two
     return False
 
 
@@ -91,57 +45,61 @@ def _raise_offset(
 ) -> bool:
     """Raise the lower bound of ``u``; return ``False`` and record the conflict where it cannot lie there."""
     unit, event = state.unit, state.event
-    e = state.counters[EVENT_COUNT]
+    e = state.counters[tab.EVENT_COUNT]
     if e == len(event):
         return _record_conflict(state, TRAIL_FULL, u, 0)
-    state.counters[EVENT_COUNT] = e + 1
-    old = unit[u, LOW]
-    event[e, RAISED], event[e, OLD_LOW], event[e, REQUESTED] = u, old, at_least
-    event[e, REASON], event[e, CAUSE], event[e, DETAIL] = reason[0], reason[1], reason[2]
-    at = lowest_allowed_offset(tables.unit, tables.wall, u, at_least)
-    unit[u, LOW] = at
-    if at + tables.unit[u, MAX_HEIGHT] > capacity:
-        return _record_conflict(state, OFFSET_TOO_HIGH, u, capacity - tables.unit[u, MAX_HEIGHT] + 1)
-    if at > tables.unit[u, FIXED] >= 0:
-        return _record_conflict(state, OFFSET_TOO_HIGH, u, tables.unit[u, FIXED] + 1)
-    if not unit[u, QUEUED]:
-        unit[u, QUEUED], unit[u, QUEUED_LOW] = 1, old
-        state.changed[state.counters[CHANGED_COUNT]] = u
-        state.counters[CHANGED_COUNT] += 1
+    state.counters[tab.EVENT_COUNT] = e + 1
+    old = unit[u, tab.LOW]
+    event[e, tab.RAISED], event[e, tab.OLD_LOW], event[e, tab.REQUESTED] = u, old, at_least
+    event[e, tab.REASON], event[e, tab.CAUSE], event[e, tab.DETAIL] = reason[0], reason[1], reason[2]
+    at = tab.lowest_allowed_offset(tables.unit, tables.wall, u, at_least)
+    unit[u, tab.LOW] = at
+    if at + tables.unit[u, tab.MAX_HEIGHT] > capacity:
+        return _record_conflict(state, OFFSET_TOO_HIGH, u, capacity - tables.unit[u, tab.MAX_HEIGHT] + 1)
+    if at > tables.unit[u, tab.FIXED] >= 0:
+        return _record_conflict(state, OFFSET_TOO_HIGH, u, tables.unit[u, tab.FIXED] + 1)
+    if not unit[u, tab.QUEUED]:
+        unit[u, tab.QUEUED], unit[u, tab.QUEUED_LOW] = 1, old
+        state.changed[state.counters[tab.CHANGED_COUNT]] = u
+        state.counters[tab.CHANGED_COUNT] += 1
     return True
 
 
 def place_unit(tables: Tables, state: State, capacity: int, rules: int, u: int, level: int) -> bool:
     """Place ``u`` at its lowest offset, below all unplaced neighbours that overlap it."""
     unit, section, order = state.unit, state.section, state.order
-    at = unit[u, LOW]
-    unit[u, PLACED], unit[u, PLACED_SINCE], unit[u, LEVEL] = 1, state.counters[EVENT_COUNT], level
-    state.placed[state.counters[PLACED_COUNT]] = u
-    state.counters[PLACED_COUNT] += 1
-    for e in range(tables.unit[u, ENTRIES], tables.unit[u + 1, ENTRIES]):
-        s = tables.entry[e, SECTION]
-        section[s, OPEN_BYTES] -= tables.entry[e, HEIGHT]
-        section[s, OPEN_UNITS] -= 1
-        last = tables.first[s] + section[s, OPEN_UNITS]
+    at = unit[u, tab.LOW]
+    unit[u, tab.PLACED], unit[u, tab.PLACED_SINCE], unit[u, tab.LEVEL] = 1, state.counters[tab.EVENT_COUNT], level
+    state.placed[state.counters[tab.PLACED_COUNT]] = u
+    state.counters[tab.PLACED_COUNT] += 1
+    for e in range(tables.unit[u, tab.ENTRIES], tables.unit[u + 1, tab.ENTRIES]):
+        s = tables.entry[e, tab.SECTION]
+        section[s, tab.OPEN_BYTES] -= tables.entry[e, tab.HEIGHT]
+        section[s, tab.OPEN_UNITS] -= 1
+        last = tables.first[s] + section[s, tab.OPEN_UNITS]
         here, other = order[e, 1], order[last, 0]
         order[here, 0], order[last, 0] = other, e
         order[other, 1], order[e, 1] = here, last
-        if not section[s, SECTION_QUEUED]:
-            section[s, SECTION_QUEUED] = 1
-            state.dirty[state.counters[DIRTY_COUNT]] = s
-            state.counters[DIRTY_COUNT] += 1
-    for k in range(tables.unit[u, NEIGHBOURS], tables.unit[u + 1, NEIGHBOURS]):
-        w = tables.neighbour[k, OTHER]
-        if unit[w, PLACED]:
+        if not section[s, tab.SECTION_QUEUED]:
+            section[s, tab.SECTION_QUEUED] = 1
+            state.dirty[state.counters[tab.DIRTY_COUNT]] = s
+            state.counters[tab.DIRTY_COUNT] += 1
+    for k in range(tables.unit[u, tab.NEIGHBOURS], tables.unit[u + 1, tab.NEIGHBOURS]):
+        w = tables.neighbour[k, tab.OTHER]
+        if unit[w, tab.PLACED]:
             continue
-        end = at + tables.neighbour[k, OWN_HEIGHT]
-        hole = unit[w, HOLE]
-        if hole >= 0 and end > hole and (at < hole + tables.neighbour[k, OTHER_HEIGHT] or not rules & HOLE_DOMINANCE):
-            row = state.counters[FILLED_COUNT]
-            state.filled[row, 0], state.filled[row, 1], state.filled[row, 2] = w, hole, unit[w, HOLE_LEVEL]
-            state.counters[FILLED_COUNT] = row + 1
+        end = at + tables.neighbour[k, tab.OWN_HEIGHT]
+        hole = unit[w, tab.HOLE]
+        if (
+            hole >= 0
+            and end > hole
+            and (at < hole + tables.neighbour[k, tab.OTHER_HEIGHT] or not rules & HOLE_DOMINANCE)
+        ):
+            row = state.counters[tab.FILLED_COUNT]
+            state.filled[row, 0], state.filled[row, 1], state.filled[row, 2] = w, hole, unit[w, tab.HOLE_LEVEL]
+            state.counters[tab.FILLED_COUNT] = row + 1
             close_hole(state, w)
-        rises = unit[w, LOW] < end and unit[w, LOW] + tables.neighbour[k, OTHER_HEIGHT] > at
+        rises = unit[w, tab.LOW] < end and unit[w, tab.LOW] + tables.neighbour[k, tab.OTHER_HEIGHT] > at
         if rises and not _raise_offset(tables, state, capacity, w, end, (BY_UNIT, u, k)):
             return False
     return True
@@ -149,38 +107,43 @@ def place_unit(tables: Tables, state: State, capacity: int, rules: int, u: int, 
 
 def open_hole(state: State, u: int, at: int, level: int) -> None:
     """Require that some unit overlaps the place of ``u`` at ``at``."""
-    row = state.counters[HOLE_COUNT]
-    state.unit[u, HOLE], state.unit[u, HOLE_LEVEL], state.unit[u, HOLE_ROW], state.unit[u, FILLER] = at, level, row, -1
+    row = state.counters[tab.HOLE_COUNT]
+    state.unit[u, tab.HOLE], state.unit[u, tab.HOLE_LEVEL], state.unit[u, tab.HOLE_ROW], state.unit[u, tab.FILLER] = (
+        at,
+        level,
+        row,
+        -1,
+    )
     state.holes[row] = u
-    state.counters[HOLE_COUNT] = row + 1
+    state.counters[tab.HOLE_COUNT] = row + 1
 
 
 def close_hole(state: State, u: int) -> None:
     """Remove the requirement: a unit fills the hole."""
-    last = state.counters[HOLE_COUNT] - 1
-    row, other = state.unit[u, HOLE_ROW], state.holes[last]
+    last = state.counters[tab.HOLE_COUNT] - 1
+    row, other = state.unit[u, tab.HOLE_ROW], state.holes[last]
     state.holes[row] = other
-    state.unit[other, HOLE_ROW] = row
-    state.counters[HOLE_COUNT] = last
-    state.unit[u, HOLE] = -1
+    state.unit[other, tab.HOLE_ROW] = row
+    state.counters[tab.HOLE_COUNT] = last
+    state.unit[u, tab.HOLE] = -1
 
 
 def _find_filler(tables: Tables, state: State, u: int, dominance: bool) -> int:
     """Return the least end of the units that can still fill the hole of ``u``; FAR: none."""
-    unit, hole = state.unit, state.unit[u, HOLE]
+    unit, hole = state.unit, state.unit[u, tab.HOLE]
     least, filler = FAR, -1
-    for k in range(tables.unit[u, NEIGHBOURS], tables.unit[u + 1, NEIGHBOURS]):
-        w = tables.neighbour[k, OTHER]
-        if unit[w, PLACED] or tables.unit[w, FIXED] >= 0:
+    for k in range(tables.unit[u, tab.NEIGHBOURS], tables.unit[u + 1, tab.NEIGHBOURS]):
+        w = tables.neighbour[k, tab.OTHER]
+        if unit[w, tab.PLACED] or tables.unit[w, tab.FIXED] >= 0:
             continue
-        low = unit[w, LOW]
-        if dominance and low >= hole + tables.neighbour[k, OWN_HEIGHT]:
+        low = unit[w, tab.LOW]
+        if dominance and low >= hole + tables.neighbour[k, tab.OWN_HEIGHT]:
             continue
-        end = max(low + tables.neighbour[k, OTHER_HEIGHT], hole + 1)
+        end = max(low + tables.neighbour[k, tab.OTHER_HEIGHT], hole + 1)
         if end < least:
             least, filler = end, w
-    unit[u, FILLER], unit[u, FILLER_END] = filler, least
-    unit[u, FILLER_LOW] = unit[filler, LOW] if filler >= 0 else 0
+    unit[u, tab.FILLER], unit[u, tab.FILLER_END] = filler, least
+    unit[u, tab.FILLER_LOW] = unit[filler, tab.LOW] if filler >= 0 else 0
     return least
 
 
@@ -188,7 +151,7 @@ def _two_lowest(tables: Tables, state: State, begin: int, count: int) -> tuple[i
     """Return the rows of the lowest open unit of a section and of the lowest of the others; −1: none."""
     if count < 2:
         return (begin if count else -1), -1
-    low = state.unit[tables.entry[state.order[begin : begin + count, 0], OWNER], LOW]
+    low = state.unit[tables.entry[state.order[begin : begin + count, 0], tab.OWNER], tab.LOW]
     first = int(low.argmin())
     low[first] = FAR
     return begin + first, begin + int(low.argmin())
@@ -197,23 +160,23 @@ def _two_lowest(tables: Tables, state: State, begin: int, count: int) -> tuple[i
 def _propagate_section(tables: Tables, state: State, capacity: int, rules: int, s: int) -> bool:
     """Check the section bound, and whether only one unit can be lowest."""
     section, unit = state.section, state.unit
-    left, rest, begin = section[s, OPEN_UNITS], section[s, OPEN_BYTES], tables.first[s]
+    left, rest, begin = section[s, tab.OPEN_UNITS], section[s, tab.OPEN_BYTES], tables.first[s]
     low, second, lowest, high, other = FAR, FAR, -1, 0, -1
     one, two = _two_lowest(tables, state, begin, left)
     if one >= 0:
         e = state.order[one, 0]
-        lowest, high = tables.entry[e, OWNER], tables.entry[e, HEIGHT]
-        low = unit[lowest, LOW]
+        lowest, high = tables.entry[e, tab.OWNER], tables.entry[e, tab.HEIGHT]
+        low = unit[lowest, tab.LOW]
     if two >= 0:
-        other = tables.entry[state.order[two, 0], OWNER]
-        second = unit[other, LOW]
-    section[s, LOWEST], section[s, SECOND_LOWEST] = lowest, other
+        other = tables.entry[state.order[two, 0], tab.OWNER]
+        second = unit[other, tab.LOW]
+    section[s, tab.LOWEST], section[s, tab.SECOND_LOWEST] = lowest, other
     if left and rules & SECTION_BOUND and low + rest > capacity:
         return _record_conflict(state, SECTION_TOO_FULL, s, low)
     if left > 1 and rules & LOWEST_IN_SECTION and second + rest > capacity and second < low + high:
         for row in range(begin, begin + left):
-            u = tables.entry[state.order[row, 0], OWNER]
-            rises = u != lowest and unit[u, LOW] < low + high
+            u = tables.entry[state.order[row, 0], tab.OWNER]
+            rises = u != lowest and unit[u, tab.LOW] < low + high
             if rises and not _raise_offset(tables, state, capacity, u, low + high, (BY_SECTION, s, lowest)):
                 return False
     return True
@@ -223,75 +186,80 @@ def propagate(tables: Tables, state: State, capacity: int, rules: int) -> bool:
     """Propagate until nothing changes; return ``False`` and record the conflict where nothing fits."""
     unit, section, count = state.unit, state.section, state.counters
     while True:
-        while count[CHANGED_COUNT]:
-            count[CHANGED_COUNT] -= 1
-            u = state.changed[count[CHANGED_COUNT]]
-            unit[u, QUEUED] = 0
-            old = unit[u, QUEUED_LOW]
-            for e in range(tables.unit[u, ENTRIES], tables.unit[u + 1, ENTRIES]):
+        while count[tab.CHANGED_COUNT]:
+            count[tab.CHANGED_COUNT] -= 1
+            u = state.changed[count[tab.CHANGED_COUNT]]
+            unit[u, tab.QUEUED] = 0
+            old = unit[u, tab.QUEUED_LOW]
+            for e in range(tables.unit[u, tab.ENTRIES], tables.unit[u + 1, tab.ENTRIES]):
                 # Only a section whose two lowest units moved or were placed can propagate.
-                s = tables.entry[e, SECTION]
-                if not section[s, SECTION_QUEUED]:
-                    w = section[s, SECOND_LOWEST]
-                    if w < 0 or unit[w, PLACED] or old <= unit[w, LOW] or unit[section[s, LOWEST], PLACED]:
-                        section[s, SECTION_QUEUED] = 1
-                        state.dirty[count[DIRTY_COUNT]] = s
-                        count[DIRTY_COUNT] += 1
-            twin = tables.unit[u, TWIN]
-            if rules & TWIN_ORDER and twin >= 0 and not unit[twin, PLACED]:
-                end = unit[u, LOW] + tables.unit[u, MAX_HEIGHT]
-                if unit[twin, LOW] < end and not _raise_offset(tables, state, capacity, twin, end, (BY_TWIN, u, 0)):
+                s = tables.entry[e, tab.SECTION]
+                if not section[s, tab.SECTION_QUEUED]:
+                    w = section[s, tab.SECOND_LOWEST]
+                    if (
+                        w < 0
+                        or unit[w, tab.PLACED]
+                        or old <= unit[w, tab.LOW]
+                        or unit[section[s, tab.LOWEST], tab.PLACED]
+                    ):
+                        section[s, tab.SECTION_QUEUED] = 1
+                        state.dirty[count[tab.DIRTY_COUNT]] = s
+                        count[tab.DIRTY_COUNT] += 1
+            twin = tables.unit[u, tab.TWIN]
+            if rules & TWIN_ORDER and twin >= 0 and not unit[twin, tab.PLACED]:
+                end = unit[u, tab.LOW] + tables.unit[u, tab.MAX_HEIGHT]
+                if unit[twin, tab.LOW] < end and not _raise_offset(tables, state, capacity, twin, end, (BY_TWIN, u, 0)):
                     return False
-        while count[DIRTY_COUNT]:
-            count[DIRTY_COUNT] -= 1
-            s = state.dirty[count[DIRTY_COUNT]]
-            section[s, SECTION_QUEUED] = 0
+        while count[tab.DIRTY_COUNT]:
+            count[tab.DIRTY_COUNT] -= 1
+            s = state.dirty[count[tab.DIRTY_COUNT]]
+            section[s, tab.SECTION_QUEUED] = 0
             if not _propagate_section(tables, state, capacity, rules, s):
                 return False
-        for row in range(count[HOLE_COUNT] if not count[CHANGED_COUNT] else 0):
+        for row in range(count[tab.HOLE_COUNT] if not count[tab.CHANGED_COUNT] else 0):
             u = state.holes[row]
-            w = unit[u, FILLER]
-            known = w >= 0 and not unit[w, PLACED] and unit[w, LOW] == unit[u, FILLER_LOW]
-            if known and unit[u, LOW] >= unit[u, FILLER_END]:
+            w = unit[u, tab.FILLER]
+            known = w >= 0 and not unit[w, tab.PLACED] and unit[w, tab.LOW] == unit[u, tab.FILLER_LOW]
+            if known and unit[u, tab.LOW] >= unit[u, tab.FILLER_END]:
                 continue
             end = _find_filler(tables, state, u, rules & HOLE_DOMINANCE > 0)
             if end == FAR:
                 return _record_conflict(state, HOLE_UNFILLED, u, 0)
-            if end > unit[u, LOW]:
-                why = (BY_HOLE, unit[u, HOLE], unit[u, HOLE_LEVEL])
+            if end > unit[u, tab.LOW]:
+                why = (BY_HOLE, unit[u, tab.HOLE], unit[u, tab.HOLE_LEVEL])
                 if not _raise_offset(tables, state, capacity, u, end, why):
                     return False
-        if not count[CHANGED_COUNT]:
+        if not count[tab.CHANGED_COUNT]:
             return True
 
 
 def clear_queues(state: State) -> None:
     """Empty the queues of changed units and sections."""
     count = state.counters
-    while count[CHANGED_COUNT]:
-        count[CHANGED_COUNT] -= 1
-        state.unit[state.changed[count[CHANGED_COUNT]], QUEUED] = 0
-    while count[DIRTY_COUNT]:
-        count[DIRTY_COUNT] -= 1
-        state.section[state.dirty[count[DIRTY_COUNT]], SECTION_QUEUED] = 0
+    while count[tab.CHANGED_COUNT]:
+        count[tab.CHANGED_COUNT] -= 1
+        state.unit[state.changed[count[tab.CHANGED_COUNT]], tab.QUEUED] = 0
+    while count[tab.DIRTY_COUNT]:
+        count[tab.DIRTY_COUNT] -= 1
+        state.section[state.dirty[count[tab.DIRTY_COUNT]], tab.SECTION_QUEUED] = 0
 
 
 def undo(tables: Tables, state: State, marks: I64) -> None:
     """Undo all events, placements and filled holes after ``marks``."""
     unit, section, count = state.unit, state.section, state.counters
-    while count[FILLED_COUNT] > marks[2]:
-        count[FILLED_COUNT] -= 1
-        u = state.filled[count[FILLED_COUNT], 0]
-        open_hole(state, u, state.filled[count[FILLED_COUNT], 1], state.filled[count[FILLED_COUNT], 2])
-    while count[EVENT_COUNT] > marks[0]:
-        count[EVENT_COUNT] -= 1
-        e = count[EVENT_COUNT]
-        unit[state.event[e, RAISED], LOW] = state.event[e, OLD_LOW]
-    while count[PLACED_COUNT] > marks[1]:
-        count[PLACED_COUNT] -= 1
-        u = state.placed[count[PLACED_COUNT]]
-        unit[u, PLACED], unit[u, LEVEL] = 0, -1
-        for e in range(tables.unit[u + 1, ENTRIES] - 1, tables.unit[u, ENTRIES] - 1, -1):
-            s = tables.entry[e, SECTION]
-            section[s, OPEN_UNITS] += 1
-            section[s, OPEN_BYTES] += tables.entry[e, HEIGHT]
+    while count[tab.FILLED_COUNT] > marks[2]:
+        count[tab.FILLED_COUNT] -= 1
+        u = state.filled[count[tab.FILLED_COUNT], 0]
+        open_hole(state, u, state.filled[count[tab.FILLED_COUNT], 1], state.filled[count[tab.FILLED_COUNT], 2])
+    while count[tab.EVENT_COUNT] > marks[0]:
+        count[tab.EVENT_COUNT] -= 1
+        e = count[tab.EVENT_COUNT]
+        unit[state.event[e, tab.RAISED], tab.LOW] = state.event[e, tab.OLD_LOW]
+    while count[tab.PLACED_COUNT] > marks[1]:
+        count[tab.PLACED_COUNT] -= 1
+        u = state.placed[count[tab.PLACED_COUNT]]
+        unit[u, tab.PLACED], unit[u, tab.LEVEL] = 0, -1
+        for e in range(tables.unit[u + 1, tab.ENTRIES] - 1, tables.unit[u, tab.ENTRIES] - 1, -1):
+            s = tables.entry[e, tab.SECTION]
+            section[s, tab.OPEN_UNITS] += 1
+            section[s, tab.OPEN_BYTES] += tables.entry[e, tab.HEIGHT]

@@ -70,7 +70,7 @@ struct neighbour_query {
     I *table;
 };
 
-/* Execution order of n units: the tables of OrderModel (fit/order/model.py), an order, and working memory. */
+/* Execution order of n units: the tables of OrderModel (fitting/order/order_model.py), an order, and working memory. */
 struct order {
     I n, storages, arenas, skip_from, skip_to, threshold;
     const I *unit_ptr, *unit_nodes, *touch_ptr, *touch_idx, *cand_ptr, *cand_idx, *out, *size;
@@ -86,7 +86,7 @@ struct order {
     I *one, *two;                           /* out */
 };
 
-/* One execution with recomputation: the tables of RecomputeModel and Choice (fit/recompute), and working memory. */
+/* One execution with recomputation: the tables of RecomputeModel and Choice (fitting/recompute), and working memory. */
 struct recompute {
     I positions, storages, loading, most_steps, most_lives, most_reads;
     const I *in_ptr, *in_idx, *out_ptr, *out_idx, *producer, *made_of, *size, *expires;
@@ -107,7 +107,7 @@ struct cut {
     I *queue, *at, *path;
 };
 
-/* Blocks of one arena by address, and when their tenants are born and freed; see plan/analysis/waste.py. */
+/* Blocks of one arena by address, and when their tenants are born and freed; see plans/analysis/waste_ledger.py. */
 struct waste {
     I blocks, leaves, steps, events; /* events: births, and as many deaths */
     const uint64_t *start, *end, *alignment;

@@ -131,7 +131,7 @@ SHARED I tmmu_order_alone(const struct order *p)
     return DONE;
 }
 
-/* one: least peak memory first (fit/order/baselines.py). */
+/* one: least peak memory first (fitting/order/baselines.py). */
 SHARED I tmmu_order_lpmf(const struct order *p)
 {
     const I n = p->n, far = (I)1 << 60;

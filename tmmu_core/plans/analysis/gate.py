@@ -69,7 +69,7 @@ def in_common(plan: Plan, before: Plan) -> int:
 
 
 def made_differently(plan: Plan, before: Plan) -> tuple[str, ...]:
-    """What planned ``plan`` otherwise than ``before``: planner, options, mode …, each as ``name old → new``."""
+    """Return the differences in planner, options and mode between two plans, each as ``name old → new``."""
     fields = {"planner": "planner", "planner options": "planner_options", "mode": "mode", "preset": "preset"}
     fields |= {"rank": "rank", "world size": "world_size"}
     pairs = [(name, getattr(before, field), getattr(plan, field)) for name, field in fields.items()]

@@ -1,4 +1,4 @@
-"""The conditions that changed a plan or limit what it proves, one sentence each (contract §12, ``warnings``)."""
+"""Conditions that changed a plan or limit its proofs, one sentence each (contract §12, ``warnings``)."""
 
 from __future__ import annotations
 

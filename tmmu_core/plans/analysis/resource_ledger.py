@@ -1,4 +1,4 @@
-"""The resource ledger (seed II.J): what a plan takes and uses of each resource."""
+"""The resource ledger (seed II.J): counters of a plan's resources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ U64 = NDArray[np.uint64]
 class ResourceLedger:
     """Counters at each beat (:class:`Beats`: each step, in all but plans of very many), over all arenas, as columns.
 
-    A row tells the run up to and including its step, so the last row agrees with ``Plan.metrics``.
+    A row covers the run up to and including its step, so the last row agrees with ``Plan.metrics``.
     """
 
     bytes_allocated: U64

@@ -1,7 +1,7 @@
 """A plan's figures (contract §7): arenas in pages, ratios, the totals and the metrics record.
 
 Figures are integers (bytes, steps, counts); a ratio is one division at the very end. The words are those of
-``docs/glossary.md``. What they are counted from stands beside: :mod:`.live` (columns of births, deaths and bytes, as
+``docs/glossary.md``. Their inputs are in :mod:`.live` (columns of births, deaths and bytes, as
 liveness and planners have them) and :mod:`.storages` (a plan's rows gathered).
 """
 

@@ -42,12 +42,16 @@ class Placed:
 
 def problem_of(solution: Solution, arena: str) -> Problem | None:
     """The problem that an arena's planner was given; ``None`` for one whose arenas are its planner's own."""
+    return next((problem for problem in problems_of(solution) if problem.arena == arena), None)
+
+
+def problems_of(solution: Solution) -> list[Problem]:
+    """The problem of each arena; [] where the arenas are the planner's own."""
     plan = solution.plan
     if plan.own_arenas:
-        return None
+        return []
     config = {a.name: Arena(a.capacity_bytes, a.alignment_bytes, a.page_size) for a in plan.arenas}
-    problems = arena_problems(analyse(solution.liveness.timeline, config), config)
-    return next((problem for problem in problems if problem.arena == arena), None)
+    return arena_problems(analyse(solution.liveness.timeline, config), config)
 
 
 def placed_in(plan: Plan, arena: str, problem: Problem | None = None) -> Placed:

@@ -29,6 +29,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.extras import need
 from tmmu_core.formats.edge import executorch, tflite
 from tmmu_core.formats.edge.tflm_model import MicroModel
 from tmmu_core.formats.edge.tflm_plan import with_plan
@@ -116,8 +117,12 @@ REST = {
 }
 
 
-def measure(data: bytes, name: str, dims: dict[str, int] | None = None, runtime: str = "") -> Measured:
+def measure(
+    data: bytes, name: str, dims: dict[str, int] | None = None, runtime: str = "", *, in_order: bool = False
+) -> Measured:
     """Run the model in ``data`` with its runtime, or with one of ``CHOICES``, and plan it.
+
+    ``in_order`` runs an ONNX model in the order of its nodes, without optimizations.
 
     Raises ``UnreadableInput`` where it cannot be run, and as reading does.
     """
@@ -134,7 +139,7 @@ def measure(data: bytes, name: str, dims: dict[str, int] | None = None, runtime:
         )
     if which in (LITERT, EXECUTORCH):
         return (_litert if which == LITERT else _executorch)(data, name)
-    return _eager(data, name, dims or {}) if which == EAGER else _onnxruntime(data, name, dims)
+    return _eager(data, name, dims or {}) if which == EAGER else _onnxruntime(data, name, dims, in_order)
 
 
 def runtime_of(data: bytes) -> str:
@@ -146,28 +151,29 @@ def runtime_of(data: bytes) -> str:
     return next((runtime for runtime, refuses in readers if not refuses(data)), "")
 
 
-def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None) -> Measured:
+def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: bool) -> Measured:
     # These load the onnx package, which only these models need.
     from tmmu_core.formats.onnx.onnx_shape_run import for_the_runtime
-    from tmmu_core.runtime.onnx_run import runtime
 
-    runtime()
+    need("onnxruntime", "running a model")
     if not sys.platform.startswith("linux"):
         raise UnreadableInput("memory is measured through Linux's /proc.", source=name, hint="Measure on Linux.")
     graph = read_graph(data, name)
     graph = read_at(graph, dims, data, name) if dims else graph
     point = {**{k: d.max for k, d in graph.dims.items()}, **graph.assumed, **(dims or {})}
     inputs, taken = _inputs(graph, point), for_the_runtime(data)
-    arena = _grown(taken, name, inputs, arena=True)
-    off = _grown(taken, name, inputs, arena=False)
-    rewritten = _ask(b"{}\n" + taken, name).partition(b"\n")[2]
+    runs = run_onnx(taken, name, inputs, arena=True, in_order=in_order)
+    off = run_onnx(taken, name, inputs, arena=False, in_order=in_order)["grown"]
+    (arena, pattern, _), (reserved, more, _) = runs["grown"], runs["reserved"]
+    figures = {"arena": arena, "arena_reserved": reserved, "pattern": pattern, "pattern_reserved": more}
+    rewritten = b"" if in_order else _ask(b"{}\n" + taken, name).partition(b"\n")[2]
     return Measured(
         model=name,
         runtime=ONNXRUNTIME,
-        theirs=arena[0] + arena[1],
-        figures={"arena": arena[0], "pattern": arena[1], "no_arena": min(off[1:])},
+        theirs=arena + pattern,
+        figures=figures | {"no_arena": min(off[1:])},
         given=_figures(graph, point),
-        run=_figures_of(rewritten, name, point),
+        run=None if in_order else _figures_of(rewritten, name, point),
         sizes=point,
     )
 
@@ -246,16 +252,16 @@ def _inputs(graph: Graph, point: dict[str, int]) -> list[list[Any]]:
     return [[name, tensors[name].dtype, [point.get(str(d), d) for d in tensors[name].shape]] for name in graph.inputs]
 
 
-def _grown(data: bytes, name: str, inputs: list[list[Any]], *, arena: bool) -> list[int]:
-    request = json.dumps({"inputs": inputs, "arena": arena, "pattern": arena}).encode()
-    answer = json.loads(_ask(request + b"\n" + data, name))
-    if "failed" in answer:
+def run_onnx(data: bytes, name: str, inputs: list[list[Any]], *, arena: bool, in_order: bool = False) -> dict[str, Any]:
+    """Return the figures of :func:`.onnxruntime_child.grown`; ``inputs`` are lists of name, dtype and shape."""
+    request = json.dumps({"inputs": inputs, "arena": arena, "pattern": arena, "in_order": in_order}).encode()
+    found: dict[str, Any] = json.loads(_ask(request + b"\n" + data, name))
+    if "failed" in found:
         raise UnreadableInput(
-            f"onnxruntime does not run the model: {answer['failed'].rstrip('.')}.",
+            f"onnxruntime does not run the model: {found['failed'].rstrip('.')}.",
             source=name,
             hint="Give sizes that it was made for: --dims NAME=SIZE.",
         )
-    found: list[int] = answer["grown"]
     return found
 
 

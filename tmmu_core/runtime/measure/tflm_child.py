@@ -9,13 +9,11 @@ temporary tables of the allocator, which may need more than the head.
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
+
+from tmmu_core.runtime.measure.native_log import printed_to
 
 RUNS = 3
 LARGEST = 1 << 30
@@ -23,23 +21,8 @@ GRID = 16
 _ARENA = re.compile(r"Arena allocation (total|head|tail) (\d+) bytes")
 
 
-@contextmanager
-def _printed(lines: list[str]) -> Iterator[None]:
-    """Add what native code writes to standard error."""
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-            file.seek(0)
-            lines += file.read().decode("utf-8", "replace").splitlines()
-
-
-def run(model: bytes, arena: int) -> tuple[dict[str, int], list[bytes]]:
-    """Return the figures that the runtime prints, and the outputs of some runs on random inputs.
+def run(model: bytes, arena: int, runs: int = RUNS) -> tuple[dict[str, int], list[bytes]]:
+    """Return the figures that the runtime prints, and the outputs of ``runs`` runs on random inputs.
 
     Raises ``RuntimeError`` with the runtime's message.
     """
@@ -49,11 +32,11 @@ def run(model: bytes, arena: int) -> tuple[dict[str, int], list[bytes]]:
     lines: list[str] = []
     outputs = []
     try:
-        with _printed(lines):
+        with printed_to(lines):
             interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena)
             generator = np.random.default_rng(0)
             inputs, results = _count(model)
-            for _ in range(RUNS):
+            for _ in range(runs):
                 for k in range(inputs):
                     about = interpreter.get_input_details(k)
                     interpreter.set_input(_random(generator, about["shape"], np.dtype(about["dtype"])), k)
@@ -99,7 +82,7 @@ def measured(model: bytes) -> tuple[dict[str, int], list[bytes]]:
     while works - fails > 1:
         middle = (works + fails) // 2
         try:
-            run(model, middle * GRID)
+            run(model, middle * GRID, 0)
             works = middle
         except RuntimeError:
             fails = middle
