@@ -21,7 +21,7 @@ from app.session import history
 from app.session.work import tasks, visitors
 from app.session.work.jobs import desk
 from app.session.work.task_messages import TaskCall
-from tmmu_core.base.app_package import place
+from tmmu_core.base.app_package import project_path
 from tmmu_core.base.errors import ArenaTooSmall, TmmuError, UnreadableInput
 from tmmu_core.base.escaping import visible
 from tmmu_core.base.limits import SHELF_BYTES, ceiling
@@ -37,7 +37,7 @@ READ_APART_FROM = 1 << 23
 """Bytes from which a file is read in a process of its own: that can take seconds, and can be called off."""
 SHARED = "TMMU_GALLERY"
 """The environment variable that, set to ``shared``, lists every visitor's files for every visitor."""
-SAMPLES = place("sample_graphs")
+SAMPLES = project_path("sample_graphs")
 
 
 @dataclass(frozen=True)
