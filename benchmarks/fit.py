@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.wired import randwire, searched
-from tests.support.shadow.replay import shadow_replay
+from tests.support.shadow_replay import shadow_replay
 from tmmu_core.fitting.order.baselines import baselines
 from tmmu_core.fitting.order.order_loops import measure
 from tmmu_core.fitting.order.order_model import order_model

@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 
 from tmmu_core import version_line
-from tmmu_core.base.app_package import face
+from tmmu_core.base.app_package import app_module
 
 
 def main() -> None:
@@ -16,7 +16,7 @@ def main() -> None:
         with suppress(OSError, AttributeError):  # a standard output that cannot be written is the command line's affair
             os.write(sys.stdout.fileno(), f"{version_line()}\n".encode())
             return
-    face("cli.main").main()
+    app_module("cli.main").main()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import msgspec
 
 from app.texts import numbers
 from app.texts.refusal_text import nearest, others
-from tmmu_core.base.app_package import place
+from tmmu_core.base.app_package import project_path
 from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.base.errors import ContractError, Misuse, TmmuError, UnreadableInput, spelled_out
 from tmmu_core.base.escaping import for_log, visible
@@ -176,7 +176,7 @@ def read_input(name: str) -> bytes:
 
 def _sample_hint(name: str) -> str:
     """Return a hint with the path of the sample of this name, or ""."""
-    folder, stem = place("sample_graphs"), Path(name).name.split(".")[0]
+    folder, stem = project_path("sample_graphs"), Path(name).name.split(".")[0]
     try:
         listed = msgspec.json.decode((folder / "index.json").read_bytes())
     except (OSError, msgspec.DecodeError):  # no catalogue, or one that is being written

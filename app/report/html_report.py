@@ -34,8 +34,8 @@ from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.waste_ledger import WasteLedger, waste_ledger
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.plan_storages import Peak, peak
-from tmmu_core.plans.making.better_planner import better_than
 from tmmu_core.plans.making.engine import Solution
+from tmmu_core.plans.making.make import better_than
 from tmmu_core.plans.making.placement_order import problems_of
 from tmmu_core.plans.model import ASSUMED, PLAN_SCHEMA, ArenaSummary, Plan, TensorRow
 

@@ -8,7 +8,7 @@ from tmmu_core.judge.finding import Verdict
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.figures.live_bytes import peak_of
 from tmmu_core.plans.figures.plan_storages import live_bytes, storages_of
-from tmmu_core.plans.making.better_planner import Better
+from tmmu_core.plans.making.make import Better
 from tmmu_core.plans.model import Plan
 
 LARGEST = 8

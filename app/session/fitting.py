@@ -115,11 +115,9 @@ def whole_curve(choice: Choice, kinds: frozenset[Kind]) -> Job[tuple[Candidate, 
 
 
 def _opened_and_request(choice: Choice) -> tuple[Opened, PlanRequest]:
-    """The graph and its request; under a memory limit for all arenas, in one memory."""
+    """Return the graph and its request."""
     opened = open_source(choice.source)
     assert isinstance(opened.graph, Graph)
-    if choice.fit is not None and not choice.arenas:
-        choice = choice.but(capacities={}, one_memory=True)
     return opened, requested(spelled_out(choice, opened), opened)
 
 
@@ -154,7 +152,7 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
     options = dict(plan_input.options)
     if (choice.capacities or choice.arenas) and "minimise" in planner_named(plan_input.planner).options:
         options.setdefault("minimise", True)  # no capacity ended its search: none may end this one's
-    kept = {"capacities": choice.capacities, "budget": choice.budget, "fit": choice.fit}
+    kept = {"capacities": choice.capacities, "budget": choice.budget}
     arenas: dict[str, Any] = {name: getattr(choice, name) for name in ("arenas", "alignment", "page_size")}
     if any(move.kind == "alignment" for move in candidate.moves):
         arenas |= {"arenas": _under_limits_of(choice, plan_input.arenas), "alignment": None}

@@ -9,7 +9,7 @@ from app.session import plan_rows
 from app.session.planning import Shown
 from app.session.view_state import Choice
 from app.session.work.jobs import remembered
-from tmmu_core.graph.modules.graph_view import Walked, Wish, walk
+from tmmu_core.graph.modules.graph_view import GraphView, ViewRequest, walk
 from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.graph.modules.module_tree import Tree, tree_of
 from tmmu_core.plans.analysis.bytes_by_node import held_by_writer
@@ -63,7 +63,7 @@ def way_of(shown: Shown, chosen: Choice) -> str:
     return AROUND if nodes > MOST_WITHOUT and not plan_rows.modules(shown).known_by else MODEL
 
 
-def walked(shown: Shown, chosen: Choice, peak_node: int) -> Walked:
+def walked(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
     """Return the visible part for a choice. Without a selection, a neighbourhood is that of ``peak_node``."""
     assert shown.solution is not None
     tensor = shown.solution.liveness.timeline.index.tensor_of.get(chosen.selected, -1)
@@ -81,15 +81,15 @@ def _unwritten(shown: Shown, tensor: int) -> int:
 
 
 @remembered
-def _walked(key: str, asked: tuple[int, int, int | None], opened: str, closed: str, _shown: Shown) -> Walked:
+def _walked(key: str, asked: tuple[int, int, int | None], opened: str, closed: str, _shown: Shown) -> GraphView:
     del key
     assert _shown.solution is not None
     tensor, node, radius = asked
-    wish = Wish(paths_of(opened), paths_of(closed), tensor, node, radius)
+    wish = ViewRequest(paths_of(opened), paths_of(closed), tensor, node, radius)
     return walk(_shown.solution.liveness.timeline.index, tree(_shown), wish)
 
 
-def held(shown: Shown, found: Walked, step: int, arena: str) -> tuple[int, ...]:
+def held(shown: Shown, found: GraphView, step: int, arena: str) -> tuple[int, ...]:
     """Per vertex, the bytes of an arena that it wrote and that are held at a step."""
     assert shown.solution is not None
     index = shown.solution.liveness.timeline.index

@@ -21,7 +21,7 @@ from app.session import history
 from app.session.work import tasks, visitors
 from app.session.work.jobs import desk
 from app.session.work.task_messages import TaskCall
-from tmmu_core.base.app_package import place
+from tmmu_core.base.app_package import project_path
 from tmmu_core.base.errors import ArenaTooSmall, TmmuError, UnreadableInput
 from tmmu_core.base.escaping import visible
 from tmmu_core.base.limits import SHELF_BYTES, ceiling
@@ -30,14 +30,14 @@ from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.formats.xla import xla_folder
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, StorageOrigin
 from tmmu_core.graph.native.unpacking import read_whole
-from tmmu_core.planners.problem import Packing, Problem
+from tmmu_core.planners.problem import Packing, Problem, Recorded
 from tmmu_core.plans.model import Plan
 
 READ_APART_FROM = 1 << 23
 """Bytes from which a file is read in a process of its own: that can take seconds, and can be called off."""
 SHARED = "TMMU_GALLERY"
 """The environment variable that, set to ``shared``, lists every visitor's files for every visitor."""
-SAMPLES = place("sample_graphs")
+SAMPLES = project_path("sample_graphs")
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,8 @@ class Opened:
     """Notes of the reader."""
     made: Mapping[str, StorageOrigin] = field(default_factory=dict)
     """Storage of a packing instance → its producer, if the file has one."""
+    recorded: Recorded | None = None
+    """What an allocator recorded beside a packing instance."""
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -147,7 +149,14 @@ def read_bytes(data: bytes, name: str, source: str) -> Opened:
     if isinstance(thing, Plan):
         return Opened(source, thing.ir_name or name, "plan", plan=thing)
     return Opened(
-        source, thing.name, "problem", problem=thing.problem, packing=thing.packing, notes=thing.notes, made=thing.made
+        source,
+        thing.name,
+        "problem",
+        problem=thing.problem,
+        packing=thing.packing,
+        notes=thing.notes,
+        made=thing.made,
+        recorded=thing.recorded,
     )
 
 

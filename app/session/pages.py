@@ -4,14 +4,11 @@ from __future__ import annotations
 
 PAGES: tuple[tuple[str, str], ...] = (
     ("plan", "Plan"),
+    ("fix", "Fix"),
     ("compare", "Compare"),
-    ("planners", "Planners"),
-    ("fit", "Fit"),
-    ("shapes", "Shapes"),
-    ("ranks", "Ranks"),
     ("graph", "Graph"),
-    ("history", "History"),
-    ("report", "Report"),
+    ("scale", "Scale"),
+    ("export", "Export"),
 )
 """``(name, title)``: a page's file in ``views/`` and its address; its title. The first is where a session begins."""
 
@@ -20,5 +17,11 @@ MOVED = {
     "peak": (FIRST, "peak"),
     "device": (FIRST, "device"),
     "fragmentation": (FIRST, "fragmentation"),
+    "fit": ("fix", ""),
+    "planners": ("fix", "planners"),
+    "history": ("compare", "history"),
+    "shapes": ("scale", "shapes"),
+    "ranks": ("scale", "ranks"),
+    "report": ("export", ""),
 }
 """Address of an earlier version → page and view."""

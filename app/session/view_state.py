@@ -20,8 +20,11 @@ from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, 
 FIRST_SAMPLE = "sample:resnet50"
 VIEWS = ("lifetimes", "slots", "map")
 VIEW_NAMES = {"lifetimes": "Lifetimes", "slots": "Slots", "map": "Arena map"}
-TABS = ("map", "peak", "device", "fragmentation")
-COLOURS = ("role", "slot", "arena", "operator", "module", "phase", "size")
+TABS = (
+    *("map", "peak", "device", "fragmentation", "snapshot"),
+    *("changes", "planners", "compare", "history", "shapes", "ranks"),
+)
+COLOURS = ("role", "category", "slot", "arena", "operator", "module", "phase", "size")
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,6 @@ class Choice(PlanRequest):
     source: str = FIRST_SAMPLE
     """``sample:<name>``, ``file:<key>`` of a file that this server holds (whoever has the key can open it), or
     ``store:<SHA-256>`` of a plan in this server's store."""
-    fit: int | None = None
-    """Bytes that all arenas together are to fit, on the page Fit; ``None`` for the limits that are given."""
     fit_kinds: str = ""
     """The kinds of moves allowed there, with commas; empty for all that compute the same."""
     fit_dim: str = ""
@@ -47,7 +48,7 @@ class Choice(PlanRequest):
     """The file of the moves that made the current graph out of the baseline's, after a plan of Fit was opened."""
     swapped: bool = False
     tab: str = ""
-    """The view of a page: ``peak``, ``device`` or ``fragmentation`` of Plan; empty for the first."""
+    """The view of a page; empty, or one of another page: its first."""
     view: str = "map"
     colour: str = ""
     """Colour scheme; empty: the view's default (slots in the slot view, roles in the others)."""
@@ -145,6 +146,8 @@ def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
     values: dict[str, Any] = {}
     complaints: list[str] = []
     known = {NAMES.get(field.name, field.name): field.name for field in fields(Choice)}
+    if "capacity" not in query:
+        known["fit"] = "capacities"  # the memory limit in links of earlier versions
     for key, text in query.items():
         name = known.get(key)
         if name is None:
@@ -178,8 +181,6 @@ def _read(name: str, text: str) -> Any:
         if text not in ("0", "1"):
             raise ValueError("write 1 or 0.")
         return text == "1"
-    if name == "fit":
-        return OPTION_SPECS["budget"].read(text)
     if name == "marked" and text != "witness" and not text.startswith("layer:"):
         raise ValueError("choose witness, or layer: with the name of a layer.")
     if name == "tried":

@@ -6,9 +6,9 @@ import re
 from functools import cache
 from html import escape
 
-from tmmu_core.base.app_package import place
+from tmmu_core.base.app_package import project_path
 
-PATH = place("docs/glossary.md")
+PATH = project_path("docs/glossary.md")
 _ENTRY = re.compile(r"^\s*(?:[-*|]\s*)?\*\*(?P<term>[^*]+?)\*\*\s*(?:\([^)]*\))?\s*(?:[-—–:|.]\s*)?(?P<text>.*)$")
 
 

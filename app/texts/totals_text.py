@@ -7,7 +7,7 @@ from collections.abc import Callable
 from app.texts import numbers
 from app.texts.markup import esc
 from tmmu_core.plans.figures.metrics import totals
-from tmmu_core.plans.making.better_planner import Better
+from tmmu_core.plans.making.make import Better
 from tmmu_core.plans.making.over_capacity import over_limits
 from tmmu_core.plans.model import Plan
 

@@ -21,9 +21,9 @@ from app.kit.charts.chart_base import (
     steps_axis,
     ticks,
 )
-from app.pages.fit import figures as fit
+from app.pages.fix import course_figure as course
+from app.pages.fix import figures as fit
 from app.pages.plan import alive_figure, slot_figure
-from app.pages.planners import figures as course
 from app.texts import palette
 from tests.app.canvas.plans import plan_of
 from tests.app.small import chain
@@ -260,61 +260,6 @@ def test_no_two_marks_of_an_axis_of_steps_read_alike(browser: Browser) -> None:
     page.close()
 
 
-def test_the_words_of_the_bound_stand_where_no_label_is() -> None:
-    def run(name: str, extent: int, ms: int) -> compare_charts.Run:
-        return compare_charts.Run(name, extent, 700, ms * 1_000_000, "feasible")
-
-    def place(*runs: compare_charts.Run) -> tuple[str, bool]:
-        texts = compare_charts.labels(runs)
-        return compare_charts.place_of_bound(
-            runs, texts, compare_charts.sides(runs, texts), len("lower bound 6.89 MiB")
-        )
-
-    slow, fast, naive = (
-        run("search, portfolio, auto, exact, ffd", 700, 290),
-        run("slots", 930, 42),
-        run("naive", 14_000, 27),
-    )
-    assert place(fast, naive) == ("right", False)
-    below = run("x", 710, 285)  # it lies on the label of the slow ones, which goes below the line
-    assert place(slow, below, fast, naive) == ("left", False)
-    best = [run(name, 700, ms) for name, ms in (("greedy", 2090), ("portfolio", 2099), ("search", 2199))]
-    best += [run("exact", 700, 4270), run("auto", 700, 5790)]
-    rest = [run("slots", 799, 14), run("ffd", 799, 1690), run("given", 897, 14), run("naive", 3821, 20)]
-    assert place(*best, *rest) == ("center", True)  # labels are at both ends
-
-
-def test_points_that_nearly_coincide_share_a_label() -> None:
-    def run(name: str, extent: int, ms: int) -> compare_charts.Run:
-        return compare_charts.Run(name, extent, 100, ms * 1_000_000, "feasible")
-
-    runs = [run("a", 100, 10), run("b", 100, 10), run("c", 900, 10), run("d", 100, 900)]
-    assert compare_charts.labels(runs) == ["a, b", "", "c", "d"]
-
-
-def test_a_label_makes_way_for_a_point_that_would_lie_on_it() -> None:
-    def run(name: str, extent: int, ms: int) -> compare_charts.Run:
-        return compare_charts.Run(name, extent, 100, ms * 1_000_000, "feasible")
-
-    low, high = run("greedy", 1000, 100), run("helia", 1500, 4000)
-    alone = [low, high]
-    assert compare_charts.sides(alone, compare_charts.labels(alone)) == [1, 1]
-    covered = [low, run("ffd", 1034, 110), high]
-    assert compare_charts.sides(covered, ["greedy", "", "helia"]) == [-1, 1, 1]
-    both = [*covered, run("best", 966, 90)]  # nowhere is better than the other side
-    assert compare_charts.sides(both, ["greedy", "", "helia", ""])[0] == 1
-    assert compare_charts.sides([low, run("r10", 4001, 100)], ["greedy", "r10"]) == [1, -1]
-    assert compare_charts.sides([], []) == []
-
-
-def test_labels_that_would_touch_are_one() -> None:
-    def run(name: str, ms: int) -> compare_charts.Run:
-        return compare_charts.Run(name, 100, 100, ms * 1_000_000, "optimal")
-
-    assert compare_charts.labels([run("exact, auto, greedy", 84), run("portfolio, search", 117)])[1] == ""
-    assert compare_charts.labels([run("a", 84), run("b", 117)]) == ["a", "b"]
-
-
 def test_a_slot_that_every_tenant_fills_is_not_hatched() -> None:
     figure = slot_figure.slots_against_tenants(slot_reports(chain().plan, "activations"))
     unused = [r.unused_byte_steps for r in slot_figure.by_waste(slot_reports(chain().plan, "activations"))[::-1]]
@@ -328,14 +273,6 @@ def test_an_account_without_bytes_is_not_drawn_and_no_band_is_thicker_than_its_b
     bands = [trace for trace in figure.data if trace.stackgroup]
     assert {band.name for band in bands} == {ACCOUNT_NAMES[a] for a in ACCOUNTS if getattr(ledger, a).any()}
     assert all(band.line.width == 0 for band in bands)
-
-
-def test_no_label_of_the_planners_touches_another_however_it_has_grown() -> None:
-    names = ("slots", "naive", "ffd", "greedy", "portfolio", "search", "exact", "auto")
-    runs = [compare_charts.Run(n, 1000 + k % 3, 1000, (k + 1) * 40_000_000, "feasible") for k, n in enumerate(names)]
-    texts = compare_charts.labels(runs)
-    assert sorted(", ".join(filter(None, texts)).split(", ")) == sorted(names)
-    assert len([text for text in texts if text]) < 5
 
 
 def test_groups_are_told_apart_by_colour_and_boxes_by_what_differs() -> None:

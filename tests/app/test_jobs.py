@@ -17,8 +17,8 @@ import pytest
 from app.session import opening, planning, repeat_command
 from app.session.view_state import Choice, from_query, to_query
 from app.session.work import jobs, tasks, visitors, workers
-from app.session.work.jobs import WORKERS, Desk, Job
-from app.session.work.memory_cache import Kept, weight_of
+from app.session.work.jobs import WORKERS, Job, JobTable
+from app.session.work.memory_cache import MemoryCache, weight_of
 from app.session.work.task_messages import TaskCall, TaskNotFinished
 from tests.app.endless import count, eat
 from tmmu_core.base.errors import InvalidIrShapes
@@ -38,7 +38,7 @@ def started(what: str, work: Callable[[Progress], T]) -> Job[T]:
 
 
 def test_one_key_is_one_job() -> None:
-    desk, runs = Desk(), []
+    desk, runs = JobTable(), []
     first = desk.job("a", "work", lambda _: runs.append(1))
     assert desk.job("a", "work", lambda _: runs.append(2)) is first
     assert first.wait(5)
@@ -75,14 +75,14 @@ def test_an_error_comes_back_to_whoever_asks() -> None:
 # --- work in processes, and whose it is ----------------------------------------------------------------------------
 
 
-def searching(desk: Desk) -> Job[PlanningResult]:
+def searching(desk: JobTable) -> Job[PlanningResult]:
     """A search that does not end in anybody's time: 10^15 nodes of a hard instance."""
     instance = planning.asked_of(planning.open_source("sample:D"))
     question = TaskCall(tasks.plan, (instance, PlanRequest(planner="exact", options={"budget": 10**15})))
     return desk.job("searching", "searching", lambda progress: desk.apart(question, progress))
 
 
-def endless(desk: Desk, key: str = "endless") -> Job[int]:
+def endless(desk: JobTable, key: str = "endless") -> Job[int]:
     """Work that goes on until it is asked to stop."""
     return desk.job(key, "counting", lambda progress: desk.apart(TaskCall(count, ()), progress))
 
@@ -119,7 +119,7 @@ def there() -> set[str]:
 def test_heavy_work_is_in_a_process_that_ends_with_its_visitor(
     monkeypatch: pytest.MonkeyPatch, there: set[str]
 ) -> None:
-    desk, before = Desk(there.__contains__, grace=0.1), processes()
+    desk, before = JobTable(there.__contains__, grace=0.1), processes()
     visiting(monkeypatch, "ann")
     job = searching(desk)
     assert until(lambda: job.done > 0)
@@ -134,7 +134,7 @@ def test_heavy_work_is_in_a_process_that_ends_with_its_visitor(
 
 
 def test_work_that_two_wait_for_goes_on_for_the_second(monkeypatch: pytest.MonkeyPatch, there: set[str]) -> None:
-    desk = Desk(there.__contains__, grace=0.1)
+    desk = JobTable(there.__contains__, grace=0.1)
     for one in ("ann", "bob"):
         visiting(monkeypatch, one)
         job = endless(desk)
@@ -147,7 +147,7 @@ def test_work_that_two_wait_for_goes_on_for_the_second(monkeypatch: pytest.Monke
 
 
 def test_a_search_in_a_process_stops_with_its_best(there: set[str]) -> None:
-    job = searching(Desk())
+    job = searching(JobTable())
     assert until(lambda: job.done > 0)
     job.stop()
     assert job.wait(60)
@@ -158,7 +158,7 @@ def test_a_visitor_has_so_many_places_and_work_that_no_page_looks_at_makes_room(
     monkeypatch: pytest.MonkeyPatch, there: set[str]
 ) -> None:
     monkeypatch.setenv(SESSION_WORKERS.variable, "1")
-    desk = Desk(there.__contains__, grace=0.1)
+    desk = JobTable(there.__contains__, grace=0.1)
     visiting(monkeypatch, "ann")
     first = endless(desk, "first")
     assert until(lambda: first.done > 0)
@@ -179,7 +179,7 @@ def test_a_visitor_has_so_many_places_and_work_that_no_page_looks_at_makes_room(
 def test_a_search_that_had_its_time_makes_room_where_all_places_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SERVER_WORKERS.variable, "1")
     monkeypatch.setattr(jobs, "FAIR", 0.2)
-    desk = Desk()
+    desk = JobTable()
     first = endless(desk, "first")
     assert until(lambda: first.done > 0)
     second = endless(desk, "second")
@@ -193,8 +193,8 @@ def test_a_search_that_had_its_time_makes_room_where_all_places_are_taken(monkey
 @pytest.mark.slow
 def test_workers_end_with_the_server_however_that_ends() -> None:
     code = (
-        "import sys, time; from tests.app.test_jobs import Desk, WORKERS, endless, until, processes\n"
-        "job = endless(Desk()); assert until(lambda: job.done > 0)\n"
+        "import sys, time; from tests.app.test_jobs import JobTable, WORKERS, endless, until, processes\n"
+        "job = endless(JobTable()); assert until(lambda: job.done > 0)\n"
         "print(WORKERS.starter, *processes(), flush=True); time.sleep(600)"
     )
     server = subprocess.Popen(
@@ -230,7 +230,7 @@ def test_work_does_not_stand_back_where_it_is_told_not_to(monkeypatch: pytest.Mo
     WORKERS.end()
     monkeypatch.setenv("TMMU_STAND_BACK", "0")
     before = processes()
-    job = endless(Desk())
+    job = endless(JobTable())
     assert until(lambda: job.done > 0)
     (worker,) = processes() - before
     time.sleep(2)  # after one second it would stand back further
@@ -246,11 +246,11 @@ def test_work_does_not_stand_back_where_it_is_told_not_to(monkeypatch: pytest.Mo
 @pytest.mark.usefixtures("standing_back")
 def test_work_stands_back_behind_the_server_and_soon_behind_what_begins_later() -> None:
     before = processes()
-    first = searching(Desk())
+    first = searching(JobTable())
     assert until(lambda: first.done > 0)
     (old,) = processes() - before
     assert until(lambda: nicest(old) == nicest(old, most=False) == 19)
-    second = endless(Desk())
+    second = endless(JobTable())
     assert until(lambda: second.done > 0)
     (young,) = processes() - before - {old}
     own = os.getpriority(os.PRIO_PROCESS, 0)
@@ -271,7 +271,7 @@ def nicest(process: int, most: bool = True) -> int:
 
 def test_an_error_of_the_work_comes_back_as_it_was_raised() -> None:
     instance, request = planning.asked_of(planning.open_source("sample:A")), PlanRequest(options={"order": "nobody's"})
-    desk = Desk()
+    desk = JobTable()
     job = desk.job("a", "planning", lambda progress: desk.apart(TaskCall(tasks.plan, (instance, request)), progress))
     assert job.wait(60)
     with pytest.raises(InvalidIrShapes) as raised:
@@ -282,7 +282,7 @@ def test_an_error_of_the_work_comes_back_as_it_was_raised() -> None:
 
 
 def test_work_that_takes_more_memory_than_it_may_is_told() -> None:
-    desk = Desk()
+    desk = JobTable()
     job = desk.job("a", "eating", lambda progress: desk.apart(TaskCall(eat, ()), progress))
     assert job.wait(60)
     with pytest.raises(TaskNotFinished, match="more memory"):
@@ -290,7 +290,7 @@ def test_work_that_takes_more_memory_than_it_may_is_told() -> None:
 
 
 def test_what_is_kept_goes_by_bytes_and_with_its_visitors(there: set[str]) -> None:
-    kept = Kept(1000, there.__contains__, after=0)
+    kept = MemoryCache(1000, there.__contains__, after=0)
     for key in "abc":
         kept.put(key, b"x" * 400, owners={"ann"})
     assert [key for key in "abc" if kept.get(key)] == ["b", "c"]
@@ -361,7 +361,7 @@ def test_a_tab_that_came_back_before_it_is_let_go_of_stays(monkeypatch: pytest.M
 
 
 def test_work_for_which_there_is_no_thread_is_asked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk, start = Desk(), threading.Thread.start
+    desk, start = JobTable(), threading.Thread.start
 
     def none_left(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -388,7 +388,7 @@ def test_where_no_process_can_be_begun_the_work_can_be_asked_for_again(monkeypat
 
 
 def test_a_stopped_answer_belongs_to_whom_it_was_stopped_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk(lambda _: True)
+    desk = JobTable(lambda _: True)
     visiting(monkeypatch, "ann")
     hers = endless(desk)
     assert until(lambda: hers.holds_place)
@@ -403,7 +403,7 @@ def test_a_stopped_answer_belongs_to_whom_it_was_stopped_for(monkeypatch: pytest
 
 
 def test_a_stopped_search_gets_a_link_that_repeats_it_for_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk(lambda _: True)
+    desk = JobTable(lambda _: True)
     monkeypatch.setattr(planning, "desk", lambda: desk)
     choice = Choice(source="sample:D", planner="exact")
     visiting(monkeypatch, "ann")
@@ -427,7 +427,7 @@ def test_a_stopped_search_gets_a_link_that_repeats_it_for_everybody(monkeypatch:
 def test_a_file_is_kept_when_the_first_visitor_leaves_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "READ_APART_FROM", 0)
     there: set[str] = set()  # the first visitor reloads the page at once
-    desk = Desk(lambda one: one in there or one == visitors.NOBODY)
+    desk = JobTable(lambda one: one in there or one == visitors.NOBODY)
     monkeypatch.setattr(opening, "desk", lambda: desk)
     monkeypatch.setattr(visitors, "get_script_run_ctx", lambda **_: SimpleNamespace(session_id="ann"))
     sample = opening.sample_named("views")

@@ -1,4 +1,4 @@
-"""A fitted plan verifies against its fitted graph, whatever was allowed."""
+"""A fitted plan verifies against its fitted graph."""
 
 from __future__ import annotations
 

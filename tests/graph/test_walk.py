@@ -13,7 +13,7 @@ from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.graph.index import GraphIndex, index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.modules.collapsed_graph import Collapsed, CollapseRequest, collapse, writer_of
-from tmmu_core.graph.modules.graph_view import MOST_DRAWN, MOST_NEAR, Wish, walk
+from tmmu_core.graph.modules.graph_view import MOST_DRAWN, MOST_NEAR, ViewRequest, walk
 from tmmu_core.graph.modules.module_paths import modules_of
 from tmmu_core.graph.modules.module_tree import A_STRETCH, MOST_BESIDE, Tree, tree_of
 
@@ -123,7 +123,7 @@ def test_many_nodes_are_grouped_in_execution_order() -> None:
 
 def test_neighbourhood_shows_nodes_and_no_groups() -> None:
     index, tree = grown(chain(200))
-    found = walk(index, tree, Wish(tensor=index.tensor_of["t100"], radius=3))
+    found = walk(index, tree, ViewRequest(tensor=index.tensor_of["t100"], radius=3))
     assert names(index, tree, found.collapsed) == [f"n{k:03}" for k in range(96, 103)]
     assert (found.by_level, found.too_many, found.collapsed.levels) == (False, 0, ())
     assert [v.hidden for v in found.collapsed.vertices] == [1, 0, 0, 0, 0, 0, 1]
@@ -133,9 +133,9 @@ def test_number_of_hidden_nodes_is_reported() -> None:
     fan = [tensor("x", role="input"), tensor("t"), *(tensor(f"y{k}") for k in range(MOST_DRAWN))]
     nodes = [node("n", "x", "t"), *(node(f"m{k}", "t", f"y{k}") for k in range(MOST_DRAWN))]
     index, tree = grown(graph(fan, nodes, "x", "y0"))
-    near = walk(index, tree, Wish(tensor=index.tensor_of["t"], radius=1))
+    near = walk(index, tree, ViewRequest(tensor=index.tensor_of["t"], radius=1))
     assert (near.radius, near.too_many, len(near.collapsed.vertices)) == (0, MOST_DRAWN + 2, 1)
-    all_ = walk(index, tree, Wish(opened=tree.paths))
+    all_ = walk(index, tree, ViewRequest(opened=tree.paths))
     assert all_.too_many == MOST_DRAWN + 2
     assert len(all_.collapsed.vertices) <= MOST_NEAR
 

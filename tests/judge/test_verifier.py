@@ -9,7 +9,7 @@ import pytest
 
 from tests.judge.faults import changed, refigured, rehashed
 from tests.support.build import chain, graph, node, residual, tensor, view
-from tests.support.shadow.replay import shadow_replay
+from tests.support.shadow_replay import shadow_replay
 from tmmu_core.graph.model import ROLES, Dim, Graph, Tensor
 from tmmu_core.judge.verifier.check_slots import check_sparse_addresses
 from tmmu_core.judge.verifier.row_columns import PlanFacts

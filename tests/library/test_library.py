@@ -440,7 +440,7 @@ def test_app_of_a_checkout_is_found_from_any_folder(monkeypatch: pytest.MonkeyPa
     elsewhere = [path for path in sys.path if path != str(app_package.HOME)]
     monkeypatch.setattr(sys, "path", [*elsewhere])
     for _ in range(2):
-        assert app_package.face("cli.main").__name__ == "app.cli.main"
+        assert app_package.app_module("cli.main").__name__ == "app.cli.main"
         assert sys.path == [str(app_package.HOME), *elsewhere]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support.build import chain, graph, node, tensor
-from tests.support.shadow.replay import shadow_replay
+from tests.support.shadow_replay import shadow_replay
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.plans import canonical

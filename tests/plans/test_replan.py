@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.build import node
-from tests.support.shadow.replay import shadow_replay
+from tests.support.shadow_replay import shadow_replay
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
 from tmmu_core.formats.planfile.trace import read_trace, to_json_lines

@@ -5,7 +5,7 @@ import pytest
 from blake3 import blake3
 
 from tests.plans.examples import chain_plan, views_graph
-from tests.support.shadow.replay import shadow_replay
+from tests.support.shadow_replay import shadow_replay
 from tmmu_core.base.errors import AddressCollision, InvalidIrShapes
 from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
 from tmmu_core.formats.planfile.plan_file import from_document, to_cbor, to_json

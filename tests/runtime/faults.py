@@ -1,7 +1,4 @@
-"""Plans broken on purpose, one way at a time. Every plan that comes out of here cannot be executed.
-
-A fault is a function that breaks the plan when it is called: most are never asked to.
-"""
+"""Plans broken in one way each. No plan from here can be executed."""
 
 from __future__ import annotations
 
@@ -42,28 +39,11 @@ def overlap(solution: Solution) -> Iterator[Fault]:
 
 
 def shortened(solution: Solution) -> Iterator[Fault]:
-    """A live range that begins a step late or ends a step early."""
+    """A live range that begins a step late or ends a step early; a view's begins with its base."""
     plan = solution.plan
-    for row in range(len(plan)):
+    for row in [row for row, base in enumerate(plan.base_tensor_uids) if base is None]:
         yield partial(changed, plan, "death", row, plan.death[row] - 1)
         yield partial(changed, plan, "birth", row, plan.birth[row] + 1)
-
-
-def moved(solution: Solution) -> Iterator[Fault]:
-    """A tensor that leaves its slot's start, or its arena's grid, or its arena."""
-    plan = solution.plan
-    for row in range(len(plan)):
-        arena = plan.arenas[plan.arena[row]]
-        here = int(plan.offset[row])
-        if plan.alignment[row] > 1:
-            yield partial(changed, plan, "offset", row, here + int(plan.alignment[row]) // 2)
-        grid = max(int(plan.alignment[row]), arena.alignment_bytes)
-        past = -(-(arena.extent_bytes - int(plan.size[row]) + 1) // grid) * grid
-        if plan.size[row]:
-            yield partial(changed, plan, "offset", row, past)
-        alone = (plan.logical_slot == plan.logical_slot[row]) & (plan.arena == plan.arena[row])
-        if alone.sum() > 1:
-            yield partial(changed, plan, "offset", row, here + grid)
 
 
 def wrong_view(solution: Solution) -> Iterator[Fault]:
@@ -78,8 +58,8 @@ def wrong_view(solution: Solution) -> Iterator[Fault]:
 
 def taken_over(plan: Plan, rows: Any, onto: Any, giver: int, handoff: tuple[int, str, str]) -> Plan:
     """The plan with a storage moved onto the giver's, whose life ends there, told as a hand-off."""
-    moved_ = changed(changed(plan, "offset", rows, onto), "death", giver, handoff[0])
-    return replace(moved_, handoffs=(*plan.handoffs, handoff))
+    moved = changed(changed(plan, "offset", rows, onto), "death", giver, handoff[0])
+    return replace(moved, handoffs=(*plan.handoffs, handoff))
 
 
 def illegal_in_place(solution: Solution) -> Iterator[Fault]:
@@ -97,6 +77,7 @@ def illegal_in_place(solution: Solution) -> Iterator[Fault]:
                     continue
                 giver, taker = plan.row_of[x], plan.row_of[y]
                 apart = plan.storage[giver] != plan.storage[taker] and plan.arena[giver] == plan.arena[taker]
+                apart &= plan.base_tensor_uids[giver] is None
                 still_read = any(x in timeline.graph.nodes[n].inputs for n in timeline.node_at[step + 1 :].tolist())
                 offered = node_.inplace in (None, "any") and len(node_.outputs) == 1
                 if apart and plan.size[giver] and plan.size[taker] and (still_read or not offered):
@@ -105,7 +86,7 @@ def illegal_in_place(solution: Solution) -> Iterator[Fault]:
                     yield partial(taken_over, plan, rows, onto, giver, (step, x, y))
 
 
-KINDS = {f.__name__: f for f in (overlap, shortened, moved, wrong_view, illegal_in_place)}
+KINDS = {f.__name__: f for f in (overlap, shortened, wrong_view, illegal_in_place)}
 
 
 def starts(plan: Plan) -> Any:

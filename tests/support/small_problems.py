@@ -56,12 +56,6 @@ def plain(seed: int, n: int = 24) -> Problem:
 
 
 @cache
-def ladder(n: int) -> Problem:
-    """All alive together, each a byte on a grid of four: what is taken never joins, and lists grow."""
-    return problem(*((k, n + k % 3, 1) for k in range(n)), alignment=4)
-
-
-@cache
 def giant(seed: int) -> Problem:
     """Sizes whose sums pass 2^62: plain integers alone hold them."""
     rng = random.Random(f"giant/{seed}")

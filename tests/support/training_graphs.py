@@ -11,7 +11,6 @@ import msgspec
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor, View
 
 OPERATORS = ("Relu", "Relu", "Add", "Gelu", "Tanh", "Mul", "Frobnicate", "Softmax", "MatMul")
-GRIDS = (None, None, {}, {"activations": 4, "gradients": 16}, {"activations": 64}, {"activations": 1, "gradients": 512})
 
 
 @dataclass

@@ -15,8 +15,8 @@ HOME = Path(__file__).resolve().parents[2]
 INSTALLED, BESIDE = "tmmu_explorer", "app"
 
 
-def face(name: str) -> Any:
-    """A module of the faces, such as ``cli.main`` or ``report.build``. Nothing of it is loaded before."""
+def app_module(name: str) -> Any:
+    """Import and return a module of the app, such as ``cli.main``."""
     if (HOME / INSTALLED).is_dir():
         return import_module(f"{INSTALLED}.{name}")
     if str(HOME) not in sys.path:
@@ -24,7 +24,7 @@ def face(name: str) -> Any:
     return import_module(f"{BESIDE}.{name}")
 
 
-def place(name: str) -> Path:
+def project_path(name: str) -> Path:
     """Return the path of a file or folder of the project that the app reads (samples, glossary).
 
     In a wheel it is inside the app package, in a checkout beside it.

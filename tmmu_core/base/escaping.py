@@ -54,6 +54,12 @@ def for_log(line: str) -> str:
     return _COMMAND.sub(lambda found: (found[1] or "") + _spelled(found[0][-1]), visible(line))
 
 
+def for_annotation(text: str, *, is_property: bool = False) -> str:
+    """Escape for a workflow command of GitHub Actions (``::error file=PROPERTY::TEXT``)."""
+    escaped = visible(text).replace("%", "%25")
+    return escaped.replace(":", "%3A").replace(",", "%2C") if is_property else escaped
+
+
 def _spelled(character: str) -> str:
     number = ord(character)
     if number < 256:

@@ -59,58 +59,46 @@ RKNN = Unplannable("an RKNN model (Rockchip)", COMPILED, FROM_SOURCE)
 MLIR = Unplannable("an MLIR module (StableHLO, TOSA or another dialect)", NOT_READ, FROM_JAX)
 PICKLE = Unplannable("a Python pickle", "which holds no graph that can be read without running it", FROM_TORCH)
 
-STARTS: tuple[tuple[bytes, Unplannable], ...] = (
-    (b"GGUF", GGUF),
-    (b"FUGG", GGUF),
-    (b"lmgg", GGUF),
-    (b"fmgg", GGUF),
-    (b"tjgg", GGUF),
-    (b"\x93NUMPY", NUMPY),
-    (b"ftrt", TENSORRT),
-    (b"ptrt", TENSORRT),
-    (b"trtf", TENSORRT),
-    (b"trtp", TENSORRT),
-    (b"RKNN", RKNN),
-    (b"7767517\n", NCNN),
-    (b"ML\xefR", MLIR),
-)
-"""Magic bytes → format."""
+STARTS: dict[Unplannable, tuple[bytes, ...]] = {
+    GGUF: (b"GGUF", b"FUGG", b"lmgg", b"fmgg", b"tjgg"),
+    NUMPY: (b"\x93NUMPY",),
+    TENSORRT: (b"ftrt", b"ptrt", b"trtf", b"trtp"),
+    RKNN: (b"RKNN",),
+    NCNN: (b"7767517\n",),
+    MLIR: (b"ML\xefR",),
+}
+"""Format → magic bytes."""
 
-ENDINGS: tuple[tuple[str, Unplannable], ...] = (
-    (".gguf", GGUF),
-    (".ggml", GGUF),
-    (".safetensors", SAFETENSORS),
-    (".npz", NUMPY),
-    (".npy", NUMPY),
-    (".mlmodel", COREML),
-    (".mlpackage", COREML),
-    (".mlmodelc", COREML),
-    (".keras", KERAS),
-    (".h5", HDF5),
-    (".hdf5", HDF5),
-    (".engine", TENSORRT),
-    (".trt", TENSORRT),
-    (".rknn", RKNN),
-    (".mlir", MLIR),
-    (".mlirbc", MLIR),
-    (".pth", TORCH_WEIGHTS),
-    (".ckpt", TORCH_WEIGHTS),
-    (".pb", FROZEN_GRAPH),
-    (".plan", TENSORRT),
-)
-"""Endings of file names → format, for files whose bytes identify none."""
+ENDINGS: dict[Unplannable, tuple[str, ...]] = {
+    GGUF: (".gguf", ".ggml"),
+    SAFETENSORS: (".safetensors",),
+    NUMPY: (".npz", ".npy"),
+    COREML: (".mlmodel", ".mlpackage", ".mlmodelc"),
+    KERAS: (".keras",),
+    HDF5: (".h5", ".hdf5"),
+    TENSORRT: (".engine", ".trt", ".plan"),
+    RKNN: (".rknn",),
+    MLIR: (".mlir", ".mlirbc"),
+    TORCH_WEIGHTS: (".pth", ".ckpt"),
+    FROZEN_GRAPH: (".pb",),
+}
+"""Format → endings of file names, for files whose bytes identify none."""
 
 
 def by_magic(data: bytes) -> Unplannable | None:
     """Return the format whose first bytes no readable format has; ``None`` for another one."""
-    return next((found for start, found in STARTS if data.startswith(start)), None) or _hdf5(data) or _safetensors(data)
+    return (
+        next((found for found, starts in STARTS.items() if data.startswith(starts)), None)
+        or _hdf5(data)
+        or _safetensors(data)
+    )
 
 
 def recognised(data: bytes, name: str = "") -> Unplannable | None:
     """Return the unplannable format of bytes that no reader takes, else of the name; ``None`` for an unknown one."""
     found = by_magic(data) or next(filter(None, (detect(data) for detect in (_zip, _text, _protobuf, _pickle))), None)
     lower = name.lower().removesuffix(".gz")
-    return found or next((by_name for ending, by_name in ENDINGS if lower.endswith(ending)), None)
+    return found or next((by_name for by_name, endings in ENDINGS.items() if lower.endswith(endings)), None)
 
 
 def recognised_folder(folder: Path) -> Unplannable | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from tmmu_core.base.app_package import face
+from tmmu_core.base.app_package import app_module
 from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.assumptions import Assumptions, assumptions
@@ -98,4 +98,4 @@ class Fit(Generic[P]):
     def _repr_html_(self) -> str:
         """Return the answer, and the figures and map of the plan."""
         plan_html = getattr(self.plan, "_repr_html_", str)()
-        return f"<code>{face('texts.markup').esc(repr(self))}</code>{plan_html}"
+        return f"<code>{app_module('texts.markup').esc(repr(self))}</code>{plan_html}"

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 
-from tmmu_core.base.app_package import face
+from tmmu_core.base.app_package import app_module
 from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.base.errors import UnreadableInput, UnwritableOutput
 from tmmu_core.base.escaping import visible
@@ -265,10 +265,10 @@ class Plan(model.Plan):
             raise UnreadableInput(f"a report is not written as {suffix}.", source=str(path), hint=hint)
         verdict = self.verify()
         if suffix == ".md":
-            data = face("report.summary").markdown(self, verdict, title, self.made and self.made.better)
+            data = app_module("report.summary").markdown(self, verdict, title, self.made and self.made.better)
         else:
             before = None if baseline is None else as_plan(baseline)
-            build = face("report.html_report")
+            build = app_module("report.html_report")
             data = build.build_report(
                 self.solution or self, baseline=before, title=title, known=build.Known(verified=verdict)
             )
@@ -293,7 +293,7 @@ class Plan(model.Plan):
 
     def __repr__(self) -> str:
         t = self.totals
-        gap = face("texts.numbers").over_bound(*t.gap)
+        gap = app_module("texts.numbers").over_bound(*t.gap)
         figures = f"extent {t.extent_bytes:,} B, bound {t.lower_bound_bytes:,} B, gap {gap}"
         if any(arena.status == model.INVALID for arena in self.arenas):
             figures = f"INVALID, {figures}"
@@ -303,16 +303,18 @@ class Plan(model.Plan):
         remarks = [self.remark(key) for key in (model.UNPLANNED, model.ASSUMED, model.READ)]
         remarked = "".join(f"; {visible(text)[:REMARK_LENGTH]}" for text in remarks if text)
         why = self.explanation.reason
-        hint = face("texts.totals_text").better(self.made and self.made.better, 'planner="auto"')
+        hint = app_module("texts.totals_text").better(self.made and self.made.better, 'planner="auto"')
         more = f" {hint}." if hint else ""
         return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}. {why}{more}>"
 
     def _repr_html_(self) -> str:
         """Return the figures, and an SVG map of the arena with the most reuse."""
-        escape = face("texts.markup").esc
+        escape = app_module("texts.markup").esc
         busiest = max(self.arenas, key=lambda a: (a.max_live < a.storages, a.extent_bytes, a.name), default=None)
-        sheet = face("report.report_theme").Sheet(height=MAP_HEIGHT)
-        drawn = "" if busiest is None else str(face("report.still_pictures").map_figure(self, busiest.name, sheet))
+        sheet = app_module("report.report_theme").Sheet(height=MAP_HEIGHT)
+        drawn = (
+            "" if busiest is None else str(app_module("report.still_pictures").map_figure(self, busiest.name, sheet))
+        )
         return f'<div style="max-width:1100px"><code>{escape(repr(self))}</code>{drawn}</div>'
 
 
@@ -374,7 +376,7 @@ def fit_graph(
 
 def _printed(report: bytes) -> bytes:
     """Return an HTML report as PDF."""
-    printer = face("report.pdf")
+    printer = app_module("report.pdf")
     browser = printer.browser()
     if browser is None:
         raise UnreadableInput("a PDF needs an installed browser.", hint="Write .html instead.")

@@ -26,7 +26,7 @@ NEVER, HANDOFF = 0, 1
 """Kinds of odd conflict: never share a byte; share bytes only at exactly the same offset."""
 
 
-class Odd(Sequence[tuple[tuple[int, int], ...]]):
+class ConflictTable(Sequence[tuple[tuple[int, int], ...]]):
     """Ragged table: per storage, ``(other, kind)`` pairs; rows are created on first access."""
 
     def __init__(self, first: I64, table: I64) -> None:
@@ -69,7 +69,7 @@ class Columns:
     part_hi: I64
     births: I64
     """Shape (k,): first step of each column of compressed time."""
-    odd: Odd | None = None
+    odd: ConflictTable | None = None
     """Per storage, ``(other, NEVER | HANDOFF)``: conflicts without overlap in time. ``None``: none."""
     memo: dict[str, Any] = field(default_factory=dict)
 
@@ -190,7 +190,7 @@ def _live_parts(problem: Problem) -> tuple[I64, I64, I64]:
     return tuple(np.asarray(column, dtype=np.int64) for column in (first, lo, hi))  # type: ignore[return-value]
 
 
-def _odd_conflicts(problem: Problem) -> Odd | None:
+def _odd_conflicts(problem: Problem) -> ConflictTable | None:
     """Return the conflicts without overlap in time, in both directions; ``NEVER`` overrides ``HANDOFF``."""
     n = len(problem)
     pairs = [np.zeros(0, np.int64)]
@@ -206,7 +206,7 @@ def _odd_conflicts(problem: Problem) -> Odd | None:
     first[1:] = keys[1:] // 2 != keys[:-1] // 2
     pair, kind = np.divmod(keys[first], 2)
     one, other = np.divmod(pair, n)
-    return Odd(np.searchsorted(one, np.arange(n + 1)), np.stack([other, kind], axis=1))
+    return ConflictTable(np.searchsorted(one, np.arange(n + 1)), np.stack([other, kind], axis=1))
 
 
 def _both_ways(pairs: I64, n: int) -> I64:

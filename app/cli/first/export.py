@@ -35,7 +35,7 @@ from tmmu_core.formats.edge.tflm_model import MicroModel
 from tmmu_core.formats.edge.tflm_plan import with_plan
 from tmmu_core.formats.onnx import onnx_signature
 from tmmu_core.formats.open_file import Opened, read_any, read_at, read_graph
-from tmmu_core.formats.planfile import plan_file, trace
+from tmmu_core.formats.planfile import overlays, plan_file, trace
 from tmmu_core.formats.weights import constants_of
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import Graph
@@ -48,6 +48,8 @@ EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
     **plan_file.WRITERS,
     "trace": trace.to_json_lines,
     "trace-cbor": trace.to_cbor_sequence,
+    "perfetto": overlays.to_perfetto,
+    "model-explorer": overlays.to_model_explorer,
     "instance": plan_file.to_instance,
     "residency": lambda plan: residency_json(build_render_plan(plan, module_prefix=_prefix(plan))),
     "c-header": lambda plan: c_header(build_render_plan(plan, module_prefix=_prefix(plan))).encode(),
@@ -100,7 +102,7 @@ def command(
     prefix: Prefix = None,
     json: AsJson = False,
 ) -> int:
-    """Export a plan as a table, trace, instance or C code."""
+    """Export a plan as a table, trace, instance, C code or for another viewer."""
     if to not in FORMATS:
         raise UsageError(f"unknown format {to!r}.", strict.closest_hint(to, FORMATS))
     if arena is not None and to != "instance":

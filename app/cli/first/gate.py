@@ -30,6 +30,7 @@ from app.cli.plan_text import print_line_changes
 from app.cli.stores import PREFIX, StoreUrl, open_store, resolve_side
 from app.texts import certificate_text, numbers
 from tmmu_core.base import strict
+from tmmu_core.base.escaping import for_annotation
 from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.graph.quantities import parse_percent
 from tmmu_core.plans.analysis import gate as core
@@ -238,8 +239,21 @@ def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
     return [*filter(None, [differ]), *warnings_of(after, before)]
 
 
+def error_commands(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> str:
+    """Return an ``::error`` command of GitHub Actions for each exceeded limit, with the planners."""
+    against = "" if before is None else f", baseline by {before.plan.planner}"
+    lines = [
+        f"::error file={for_annotation(after.name, is_property=True)},title="
+        f"{for_annotation(f'tmmu gate: {check.what} of {check.arena}', is_property=True)}::"
+        f"{for_annotation(f'{check.value}, limit {check.limit} (planned by {after.plan.planner}{against})')}\n"
+        for check in checks
+        if not check.ok
+    ]
+    return "".join(lines)
+
+
 def write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Sequence[Check], link: str) -> None:
-    """``summary.md``, ``report.html``, ``candidate.plan.json`` and, where there is one, ``baseline.plan.json``."""
+    """Write ``summary.md``, ``report.html``, ``annotations.txt`` and the plans as ``….plan.json``."""
     from app.report import pull_request
     from app.report.html_report import build_report
 
@@ -253,6 +267,7 @@ def write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Se
     except OSError as error:
         raise UsageError(f"--out: cannot create {folder}: {(error.strerror or str(error)).lower()}.") from error
     write_output(str(folder / "summary.md"), summary.encode("utf-8", "replace"), "the summary")
+    write_output(str(folder / "annotations.txt"), error_commands(after, before, checks).encode(), "the annotations")
     write_output(str(folder / "candidate.plan.json"), to_json(after.plan), "the plan")
     if old is not None:
         write_output(str(folder / "baseline.plan.json"), to_json(old), "the baseline")

@@ -7,28 +7,33 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.kit import address, arena_focus
+from app.kit import address, arena_focus, tabs
 from app.kit.charts import chart_base
 from app.kit.charts.compare_charts import curves
 from app.kit.frame import page_frame
 from app.kit.tensor import plan_drawing, tensor_card, tensor_table
-from app.pages.fit import move_tables
-from app.session import fitting, opening, plan_rows, planning, state
+from app.pages.compare import history_view
+from app.pages.fix import move_tables
+from app.session import fitting, history, opening, plan_rows, planning, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, why_here_text
 from app.texts import totals_text as totals
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, TensorChange
 from tmmu_core.graph.model import MODES, PRESETS
+from tmmu_core.plans.analysis.peak_lines import by_category
 from tmmu_core.plans.model import ArenaSummary, Plan
 
-MOST_CHANGES = 5_000
+MOST_CHANGES, MOST_LINES = 5_000, 60
 
 
 def page() -> None:
     """Draw the page."""
     shown = page_frame.shown(of_digests=True)
     chosen = state.choice()
+    if history.url() and tabs.pick({"compare": "Compare", "history": "History"}) == "history":
+        history_view.draw()
+        return
     options = baselines(shown)
     if not chosen.baseline:
         st.html(markup.claim("No baseline chosen"))
@@ -54,6 +59,8 @@ def page() -> None:
     if made:
         st.html(markup.heading(f"{numbers.count(len(made), 'change')} made by Fit"))
         move_tables.in_order(made)
+    elif found.lines:
+        st.html(line_changes(found))
     elif why := reasons(found):
         st.html(why)
     if not found.complete:
@@ -77,6 +84,9 @@ def baselines(shown: Shown) -> dict[str, str]:
         options |= {f"preset:{p}": f"preset {p}" for p in PRESETS if p != shown.choice.preset}
         if shown.choice.order is not None:
             options["order:"] = "execution order of the file"
+    for run in history.latest_runs(shown.opened.name):
+        size = numbers.short_bytes(run.extent_bytes)
+        options[history.source_of(run)] = f"commit {numbers.shortened(run.commit, 12)} on {run.branch}, {size}"
     stem = shown.opened.source.removeprefix("sample:")
     for path in sorted(opening.golden(), key=lambda path: (not path.name.startswith(f"{stem}."), path.name)):
         options[f"golden:{path.name}"] = f"golden trace {path.name}"
@@ -191,6 +201,30 @@ def verdict(found: Comparison, made: int = 0) -> str:
     if found.identical:
         return '<span class="ok">✓ identical</span>'
     return f'<span class="bad">≠ {found.word}</span>'
+
+
+def line_changes(found: Comparison) -> str:
+    """Return what changed between the peaks of two snapshots, by category and by line of code."""
+    changed = [one for one in found.lines if one.growth_bytes or one.before_count != one.after_count]
+    tables = []
+    for title, changes in (("category at the peak", by_category(found.lines)), ("line at the peak", changed)):
+        rows = [
+            [
+                markup.esc(" · ".join(filter(None, (one.line, one.category)))),
+                _exact(numbers.short_bytes(one.before_bytes), one.before_bytes),
+                _exact(numbers.short_bytes(one.after_bytes), one.after_bytes),
+                _exact(numbers.delta_bytes(one.growth_bytes), one.growth_bytes),
+                markup.esc(numbers.change(f"{one.before_count:,}", f"{one.after_count:,}")),
+            ]
+            for one in changes[:MOST_LINES]
+        ]
+        tables.append(markup.table([title, "baseline", "candidate", "change", "buffers"], rows, numbers=(1, 2, 3, 4)))
+    listed = numbers.of(min(len(changed), MOST_LINES), len(changed), "changed line")
+    return markup.heading("What grew", f"{listed}, largest change first") + "".join(tables)
+
+
+def _exact(text: str, size: int) -> str:
+    return f'<span title="{size:,} B">{markup.esc(text)}</span>'
 
 
 def reasons(found: Comparison) -> str:

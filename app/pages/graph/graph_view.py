@@ -14,7 +14,7 @@ from app.session import graph_levels, state
 from app.session.planning import Shown
 from app.texts import numbers
 from tmmu_core.graph.modules.collapsed_graph import Edge, Vertex
-from tmmu_core.graph.modules.graph_view import MOST_DRAWN, Walked
+from tmmu_core.graph.modules.graph_view import MOST_DRAWN, GraphView
 from tmmu_core.graph.modules.module_tree import Tree
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.plans.figures.plan_storages import live_bytes
@@ -30,7 +30,7 @@ class Scene:
     shown: Shown
     liveness: Liveness
     tree: Tree
-    found: Walked
+    found: GraphView
     arena: str
     peak: int
     """Step of the arena's peak."""

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import streamlit as st
 
 from app.session.work import visitors
-from app.session.work.memory_cache import Kept
+from app.session.work.memory_cache import MemoryCache
 from app.session.work.task_messages import TaskCall, TaskNotFinished
 from app.session.work.workers import Workers
 from tmmu_core.base.limits import KEPT_BYTES, SERVER_WORKERS, SESSION_WORKERS, ceiling
@@ -147,7 +147,7 @@ def running_job() -> Job[Any]:
     return job
 
 
-class Desk:
+class JobTable:
     """Running jobs and cached results by key."""
 
     def __init__(self, there: Callable[[str], bool] = visitors.there, grace: float = GRACE) -> None:
@@ -158,7 +158,7 @@ class Desk:
         self._pages: dict[str, int] = {}
         self._left: dict[str, float] = {}
         self._watching: threading.Thread | None = None
-        self.kept = Kept(ceiling(KEPT_BYTES), there)
+        self.kept = MemoryCache(ceiling(KEPT_BYTES), there)
         """Cached results, and values that pages derive from them."""
         self._places = _Places()
 
@@ -294,9 +294,9 @@ class Desk:
 
 
 @st.cache_resource(show_spinner=False)
-def desk() -> Desk:
+def desk() -> JobTable:
     """This server's desk."""
-    return Desk()
+    return JobTable()
 
 
 def remembered(function: Callable[..., T]) -> Callable[..., T]:

@@ -70,7 +70,7 @@ class _Entry:
     left_at: float | None = None
 
 
-class Kept:
+class MemoryCache:
     """Values by key, up to ``most`` bytes. ``there`` returns whether a visitor is connected."""
 
     def __init__(self, most: int, there: Callable[[str], bool], after: float = AFTER) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import onnx
 import pytest
 import yaml
 
@@ -21,7 +22,8 @@ from app.report.pull_request import Change, Check, bars, markdown
 from app.report.summary import markdown as summarised
 from tests.app.cli.test_store import file_of, record
 from tests.support.build import graph, node, tensor
-from tests.support.paths import ROOT
+from tests.support.paths import DATA, ROOT
+from tmmu_core.base.escaping import for_annotation
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -134,12 +136,18 @@ def act(tmp_path: Path, programs: dict[str, str]) -> Callable[..., Ran]:
     return run
 
 
-def test_what_others_wrote_is_pinned_and_may_run_after_a_red_gate() -> None:
+def test_artifacts_are_kept_after_a_red_gate() -> None:
     others = [step for step in ACTION["runs"]["steps"] if "uses" in step]
     assert others
     for step in others:
-        assert re.fullmatch(r"[\w.-]+/[\w.-]+@(v\d+(\.\d+)*|[0-9a-f]{40})", step["uses"])
         assert "always()" in step["if"]
+
+
+@pytest.mark.parametrize("file", ["action.yml", ".github/workflows/release.yml"])
+def test_actions_of_others_are_pinned_by_digest(file: str) -> None:
+    used = re.findall(r"^\s*(?:- )?uses: (.*)$", (ROOT / file).read_text(), re.M)
+    assert used
+    assert [line for line in used if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
 
 
 def test_every_value_that_a_step_takes_is_one_that_there_is() -> None:
@@ -149,7 +157,7 @@ def test_every_value_that_a_step_takes_is_one_that_there_is() -> None:
         texts = [*step.get("env", {}).values(), *step.get("with", {}).values(), "${{ " + step.get("if", "") + " }}"]
         names = {name for text in texts for name in re.findall(r"\b(?:inputs|github|steps)\.[\w.-]+", str(text))}
         assert names <= known
-        written = set(re.findall(r'echo "(\w+)=', step.get("run", "")))
+        written = {*re.findall(r'echo "(\w+)=', step.get("run", "")), *(["artifact-digest"] if "uses" in step else [])}
         known |= {f"steps.{step.get('id')}.outputs.{name}" for name in written}
     assert {re.sub(r"[${} ]", "", output["value"]) for output in ACTION["outputs"].values()} <= known
 
@@ -207,6 +215,23 @@ def test_a_grown_model_is_red_with_its_bars_its_tensors_and_its_report(act: Call
     assert "not comparable" in (ran.folder / "compare.txt").read_text()
 
 
+@pytest.mark.parametrize("model", ["tflite/hello_world_int8.tflite", "squeezenet"])
+def test_exceeded_limit_is_annotated_at_the_model_with_its_planner(
+    act: Callable[..., Ran], capfd: pytest.CaptureFixture[str], model: str
+) -> None:
+    light = Path(onnx.__file__).parent / "backend/test/data/light/light_squeezenet.onnx"
+    file = light if model == "squeezenet" else DATA / model
+    ran = act(plan=str(file), limits="--max-extent activations=16 --planner greedy")
+    assert ran.verdict == "red"
+    (annotation,) = re.findall(r"^::error .*$", capfd.readouterr().out, re.M)
+    assert annotation.startswith(f"::error file={file},title=tmmu gate%3A extent of activations::")
+    assert annotation.endswith("limit 16 B (planned by greedy)")
+
+
+def test_annotation_of_a_name_with_commands_is_one_escaped_line() -> None:
+    assert for_annotation("a\n::error::b,c%", is_property=True) == "a\\x0a%3A%3Aerror%3A%3Ab%2Cc%25"
+
+
 @pytest.mark.slow
 def test_a_model_that_did_not_grow_is_green_and_kept_with_a_link(
     act: Callable[..., Ran], tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -260,7 +285,8 @@ def test_an_error_that_names_things_leaves_no_fence_and_commands_no_runner(
     stopped = re.search(r"^::stop-commands::(\S+)$(.*)^::\1::$", shown, re.M | re.S)
     assert stopped
     assert "cannot be opened" in stopped[2]
-    assert not re.search(r"^\s*::", shown.replace(stopped[0], ""), re.M)
+    commands = re.findall(r"^\s*::.*$", shown.replace(stopped[0], ""), re.M)
+    assert [line.strip() for line in commands] == ["::error title=tmmu gate::The gate could not run; see the summary."]
 
 
 def test_what_others_planned_is_theirs(tmp_path: Path) -> None:

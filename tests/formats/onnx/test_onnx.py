@@ -1,4 +1,4 @@
-"""What becomes of an ONNX model. Models are made here, a few nodes each, but for the nine real topologies."""
+"""Reading ONNX models: small ones made here, and the nine real topologies of the onnx package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.onnx import onnx_reader as importer
-from tmmu_core.formats.onnx.onnx_shape_run import ELEMENTS
 from tmmu_core.formats.open_file import read_graph, read_graph_file, read_within
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor
@@ -76,7 +75,7 @@ def one(operator: str, shapes: Sequence[Shape], result: int = FLOAT, **attribute
 
 
 @pytest.mark.parametrize("path", LIGHT, ids=lambda path: path.stem)
-def test_a_real_topology_opens_whole_with_weights_told_from_activations(path: Path) -> None:
+def test_real_topology_opens_with_weights_and_activations_separated(path: Path) -> None:
     graph = read_graph_file(path)
     index = index_graph(graph)
     assert not index.is_persistent[index.producer >= 0].any()
@@ -84,11 +83,7 @@ def test_a_real_topology_opens_whole_with_weights_told_from_activations(path: Pa
     assert {node.instr for node in graph.nodes} & {"Constant", "ConstantOfShape"} == set()
 
 
-def test_there_are_nine_of_them() -> None:
-    assert len(LIGHT) == 9
-
-
-def test_the_weights_of_resnet50_are_as_many_as_published() -> None:
+def test_resnet50_has_its_published_number_of_weights() -> None:
     graph = read_graph_file(next(path for path in LIGHT if "resnet50" in path.name))
     floats = {tensor.id for tensor in graph.tensors if tensor.persistent and tensor.dtype == "float32"}
     index = index_graph(graph)
@@ -100,7 +95,7 @@ def test_the_weights_of_resnet50_are_as_many_as_published() -> None:
 # --- constants ---------------------------------------------------------------------------------------------------
 
 
-def test_operators_on_weights_alone_are_folded() -> None:
+def test_operators_on_weights_are_folded() -> None:
     graph = read(
         model(
             [
@@ -122,7 +117,7 @@ def test_operators_on_weights_alone_are_folded() -> None:
     }
 
 
-def test_the_shape_of_a_fixed_shape_is_folded() -> None:
+def test_shape_of_a_fixed_shape_is_folded() -> None:
     graph = read(
         model(
             [op("Shape", "x", "s"), op("Reshape", "z s", "y")],
@@ -134,7 +129,7 @@ def test_the_shape_of_a_fixed_shape_is_folded() -> None:
     assert tensors(graph)["y"].shape == (2, 3)
 
 
-def test_chance_is_not_folded() -> None:
+def test_random_operators_are_not_folded() -> None:
     graph = read(
         model([op("RandomNormal", "", "r", shape=[2]), op("Add", "x r", "y")], [value("x", [2])], [value("y", None)])
     )
@@ -154,7 +149,7 @@ def test_floating_weights_are_parameters_and_integer_ones_constants() -> None:
     assert {name: tensors(graph)[name].role for name in "wi"} == {"w": "parameter", "i": "constant"}
 
 
-def test_a_folded_output_is_a_constant_that_lives_to_the_end() -> None:
+def test_folded_output_is_a_constant() -> None:
     graph = read(
         model(
             [op("Neg", "w", "n"), op("Relu", "x", "y")],
@@ -166,12 +161,12 @@ def test_a_folded_output_is_a_constant_that_lives_to_the_end() -> None:
     assert (graph.outputs, tensors(graph)["n"].role) == (("y", "n"), "constant")
 
 
-def test_a_weight_that_nobody_reads_is_left_out() -> None:
+def test_unread_weight_is_omitted() -> None:
     graph = read(model([op("Relu", "x", "y")], [value("x", [2])], [value("y", None)], {"w": np.zeros(9, np.float32)}))
     assert set(tensors(graph)) == {"x", "y"}
 
 
-def test_external_data_is_never_opened() -> None:
+def test_external_data_is_not_opened() -> None:
     proto = model(
         [op("MatMul", "x w", "y")], [value("x", [2, 4])], [value("y", None)], {"w": np.zeros((4, 3), np.float32)}
     )
@@ -198,13 +193,13 @@ EXPANSION_WEIGHTS = {
 }
 
 
-def test_a_shape_that_the_model_computes_is_computed() -> None:
+def test_computed_shape_is_evaluated() -> None:
     graph = read(model(EXPANSION, [value("x", [5, 1])], [value("y", None)], EXPANSION_WEIGHTS))
     assert tensors(graph)["y"].shape == (5, 7)
     assert [node.instr for node in graph.nodes] == ["Expand"]
 
 
-def test_a_shape_that_the_model_computes_from_a_named_dimension_keeps_the_name() -> None:
+def test_shape_computed_from_a_named_dimension_keeps_the_name() -> None:
     reshape = [
         op("Shape", "x", "s"),
         op("ReduceProd", "s", "p", keepdims=1),
@@ -217,7 +212,7 @@ def test_a_shape_that_the_model_computes_from_a_named_dimension_keeps_the_name()
 
 
 @pytest.mark.parametrize(("limit", "count"), [(7, 4), (1, 1), (0, 0), (-5, 0), (2**41, 2**40)])
-def test_the_values_of_a_range_are_counted_not_written_down(limit: int, count: int) -> None:
+def test_length_of_a_range_is_computed(limit: int, count: int) -> None:
     ends = {name: np.array(number, np.int64) for name, number in (("a", 0), ("b", limit), ("c", 2))}
     casts = [op("Range", "a b c", "r"), op("Cast", "r", "k", to=FLOAT), op("Add", "x k", "y")]
     graph = read(model(casts, [value("x", [1])], [value("y", None)], ends))
@@ -225,14 +220,14 @@ def test_the_values_of_a_range_are_counted_not_written_down(limit: int, count: i
     assert [node.instr for node in graph.nodes] == ["Add"]
 
 
-def test_a_long_vector_is_not_written_down() -> None:
+def test_long_vector_is_not_materialised() -> None:
     steps = [op("Cast", "n", "h", to=INT64), *EXPANSION, op("Add", "h n", "z")]
     ends = [value("x", [5, 1]), value("n", [2**40], INT64)]
     graph = read(model(steps, ends, [value("y", None), value("z", None, INT64)], EXPANSION_WEIGHTS))
     assert (tensors(graph)["y"].shape, tensors(graph)["z"].shape) == ((5, 7), (2**40,))
 
 
-def test_a_range_up_to_a_named_dimension_has_its_name() -> None:
+def test_range_up_to_a_named_dimension_has_its_name() -> None:
     positions = [
         op("Shape", "x", "s", start=1, end=2),
         op("Squeeze", "s", "t"),
@@ -248,7 +243,7 @@ def test_a_range_up_to_a_named_dimension_has_its_name() -> None:
 
 
 @pytest.mark.parametrize("operator", ["Relu", "Sigmoid", "Neg", "Exp"])
-def test_an_element_wise_operator_permits_its_input(operator: str) -> None:
+def test_elementwise_operator_permits_in_place_reuse(operator: str) -> None:
     assert one(operator, [[2, 3]]).inplace == ((0, 0),)
 
 
@@ -261,33 +256,33 @@ def test_an_element_wise_operator_permits_its_input(operator: str) -> None:
         ([[2, 1], [1, 3]], "none"),
     ],
 )
-def test_an_addition_permits_the_inputs_of_the_outputs_size(shapes: Sequence[Shape], pairs: object) -> None:
+def test_addition_permits_inputs_of_the_output_size(shapes: Sequence[Shape], pairs: object) -> None:
     assert one("Add", shapes).inplace == pairs
 
 
-def test_an_input_read_twice_is_permitted_once() -> None:
+def test_input_read_twice_is_permitted_once() -> None:
     graph = read(model([op("Mul", "x x", "y")], [value("x", [2])], [value("y", None)]))
     assert graph.nodes[0].inplace == ((0, 0),)
 
 
-def test_a_weight_is_never_permitted() -> None:
+def test_weight_is_never_reused() -> None:
     graph = read(model([op("Add", "x w", "y")], [value("x", [2])], [value("y", None)], {"w": np.zeros(2, np.float32)}))
     assert graph.nodes[0].inplace == ((0, 0),)
 
 
 @pytest.mark.parametrize(("to", "pairs"), [(TensorProto.INT32, ((0, 0),)), (TensorProto.DOUBLE, "none")])
-def test_a_cast_permits_its_input_where_the_bytes_agree(to: int, pairs: object) -> None:
+def test_cast_permits_reuse_if_the_sizes_agree(to: int, pairs: object) -> None:
     assert one("Cast", [[5]], to, to=to).inplace == pairs
 
 
 @pytest.mark.parametrize(
     ("operator", "shapes"), [("Softmax", [[2, 3]]), ("Transpose", [[2, 3]]), ("MatMul", [[3, 3], [3, 3]])]
 )
-def test_every_other_operator_permits_none(operator: str, shapes: Sequence[Shape]) -> None:
+def test_other_operators_permit_no_reuse(operator: str, shapes: Sequence[Shape]) -> None:
     assert one(operator, shapes).inplace == "none"
 
 
-def test_batch_normalisation_permits_its_data() -> None:
+def test_batch_normalisation_permits_reuse_of_its_data() -> None:
     weights = {name: np.ones(3, np.float32) for name in ("s", "b", "m", "v")}
     graph = read(
         model([op("BatchNormalization", "x s b m v", "y")], [value("x", [1, 3, 4])], [value("y", None)], weights)
@@ -307,7 +302,7 @@ def test_batch_normalisation_permits_its_data() -> None:
     ],
     ids=lambda node: getattr(node, "op_type", None),
 )
-def test_a_view_is_the_bytes_of_its_input_and_keeps_its_node(node: onnx.NodeProto, shape: tuple[int, ...]) -> None:
+def test_reshaping_operator_is_a_view(node: onnx.NodeProto, shape: tuple[int, ...]) -> None:
     weights = {"s": np.array([3, 2], np.int64), "i": np.array([0], np.int64)}
     graph = read(model([node], [value("x", [2, 1, 3])], [value("y", None)], weights))
     view = tensors(graph)["y"].view
@@ -324,14 +319,14 @@ def test_dropout_in_training_is_no_view() -> None:
     assert tensors(graph)["y"].view is None
 
 
-def test_an_optional_output_that_nobody_reads_is_dropped() -> None:
+def test_unread_optional_output_is_dropped() -> None:
     graph = read(
         model([op("MaxPool", "x", "y indices", kernel_shape=[2])], [value("x", [1, 1, 4])], [value("y", None)])
     )
     assert graph.nodes[0].outputs == ("y",)
 
 
-def test_an_optional_output_that_somebody_reads_is_kept() -> None:
+def test_read_optional_output_is_kept() -> None:
     graph = read(
         model(
             [op("MaxPool", "x", "y indices", kernel_shape=[2]), op("Neg", "indices", "z")],
@@ -343,14 +338,14 @@ def test_an_optional_output_that_somebody_reads_is_kept() -> None:
     assert tensors(graph)["indices"].dtype == "int64"
 
 
-def test_an_output_that_is_not_optional_is_kept_though_nobody_reads_it() -> None:
+def test_unread_required_output_is_kept() -> None:
     graph = read(
         model([op("TopK", "x k", "y i")], [value("x", [4])], [value("y", None)], {"k": np.array([2], np.int64)})
     )
     assert graph.nodes[0].outputs == ("y", "i")
 
 
-def test_an_operand_left_out_is_no_tensor() -> None:
+def test_omitted_operand_is_no_tensor() -> None:
     graph = read(
         model([op("Clip", "x _ high", "y")], [value("x", [4])], [value("y", None)], {"high": np.array(6, np.float32)})
     )
@@ -360,7 +355,7 @@ def test_an_operand_left_out_is_no_tensor() -> None:
 # --- names and order ---------------------------------------------------------------------------------------------
 
 
-def test_nodes_without_a_name_of_their_own_are_called_by_operator_and_position() -> None:
+def test_unnamed_nodes_are_named_by_operator_and_position() -> None:
     chain = [
         op("Relu", "x", "a"),
         op("Relu", "a", "b", name="same"),
@@ -371,7 +366,7 @@ def test_nodes_without_a_name_of_their_own_are_called_by_operator_and_position()
     assert [node.node_id for node in graph.nodes] == ["Relu_0_", "Relu_1", "Neg_2", "Relu_0"]
 
 
-def test_the_order_is_that_of_the_file() -> None:
+def test_order_is_that_of_the_file() -> None:
     chain = [op("Neg", "x", "a", name="z"), op("Neg", "x", "b", name="a"), op("Add", "a b", "y", name="m")]
     assert read(model(chain, [value("x", [2])], [value("y", None)])).execution_order == ("z", "a", "m")
 
@@ -379,24 +374,24 @@ def test_the_order_is_that_of_the_file() -> None:
 # --- dimensions --------------------------------------------------------------------------------------------------
 
 
-def test_a_named_batch_becomes_a_dimension_with_an_envelope() -> None:
+def test_named_batch_is_a_dimension_with_an_envelope() -> None:
     graph = read(model([op("Relu", "x", "y")], [value("x", ["N", 3])], [value("y", ["N", 3])]))
     assert graph.dims == {"N": Dim(1, 8)}
     assert {tensor.shape for tensor in graph.tensors} == {("N", 3)}
 
 
-def test_a_named_length_has_a_wider_envelope() -> None:
+def test_named_length_has_a_wider_envelope() -> None:
     graph = read(model([op("Relu", "x", "y")], [value("x", ["N", "T"])], [value("y", None)]))
     assert graph.dims == {"N": Dim(1, 8), "T": Dim(1, 512)}
 
 
-def test_a_dimension_without_a_name_is_called_by_its_place() -> None:
+def test_unnamed_dimension_is_named_by_its_place() -> None:
     graph = read(model([op("Relu", "x", "y")], [value("x", [None, 3])], [value("y", None)]))
     assert graph.dims == {"x.0": Dim(1, 8)}
     assert tensors(graph)["y"].shape == ("x.0", 3)
 
 
-def test_the_envelope_can_be_said() -> None:
+def test_envelope_can_be_given() -> None:
     data = model([op("Relu", "x", "y")], [value("x", ["N"])], [value("y", None)]).SerializeToString()
     assert importer.read(data, "", {"N": Dim(4, 4)}).dims == {"N": Dim(4, 4)}
 
@@ -407,26 +402,26 @@ def data_dependent() -> onnx.ModelProto:
     return proto
 
 
-def test_a_size_that_depends_on_data_is_a_dimension_where_it_is_bounded() -> None:
+def test_bounded_data_dependent_size_is_a_dimension() -> None:
     graph = read_within(data_dependent().SerializeToString(), {"K": Dim(1, 64)}, "model.onnx")
     assert graph.dims == {"N": Dim(1, 8), "K": Dim(1, 64)}
     assert tensors(graph)["y"].shape == (1, "K")
 
 
 @pytest.mark.slow
-def test_where_it_is_not_bounded_the_refusal_says_how() -> None:
+def test_unbounded_data_dependent_size_is_rejected_with_the_option() -> None:
     with pytest.raises(InvalidIrShapes, match='has the size "K", which depends on data') as caught:
         read(data_dependent())
     assert "--dims K=1:512" in caught.value.hint
 
 
-def test_bounds_for_a_dimension_that_is_not_there_are_refused() -> None:
+def test_bounds_of_an_unknown_dimension_are_rejected() -> None:
     data = model([op("Relu", "x", "y")], [value("x", ["N"])], [value("y", None)]).SerializeToString()
     with pytest.raises(InvalidIrShapes, match='names no dimension "Q"'):
         read_within(data, {"Q": Dim(1, 2)})
 
 
-def test_sizes_are_told_from_the_bounds_that_are_given() -> None:
+def test_sizes_are_computed_from_the_given_bounds() -> None:
     node = op("MaxPool", "x", "y", kernel_shape=[3], strides=[2])
     data = model([node], [value("x", [1, 1, "T"])], [value("y", None)]).SerializeToString()
     assert tensors(read_within(data, {"T": Dim(8, 4097)}))["y"].shape == (1, 1, 2048)
@@ -441,7 +436,7 @@ def test_sizes_are_told_from_the_bounds_that_are_given() -> None:
         ("DepthToSpace", ["N", 4, 6, "T"], {"blocksize": 2}, ("N", 1, 12, "T", 2)),
     ],
 )
-def test_a_size_that_is_a_product_of_names_is_written_as_its_factors(
+def test_product_of_named_sizes_is_written_as_its_factors(
     operator: str, shape: Shape, attributes: dict[str, object], result: tuple[int | str, ...]
 ) -> None:
     reads = "x x" if operator == "Concat" else "x"
@@ -449,13 +444,13 @@ def test_a_size_that_is_a_product_of_names_is_written_as_its_factors(
     assert tensors(graph)["y"].shape == result
 
 
-def test_any_other_size_stands_at_the_upper_end() -> None:
+def test_other_size_uses_the_upper_end() -> None:
     node = op("MaxPool", "x", "y", kernel_shape=[3], strides=[2])
     graph = read(model([node], [value("x", [1, 1, "T"])], [value("y", None)]))
     assert tensors(graph)["y"].shape == (1, 1, 255)
 
 
-def test_a_view_has_its_inputs_bytes_at_every_point() -> None:
+def test_view_has_the_bytes_of_its_input_at_every_size() -> None:
     graph = read(
         model(
             [op("Reshape", "x s", "v"), op("Exp", "v", "y")],
@@ -469,7 +464,7 @@ def test_a_view_has_its_inputs_bytes_at_every_point() -> None:
         assert index.nbytes[[index.tensor_of[name] for name in "xvy"]].tolist() == [size * 48] * 3
 
 
-def test_element_wise_operands_must_agree_at_both_ends_of_the_envelope() -> None:
+def test_elementwise_operands_must_agree_at_both_ends_of_the_envelope() -> None:
     graph = read(model([op("Add", "x z", "y")], [value("x", ["N", 3]), value("z", [8, 3])], [value("y", [8, 3])]))
     assert graph.nodes[0].inplace == ((1, 0),)
 
@@ -477,33 +472,33 @@ def test_element_wise_operands_must_agree_at_both_ends_of_the_envelope() -> None
 # --- what is inlined, what is refused ----------------------------------------------------------------------------
 
 
-def test_a_local_function_is_inlined() -> None:
+def test_local_function_is_inlined() -> None:
     twice = helper.make_function("own", "Twice", ["a"], ["b"], [op("Add", "a a", "b")], [helper.make_opsetid("", 17)])
     proto = model([op("Twice", "x", "y", domain="own")], [value("x", [2])], [value("y", [2])], functions=[twice])
     assert Counter(node.instr for node in read(proto).nodes) == {"Add": 1}
 
 
-def test_an_operator_of_another_set_is_planned_where_the_model_tells_its_shape() -> None:
+def test_foreign_operator_with_declared_shape_is_planned() -> None:
     proto = model([op("Mystery", "x", "h", domain="own"), op("Relu", "h", "y")], [value("x", [2])], [value("y", [2])])
     proto.graph.value_info.append(value("h", [2]))
     assert [node.instr for node in read(proto).nodes] == ["own::Mystery", "Relu"]
 
 
 @pytest.mark.slow
-def test_a_size_that_depends_on_data_is_refused_naming_the_operator() -> None:
+def test_data_dependent_size_is_rejected_naming_the_operator() -> None:
     proto = model([op("NonZero", "x", "n"), op("Cast", "n", "y", to=FLOAT)], [value("x", [2])], [value("y", None)])
     with pytest.raises(InvalidIrShapes, match="the operator NonZero") as caught:
         read(proto)
     assert caught.value.diagnostics["reason"] == "unknown_shape"
 
 
-def test_a_graph_without_a_name_is_called_after_its_file() -> None:
+def test_unnamed_graph_is_named_after_its_file() -> None:
     proto = model([op("Relu", "x", "y")], [value("x", [2])], [value("y", None)])
     proto.graph.name = ""
     assert read_graph(proto.SerializeToString(), "nets/tiny.onnx").name == "tiny"
 
 
-def test_a_weight_whose_name_is_not_text_is_refused() -> None:
+def test_weight_name_not_in_utf_8_is_rejected() -> None:
     proto = model(
         [op("Add", "x weight", "y")], [value("x", (2,))], [value("y", (2,))], {"weight": np.ones(2, np.float32)}
     )
@@ -512,7 +507,7 @@ def test_a_weight_whose_name_is_not_text_is_refused() -> None:
         read_graph(damaged.replace(b"we\xffght", b"weight", 1), "model.onnx")
 
 
-def test_a_spectrum_has_the_bins_that_the_operator_says_where_the_model_does_not() -> None:
+def test_spectrum_has_the_bins_of_the_operator() -> None:
     """onnxruntime gives 400 / 2 + 1 of them, and (720 − 400) / 160 + 1 frames; onnx infers 400."""
     weights = {"step": np.array(160, np.int64), "window": np.ones(400, np.float32)}
     proto = model([op("STFT", "x step window", "y")], [value("x", [1, 720, 1])], [value("y", None)], weights)
@@ -520,7 +515,7 @@ def test_a_spectrum_has_the_bins_that_the_operator_says_where_the_model_does_not
 
 
 @pytest.mark.slow
-def test_the_blocked_layout_of_onnxruntime_is_read() -> None:
+def test_blocked_layout_of_onnxruntime_is_read() -> None:
     """A graph as onnxruntime writes it after its own rewriting: channels in blocks, operators of its own."""
     own = "com.microsoft.nchwc"
     nodes = [
@@ -534,11 +529,3 @@ def test_the_blocked_layout_of_onnxruntime_is_read() -> None:
     graph = read(proto)
     assert tensors(graph)["c"].shape == (1, 16, 8, 8)
     assert verify_plan(plan_graph(graph).plan, graph).ok
-
-
-def test_the_element_types_of_a_profile_are_those_of_the_format() -> None:
-    whole = {f"{sign}int{bits}" for sign in ("", "u") for bits in (4, 8, 16, 32, 64)}
-    assert set(ELEMENTS) == whole | {"float", "double", "bool", "float16", "bfloat16"}
-    assert {name: TensorProto.DataType.Name(number) for name, number in ELEMENTS.items()} == {
-        name: name.upper() for name in ELEMENTS
-    }

@@ -1,4 +1,4 @@
-"""Open dimensions that count samples of a batch are told from those that count elements."""
+"""Open dimensions that are a batch are distinguished from those that count elements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tmmu_core.formats.onnx.onnx_reader import read
         ((16, "N"), {"N": 1}),
     ],
 )
-def test_n_is_no_batch_where_another_dimension_is_one(shape: tuple[int | str, ...], assumed: dict[str, int]) -> None:
+def test_n_is_no_batch_beside_another_batch_dimension(shape: tuple[int | str, ...], assumed: dict[str, int]) -> None:
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", ends[:1], ends[1:])
     data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()

@@ -1,4 +1,4 @@
-"""What a model declares of its values is held against what its operators make of them, as onnxruntime holds it."""
+"""Declared shapes are compared with inferred ones; the result is that of onnxruntime."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import pytest
 from onnx import helper
 
 from tests.formats.onnx.test_onnx import model, op, read, value
-from tmmu_core.formats.onnx.onnx_declared import MOST_ROUNDS, corrected, pool_windows
-from tmmu_core.formats.onnx.onnx_shapes import declared_by
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -29,7 +27,7 @@ def stale(inputs: list[int | str], declared: list[int], gives: list[int | str]) 
 
 
 @pytest.mark.parametrize("declared", [[1, 3], [3], [1, 1, 3], [8, 3]])
-def test_a_batch_that_was_changed_at_the_inputs_alone_is_the_batch(declared: list[int]) -> None:
+def test_batch_changed_at_the_inputs_only_is_used(declared: list[int]) -> None:
     """``value_info`` and the outputs still say the old one; onnxruntime goes by what is computed."""
     proto = stale([8, 3], declared, [1, 5])
     onnx.checker.check_model(proto)
@@ -38,30 +36,18 @@ def test_a_batch_that_was_changed_at_the_inputs_alone_is_the_batch(declared: lis
     assert shapes(proto) == {"x": (8, 3), "w": (3, 5), "a": (8, 3), "b": (8, 5), "y": (8, 5)}
 
 
-def test_what_the_inputs_leave_open_is_no_number_further_on() -> None:
+def test_open_size_of_the_inputs_stays_open() -> None:
     found = shapes(stale(["N", 3], [1, 3], [1, 5]))
     assert (found["a"], found["b"], found["y"]) == (("N", 3), ("N", 5), ("N", 5))
 
 
-def test_names_that_are_declared_stay() -> None:
+def test_declared_names_stay() -> None:
     """A name for a size says the same as the size, and a size of what inference knows nothing of is what there is."""
     proto = stale(["N", 3], ["N", 3], ["batch", 5])  # type: ignore[list-item]
     assert shapes(proto)["y"] == ("N", 5)
     own = model([op("Own", "x", "a", domain="own"), op("Relu", "a", "y")], [value("x", [2])], [value("y", [7])])
     own.graph.value_info.append(value("a", [7]))
     assert shapes(own) == {"x": (2,), "a": (7,), "y": (7,)}
-
-
-def test_a_model_that_declares_nothing_wrong_is_not_copied() -> None:
-    def infer(given: onnx.ModelProto) -> dict[str, tuple[int, list[int | str | None]]]:
-        return declared_by(onnx.shape_inference.infer_shapes(given))
-
-    right = stale([8, 3], [8, 3], [8, 5])
-    assert corrected(right, infer)[0] is right
-    wrong = stale([8, 3], [1, 3], [8, 5])
-    before = wrong.SerializeToString()
-    assert corrected(wrong, infer)[0] is not wrong
-    assert wrong.SerializeToString() == before
 
 
 def pooled(operator: str, size: int, opset: int, **said: object) -> onnx.ModelProto:
@@ -74,7 +60,7 @@ def pooled(operator: str, size: int, opset: int, **said: object) -> onnx.ModelPr
 @pytest.mark.slow
 @pytest.mark.parametrize("operator", ["MaxPool", "AveragePool", "LpPool"])
 @pytest.mark.parametrize("opset", [19, 22])
-def test_a_pool_that_rounds_up_leaves_out_a_window_in_the_padding_alone(operator: str, opset: int) -> None:
+def test_pool_that_rounds_up_omits_a_window_of_padding_only(operator: str, opset: int) -> None:
     """As onnxruntime does, over every small pool."""
     wrong = []
     for size, kernel, step, before, after in product((4, 5, 7), (2, 3), (1, 2, 3), (0, 1), (0, 1)):
@@ -87,7 +73,7 @@ def test_a_pool_that_rounds_up_leaves_out_a_window_in_the_padding_alone(operator
     assert wrong == []
 
 
-def test_a_pool_behind_a_pool_is_right_too() -> None:
+def test_pool_after_a_pool_has_the_right_shape() -> None:
     said = {"kernel_shape": [2], "strides": [2], "pads": [1, 1], "ceil_mode": 1}
     nodes = [op("MaxPool", "x", "a", **said), op("MaxPool", "a", "b", **said), op("MaxPool", "b", "y", **said)]
     proto = model(nodes, [value("x", [1, 2, 9])], [helper.make_tensor_value_info("y", 1, None)], opset=12)
@@ -96,41 +82,7 @@ def test_a_pool_behind_a_pool_is_right_too() -> None:
     assert shapes(proto)["y"] == result.shape
 
 
-def test_however_many_pools_follow_each_other_inference_is_asked_a_few_times() -> None:
-    """Padding as wide as the window makes each of them wrong by what the one before was."""
-    said = {"kernel_shape": [1], "pads": [0, 1], "ceil_mode": 1}
-    nodes = [op("MaxPool", f"v{k}", f"v{k + 1}", **said) for k in range(60)]
-    proto = model(nodes, [value("v0", [1, 1, 4])], [helper.make_tensor_value_info("v60", 1, None)], opset=12)
-    asked = []
-
-    def infer(given: onnx.ModelProto) -> dict[str, tuple[int, list[int | str | None]]]:
-        asked.append(given)
-        return declared_by(onnx.shape_inference.infer_shapes(given))
-
-    found = corrected(proto, infer)[1]
-    assert len(asked) <= MOST_ROUNDS + 2
-    assert [found[f"v{k}"][1][2] for k in range(1, MOST_ROUNDS + 1)] == [4] * MOST_ROUNDS
-
-
-@pytest.mark.parametrize(
-    ("sizes", "said", "windows"),
-    [
-        ([4], {"kernel_shape": [2]}, [3]),
-        ([4], {"kernel_shape": [2], "strides": [3]}, [2]),
-        ([5], {"kernel_shape": [2], "strides": [2], "pads": [1, 1]}, [3]),
-        ([4], {"kernel_shape": [2], "strides": [2], "pads": [0, 1]}, [2]),
-        ([7], {"kernel_shape": [2], "strides": [2], "dilations": [3]}, [3]),
-        (["L", 4], {"kernel_shape": [2, 3]}, [None, 2]),
-        ([None, 5], {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [0, 1, 0, 1]}, [None, 3]),
-    ],
-)
-def test_how_many_windows_a_pool_has(
-    sizes: list[int | str | None], said: dict[str, list[int]], windows: list[int | None]
-) -> None:
-    assert pool_windows(sizes, said) == windows
-
-
-def test_an_open_size_beside_a_pools_stays_open() -> None:
+def test_open_size_beside_a_pool_stays_open() -> None:
     """The name that the file gives it, too: it is told at the sizes that the inputs may have."""
     said = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [0, 1, 0, 1], "ceil_mode": 1}
     nodes = [op("MaxPool", "x", "a", **said), op("Relu", "a", "y")]

@@ -1,4 +1,4 @@
-"""Loops whose state grows are planned by the largest, which is what a run of them leaves."""
+"""Loops whose state grows are planned at their largest size, compared with an executed loop."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.formats.onnx import onnx_constant_folding, onnx_functions, onnx_loop_growth, onnx_shapes
-from tmmu_core.formats.onnx import onnx_reader as importer
+from tmmu_core.formats.onnx import onnx_functions
 from tmmu_core.formats.open_file import read_graph, read_within
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -75,7 +74,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_state_has_the_place_of_the_last(case: str) -> None:
+def test_state_has_its_final_size(case: str) -> None:
     nodes, trips, last = CASES[case]
     model = looped(body_of(*nodes), trips, [1, 3])
     found = shapes(read(model))
@@ -85,7 +84,7 @@ def test_the_state_has_the_place_of_the_last(case: str) -> None:
         assert left.shape == last
 
 
-def test_what_shrinks_is_planned_as_it_begins() -> None:
+def test_shrinking_state_has_its_initial_size() -> None:
     rest = helper.make_node("Slice", ["s0", "one", "end"], ["r0"])
     model = looped(body_of(rest), 4, [9, 3])
     model.graph.initializer.extend(
@@ -96,7 +95,7 @@ def test_what_shrinks_is_planned_as_it_begins() -> None:
     assert found["y0"] == (9, 3)  # as large as the place of the state: one that ends earlier leaves more
 
 
-def test_a_value_that_is_larger_at_the_beginning_is_planned_by_the_beginning() -> None:
+def test_value_that_shrinks_has_its_initial_size() -> None:
     """What is missing to ten rows, while the state grows to nine."""
     nodes = [
         concat("s0", "row"),
@@ -112,19 +111,19 @@ def test_a_value_that_is_larger_at_the_beginning_is_planned_by_the_beginning() -
     assert found["loop/missing"] == found["loop/unused"] == (9, 2)
 
 
-def test_two_states_that_grow_by_different_sizes() -> None:
+def test_two_states_may_grow_by_different_sizes() -> None:
     body = body_of(concat("s0", "row"), concat("s1", "row", "row", to="r1"), states=2)
     found = shapes(read(looped(body, 5, [1, 3], states=2)))
     assert (found["y0"], found["y1"]) == ((6, 3), (11, 3))
 
 
-def test_an_open_size_is_held_where_it_stands() -> None:
+def test_open_size_is_fixed_where_the_state_grows() -> None:
     graph = read(looped(body_of(concat("s0", "row")), 5, ["N", 3]))
     assert shapes(graph)["y0"] == (6, 3)
     assert (graph.dims["N"].min, graph.dims["N"].max) == (1, 1)
 
 
-def test_a_loop_that_feeds_a_loop_is_told_first() -> None:
+def test_loop_that_feeds_a_loop_is_evaluated_first() -> None:
     second = helper.make_node("Loop", ["trips", "yes", "y0"], ["z"], "second", body=body_of(concat("s0", "row")))
     model = looped(body_of(concat("s0", "row")), 5, [1, 3], second)
     model.graph.output.append(open_value("z"))
@@ -139,7 +138,7 @@ def test_a_loop_that_feeds_a_loop_is_told_first() -> None:
     ],
     ids=["nobody says how often", "too often to go through"],
 )
-def test_what_is_not_bounded_is_refused_with_the_way_out(model: ModelProto, says: str, way: str) -> None:
+def test_unbounded_growth_is_rejected_with_the_option(model: ModelProto, says: str, way: str) -> None:
     with pytest.raises(InvalidIrShapes, match=says) as caught:
         read(model)
     assert way in caught.value.hint
@@ -152,7 +151,7 @@ def within(model: ModelProto, most: int, name: str = "trips") -> Graph:
     return graph
 
 
-def test_a_trip_count_that_is_given_at_run_time_is_bounded_by_its_name() -> None:
+def test_trip_count_given_at_run_time_is_bounded_by_its_name() -> None:
     model = looped(body_of(concat("s0", "row")), None, [1, 3])
     with pytest.raises(InvalidIrShapes) as caught:
         read(model)
@@ -164,12 +163,12 @@ def test_a_trip_count_that_is_given_at_run_time_is_bounded_by_its_name() -> None
     assert any("trips" in node.inputs for node in graph.nodes)  # the loop still reads how often it runs
 
 
-def test_a_trip_count_of_the_model_stands_against_what_is_said_of_it() -> None:
+def test_trip_count_of_the_model_wins_over_a_given_bound() -> None:
     model = looped(body_of(concat("s0", "row")), 3, [1, 3])
     assert shapes(within(model, 9))["y0"] == (4, 3)
 
 
-def test_what_is_gathered_is_as_long_as_it_is_said_to_be() -> None:
+def test_gathered_output_has_the_length_of_the_bound() -> None:
     gathering = body_of(helper.make_node("Identity", ["row"], ["r0"]), states=0)
     gathering.output.append(helper.make_tensor_value_info("r0", FLOAT, [1, 3]))
     model = looped(gathering, None, [1, 3], states=0)
@@ -181,52 +180,6 @@ def test_what_is_gathered_is_as_long_as_it_is_said_to_be() -> None:
     assert shapes(within(model, 7))["rows"] == (7, 1, 3)
 
 
-def test_values_are_kept_of_weights_that_are_few_in_the_file_and_whole() -> None:
-    kept = numpy_helper.from_array(np.zeros(onnx_constant_folding.KEPT_ELEMENTS, np.int8), "kept")
-    many = numpy_helper.from_array(np.zeros(onnx_constant_folding.KEPT_ELEMENTS + 1, np.int8), "many")
-    beside, short = TensorProto.FromString(kept.SerializeToString()), TensorProto.FromString(kept.SerializeToString())
-    beside.name, beside.data_location = "beside", TensorProto.EXTERNAL
-    short.name, short.raw_data = "short", b"x"
-    untyped = TensorProto(name="untyped", dims=[1])
-    found = onnx_constant_folding.written_values(
-        helper.make_model(helper.make_graph([], "g", [], [], [kept, many, beside, short, untyped]))
-    )
-    assert list(found) == ["kept"]
-
-
-def largest(model: ModelProto) -> tuple[bool, onnx_shapes.Facts, onnx_shapes.Sizes]:
-    flat = importer.flattened(ModelProto.FromString(model.SerializeToString()))
-    sizes = onnx_shapes.named_dims(flat.model, {})
-    facts = onnx_shapes.infer(flat.model, sizes, "from")
-    return onnx_loop_growth.use_largest_shapes(flat, facts, sizes, "from"), facts, sizes
-
-
-STAYS = helper.make_node("Relu", ["s0"], ["r0"])
-
-
-def test_a_loop_that_stays_is_passed_over_and_one_behind_it_is_not() -> None:
-    grows = helper.make_node("Loop", ["trips", "yes", "y0"], ["z"], "second", body=body_of(concat("s0", "row")))
-    found, facts, sizes = largest(looped(body_of(STAYS), 4, ["N", 3], grows))
-    assert found
-    assert (facts.shape["z"], facts.shape["second/s0"], facts.shape["loop/s0"]) == ((5, 3), (5, 3), ("N", 3))
-    assert "z" in facts.derived
-    assert sizes.dims == {"N": Dim(1, 1)}
-
-
-def test_what_is_not_known_to_move_is_left_as_it_is() -> None:
-    """No iteration is bounded, and nothing is refused: a state that stays, and one of which nobody knows."""
-    unknown = helper.make_node("NonZero", ["s0"], ["r0"])
-    for node in (STAYS, unknown):
-        found, _, sizes = largest(looped(body_of(node), None, ["N", 3]))
-        assert not found
-        assert sizes.dims == {"N": Dim(1, 8)}
-
-
-def test_a_state_that_doubles_past_what_is_walked_is_not_told() -> None:
-    assert largest(looped(body_of(concat("s0", "s0")), onnx_loop_growth.ONE_BY_ONE + 1, [1, 3]))[0] is False
-    assert largest(looped(body_of(concat("s0", "s0")), 3, [1, 3]))[0] is True
-
-
 def nodes_of(count: int, inner: int = 0) -> list[Any]:
     """So many nodes, the first of which has a body of ``inner`` more."""
     body = helper.make_graph(nodes_of(inner), "b", [], []) if inner else None
@@ -235,7 +188,7 @@ def nodes_of(count: int, inner: int = 0) -> list[Any]:
     ]
 
 
-def test_a_model_with_its_functions_written_out_may_have_as_many_nodes_as_the_limit() -> None:
+def test_number_of_inlined_nodes_is_limited() -> None:
     opsets = [helper.make_opsetid("", 17)]
     two = helper.make_function("own", "F", ["q"], ["y1"], nodes_of(2), opsets)
     calls = [helper.make_node("F", ["x"], [f"z{k}"], domain="own") for k in range(3)]

@@ -1,4 +1,4 @@
-"""Sizes that a model leaves open: assumed and said; and shapes that no inference gives: asked of one run."""
+"""Open sizes: assumed, reported, given; shapes that inference cannot tell are measured by one run."""
 
 from __future__ import annotations
 
@@ -39,68 +39,68 @@ def pooled() -> onnx.ModelProto:
 # --- what is assumed ---------------------------------------------------------------------------------------------
 
 
-def test_a_batch_that_nobody_gave_is_one() -> None:
+def test_open_batch_is_one() -> None:
     graph = read(relu(["N", 3]))
     assert graph.assumed == {"N": 1}
     assert plan_graph(graph).plan.arenas[0].extent_bytes == 12
 
 
-def test_a_length_that_nobody_gave_stands_at_the_upper_end() -> None:
+def test_open_length_uses_its_upper_end() -> None:
     assert read(relu(["N", "T"])).assumed == {"N": 1, "T": 512}
 
 
-def test_a_name_that_says_batch_is_one_wherever_it_stands() -> None:
+def test_dimension_named_batch_is_one_at_any_axis() -> None:
     ends = [value("x", ["batch", 4]), value("h", [2, "batch", 4])]
     graph = read(model([op("Add", "x h", "y")], ends, [value("y", None)]))
     assert graph.assumed == {"batch": 1}
 
 
-def test_what_is_given_is_not_assumed() -> None:
+def test_given_size_is_not_assumed() -> None:
     graph = read_within(relu(["N", "T"]).SerializeToString(), {"T": Dim(7, 7)}, "model.onnx")
     assert (graph.assumed, graph.dims["T"]) == ({"N": 1}, Dim(7, 7))
 
 
-def test_the_sentence_holds_the_option_that_changes_it() -> None:
+def test_note_has_the_option_that_changes_the_sizes() -> None:
     graph = read(relu(["N", "T"]))
     assert in_words(assumed_at(graph)).endswith("--dims N=1,T=512")
     assert assumed_at(graph, {"T": 9}) == {"N": 1}
     assert in_words({}) == ""
 
 
-def test_a_converted_graph_is_planned_at_the_same_sizes() -> None:
+def test_converted_graph_is_planned_at_the_same_sizes() -> None:
     graph = read(relu(["N", 3]))
     again = native_file.decode(native_file.encode_json(graph))
     assert again == graph
     assert plan_graph(again).plan.tmmu_plan_hash == plan_graph(graph).plan.tmmu_plan_hash
 
 
-def test_an_assumption_outside_its_envelope_is_refused() -> None:
+def test_assumption_outside_its_envelope_is_rejected() -> None:
     data = native_file.encode_json(read(relu(["N", 3]))).replace(b'"assumed": {"N":1}', b'"assumed": {"N":9}')
     with pytest.raises(InvalidIrShapes, match="outside the declared envelope"):
         plan_graph(native_file.decode(data))
 
 
-def test_every_judge_sees_the_assumed_sizes() -> None:
+def test_judge_uses_the_assumed_sizes() -> None:
     graph = read(relu(["N", "T"]))
     plan = plan_graph(graph).plan
     assert verify_plan(plan, graph).ok
     assert verify_plan(plan_graph(graph, dims={"N": 3}).plan, graph).ok
 
 
-def test_a_size_that_no_name_tells_holds_its_dimension_where_it_stands() -> None:
+def test_inexpressible_size_fixes_its_dimension() -> None:
     graph = read(pooled())
     assert tensors(graph)["y"].shape == ("N", 1, 255)
     assert graph.dims == {"N": Dim(1, 8), "T": Dim(512, 512)}
 
 
 @pytest.mark.parametrize(("size", "pooled_size"), [(9, 4), (512, 255), (4097, 2048)])
-def test_at_another_size_the_model_is_read_again(size: int, pooled_size: int) -> None:
+def test_model_is_read_again_at_another_size(size: int, pooled_size: int) -> None:
     data = pooled().SerializeToString()
     graph = read_at(read(pooled()), {"T": size}, data, "model.onnx")
     assert tensors(graph)["y"].shape == ("N", 1, pooled_size)
 
 
-def test_inside_what_was_assumed_nothing_is_read_again() -> None:
+def test_size_inside_the_envelope_needs_no_second_read() -> None:
     graph = read(relu(["N", 3]))
     assert read_at(graph, {"N": 8}, b"") is graph
 
@@ -114,7 +114,7 @@ def file_of(proto: onnx.ModelProto, folder: Path) -> str:
     return str(path)
 
 
-def test_the_first_line_says_what_was_assumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_first_line_has_the_assumed_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = file_of(relu(["N", "T"]), tmp_path)
     assert run(["plan", name]) == 0
     assert capsys.readouterr().out.splitlines()[0].endswith("N = 1, T = 512; for other sizes: --dims N=1,T=512")
@@ -122,7 +122,7 @@ def test_the_first_line_says_what_was_assumed(tmp_path: Path, capsys: pytest.Cap
     assert "--dims" not in capsys.readouterr().out
 
 
-def test_a_plan_written_as_json_comes_with_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_has_the_assumed_sizes_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", file_of(relu(["N", 3]), tmp_path), "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["arenas"]["activations"]["extent_bytes"] == 12
@@ -135,7 +135,7 @@ def test_dims_beyond_the_assumed_bounds_are_planned(tmp_path: Path, capsys: pyte
     assert {row["tensor_id"]: row["shape"] for row in rows} == {"x": [64, 1, 9], "y": [64, 1, 4]}
 
 
-def test_the_report_says_it_too(tmp_path: Path) -> None:
+def test_report_has_the_assumed_sizes(tmp_path: Path) -> None:
     name, report = file_of(relu(["N", 3]), tmp_path), tmp_path / "r.html"
     assert run(["report", name, "-o", str(report)]) == 0
     assert "N = 1; for other sizes: --dims N=1" in report.read_text(encoding="utf-8")
@@ -143,7 +143,7 @@ def test_the_report_says_it_too(tmp_path: Path) -> None:
     assert 'id="assumed"' not in report.read_text(encoding="utf-8")
 
 
-def test_a_refusal_over_an_open_size_gives_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_about_an_open_size_has_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_shape_run, "find_spec", lambda _: None)
     with pytest.raises(InvalidIrShapes) as caught:
         read(model([op("Mystery", "x", "y", domain="own")], [value("x", ["N", "T"])], [value("y", None)]))
@@ -161,14 +161,14 @@ def test_minus_one_in_a_declared_output_is_an_open_size() -> None:
     assert tensors(read(proto))["y"].shape == ("N", 3)
 
 
-def test_a_question_mark_is_nobodys_name() -> None:
+def test_question_mark_is_no_dimension_name() -> None:
     graph = read(relu(["?", "?"], ["?", "?"]))
     assert graph.assumed == {"x.0": 1, "x.1": 512}
     assert tensors(graph)["y"].shape == ("x.0", "x.1")
 
 
-def test_a_value_of_another_rank_at_fixed_sizes_is_read_at_these() -> None:
-    """Which axes a Squeeze without axes takes is known only where the sizes are: at a batch of one, one axis more."""
+def test_rank_that_depends_on_sizes_is_read_at_the_assumed_ones() -> None:
+    """``Squeeze`` without axes removes one more axis at a batch of one."""
     nodes = [op("Squeeze", "x", "h"), op("Exp", "h", "y")]
     graph = read(model(nodes, [value("x", ["N", "T", 1])], [value("y", None)]))
     assert tensors(graph)["y"].shape == (512,)
@@ -179,7 +179,7 @@ def test_a_value_of_another_rank_at_fixed_sizes_is_read_at_these() -> None:
     assert tensors(batched)["y"].shape == (4, 9)
 
 
-def test_weights_that_are_no_inputs_are_known_before_ir_version_4() -> None:
+def test_weights_that_are_no_inputs_are_read_before_ir_version_4() -> None:
     proto = model(
         [op("MatMul", "x w", "y")], [value("x", [2, 4])], [value("y", None)], {"w": np.zeros((4, 3), np.float32)}
     )
@@ -196,7 +196,7 @@ def branches(first: onnx.NodeProto, second: onnx.NodeProto) -> onnx.ModelProto:
     return model([node, op("Exp", "z", "y")], ends, [value("y", None)], {"axis": np.array([1], np.int64)})
 
 
-def test_branches_of_the_same_bytes_and_another_rank_are_one_place() -> None:
+def test_branches_of_equal_bytes_and_other_rank_share_a_place() -> None:
     graph = read(branches(op("Squeeze", "x axis", "r"), op("Exp", "x", "r")))
     assert graph.dims == {"N": Dim(1, 8)}
     assert verify_plan(plan_graph(graph).plan, graph).ok
@@ -215,14 +215,14 @@ def fused(batch: int | str = 1) -> onnx.ModelProto:
 
 
 @pytest.mark.slow
-def test_the_shapes_of_fused_operators_are_told_by_one_run() -> None:
+def test_shapes_of_fused_operators_are_measured_by_one_run() -> None:
     graph = read(fused())
     assert tensors(graph)["y"].shape == (1, 8, 6, 6)
     assert [node.params for node in graph.nodes] == [{"shapes": "measured"}, {"shapes": "measured"}]
 
 
 @pytest.mark.slow
-def test_a_model_of_a_later_file_version_than_the_runtimes_is_run_all_the_same() -> None:
+def test_model_of_a_later_ir_version_is_run() -> None:
     proto = fused()
     proto.ir_version = 99
     assert tensors(read(proto))["y"].shape == (1, 8, 6, 6)
@@ -233,7 +233,7 @@ def test_a_model_of_a_later_file_version_than_the_runtimes_is_run_all_the_same()
 
 
 @pytest.mark.slow
-def test_every_shape_says_who_said_it_and_in_no_hash() -> None:
+def test_every_shape_has_its_source_outside_the_hash() -> None:
     graph = read(fused())
     assert set(graph.shapes_from) == {tensor.id for tensor in graph.tensors}
     assert {graph.shapes_from[name] for name in graph.inputs} == {"declared"}
@@ -245,7 +245,7 @@ def test_every_shape_says_who_said_it_and_in_no_hash() -> None:
     assert plain.shapes_from == {"x": "declared", "h": "onnx", "y": "declared"}
 
 
-def test_the_command_line_counts_who_said_the_shapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line_counts_the_sources_of_shapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(relu([4]).SerializeToString())
     assert run(["plan", str(path)]) == 0
@@ -253,7 +253,7 @@ def test_the_command_line_counts_who_said_the_shapes(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.slow
-def test_sizes_at_which_a_run_was_made_are_held() -> None:
+def test_sizes_of_a_measuring_run_are_fixed() -> None:
     graph = read(fused("N"))
     assert (graph.dims, graph.assumed) == ({"N": Dim(1, 1)}, {"N": 1})
     again = read_at(graph, {"N": 2}, fused("N").SerializeToString(), "model.onnx")
@@ -261,7 +261,7 @@ def test_sizes_at_which_a_run_was_made_are_held() -> None:
 
 
 @pytest.mark.slow
-def test_the_symbols_of_onnxruntime_are_asked_before_a_run() -> None:
+def test_symbolic_inference_is_tried_before_a_run() -> None:
     pytest.importorskip("sympy")
     proto = fused()
     proto.graph.node[0].CopyFrom(op("BiasGelu", "x b", "h", domain="com.microsoft"))
@@ -270,14 +270,14 @@ def test_the_symbols_of_onnxruntime_are_asked_before_a_run() -> None:
 
 
 @pytest.mark.slow
-def test_a_size_that_two_runs_tell_differently_is_its_datas() -> None:
+def test_size_that_differs_between_two_runs_is_data_dependent() -> None:
     nodes = [op("NonZero", "x", "n"), op("Cast", "n", "y", to=FLOAT)]
     with pytest.raises(InvalidIrShapes, match="whose shape cannot be inferred"):
         read(model(nodes, [value("x", [5])], [value("y", None)]))
 
 
 @pytest.mark.slow
-def test_a_run_finds_the_size_that_a_model_was_made_for() -> None:
+def test_run_finds_the_size_the_model_was_made_for() -> None:
     """Only at a height of 48 can the rows be taken as one."""
     nodes = [op("FusedConv", "x w", "h", domain="com.microsoft", activation="Relu"), op("Reshape", "h shape", "y")]
     weights = {"w": np.ones((3, 3, 1, 1), np.float32), "shape": np.array([-1, 3 * 48 * 8], np.int64)}
@@ -290,7 +290,7 @@ def test_a_run_finds_the_size_that_a_model_was_made_for() -> None:
 
 
 @pytest.mark.slow
-def test_an_unknown_operator_is_refused_with_what_the_run_said() -> None:
+def test_unknown_operator_is_rejected_with_the_result_of_the_run() -> None:
     with pytest.raises(InvalidIrShapes) as caught:
         read(model([op("Mystery", "x", "y", domain="own")], [value("x", [2])], [value("y", None)]))
     assert "A run of the model does not give it either" in caught.value.hint

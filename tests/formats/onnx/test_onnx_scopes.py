@@ -1,6 +1,5 @@
-"""``If``, ``Loop`` and ``Scan`` as nested scopes: what the graph says, and that its plans hold for every run.
-
-The judge of a range is execution: ``nested_run.py`` runs the bodies in the plan's arenas and compares each operand.
+"""``If``, ``Loop`` and ``Scan`` as nested scopes. Live ranges are checked by execution: ``nested_run.py`` runs the
+bodies in the plan's arenas and compares each operand.
 """
 
 from __future__ import annotations
@@ -8,7 +7,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -24,11 +22,9 @@ from tests.formats.onnx.nested_run import Feeds, NestedRun, reference
 from tests.formats.onnx.test_onnx import model, nodes, op, read, tensors, value
 from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.formats.onnx.onnx_scope_shapes import UNBOUNDED, check_scopes, same_bytes, trips_of, write_trip_limits
-from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, Origin
 from tmmu_core.formats.open_file import read_graph
 from tmmu_core.graph.index import index_graph
-from tmmu_core.graph.model import Dim, Graph
+from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 
@@ -85,7 +81,7 @@ THEN = body([op("Exp", "x", "e"), op("Mul", "e x", "r")], [], ["r"])
 ELSE = body([op("Sigmoid", "a", "r")], [], ["r"])
 
 
-def test_both_branches_stand_at_the_node_one_after_the_other_and_a_node_closes_them() -> None:
+def test_branches_run_in_sequence_before_the_closing_node() -> None:
     graph = read(branch_model(THEN, ELSE))
     assert [node.node_id for node in graph.nodes] == [
         "Neg_0",
@@ -97,20 +93,20 @@ def test_both_branches_stand_at_the_node_one_after_the_other_and_a_node_closes_t
     ]
 
 
-def test_the_closing_node_of_a_branch_reads_the_condition_and_both_results() -> None:
+def test_closing_node_of_a_branch_reads_the_condition_and_both_results() -> None:
     node = nodes(read(branch_model(THEN, ELSE)))["choice/close"]
     assert (node.instr, node.inputs, node.outputs) == ("If.close", ("c", "choice/then/r", "choice/else/r"), ("y",))
 
 
-def test_a_branch_result_may_be_where_either_branch_left_it() -> None:
+def test_branch_result_may_reuse_either_branch() -> None:
     assert nodes(read(branch_model(THEN, ELSE)))["choice/close"].inplace == ((1, 0), (2, 0))
 
 
-def test_the_graph_tells_how_many_subgraphs_are_planned_as_scopes() -> None:
+def test_name_counts_the_nested_scopes() -> None:
     assert read(branch_model(THEN, ELSE)).name == "model (2 subgraphs planned as nested scopes)"
 
 
-def test_every_node_of_a_scope_names_it() -> None:
+def test_node_of_a_scope_names_it() -> None:
     graph = read(branch_model(THEN, ELSE))
     assert [node.scope for node in graph.nodes] == [
         "",
@@ -125,45 +121,45 @@ def test_every_node_of_a_scope_names_it() -> None:
 STEP = counted([op("Mul", "s x", "m"), op("Tanh", "m", "t")], ["t"])
 
 
-def test_a_loop_is_opened_run_once_and_closed() -> None:
+def test_loop_body_runs_once_between_open_and_close() -> None:
     graph = read(loop_model(STEP))
     assert [node.instr for node in graph.nodes] == ["Neg", "Loop.open", "Mul", "Tanh", "Identity", "Loop.close", "Relu"]
 
 
-def test_the_opening_node_writes_the_counter_the_condition_and_the_carried_state() -> None:
+def test_opening_node_writes_counter_condition_and_state() -> None:
     node = nodes(read(loop_model(STEP)))["loop/open"]
     assert (node.inputs, node.outputs) == (("n", "c", "a"), ("loop/i", "loop/go", "loop/s"))
 
 
-def test_the_closing_node_reads_what_the_body_reads_from_outside() -> None:
+def test_closing_node_reads_what_the_body_captures() -> None:
     node = nodes(read(loop_model(STEP)))["loop/close"]
     assert node.inputs == ("n", "loop/i", "loop/go", "loop/s", "loop/goon", "loop/t", "x")
 
 
-def test_the_final_state_is_the_carried_states_storage() -> None:
+def test_final_state_shares_the_storage_of_the_carried_state() -> None:
     node = nodes(read(loop_model(STEP)))["loop/close"]
     assert [(node.inputs[i], node.outputs[o]) for i, o in node.in_place_write] == [("loop/s", "y")]
 
 
-def test_a_captured_value_lives_as_long_as_the_loop() -> None:
+def test_captured_value_lives_as_long_as_the_loop() -> None:
     plan = plan_graph(read(loop_model(STEP))).plan
     close = next(k for k in range(plan.steps) if plan.node_at(k) == "loop/close")
     assert plan.row(plan.row_of["x"]).death == close + 1
 
 
-def test_a_value_of_the_body_lives_within_an_iteration() -> None:
+def test_value_of_the_body_lives_within_an_iteration() -> None:
     plan = plan_graph(read(loop_model(STEP))).plan
     assert plan.row(plan.row_of["loop/m"]).death == plan.row(plan.row_of["loop/t"]).birth
 
 
-def test_a_captured_weight_is_not_read_again_where_the_loop_closes() -> None:
+def test_captured_weight_is_not_read_at_the_close() -> None:
     inner = counted([op("MatMul", "s w", "t")], ["t"], w=np.ones((3, 3), np.float32))
     graph = read(loop_model(inner))
     assert tensors(graph)["loop/w"].role == "parameter"
     assert "loop/w" not in nodes(graph)["loop/close"].inputs
 
 
-def test_what_is_gathered_has_room_from_the_opening_to_the_end() -> None:
+def test_gathered_output_has_room_from_open_to_close() -> None:
     inner = counted([op("Tanh", "s", "t"), op("ReduceSum", "t", "p", keepdims=0)], ["t", "p"])
     graph = read(loop_model(inner, outputs="y ps", trip=5))
     assert tensors(graph)["ps"].shape == (5,)
@@ -173,7 +169,7 @@ def test_what_is_gathered_has_room_from_the_opening_to_the_end() -> None:
     assert (room.offset_bytes, room.death) == (whole.offset_bytes, whole.birth)
 
 
-def test_each_that_is_gathered_is_as_large_as_its_own_pieces() -> None:
+def test_gathered_outputs_have_their_own_sizes() -> None:
     made = [op("Tanh", "s", "t"), op("ReduceSum", "t", "p", keepdims=0)]
     made += [op("Transpose", "t", "q"), op("ReduceMax", "t", "r", axes=[0], keepdims=0)]
     graph = read(loop_model(counted(made, ["t", "p", "q", "r"]), outputs="y ps qs rs", trip=5))
@@ -183,12 +179,12 @@ def test_each_that_is_gathered_is_as_large_as_its_own_pieces() -> None:
     assert verify_plan(plan_graph(graph).plan).ok
 
 
-def test_a_state_that_is_carried_on_as_it_is_needs_no_copy() -> None:
+def test_unchanged_state_needs_no_copy() -> None:
     graph = read(loop_model(counted([], ["s"])))
     assert [node.instr for node in graph.nodes] == ["Neg", "Loop.open", "Identity", "Loop.close", "Relu"]
 
 
-def test_states_that_change_places_are_copied_first() -> None:
+def test_swapped_states_are_copied_first() -> None:
     inner = counted([], ["u", "s"], ("s", "u"))
     flow = op("Loop", "n _ a b", "y v", name="loop", body=inner)
     ends = [value("a", [2]), value("b", [2]), value("n", [], INT64)]
@@ -199,7 +195,7 @@ def test_states_that_change_places_are_copied_first() -> None:
     ]
 
 
-def test_a_result_that_is_the_carried_states_bytes_is_no_view_of_them() -> None:
+def test_result_that_aliases_the_state_is_no_view() -> None:
     inner = counted([op("Identity", "s", "t")], ["t"])
     assert tensors(read(loop_model(inner)))["loop/t"].view is None
 
@@ -218,27 +214,27 @@ def scan_model(inner: onnx.GraphProto = CELL, shape: Sequence[int | str] = (4, 3
     return model([flow], ends, [value("hn", None), value("ys", None)])
 
 
-def test_a_scan_takes_slices_at_the_start_of_every_iteration() -> None:
+def test_scan_slices_at_the_start_of_every_iteration() -> None:
     graph = read(scan_model())
     assert [node.node_id for node in graph.nodes][:2] == ["scan/open", "scan/next"]
     assert tensors(graph)["scan/piece"].shape == (3,)
     assert tensors(graph)["ys"].shape == (4, 3)
 
 
-def test_what_a_scan_slices_lives_as_long_as_the_scan() -> None:
+def test_scanned_input_lives_as_long_as_the_scan() -> None:
     assert "xs" in nodes(read(scan_model()))["scan/close"].inputs
 
 
-def test_a_scan_over_a_named_length_keeps_the_name() -> None:
+def test_scan_over_a_named_length_keeps_the_name() -> None:
     graph = read(scan_model(shape=("T", 3)))
     assert tensors(graph)["ys"].shape == ("T", 3)
 
 
-def test_a_scan_can_gather_along_another_axis() -> None:
+def test_scan_gathers_along_another_axis() -> None:
     assert tensors(read(scan_model(scan_output_axes=[-1])))["ys"].shape == (3, 4)
 
 
-def test_a_branch_that_is_never_taken_is_left_out() -> None:
+def test_branch_that_is_never_taken_is_omitted() -> None:
     other = body([op("Unsqueeze", "x zero", "r")], [], ["r"], {"zero": np.array([0], np.int64)})
     decide = [
         op("Shape", "x", "dims"),
@@ -251,7 +247,7 @@ def test_a_branch_that_is_never_taken_is_left_out() -> None:
     assert tensors(graph)["y"].shape == (2, 3)
 
 
-def test_a_branch_that_only_some_sizes_take_is_kept() -> None:
+def test_branch_taken_at_some_sizes_is_kept() -> None:
     decide = [
         op("Shape", "x", "dims"),
         op("Gather", "dims k", "d"),
@@ -263,19 +259,19 @@ def test_a_branch_that_only_some_sizes_take_is_kept() -> None:
     assert {"choice/then/Mul_1", "choice/else/Relu_0", "choice/close"} <= set(nodes(graph))
 
 
-def test_a_local_function_within_a_body_is_inlined() -> None:
+def test_local_function_in_a_body_is_inlined() -> None:
     twice = helper.make_function("own", "Twice", ["q"], ["b"], [op("Add", "q q", "b")], [helper.make_opsetid("", 17)])
     proto = loop_model(counted([op("Twice", "s", "t", domain="own")], ["t"]))
     proto.functions.append(twice)
     assert "Add" in [node.instr for node in read(proto).nodes]
 
 
-def test_weights_that_a_body_lists_among_its_inputs_are_weights() -> None:
+def test_weights_among_the_inputs_of_a_body_are_weights() -> None:
     inner = body([op("Mul", "x w", "r")], [value("w", [3])], ["r"], {"w": np.ones(3, np.float32)})
     assert tensors(read(branch_model(inner, ELSE)))["choice/then/w"].role == "parameter"
 
 
-def test_names_within_bodies_are_told_apart_from_names_outside() -> None:
+def test_names_in_bodies_are_distinct_from_outer_names() -> None:
     inner = body([op("Exp", "x", "a"), op("Neg", "a", "r")], [], ["r"])
     graph = read(branch_model(inner, inner))
     assert len(index_graph(graph).tensor_of) == len(graph.tensors)
@@ -284,7 +280,7 @@ def test_names_within_bodies_are_told_apart_from_names_outside() -> None:
 # --- what is refused ---------------------------------------------------------------------------------------------
 
 
-def test_branches_of_different_shapes_are_refused() -> None:
+def test_branches_of_different_shapes_are_rejected() -> None:
     other = body([op("Concat", "x x", "r", axis=0)], [], ["r"])
     flow = op("If", "c", "y", name="choice", then_branch=THEN, else_branch=other)
     proto = model([flow], [value("x", [2, 3]), value("c", [], BOOL)], [value("y", None)])
@@ -293,29 +289,29 @@ def test_branches_of_different_shapes_are_refused() -> None:
     assert (caught.value.diagnostics["reason"], caught.value.diagnostics["node_id"]) == ("scope_shape", "choice")
 
 
-def test_a_state_that_grows_nobody_knows_how_often_is_refused() -> None:
+def test_growing_state_without_bound_is_rejected() -> None:
     with pytest.raises(InvalidIrShapes, match="nothing in the model bounds how often"):
         read(loop_model(counted([op("Concat", "s s", "t", axis=0)], ["t"])))
 
 
-def test_what_is_gathered_over_nobody_knows_how_many_iterations_is_refused() -> None:
+def test_gathering_over_unknown_iterations_is_rejected() -> None:
     with pytest.raises(InvalidIrShapes, match='collects "ps" over its iterations') as caught:
         read(loop_model(counted([op("Tanh", "s", "t")], ["t", "t"]), outputs="y ps"))
     assert caught.value.diagnostics["tensor"] == "ps"
 
 
-def test_it_is_planned_where_the_model_tells_its_shape() -> None:
+def test_declared_shape_bounds_the_gathered_output() -> None:
     proto = loop_model(counted([op("Tanh", "s", "t")], ["t", "t"]), outputs="y ps")
     proto.graph.output[1].CopyFrom(value("ps", [7, 2, 3]))
     assert tensors(read(proto))["ps"].shape == (7, 2, 3)
 
 
-def test_a_body_that_takes_another_number_of_values_is_refused() -> None:
+def test_body_with_other_numbers_of_values_is_rejected() -> None:
     with pytest.raises(UnreadableInput, match="differ in their numbers of inputs or outputs"):
         read(loop_model(counted([], ["s"], ("s", "u"))))
 
 
-def test_a_sequence_within_a_body_is_refused() -> None:
+def test_sequence_in_a_body_is_rejected() -> None:
     inner = body([op("SequenceConstruct", "x x", "q"), op("SequenceAt", "q k", "r"), const("k", 0)], [], ["r"])
     inner.value_info.append(
         helper.make_value_info("q", helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, None)))
@@ -324,26 +320,26 @@ def test_a_sequence_within_a_body_is_refused() -> None:
         read(branch_model(inner, ELSE))
 
 
-def test_an_operator_with_a_body_of_another_kind_is_refused() -> None:
+def test_operator_with_an_unknown_kind_of_body_is_rejected() -> None:
     flow = op("SequenceMap", "x", "y", name="each", body=body([op("Relu", "e", "r")], [value("e", None)], ["r"]))
     with pytest.raises(UnreadableInput, match=r"SequenceMap .* holds a subgraph"):
         read(model([flow], [value("x", [2])], [value("y", None)]))
 
 
-def test_a_scan_with_a_batch_axis_is_refused() -> None:
+def test_scan_with_a_batch_axis_is_rejected() -> None:
     proto = scan_model()
     proto.opset_import[0].version = 8
     with pytest.raises(UnreadableInput, match="operator set 8"):
         read(proto)
 
 
-def test_a_training_step_through_a_loop_is_refused() -> None:
+def test_training_step_through_a_loop_is_rejected() -> None:
     with pytest.raises(InvalidIrShapes) as caught:
         plan_graph(read(loop_model(STEP)), mode="backward")
     assert caught.value.diagnostics["reason"] == "in_place_denied"
 
 
-def test_an_if_without_its_other_branch_is_refused() -> None:
+def test_if_without_else_is_rejected() -> None:
     flow = op("If", "c", "y", name="choice", then_branch=THEN)
     with pytest.raises(UnreadableInput, match="has no body"):
         read(model([flow], [value("x", [2, 3]), value("c", [], BOOL)], [value("y", None)]))
@@ -483,7 +479,7 @@ def fed(proto: onnx.ModelProto, feeds: Feeds) -> Feeds:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("planner", PLANNERS)
-def test_a_plan_is_right_however_often_a_body_runs(case: Case, planner: str) -> None:
+def test_plan_is_right_for_any_number_of_iterations(case: Case, planner: str) -> None:
     graph = read(case.model)
     plan = plan_graph(graph, planner=planner).plan
     for feeds in case.runs:
@@ -496,12 +492,12 @@ def test_a_plan_is_right_however_often_a_body_runs(case: Case, planner: str) -> 
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_plan_with_scopes_passes_the_judge(case: Case) -> None:
+def test_plan_with_scopes_verifies(case: Case) -> None:
     graph = read(case.model)
     assert verify_plan(plan_graph(graph).plan, graph).ok
 
 
-def test_a_scan_along_the_second_axis_and_backwards_gives_the_same_turned_round() -> None:
+def test_reversed_scan_along_the_second_axis_gives_the_same_result() -> None:
     turned = {f"scan_{side}put_{what}": [1] for side in ("in", "out") for what in ("axes", "directions")}
     proto, h0, xs = scan_model(shape=(3, 4), **turned), floats(3), floats(4, 3)
     graph = read(proto)
@@ -512,7 +508,7 @@ def test_a_scan_along_the_second_axis_and_backwards_gives_the_same_turned_round(
     assert [hn.tobytes(), ys.T[::-1].tobytes()] == [value.tobytes() for value in expected]
 
 
-def test_nothing_is_gathered_over_no_iteration() -> None:
+def test_loop_without_iterations_gathers_nothing() -> None:
     proto = loop_model(STOPS, outputs="y ps", trip=20)
     graph = read(proto)
     feeds = {"x": floats(2, 3), "c": np.array(False)}
@@ -520,7 +516,7 @@ def test_nothing_is_gathered_over_no_iteration() -> None:
     assert (z.tobytes(), ps.shape) == (np.maximum(-feeds["x"], 0).tobytes(), (0, 2, 3))
 
 
-def test_a_body_runs_as_often_as_it_should() -> None:
+def test_body_runs_the_given_number_of_times() -> None:
     case = CASES[2]
     graph = read(case.model)
     ran = []
@@ -555,7 +551,7 @@ def forgetting(graph: Graph, closing: str, tensor: str) -> Graph:
         ("a scan", "scan/close", "xs"),
     ],
 )
-def test_a_wrong_range_is_found_by_running_it(case: str, closing: str, tensor: str) -> None:
+def test_wrong_live_range_is_found_by_execution(case: str, closing: str, tensor: str) -> None:
     given = next(each for each in CASES if each.name == case)
     graph = forgetting(read(given.model), closing, tensor)
     run = NestedRun(
@@ -582,9 +578,7 @@ def published() -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATTENTION)
-def test_a_published_scan_finds_every_operand_and_gives_its_published_results(
-    published: dict[str, Any], name: str
-) -> None:
+def test_published_scan_gives_its_published_results(published: dict[str, Any], name: str) -> None:
     case = published[f"test_linear_attention_{name}_expanded"]
     graph = read_graph(case.model.SerializeToString(), "attention.onnx")
     feeds = {info.name: np.asarray(v) for info, v in zip(case.model.graph.input, case.data_sets[0][0], strict=True)}
@@ -656,9 +650,9 @@ class Growing:
         return model([*grown, op("Add", f"{known[-1]} x", "z")], ends, [value("z", None)], counts)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(st.data())
-def test_any_nesting_is_right_however_it_runs(data: st.DataObject) -> None:
+def test_random_nesting_is_right_for_all_branches(data: st.DataObject) -> None:
     proto = data.draw(st.composite(lambda draw: Growing(draw).model())())
     planner = data.draw(st.sampled_from(PLANNERS))
     graph = read(proto)
@@ -672,43 +666,14 @@ def test_any_nesting_is_right_however_it_runs(data: st.DataObject) -> None:
         assert [here.tobytes() for here in results] == [there.tobytes() for there in reference(proto, feeds)]
 
 
-@pytest.mark.parametrize(
-    ("count", "trips"),
-    [(np.array(3), 3), (np.array([5]), 5), (np.array([5, 6]), UNBOUNDED), (np.array([], np.int64), UNBOUNDED)],
-)
-def test_a_loop_runs_as_often_as_one_number_says_and_else_nobody_knows(count: np.ndarray, trips: int) -> None:
-    assert trips_of(op("LoopClose", "count keep", "y"), {"count": count, "keep": np.array(9)}) == trips
-    assert trips_of(op("LoopClose", "_ keep", "y"), {"keep": np.array(9)}) == UNBOUNDED
-    assert trips_of(op("LoopClose", "unknown", "y"), {}) == UNBOUNDED
-
-
-def test_a_state_that_begins_as_a_weight_has_the_weights_shape() -> None:
+def test_state_that_begins_as_a_weight_has_its_shape() -> None:
     flow = op("Loop", "n c w", "y", name="loop", body=counted([op("Relu", "s", "t")], ["t"]))
     ends = [value("n", [], INT64), value("c", [], BOOL)]
     graph = read(model([flow], ends, [value("y", None)], {"w": np.ones((2, 3), np.float32)}))
     assert (tensors(graph)["y"].shape, tensors(graph)["loop/t"].shape) == ((2, 3), (2, 3))
 
 
-def test_every_result_of_branches_must_agree_where_an_earlier_one_does_at_this_size_alone() -> None:
-    """At T = 3 the first results are of as many bytes; the second ones are not."""
-    closing = helper.make_node("If.close", ["c", "a", "b", "d", "e"], ["y", "z"], domain=SCOPE)
-    flat = SimpleNamespace(model=helper.make_graph([closing], "g", [], []), origins=[SimpleNamespace(scope="choice")])
-    flat.model = SimpleNamespace(graph=flat.model)
-    shape = {"a": ("T", 2), "d": (3, 2), "b": (2,), "e": (2,)}
-    dtype = dict.fromkeys("abde", "float32")
-
-    def agree(**other: tuple[int, ...]) -> bool:
-        return check_scopes(flat, {**shape, **other}, dtype, {"T": 3}, "given")  # type: ignore[arg-type]
-
-    assert [agree(), agree(d=("T", 2)), agree(d=("T", 1, 2))] == [False, True, True]
-    with pytest.raises(InvalidIrShapes, match='"b" is float32'):
-        agree(e=(5,))
-    with pytest.raises(InvalidIrShapes, match='"a" is float32'):
-        agree(d=(4, 2))
-
-
-def test_a_scan_names_as_many_values_as_its_body_has() -> None:
-    """No slice, fewer operands than slices, fewer results than states, a body of other inputs or outputs."""
+def test_scan_with_mismatched_values_is_rejected() -> None:
     bare = body([op("Add", "h w", "hnext")], [value("h", None)], ["hnext"], {"w": np.ones(3, np.float32)})
     for operands, results, inner, slices in (
         ("h0 xs", "hn ys", CELL, 0),
@@ -725,82 +690,9 @@ def test_a_scan_names_as_many_values_as_its_body_has() -> None:
             read(model([flow], ends, [value("hn", None)]))
 
 
-def test_each_result_that_a_loop_gathers_has_a_room_of_its_own_shape() -> None:
-    inner = counted(
-        [op("Relu", "s", "t"), op("ReduceSum", "t", "u", keepdims=0), op("Concat", "t t", "v", axis=1)], "tuv"
-    )
-    found = tensors(read(loop_model(inner, outputs="y us vs", trip=5)))
-    shapes = {name: found[name].shape for name in ("y", "us", "vs", "loop/us.room", "loop/vs.room")}
-    assert shapes == {"y": (2, 3), "us": (5,), "vs": (5, 2, 6), "loop/us.room": (5,), "loop/vs.room": (5, 2, 6)}
-
-
-def test_a_trip_count_of_two_to_the_31_less_1_says_until_the_condition_fails() -> None:
-    """Of one less, each result that is gathered has its length; of that no length is known."""
+def test_trip_count_of_int32_max_is_unbounded() -> None:
     inner = counted([op("Relu", "s", "t"), op("ReduceSum", "t", "u", keepdims=0)], "tu")
     graph = read(loop_model(inner, outputs="y us", trip=2**31 - 2))
     assert tensors(graph)["us"].shape == (2**31 - 2,)
     with limits.raised({"run-seconds": 0}), pytest.raises(InvalidIrShapes, match="us"):
         read(loop_model(inner, outputs="y us", trip=2**31 - 1))
-
-
-BRANCHES = {  # kind and sizes of a and b, at B = 4: whether they are one everywhere, here, or nowhere
-    "alike": ("float32", ("B", 2), "float32", ("B", 2), True),
-    "axes of size 1": ("float32", ("B", 1, 2), "float32", ("B", 2), True),
-    "only here": ("float32", ("B", 2), "float32", (4, 2), False),
-    "other type": ("float32", (2,), "int32", (2,), None),
-    "other size": ("float32", ("B", 2), "float32", (5, 2), None),
-    "open": ("float32", (2,), "", (2,), True),
-}
-
-
-@pytest.mark.parametrize("first", BRANCHES)
-@pytest.mark.parametrize("second", BRANCHES)
-def test_every_pair_of_results_is_compared(first: str, second: str) -> None:
-    """Two results of one If, one behind the other: neither is passed over for what the other is."""
-    shape: dict[str, Any] = {}
-    dtype: dict[str, str] = {}
-    for k, which in enumerate((first, second)):
-        kind_a, a, kind_b, b, _ = BRANCHES[which]
-        for name, kind, sizes in ((f"a{k}", kind_a, a), (f"b{k}", kind_b, b)):
-            shape[name] = sizes
-            if kind:
-                dtype[name] = kind
-    closing = helper.make_node("If.close", ["c", "a0", "a1", "b0", "b1"], ["r0", "r1"], domain=SCOPE)
-    flat = Flat(helper.make_model(helper.make_graph([closing], "g", [], [])), (Origin("at", 0),))
-    agree = [BRANCHES[which][-1] for which in (first, second)]
-    if None in agree:
-        with pytest.raises(InvalidIrShapes, match="different shapes") as caught:
-            check_scopes(flat, shape, dtype, {"B": 4}, "m.onnx")
-        assert f"b{agree.index(None)}" in str(caught.value)
-    else:
-        assert check_scopes(flat, shape, dtype, {"B": 4}, "m.onnx") is all(agree)
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "same"),
-    [
-        *((None, None, True), (None, (1, []), False), ((1, [None]), (1, [None]), True), ((1, [None]), (1, [1]), False)),
-        *(((1, [2, 3]), (1, [1, 2, 3]), True), ((1, [2, 3]), (1, [3, 2]), True), ((1, [2, 3]), (7, [2, 3]), False)),
-        *(((1, ["N", 2]), (1, [2, "N"]), True), ((1, ["N"]), (1, ["M"]), False), ((1, ["N", 0]), (1, [0, "M"]), True)),
-        *(((1, [2]), (1, [3]), False), ((1, []), (1, [1]), True), ((1, ["N", "N"]), (1, ["N"]), False)),
-    ],
-)
-def test_two_values_are_the_same_bytes_but_for_axes_of_one(a: Any, b: Any, same: bool) -> None:
-    assert same_bytes(a, b) is same_bytes(b, a) is same
-
-
-@pytest.mark.parametrize("trips", [0, 1, UNBOUNDED - 1, UNBOUNDED])
-def test_a_loop_is_said_to_run_from_once_to_less_than_for_ever(trips: int) -> None:
-    named, unnamed, other = (
-        helper.make_node("Loop.close", [count, "c"], ["y"], domain=SCOPE) for count in ("n", "", "m")
-    )
-    elsewhere = helper.make_node("If.close", ["n", "c"], ["y"], domain=SCOPE)
-    origins = tuple(Origin(scope, 0) for scope in ("s0", "s1", "s2", "s3"))
-    flat = Flat(helper.make_model(helper.make_graph([named, unnamed, other, elsewhere], "g", [], [])), origins)
-    dim = Dim(0, trips)
-    used = write_trip_limits(flat, {"n": dim, "s1": dim, "s3": dim})
-    counts = [{each.name: each.i for each in each_node.attribute} for each_node in flat.model.graph.node]
-    if 0 < trips < UNBOUNDED:
-        assert (used, counts) == ({"n": dim, "s1": dim}, [{"at_most": trips}, {"at_most": trips}, {}, {}])
-    else:
-        assert (used, counts) == ({}, [{}, {}, {}, {}])

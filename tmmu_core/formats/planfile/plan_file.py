@@ -32,7 +32,7 @@ from tmmu_core.graph.native import document, unpacking
 from tmmu_core.planners.problem import Problem
 from tmmu_core.plans.analysis.why_memory import cells, uplifts
 from tmmu_core.plans.figures.plan_storages import arena_number, storages_of
-from tmmu_core.plans.making.better_planner import Better
+from tmmu_core.plans.making.make import Better
 from tmmu_core.plans.model import PLAN_SCHEMA, Plan
 
 

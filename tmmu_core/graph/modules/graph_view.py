@@ -19,7 +19,7 @@ MOST_DRAWN = 3_000
 
 
 @dataclass(frozen=True)
-class Wish:
+class ViewRequest:
     """Request for a view."""
 
     opened: Collection[Path] = frozenset()
@@ -33,7 +33,7 @@ class Wish:
 
 
 @dataclass(frozen=True, eq=False)
-class Walked:
+class GraphView:
     """The visible part, and what was omitted for its size."""
 
     collapsed: Collapsed
@@ -46,7 +46,7 @@ class Walked:
     """Vertices that were wished for where that was too many to be seen; 0 otherwise."""
 
 
-def walk(index: GraphIndex, tree: Tree, wish: Wish) -> Walked:
+def walk(index: GraphIndex, tree: Tree, wish: ViewRequest) -> GraphView:
     """The whole graph, or the neighbourhood that is wished for, of no more than :data:`MOST_DRAWN` vertices."""
     request = CollapseRequest(tensor=wish.tensor, node=wish.node, radius=wish.radius)
     if wish.radius is None:
@@ -54,7 +54,7 @@ def walk(index: GraphIndex, tree: Tree, wish: Wish) -> Walked:
     everything = frozenset(tree.paths) - frozenset(wish.closed)
     found = collapse(index, tree, replace(request, opened=everything))
     if len(found.vertices) <= MOST_NEAR:
-        return Walked(found, everything, False, wish.radius, 0)
+        return GraphView(found, everything, False, wish.radius, 0)
     wanted = len(found.vertices)
     maker = found.vertices[found.middle] if found.middle >= 0 else None
     around = tree.above(maker.item) if maker is not None and maker.kind == "node" else ()
@@ -64,13 +64,13 @@ def walk(index: GraphIndex, tree: Tree, wish: Wish) -> Walked:
     while len(found.vertices) > MOST_DRAWN and radius > 0:
         radius -= 1
         found = collapse(index, tree, replace(request, opened=opened, radius=radius))
-    return Walked(found, opened, True, radius, wanted if radius < wish.radius else 0)
+    return GraphView(found, opened, True, radius, wanted if radius < wish.radius else 0)
 
 
-def _whole(index: GraphIndex, tree: Tree, wish: Wish, request: CollapseRequest) -> Walked:
+def _whole(index: GraphIndex, tree: Tree, wish: ViewRequest, request: CollapseRequest) -> GraphView:
     first = tree.opened(MOST_AT_FIRST)
     opened = (first | frozenset(wish.opened)) - frozenset(wish.closed)
     found = collapse(index, tree, replace(request, opened=opened))
     if len(found.vertices) <= MOST_DRAWN:
-        return Walked(found, opened, False, None, 0)
-    return Walked(collapse(index, tree, replace(request, opened=first)), first, False, None, len(found.vertices))
+        return GraphView(found, opened, False, None, 0)
+    return GraphView(collapse(index, tree, replace(request, opened=first)), first, False, None, len(found.vertices))

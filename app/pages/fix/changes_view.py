@@ -1,4 +1,4 @@
-"""The page Fit: changes that make the plan fit a memory limit, or the proof that none does."""
+"""The view Changes: changes that make the plan fit a memory limit, or the proof that none does."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from app.canvas.plan_component import Listeners, Memory, Picture, Selection, pla
 from app.kit.charts import chart_base
 from app.kit.charts.device_chart import laid_out
 from app.kit.frame import page_frame
-from app.pages.fit import figures as charts
-from app.pages.fit import move_tables
+from app.pages.fix import figures as charts
+from app.pages.fix import move_tables
 from app.session import fitting, planning, state
 from app.session.fitting import Search
 from app.session.planning import Shown
@@ -23,7 +23,7 @@ from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.candidates import pareto
 from tmmu_core.graph.assumed_sizes import reach
-from tmmu_core.graph.quantities import parse_bytes
+from tmmu_core.graph.model import ONE_MEMORY
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import Plan
 
@@ -38,61 +38,57 @@ KINDS: dict[Kind, str] = {
 }
 
 
-def page() -> None:
-    """Draw the page."""
-    shown = page_frame.shown()
-    if shown.opened.graph is None:
-        st.html(markup.claim(f"{shown.opened.name} has no graph to change"))
-        st.html(markup.empty("Fit needs a graph", "Open the graph of this plan."))
-        return
-    choice = state.choice()
-    needed = totals(shown.plan).extent_bytes
-    capacity = Capacity(choice.fit) if choice.fit is not None else _limit(shown)
+def draw(shown: Shown) -> None:
+    """Search until the plan fits its limit; without a limit, rank single changes."""
+    choice, capacity = state.choice(), limit_of(shown)
     if capacity is None:
-        st.html(markup.claim(f"{page_frame.name_of(shown)} needs {numbers.short_bytes(needed)} in all arenas"))
-        _controls(choice.fit, needed)
-        st.html(markup.empty("No memory limit set", "Enter a limit above, such as 8GiB."))
+        st.html(markup.claim("Savings of each change; with a memory limit, changes are combined until the plan fits"))
+        move_tables.ranked(fitting.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
+        best = _chosen()
+        if best is not None:
+            _drawn(shown, best, Capacity(numbers.UNLIMITED))
+            _open(shown, best)
         return
     search = fitting.search(choice, capacity, _kinds())
     search.job.wait(planning.PATIENCE)
-    st.html(markup.claim(claim(page_frame.name_of(shown), search, capacity, shown.plan)))
-    _controls(choice.fit, needed, capacity)
+    st.html(markup.claim(claim(search, capacity, shown.plan)))
     if not search.job.finished:
         page_frame.progress(search.job, _so_far(search, capacity), follow=True)
-        best = search.watched.found[-1] if search.watched.found else None
-        _drawn(shown, best, capacity)
+        _drawn(shown, search.watched.found[-1] if search.watched.found else None, capacity)
         return
     try:
         fitted = search.job.answer()
     except TmmuError as error:
-        st.html(markup.empty("Fit failed", f"{getattr(error, 'message', error)} {error.hint}"))
+        st.html(markup.empty("The search failed", f"{getattr(error, 'message', error)} {error.hint}"))
         return
     body(shown, fitted, capacity)
 
 
-def claim(name: str, search: Search, capacity: Capacity, today: Plan) -> str:
-    """Return the title: ``gpt2 fits 2.00 GiB: 1.98 GiB after 14 changes, +2.2 % FLOPs``, or why it does not."""
+def claim(search: Search, capacity: Capacity, today: Plan) -> str:
+    """Return the title: ``Fits 2.00 GiB: 1.98 GiB after 14 changes, +2.2 % FLOPs``, or why it does not."""
     limit = limit_text(capacity)
     if not search.job.worked:
-        return f"{name} needs {numbers.short_bytes(capacity.taken(today))}, limit {limit}"
+        return f"Needs {numbers.short_bytes(capacity.taken(today))}, limit {limit}"
     fitted = search.job.answer()
     best = fitted.best
     if fitted.answer == "fits":
         taken = numbers.short_bytes(capacity.taken(best.plan if best.moves else today))
         if not best.moves:
-            return f"{name} fits {limit} without changes: {taken}"
-        return f"{name} fits {limit}: {taken} after {numbers.count(len(best.moves), 'change')}, {_price(fitted, best)}"
+            return f"Fits {limit} without changes: {taken}"
+        return f"Fits {limit}: {taken} after {numbers.count(len(best.moves), 'change')}, {_price(fitted, best)}"
     bound = numbers.short_bytes(fitted.bound_within(capacity))
     if fitted.answer == "cannot":
-        return f"{name} does not fit: needs at least {bound}, limit {limit}"
+        return f"Does not fit: needs at least {bound}, limit {limit}"
     over = numbers.short_bytes(fitted.over_bytes)
-    return f"{name}: best plan found is {over} over the limit of {limit}; lower bound {bound}"
+    return f"Best plan found: {over} over the limit of {limit}; lower bound {bound}"
 
 
 def limit_text(capacity: Capacity) -> str:
     """Return the limit as text: ``2.00 GiB``, or ``8.00 MiB of activations``."""
     if capacity.total is not None:
         return numbers.short_bytes(capacity.total)
+    if set(capacity.arenas) == {ONE_MEMORY}:
+        return numbers.short_bytes(capacity.arenas[ONE_MEMORY])
     return " and ".join(f"{numbers.short_bytes(n)} of {name}" for name, n in sorted(capacity.arenas.items()))
 
 
@@ -105,8 +101,8 @@ def _price(fitted: Fitted, candidate: Candidate) -> str:
     return ", ".join(parts)
 
 
-def _limit(shown: Shown) -> Capacity | None:
-    """Return the limits of the plan: the budget, else the capacities of its arenas."""
+def limit_of(shown: Shown) -> Capacity | None:
+    """Return the limits of the plan: the budget, else the capacities of its arenas; ``None`` without one."""
     if shown.choice.budget is not None:
         return Capacity(shown.choice.budget)
     limited = {arena.name: arena.capacity_bytes for arena in shown.plan.arenas if arena.headroom_bytes is not None}
@@ -118,39 +114,18 @@ def _kinds() -> frozenset[Kind]:
     return chosen or frozenset(ALLOWED)
 
 
-def _controls(fit: int | None, needed: int, capacity: Capacity | None = None) -> None:
-    given = capacity is not None and capacity.total is None
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="fit-controls"):
-        st.text_input(
-            "Memory limit, all arenas",
-            key=state.set_widget("fit", state.draft("fit") or ("" if fit is None else numbers.exact_bytes(fit)[:-2])),
-            placeholder=f"now: {limit_text(capacity)}"
-            if given and capacity is not None
-            else f"e.g. {numbers.short_bytes(needed // 2).replace(' ', '')}",
-            help="Bytes, or a number with KiB, MiB or GiB, for all arenas together.",
-            on_change=_capacity,
-            width=220,
-        )
-        st.multiselect(
-            "Allowed changes",
-            list(KINDS),
-            key=state.set_widget("fit_kinds", [kind for kind in KINDS if kind in _kinds()]),
-            format_func=lambda kind: KINDS[kind],
-            on_change=lambda: state.choose(fit_kinds=",".join(state.widget_value("fit_kinds"))),
-            help="Only smaller sizes change the result. A smaller alignment needs hardware that supports it.",
-        )
-
-
-def _capacity() -> None:
-    text = str(state.widget_value("fit") or "")
-    try:
-        size = parse_bytes(text)
-    except ValueError as error:
-        state.draft("fit", text)
-        state.refuse({"title": "Invalid memory limit", "message": str(error)})
-        return
-    state.draft("fit", "")
-    state.choose(fit=size)
+def controls() -> None:
+    """Draw the choice of the kinds of changes."""
+    st.multiselect(
+        "Allowed changes",
+        list(KINDS),
+        key=state.set_widget("fit_kinds", [kind for kind in KINDS if kind in _kinds()]),
+        format_func=lambda kind: KINDS[kind],
+        on_change=lambda: state.choose(fit_kinds=",".join(state.widget_value("fit_kinds"))),
+        help="Allowed changes. Only smaller sizes change the result; a smaller alignment needs hardware for it.",
+        placeholder="allowed changes",
+        label_visibility="collapsed",
+    )
 
 
 def _so_far(search: Search, capacity: Capacity) -> str:
@@ -161,34 +136,32 @@ def _so_far(search: Search, capacity: Capacity) -> str:
 
 
 def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
-    """Draw the result: memory over time, changes, bytes against cost, savings of each change."""
+    """Draw the result: the changes, bytes against cost, memory over time, savings of each change."""
     points, whole = _curve(fitted)
     key = f"fit-curve.{shown.key}.{capacity.key}.{state.choice().fit_kinds}.{len(points)}"
     best = _previewed(fitted, points, key)
-    _drawn(shown, best, capacity)
+    _open(shown, best)
     if fitted.unknown:
         st.html(f'<div class="tm soft">{markup.esc(numbers.unknown_operators(fitted.unknown))}</div>')
-    _open(shown, best, capacity)
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
-        st.html(
-            markup.heading(
-                f"{numbers.count(len(best.moves), 'change')}, in order", "saved: bytes of the whole plan, planned again"
-            )
-        )
+        note = "saved: bytes of the whole plan, planned again"
+        st.html(markup.heading(f"{numbers.count(len(best.moves), 'change')}, in order", note))
         move_tables.in_order(best.moves)
         if fitted.answer != "fits":
             _needs(fitted)
     with right:
-        st.html(markup.heading("Bytes against cost", "each point is a plan; click to preview it"))
-        st.plotly_chart(
-            charts.trade(points, fitted.flops, capacity, _index(points, best)),
-            key=key,
-            config=chart_base.CONFIG,
-            on_select=lambda: _pick(key),
-            selection_mode="points",
-        )
+        if len(points) > 1:
+            st.html(markup.heading("Bytes against cost", "each point is a plan; click to preview it"))
+            st.plotly_chart(
+                charts.trade(points, fitted.flops, capacity, _index(points, best)),
+                key=key,
+                config=chart_base.CONFIG,
+                on_select=lambda: _pick(key),
+                selection_mode="points",
+            )
         _down_to_the_bound(whole)
+    _drawn(shown, best, capacity)
     move_tables.ranked(fitting.ranked(state.choice(), _kinds()), fitted.start.extent_bytes)
     _sizes(shown, capacity)
 
@@ -220,15 +193,20 @@ def _down_to_the_bound(whole: bool) -> None:
         st.rerun()  # it ended after the curve above was drawn
 
 
+def _chosen() -> Candidate | None:
+    """Return the plan of the change that is chosen in the ranking."""
+    move = move_tables.chosen(fitting.ranked(state.choice(), _kinds()))
+    if move is None:
+        return None
+    job = fitting.alone(state.choice(), move)
+    return job.answer() if job.wait(planning.PATIENCE) and job.worked else None
+
+
 def _previewed(fitted: Fitted, points: tuple[Candidate, ...], key: str) -> Candidate:
     """Return the previewed plan: of the chosen change, of the clicked point, else the best."""
-    chosen = move_tables.chosen(fitting.ranked(state.choice(), _kinds()))
-    if chosen is not None:
-        job = fitting.alone(state.choice(), chosen)
-        if job.wait(planning.PATIENCE) and job.worked:
-            return job.answer()
     of, point = state.raw("fit.point") or ("", -1)
-    return points[point] if of == key and 0 <= point < len(points) else fitted.best
+    clicked = points[point] if of == key and 0 <= point < len(points) else fitted.best
+    return _chosen() or clicked
 
 
 def _index(points: tuple[Candidate, ...], best: Candidate) -> int | None:
@@ -255,16 +233,21 @@ def _drawn(shown: Shown, best: Candidate | None, capacity: Capacity) -> None:
     if after is not None:
         title += f" → {numbers.short_bytes(int(after.max(initial=0)))}"
     st.html(markup.heading(title))
-    figure = charts.memory(today, after, capacity.limit_bytes)
+    figure = charts.memory(today, after, _limit(capacity))
     st.plotly_chart(figure, key=f"fit-memory.{shown.key}.{capacity.key}", config=chart_base.CONFIG)
     _map(shown.plan, plan, capacity)
+
+
+def _limit(capacity: Capacity) -> int | None:
+    return None if capacity.limit_bytes == numbers.UNLIMITED else capacity.limit_bytes
 
 
 def _map(today: Plan, plan: Plan, capacity: Capacity) -> None:
     alike = plan is not today and plan.steps == today.steps
     note = "dashed outlines: current plan" if alike else "arenas end to end"
     over = max(0, capacity.taken(plan) - capacity.limit_bytes)
-    result = f"{numbers.short_bytes(over)} over the limit (red)" if over else "within the limit"
+    limit = "within the limit" if _limit(capacity) is not None else numbers.short_bytes(capacity.taken(plan))
+    result = f"{numbers.short_bytes(over)} over the limit (red)" if over else limit
     st.html(markup.heading(f"Memory map: {result}", note))
     handle = plan_store(plan, baseline=today if alike else None, key="fit-bytes")
     kept = state.choice().selected
@@ -274,7 +257,7 @@ def _map(today: Plan, plan: Plan, capacity: Capacity) -> None:
         heading=False,
         toolbar=False,
         colour="role" if len(capacity.limited(plan)) < 2 else "arena",
-        memory=Memory([name for name in laid_out(plan) if name in capacity.limited(plan)], capacity.limit_bytes),
+        memory=Memory([name for name in laid_out(plan) if name in capacity.limited(plan)], _limit(capacity)),
         selected=kept if kept in plan.row_of else None,
         link="",
     )
@@ -290,7 +273,7 @@ _FROM = "fit.from"
 """Session key: the choice before a plan of Fit was opened."""
 
 
-def _open(shown: Shown, best: Candidate, capacity: Capacity) -> None:
+def _open(shown: Shown, best: Candidate) -> None:
     before = state.raw(_FROM)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="fit-open"):
         st.button(
@@ -304,14 +287,17 @@ def _open(shown: Shown, best: Candidate, capacity: Capacity) -> None:
             else "There is no change to open.",
             on_click=lambda: _apply(shown, best),
         )
-        if before is not None and state.choice().moves:
+        if before is not None and state.choice().baseline.startswith("link:"):
             st.button("Undo", key="fit-undo", on_click=_undo)
 
 
 def _apply(shown: Shown, best: Candidate) -> None:
     chosen = state.choice()
     state.put(_FROM, chosen)
-    state.choose(**fitting.applied_changes(best, chosen, shown.opened.name))
+    if all(move.kind == "planner" for move in best.moves):
+        state.choose(**planning.best(shown.choice), baseline=fitting.start_of(shown.choice))
+    else:
+        state.choose(**fitting.applied_changes(best, chosen, shown.opened.name))
 
 
 def _undo() -> None:
@@ -361,6 +347,3 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
     dim = reach(graph, chosen.fit_dim) if chosen.fit_dim in graph.ranges else graph.dims[chosen.fit_dim]
     result = f"no size from {dim.min:,} to {dim.max:,} fits" if found.size is None else f"up to {found.size:,} fits"
     st.html(f'<div class="tm"><strong>{markup.esc(chosen.fit_dim)}: {result}</strong> (range up to {dim.max:,})</div>')
-
-
-page()

@@ -1,4 +1,4 @@
-"""Figures of the page Fit: live bytes against the limit, and bytes against cost. Pure."""
+"""Figures of the view Changes: live bytes against the limit, and bytes against cost. Pure."""
 
 from __future__ import annotations
 
@@ -20,17 +20,24 @@ WORDS, WIDE = 18, 25
 """Height of a line's label in pixels, and its width in percent of the x axis."""
 
 
-def memory(today: U64, fitted: U64 | None, capacity: int) -> go.Figure:
+def memory(today: U64, fitted: U64 | None, limit: int | None) -> go.Figure:
     """Return live bytes over time, shape (T,): current plan dotted, fitted plan filled, red above the limit.
 
     The plans can have different numbers of steps; the x axis is 0 to 100 % of each.
     """
     fig = figure(TALL)
+    capacity = numbers.UNLIMITED if limit is None else limit
     x, y = _curve(today if fitted is None else fitted)
     curves = [(x, y)]
     top = max(y, default=0)
     fig.add_trace(
-        _steps(x, [min(value, capacity) for value in y], "live, within the limit", LIVE, "rgba(0,114,178,0.22)")
+        _steps(
+            x,
+            [min(value, capacity) for value in y],
+            "live" if limit is None else "live, within the limit",
+            LIVE,
+            "rgba(0,114,178,0.22)",
+        )
     )
     fig.data[0].fill = "tozeroy"
     if top > capacity:
@@ -44,13 +51,14 @@ def memory(today: U64, fitted: U64 | None, capacity: int) -> go.Figure:
         top = max(top, *curves[1][1])
         fig.add_trace(_steps(*curves[1], "current plan", LINE))
         fig.data[-1].line.dash = "dot"
-    axis = bytes_axis(max(top, capacity))
-    fig.add_hline(
-        y=capacity,
-        line={"color": BAD, "width": 1.5, "dash": "dash"},
-        annotation={"text": f"limit {numbers.short_bytes(capacity)}", "font": {"size": 11, "color": BAD}},
-        annotation_position=clear_of(curves, capacity, axis["range"][1] * WORDS // TALL),
-    )
+    axis = bytes_axis(max(top, limit or 0))
+    if limit is not None:
+        fig.add_hline(
+            y=limit,
+            line={"color": BAD, "width": 1.5, "dash": "dash"},
+            annotation={"text": f"limit {numbers.short_bytes(limit)}", "font": {"size": 11, "color": BAD}},
+            annotation_position=clear_of(curves, limit, axis["range"][1] * WORDS // TALL),
+        )
     fig.update_xaxes(range=[0, 100], ticksuffix=" %", title={"text": "of the steps", "standoff": 4})
     fig.update_yaxes(axis, fixedrange=True)
     fig.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.14, "x": 0})

@@ -19,6 +19,8 @@ from tmmu_core.fitting.search.what_if import WhatIf
 CHOSEN = "fit.move"
 """Session key: kind and text of the previewed change."""
 LISTED = 40
+WORTH = 1_000
+"""A change that saves less than one part in this many is not listed beside larger ones."""
 
 
 def in_order(made: Sequence[Move]) -> None:
@@ -30,7 +32,7 @@ def in_order(made: Sequence[Move]) -> None:
         (
             move.kind,
             numbers.shortened(move.what, 90),
-            numbers.delta_bytes(-move.bytes),
+            numbers.short_bytes(move.bytes),
             f"{move.cost.extra_flops:,}",
             numbers.short_bytes(move.cost.moved_bytes),
             move.why,
@@ -65,7 +67,10 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     if not found.moves:
         st.html(markup.empty("No single change saves memory", "A combination can: Fit tries them above."))
         return
-    listed = found.moves[:LISTED]
+    worth = [move for move in found.moves if move.bytes * WORTH >= today] or list(found.moves)
+    listed = tuple(sorted(worth, key=lambda move: move.kind != "planner")[:LISTED])  # another planner costs nothing
+    if len(listed) < len(found.moves):
+        st.caption(f"{numbers.of(len(listed), len(found.moves), 'change')} listed; the others save less than 0.1 %.")
     table = pd.DataFrame(
         {
             "change": [move.kind for move in listed],

@@ -1,1 +1,0 @@
-"""Shadow replay: run a plan on simulated memory."""

@@ -1,0 +1,104 @@
+"""A plan in the formats of other viewers: a trace for Perfetto, and node data for Model Explorer.
+
+The trace is Chrome's JSON trace format, which https://ui.perfetto.dev and ``chrome://tracing`` open: one step is one
+microsecond, an arena is a process with a counter of its live bytes, a tensor is a slice. Node data colour the nodes of
+a graph in Model Explorer by the bytes that are live while they run (``GraphNodeData`` of its ``node_data_builder``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tmmu_core.plans.figures.live_bytes import change_points
+from tmmu_core.plans.figures.plan_storages import beats_of, live_bytes, storages_of
+from tmmu_core.plans.model import Plan
+
+GRADIENT = ("#ffffff", "#fdd49e", "#d7301f")
+"""Colours of the lowest, a middle and the highest value."""
+
+
+def to_perfetto(plan: Plan) -> bytes:
+    """Return the trace: execution order, live bytes of each arena, and a slice for each tensor."""
+    events = [
+        {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "execution order"}},
+        *(
+            {"ph": "X", "name": node, "cat": "node", "pid": 0, "tid": 0, "ts": step, "dur": 1}
+            for step, node in _nodes(plan)
+        ),
+        *(event for number in range(len(plan.arenas)) for event in _arena_events(plan, number)),
+    ]
+    lines = b",\n".join(map(msgspec.json.encode, events))
+    return b'{"displayTimeUnit": "ms", "traceEvents": [\n' + lines + b"\n]}\n"
+
+
+def _nodes(plan: Plan) -> Iterator[tuple[int, str]]:
+    """Yield the node of each step; nothing for an instance, which has no nodes."""
+    steps = len(plan.execution_order) + plan.has_inputs_step if plan.execution_order else 0
+    return ((step, plan.node_at(step)) for step in range(min(steps, plan.steps)))
+
+
+def _arena_events(plan: Plan, number: int) -> Iterator[dict[str, Any]]:
+    arena, process = plan.arenas[number], number + 1
+    yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": f"arena {arena.name}"}}
+    yield {"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}
+    storages = storages_of(plan)
+    beats = beats_of(plan, storages)
+    curve = live_bytes(plan, arena.name, storages, beats)
+    steps, values = change_points(curve, beats.steps)
+    for step, size in [*zip(steps.tolist(), values.tolist(), strict=True), (plan.steps, 0)]:
+        yield {"ph": "C", "name": "live bytes", "pid": process, "ts": step, "args": {"bytes": size}}
+    rows = np.flatnonzero(plan.arena == number)
+    rows = rows[np.lexsort((plan.offset[rows], plan.birth[rows]))].tolist()
+    for row, lane in zip(rows, _lanes(plan, rows), strict=True):
+        tensor, birth = plan.row(row), int(plan.birth[row])
+        shown = {"offset_bytes": tensor.offset_bytes, "size_bytes": tensor.size_bytes, "dtype": tensor.dtype}
+        shown |= {"shape": tensor.shape, "slot": tensor.logical_slot, "base": tensor.base_tensor_uid}
+        yield {
+            "ph": "X",
+            "name": tensor.tensor_id,
+            "cat": tensor.role,
+            "pid": process,
+            "tid": lane + 1,
+            "ts": birth,
+            "dur": int(plan.held_until[row]) - birth,
+            "args": shown,
+        }
+
+
+def _lanes(plan: Plan, rows: Sequence[int]) -> Iterator[int]:
+    """Yield a track for each row, sorted by birth, so that no two slices of a track overlap."""
+    free: list[int] = []
+    used: list[tuple[int, int]] = []
+    lanes = 0
+    for row in rows:
+        while used and used[0][0] <= plan.birth[row]:
+            heappush(free, heappop(used)[1])
+        if not free:
+            heappush(free, lanes)
+            lanes += 1
+        lane = heappop(free)
+        heappush(used, (int(plan.held_until[row]), lane))
+        yield lane
+
+
+def to_model_explorer(plan: Plan) -> bytes:
+    """Return the live bytes of all arenas at the step of each node, by node id and by the tensors that it writes.
+
+    Model Explorer finds a node by its id or by the name of one of its outputs.
+    """
+    beats = beats_of(plan)
+    curves = [live_bytes(plan, arena.name, None, beats).astype(object) for arena in plan.arenas]
+    live = np.array(curves, object).reshape(-1, len(beats)).sum(axis=0)
+    nodes = dict(_nodes(plan))
+    results = {node: {"value": live[beats.at(step)]} for step, node in nodes.items()}
+    for tensor_id, birth, role in zip(plan.tensor_ids, plan.birth.tolist(), plan.roles, strict=True):
+        if birth in nodes and role not in ("parameter", "constant", "input"):
+            results[tensor_id] = results[nodes[birth]]
+    gradient = [{"stop": k / 2, "bgColor": colour} for k, colour in enumerate(GRADIENT)]
+    name = f"live bytes ({plan.planner})"
+    return msgspec.json.encode({"name": name, "results": results, "gradient": gradient})
