@@ -151,3 +151,11 @@ def drawing(at: AppTest) -> str:
     """The SVG that the page shows."""
     (coded,) = re.findall(r'<img class="tm-picture" alt="[^"]+" src="data:image/svg\+xml;base64,([^"]*)">', html(at))
     return base64.b64decode(coded).decode()
+
+
+def test_a_tensorflow_lite_model_is_offered_with_the_plan_in_it() -> None:
+    data = (DATA / "tflite" / "vww_96_int8.tflite").read_bytes()
+    shown = planning.make_plan(Choice(source=opening.shelf().put("m.tflite", data), planner="auto"))
+    written = made(shown)["it.tflm.tflite"]
+    assert written.endswith(data[8:])
+    assert b"OfflineMemoryAllocation" in written

@@ -24,6 +24,9 @@ from tmmu_core.base.errors import TmmuError
 from tmmu_core.formats.c_project.c_export import c_project, zipped
 from tmmu_core.formats.c_project.render_c import c_header, c_prefix, c_source
 from tmmu_core.formats.c_project.render_plan import RenderIncomplete, RenderMemoryPlan, build_render_plan, residency
+from tmmu_core.formats.edge import tflite
+from tmmu_core.formats.edge.tflm_model import MicroModel
+from tmmu_core.formats.edge.tflm_plan import with_plan
 from tmmu_core.formats.planfile import checkpoint, parquet, plan_file, trace
 from tmmu_core.formats.weights import constants_in
 from tmmu_core.graph.native import native_file
@@ -33,6 +36,8 @@ from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.plans.model import ArenaSummary, Plan
 
 ARENAS = repeat_command.FILES["arenas"]
+MOST_TENSORS = 2_000
+"""Tensors up to which the model for a runtime is written while the page is drawn."""
 
 
 def address(here: str, query: dict[str, str]) -> str:
@@ -61,6 +66,7 @@ MEDIA_TYPES = {
     "md": "text/markdown",
     "h": "text/x-c",
     "c": "text/x-c",
+    "tflite": "application/octet-stream",
     "zip": "application/zip",
 }
 """File extension → media type."""
@@ -103,6 +109,8 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
             for arena, name in zip(plan.arenas, _file_names([arena.name for arena in plan.arenas]), strict=True)
         ],
     }
+    if models := _models(shown, stem):
+        found["Model", "with this plan in it"] = models
     if shown.opened.plan is None:
         found["Reproduce the plan", "inputs of the command line"] = _inputs(shown, stem)
     return found
@@ -111,6 +119,19 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
 def _instance(plan: Plan, arena: ArenaSummary, name: str) -> Entry:
     purpose = f"{numbers.count(arena.storages, 'buffer')}, {numbers.short_bytes(arena.extent_bytes)}"
     return _entry(numbers.shortened(arena.name, 16), name, purpose, plan_file.to_instance, plan, arena.name)
+
+
+def _models(shown: Shown, stem: str) -> list[Entry]:
+    """Return the model with the plan in it, where a runtime can use the plan."""
+    if shown.opened.graph is None or len(shown.plan) > MOST_TENSORS:
+        return []
+    with suppress(TmmuError):
+        data, name = content_of(shown.opened.source)
+        if not tflite.refuses(data):
+            written = with_plan(MicroModel(data, name), data, shown.plan)
+            about = f"TensorFlow Lite Micro places the tensors in {numbers.short_bytes(written.extent_bytes)}"
+            return [_entry("TFLM model", f"{stem}.tflm.tflite", about, bytes, written.data)]
+    return []
 
 
 def _inputs(shown: Shown, stem: str) -> list[Entry]:
