@@ -19,7 +19,7 @@ if str(HERE.parent) not in sys.path:  # run as a script, the packages beside it 
 from app.kit import address  # noqa: E402
 from app.kit.frame import style, tour  # noqa: E402
 from app.serving import guard  # noqa: E402
-from app.session import opening, planning, state  # noqa: E402
+from app.session import opening, planning, scenarios, state  # noqa: E402
 from app.session.pages import FIRST, PAGES  # noqa: E402
 from app.session.work import jobs, visitors  # noqa: E402
 from app.session.work.task_messages import TaskNotFinished  # noqa: E402
@@ -49,6 +49,15 @@ def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
     return tuple(opened), tuple(cards)
 
 
+def has_scale() -> bool:
+    """Whether the page Scale applies to the open file."""
+    choice = state.choice()
+    try:
+        return bool(scenarios.scales(opening.open_source(choice.source), choice))
+    except (TmmuError, OSError):
+        return False
+
+
 def draw() -> None:
     """One run of a page."""
     sys.setswitchinterval(0.001)  # a planner in a thread must not make a click wait its whole turn
@@ -66,7 +75,13 @@ def draw() -> None:
     state.follow_history()
     page = st.navigation(
         [
-            st.Page(HERE / "pages" / name / "page.py", title=title, url_path=name, default=name == FIRST)
+            st.Page(
+                HERE / "pages" / name / "page.py",
+                title=title,
+                url_path=name,
+                default=name == FIRST,
+                visibility="hidden" if name == "scale" and not has_scale() else "visible",
+            )
             for name, title in PAGES
         ],
         position="top",

@@ -40,6 +40,15 @@ def _opened(at: str) -> Store:
     return Store.at(at, create=True)
 
 
+def latest_runs(model: str, most: int = 20) -> list[Run]:
+    """Return the latest runs of a model, newest first; [] without a store, or where it cannot be read."""
+    with suppress(TmmuError):
+        keeper = store()
+        if keeper is not None:
+            return [*reversed(keeper.runs(model, last=most))]
+    return []
+
+
 def source_of(run: Run) -> str:
     """Return the source of a run's plan for links."""
     return f"{KIND}:{run.content.hex()}"
@@ -53,7 +62,7 @@ def content(name: str) -> tuple[bytes, str]:
             raise StoreFault("this server has no store.", hint="Start it with tmmu explore --store URL.")
         return keeper.document(digest), f"{name[:12]}.plan.cbor"
     except ValueError:
-        raise UnreadableInput(f"{name[:80]!r} names no plan.", hint="Open it from the page History.") from None
+        raise UnreadableInput(f"{name[:80]!r} names no plan.", hint="Open it from Compare, History.") from None
     except TmmuError as error:
         why = getattr(error, "message", str(error))
         raise UnreadableInput(why, source=f"{KIND}:{name[:12]}", hint=error.hint) from error

@@ -6,11 +6,9 @@ PAGES: tuple[tuple[str, str], ...] = (
     ("plan", "Plan"),
     ("fix", "Fix"),
     ("compare", "Compare"),
-    ("shapes", "Shapes"),
-    ("ranks", "Ranks"),
     ("graph", "Graph"),
-    ("history", "History"),
-    ("report", "Report"),
+    ("scale", "Scale"),
+    ("export", "Export"),
 )
 """``(name, title)``: a page's file in ``views/`` and its address; its title. The first is where a session begins."""
 
@@ -21,5 +19,9 @@ MOVED = {
     "fragmentation": (FIRST, "fragmentation"),
     "fit": ("fix", ""),
     "planners": ("fix", "planners"),
+    "history": ("compare", "history"),
+    "shapes": ("scale", "shapes"),
+    "ranks": ("scale", "ranks"),
+    "report": ("export", ""),
 }
 """Address of an earlier version → page and view."""

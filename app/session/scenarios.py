@@ -1,4 +1,4 @@
-"""One graph planned many times, for the pages Shapes and Ranks: over a dimension, a session, a world of ranks."""
+"""One graph planned many times, for the views Shapes and Ranks: over a dimension, a session, a world of ranks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,16 @@ from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.ranks import RankPlans
 from tmmu_core.plans.making.replan import DimCurve, ReplanLog, Rule
 from tmmu_core.plans.making.request import PlanRequest
+
+
+def scales(opened: Opened, choice: Choice) -> dict[str, str]:
+    """Return the views of Scale that apply: view → title. Shapes need a dimension, ranks something to shard."""
+    graph = opened.graph
+    if graph is None:
+        return {}
+    sharded = bool(choice.shard or choice.shard_spec)
+    shardable = sharded or any(t.role == "parameter" or t.shard is not None for t in graph.tensors)
+    return ({"shapes": "Shapes"} if graph.dims else {}) | ({"ranks": "Ranks"} if shardable else {})
 
 
 def all_ranks(choice: Choice) -> Job[RankPlans]:

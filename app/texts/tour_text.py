@@ -17,22 +17,21 @@ class Stop:
 
 STOPS = (
     Stop(
-        ".st-key-over, .tm-claim",
+        ".tm-headline",
         "Does it fit?",
-        "With a memory limit, this line shows the bytes over it and the next action. Here the activations of ResNet-50 "
-        "exceed their limit of 8 MiB; one click finds a plan that fits.",
+        "This line shows what the plan needs, the excess over the memory limit, and why. One click finds the best "
+        "plan. Every page begins with it.",
     ),
     Stop(
-        ".tm-strip",
-        "A row per arena",
-        "Lower bound: no plan is smaller. Arena size: what this plan reserves. Another planner can save at most the "
-        "difference. Hover over a term for its definition.",
+        ".st-key-toolbar",
+        "Your model, your memory",
+        "Open a file, or drop it anywhere on the page. Then set the memory limit of your device, such as 8GiB.",
     ),
     Stop(
         ".tmmu-canvas",
         "Arena map",
         "Steps to the right, bytes upwards, one box per tensor; red is above the limit. The wheel zooms, drag pans, "
-        "/ searches, p goes to the peak.",
+        "/ searches, p goes to the peak. The other views show the peak, all arenas in one memory, and the waste.",
     ),
     Stop(
         '[class*="st-key-beside"]',
@@ -41,10 +40,10 @@ STOPS = (
         "earlier. Every name is a link.",
     ),
     Stop(
-        '[data-testid="stTopNavLink"][href*="/fit"], [data-testid="stHeader"]',
+        '[data-testid="stTopNavLink"][href*="/fix"], [data-testid="stHeader"]',
         "Make it fit",
-        "Fit searches for changes until the plan fits, or proves that none does. Compare overlays two plans. Report "
-        "exports. To open your own model, use the folder button.",
+        "Fix ranks changes and combines them until the plan fits, or proves that none does. Compare shows two plans. "
+        "Export writes reports, pictures, plans and C code.",
     ),
 )
 

@@ -34,7 +34,7 @@ def _fresh() -> Iterator[None]:
     st.cache_resource.clear()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != "history"])  # which is of many plans
+@pytest.mark.parametrize("page", PAGES)
 def test_a_plan_over_its_capacity_is_drawn_and_says_by_how_much(page: str) -> None:
     at = opened(page, graph="sample:mixed_sizes", capacity="activations=1KiB", dim="")
     assert not at.exception

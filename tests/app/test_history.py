@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.pages.history.figures import over_commits
+from app.pages.compare.history_figure import over_commits
 from app.session import history, opening
 from tests.app.test_pages import claim, html, opened
 from tests.store.plans import NEW_YEAR, label, plan_of, swept
@@ -30,11 +30,17 @@ def runs(store: Store) -> tuple[Run, ...]:
     return store.runs("net", branch="main")
 
 
-def test_without_a_store_the_page_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_is_hidden_without_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(history.VARIABLE, raising=False)
     at = opened("history")
-    assert claim(at) == "No history"
-    assert "tmmu explore --store" in html(at)
+    assert claim(at) == "No baseline chosen"
+    assert not [switch for switch in at.segmented_control if switch.key == "w.tab"]
+
+
+def test_runs_of_the_model_are_offered_as_baselines(runs: tuple[Run, ...]) -> None:
+    at = opened("compare", graph=history.source_of(runs[2]))
+    offered = at.selectbox(key="w.baseline").options
+    assert "baseline: commit c1 on main, 384 B" in offered
 
 
 def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,8 +193,8 @@ def test_a_search_that_had_its_time_makes_room_where_all_places_are_taken(monkey
 @pytest.mark.slow
 def test_workers_end_with_the_server_however_that_ends() -> None:
     code = (
-        "import sys, time; from tests.app.test_jobs import Desk, WORKERS, endless, until, processes\n"
-        "job = endless(Desk()); assert until(lambda: job.done > 0)\n"
+        "import sys, time; from tests.app.test_jobs import JobTable, WORKERS, endless, until, processes\n"
+        "job = endless(JobTable()); assert until(lambda: job.done > 0)\n"
         "print(WORKERS.starter, *processes(), flush=True); time.sleep(600)"
     )
     server = subprocess.Popen(

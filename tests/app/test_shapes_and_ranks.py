@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import streamlit as st
 
-from app.pages.ranks.figures import fold, heat_map
-from app.pages.shapes.figures import dim_curve
+from app.pages.scale.rank_figures import fold, heat_map
+from app.pages.scale.shape_figures import dim_curve
 from app.session import opening, planning, rank_sets, shape_sequences
 from app.session.view_state import Choice
 from app.texts import numbers
@@ -150,9 +150,9 @@ def test_the_curve_holds_what_the_core_says_at_every_size() -> None:
 
 
 def test_a_graph_without_named_dimensions_is_told_what_is_needed_and_offered_one() -> None:
-    at = opened("shapes", graph="sample:residual_block")
-    assert "This page needs a named dimension" in html(at)
-    at.button(key="open-dynamic").click().run()
+    at = opened("shapes", graph="sample:linear_chain")
+    assert "Scale needs a graph with a named dimension" in html(at)
+    next(button for button in at.button if "dynamic batch" in button.label).click().run()
     assert claim(at) == "activations take 5.13 KiB at B = 1 and 162 KiB at B = 32"
 
 
@@ -288,7 +288,7 @@ def test_a_rank_that_the_mesh_does_not_have_is_a_card() -> None:
 
 def test_a_finished_plan_cannot_be_cut() -> None:
     source = opening.shelf().put("two.csv", b"id,lower,upper,size\na,0,2,64\n")
-    assert "has no graph to shard" in claim(opened("ranks", graph=source))
+    assert "Scale needs a graph" in html(opened("ranks", graph=source))
 
 
 def test_hostile_names_are_text_here_too() -> None:

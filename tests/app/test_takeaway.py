@@ -117,7 +117,7 @@ def test_nothing_is_made_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_link_holds_what_is_chosen_and_opens_on_the_first_page() -> None:
     chosen = Choice(planner="greedy", selected="a/b:0 é", arena="*", capacities={"activations": 2**20})
-    link = downloads.address("http://here:8501/sub/report?old=1", {"graph": chosen.source, **to_query(chosen)})
+    link = downloads.address("http://here:8501/sub/export?old=1", {"graph": chosen.source, **to_query(chosen)})
     assert link.startswith("http://here:8501/sub/?graph=sample:resnet50&planner=greedy")
     assert from_query(dict(parse_qsl(urlsplit(link).query))) == (chosen, ())
 

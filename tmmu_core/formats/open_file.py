@@ -168,7 +168,7 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
 
 def refuse_unplannable(path: Path) -> None:
     """Raise ``UnreadableInput`` for a file that its first bytes identify as weights or an engine."""
-    if path.is_file() and os.access(path, os.R_OK):
+    if os.path.isfile(path) and os.access(path, os.R_OK):
         with path.open("rb") as file:
             foreign = unplannable.by_magic(file.read(unplannable.HEAD))
         if foreign is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -66,7 +65,7 @@ def command(graph: Source, request: PlanRequest, output: Out = None, json: AsJso
     Offsets in an instance file are verified. If they are invalid, no plan is written and the exit code is 1.
     A folder with PyTorch snapshots of the ranks of a job gives a table of the ranks.
     """
-    if os.path.isdir(graph) and (files := snapshot_files(Path(graph))):
+    if files := snapshot_files(Path(graph)):
         return _ranks(files, json=json)
     opened = open_any(graph, request.dims)
     found = resolve_opened(opened, graph, request, plans_too=False)

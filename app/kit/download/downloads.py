@@ -37,7 +37,7 @@ ARENAS = repeat_command.FILES["arenas"]
 
 def address(here: str, query: dict[str, str]) -> str:
     """Return the URL of the first page on the same server with ``query``; ``here`` is this page's URL."""
-    base = here.partition("?")[0].rstrip("/").removesuffix("/report")
+    base = here.partition("?")[0].rstrip("/").removesuffix("/export")
     return f"{base}/" + (f"?{urlencode(query, quote_via=quote, safe=':,*')}" if query else "")
 
 

@@ -192,8 +192,8 @@ def _actions(answer: Shown, over: bool) -> None:
     if over and answer.opened.graph is not None and state.at() != "fix":
         st.page_link("pages/fix/page.py", label="Make it fit", icon=":material/compress:", help="Change the graph.")
     limited = full.budget is not None or any(arena.headroom_bytes is not None for arena in plan.arenas)
-    if limited and not over and state.at() != "report":
-        st.page_link("pages/report/page.py", label="Export", icon=":material/download:")
+    if limited and not over and state.at() != "export":
+        st.page_link("pages/export/page.py", label="Export", icon=":material/download:")
 
 
 def name_of(shown: Shown) -> str:

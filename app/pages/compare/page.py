@@ -7,13 +7,14 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.kit import address, arena_focus
+from app.kit import address, arena_focus, tabs
 from app.kit.charts import chart_base
 from app.kit.charts.compare_charts import curves
 from app.kit.frame import page_frame
 from app.kit.tensor import plan_drawing, tensor_card, tensor_table
+from app.pages.compare import history_view
 from app.pages.fix import move_tables
-from app.session import fitting, opening, plan_rows, planning, state
+from app.session import fitting, history, opening, plan_rows, planning, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, why_here_text
 from app.texts import totals_text as totals
@@ -29,6 +30,9 @@ def page() -> None:
     """Draw the page."""
     shown = page_frame.shown(of_digests=True)
     chosen = state.choice()
+    if history.url() and tabs.pick({"compare": "Compare", "history": "History"}) == "history":
+        history_view.draw()
+        return
     options = baselines(shown)
     if not chosen.baseline:
         st.html(markup.claim("No baseline chosen"))
@@ -77,6 +81,9 @@ def baselines(shown: Shown) -> dict[str, str]:
         options |= {f"preset:{p}": f"preset {p}" for p in PRESETS if p != shown.choice.preset}
         if shown.choice.order is not None:
             options["order:"] = "execution order of the file"
+    for run in history.latest_runs(shown.opened.name):
+        size = numbers.short_bytes(run.extent_bytes)
+        options[history.source_of(run)] = f"commit {numbers.shortened(run.commit, 12)} on {run.branch}, {size}"
     stem = shown.opened.source.removeprefix("sample:")
     for path in sorted(opening.golden(), key=lambda path: (not path.name.startswith(f"{stem}."), path.name)):
         options[f"golden:{path.name}"] = f"golden trace {path.name}"

@@ -59,7 +59,7 @@ export function build(tell) {
     button("⇄", "swap axes (t)", () => tell.swap()),
     button("peak", "go to the peak (p)", () => tell.toPeak()),
     button("fit", "show everything (double click)", () => tell.fit()),
-    button("PNG", "save as PNG, at double size or at the size set on Report", () => tell.save()),
+    button("PNG", "save as PNG, at double size or at the size set on Export", () => tell.save()),
   );
   const foot = el("div", { class: "foot" }, legend, status);
   const root = el("div", { class: "tmmu-canvas" }, title, bar, stage, foot, live);

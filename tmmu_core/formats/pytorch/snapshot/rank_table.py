@@ -51,13 +51,22 @@ class RankSummary:
 def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
     """Return ``(rank, path)`` of the snapshots in a folder by rank.
 
-    The rank is the number after ``rank`` in the name, else its last number, else the position by name.
+    The rank is the number after ``rank`` in the name, else its last number, else the position by name. Empty if
+    ``folder`` is no readable folder.
     """
     found = []
-    for position, path in enumerate(sorted(path for path in folder.iterdir() if path.is_file())):
-        with path.open("rb") as file:
-            if snapshot_signature.refuses(file.read(SIGNATURE_BYTES)):
-                continue
+    try:
+        files = sorted(path for path in folder.iterdir() if path.is_file())
+    except (OSError, ValueError):
+        return []
+    for position, path in enumerate(files):
+        try:
+            with path.open("rb") as file:
+                start = file.read(SIGNATURE_BYTES)
+        except OSError:
+            continue
+        if snapshot_signature.refuses(start):
+            continue
         match = _RANK.search(path.name)
         found.append((int(match[1] or match[2]) if match else position, path))
     return sorted(found)

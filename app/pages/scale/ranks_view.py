@@ -1,4 +1,4 @@
-"""The page Ranks: memory of every rank of a sharded graph, and the plan of one rank."""
+"""The view Ranks: memory of every rank of a sharded graph, and the plan of one rank."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.kit import arena_focus
 from app.kit.charts import chart_base
 from app.kit.frame import page_frame
 from app.kit.tensor import tensor_card, verdict
-from app.pages.ranks import figures as charts
+from app.pages.scale import rank_figures as charts
 from app.session import opening, plan_rows, planning, rank_sets, scenarios, state
 from app.session.planning import Shown
 from app.session.view_state import Choice
@@ -23,14 +23,8 @@ from tmmu_core.plans.making.ranks import RankPlans
 MOST_CLASSES = 24
 
 
-def page() -> None:
-    """Draw the page."""
-    shown = page_frame.shown()
-    graph = shown.opened.graph
-    if graph is None:
-        st.html(markup.claim(f"{shown.opened.name} has no graph to shard"))
-        st.html(markup.empty("Ranks need a graph", "Open the graph of this plan."))
-        return
+def draw(graph: Graph) -> None:
+    """Draw the shard spec, all ranks, and the plan of one rank."""
     asked = state.choice()
     asked = asked.of_whole().but(shard=asked.shard or rank_sets.compact(rank_sets.presets(graph)[0].text))
     job = scenarios.all_ranks(asked)
@@ -334,6 +328,3 @@ def _shares(rows: list[tuple[str, int, int]]) -> str:
         for name, whole, rank in rows
     ]
     return markup.table(["arena", "whole → rank", "share"], cells, numbers=(1, 2))
-
-
-page()

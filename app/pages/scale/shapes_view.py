@@ -1,4 +1,4 @@
-"""The page Shapes: memory over a named dimension, and replan sessions."""
+"""The view Shapes: memory over a named dimension, and replan sessions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.kit import arena_focus
 from app.kit.charts import chart_base
 from app.kit.data_table import sheet
 from app.kit.frame import page_frame
-from app.pages.shapes import figures as charts
+from app.pages.scale import shape_figures as charts
 from app.session import opening, planning, scenarios, shape_sequences, state
 from app.session.planning import Shown
 from app.session.view_state import POLICIES
@@ -25,24 +25,16 @@ from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.making.replan import DimCurve, Iteration, PlanAt, ReplanLog, Rule
 
-OFFERED = "sample:dynamic_batch"
 POLICY_WORDS = {"ABORT": "abort", "REPLAN_AT_SAFEPOINT": "replan at a safepoint"}
 PLAN_AT_WORDS = {"upper": "for the largest sizes", "point": "for each shape"}
 
 
-def page() -> None:
-    """Draw the page."""
-    shown = page_frame.shown()
-    graph = shown.opened.graph
-    if graph is None or not graph.dims:
-        without(shown)
-        return
+def draw(shown: Shown, graph: Graph) -> None:
+    """Draw the curve over a dimension and the replan session."""
     chosen = state.choice()
     dim = chosen.dim if chosen.dim in graph.dims else sorted(graph.dims)[0]
     job = scenarios.over_dim(chosen, dim)
-    ready = job.wait(planning.PATIENCE)
-    if not ready:
-        st.html(markup.claim(f"Planning {shown.opened.name} along {dim}"))
+    if not job.wait(planning.PATIENCE):
         page_frame.progress(job, f"Planning for every size of {dim}")
     else:
         try:
@@ -50,29 +42,6 @@ def page() -> None:
         except TmmuError as error:
             st.html(markup.error_card(opening.card_of(error, f"No curve over {dim}", shown.opened.name)))
     session(shown, graph, dim)
-
-
-def without(shown: Shown) -> None:
-    """Draw what the page needs, and offer a sample that has it."""
-    name = shown.opened.name
-    if shown.opened.graph is None:
-        st.html(markup.claim(f"{name} has no graph"))
-        what = "A plan or an instance has fixed sizes. Open its graph, or the sample."
-    else:
-        st.html(markup.claim(f"{name} has no named dimension"))
-        what = (
-            "Name a dimension in the shapes of a graph and declare its range: "
-            '"dims": {"B": {"min": 1, "max": 32}}. The sample has one.'
-        )
-    st.html(markup.empty("This page needs a named dimension", what))
-    st.button(
-        "Open the sample with a dynamic batch",
-        key="open-dynamic",
-        type="primary",
-        icon=":material/folder_open:",
-        on_click=state.choose,
-        kwargs={"source": OFFERED},
-    )
 
 
 # --- over the envelope -------------------------------------------------------------------------------------------
@@ -389,6 +358,3 @@ def rows(log: ReplanLog, arena: str) -> list[dict[str, Any]]:
         )
         before = one
     return rows_of_log
-
-
-page()

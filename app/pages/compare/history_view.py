@@ -1,4 +1,4 @@
-"""The page History: memory of each model per commit."""
+"""The view History: memory of each model per commit."""
 
 from __future__ import annotations
 
@@ -22,28 +22,15 @@ REFRESH = 2.0
 """Seconds between updates of a running sweep."""
 
 
-def page() -> None:
-    """Draw the page."""
+def draw() -> None:
+    """Draw the view."""
     try:
         keeper = history.store()
-        if keeper is None:
-            _without_a_store()
-            return
+        assert keeper is not None, "the view is hidden without a store"
         _of(keeper)
     except TmmuError as error:
         st.html(markup.claim("The store cannot be read"))
         st.html(markup.error_card({**error.record(), "title": "The store cannot be read", "code": "STORE"}))
-
-
-def _without_a_store() -> None:
-    st.html(markup.claim("No history"))
-    st.html(
-        markup.empty(
-            "This server has no store",
-            "Start it with: tmmu explore --store sqlite:///plans.db (or postgresql://…). "
-            "Add runs with: tmmu record model.onnx --store sqlite:///plans.db --as MODEL@COMMIT.",
-        )
-    )
 
 
 def _of(keeper: Store) -> None:
@@ -110,7 +97,7 @@ def _choose(models: list[str], branches: list[str], runs: tuple[Run, ...]) -> No
 
 
 def _drawn(runs: tuple[Run, ...]) -> None:
-    from app.pages.history.figures import over_commits
+    from app.pages.compare.history_figure import over_commits
 
     picked = _picked(runs)
     key = f"history.{runs[-1].model}.{runs[-1].branch}.{len(runs)}.{picked}"
@@ -149,8 +136,7 @@ def _click(key: str, runs: tuple[Run, ...]) -> None:
     before, after = sorted((picked, at))
     choice = state.choice()
     state.choose(source=history.source_of(runs[after]), baseline=history.source_of(runs[before]))
-    state.choose(model=choice.model, branch=choice.branch, pick="")
-    state.redirect("compare")
+    state.choose(model=choice.model, branch=choice.branch, pick="", tab="")
 
 
 def _open(run: Run) -> None:
@@ -219,6 +205,3 @@ def _sweep_row(row: dict[str, object]) -> list[str]:
     figures = [row["lower_bound_bytes"], row["extent_bytes"]]
     cells += ["" if n is None else numbers.short_bytes(int(str(n))) for n in figures]
     return [markup.esc(str(cell)) for cell in [*cells, numbers.shortened(why, 80)]]
-
-
-page()

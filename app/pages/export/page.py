@@ -1,4 +1,4 @@
-"""The page Report: export of report, pictures, plan files, C code, command and link."""
+"""The page Export: export of report, pictures, plan files, C code, command and link."""
 
 from __future__ import annotations
 

@@ -1,0 +1,36 @@
+"""The page Scale: memory over the sizes of a dimension, and over the ranks of a mesh."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app.kit import tabs
+from app.kit.frame import page_frame
+from app.pages.scale import ranks_view, shapes_view
+from app.session import scenarios, state
+from app.texts import markup
+
+SAMPLE = "sample:dynamic_batch"
+
+
+def page() -> None:
+    """Draw the page."""
+    shown = page_frame.shown()
+    graph = shown.opened.graph
+    views = scenarios.scales(shown.opened, state.choice())
+    if not views or graph is None:
+        st.html(
+            markup.empty(
+                "Scale needs a graph with a named dimension, or with parameters that can be sharded",
+                'Declare the range of a dimension in the graph: "dims": {"B": {"min": 1, "max": 32}}.',
+            )
+        )
+        st.button("Open a sample with a dynamic batch", on_click=state.choose, kwargs={"source": SAMPLE})
+        return
+    if tabs.pick(views) == "shapes":
+        shapes_view.draw(shown, graph)
+    else:
+        ranks_view.draw(graph)
+
+
+page()
