@@ -12,6 +12,7 @@ EXTRA_OF = {
     "blake3": "draft",
     "dask": "sweep",
     "distributed": "sweep",
+    "mcp": "mcp",
     "onnxruntime": "run",
     "pandas": "tables",
     "plotly": "app",
