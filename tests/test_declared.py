@@ -1,4 +1,4 @@
-"""What the specification declares of itself (seed 0.E, 0.G, 0.H, 0.J, 0.Z, I.A): names, versions, pins, no state."""
+"""What the specification declares about itself (seed 0.E, 0.G, 0.H, 0.J, 0.Z, I.A): names, versions, pins, no state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.plans.making.engine import plan_graph
 
 
-def test_every_operator_of_the_manifest_is_there() -> None:
+def test_every_operator_of_the_manifest_exists() -> None:
     for place in OPERATORS.values():
         module, _, name = place.partition(":")
         assert callable(reduce(getattr, name.split("."), import_module(module)))
@@ -30,12 +30,12 @@ def test_operators_are_named_in_full() -> None:
     assert SPEC_VERSION in OPERATORS
 
 
-def test_an_error_blames_an_operator_of_the_manifest() -> None:
+def test_error_names_an_operator_of_the_manifest() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ContractError)]
     assert {kind.operator for kind in kinds} <= set(OPERATORS)
 
 
-def test_planning_side_by_side_gives_what_planning_alone_gives() -> None:
+def test_concurrent_planning_gives_the_same_plans() -> None:
     graphs = [read_graph_file(SAMPLES / f"{name}.tmmu.json") for name in ("mixed_sizes", "residual_block")]
     alone = [plan_graph(graph).plan.tmmu_plan_hash for graph in graphs * 4]
     with ThreadPoolExecutor(8) as threads:
@@ -51,14 +51,14 @@ def test_planning_keeps_no_state() -> None:
     assert msgspec.json.encode(graph) == before
 
 
-def test_every_dependency_is_pinned() -> None:
+def test_dependencies_are_pinned() -> None:
     for name in ("requirements.lock", "requirements-dev.lock"):
         lines = [line for line in (ROOT / name).read_text().splitlines() if line.strip() and not line.startswith("#")]
         assert lines
         assert [line for line in lines if not re.match(r"[\w.\-\[\]]+==[\w.]+", line)] == []
 
 
-def test_the_version_that_is_hashed_into_tokens_is_the_specifications() -> None:
-    """A change of ranges, slots or addresses is a new major version (0.J): the goldens hold what this one gives."""
+def test_specification_version_is_hashed_into_tokens() -> None:
+    """A change of ranges, slots or addresses is a new major version (0.J)."""
     assert SPEC_VERSION == "UML_OS.TMMU.PrepareMemory_v2"
     assert list((SAMPLES / "golden").iterdir())

@@ -260,6 +260,7 @@ def _pack_one(
         "ids": arrays.pool(plan.tensor_ids),
         "nodes": arrays.pool(plan.node_at(step) for step in range(plan.steps)),
         "role": arrays.table(plan.roles),
+        "category": arrays.table(plan.categories) if plan.categories else None,
         "dtype": arrays.table(plan.dtypes),
         "shape": arrays.table(_shapes(plan)),
         "operator": None if operators is None else arrays.table(operators),

@@ -20,7 +20,7 @@ from app.session import state
 from tmmu_core.plans.model import Plan
 
 View = Literal["lifetimes", "slots", "map"]
-Colour = Literal["role", "slot", "arena", "operator", "module", "phase", "size", "change"]
+Colour = Literal["role", "category", "slot", "arena", "operator", "module", "phase", "size", "change"]
 
 
 @dataclass(frozen=True)

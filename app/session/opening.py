@@ -30,7 +30,7 @@ from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.formats.xla import xla_folder
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, StorageOrigin
 from tmmu_core.graph.native.unpacking import read_whole
-from tmmu_core.planners.problem import Packing, Problem
+from tmmu_core.planners.problem import Packing, Problem, Recorded
 from tmmu_core.plans.model import Plan
 
 READ_APART_FROM = 1 << 23
@@ -70,6 +70,8 @@ class Opened:
     """Notes of the reader."""
     made: Mapping[str, StorageOrigin] = field(default_factory=dict)
     """Storage of a packing instance → its producer, if the file has one."""
+    recorded: Recorded | None = None
+    """What an allocator recorded beside a packing instance."""
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -147,7 +149,14 @@ def read_bytes(data: bytes, name: str, source: str) -> Opened:
     if isinstance(thing, Plan):
         return Opened(source, thing.ir_name or name, "plan", plan=thing)
     return Opened(
-        source, thing.name, "problem", problem=thing.problem, packing=thing.packing, notes=thing.notes, made=thing.made
+        source,
+        thing.name,
+        "problem",
+        problem=thing.problem,
+        packing=thing.packing,
+        notes=thing.notes,
+        made=thing.made,
+        recorded=thing.recorded,
     )
 
 

@@ -110,7 +110,7 @@ def take(files: list[tuple[str, bytes]], owner: str | None = None) -> tuple[list
 def asked_of(opened: Opened) -> Graph | PlainInstance:
     """Return the graph or instance to plan."""
     if opened.problem is not None:
-        return PlainInstance(opened.name, opened.problem, opened.packing, opened.notes, opened.made)
+        return PlainInstance(opened.name, opened.problem, opened.packing, opened.notes, opened.made, opened.recorded)
     assert opened.graph is not None
     return opened.graph
 

@@ -20,8 +20,11 @@ from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, 
 FIRST_SAMPLE = "sample:resnet50"
 VIEWS = ("lifetimes", "slots", "map")
 VIEW_NAMES = {"lifetimes": "Lifetimes", "slots": "Slots", "map": "Arena map"}
-TABS = ("map", "peak", "device", "fragmentation", "changes", "planners", "compare", "history", "shapes", "ranks")
-COLOURS = ("role", "slot", "arena", "operator", "module", "phase", "size")
+TABS = (
+    *("map", "peak", "device", "fragmentation", "snapshot"),
+    *("changes", "planners", "compare", "history", "shapes", "ranks"),
+)
+COLOURS = ("role", "category", "slot", "arena", "operator", "module", "phase", "size")
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,14 @@ CATEGORIES = (
 )
 """Equal to ``CATEGORIES`` in ``colours.js``. Colours close to the orange of bytes over a limit come last."""
 OTHER = "#8A8F98"
+CATEGORY_COLOURS = {
+    "parameter": "#8A8F98",
+    "gradient": "#A0276B",
+    "optimizer_state": "#E69F00",
+    "activation": "#0072B2",
+    "other": "#56B4E9",
+}
+"""Equal to ``CATEGORY_COLOURS`` in ``colours.js``."""
 
 
 def ranked(plan: Plan, operators: Sequence[str]) -> list[str]:

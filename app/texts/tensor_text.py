@@ -13,6 +13,7 @@ from tmmu_core.graph.assumed_sizes import SAID_BY
 from tmmu_core.graph.model import Origin, StorageOrigin
 from tmmu_core.liveness.idle_time import Idle
 from tmmu_core.liveness.why_live import REFUSAL_WORDS, Event, Explanation, explain
+from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.analysis.why_memory import Uplift, uplift
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.model import Plan
@@ -183,16 +184,28 @@ def largest(
     ``colour_of`` maps a row to the colour of its box on the map, or ``""``.
     """
     arena, step = where
+    groups: dict[object, list[tuple[int, int]]] = {}
+    for row, size in storages:  # equal buffers of one line of a snapshot are one entry
+        alike = (size, line_of(plan.tensor_ids[row])) if plan.categories else row
+        groups.setdefault(alike, []).append((row, size))
+    shown = sorted(groups.values(), key=lambda group: -len(group) * group[0][1])[:MOST_AT_PEAK]
     items = [
-        f"<dt>{esc(numbers.short_bytes(size))}</dt><dd>{_swatch(colour_of(row))}{_name(plan.tensor_ids[row], 30)}</dd>"
-        for row, size in storages[:MOST_AT_PEAK]
+        f"<dt>{_many(len(group), group[0][1])}</dt>"
+        f"<dd>{_swatch(colour_of(group[0][0]))}{_name(plan.tensor_ids[group[0][0]], 30)}</dd>"
+        for group in shown
     ]
-    note = numbers.of(min(len(storages), MOST_AT_PEAK), len(storages), "buffer")
+    note = numbers.of(sum(map(len, shown)), len(storages), "buffer")
     return (
         f'<div class="tm tm-card"><h3>Largest at the peak</h3><div class="kind">{esc(arena)} at '
         f"{esc(numbers.step(step, numbers.shortened(plan.node_at(step), 20)))}: {esc(note)}</div>"
         f"<dl>{''.join(items)}</dl></div>"
     )
+
+
+def _many(count: int, size: int) -> str:
+    """Return equal buffers: ``12 × 96.0 MiB``, with the exact sum on hover."""
+    text = numbers.short_bytes(size) if count == 1 else f"{count:,} × {numbers.short_bytes(size)}"
+    return f'<span title="{count * size:,} B">{esc(text)}</span>'
 
 
 def _swatch(colour: str) -> str:

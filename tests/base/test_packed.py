@@ -1,4 +1,4 @@
-"""Whatever is gzipped here says no time and no system: CPython's own header says another byte from 3.13 on."""
+"""Files gzipped by the program have neither time nor system in their header."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOTHING = bytes(4) + b"\x02\xff"
 OURS = "tmmu_core/graph/native/unpacking.py"
 
 
-def test_a_report_and_every_file_that_a_command_gzips_say_no_time_and_no_system(tmp_path: Path) -> None:
+def test_gzipped_outputs_have_neither_time_nor_system(tmp_path: Path) -> None:
     graph = tmp_path / "g.tmmu.json"
     graph.write_bytes(native_file.encode_json(views_graph()))
     written = {name: tmp_path / name for name in ("c.tmmu.json.gz", "c.tmmu.cbor.gz", "t.jsonl.gz", "r.html")}
@@ -37,12 +37,12 @@ def test_a_report_and_every_file_that_a_command_gzips_say_no_time_and_no_system(
 
 
 @pytest.mark.parametrize("file", sorted((SAMPLES).rglob("*.gz")), ids=lambda file: file.name)
-def test_a_gzipped_sample_says_no_time(file: Path) -> None:
+def test_gzipped_sample_has_no_time(file: Path) -> None:
     assert file.read_bytes()[4:8] == bytes(4)
 
 
 @pytest.mark.slow
-def test_nothing_else_gzips() -> None:
+def test_only_one_module_writes_gzip() -> None:
     """``gzip`` of the standard library writes the byte; reading with it is no harm, but nobody does."""
     folders = ("tmmu_core", "app", "sample_graphs")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
@@ -57,12 +57,12 @@ def test_nothing_else_gzips() -> None:
     assert set(uses) == {OURS}
 
 
-def test_packing_is_undone_by_unpacking() -> None:
+def test_packing_round_trips() -> None:
     for data in (b"", b"a", bytes(100_000)):
         assert unpacking.unpack(unpacking.pack(data), "x") == data
 
 
-def test_a_zipped_project_says_no_time_and_the_same_system_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zipped_project_has_neither_time_nor_system(monkeypatch: pytest.MonkeyPatch) -> None:
     files = {"a.c": InMemory(b"int a;\n")}
     here = zipped(files)
     monkeypatch.setattr("sys.platform", "win32")

@@ -36,6 +36,7 @@ def planned(path: Path, out: Path, environment: dict[str, str], command: str = "
     return ran.stderr
 
 
+@pytest.mark.slow
 def test_onnx_model_whose_shapes_need_a_run_is_planned(tmp_path: Path, windows: dict[str, str]) -> None:
     data = helper.make_tensor("shape", TensorProto.INT64, [2], [2, 8])
     nodes = [

@@ -1,4 +1,4 @@
-"""The picture of how a search closes in is drawn from what the search itself told."""
+"""Charts of search progress in the benchmarks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from benchmarks.curves import LEFT, TOP, Curve, drawn
 
 
-def test_a_curve_steps_down_where_the_search_said_and_ends_at_the_nodes_it_took() -> None:
+def test_curve_steps_down_and_ends_at_the_used_nodes() -> None:
     picture = drawn([Curve("one", [[0, 200, 100], [10, 150, 100], [1000, 120, 120]], 1000, 0.0)])
     extent = re.findall(r'class="e" d="M([\d.]+) ([\d.]+)((?:H[\d.]+V[\d.]+)+)"', picture)
     ((x, y, steps),) = extent
@@ -19,5 +19,5 @@ def test_a_curve_steps_down_where_the_search_said_and_ends_at_the_nodes_it_took(
     assert "one: proven the least" in picture
 
 
-def test_what_is_left_open_is_said() -> None:
+def test_open_gap_is_labelled() -> None:
     assert "two: 50.00 % open" in drawn([Curve("two", [[0, 200, 100], [5, 150, 100]], 7, 0.0)])

@@ -1,4 +1,4 @@
-"""MiniMalloc in the benchmark: built from a folder, asked, verified. A tiny program stands in for it."""
+"""MiniMalloc in the benchmarks, with a small program in its place."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def instance(tmp_path: Path) -> Path:
     return file
 
 
-def test_it_is_asked_for_a_capacity_and_its_cpu_seconds_are_counted(program: Path, instance: Path) -> None:
+def test_capacity_is_passed_and_cpu_seconds_are_counted(program: Path, instance: Path) -> None:
     found = minimalloc.answer(program, instance, 12)
     assert found.extent == 12
     assert found.seconds > 0
     assert minimalloc.answer(program, instance, 11).extent is None
 
 
-def test_offsets_that_are_no_packing_do_not_count(tmp_path: Path, instance: Path) -> None:
+def test_invalid_offsets_are_rejected(tmp_path: Path, instance: Path) -> None:
     liar = tmp_path / "minimalloc"
     liar.write_text(
         "#!/bin/sh\nfor word; do case $word in --output=*) out=${word#--output=};; esac; done\n"
@@ -43,13 +43,13 @@ def test_offsets_that_are_no_packing_do_not_count(tmp_path: Path, instance: Path
         minimalloc.answer(liar, instance, 12)
 
 
-def test_a_folder_that_does_not_say_how_it_is_built_is_refused(tmp_path: Path) -> None:
+def test_folder_without_build_files_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match=r"CMakeLists\.txt"):
         minimalloc.built(tmp_path / "empty", tmp_path / "into")
 
 
-def test_its_column_says_where_it_was_not_given(program: Path, instance: Path) -> None:
+def test_column_is_empty_without_a_result(program: Path, instance: Path) -> None:
     assert minimalloc_cells(None, [instance], {"three": 12}, 12) == {"three": "not given"}
     assert minimalloc_cells(program, [instance], {"three": 12}, 12)["three"].startswith("0 % · ")
     assert minimalloc_cells(program, [instance], {"three": 12}, 11)["three"].startswith("no fit in ")

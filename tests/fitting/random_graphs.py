@@ -1,4 +1,4 @@
-"""A random family of small graphs, and all their orders: what brute force can answer."""
+"""Random small graphs and all their orders, for exhaustive comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alignment moves: the largest that fits, never smaller than an element, with a lower bound for all of them."""
+"""Alignment moves: the largest alignment that fits, never below the element size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def odd_sizes() -> Graph:
     )
 
 
-def test_the_coarsest_grid_that_fits_is_taken() -> None:
+def test_largest_alignment_that_fits_is_taken() -> None:
     start = started(odd_sizes())
     assert start.extent_bytes == 4 * 128 + 36
     fitted = shown(fit(start, Capacity(4 * 64 + 36), ALONE))
@@ -33,14 +33,14 @@ def test_the_coarsest_grid_that_fits_is_taken() -> None:
     assert {arena.alignment_bytes for arena in fitted.best.plan.arenas} == {64}
 
 
-def test_an_element_is_never_split_and_the_bound_holds_for_the_finest_grid() -> None:
+def test_element_is_not_split_and_the_bound_holds_for_the_finest_alignment() -> None:
     fitted = shown(fit(started(odd_sizes()), Capacity(5 * 36 - 1), ALONE))
     assert (fitted.answer, fitted.lower_bound_bytes) == ("cannot", 5 * 36)
     reached = shown(fit(started(odd_sizes()), Capacity(5 * 36), ALONE))
     assert [move.details["alignment"] for move in reached.best.moves] == [4]
 
 
-def test_it_is_not_done_unasked() -> None:
+def test_alignment_is_unchanged_by_default() -> None:
     assert "alignment" in KINDS
     fitted = fit(started(odd_sizes()), Capacity(5 * 36))
     assert all(move.kind != "alignment" for move in fitted.best.moves)

@@ -1,4 +1,4 @@
-"""``fit`` answers: it fits, and the plan is there; it cannot, and that is true; or how far apart the two are."""
+"""The answers of ``fit``: fits with a plan, cannot with a proof, or open with the gap."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def shown(fitted: Fitted) -> Fitted:
     return fitted
 
 
-def test_what_fits_already_needs_no_move() -> None:
+def test_fitting_plan_needs_no_move() -> None:
     start = started(chain(4, "none"))
     fitted = shown(fit(start, Capacity(start.extent_bytes)))
     assert (fitted.answer, fitted.best.moves) == ("fits", ())
@@ -64,30 +64,30 @@ def test_another_order_makes_two_branches_fit() -> None:
     assert fitted.best.cost.weight == 0
 
 
-def test_a_byte_less_than_every_order_needs_cannot_be() -> None:
+def test_one_byte_less_than_every_order_needs_cannot_fit() -> None:
     start = started(two_branches(), alignment=4)
     assert shown(fit(start, Capacity(4 * 102 - 1), FREE)).answer == "cannot"
 
 
-def test_without_that_move_the_order_stays() -> None:
+def test_disallowed_order_move_leaves_the_order() -> None:
     start = started(two_branches(), alignment=4)
     assert fit(start, Capacity(4 * 102), Allowed(frozenset({"planner"}))).answer == "cannot"
 
 
-def test_no_move_allowed_is_an_answer() -> None:
+def test_without_allowed_moves_the_answer_is_cannot() -> None:
     start = started(two_branches())
     fitted = fit(start, Capacity(start.extent_bytes - 1), Allowed(frozenset()))
     assert (fitted.answer, fitted.lower_bound_bytes) == ("cannot", start.extent_bytes)
 
 
-def test_a_capacity_of_nothing_names_the_step_and_its_tensors() -> None:
+def test_capacity_of_zero_names_the_step_and_its_tensors() -> None:
     fitted = shown(fit(started(two_branches(), alignment=4), Capacity(0)))
     need = fitted.bound.hardest(fitted.capacity)
     assert fitted.answer == "cannot"
     assert (need.step, set(need.tensors)) in (("grow_a", {"x", "biga"}), ("shrink_a", {"biga", "a"}))
 
 
-def test_a_capacity_of_one_arena_binds_that_arena_alone() -> None:
+def test_capacity_of_one_arena_limits_that_arena_only() -> None:
     tensors = [tensor("x", 8, role="input"), tensor("a", 8), tensor("w", 800, role="parameter")]
     ir = graph(tensors, [node("n", "x w", "a", inplace="none")], "x", "a")
     start = started(ir, alignment=4)
@@ -97,21 +97,21 @@ def test_a_capacity_of_one_arena_binds_that_arena_alone() -> None:
 
 
 @pytest.mark.parametrize(("kind", "arena"), [("nonsense", {}), ("order", {"sram": 1})])
-def test_kinds_and_arenas_that_there_are_not_are_refused_by_name(kind: str, arena: dict[str, int]) -> None:
+def test_unknown_kinds_and_arenas_are_rejected_by_name(kind: str, arena: dict[str, int]) -> None:
     with pytest.raises(InvalidIrShapes) as refused:
         fit(started(chain(2)), Capacity(1, arena), Allowed(frozenset({kind})))  # type: ignore[arg-type]
     assert refused.value.diagnostics["reason"] == "fit"
     assert ("nonsense" if kind == "nonsense" else "sram") in str(refused.value)
 
 
-def test_a_permission_that_the_definition_gives_is_added() -> None:
+def test_permission_implied_by_the_operator_is_added() -> None:
     ir = chain(4, "none", floats=64)
     start = started(ir, alignment=4)
     fitted = shown(fit(start, Capacity(256), Allowed(frozenset({"inplace"}))))
     assert (fitted.answer, [move.kind for move in fitted.best.moves]) == ("fits", ["inplace"])
 
 
-def test_no_permission_is_added_to_what_is_not_elementwise() -> None:
+def test_no_permission_is_added_to_other_operators() -> None:
     ir = chain(4, "none", floats=64)
     ir = msgspec.structs.replace(ir, nodes=tuple(msgspec.structs.replace(n, instr="MATMUL") for n in ir.nodes))
     fitted = fit(started(ir, alignment=4), Capacity(256), Allowed(frozenset({"inplace"})))
@@ -119,8 +119,8 @@ def test_no_permission_is_added_to_what_is_not_elementwise() -> None:
     assert fitted.best.moves == ()
 
 
-def test_what_a_planner_comes_to_at_the_smallest_size_is_no_bound_of_the_others() -> None:
-    """Largest first, three tensors take 31 bytes at B=1, where the third is the smallest, and 26 at B=2."""
+def test_extent_at_the_smallest_size_is_no_lower_bound() -> None:
+    """Largest first, three tensors take 31 bytes at B=1 and 26 at B=2."""
     tensors = (Tensor("a", (14,)), Tensor("b", (12,)), Tensor("c", ("B", 5)), Tensor("d", (10,)))
     nodes = [node("n0", "", "a"), node("n1", "a", "b"), node("n2", "b", "c"), node("n3", "", "d")]
     nodes = [msgspec.structs.replace(n, inplace="none") for n in nodes]
@@ -133,7 +133,7 @@ def test_what_a_planner_comes_to_at_the_smallest_size_is_no_bound_of_the_others(
     assert fit(start, Capacity(25), only_sizes).answer == "cannot"  # a and b are alive together
 
 
-def test_the_largest_size_that_fits_is_found() -> None:
+def test_largest_size_that_fits_is_found() -> None:
     tensors = (
         Tensor("x", ("B", 16), role="input"),
         Tensor("a", ("B", 16)),
@@ -152,25 +152,25 @@ def test_the_largest_size_that_fits_is_found() -> None:
         largest_that_fits(started(ir), "C", Capacity(1), FREE)
 
 
-def test_told_to_stop_it_gives_what_it_has() -> None:
+def test_stopped_fit_returns_its_best_plan() -> None:
     start = started(two_branches(), alignment=4)
     fitted = shown(fit(start, Capacity(4 * 102), FREE, progress=lambda what, done, of: False))
     assert (fitted.answer, fitted.stopped) == ("open", True)
 
 
-def test_better_candidates_are_told_as_they_are_found() -> None:
+def test_improvements_are_reported_as_they_are_found() -> None:
     candidates: list[Candidate] = []
     fitted = fit(started(two_branches(), alignment=4), Capacity(4 * 102), FREE, found=candidates.append)
     assert candidates[-1] is fitted.best
 
 
-def test_the_curve_falls_as_it_gets_dearer() -> None:
+def test_curve_falls_with_rising_cost() -> None:
     fitted = fit(started(two_branches(), planner="naive"), Capacity(1))
     sizes = [candidate.extent_bytes for candidate in fitted.curve]
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_a_recipe_makes_the_same_plan_again() -> None:
+def test_recipe_repeats_the_plan() -> None:
     start = started(two_branches(), alignment=4, planner="naive")
     fitted = fit(start, Capacity(4 * 102), FREE)
     written = msgspec.json.encode(recipe(fitted.best.moves, b"\x00"))
@@ -178,7 +178,7 @@ def test_a_recipe_makes_the_same_plan_again() -> None:
     assert again.plan.layout_hash == fitted.best.plan.layout_hash
 
 
-def test_brute_force_over_all_orders_agrees_with_the_answer() -> None:
+def test_exhaustive_search_over_orders_agrees() -> None:
     rng = random.Random(20)
     allowed = Allowed(frozenset({"planner", "order"}))
     answers = []
@@ -206,7 +206,7 @@ def _ordered(ir: Graph, order: tuple[str, ...]) -> Graph:
     return msgspec.structs.replace(ir, execution_order=order)
 
 
-def test_the_bound_of_every_move_is_below_every_plan_with_recomputed_tensors() -> None:
+def test_bound_holds_for_plans_with_recomputed_tensors() -> None:
     rng = random.Random(21)
     for _ in range(40):
         ir = drawn(rng, rng.randint(2, 6))
@@ -241,7 +241,7 @@ def recomputed(ir: Graph, chosen: set[int]) -> Graph:
 
 
 @pytest.mark.parametrize("name", ["shufflenet", "training_step", "loop"])
-def test_samples_are_fitted_to_what_their_best_order_needs(name: str) -> None:
+def test_sample_is_fitted_to_what_its_best_order_needs(name: str) -> None:
     start = started(read_graph_file(next(SAMPLES.glob(f"{name}.tmmu.*"))))
     lowest = shown(fit(start, Capacity(1), replace(FREE, kinds=FREE.kinds - {"inplace"})))
     assert lowest.answer == "cannot"

@@ -1,4 +1,4 @@
-"""The largest size is asked of a dimension that tensors have."""
+"""The largest size of a dimension that fits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GRAPH = Graph(
 )
 
 
-def test_the_largest_size_of_a_dimension_without_tensors_names_the_closest(
+def test_dimension_without_tensors_is_rejected_with_the_closest_name(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "graph.tmmu.json"

@@ -1,4 +1,4 @@
-"""The largest size of an exported program's open dimension: its shapes are formulas, so it is read at each size."""
+"""The largest size of an open dimension of an exported program, which is read at each size."""
 
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ def test_unreachable_capacity_returns_peak_below_a_cheaper_one() -> None:
     assert percent_of(low) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("percent", [0, 2, 30])
 def test_no_capacity_within_the_cost_is_below_the_lowest_peak(percent: float) -> None:
     lowest = fitted(TRAINING_STEP, 1, percent).best.extent_bytes

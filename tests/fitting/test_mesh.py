@@ -1,4 +1,4 @@
-"""The smallest mesh: no smaller one fits, and with it every rank does."""
+"""The smallest mesh: no smaller one fits, and with it every rank fits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def over_of(graph: Graph, capacity: Capacity, spec: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize(("rows_a_rank", "parts"), [(24, 1), (12, 2), (8, 3), (5, 5), (4, 6), (3, 8), (1, 24)])
-def test_no_smaller_mesh_fits_and_with_it_every_rank_does(rows_a_rank: int, parts: int) -> None:
+def test_smallest_mesh_that_fits_is_found(rows_a_rank: int, parts: int) -> None:
     graph, capacity = layers(), Capacity(None, {"parameters": 3 * 1024 * rows_a_rank})
     found = smallest_mesh(graph, PlanRequest(), "tp", (capacity, NOTHING_MORE))
     assert found.size == parts
@@ -51,12 +51,12 @@ def test_no_smaller_mesh_fits_and_with_it_every_rank_does(rows_a_rank: int, part
     assert parts == 1 or over_of(graph, capacity, {"mesh": {"tp": parts - 1}}) > 0
 
 
-def test_where_no_size_that_the_graph_allows_fits_there_is_none() -> None:
+def test_mesh_is_none_if_no_size_fits() -> None:
     found = smallest_mesh(layers(), PlanRequest(), "tp", (Capacity(1024), NOTHING_MORE))
     assert (found.size, found.fitted.answer) == (None, "cannot")
 
 
-def test_other_axes_keep_the_size_that_the_spec_gives_them() -> None:
+def test_other_mesh_axes_keep_their_size() -> None:
     spec = {"mesh": {"dp": 2, "tp": 7}, "rules": [{"match": "h*", "axis": 0, "mesh": "dp"}]}
     capacity = Capacity(None, {"parameters": 3 * 1024 * 12})
     found = smallest_mesh(layers(), PlanRequest(shard_spec=spec), "tp", (capacity, NOTHING_MORE))
@@ -65,20 +65,20 @@ def test_other_axes_keep_the_size_that_the_spec_gives_them() -> None:
     assert (shapes["h0"], shapes["w0"]) == ((32,), (12, 256))
 
 
-def test_an_axis_along_which_nothing_is_split_is_refused_with_those_that_there_are() -> None:
+def test_unused_mesh_axis_is_rejected_with_the_used_ones() -> None:
     with pytest.raises(InvalidIrShapes, match="'pp'") as caught:
         smallest_mesh(layers(), PlanRequest(), "pp", (Capacity(1), NOTHING_MORE))
     assert caught.value.hint == "Mesh axes: tp."
 
 
-def test_no_more_parts_are_tried_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mesh_has_at_most_as_many_parts_as_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mesh, "MOST_PARTS", 4)
     found = smallest_mesh(layers(), PlanRequest(), "tp", (Capacity(1024), NOTHING_MORE))
     shapes = {tensor.id: tensor.shape for tensor in found.fitted.best.plan_input.graph.tensors}
     assert (found.size, shapes["w0"]) == (None, (ROWS // 4, 256))
 
 
-def test_an_axis_that_no_spec_sizes_is_of_one_part() -> None:
+def test_mesh_axis_without_a_size_has_one_part() -> None:
     tensors = [msgspec.structs.replace(t, shard=Shard(0, "dp")) if t.id == "h0" else t for t in layers().tensors]
     graph = msgspec.structs.replace(layers(), tensors=tuple(tensors))
     found = smallest_mesh(graph, PlanRequest(), "tp", (Capacity(None, {"parameters": 3 * 1024 * 12}), NOTHING_MORE))

@@ -1,4 +1,4 @@
-"""Moves are values: they add up, and a table says what each kind does."""
+"""Moves are values: their costs add up, and applying them changes the planner input."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.judge.verifier.verify import verify_plan
 
 
-def test_costs_add_up_figure_by_figure() -> None:
+def test_costs_are_added_per_figure() -> None:
     assert Cost(1, 2, 3) + Cost(10, 20, 30) == Cost(11, 22, 33)
 
 
-def test_a_moved_byte_weighs_as_many_operations_as_is_said() -> None:
+def test_moved_byte_weighs_its_number_of_operations() -> None:
     assert Cost(5, 2, 9).weight == 5 + 2 * FLOPS_PER_MOVED_BYTE
 
 
-def test_a_move_to_another_planner_asks_that_planner() -> None:
+def test_planner_move_selects_the_planner() -> None:
     plan_input = PlanInput(chain(3, "none"))
     assert apply_moves(plan_input, [Move("planner", "naive", details={"planner": "naive"})]).planner == "naive"
 
 
-def test_a_move_to_another_order_writes_the_order_into_the_graph() -> None:
+def test_order_move_writes_the_execution_order() -> None:
     two = graph([tensor("x", role="input"), tensor("a"), tensor("b")], [node("n", "x", "a"), node("m", "x", "b")], "x")
     after = apply_moves(PlanInput(two), [Move("order", "n first", details={"order": ["n", "m"]})])
     solution = solve_input(after)
@@ -31,7 +31,7 @@ def test_a_move_to_another_order_writes_the_order_into_the_graph() -> None:
     assert verify_plan(solution.plan, after.graph).ok
 
 
-def test_what_lies_in_another_memory_is_not_counted() -> None:
+def test_memory_of_another_device_is_not_counted() -> None:
     away = graph([tensor("x", role="input"), tensor("a", 64, arena=OFFLOAD_ARENA)], [node("n", "x", "a")], "x")
     plan_input = PlanInput(away, arenas={"activations": {}})
     assert Candidate(plan_input, (), solve_input(plan_input)).extent_bytes == 16

@@ -1,4 +1,4 @@
-"""A graph that names its planner is planned with it where nobody names one."""
+"""A graph that names its planner."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.engine import plan_graph
 
 
-def test_the_named_planner_is_asked_where_nobody_names_one() -> None:
+def test_named_planner_is_used_unless_another_is_given() -> None:
     ir = msgspec.structs.replace(chain(3), planner="naive")
     assert (plan_graph(ir).plan.planner, plan_graph(ir, planner="greedy").plan.planner) == ("naive", "greedy")
 
 
-def test_the_name_is_written_and_hashed_where_there_is_one() -> None:
+def test_name_of_the_planner_is_written_and_hashed() -> None:
     ir = msgspec.structs.replace(chain(3), planner="auto")
     assert native_file.decode(native_file.encode(ir, "g.json")).planner == "auto"
     assert ir_hash(ir) != ir_hash(chain(3))

@@ -1,4 +1,4 @@
-"""What is copied to another memory and back: in the written graph, in bytes moved, in what is alive."""
+"""Offloading: copies out and back in the written graph, moved bytes, and live bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.judge.verifier.verify import verify_plan
 
 
-def test_what_leaves_is_copied_behind_its_last_use_and_back_before_its_next() -> None:
+def test_offloaded_tensor_is_copied_out_after_its_last_use_and_back_before_the_next() -> None:
     plan_input = chain_step()
     after = apply_moves(plan_input, [Move("offload", "", details={"drops": [["a", "fb"]]})])
     assert after.graph.execution_order == ("fa", "fb", "a@copy_out", "fc", "bc", "a@back", "bb", "ba")
@@ -39,7 +39,7 @@ def test_what_leaves_is_copied_behind_its_last_use_and_back_before_its_next() ->
     assert extents(solve_input(after).plan) == {"activations": 9 * KIB, "gradients": 2 * KIB}
 
 
-def test_a_copy_costs_its_bytes_both_ways_and_tells_the_steps_it_has() -> None:
+def test_offload_move_has_its_bytes_and_idle_steps() -> None:
     (move, *_) = single_moves(chain_step(), None)
     assert move.tensors == ("a",)
     assert (move.cost.moved_bytes, move.cost.extra_flops, move.cost.extra_steps) == (8 * KIB, 0, 2)
@@ -47,12 +47,12 @@ def test_a_copy_costs_its_bytes_both_ways_and_tells_the_steps_it_has() -> None:
     assert move.details["steps_idle"] == 3  # fb at 1, bb at 4
 
 
-def test_what_cannot_leave_is_refused() -> None:
+def test_tensor_that_cannot_be_offloaded_is_rejected() -> None:
     with pytest.raises(InvalidIrShapes, match="cannot be offloaded"):
         apply_moves(chain_step(), [Move("offload", "", details={"drops": [["gx", "ba"]]})])
 
 
-def test_what_is_recomputed_and_what_leaves_go_together_in_any_order() -> None:
+def test_recompute_and_offload_moves_commute() -> None:
     plan_input = chain_step()
     moves = [
         Move("offload", "", details={"drops": [["a", "fb"]]}),
@@ -79,7 +79,7 @@ def idle_twice() -> PlanInput:
     )
 
 
-def test_what_has_left_once_leaves_in_another_gap_for_the_way_back_alone() -> None:
+def test_offloaded_tensor_leaves_again_for_the_cost_of_the_way_back() -> None:
     plan_input = idle_twice()
     first = Move("offload", "", details={"drops": [["h", "fh"]]})
     after = apply_moves(plan_input, [first])
@@ -96,7 +96,7 @@ def test_what_has_left_once_leaves_in_another_gap_for_the_way_back_alone() -> No
     ]
 
 
-def test_what_leaves_is_not_made_again_in_another_gap() -> None:
+def test_offloaded_tensor_is_not_recomputed() -> None:
     plan_input = idle_twice()
     assert {move.tensors for move in single_by_recomputing(plan_input, None)} == {("h",)}
     after = apply_moves(plan_input, [Move("offload", "", details={"drops": [["h", "fh"]]})])
@@ -104,7 +104,7 @@ def test_what_leaves_is_not_made_again_in_another_gap() -> None:
     assert list(lower_by_recomputing(after, None, Bytes(12 * KIB))) == []
 
 
-def test_resnet50_leaves_a_third_of_its_activations_elsewhere() -> None:
+def test_third_of_the_activations_of_resnet50_is_offloaded() -> None:
     plan_input = PlanInput(read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz"))
     before = solve_input(plan_input).plan
     whole = sum(map(needed, before.arenas))
@@ -120,7 +120,7 @@ def test_resnet50_leaves_a_third_of_its_activations_elsewhere() -> None:
     assert 2 * (whole - goal) <= moved < 4 * (whole - goal)
 
 
-def test_recomputing_goes_on_from_what_has_left() -> None:
+def test_recompute_continues_from_offloaded_tensors() -> None:
     plan_input = PlanInput(read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz"))
     whole = run(*recover_choice(plan_input)).total
     away = apply_moves(plan_input, next(lower(plan_input, None, Bytes(whole * 9 // 10))))

@@ -1,4 +1,4 @@
-"""Fitting ignores the spelling of operators and ``params``, and lists unknown operators."""
+"""Fitting does not depend on the spelling of operators or on ``params``, and lists unknown operators."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def fitted(ir: Graph, capacity: int, *kinds: str) -> Fitted:
 
 
 @pytest.mark.parametrize("spelling", ["aten.mul.Tensor", "torch.ops.aten.mul", "ai.onnx::Mul", "TFL.MUL"])
-def test_a_spelling_of_multiply_is_recomputed_as_mul_is(spelling: str) -> None:
+def test_spelling_of_multiply_is_recomputed_alike(spelling: str) -> None:
     plain, spelled = (fitted(step(each), CAPACITY, "recompute") for each in ("mul", spelling))
     assert plain.answer == spelled.answer == "fits"
     assert (plain.best.extent_bytes, plain.best.cost) == (spelled.best.extent_bytes, spelled.best.cost)
 
 
-def test_unknown_operators_are_listed_where_they_limit_the_answer() -> None:
+def test_unknown_operators_that_limit_the_result_are_listed() -> None:
     limited = fitted(step("acme.mix"), CAPACITY, "recompute")
     assert limited.answer == "open"
     assert [astuple(each) for each in limited.unknown] == [("acme.mix", 4, 4 * 16_384)]
@@ -55,8 +55,8 @@ def test_unknown_operators_are_listed_where_they_limit_the_answer() -> None:
 
 
 @pytest.mark.parametrize("instr", ["com.microsoft::AllReduce", "all-reduce", "acme::exchange", "ai.onnx::RandomNormal"])
-def test_two_collectives_keep_their_order(instr: str) -> None:
-    """Running ``second`` first would free ``big`` before ``other`` is made."""
+def test_collectives_keep_their_order(instr: str) -> None:
+    """Running ``second`` first would free ``big`` before ``other`` is written."""
     sizes = {"x": 16, "big": 4096, "other": 4096, "p": 16, "q": 16, "y": 16}
     nodes = [
         node("n0", "x", "big", instr="MUL", inplace="none"),
@@ -72,7 +72,7 @@ def test_two_collectives_keep_their_order(instr: str) -> None:
 
 
 @pytest.mark.parametrize("spelling", ["ai.onnx::Dropout", "aten.dropout.default", "DROPOUT"])
-def test_a_recomputed_dropout_reads_the_state_of_its_generator(spelling: str) -> None:
+def test_recomputed_dropout_reads_the_state_of_its_generator(spelling: str) -> None:
     model = recompute_model(PlanInput(step(spelling)))
     after = write_graph(model, with_drops(model, Choice.nothing(model), [("b", "f2")]))
     copies = [each for each in after.nodes if each.recomputes]
@@ -80,12 +80,12 @@ def test_a_recomputed_dropout_reads_the_state_of_its_generator(spelling: str) ->
 
 
 @pytest.mark.parametrize("spelling", ["Add", "add.Tensor", "aten::add.Tensor", "stablehlo.add"])
-def test_the_gradient_of_every_spelling_of_add_keeps_no_operand(spelling: str) -> None:
+def test_gradient_of_every_spelling_of_add_keeps_no_operand(spelling: str) -> None:
     plans = [plan_graph(forward(each), mode="backward").plan for each in ("ADD", spelling)]
     assert [arena.extent_bytes for arena in plans[0].arenas] == [arena.extent_bytes for arena in plans[1].arenas]
 
 
-def test_the_gradient_of_dropout_keeps_its_mask() -> None:
+def test_gradient_of_dropout_keeps_its_mask() -> None:
     ir = graph(
         [tensor("x", 64), tensor("y", 64), tensor("mask", 64), tensor("z", 64)],
         [node("n0", "x", "y mask", instr="Dropout", inplace="none"), node("n1", "y", "z", instr="ADD", inplace="none")],
@@ -114,7 +114,7 @@ def forward(instr: str) -> Graph:
         {"training_mode": 1},
     ],
 )
-def test_params_change_no_answer(params: dict[str, object]) -> None:
+def test_params_do_not_change_the_result(params: dict[str, object]) -> None:
     plain = step("mul")
     nodes = tuple(msgspec.structs.replace(each, params=params) for each in plain.nodes)
     other = msgspec.structs.replace(plain, nodes=nodes)

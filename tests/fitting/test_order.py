@@ -1,4 +1,4 @@
-"""Orders: never above Inductor's, optimal where that is said, exact on trees."""
+"""Execution orders: never above those of Inductor, optimal if claimed, exact on trees."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def two_branches() -> Graph:
     return graph([*tensors, tensor("y", 1)], nodes, "x", "y", execution_order=order)
 
 
-def test_branches_are_run_one_after_the_other() -> None:
+def test_branches_run_one_after_the_other() -> None:
     model = model_of(two_branches())
     found = best_order(model)
     assert found.tried["given"] == 4 * 201
@@ -45,7 +45,7 @@ def test_branches_are_run_one_after_the_other() -> None:
     assert model.ids_of(found.order)[:2] in (("grow_a", "shrink_a"), ("grow_b", "shrink_b"))
 
 
-def test_brute_force_over_all_orders_agrees() -> None:
+def test_exhaustive_search_over_orders_agrees() -> None:
     rng = random.Random(10)
     compared = 0
     for _ in range(120):
@@ -62,7 +62,7 @@ def test_brute_force_over_all_orders_agrees() -> None:
     assert compared > 50
 
 
-def test_a_walk_that_is_broken_off_proves_no_more_than_is_true() -> None:
+def test_interrupted_search_claims_no_more_than_is_true() -> None:
     rng = random.Random(11)
     for _ in range(60):
         model = model_of(drawn(rng, 8))
@@ -72,7 +72,7 @@ def test_a_walk_that_is_broken_off_proves_no_more_than_is_true() -> None:
                 assert best_first_search(OrderStates(model), 1 << 40, budget=budget).bound <= least
 
 
-def test_every_method_gives_an_order_that_keeps_what_must_be_kept() -> None:
+def test_every_method_respects_dependencies() -> None:
     rng = random.Random(12)
     for _ in range(60):
         model = model_of(drawn(rng, 14))
@@ -89,7 +89,7 @@ def test_every_method_gives_an_order_that_keeps_what_must_be_kept() -> None:
             assert (place[before] < place[model.succ_idx]).all()
 
 
-def test_hills_and_valleys_are_exact_on_trees() -> None:
+def test_hill_valley_order_is_optimal_on_trees() -> None:
     rng = random.Random(13)
     for _ in range(60):
         model = model_of(tree(rng, rng.randint(2, 9)))
@@ -98,7 +98,7 @@ def test_hills_and_valleys_are_exact_on_trees() -> None:
             assert measure(model, hill_valley_order(model, np.arange(len(model)))).total == least
 
 
-def test_an_optimizer_step_moves_up_to_its_gradient() -> None:
+def test_optimizer_step_moves_up_to_its_gradient() -> None:
     tensors = [tensor("x", 1, role="input"), *(tensor(f"g{k}", 50, role="gradient") for k in range(3))]
     weights = [tensor(f"w{k}", 50, role="parameter") for k in range(3)]
     after = [tensor(f"w{k}+", 50, role="parameter") for k in range(3)]
@@ -115,7 +115,7 @@ def test_an_optimizer_step_moves_up_to_its_gradient() -> None:
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "inception_v1", "shufflenet", "resnet50_train_b32_224"])
-def test_models_are_never_above_the_best_of_inductors_three(name: str) -> None:
+def test_order_is_not_above_the_best_of_inductor(name: str) -> None:
     path = next(SAMPLES.glob(f"{name}.tmmu.*"))
     model = trained(read_graph_file(path))
     found = best_order(model)
@@ -124,14 +124,14 @@ def test_models_are_never_above_the_best_of_inductors_three(name: str) -> None:
 
 
 @pytest.mark.parametrize("made", [randwire(0, count=12), searched(2, cells=2)], ids=lambda graph: graph.name)
-def test_graphs_wired_at_random_come_to_the_proven_least(made: Graph) -> None:
+def test_randomly_wired_graph_reaches_its_proven_optimum(made: Graph) -> None:
     model = trained(made)
     found = best_order(model)
     assert found.peak <= min(measure(model, order).total for _, order in baselines(model))
     assert found.optimal
 
 
-def test_an_order_that_is_just_low_enough_ends_the_search() -> None:
+def test_order_that_is_low_enough_ends_the_search() -> None:
     model = model_of(two_branches())
     whole = best_order(model)
     assert whole.tried["given"] > whole.tried["lpmf"] == whole.peak
@@ -139,7 +139,7 @@ def test_an_order_that_is_just_low_enough_ends_the_search() -> None:
     assert list(best_order(model, enough=whole.peak - 1).tried) != ["given", "lpmf"]
 
 
-def test_what_is_too_large_to_be_walked_is_ordered_without_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_graph_is_ordered_without_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(drawn(random.Random(0), 9))
     monkeypatch.setattr(order_search, "SEARCHED_UP_TO", len(model) - 1)
     found = best_order(model)
@@ -148,7 +148,7 @@ def test_what_is_too_large_to_be_walked_is_ordered_without_a_proof(monkeypatch: 
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_orders_within_a_limit_are_all_that_brute_force_finds(seed: int) -> None:
+def test_orders_within_a_limit_are_those_of_exhaustive_search(seed: int) -> None:
     model = model_of(drawn(random.Random(f"within/{seed}"), 6))
     peaks = {tuple(order.tolist()): measure(model, order).total for order in all_orders(model)}
     for limit in (min(peaks.values()) - 1, min(peaks.values()), max(peaks.values())):

@@ -1,4 +1,4 @@
-"""What the order problem says is alive is what liveness says, whatever the order."""
+"""Live bytes of the order model equal those of liveness, for every order."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_peaks_are_those_of_liveness_for_every_order(data: st.DataObject) -> Non
     assert measure(model, units_in(model, liveness)).peaks.tolist() == peaks_of(liveness)
 
 
-def test_who_reads_a_storage_comes_before_who_writes_over_it() -> None:
+def test_reader_of_a_storage_precedes_its_overwriter() -> None:
     ir = graph(
         [tensor("x", role="input"), tensor("a"), tensor("b"), tensor("c")],
         [node("make", "x", "a"), node("read", "a", "b"), node("write", "a", "c", in_place_write=((0, 0),))],
@@ -72,7 +72,7 @@ def test_who_reads_a_storage_comes_before_who_writes_over_it() -> None:
     assert 2 in model.succ_idx[model.succ_ptr[1] : model.succ_ptr[2]]
 
 
-def test_random_operators_keep_their_order_among_themselves() -> None:
+def test_random_operators_keep_their_order() -> None:
     ir = graph(
         [tensor("x", role="input"), tensor("a"), tensor("b")],
         [node("first", "x", "a", instr="native_dropout"), node("second", "x", "b", instr="aten.rand_like.default")],
@@ -85,7 +85,7 @@ def test_random_operators_keep_their_order_among_themselves() -> None:
     assert model.waits_for.tolist() == [0, 1]
 
 
-def test_a_scope_is_one_unit() -> None:
+def test_scope_is_one_unit() -> None:
     inner = {"scope": "loop_0/then"}
     ir = graph(
         [tensor("x", role="input"), *(tensor(t) for t in "abcd")],
@@ -99,7 +99,7 @@ def test_a_scope_is_one_unit() -> None:
     assert [[model.node_ids[k] for k in unit] for unit in model.units] == [["open", "body"], ["out"], ["f"]]
 
 
-def test_phases_stay_apart_where_that_is_asked_for() -> None:
+def test_phases_can_be_kept_in_order() -> None:
     ir = graph(
         [tensor("x", role="input"), tensor("a"), tensor("b")],
         [node("f", "x", "a"), node("b", "x", "b", phase="backward")],
@@ -113,7 +113,7 @@ def test_phases_stay_apart_where_that_is_asked_for() -> None:
     assert (free.waits_for.tolist(), kept.waits_for.tolist()) == ([0, 0], [0, 1])
 
 
-def test_sizes_are_summed_on_their_grids_up_to_the_last_byte_that_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_are_summed_with_their_alignment(monkeypatch: pytest.MonkeyPatch) -> None:
     """``x`` and ``y`` of 5 floats and ``a`` of 4: 20 + 20 + 16 bytes, or 32 + 32 + 16 on a grid of 16."""
     tensors = [tensor("x", 5, role="input"), tensor("a", 4), tensor("y", 5)]
     liveness = lived(
@@ -129,8 +129,7 @@ def test_sizes_are_summed_on_their_grids_up_to_the_last_byte_that_is_allowed(mon
         assert found.pad == max(int(size) - each for size, each in zip(found.size, liveness.storages.size, strict=True))
 
 
-def test_who_writes_at_the_first_step_comes_before_who_writes_there_again() -> None:
-    """Nothing is loaded, so ``first`` runs at step 0; ``second`` reads nothing of it and shares its bytes."""
+def test_first_writer_precedes_the_next_writer_of_the_same_bytes() -> None:
     tensors = [tensor("a", alias_group_id="g"), tensor("b", alias_group_id="g"), tensor("c")]
     nodes = [node("first", "", "a"), node("read", "a", "c", inplace="none"), node("second", "", "b")]
     model = order_model(lived(graph(tensors, nodes, "", "b c", execution_order=("first", "read", "second"))))

@@ -1,4 +1,4 @@
-"""What is dropped and made again: the written graph means the same, and takes the bytes and FLOPs that were told."""
+"""Recomputation: the written graph means the same, and has the predicted bytes and FLOPs."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def spelled(graph: Graph, names: tuple[str, ...]) -> list[str]:
 # -- by eye ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_dropped_tensor_is_made_again_just_before_its_first_reader() -> None:
+def test_dropped_tensor_is_recomputed_just_before_its_reader() -> None:
     plan_input = chain_step()
     model, choice = choice_with(plan_input, ("a", "fb"))
     graph = write_graph(model, choice)
@@ -184,7 +184,7 @@ def test_a_dropped_tensor_is_made_again_just_before_its_first_reader() -> None:
     sound(plan_input, graph)
 
 
-def test_what_a_dropped_tensor_is_made_of_is_made_first() -> None:
+def test_inputs_of_a_dropped_tensor_are_recomputed_first() -> None:
     plan_input = chain_step()
     model, choice = choice_with(plan_input, ("a", "fb"), ("b", "fc"))
     graph = write_graph(model, choice)
@@ -193,7 +193,7 @@ def test_what_a_dropped_tensor_is_made_of_is_made_first() -> None:
     sound(plan_input, graph)
 
 
-def test_later_it_is_made_a_third_time_where_it_is_dropped_again() -> None:
+def test_tensor_dropped_again_is_recomputed_again() -> None:
     plan_input = chain_step()
     model, choice = choice_with(plan_input, ("a", "fb"), ("b", "fc"), ("a", "fb@remat"))
     graph = write_graph(model, choice)
@@ -204,7 +204,7 @@ def test_later_it_is_made_a_third_time_where_it_is_dropped_again() -> None:
     assert activations.tolist() == [1, 5, 9, 6, 6, 10, 6, 5, 5, 1]
 
 
-def test_a_view_is_made_again_behind_its_base_and_a_later_view_looks_into_the_copy() -> None:
+def test_view_is_recomputed_after_its_base() -> None:
     plan_input = step(
         F("fa", "Relu", "x", "a"),
         F("fv", "view", "a", "v"),
@@ -246,7 +246,7 @@ def test_random_numbers_are_drawn_again_from_the_saved_state() -> None:
     sound(plan_input, graph)
 
 
-def test_what_speaks_to_other_ranks_never_runs_again() -> None:
+def test_collective_is_never_recomputed() -> None:
     plan_input = step(
         F("f", "all_reduce", "x", "a"),
         B("b", "Mul", "a x", "g"),
@@ -256,7 +256,7 @@ def test_what_speaks_to_other_ranks_never_runs_again() -> None:
     assert not recompute_model(plan_input).droppable.any()
 
 
-def test_a_batch_norm_runs_again_without_writing_its_statistics_again() -> None:
+def test_batch_norm_is_recomputed_without_updating_its_statistics() -> None:
     plan_input = step(
         F("bn", "_native_batch_norm_legit_functional", "x mean", "y mean2", in_place_write=((1, 1),)),
         F("f", "Relu", "y", "z"),
@@ -272,7 +272,7 @@ def test_a_batch_norm_runs_again_without_writing_its_statistics_again() -> None:
     sound(plan_input, graph)
 
 
-def test_nothing_is_made_again_from_what_was_written_over() -> None:
+def test_overwritten_input_prevents_recomputation() -> None:
     plan_input = step(
         F("f", "Mul", "x w", "a"),
         F("g", "Relu", "a", "b"),
@@ -299,20 +299,20 @@ def test_nothing_is_made_again_from_what_was_written_over() -> None:
         *((("a", "fa@remat"), "neither"), (("a", "bc@remat"), "neither")),
     ],
 )
-def test_a_move_that_names_what_is_not_there_is_refused(drop: tuple[str, str], words: str) -> None:
+def test_move_with_unknown_names_is_rejected(drop: tuple[str, str], words: str) -> None:
     move = Move("recompute", "", details={"drops": [list(drop)]})
     with pytest.raises(InvalidIrShapes, match=words):
         apply_moves(chain_step(), [move])
 
 
-def test_moves_are_made_one_after_the_other_in_any_order() -> None:
+def test_moves_commute() -> None:
     plan_input = chain_step()
     moves = [Move("recompute", "", details={"drops": [drop]}) for drop in (["a", "fb"], ["b", "fc"])]
     one, other = apply_moves(plan_input, moves).graph, apply_moves(plan_input, reversed(moves)).graph
     assert one == other
 
 
-def test_the_fullest_step_is_lowered_by_single_moves_most_bytes_first() -> None:
+def test_peak_is_lowered_by_single_moves_with_most_bytes_first() -> None:
     plan_input = chain_step()
     moves = list(single_moves(plan_input, None))
     assert [move.tensors for move in moves] == [("a",)]  # b is read by the very step that is fullest
@@ -330,8 +330,9 @@ def long_chain(count: int) -> PlanInput:
     return step(*forward, first, *backward, tensors=[*map(T, h), *gradients], outputs=("g0",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tensors", "further_runs"), [(8, 9), (7, 10), (6, 11), (5, 15)])
-def test_a_long_chain_goes_below_what_one_cut_reaches(tensors: int, further_runs: int) -> None:
+def test_long_chain_goes_below_what_one_cut_reaches(tensors: int, further_runs: int) -> None:
     plan_input = long_chain(16)
     model = recompute_model(plan_input)
     arena = list(model.liveness.arenas).index("activations")
@@ -363,8 +364,9 @@ def test_the_way_below_a_cut_begins_at_the_cut(tensors: int, capacity: int, furt
     assert run(*recover_choice(after)).flops <= further_runs * KIB // 4
 
 
-def test_a_model_in_less_than_its_lowest_cut() -> None:
-    """One cut comes to 1,815,844,352 bytes at least. From nothing dropped it takes 223 GFLOP, from that cut 45."""
+@pytest.mark.slow
+def test_model_goes_below_its_lowest_cut() -> None:
+    """One cut reaches 1,815,844,352 bytes. It costs 223 GFLOP from scratch and 45 from that cut."""
     graph = read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz")
     plan_input = initial_candidate(graph, PlanRequest(mode="backward")).plan_input
     moves = recompute_to(plan_input, 1_725_052_134)
@@ -375,7 +377,7 @@ def test_a_model_in_less_than_its_lowest_cut() -> None:
     assert found.flops < 17 * 10**9
 
 
-def test_where_nothing_fits_the_way_down_ends_at_the_lowest_that_is_found() -> None:
+def test_impossible_capacity_ends_at_the_lowest_peak_found() -> None:
     plan_input = long_chain(16)
     totals = [run(*recover_choice(apply_moves(plan_input, moves))).total for moves in lower(plan_input, None, Bytes(1))]
     assert totals == sorted(totals, reverse=True)
@@ -383,7 +385,7 @@ def test_where_nothing_fits_the_way_down_ends_at_the_lowest_that_is_found() -> N
     assert totals[-1] == 5 * KIB  # 3 of activations, 2 of gradients
 
 
-def test_a_list_of_permissions_that_is_empty_permits_nothing() -> None:
+def test_empty_permission_list_permits_nothing() -> None:
     nodes = (F("f", "Relu", "x", "a"), Node("g", "Relu", ("a",), ("b",), inplace=()), F("h", "Relu", "b", "c"))
     plan_input = step(*nodes, tensors=[*map(T, "xabc")], outputs=("c",))
     model = recompute_model(plan_input)
@@ -417,8 +419,7 @@ def dropped(graph: Graph, seed: int, away: float = 0.3) -> tuple[PlanInput, Reco
 SEEDS = st.integers(0, 2**32)
 
 
-def test_bytes_that_several_tensors_share_are_held_until_the_last_is_made() -> None:
-    """x and y are one storage: alive while a and b are, though x is read no more, and y not yet made nor ever read."""
+def test_shared_bytes_are_held_until_the_last_user() -> None:
     plan_input = step(
         F("fa", "Relu", "x", "a"),
         F("fb", "Relu", "a", "b"),
@@ -432,8 +433,7 @@ def test_bytes_that_several_tensors_share_are_held_until_the_last_is_made() -> N
     assert needed(solve_input(plan_input).plan.arenas[0]) == 8 * KIB == found.peaks[0]
 
 
-def test_the_first_input_that_may_gives_its_place_though_it_is_too_small_for_the_output() -> None:
-    """b takes over x's place, of one KiB, and needs another: a's four, read last at the same node, stay beside it."""
+def test_first_permitted_input_is_reused_though_it_is_too_small() -> None:
     plan_input = step(
         F("fa", "Relu", "x", "a"),
         Node("fb", "Add", ("x", "a"), ("b",), inplace="any"),
@@ -450,7 +450,7 @@ def test_the_first_input_that_may_gives_its_place_though_it_is_too_small_for_the
 
 @LAW
 @given(graphs(max_nodes=9), SEEDS)
-def test_any_choice_means_the_same_and_is_as_large_as_was_told(graph: Graph, seed: int) -> None:
+def test_random_choice_means_the_same_and_has_the_predicted_bytes(graph: Graph, seed: int) -> None:
     case = dropped(graph, seed)
     if case is None:
         return
@@ -470,7 +470,7 @@ def test_any_choice_means_the_same_and_is_as_large_as_was_told(graph: Graph, see
 
 @LAW
 @given(graphs(max_nodes=9), SEEDS)
-def test_what_was_written_is_read_back(graph: Graph, seed: int) -> None:
+def test_written_graph_is_read_back(graph: Graph, seed: int) -> None:
     case = dropped(graph, seed, away=0.0)
     if case is None:
         return
@@ -489,7 +489,7 @@ def test_what_was_written_is_read_back(graph: Graph, seed: int) -> None:
 
 @LAW
 @given(st.integers(2, 9), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(0, 9)), max_size=30))
-def test_the_cut_is_as_small_as_networkx_says(vertices: int, listed: list[tuple[int, int, int]]) -> None:
+def test_cut_is_as_small_as_that_of_networkx(vertices: int, listed: list[tuple[int, int, int]]) -> None:
     edges = [(a, b, c) for a, b, c in listed if a < vertices and b < vertices and a != b]
     side = minimum_cut(vertices, *(np.array([edge[i] for edge in edges], np.int64) for i in range(3)))
     assert side[0]
@@ -501,7 +501,7 @@ def test_the_cut_is_as_small_as_networkx_says(vertices: int, listed: list[tuple[
     assert sum(c for a, b, c in edges if side[a] and not side[b]) == nx.minimum_cut_value(peer, 0, 1)
 
 
-def test_the_cut_holds_what_is_dear_and_makes_again_what_is_cheap() -> None:
+def test_cut_keeps_expensive_tensors_and_recomputes_cheap_ones() -> None:
     plan_input = chain_step()
     model = recompute_model(plan_input)
     at = boundary(model, 2)
@@ -520,7 +520,8 @@ def gpt2() -> PlanInput:
     return PlanInput(read_graph_file(SAMPLES / "gpt2_small_train_b1_s1024.tmmu.cbor.gz"))
 
 
-def test_half_of_gpt2s_activations_cost_a_thousandth_more(gpt2: PlanInput) -> None:
+@pytest.mark.slow
+def test_half_of_the_activations_of_gpt2_cost_a_thousandth_more(gpt2: PlanInput) -> None:
     before = solve_input(gpt2).plan
     activations = needed(before.arena_of["activations"])
     rest = sum(map(needed, before.arenas)) - activations
@@ -541,7 +542,7 @@ def test_half_of_gpt2s_activations_cost_a_thousandth_more(gpt2: PlanInput) -> No
 
 
 @pytest.mark.slow
-def test_the_way_down_is_cheapest_first_and_each_list_is_lower(gpt2: PlanInput) -> None:
+def test_moves_are_sorted_by_cost_and_lower_the_peak(gpt2: PlanInput) -> None:
     search = Search(recompute_model(gpt2), Bytes(0).over)
     lists = list(lower(gpt2, None, Bytes(0)))
     costs = [sum(move.cost.extra_flops for move in moves) for moves in lists]
@@ -552,5 +553,5 @@ def test_the_way_down_is_cheapest_first_and_each_list_is_lower(gpt2: PlanInput) 
 
 
 @pytest.mark.parametrize(("here", "over"), [({}, 0), ({"a": 4, "b": 5}, 0), ({"a": 4, "b": 9}, 3)])
-def test_over_a_total_is_what_all_arenas_are_over_it_together(here: dict[str, int], over: int) -> None:
+def test_excess_over_a_total_is_the_sum_over_arenas(here: dict[str, int], over: int) -> None:
     assert Bytes(10).over(here) == over

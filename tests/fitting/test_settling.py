@@ -1,4 +1,4 @@
-"""A settled graph plans, with nothing said, as the asked one does under its mode, preset, order and sizes."""
+"""A lowered graph has the same plan by default as its source under mode, preset, order and sizes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lives(liveness: Liveness) -> dict[str, tuple[int, ...]]:
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(plannable_cases())
-def test_every_storage_has_the_range_that_it_has_as_asked(case: Case) -> None:
+def test_every_storage_keeps_its_live_range(case: Case) -> None:
     try:
         timeline = build_timeline(case.graph, case.mode, case.preset, order=case.order, dims=case.dims)
         asked = analyse(timeline)
@@ -37,6 +37,6 @@ def test_every_storage_has_the_range_that_it_has_as_asked(case: Case) -> None:
     assert lives(analyse(build_timeline(here, default_mode(here), default_preset(default_mode(here))))) == lives(asked)
 
 
-def test_what_is_marked_and_made_by_nobody_is_no_output() -> None:
+def test_marked_tensor_without_writer_is_no_output() -> None:
     tensors = (Tensor("w", (4,), role="parameter"), Tensor("t", (4,), saved_for_backward=True))
     assert lower_graph(build_timeline(Graph(tensors=tensors), "forward", "train_full")).outputs == ()

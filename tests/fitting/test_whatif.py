@@ -1,4 +1,4 @@
-"""What-if: single moves ranked by the bytes that planning anew finds."""
+"""What-if: single moves ranked by the bytes that planning again saves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tmmu_core.fitting.search.apply_moves import apply_moves
 from tmmu_core.fitting.search.what_if import what_if
 
 
-def test_moves_are_ranked_by_the_bytes_that_they_really_bring() -> None:
+def test_moves_are_ranked_by_their_saved_bytes() -> None:
     start = started(two_branches(), alignment=4, planner="naive")
     found = what_if(start, KINDS)
     assert found.moves[0].kind == "planner"
@@ -21,12 +21,12 @@ def test_moves_are_ranked_by_the_bytes_that_they_really_bring() -> None:
         assert move.bytes == start.extent_bytes - sum(extents(after.plan).values()) > 0
 
 
-def test_an_order_is_among_them() -> None:
+def test_order_move_is_listed() -> None:
     found = what_if(started(two_branches(), alignment=4), ["order"])
     assert [(move.kind, move.bytes) for move in found.moves] == [("order", 4 * (201 - 102))]
 
 
-def test_a_missing_permission_at_the_peak_is_among_them_and_no_other() -> None:
+def test_missing_permission_at_the_peak_is_listed() -> None:
     ir = chain(4, "none", floats=64)
     more = [node("grow", "t4", "big", inplace="none"), node("relu", "big", "after", inplace="none", instr="RELU")]
     ir = graph(
@@ -40,13 +40,13 @@ def test_a_missing_permission_at_the_peak_is_among_them_and_no_other() -> None:
     assert [(move.nodes, move.bytes) for move in found.moves] == [(("relu",), 1024 - 768)]
 
 
-def test_it_can_be_stopped() -> None:
+def test_whatif_can_be_stopped() -> None:
     found = what_if(started(two_branches(), alignment=4), KINDS, lambda what, done, of: False)
     assert found.stopped
     assert found.planned == 0
 
 
-def test_the_lean_plan_has_the_extents_of_the_whole_one() -> None:
+def test_extents_without_details_equal_those_of_the_plan() -> None:
     for planner in ("slots", "naive", "greedy", "auto", "helia"):
         start = started(two_branches(), planner=planner)
         assert extents_of(start.plan_input, {}) == extents(start.plan)

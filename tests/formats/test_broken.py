@@ -1,7 +1,5 @@
-"""Every deliberately broken file is refused with its own error, its place and words that name the thing.
-
-``tests/data/broken/expected.json`` holds what each must say; a file may fail when it is read, when it is checked to be
-whole, or when its order is resolved: a person who opens it sees one refusal all the same.
+"""Every deliberately broken file is rejected with its error and place. ``tests/data/broken/expected.json`` is the
+table; a file may fail when it is read, indexed or ordered.
 """
 
 from __future__ import annotations
@@ -38,7 +36,13 @@ def is_dump(name: str) -> bool:
     return name.startswith("xla_")
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+RUN = ("custom_operator.onnx", "unknown_shape.onnx")
+"""Models whose shapes are measured by onnxruntime in a process."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in RUN else []) for name in EXPECTED]
+)
 def test_broken_file_is_refused_with_error_and_place(name: str) -> None:
     expected, error = dict(EXPECTED[name]), refusal(name)
     assert type(error).__name__ == expected.pop("error")

@@ -1,6 +1,5 @@
-"""Every attack on memory and time ends in an answer or a typed refusal, below a GiB; who refuses by a limit names it.
-
-``python -m benchmarks.limits`` measures the same attacks as large as they come, each in a process of its own.
+"""Every attack on memory and time ends within a GiB with a result or a typed error that names the exceeded limit.
+``python -m benchmarks.limits`` measures the same attacks at full size.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ ENDLESS = 120
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_ends_below_a_gibibyte(name: str, tmp_path: Path) -> None:
+def test_attack_ends_below_a_gibibyte(name: str, tmp_path: Path) -> None:
     attack = ATTACKS[name]
     file = tmp_path / f"attack.{attack.ending}"
     file.write_bytes(attack.make(attack.small or attack.size))

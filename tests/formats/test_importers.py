@@ -1,4 +1,4 @@
-"""The front door: a file is known by its content, whatever it is called; and the node-centric dialect behind it."""
+"""Files are recognised by their content; the node-centric dialect."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def read(document: dict[str, Any]) -> Graph:
 # --- the table ---------------------------------------------------------------------------------------------------
 
 
-def test_each_reader_has_its_own_name() -> None:
+def test_reader_names_are_unique() -> None:
     assert len({reader.name for reader in GRAPH_READERS}) == len(GRAPH_READERS)
 
 
 @pytest.mark.parametrize("name", ["views.tmmu.json", "squeezenet.tmmu.json.gz", "node_centric.json"])
-def test_a_file_is_known_by_its_content_not_by_its_name(name: str) -> None:
+def test_file_is_recognised_by_its_content_not_its_name(name: str) -> None:
     data = (SAMPLES / name).read_bytes()
     assert read_graph(data, "picture.png") == read_graph_file(SAMPLES / name)
 
 
 @pytest.mark.parametrize("name", ["views.tmmu.json", "node_centric.json"])
-def test_no_two_readers_take_the_same_file(name: str) -> None:
+def test_file_is_accepted_by_one_reader_only(name: str) -> None:
     data = (SAMPLES / name).read_bytes()
     assert len([reader.name for reader in GRAPH_READERS if not reader.refuses(data)]) == 1
 
@@ -59,7 +59,7 @@ def test_any_format_may_be_gzipped() -> None:
     assert read_graph(gzip.compress(data)) == read_graph(data)
 
 
-def test_a_refusal_is_ready_for_json() -> None:
+def test_error_is_serialisable() -> None:
     with pytest.raises(UnreadableInput) as caught:
         read_graph(b"hello", "note.onnx")
     record = json.loads(json.dumps(caught.value.record()))
@@ -70,7 +70,7 @@ def test_a_refusal_is_ready_for_json() -> None:
 # --- the node-centric dialect ------------------------------------------------------------------------------------
 
 
-def test_outputs_are_tensors_named_by_node_and_index() -> None:
+def test_outputs_are_named_by_node_and_index() -> None:
     assert read(ports()) == Graph(
         tensors=(Tensor("x:0", (5,), role="input"), Tensor("s:0", (2,)), Tensor("s:1", (3,))),
         nodes=(
@@ -82,17 +82,17 @@ def test_outputs_are_tensors_named_by_node_and_index() -> None:
     )
 
 
-def test_there_are_no_graph_inputs_for_loading_is_a_node() -> None:
+def test_loading_is_a_node_in_the_dialect() -> None:
     index = index_graph(read(ports()))
     assert not index.is_input.any()
     assert index.producer.tolist() == [0, 1, 1]
 
 
-def test_the_dialect_is_read_from_cbor_too() -> None:
+def test_dialect_is_read_from_cbor() -> None:
     assert read_graph(cbor2.dumps(ports())) == read(ports())
 
 
-def test_a_field_is_one_for_all_outputs_or_one_for_each() -> None:
+def test_field_is_one_for_all_outputs_or_one_for_each() -> None:
     graph = read(ports(dtype=["int8", "f16"], saved_for_backward=True, role=["activation", "output"]))
     assert [(t.dtype, t.saved_for_backward, t.role) for t in graph.tensors[1:]] == [
         ("int8", True, "activation"),
@@ -100,7 +100,7 @@ def test_a_field_is_one_for_all_outputs_or_one_for_each() -> None:
     ]
 
 
-def test_a_dtype_that_is_not_said_is_not_made_up() -> None:
+def test_missing_dtype_is_rejected() -> None:
     with pytest.raises(InvalidIrShapes, match=r'the node "s".*missing') as caught:
         read(ports(dtype=None))
     assert (caught.value.diagnostics["reason"], caught.value.diagnostics["path"]) == (
@@ -109,28 +109,28 @@ def test_a_dtype_that_is_not_said_is_not_made_up() -> None:
     )
 
 
-def test_a_scalar_has_an_empty_shape() -> None:
+def test_scalar_has_an_empty_shape() -> None:
     assert read(ports(shape_out=[]) | {"outputs": []}).tensors[1:] == (Tensor("s:0", ()),)
 
 
-def test_a_node_without_a_shape_writes_nothing() -> None:
+def test_node_without_a_shape_writes_nothing() -> None:
     assert read(ports(shape_out=None) | {"outputs": []}).nodes[1].outputs == ()
 
 
 @pytest.mark.parametrize("field", ["view", "view_descriptor"])
-def test_a_view_is_read_under_both_its_names(field: str) -> None:
+def test_view_is_read_under_both_its_names(field: str) -> None:
     graph = read(ports(shape_out=[2], **{field: {"base_tensor_uid": "x:0", "byte_offset": 4}}) | {"outputs": []})
     assert graph.tensors[1].view == View("x:0", 4)
 
 
-def test_the_operators_fields_are_kept() -> None:
+def test_fields_of_an_operator_are_kept() -> None:
     fields = {"phase": "backward", "inplace": "none", "in_place_write": ((0, 0),), "grad_edges": ((0, 1),)}
     node = read(ports(**fields, params={"axis": 0})).nodes[1]
     assert {name: getattr(node, name) for name in fields} == fields
     assert node.params == {"axis": 0}
 
 
-def test_the_graphs_fields_are_kept() -> None:
+def test_fields_of_the_graph_are_kept() -> None:
     more = {"name": "g", "dims": {"B": {"min": 1, "max": 4}}, "safepoints": ["s"], "execution_order": ["x", "s"]}
     graph = read(ports(shape_out=[["B"], [3]]) | more)
     assert (graph.name, graph.dims, graph.safepoints, graph.execution_order) == (
@@ -141,25 +141,24 @@ def test_the_graphs_fields_are_kept() -> None:
     )
 
 
-def test_a_node_listed_twice_is_refused() -> None:
+def test_duplicate_node_is_rejected() -> None:
     with pytest.raises(InvalidIrShapes, match="listed twice") as caught:
         read(ports(node_id="x"))
     assert caught.value.diagnostics["reason"] == "duplicate_node"
 
 
-def test_sizes_and_shapes_do_not_mix() -> None:
+def test_sizes_and_shapes_may_not_be_mixed() -> None:
     with pytest.raises(InvalidIrShapes, match="sizes and shapes are mixed"):
         read(ports(shape_out=[[2], 3]))
 
 
-def test_the_dialect_is_written_as_a_native_file() -> None:
+def test_dialect_is_written_as_a_native_file() -> None:
     graph = read(ports())
     assert read_graph(native_file.encode_json(graph)) == graph
 
 
 @pytest.mark.parametrize("length", [3, 127, 128, 300, 20_000])
-def test_a_model_is_known_by_its_fields_whatever_stands_before_the_graph(length: int) -> None:
-    """A producer's name of any length, and fields whose tags take two bytes."""
+def test_onnx_model_is_recognised_by_its_fields_in_any_order(length: int) -> None:
     model = onnx.helper.make_model(onnx.helper.make_graph([], "g", [], []), producer_name="p" * length)
     model.functions.add(name="f")
     assert refuses(model.SerializeToString()) == ""

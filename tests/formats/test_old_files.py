@@ -1,4 +1,4 @@
-"""Every file that an earlier version wrote opens; one that a later version wrote is refused as such."""
+"""Files of earlier versions open; files of later versions are rejected as such."""
 
 from __future__ import annotations
 

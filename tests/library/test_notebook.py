@@ -1,4 +1,4 @@
-"""A notebook, executed: a plan at the end of a cell draws its map."""
+"""A notebook, executed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.paths import ROOT
 
 
 @pytest.mark.slow
-def test_a_plan_at_the_end_of_a_cell_draws_its_map() -> None:
+def test_plan_at_the_end_of_a_cell_shows_its_map() -> None:
     cells = [
         "import tmmu\nplan = tmmu.plan('sample_graphs/residual_block.tmmu.json', planner='greedy')",
         "plan",

@@ -1,7 +1,4 @@
-"""Plans broken on purpose, one way at a time. Every plan that comes out of here cannot be executed.
-
-A fault is a function that breaks the plan when it is called: most are never asked to.
-"""
+"""Plans broken in one way each. No plan from here can be executed."""
 
 from __future__ import annotations
 

@@ -1,14 +1,11 @@
-"""Plans on real memory: addresses, zeroing, debug fill, commits, and the wrapper that does it all."""
+"""Plans on real memory: addresses, zeroing, debug fill, commits, and the function that does it all."""
 
 import ctypes
-import mmap
 
-import numpy as np
 import pytest
 
 from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.base.errors import AlignmentViolation, AllocationFailure, ArenaTooSmall, InvalidIrShapes
-from tmmu_core.graph.model import Arena
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.runtime.apply import apply_plan
 from tmmu_core.runtime.arena import PAGE, handle_of, map_arena
@@ -28,33 +25,33 @@ def weighted():
 
 
 @pytest.mark.parametrize("alignment", [1, 128, PAGE, 1 << 21])
-def test_a_mapped_arena_starts_on_its_alignment(alignment):
+def test_mapped_arena_is_aligned(alignment):
     handle = map_arena("a", 100, alignment)
     assert handle.base_ptr % max(alignment, PAGE) == 0
     assert handle.size_bytes % PAGE == 0
 
 
-def test_a_mapped_arena_is_zero():
+def test_mapped_arena_is_zero():
     assert not map_arena("a", 3 * PAGE).memory.any()
 
 
-def test_an_arena_of_a_terabyte_costs_no_memory_until_touched():
+def test_arena_of_a_terabyte_costs_no_memory_until_touched():
     handle = map_arena("a", 1 << 40)
     handle.memory[(1 << 40) - 1] = 7
     assert handle.memory[(1 << 40) - 1] == 7
 
 
-def test_a_map_that_the_system_refuses_is_an_allocation_failure():
+def test_map_refused_by_the_system_is_an_allocation_failure():
     with pytest.raises(AllocationFailure):
         map_arena("a", 1 << 62)
 
 
-def test_an_arena_beyond_the_address_space_is_told_in_words():
+def test_arena_beyond_the_address_space_is_rejected():
     with pytest.raises(AllocationFailure, match="more than a process can address"):
         map_arena("a", 2**64 - 1)
 
 
-def test_memory_off_its_alignment_is_refused():
+def test_misaligned_memory_is_rejected():
     memory = map_arena("a", 4096).memory[1:]
     with pytest.raises(AlignmentViolation, match="not a multiple of 128"):
         handle_of("a", memory, 128)
@@ -63,7 +60,7 @@ def test_memory_off_its_alignment_is_refused():
 # --- bindings
 
 
-def test_a_pointer_is_base_plus_offset():
+def test_pointer_is_base_plus_offset():
     applied = apply_plan(plan_graph(weighted()).plan)
     for tensor_id, bound in applied.tensor_map().items():
         assert bound.address == applied.pointer(tensor_id)
@@ -71,35 +68,35 @@ def test_a_pointer_is_base_plus_offset():
         assert bound.address % bound.alignment == 0
 
 
-def test_bytes_written_through_a_pointer_are_seen_through_the_view():
+def test_bytes_written_through_a_pointer_are_visible_in_the_view():
     applied = apply_plan(plan_graph(weighted()).plan)
     ctypes.memset(applied.pointer("a"), 9, 24)
     assert applied.view("v").tolist() == [9] * 8
 
 
-def test_a_view_of_a_tensor_lies_inside_it():
+def test_view_is_inside_its_tensor():
     applied = apply_plan(plan_graph(weighted()).plan)
     assert applied.pointer("v") == applied.pointer("a") + 8
 
 
-def test_what_the_plan_holds_is_bound_and_nothing_else():
+def test_only_planned_tensors_are_bound():
     applied = apply_plan(plan_graph(weighted()).plan)
     assert applied.is_bound("a")
     assert not applied.is_bound("z")
 
 
-def test_bound_at_a_step_means_alive_at_it():
+def test_tensor_is_bound_while_it_is_live():
     applied = apply_plan(plan_graph(weighted()).plan)
     assert [applied.is_bound("a", step) for step in range(3)] == [False, True, True]
 
 
-def test_an_unbound_tensor_has_no_pointer():
+def test_unbound_tensor_has_no_pointer():
     with pytest.raises(InvalidIrShapes) as caught:
         apply_plan(plan_graph(weighted()).plan).pointer("z")
     assert caught.value.diagnostics["reason"] == "unbound_tensor"
 
 
-def test_the_tensor_map_comes_by_id_bytes():
+def test_tensor_map_is_sorted_by_id():
     assert list(apply_plan(plan_graph(weighted()).plan).tensor_map()) == ["a", "v", "w", "x", "y"]
 
 
@@ -113,13 +110,13 @@ def handles(plan, fill=0xAB):
     return {name: handle_of(name, handle.memory) for name, handle in made.items()}
 
 
-def test_memory_handed_over_is_used():
+def test_given_memory_is_used():
     plan = plan_graph(weighted()).plan
     given = handles(plan)
     assert apply_plan(plan, given).arenas["activations"] is given["activations"]
 
 
-def test_memory_too_small_for_the_extent_is_refused():
+def test_memory_below_the_extent_is_rejected():
     plan = plan_graph(weighted()).plan
     small = {"activations": handle_of("activations", map_arena("activations", 1).memory[:128], 128)}
     with pytest.raises(ArenaTooSmall) as caught:
@@ -127,14 +124,14 @@ def test_memory_too_small_for_the_extent_is_refused():
     assert caught.value.diagnostics["required"] == plan.arena_of["activations"].extent_bytes
 
 
-def test_a_handle_off_the_arenas_alignment_is_refused():
+def test_misaligned_handle_is_rejected():
     plan = plan_graph(weighted()).plan
     crooked = {"activations": handle_of("activations", map_arena("activations", 1 << 16).memory[64:])}
     with pytest.raises(AlignmentViolation):
         apply_plan(plan, crooked)
 
 
-def test_a_tensor_stricter_than_its_arenas_base_is_refused():
+def test_tensor_stricter_than_its_arena_is_rejected():
     plan = plan_graph(graph([tensor("x", role="input", alignment=256)], [], "x", "x")).plan
     crooked = {"activations": handle_of("activations", map_arena("activations", 1 << 16).memory[128:])}
     with pytest.raises(AlignmentViolation, match="256"):
@@ -144,7 +141,7 @@ def test_a_tensor_stricter_than_its_arenas_base_is_refused():
 # --- zeroing
 
 
-def test_applying_zeroes_every_tensor_but_the_resident_ones():
+def test_applying_zeroes_every_tensor_except_resident_ones():
     plan = plan_graph(weighted()).plan
     applied = apply_plan(plan, handles(plan))
     assert {t: set(applied.view(t).tolist()) for t in plan.tensor_ids} == {
@@ -156,7 +153,7 @@ def test_applying_zeroes_every_tensor_but_the_resident_ones():
     }
 
 
-def test_a_step_zeroes_the_storages_born_at_it():
+def test_step_zeroes_the_storages_born_at_it():
     applied = apply_plan(plan_graph(chain(3, "none")).plan)
     for name in ("t0", "t1"):
         applied.array(name)[:] = 5
@@ -166,21 +163,21 @@ def test_a_step_zeroes_the_storages_born_at_it():
     assert (applied.array("t1") == 5).all()
 
 
-def test_a_hand_off_is_not_zeroed():
+def test_handed_off_storage_is_not_zeroed():
     applied = apply_plan(plan_graph(chain(3, "any")).plan)
     applied.array("t0")[:] = 5
     assert applied.enter(1) == 0
     assert (applied.array("t1") == 5).all()
 
 
-def test_a_resident_tensor_is_not_zeroed_at_its_birth():
+def test_resident_tensor_is_not_zeroed():
     applied = apply_plan(plan_graph(weighted()).plan)
     applied.array("w")[:] = 5
     applied.enter(0)
     assert (applied.array("w") == 5).all()
 
 
-def test_an_in_place_result_is_not_zeroed():
+def test_in_place_result_is_not_zeroed():
     tensors = [tensor("x", role="input"), tensor("a"), tensor("b")]
     nodes = [node("n0", "x", "a", inplace="none"), node("n1", "a", "b", inplace="none", in_place_write=((0, 0),))]
     applied = apply_plan(plan_graph(graph(tensors, nodes, "x", "b")).plan)
@@ -200,7 +197,7 @@ def test_debug_fill_writes_the_pattern_of_the_address():
 
 
 @pytest.mark.parametrize("security", ["confidential", "regulated"])
-def test_debug_fill_is_refused_under(security):
+def test_debug_fill_is_rejected_under_security(security):
     applied = apply_plan(plan_graph(weighted()).plan, security=security)
     with pytest.raises(InvalidIrShapes) as caught:
         applied.debug_fill("a", 42)
@@ -208,7 +205,7 @@ def test_debug_fill_is_refused_under(security):
     assert not applied.array("a").any()
 
 
-def test_an_unknown_security_is_refused():
+def test_unknown_security_is_rejected():
     with pytest.raises(InvalidIrShapes) as caught:
         apply_plan(plan_graph(weighted()).plan, security="secret")
     assert caught.value.diagnostics["reason"] == "unknown_security"
@@ -217,13 +214,13 @@ def test_an_unknown_security_is_refused():
 # --- commit
 
 
-def test_a_repeated_commit_changes_nothing():
+def test_repeated_commit_changes_nothing():
     applied = apply_plan(plan_graph(weighted()).plan)
     applied.zero_tensor("a")
     assert commit_execution(applied) is commit_execution(applied)
 
 
-def test_the_state_hash_is_the_same_on_every_run():
+def test_state_hash_is_deterministic():
     def run():
         applied = apply_plan(plan_graph(weighted()).plan)
         for step in range(3):
@@ -233,7 +230,7 @@ def test_the_state_hash_is_the_same_on_every_run():
     assert run() == run()
 
 
-def test_what_was_done_changes_the_state_hash():
+def test_operations_change_the_state_hash():
     applied = apply_plan(plan_graph(weighted()).plan)
     first = commit_execution(applied)
     applied.zero_tensor("a")
@@ -242,12 +239,12 @@ def test_what_was_done_changes_the_state_hash():
     assert (first.batch, second.batch, second.operations) == (0, 1, 1)
 
 
-def test_barriers_are_passed_by_arena_name():
+def test_barriers_are_passed_in_order_of_arena_names():
     applied = apply_plan(plan_graph(weighted(), arenas={"parameters": {}, "activations": {}}).plan)
     assert commit_execution(applied).barriers == ("activations", "parameters")
 
 
-def test_a_batch_of_a_single_arena_in_which_nothing_was_done_can_be_sealed():
+def test_empty_batch_can_be_sealed():
     applied = apply_plan(plan_graph(chain(2)).plan)
     state = commit_execution(applied)
     assert (state.operations, state.barriers) == (0, ("activations",))
@@ -256,21 +253,21 @@ def test_a_batch_of_a_single_arena_in_which_nothing_was_done_can_be_sealed():
 # --- the wrapper
 
 
-def test_prepare_memory_gives_zeroed_handles_and_a_sealed_state():
+def test_prepare_memory_returns_zeroed_handles_and_a_sealed_state():
     prepared = prepare_memory(weighted(), seed=3)
     assert not any(handle.memory.any() for handle in prepared.applied.arenas.values())
     assert prepared.state == prepared.applied.state
     assert prepared.metrics["max_live"] >= 1
 
 
-def test_prepare_memory_maps_what_plan_graph_plans():
+def test_prepare_memory_maps_the_plan():
     plan = plan_graph(weighted(), seed=3).plan
     assert {t: b.logical_address for t, b in prepare_memory(weighted(), seed=3).tensor_map.items()} == {
         row.tensor_id: (row.arena, row.offset_bytes) for row in plan.rows()
     }
 
 
-def test_a_breached_quota_maps_nothing_and_counts_one_failure_more(monkeypatch):
+def test_exceeded_quota_maps_nothing_and_counts_a_failure(monkeypatch):
     mapped = []
     monkeypatch.setattr("tmmu_core.runtime.apply.map_arena", lambda *rest: mapped.append(rest))
     with pytest.raises(AllocationFailure) as caught:
@@ -279,48 +276,26 @@ def test_a_breached_quota_maps_nothing_and_counts_one_failure_more(monkeypatch):
     assert mapped == []
 
 
-def test_a_breached_quota_leaves_memory_handed_over_as_it_was():
+def test_exceeded_quota_leaves_given_memory_unchanged():
     given = handles(plan_graph(weighted()).plan)
     with pytest.raises(AllocationFailure):
         prepare_memory(weighted(), handles=given, budget=10)
     assert all((handle.memory == 0xAB).all() for handle in given.values())
 
 
-def test_the_ledger_tells_the_failures_so_far():
+def test_ledger_has_the_number_of_failures():
     assert set(prepare_memory(weighted(), allocation_failures=2).applied.ledger.allocation_failures.tolist()) == {2}
 
 
-def test_the_ledgers_last_peak_is_the_sum_of_the_extents():
+def test_last_peak_of_the_ledger_is_the_sum_of_extents():
     prepared = prepare_memory(weighted())
     plan = prepared.solution.plan
     assert int(prepared.applied.ledger.peak_bytes[-1]) == sum(arena.extent_bytes for arena in plan.arenas)
 
 
-def test_memory_is_writable_to_the_last_byte():
-    prepared = prepare_memory(weighted(), arenas={"activations": Arena(page_size=4096), "parameters": Arena()})
-    last = prepared.applied.arenas["activations"].memory[-1:]
-    last[:] = 1
-    assert np.array_equal(last, [1])
-
-
-def test_a_step_says_how_many_bytes_it_zeroed():
+def test_step_returns_the_zeroed_bytes():
     both = graph(
         [tensor("x", role="input"), tensor("a"), tensor("b", 8)], [node("n0", "x", "a b", inplace="none")], "x", "a b"
     )
     applied = apply_plan(plan_graph(both).plan)
     assert [applied.enter(step) for step in range(2)] == [16, 16 + 32]
-
-
-@pytest.mark.parametrize(("alignment", "spare"), [(1, 0), (PAGE, 0), (2 * PAGE, 2 * PAGE)])
-@pytest.mark.parametrize(("size", "pages"), [(0, 1), (1, 1), (PAGE, 1), (PAGE + 1, 2)])
-def test_what_is_mapped_is_whole_pages_and_room_to_align(monkeypatch, alignment, spare, size, pages):
-    asked = []
-    real = mmap.mmap
-    monkeypatch.setattr("mmap.mmap", lambda *given, **rest: (asked.append(given[1]), real(*given, **rest))[1])
-    handle = map_arena("a", size, alignment)
-    assert asked == [pages * PAGE + spare]
-    assert len(handle.memory) == pages * PAGE
-
-
-def test_a_page_of_the_arenas_own_is_committed_whole():
-    assert len(map_arena("a", 1, page_size=4 * PAGE).memory) == 4 * PAGE

@@ -1,4 +1,4 @@
-"""A model run by onnxruntime beside its plan: figures of one graph, and refusals with the way out."""
+"""A model run by its runtime beside its plan."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def products(batch: int | str = SIDE) -> bytes:
 
 
 @pytest.mark.slow
-def test_theirs_stands_beside_ours_and_the_bound() -> None:
+def test_measured_arena_is_between_the_bound_and_the_plan() -> None:
     found = measure(products(), "model.onnx")
     assert found.run is not None
     assert found.given.ours == found.given.bound == 2 * BYTES
@@ -37,13 +37,13 @@ def test_theirs_stands_beside_ours_and_the_bound() -> None:
 
 
 @pytest.mark.slow
-def test_open_sizes_stand_where_they_are_assumed_or_given() -> None:
+def test_open_sizes_use_the_assumed_or_given_ones() -> None:
     assert measure(products("N"), "model.onnx").sizes == {"N": 1}
     assert measure(products("N"), "model.onnx", {"N": 16}).given.inputs == 16 * 4 * SIDE
 
 
 @pytest.mark.slow
-def test_the_command_says_it_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(products("N"))
     assert run(["measure", str(path), "--dims", "N=16", "--json"]) == 0
@@ -53,7 +53,7 @@ def test_the_command_says_it_as_json(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert f"plan, {found['planner']}" in capsys.readouterr().out
 
 
-def test_a_model_that_does_not_run_is_refused_with_the_way_out() -> None:
+def test_model_that_does_not_run_is_rejected_with_a_hint() -> None:
     nodes = [op("Reshape", "x s", "y")]
     data = model(nodes, [value("x", ["N", 3])], [value("y", [7])], {"s": np.array([7], np.int64)}).SerializeToString()
     with pytest.raises(UnreadableInput, match="does not run the model") as caught:
@@ -64,28 +64,28 @@ def test_a_model_that_does_not_run_is_refused_with_the_way_out() -> None:
 # --- other runtimes ----------------------------------------------------------------------------------------------
 
 
-def test_a_graph_of_no_runtime_is_refused_with_the_files_that_are_run() -> None:
+def test_graph_without_runtime_is_rejected_with_the_supported_files() -> None:
     with pytest.raises(UnreadableInput, match="nothing that a runtime runs") as refused:
         measure(b'{"ir_schema": "UML_Model_IR"}', "graph.json")
     assert ".onnx, .tflite or .pt2" in str(refused.value.hint)
 
 
-def test_the_difference_is_told_in_parts_that_add_up() -> None:
+def test_parts_of_the_difference_sum_up() -> None:
     figures = {"arena": 100, "pattern": 30, "no_arena": 90}
     found = Measured("m", "onnxruntime", 130, figures, Figures(50, 40, 8), Figures(80, 60, 8), {})
     assert found.difference()[0][1] == 30
     assert sum(size for _, size in found.difference()) == 130 - 60
 
 
-def test_litert_says_its_arena_to_the_byte() -> None:
-    """The known figure of this model's arena, which holds the tensors of im2col too."""
+def test_litert_reports_its_arena_exactly() -> None:
+    """The known arena of this model, including its im2col tensors."""
     pytest.importorskip("ai_edge_litert")
     found = measure((DATA / "tflite" / "vww_96_int8.tflite").read_bytes(), "vww.tflite")
     assert (found.runtime, found.theirs, found.figures["scratch_tensors"]) == ("LiteRT", 108_288, 62_208)
     assert found.given.bound == 55_296
 
 
-def test_executorch_says_what_its_program_asks_for() -> None:
+def test_executorch_reports_the_bytes_of_its_program() -> None:
     found = measure((DATA / "given" / "executorch_small.pte").read_bytes(), "small.pte")
     assert (found.runtime, found.figures) == ("ExecuTorch", {"planned": found.theirs})
     assert found.given.bound <= found.given.ours <= found.theirs
@@ -93,7 +93,7 @@ def test_executorch_says_what_its_program_asks_for() -> None:
 
 
 @pytest.mark.torch
-def test_eager_says_tensors_and_scratch_apart_and_step_by_step() -> None:
+def test_eager_mode_reports_tensors_and_scratch_per_step() -> None:
     """Six operators of 64, 128, … bytes: two results and nothing else are alive at once."""
     pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
     found = measure((DATA / "torch" / "two_layers.pt2").read_bytes(), "two_layers.pt2")
@@ -105,7 +105,7 @@ def test_eager_says_tensors_and_scratch_apart_and_step_by_step() -> None:
 @pytest.mark.parametrize(
     ("module", "file"), [("ai_edge_litert", "tflite/hello_world_int8.tflite"), ("torch", "torch/two_layers.pt2")]
 )
-def test_a_runtime_that_is_not_there_is_named_with_the_way_to_it(
+def test_missing_runtime_is_named_with_its_installation(
     module: str, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tmmu_core.runtime.measure.measure_model.find_spec", lambda _: None)

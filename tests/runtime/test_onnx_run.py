@@ -1,4 +1,4 @@
-"""ONNX models run node by node in arenas; onnxruntime running them whole is the oracle."""
+"""ONNX models run node by node in arenas, compared with onnxruntime."""
 
 import sys
 from pathlib import Path
@@ -37,15 +37,15 @@ def test_shufflenet_with_its_reshapes_is_bit_identical():
     assert arena_run(oracle, plan_graph(oracle.graph).plan).differences == ()
 
 
-def test_values_differ_from_place_to_place(squeezenet):
-    """Else an overlap could bring the right bytes by chance."""
+def test_values_are_distinct(squeezenet):
+    """An overlap could otherwise give the right bytes by chance."""
     weights = [squeezenet.values[t.id] for t in squeezenet.graph.tensors if t.role != "constant"]
     assert all(len(np.unique(value)) > 1 for value in weights)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["overlap", "illegal_in_place"])
-def test_a_broken_plan_of_a_real_model_computes_something_else(squeezenet, kind):
+def test_broken_plan_gives_another_result(squeezenet, kind):
     solution = plan_graph(squeezenet.graph)
     activations = [arena.name for arena in solution.plan.arenas].index("activations")
     broken = [
@@ -72,7 +72,7 @@ def tiny():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
 
 
-def test_a_hand_off_and_a_view_are_run_in_place():
+def test_handoff_and_view_run_in_place():
     oracle = plain_run(tiny(), "tiny.onnx")
     plan = plan_graph(oracle.graph).plan
     assert plan.handoffs
@@ -80,7 +80,7 @@ def test_a_hand_off_and_a_view_are_run_in_place():
     assert arena_run(oracle, plan).ok
 
 
-def test_a_difference_names_the_step_the_tensor_and_the_reader():
+def test_difference_names_step_tensor_and_reader():
     oracle = plain_run(tiny(), "tiny.onnx")
     plan = plan_graph(oracle.graph).plan
     spoilt = faults.changed(plan, "offset", plan.row_of["s"], plan.offset[plan.row_of["w"]])
@@ -88,19 +88,19 @@ def test_a_difference_names_the_step_the_tensor_and_the_reader():
     assert (first.node_id, first.tensor, first.when, first.step, first.byte) == ("add", "w", "read", 1, 0)
 
 
-def test_a_model_with_a_named_dimension_needs_a_number():
+def test_model_with_a_named_dimension_needs_a_size():
     model = onnx.ModelProto.FromString(tiny())
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
     with pytest.raises(UnreadableInput, match="N"):
         plain_run(model.SerializeToString(), "tiny.onnx")
 
 
-def test_a_model_with_scopes_is_not_run():
+def test_model_with_scopes_is_rejected():
     with pytest.raises(UnreadableInput, match="nested scopes"):
         plain_run(CASES[0].model.SerializeToString(), "branches.onnx")
 
 
-def test_a_missing_extra_is_told_with_the_command_that_adds_it(monkeypatch):
+def test_missing_extra_is_named_with_its_installation(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(MissingExtra) as caught:
         runtime()
@@ -113,7 +113,7 @@ def test_a_missing_extra_is_told_with_the_command_that_adds_it(monkeypatch):
 # --- by eye ------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_run_is_told_in_a_line() -> None:
+def test_result_has_a_summary_line() -> None:
     run = onnx_run.OnnxRun("m", 1000, 2, 3, 4000, 5, ())
     ran = "m: 1,000 nodes, 2 tensors compared 3 times (4,000 B) in 5 B of arenas"
     assert (run.ok, str(run)) == (True, f"{ran}: bit-identical")
@@ -122,7 +122,7 @@ def test_what_was_run_is_told_in_a_line() -> None:
     assert (run.ok, str(run)) == (False, f"{ran}: 2 differences, the first: 't' read at step 7 ('n')")
 
 
-def test_each_tensor_is_compared_where_it_is_read_and_written_and_given_out(monkeypatch) -> None:
+def test_tensor_is_compared_at_reads_writes_and_outputs(monkeypatch) -> None:
     entered = []
     whole = onnx_run.apply_plan
 

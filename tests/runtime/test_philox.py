@@ -1,4 +1,4 @@
-"""Philox4x32-10 against its published known answers, and the debug pattern."""
+"""Philox4x32-10 compared with its published results, and the debug pattern."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("rounds", "given_", "answer"), KNOWN)
-def test_value_has_its_canonical_encoding(rounds, given_, answer):
+def test_output_equals_the_published_one(rounds, given_, answer):
     counter, key = given_
     assert philox4x32(np.array([counter], np.uint32), key, rounds).tolist() == [answer]
 
@@ -43,20 +43,20 @@ words = st.integers(0, 2**32 - 1)
 
 
 @given(st.lists(st.tuples(words, words, words, words), min_size=1, max_size=5), st.tuples(words, words))
-def test_columns_say_what_python_integers_say(counters, key):
+def test_columns_equal_integer_arithmetic(counters, key):
     assert philox4x32(np.array(counters, np.uint32), key).tolist() == [word_by_word(c, key) for c in counters]
 
 
-def test_a_pattern_is_one_stream_cut_to_length():
+def test_pattern_is_a_prefix_of_one_stream():
     assert (pattern(37, "activations", 128, 7) == pattern(64, "activations", 128, 7)[:37]).all()
 
 
-def test_another_seed_address_or_arena_is_another_pattern():
+def test_seed_address_and_arena_change_the_pattern():
     patterns = [pattern(32, "a", 0, 1), pattern(32, "a", 0, 2), pattern(32, "a", 128, 1), pattern(32, "b", 0, 1)]
     assert len({p.tobytes() for p in patterns}) == 4
 
 
-def test_a_pattern_does_not_depend_on_the_chunks_it_is_made_in(monkeypatch):
+def test_pattern_does_not_depend_on_the_chunk_size(monkeypatch):
     whole = pattern(1000, "a", 0, 5)
     monkeypatch.setattr("tmmu_core.runtime.philox.CHUNK_BLOCKS", 3)
     assert (pattern(1000, "a", 0, 5) == whole).all()

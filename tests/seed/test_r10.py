@@ -1,4 +1,4 @@
-"""r10's planner by its own names, and its exit criteria."""
+"""The r10 planner under the names of its document, with its exit criteria."""
 
 from __future__ import annotations
 
@@ -33,45 +33,45 @@ def planned(*rows: tuple[int, int, int], alignment: int = 1) -> AllocationPlan:
     return plan
 
 
-def test_a_chain_of_three_shares_one_region_and_saves_its_bytes() -> None:
+def test_chain_of_three_shares_one_region() -> None:
     plan = planned((0, 2, 100), (1, 3, 60), (2, 4, 80), alignment=64)
     assert plan.allocations == {"t0": MemoryRegion(0, 100), "t2": MemoryRegion(0, 100), "t1": MemoryRegion(128, 60)}
     assert plan.sharing_pairs == [("t0", "t2")]
     assert (plan.peak_bytes, plan.pool_bytes, plan.saved_bytes) == (160, 188, 316 - 188)
 
 
-def test_every_tenant_of_a_region_is_asked_not_only_the_last() -> None:
+def test_every_tenant_of_a_region_is_compared() -> None:
     # t2 can live beside t1, the region's last tenant, but not beside t0, its first.
     assert list(planned((0, 2, 100), (5, 6, 90), (1, 3, 80)).sharing_pairs) == [("t0", "t1")]
 
 
-def test_an_offset_that_is_off_the_grid_is_not_shared() -> None:
+def test_misaligned_region_is_not_shared() -> None:
     found = [TensorLifetime("a", 0, 9, 10), TensorLifetime("b", 0, 1, 9), TensorLifetime("c", 1, 2, 8, 8)]
     assert MemoryPlanner(found).generate_plan().allocations["c"] == MemoryRegion(24, 8)
 
 
-def test_lives_that_touch_do_not_overlap() -> None:
+def test_touching_lives_do_not_overlap() -> None:
     one, two, three = lives((0, 2, 1), (2, 4, 1), (1, 3, 1))
     assert not one.overlaps(two)
     assert one.overlaps(three)
     assert three.overlaps(two)
 
 
-def test_only_what_an_analyzer_found_is_shared_where_it_was_asked() -> None:
+def test_only_given_opportunities_are_shared() -> None:
     found = lives((0, 1, 8), (1, 2, 8), (2, 3, 8))
     asked = MemoryPlanner(found, [SharingOpportunity("t2", "t0"), SharingOpportunity("t0", "t1")])
     assert asked.generate_plan().sharing_pairs == [("t0", "t1")]
     assert MemoryPlanner(found, []).generate_plan().sharing_pairs == []
 
 
-def test_an_opportunity_that_is_none_is_not_believed() -> None:
+def test_invalid_opportunity_is_ignored() -> None:
     found = lives((0, 2, 8), (1, 3, 8))
     plan = MemoryPlanner(found, [SharingOpportunity("t0", "t1")]).generate_plan()
     assert plan.is_valid(found)
     assert len(plan.sharing_pairs) == 0
 
 
-def test_a_plan_with_two_live_tensors_on_one_byte_is_not_valid() -> None:
+def test_plan_with_overlapping_tensors_is_invalid() -> None:
     plan = AllocationPlan(
         allocations={"a": MemoryRegion(0, 8), "b": MemoryRegion(7, 8)}, sharing_pairs=[], peak_bytes=16, saved_bytes=0
     )
@@ -79,12 +79,12 @@ def test_a_plan_with_two_live_tensors_on_one_byte_is_not_valid() -> None:
     assert plan.is_valid([TensorLifetime("a", 0, 2), TensorLifetime("b", 2, 3)])
 
 
-def test_a_lifetime_without_a_region_is_a_verdict() -> None:
+def test_lifetime_without_a_region_is_invalid() -> None:
     assert not AllocationPlan({}).is_valid([TensorLifetime("a", 0, 2)])
     assert not planned((0, 1, 4)).is_valid([TensorLifetime("t0", 0, 1), TensorLifetime("other", 4, 5)])
 
 
-def test_a_binding_is_made_of_its_documented_fields() -> None:
+def test_binding_has_its_documented_fields() -> None:
     binding = MemoryBinding(model_id="m", plan=planned((0, 2, 8)), bound_regions={"t0": 0x1080})
     assert (binding.is_bound("t0"), binding.get_ptr("t0"), binding.is_bound("t9")) == (True, 0x1080, False)
     with pytest.raises(AssertionError, match="t9"):
@@ -92,7 +92,7 @@ def test_a_binding_is_made_of_its_documented_fields() -> None:
     assert MemoryBinding.bind("m", binding.plan, 0x2000).get_ptr("t0") == 0x2000
 
 
-def test_contradicting_rules_are_rejected() -> None:
+def test_size_past_64_bits_overflows() -> None:
     with pytest.raises(AlignmentViolation, match="t0"):
         MemoryPlanner(lives((0, 1, 1), alignment=3)).generate_plan()
     with pytest.raises(AllocationOverflow):
@@ -103,7 +103,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(0, 2
 
 
 @given(ROWS, st.sampled_from([1, 4, 64]))
-def test_its_plans_are_valid_by_all_pairs_aligned_and_never_larger_than_alone(
+def test_plan_is_valid_aligned_and_not_larger_than_without_sharing(
     rows: list[tuple[int, int, int]], alignment: int
 ) -> None:
     found = lives(*((birth, birth + length, size) for birth, length, size in rows), alignment=alignment)
@@ -117,7 +117,7 @@ def test_its_plans_are_valid_by_all_pairs_aligned_and_never_larger_than_alone(
 
 
 @given(ROWS)
-def test_the_arena_planner_places_alike(rows: list[tuple[int, int, int]]) -> None:
+def test_arena_planner_gives_the_same_offsets(rows: list[tuple[int, int, int]]) -> None:
     rows = [(birth, birth + length, size + 1) for birth, length, size in rows]
     p = problem(*rows)
     # ties go by the problem's order there and by id here: let no two be as large
@@ -127,7 +127,7 @@ def test_the_arena_planner_places_alike(rows: list[tuple[int, int, int]]) -> Non
 
 
 @given(ROWS, st.data())
-def test_the_sweep_says_what_all_pairs_say(rows: list[tuple[int, int, int]], data: st.DataObject) -> None:
+def test_validity_check_equals_that_of_all_pairs(rows: list[tuple[int, int, int]], data: st.DataObject) -> None:
     found = lives(*((birth, birth + length, size) for birth, length, size in rows))
     regions = {life.tensor_id: MemoryRegion(data.draw(st.integers(0, 40)), life.size_bytes) for life in found}
     clash = any(
@@ -137,7 +137,7 @@ def test_the_sweep_says_what_all_pairs_say(rows: list[tuple[int, int, int]], dat
     assert AllocationPlan(regions).is_valid(found) is not clash
 
 
-def test_pairs_are_what_they_hold() -> None:
+def test_sharing_pairs_behave_like_a_list() -> None:
     pairs = SharingPairs([["a", "b", "c"], ["d"]])
     assert pairs == [("a", "b"), ("a", "c"), ("b", "c")]
     assert pairs != [("a", "b"), ("a", "c")]
@@ -145,7 +145,7 @@ def test_pairs_are_what_they_hold() -> None:
     assert hash(pairs) == hash(SharingPairs([["a", "b", "c"]]))
 
 
-def test_a_tensor_that_dies_before_it_is_born_is_never_alive() -> None:
+def test_tensor_that_dies_before_its_birth_is_never_live() -> None:
     lives = [TensorLifetime("a", 0, 4, 8), TensorLifetime("b", 3, 1, 8), TensorLifetime("c", 2, 2, 8)]
     plan = MemoryPlanner(lives).generate_plan()
     assert (plan.peak_bytes, plan.pool_bytes, len(plan.sharing_pairs)) == (8, 8, 3)

@@ -1,4 +1,4 @@
-"""``docs/measured/models.md`` speaks of every real model there is, and of no plan above a peer's."""
+"""``docs/measured/models.md`` lists every real model, and no plan is above that of a peer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def table() -> dict[str, list[str]]:
     return {row[0]: row for row in rows[1:] if len(row) == len(models.COLUMNS)}
 
 
-def test_the_page_has_a_row_for_every_real_model() -> None:
+def test_page_has_a_row_for_every_real_model() -> None:
     samples = {sample.file.split(".")[0] for sample in make.CATALOGUE if sample.group == make.MODEL}
     others = {file.stem for file in models.TFLITE.glob("*.tflite")} | {
         file.name.split(".")[0] for file in models.XLA_DUMPS
@@ -22,7 +22,7 @@ def test_the_page_has_a_row_for_every_real_model() -> None:
     assert set(table()) == samples | others
 
 
-def test_no_best_plan_on_the_page_is_above_its_peers() -> None:
+def test_no_best_plan_is_above_its_peers() -> None:
     peers = {name: row[-1] for name, row in table().items() if row[-1]}
     assert len(peers) == len(models.PEERS) + len(models.XLA_DUMPS)
     for name, peer in peers.items():
@@ -33,7 +33,7 @@ def row(name: str, bound: int, best: int, within: int = 0) -> models.Row:
     return models.Row(name, "", 1, 1, 1, bound, best, best, "", 0, 0, 0, "XLA 9" if within else "", within)
 
 
-def test_a_gap_is_spoken_of_where_one_is_left_and_by_name() -> None:
+def test_remaining_gap_is_explained() -> None:
     assert "no plan is below" in models.gaps([row("a", 7, 7)])
     text = models.gaps([row("a", 7, 7), row("b", 1_000, 2_000)])
     assert "b (1,000 bytes)" in text.replace("\n", " ")
@@ -41,7 +41,7 @@ def test_a_gap_is_spoken_of_where_one_is_left_and_by_name() -> None:
     assert "step of the alignment" in models.gaps([row("c", 7, 9)]).replace("\n", " ")
 
 
-def test_the_page_says_of_every_dump_what_its_temporaries_would_take() -> None:
+def test_page_has_the_temporaries_of_every_dump() -> None:
     assert "d: XLA 9; its temporaries at best within their allocation 8;" in models.dumps([row("d", 7, 7, 8)]).replace(
         "\n", " "
     )

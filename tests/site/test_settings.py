@@ -1,4 +1,4 @@
-"""``docs/reference/settings.md`` names every variable of the environment that the program reads, and no other."""
+"""``docs/reference/settings.md`` lists exactly the environment variables that the program reads."""
 
 from __future__ import annotations
 

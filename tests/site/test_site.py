@@ -1,4 +1,4 @@
-"""The documentation site builds without a warning and without a network, and what the tutorial says is so."""
+"""The documentation site builds without a warning and without a network, and the tutorial works."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_reference_holds_what_the_library_promises(site: Path) -> None:
+def test_reference_has_every_method_of_the_library(site: Path) -> None:
     page = (site / "reference" / "library.html").read_text()
     for name in ("plan", "fit", "pack", "compare", "read", "verify"):
         assert f'id="tmmu_core.library.functions.{name}"' in page
@@ -36,7 +36,7 @@ def test_the_reference_holds_what_the_library_promises(site: Path) -> None:
         assert f'id="tmmu_core.library.plan_result.Plan.{name}"' in page
 
 
-def test_the_reference_holds_every_command(site: Path) -> None:
+def test_reference_has_every_command(site: Path) -> None:
     page = (site / "reference" / "commands.html").read_text()
     assert [name for name in COMMANDS if f'id="tmmu-{name}"' not in page] == []
 
@@ -47,7 +47,7 @@ def test_every_decision_is_in_the_navigation(site: Path) -> None:
     assert [name for name in decisions if f"decisions/{name}.html" not in page] == []
 
 
-def test_pages_ask_nobody_else_for_scripts_fonts_or_pictures(site: Path) -> None:
+def test_pages_load_nothing_from_the_network(site: Path) -> None:
     asked = [
         (page.name, found)
         for page in site.rglob("*.html")
@@ -58,7 +58,7 @@ def test_pages_ask_nobody_else_for_scripts_fonts_or_pictures(site: Path) -> None
     assert asked == []
 
 
-def test_the_tutorial_is_so(
+def test_tutorial_commands_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = (ROOT / "docs" / "tutorial.md").read_text()

@@ -1,4 +1,4 @@
-"""A store of each kind: SQLite in a file, PostgreSQL in a schema of a server that the tests start, once."""
+"""Stores of each kind: SQLite in a file, and PostgreSQL in a schema of one server that the tests start."""
 
 from __future__ import annotations
 

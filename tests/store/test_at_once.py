@@ -1,4 +1,4 @@
-"""What happens to a store while it is made or open: by threads of one process, and by who moves its file."""
+"""A store that changes while it is open."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def away(file: Path) -> None:
         one.unlink()
 
 
-def test_a_store_that_is_deleted_while_it_is_open_takes_nothing_any_more(file: Path) -> None:
+def test_deleted_store_accepts_nothing(file: Path) -> None:
     store = opened(file, create=True)
     store.record(plan_of({"a": 1}), label("first"))
     away(file)
@@ -35,7 +35,7 @@ def test_a_store_that_is_deleted_while_it_is_open_takes_nothing_any_more(file: P
     store.close()
 
 
-def test_a_store_that_is_replaced_while_it_is_open_is_the_new_one_from_then_on(file: Path) -> None:
+def test_replaced_store_is_read_from_then_on(file: Path) -> None:
     store = opened(file, create=True)
     store.record(plan_of({"a": 1}), label("old"))
     away(file)

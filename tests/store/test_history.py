@@ -1,4 +1,4 @@
-"""A store of many runs beside a list of them: both say the same of everything; and who grew, by plain loops."""
+"""A store of many runs compared with a plain list of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def in_time(runs: list[Run], **where: str) -> list[Run]:
     return sorted(chosen, key=lambda run: run.at)
 
 
-def test_runs_are_the_lists_of_any_column_and_of_the_latest(kept: tuple[Store, list[Run]]) -> None:
+def test_runs_are_filtered_by_any_column_and_number(kept: tuple[Store, list[Run]]) -> None:
     store, runs = kept
     for where in ({}, {"branch": "main"}, {"planner": "naive", "commit": "aaaa11"}, {"branch": "none"}):
         expected = in_time(runs, model="net", **where)
@@ -59,7 +59,7 @@ def test_runs_are_the_lists_of_any_column_and_of_the_latest(kept: tuple[Store, l
 
 
 @pytest.mark.parametrize("branch", [None, "main", "topic", "none"])
-def test_each_line_is_what_its_runs_one_by_one_say(kept: tuple[Store, list[Run]], branch: str | None) -> None:
+def test_series_has_the_figures_of_its_runs(kept: tuple[Store, list[Run]], branch: str | None) -> None:
     store, runs = kept
     expected = []
     for key in sorted({run.series for run in runs if branch in (None, run.branch)}):
@@ -80,7 +80,7 @@ def _figures(run: Run) -> tuple[Any, ...]:
     return run.at, run.commit, run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes
 
 
-def test_a_reference_is_the_latest_commit_then_branch_then_beginning_of_four(kept: tuple[Store, list[Run]]) -> None:
+def test_reference_resolves_to_commit_branch_or_prefix_in_this_order(kept: tuple[Store, list[Run]]) -> None:
     store, runs = kept
     for point in (*COMMITS, "topic", "aaab", "aaab3", "b1b", "b1b1", "aaaa", "c_c%", "cXc%", "dev"):
         mine = in_time(runs, model="net")
@@ -93,7 +93,7 @@ def test_a_reference_is_the_latest_commit_then_branch_then_beginning_of_four(kep
                 store.resolve(f"net@{point}")
 
 
-def test_of_several_series_the_one_like_the_plan_is_meant(kept: tuple[Store, list[Run]]) -> None:
+def test_reference_prefers_the_series_of_the_compared_plan(kept: tuple[Store, list[Run]]) -> None:
     store, runs = kept
     naive = plan_of({"a": 1, "b": 1}, planner="naive")
     mine = in_time(runs, model="net", branch="topic")
@@ -102,7 +102,7 @@ def test_of_several_series_the_one_like_the_plan_is_meant(kept: tuple[Store, lis
     assert store.resolve("net@topic", plan_of({"a": 1}, planner="greedy")) == mine[-1], "no run is like it"
 
 
-def test_a_plan_is_kept_under_the_hash_of_its_bytes(kept: tuple[Store, list[Run]]) -> None:
+def test_plan_is_stored_under_the_hash_of_its_bytes(kept: tuple[Store, list[Run]]) -> None:
     store, runs = kept
     plan = plan_of({"a": 2, "b": 1})
     content = store.content_of(plan)
@@ -113,7 +113,7 @@ def test_a_plan_is_kept_under_the_hash_of_its_bytes(kept: tuple[Store, list[Run]
         store.document(bytes(32))
 
 
-def test_a_file_of_no_bytes_or_of_many_comes_back(kept: tuple[Store, list[Run]]) -> None:
+def test_file_of_any_size_is_stored(kept: tuple[Store, list[Run]]) -> None:
     store, _ = kept
     for name, data in (("empty", b""), ("long", bytes(range(256)) * 999)):
         opened_files.keep(store, name, (name, data), datetime(2026, 1, 1, tzinfo=UTC))
@@ -124,7 +124,7 @@ def test_a_file_of_no_bytes_or_of_many_comes_back(kept: tuple[Store, list[Run]])
 # --- who grew ----------------------------------------------------------------------------------------------------
 
 
-def test_of_each_commit_the_runs_like_the_latest_count(kept: tuple[Store, list[Run]]) -> None:
+def test_latest_run_of_each_commit_counts(kept: tuple[Store, list[Run]]) -> None:
     runs = in_time(kept[1], model="net")
     for end in range(len(runs) + 1):
         some, expected = runs[:end], []
@@ -145,13 +145,13 @@ def test_of_each_commit_the_runs_like_the_latest_count(kept: tuple[Store, list[R
 
 
 @pytest.mark.parametrize("name", ["", " ", "a ", "\ta", "x" * 201, "a\u202eb"])
-def test_a_name_of_blanks_of_201_characters_or_unseen_is_refused(name: str) -> None:
+def test_invalid_name_is_rejected(name: str) -> None:
     with pytest.raises(StoreFault):
         check_name("branch", name)
     check_name("branch", "x" * 200)
 
 
-def test_a_label_has_a_zone_and_no_at_in_its_commit() -> None:
+def test_label_needs_a_time_zone_and_a_commit_without_at() -> None:
     day = datetime(2026, 1, 31, 12, tzinfo=UTC)
     assert instant(day) == "2026-01-31T12:00:00.000000Z"
     for commit, at in (("a@b", day), ("ab", day.replace(tzinfo=None))):
@@ -167,7 +167,7 @@ def test_a_label_has_a_zone_and_no_at_in_its_commit() -> None:
             split_reference(wrong)
 
 
-def test_no_store_is_made_by_asking(tmp_path: Path) -> None:
+def test_reading_creates_no_store(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'none.db'}"
     with pytest.raises(StoreFault, match="the store does not exist"):
         Store.at(url)

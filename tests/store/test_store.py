@@ -1,4 +1,4 @@
-"""What is kept is what was given: the same on SQLite and on PostgreSQL."""
+"""A store returns what it was given, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def count(store: Store, table: object) -> int:
         return int(connection.execute(select(func.count()).select_from(table)).scalar_one())  # type: ignore[call-overload]
 
 
-def test_a_plan_comes_back_as_it_was_recorded(store: Store) -> None:
+def test_plan_round_trips(store: Store) -> None:
     plan = plan_of({"a": 1, "b": 2})
     kept = store.record(plan, label("c1"))
     back = store.plan(kept.run)
@@ -45,7 +45,7 @@ def test_a_plan_comes_back_as_it_was_recorded(store: Store) -> None:
     assert verify_plan(back).ok
 
 
-def test_a_run_tells_the_figures_of_its_plan(store: Store) -> None:
+def test_run_has_the_figures_of_its_plan(store: Store) -> None:
     plan = plan_of({"a": 1, "b": 2})
     store.record(plan, label("c1", branch="topic"))
     (run,) = store.runs("net")
@@ -57,20 +57,20 @@ def test_a_run_tells_the_figures_of_its_plan(store: Store) -> None:
     assert [(arena.name, arena.extent_bytes) for arena in run.arenas] == [("activations", 512)]
 
 
-def test_a_plan_is_kept_once_however_many_runs_it_is_of(store: Store) -> None:
+def test_plan_of_several_runs_is_stored_once(store: Store) -> None:
     plan = plan_of({"a": 1})
     first, second = (store.record(plan, label(commit)) for commit in ("c1", "c2"))
     assert (first.new_plan, second.new_plan) == (True, False)
     assert (count(store, PLANS), count(store, RUNS)) == (1, 2)
 
 
-def test_the_same_run_is_recorded_once_and_one_of_another_time_again(store: Store) -> None:
+def test_same_run_is_recorded_once(store: Store) -> None:
     plan = plan_of({"a": 1})
     assert [store.record(plan, label("c1", hour)).new_run for hour in (0, 0, 1)] == [True, False, True]
     assert count(store, RUNS) == 2
 
 
-def test_runs_come_oldest_first_whenever_they_were_recorded(store: Store) -> None:
+def test_runs_are_sorted_by_time(store: Store) -> None:
     plan = plan_of({"a": 1})
     for commit, hour in (("c3", 3), ("c1", 1), ("c2", 2)):
         store.record(plan, label(commit, hour))
@@ -78,7 +78,7 @@ def test_runs_come_oldest_first_whenever_they_were_recorded(store: Store) -> Non
     assert [run.commit for run in store.runs("net", last=2)] == ["c2", "c3"]
 
 
-def test_figures_reach_to_2_64_minus_1(store: Store) -> None:
+def test_figures_of_64_bits_survive(store: Store) -> None:
     plan = plan_of({"a": 1})
     huge = tuple(replace(arena, extent_bytes=2**64 - 1, lower_bound_bytes=2**63) for arena in plan.arenas)
     figures = {"peak_live_bytes": 2**63 - 1, "peak_step": 0, "extent_bytes": 2**64 - 1, "lower_bound_bytes": 2**63}
@@ -88,7 +88,7 @@ def test_figures_reach_to_2_64_minus_1(store: Store) -> None:
     assert run.arenas[0].extent_bytes == 2**64 - 1
 
 
-def test_names_that_no_database_takes_are_spelled_out(store: Store) -> None:
+def test_special_characters_in_names_are_escaped(store: Store) -> None:
     plan = replace(plan_of({"a": 1}), ir_name="nul\x00 and \u202e", planner="it's; DROP TABLE runs")
     store.record(plan, label("c1"))
     (run,) = store.runs("net")
@@ -96,7 +96,7 @@ def test_names_that_no_database_takes_are_spelled_out(store: Store) -> None:
 
 
 @pytest.mark.parametrize("name", ["", " net", "a\x00b", "x" * 201, "right\u202eleft"])
-def test_a_name_that_cannot_be_read_is_refused(name: str) -> None:
+def test_unreadable_name_is_rejected(name: str) -> None:
     with pytest.raises(StoreFault, match="model"):
         label("c1", model=name)
 
@@ -104,7 +104,7 @@ def test_a_name_that_cannot_be_read_is_refused(name: str) -> None:
 # --- references --------------------------------------------------------------------------------------------------
 
 
-def test_a_reference_names_a_commit_its_beginning_or_a_branch(store: Store) -> None:
+def test_reference_names_a_commit_its_prefix_or_a_branch(store: Store) -> None:
     plan = plan_of({"a": 1})
     store.record(plan, label("abcdef01", 1))
     store.record(plan, label("abcdef99", 2, branch="topic"))
@@ -112,7 +112,7 @@ def test_a_reference_names_a_commit_its_beginning_or_a_branch(store: Store) -> N
     assert [store.resolve(name).commit for name in names] == ["abcdef01", "abcdef99", "abcdef01", "abcdef99"]
 
 
-def test_a_branch_is_its_latest_run_of_the_same_planner_where_there_is_one(store: Store) -> None:
+def test_branch_prefers_the_run_of_the_same_planner(store: Store) -> None:
     slots, naive = plan_of({"a": 1}), plan_of({"a": 1}, planner="naive")
     store.record(slots, label("c1", 1))
     store.record(naive, label("c2", 2))
@@ -121,7 +121,7 @@ def test_a_branch_is_its_latest_run_of_the_same_planner_where_there_is_one(store
     assert store.resolve("main", plan_of({"a": 1}, planner="greedy")).commit == "c2"
 
 
-def test_without_a_model_the_one_that_plans_the_same_graph_is_meant(store: Store) -> None:
+def test_reference_without_model_uses_the_model_of_the_graph(store: Store) -> None:
     store.record(plan_of({"a": 1}, name="g"), label("c1", model="team/net"))
     store.record(plan_of({"b": 1}, name="other"), label("c2", model="another"))
     assert store.resolve("main", plan_of({"a": 2}, name="g")).model == "team/net"
@@ -133,7 +133,7 @@ def test_without_a_model_the_one_that_plans_the_same_graph_is_meant(store: Store
     ("reference", "why"),
     [("net@gone", "no run of a commit"), ("nix@c1", "no run of the model"), ("net@abcd", "ambiguous")],
 )
-def test_what_is_not_there_is_said_with_what_is(store: Store, reference: str, why: str) -> None:
+def test_unknown_reference_is_rejected_with_the_known_ones(store: Store, reference: str, why: str) -> None:
     plan = plan_of({"a": 1})
     for hour, commit in enumerate(("abcd1", "abcd2")):
         store.record(plan, label(commit, hour))
@@ -141,13 +141,13 @@ def test_what_is_not_there_is_said_with_what_is(store: Store, reference: str, wh
         store.resolve(reference)
 
 
-def test_a_reference_without_a_model_needs_a_plan(store: Store) -> None:
+def test_reference_without_model_needs_a_plan(store: Store) -> None:
     store.record(plan_of({"a": 1}), label("c1"))
     with pytest.raises(StoreFault, match="main names no model"):
         store.resolve("main")
 
 
-def test_a_reference_is_split_at_its_last_at() -> None:
+def test_reference_is_split_at_its_last_at() -> None:
     assert split_reference("store:a@b@c") == ("a@b", "c")
     assert split_reference("main") == (None, "main")
     for nothing in ("store:", "store:m@", "@c"):
@@ -158,7 +158,7 @@ def test_a_reference_is_split_at_its_last_at() -> None:
 # --- the list of models ------------------------------------------------------------------------------------------
 
 
-def test_a_series_tells_when_its_extent_last_changed(store: Store) -> None:
+def test_series_has_its_last_change(store: Store) -> None:
     for hour, (commit, lines) in enumerate((("c1", 1), ("c2", 3), ("c3", 3))):
         store.record(plan_of({"a": lines}), label(commit, hour))
     (line,) = store.lines()
@@ -166,14 +166,14 @@ def test_a_series_tells_when_its_extent_last_changed(store: Store) -> None:
     assert (line.changed_commit, line.before_bytes, line.change_bytes) == ("c2", 2 * 128, 2 * 128)
 
 
-def test_a_series_that_never_changed_has_no_change(store: Store) -> None:
+def test_unchanged_series_has_no_change(store: Store) -> None:
     for hour, commit in enumerate(("c1", "c2")):
         store.record(plan_of({"a": 1}), label(commit, hour))
     (line,) = store.lines()
     assert (line.changed_commit, line.before_bytes, line.change_bytes) == ("c1", None, 0)
 
 
-def test_branches_and_planners_are_series_of_their_own(store: Store) -> None:
+def test_branches_and_planners_are_separate_series(store: Store) -> None:
     store.record(plan_of({"a": 1}), label("c1", 1))
     store.record(plan_of({"a": 9}), label("c2", 2, branch="topic"))
     store.record(plan_of({"a": 9}, planner="naive"), label("c3", 3))
@@ -192,7 +192,7 @@ def test_branches_and_planners_are_series_of_their_own(store: Store) -> None:
 # --- what can be wrong with a store ------------------------------------------------------------------------------
 
 
-def test_a_damaged_plan_is_not_taken_for_one(store: Store) -> None:
+def test_damaged_plan_is_rejected(store: Store) -> None:
     kept = store.record(plan_of({"a": 1}), label("c1"))
     with store.engine.begin() as connection:
         connection.execute(update(PLANS).values(packed=b"x\x9c nothing"))
@@ -200,12 +200,7 @@ def test_a_damaged_plan_is_not_taken_for_one(store: Store) -> None:
         store.plan(kept.run)
 
 
-def test_reading_makes_no_store(url: str) -> None:
-    with pytest.raises(StoreFault, match=r"does not exist|contains no store"):
-        Store.at(url)
-
-
-def test_a_store_of_a_later_version_is_left_alone(url: str) -> None:
+def test_store_of_a_later_version_is_unchanged(url: str) -> None:
     store = Store.at(url, create=True)
     with store.engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
@@ -224,21 +219,21 @@ def test_a_store_of_a_later_version_is_left_alone(url: str) -> None:
         "sqlite:///no/such/x.db",
     ],
 )
-def test_a_url_that_leads_nowhere_is_told_without_its_password(bad: str) -> None:
+def test_unreachable_url_is_reported_without_its_password(bad: str) -> None:
     with pytest.raises(StoreFault) as caught:
         Store.at(bad, create=True)
     assert caught.value.hint
     assert "secret" not in str(caught.value)
 
 
-def test_a_file_that_is_no_store_is_told(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_file_that_is_no_store_is_rejected(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("no") / "store.db"
     path.write_text("this is no database at all, but long enough to be looked at\n" * 40)
     with pytest.raises(StoreFault, match="not a database"):
         Store.at(f"sqlite:///{path}")
 
 
-def test_a_file_that_is_let_go_takes_no_other_with_it(store: Store) -> None:
+def test_deleting_a_file_keeps_the_others(store: Store) -> None:
     for key in ("a", "b"):
         opened_files.keep(store, key, (key, b"bytes of " + key.encode()), datetime(2026, 1, 1, tzinfo=UTC))
     opened_files.drop(store, "a")
@@ -246,7 +241,7 @@ def test_a_file_that_is_let_go_takes_no_other_with_it(store: Store) -> None:
     assert opened_files.file(store, "b") == ("b", b"bytes of b")
 
 
-def test_every_sweep_is_listed_with_its_own_points_the_latest_first(store: Store) -> None:
+def test_sweeps_are_listed_latest_first(store: Store) -> None:
     for day, (name, points) in enumerate({"early": 3, "late": 2, "empty": 5}.items(), 1):
         stored_sweeps.begin(store, name, datetime(2026, 1, day, tzinfo=UTC), {"of": name}, points)
     stored_sweeps.add(
@@ -259,7 +254,7 @@ def test_every_sweep_is_listed_with_its_own_points_the_latest_first(store: Store
     assert [kept.rows for kept in stored_sweeps.points(store, "late")] == [(swept("7"),)]
 
 
-def test_a_point_that_had_died_may_be_kept_anew_and_no_other(store: Store) -> None:
+def test_failed_point_may_be_replaced(store: Store) -> None:
     stored_sweeps.begin(store, "s", datetime(2026, 1, 1, tzinfo=UTC), {}, 3)
     first = [
         stored_sweeps.StoredPoint(0, (swept("1"),), stored_sweeps.DIED),
@@ -270,14 +265,14 @@ def test_a_point_that_had_died_may_be_kept_anew_and_no_other(store: Store) -> No
     assert [kept.rows[0]["error"]["message"] for kept in stored_sweeps.points(store, "s")] == ["2", "1", "1"]
 
 
-def test_a_plan_that_a_run_names_cannot_be_taken_away(store: Store) -> None:
+def test_plan_of_a_run_cannot_be_deleted(store: Store) -> None:
     store.record(plan_of({"a": 1}), label("c1"))
     with pytest.raises(IntegrityError), store.engine.begin() as connection:
         connection.execute(PLANS.delete())
     assert count(store, PLANS) == 1
 
 
-def test_sqlite_waits_keeps_a_log_and_brings_each_commit_to_disk(tmp_path: Path) -> None:
+def test_sqlite_settings_are_applied(tmp_path: Path) -> None:
     opened = Store.at(f"sqlite:///{tmp_path / 'kept.db'}", create=True)
     with opened.engine.connect() as connection:
         said = [connection.execute(text(f"PRAGMA {of}")).scalar() for of in PRAGMAS]
@@ -288,8 +283,7 @@ def test_sqlite_waits_keeps_a_log_and_brings_each_commit_to_disk(tmp_path: Path)
 @pytest.mark.parametrize(
     ("url", "named"), [("sqlite+nobody:///x.db", "nobody"), ("postgresql+pg8000://u:secret@127.0.0.1:1/d", "pg8000")]
 )
-def test_a_driver_that_is_not_there_is_named(url: str, named: str) -> None:
-    """SQLAlchemy knows the second, which is not installed."""
+def test_missing_driver_is_named(url: str, named: str) -> None:
     with pytest.raises(StoreFault, match=f"driver is not installed: .*{named}") as caught:
         Store.at(url, create=True)
     assert "secret" not in str(caught.value)

@@ -19,7 +19,7 @@ RUNS = 16
 
 
 @pytest.mark.slow
-def test_eight_processes_and_a_kill_lose_nothing(url: str, tmp_path: Path) -> None:
+def test_killed_writer_loses_no_run_of_the_others(url: str, tmp_path: Path) -> None:
     writers = [sys.executable, "-m", "tests.store.writers", url, str(tmp_path), str(RUNS)]
     done = subprocess.run(writers, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.stdout.split() == [str(-signal.SIGKILL), *["0"] * (PROCESSES - 1)], done.stderr

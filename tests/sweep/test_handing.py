@@ -1,4 +1,4 @@
-"""How batches go out and come back, on a cluster whose clock and workers do as they are told."""
+"""Batches of a sweep on a simulated cluster."""
 
 from __future__ import annotations
 
@@ -118,26 +118,19 @@ def numbers(done: Iterator[tuple[Done, ...]]) -> list[list[int]]:
     return [[one.number for one in batch] for batch in done]
 
 
-def test_here_points_are_told_when_more_than_a_second_has_passed(clock: Clock) -> None:
-    """At 1.5 s, for 1.0 s is no more than a second; then a second from there."""
+def test_progress_is_reported_every_second(clock: Clock) -> None:
     assert numbers(run_here(SOURCES, points(4, 4))) == [[0, 1, 2], [3, 4, 5], [6, 7]]
     assert numbers(run_here(SOURCES, ())) == []
 
 
-def test_a_batch_is_what_a_second_takes_of_one_source_and_small_towards_the_end(clock: Clock) -> None:
-    """Half a second each is two a batch: from a size of one, half of the way, 1.5, then 1.75: one at a time.
-
-    Quicker, 0.05 s each, a batch of one asks for 20, and for no more than four times one: (1 + 4) / 2 is 2.
-    """
+def test_batch_takes_about_a_second_and_shrinks_towards_the_end(clock: Clock) -> None:
     client = Client(threads=1)
     assert numbers(run_on(client, SOURCES, points(3, 4))) == [[k] for k in range(7)]
     assert (client.sources, Coming.last.most) == (["a", "b"], 3)
     assert all(future.released for future in client.futures)
 
 
-def test_batches_grow_with_what_they_take_and_are_never_of_two_sources(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_grow_and_hold_points_of_one_source(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_run, "work", lambda source, point: Done(point.number, ()))
     client = Client(threads=1)
     sizes = [len(batch) for batch in numbers(run_on(client, SOURCES, points(90, 30)))]
@@ -147,7 +140,7 @@ def test_batches_grow_with_what_they_take_and_are_never_of_two_sources(
     assert [k for batch in client.batches for k in batch] == list(range(120))
 
 
-def test_what_fell_with_its_worker_is_tried_alone_in_the_end_and_told_if_it_falls_again(clock: Clock) -> None:
+def test_point_of_a_failed_worker_is_retried_alone(clock: Clock) -> None:
     client = Client(threads=2, kills=(1, 5))
     done = {one.number: one for batch in run_on(client, SOURCES, points(4, 4)) for one in batch}
     assert sorted(done) == list(range(8))
@@ -158,7 +151,7 @@ def test_what_fell_with_its_worker_is_tried_alone_in_the_end_and_told_if_it_fall
     assert len([batch for batch in client.batches if 1 in batch]) == 2
 
 
-def test_a_scheduler_that_is_gone_ends_the_sweep(clock: Clock) -> None:
+def test_lost_scheduler_ends_the_sweep(clock: Clock) -> None:
     client = Client(threads=1, kills=(0,))
     client.status = "closed"
     with pytest.raises(ConnectionError, match="connection to the scheduler was lost"):
@@ -166,7 +159,7 @@ def test_a_scheduler_that_is_gone_ends_the_sweep(clock: Clock) -> None:
     assert [future.released for future in client.futures] == [True, False, True, True], "but the one that told it"
 
 
-def test_a_source_is_let_go_when_nothing_of_it_is_out_and_handed_out_again_when_asked_for(clock: Clock) -> None:
+def test_source_is_released_and_sent_again(clock: Clock) -> None:
     client = Client(threads=1)
     order = [Point(k, source, PlanRequest()) for k, source in enumerate((0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 0))]
     assert numbers(run_on(client, SOURCES, order)) == [[k] for k in range(13)]
@@ -175,14 +168,7 @@ def test_a_source_is_let_go_when_nothing_of_it_is_out_and_handed_out_again_when_
     assert keys[0] == keys[3] == f"tmmu-source-{SOURCES[0].digest}"
 
 
-def test_how_many_work_is_asked_again_after_two_seconds_and_no_sooner(clock: Clock) -> None:
-    """Nineteen points of half a second: asked at 2.5, 5.0 and 7.5 s, and not at 2.0 s, which is no more than two."""
-    client = Client(threads=3)
-    assert len(numbers(run_on(client, SOURCES, points(19)))) == len(client.batches)
-    assert (client.asked, Coming.last.most) == (3, 9)
-
-
-def test_no_batch_is_larger_than_the_most(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_size_is_limited(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_run, "work", lambda source, point: Done(point.number, ()))
     client = Client(threads=1)
     sizes = [len(batch) for batch in numbers(run_on(client, SOURCES, points(20_000)))]

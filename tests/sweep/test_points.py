@@ -1,4 +1,4 @@
-"""What a sweep is of, and what a worker makes of a point."""
+"""The points of a sweep and their rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sample(name: str) -> Source:
     return Source(name, (SAMPLES / f"{name}.tmmu.json").read_bytes())
 
 
-def test_points_go_through_the_axes_the_last_one_quickest_and_say_what_was_asked_of_them() -> None:
+def test_points_enumerate_the_axes_with_the_last_one_fastest() -> None:
     axes = Axes(planners=("slots", None), alignments=(None, 64), shards=(("none", None), ("two", {"w": 2})), ranks=True)
     found = points_of(PlanRequest(dims={"S": 3}), axes, [(None, ("B", 2)), (None,)], ["one", ""])
     assert [point.number for point in found] == list(range(16 + 8))
@@ -50,11 +50,11 @@ def test_points_go_through_the_axes_the_last_one_quickest_and_say_what_was_asked
     assert [point.head["shard"] for point in found[16:]] == ["none", "two"] * 4
 
 
-def test_a_source_is_known_by_its_name_and_its_bytes_apart() -> None:
+def test_source_is_identified_by_name_and_bytes() -> None:
     assert Source("ab", b"c").digest == hashlib.sha256(b"ab\0c").hexdigest() != Source("a", b"bc").digest
 
 
-def test_a_point_is_known_by_all_that_its_rows_depend_on() -> None:
+def test_key_of_a_point_covers_everything_its_rows_depend_on() -> None:
     of = [Source("a", b"a"), Source("b", b"b")]
     request = PlanRequest()
     asked = [
@@ -71,13 +71,13 @@ def test_a_point_is_known_by_all_that_its_rows_depend_on() -> None:
     assert Point(0, 0, request, fits={"y": 9, "x": 8}).key(of) == asked[5].key(of)
 
 
-def test_a_point_has_failed_when_one_of_its_rows_tells_an_error() -> None:
+def test_point_with_an_error_row_has_failed() -> None:
     assert Done(0, ({"error": None}, {"error": {}})).failed
     assert not Done(0, ({"error": None},)).failed
     assert not Done(0, ()).failed
 
 
-def test_a_row_tells_the_figures_of_its_plan() -> None:
+def test_row_has_the_figures_of_its_plan() -> None:
     source = sample("two_arenas")
     plan = plan_graph(read_graph(source.data, source.name), planner="slots").plan
     assert verify_plan(plan).ok
@@ -100,7 +100,7 @@ def test_a_row_tells_the_figures_of_its_plan() -> None:
     assert figures(plan)["allocation_time_ns"] == plan.metrics["allocation_time_ns"]
 
 
-def test_a_size_that_a_model_leaves_open_is_the_points() -> None:
+def test_open_size_is_set_by_the_point() -> None:
     source = sample("dynamic_batch")
     extents = []
     for size in (1, 8):
@@ -112,13 +112,13 @@ def test_a_size_that_a_model_leaves_open_is_the_points() -> None:
     assert extents[0] < extents[1]
 
 
-def test_ranks_that_run_the_same_graph_share_a_row() -> None:
+def test_ranks_of_one_graph_share_a_row() -> None:
     request = PlanRequest(planner="slots", shard_spec={"mesh": {"dp": 2}})
     rows = work(sample("linear_chain"), Point(0, 0, request, ranks=True)).rows
     assert [(row["ranks"], row["error"]) for row in rows] == [([0, 1], None)]
 
 
-def test_a_capacity_is_one_for_all_or_an_arenas_own() -> None:
+def test_capacity_is_for_all_arenas_or_one() -> None:
     source = sample("two_arenas")
     graph = read_graph(source.data, source.name)
     extent = {arena.name: arena.extent_bytes for arena in plan_graph(graph, planner="slots").plan.arenas}
@@ -137,7 +137,7 @@ def test_a_capacity_is_one_for_all_or_an_arenas_own() -> None:
         (Point(0, 0, PlanRequest(), fits={"": 1}), FIT_FIGURES),
     ],
 )
-def test_a_row_without_a_plan_has_every_figure_empty(point: Point, more: tuple[str, ...]) -> None:
+def test_row_without_a_plan_has_no_figures(point: Point, more: tuple[str, ...]) -> None:
     row = refused(Point(0, 0, point.request, point.ranks, point.fits, {"mode": "m"}), {"code_id": "X"})
     assert row == {"mode": "m", "error": {"code_id": "X"}} | dict.fromkeys((*FIGURES, *more))
 
@@ -147,7 +147,7 @@ def said(source: Source, **asked: Any) -> Any:
     return row["error"] and (row["error"]["code_id"], row["error"]["message"])
 
 
-def test_what_is_a_plan_already_or_has_no_graph_is_refused_in_its_row() -> None:
+def test_source_without_a_graph_is_rejected_in_its_row() -> None:
     plan = plan_graph(chain(3)).plan
     assert said(INSTANCE) is None
     assert "finished plan" in said(Source("p.json", plan_file.WRITERS["json"](plan)))[1]
@@ -159,7 +159,7 @@ def test_what_is_a_plan_already_or_has_no_graph_is_refused_in_its_row() -> None:
     assert row["extent_bytes"] is None
 
 
-def test_a_fault_of_ours_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_is_reported_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("no")
 

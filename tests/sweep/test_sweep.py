@@ -1,4 +1,4 @@
-"""Many plans at once: the same rows wherever they are worked, whatever dies."""
+"""Sweeps: the same rows wherever they run, whatever fails."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _untimed(row: dict[str, Any]) -> dict[str, Any]:
 # --- points ------------------------------------------------------------------------------------------------------
 
 
-def test_a_point_is_each_combination_once_in_the_order_of_the_axes() -> None:
+def test_points_are_all_combinations_in_order() -> None:
     axes = Axes(modes=("inference", "backward"), alignments=(64, 128), fits=({"": 1}, {"": 2}))
     found = points_of(PlanRequest(), axes, [(("B", 1), ("B", 8))], [""])
     assert len(found) == 2 * 2 * 2 * 2 * 2
@@ -67,7 +67,7 @@ def test_a_point_is_each_combination_once_in_the_order_of_the_axes() -> None:
     assert found[0].head["capacity"] == {"": 1} != found[1].head["capacity"]
 
 
-def test_a_sweep_is_named_by_its_sources_and_points() -> None:
+def test_name_of_a_sweep_depends_on_sources_and_points() -> None:
     one, two = sources(CHAIN), sources(BLOCK)
     points = product(3, one)
     assert name_of_sweep(one, points) == name_of_sweep(one, points)
@@ -76,7 +76,7 @@ def test_a_sweep_is_named_by_its_sources_and_points() -> None:
     assert name_of_sweep(one, points) not in [*other, name_of_sweep(one, changed)]
 
 
-def test_a_row_is_what_its_plan_says() -> None:
+def test_row_is_that_of_its_plan() -> None:
     (source,) = sources(BLOCK)
     graph = read_graph(source.data, source.name)
     for point in product(2, [source]):
@@ -91,7 +91,7 @@ def test_a_row_is_what_its_plan_says() -> None:
         )
 
 
-def test_what_cannot_be_planned_read_or_done_is_a_row() -> None:
+def test_failed_point_is_a_row() -> None:
     (chain,) = sources(CHAIN)
     nothing = Source("notes.txt", b"no graph at all")
     point = Point(0, 0, PlanRequest(planner="slots", alignment=48))
@@ -102,7 +102,7 @@ def test_what_cannot_be_planned_read_or_done_is_a_row() -> None:
     assert work(chain, broken).rows[0]["error"]["code_id"] in ("INTERNAL", "INVALID_IR_SHAPES")
 
 
-def test_a_capacity_is_fitted_and_the_row_tells_the_answer() -> None:
+def test_capacity_is_fitted_and_the_row_has_the_answer() -> None:
     (block,) = sources(BLOCK)
     points = points_of(PlanRequest(), Axes(planners=("slots",), fits=({"": 1 << 20}, {"": 3 << 20})), [(None,)], [""])
     assert [work(block, point).rows[0]["answer"] for point in points] == ["cannot", "fits"]
@@ -118,14 +118,14 @@ def client() -> Iterator[Any]:
 
 
 @pytest.mark.slow
-def test_a_cluster_of_two_processes_gives_the_rows_of_this_one(client: Any) -> None:
+def test_cluster_of_two_processes_gives_the_same_rows(client: Any) -> None:
     given = sources(CHAIN, BLOCK)
     points = product(12, given)
     assert rows(run_on(client, given, points)) == rows(run_here(given, points))
 
 
 @pytest.mark.slow
-def test_a_worker_killed_in_mid_sweep_loses_nothing(client: Any) -> None:
+def test_killed_worker_loses_nothing(client: Any) -> None:
     given = sources(CHAIN, BLOCK)
     points = tuple(
         replace(point, number=k) for k, point in enumerate([p for _ in range(8) for p in product(12, given)])
@@ -155,7 +155,7 @@ def _end() -> Killer:
 
 
 @pytest.mark.slow
-def test_a_point_that_kills_its_workers_is_a_row_and_the_others_are_planned(client: Any) -> None:
+def test_point_that_kills_its_workers_is_a_row(client: Any) -> None:
     given = sources(CHAIN)
     points = list(product(1, given))
     points[3] = replace(points[3], head={**points[3].head, "kills": Killer()})
@@ -189,13 +189,13 @@ def scheduler(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_was_started_apart_is_worked_on(tmmu: Any, scheduler: str) -> None:  # noqa: F811
+def test_external_scheduler_is_used(tmmu: Any, scheduler: str) -> None:  # noqa: F811
     asked = ("sweep", CHAIN, BLOCK, "--alignments", "48,64", "--json")
     here, there = (json.loads(tmmu(*asked, *how)[1]) for how in ((), ("--scheduler", scheduler)))
     assert [*map(_untimed, there["rows"])] == [*map(_untimed, here["rows"])]
 
 
-def test_a_scheduler_that_is_not_there_is_told(tmmu: Any) -> None:  # noqa: F811
+def test_missing_scheduler_is_reported(tmmu: Any) -> None:  # noqa: F811
     code, _, err = tmmu("sweep", CHAIN, "--scheduler", "nonsense://nowhere")
     assert (code, "scheduler" in err) == (2, True)
 
@@ -204,7 +204,7 @@ def test_a_scheduler_that_is_not_there_is_told(tmmu: Any) -> None:  # noqa: F811
 
 
 @pytest.mark.slow
-def test_rows_stream_into_the_store_and_a_killed_sweep_goes_on(tmmu: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_killed_sweep_resumes_from_the_store(tmmu: Any, tmp_path: Path) -> None:  # noqa: F811
     url = f"sqlite:///{tmp_path / 'store.db'}"
     asked = ["sweep", CHAIN, BLOCK, "--planners", "slots,naive,greedy,ffd"]
     asked += ["--alignments", ",".join(str(2**k) for k in range(26)), "--workers", "0", "--store", url]
@@ -236,7 +236,7 @@ def _kept(url: str) -> int:
     return found
 
 
-def test_what_died_is_tried_again_and_what_failed_is_not(tmp_path: Path) -> None:
+def test_crashed_point_is_retried_and_a_failed_one_is_not(tmp_path: Path) -> None:
     store = Store.at(f"sqlite:///{tmp_path / 'store.db'}", create=True)
     from tests.store.plans import NEW_YEAR, swept
 
@@ -249,7 +249,7 @@ def test_what_died_is_tried_again_and_what_failed_is_not(tmp_path: Path) -> None
     assert (listed.points, listed.done, listed.failed) == (3, 1, 0)
 
 
-def test_several_models_have_a_row_each_and_one_that_cannot_be_read_too(tmmu: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_each_model_has_a_row(tmmu: Any, tmp_path: Path) -> None:  # noqa: F811
     notes = tmp_path / "notes.txt"
     notes.write_text("nothing to plan")
     code, out, _ = tmmu("sweep", CHAIN, str(notes), "--planners", "slots", "--json")
@@ -258,7 +258,7 @@ def test_several_models_have_a_row_each_and_one_that_cannot_be_read_too(tmmu: An
     assert run(["sweep", str(notes)]) == 2
 
 
-def test_shards_are_an_axis(tmmu: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_shard_specs_are_an_axis(tmmu: Any, tmp_path: Path) -> None:  # noqa: F811
     spec = tmp_path / "tp2.json"
     spec.write_text(json.dumps({"mesh": {"tp": 2}, "kinds": {}}))
     code, out, _ = tmmu("sweep", CHAIN, "--planners", "slots", "--shards", f"none,{spec}", "--json")
@@ -266,7 +266,7 @@ def test_shards_are_an_axis(tmmu: Any, tmp_path: Path) -> None:  # noqa: F811
     assert [row["shard"] for row in json.loads(out)["rows"]] == ["none", str(spec)]
 
 
-def test_given_offsets_that_do_not_verify_are_a_refusal_and_no_figures(tmmu: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_invalid_offsets_give_an_error_row(tmmu: Any, tmp_path: Path) -> None:  # noqa: F811
     instance = tmp_path / "given.csv"
     instance.write_text("id,lower,upper,size,offset\na,0,2,100,0\nb,1,3,100,50\n")
     _, out, _ = tmmu("sweep", str(instance), "--planners", "given,slots", "--json")

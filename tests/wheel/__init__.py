@@ -1,1 +1,1 @@
-"""The wheel as a stranger meets it: built, installed beside nothing of ours, and tried."""
+"""The wheel: built, installed in an empty environment, and used."""

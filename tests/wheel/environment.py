@@ -1,8 +1,4 @@
-"""Environments to try the wheel in, without a network: the packages are those that stand in this one, linked.
-
-``base`` links the wheel's own dependencies and theirs, as their metadata name them, and nothing else; ``app`` links
-what the extra of that name adds. ``python -m benchmarks.sizes`` installs with pip from an index.
-"""
+"""Environments to try the wheel in without a network: packages are linked from this environment."""
 
 from __future__ import annotations
 

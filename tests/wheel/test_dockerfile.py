@@ -1,4 +1,4 @@
-"""The Dockerfile's lines: what they copy is there, what they run is ours, and who runs it has no rights."""
+"""The Dockerfile: copied files exist, commands are ours, the user has no special rights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def said(instruction: str) -> list[str]:
     return [" ".join(rest.split()) for word, rest in LINES if word == instruction]
 
 
-def test_what_is_copied_is_there_and_all_that_a_wheel_is_built_of() -> None:
+def test_copied_files_exist_and_suffice_for_a_wheel() -> None:
     copied = [name for line in said("COPY") if not line.startswith("--from") for name in line.split()[:-1]]
     assert [name for name in copied if not (ROOT / name).exists()] == []
     assert {
@@ -33,7 +33,7 @@ def test_what_is_copied_is_there_and_all_that_a_wheel_is_built_of() -> None:
     assert not set(copied) & set(ignored)
 
 
-def test_it_is_served_by_a_user_without_rights() -> None:
+def test_server_runs_as_a_user_without_rights() -> None:
     (user,) = said("USER")
     assert user not in ("root", "0")
     words = [word for word, _ in LINES]
@@ -41,7 +41,7 @@ def test_it_is_served_by_a_user_without_rights() -> None:
     assert any(f"useradd --create-home --uid 10001 {user}" in line for line in said("RUN"))
 
 
-def test_it_serves_the_explorer_and_asks_whether_it_is_well() -> None:
+def test_container_serves_the_explorer_and_checks_its_health() -> None:
     (entry,) = said("ENTRYPOINT")
     command = json.loads(entry)
     assert command[0] == "tmmu"
@@ -54,6 +54,6 @@ def test_it_serves_the_explorer_and_asks_whether_it_is_well() -> None:
     assert f"127.0.0.1:{port}/_stcore/health" in asked[-1]
 
 
-def test_every_version_is_pinned() -> None:
+def test_versions_are_pinned() -> None:
     assert all(re.fullmatch(r"python:\d+\.\d+-slim( AS \w+)?", line) for line in said("FROM"))
     assert any("-r requirements.lock" in line for line in said("RUN"))

@@ -1,4 +1,4 @@
-"""What a wheel holds, and what works of it with nothing but what it requires."""
+"""The content of the wheel, and what works with only its required packages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_wheel_installs_packages_of_this_project_only(wheel: Path) -> None:
     assert not any("__pycache__" in name for name in names)
 
 
-def test_the_samples_and_what_hover_help_says_are_inside(wheel: Path) -> None:
+def test_wheel_contains_samples_and_texts(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     index = json.loads((SAMPLES / "index.json").read_text())
     files = {entry["file"] for entry in (index if isinstance(index, list) else index["samples"])}
@@ -53,11 +53,11 @@ def test_the_samples_and_what_hover_help_says_are_inside(wheel: Path) -> None:
     assert "tmmu_explorer/canvas/js/chart/page.js" in names
 
 
-def test_base_is_smaller_than_150_mb(base: Path) -> None:
+def test_base_installation_is_smaller_than_150_mb(base: Path) -> None:
     assert weight(base) < 150_000_000
 
 
-def test_no_extra_is_in_the_base(base: Path, tmp_path: Path) -> None:
+def test_base_installation_contains_no_extra(base: Path, tmp_path: Path) -> None:
     program = (
         "from importlib.util import find_spec; from tmmu_core.base.extras import EXTRA_OF;"
         "print([name for name in (*EXTRA_OF, 'app', 'tests', 'docs') if find_spec(name)])"
@@ -78,7 +78,7 @@ def test_no_extra_is_in_the_base(base: Path, tmp_path: Path) -> None:
         f"export {CHAIN} --to c-header",
     ],
 )
-def test_the_base_says_what_the_checkout_says(
+def test_base_installation_gives_the_results_of_the_checkout(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
     there, here = tmp_path / "there", tmp_path / "here"
@@ -114,9 +114,7 @@ def _timeless(text: str) -> str:
         (f"sweep {CHAIN} --scheduler tcp://127.0.0.1:1", "sweep"),
     ],
 )
-def test_a_command_whose_extra_is_missing_says_the_line_that_installs_it(
-    base: Path, tmp_path: Path, command: str, extra: str
-) -> None:
+def test_command_without_its_extra_names_the_installation(base: Path, tmp_path: Path, command: str, extra: str) -> None:
     if command.startswith("measure"):
         import onnx
 
@@ -127,7 +125,7 @@ def test_a_command_whose_extra_is_missing_says_the_line_that_installs_it(
     assert "Traceback" not in said
 
 
-def test_the_explorer_of_the_wheel_opens_on_its_sample(wheel: Path, tmp_path: Path) -> None:
+def test_explorer_of_the_wheel_opens_its_sample(wheel: Path, tmp_path: Path) -> None:
     binaries = environment(tmp_path / "env", wheel, "app")
     program = (
         "import tmmu_explorer, pathlib, time\n"
@@ -141,7 +139,7 @@ def test_the_explorer_of_the_wheel_opens_on_its_sample(wheel: Path, tmp_path: Pa
     assert run(binaries / "python", "-c", program, cwd=tmp_path).splitlines()[-1] == "True []"
 
 
-def test_a_program_with_an_app_of_its_own_gets_the_report_of_a_plan(base: Path, tmp_path: Path) -> None:
+def test_program_with_its_own_app_package_gets_a_report(base: Path, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("mine = 1\n")
     program = (
         f"import app, tmmu; plan = tmmu.plan({CHAIN!r}); plan.report('x.html');"

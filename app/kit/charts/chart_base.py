@@ -145,27 +145,25 @@ def steps_axis(end: int) -> dict[str, Any]:
 
 
 PHASE_COLOURS = {"forward": "#0072B2", "backward": "#E69F00", "optimizer": "#8C6BB1"}
-MOST_BANDS = 60
+MOST_BANDS, WIDEST_BANDS = 60, 0.08
+"""Most phases that are drawn, and the share of the steps from which a phase is labelled."""
 
 
 def phase_bands(fig: go.Figure, bands: Sequence[tuple[str, int, int]]) -> go.Figure:
     """Draw forward, backward and optimizer phases below a chart over steps, if there are at most ``MOST_BANDS``."""
-    for phase, start, end in bands if len(bands) <= MOST_BANDS else ():
-        fig.add_shape(
-            type="rect",
-            x0=start,
-            x1=end,
-            xref="x",
-            y0=0,
-            y1=0.03,
-            yref="paper",
-            fillcolor=PHASE_COLOURS[phase],
-            line_width=0,
-            layer="above",
-        )
-        fig.add_annotation(
-            x=start, y=0.03, xref="x", yref="paper", text=phase, showarrow=False, xanchor="left", yanchor="bottom"
-        )
+    drawn = bands if len(bands) <= MOST_BANDS else ()
+    steps = max((end for _, _, end in drawn), default=0)
+    band = {"type": "rect", "xref": "x", "y0": 0, "y1": 0.03, "yref": "paper", "line_width": 0, "layer": "above"}
+    label = {"y": 0.03, "xref": "x", "yref": "paper", "showarrow": False, "xanchor": "left", "yanchor": "bottom"}
+    # All at once: Plotly validates the whole list for each one that is added.
+    fig.layout.shapes += tuple(
+        go.layout.Shape(x0=start, x1=end, fillcolor=PHASE_COLOURS[phase], **band) for phase, start, end in drawn
+    )
+    fig.layout.annotations += tuple(
+        go.layout.Annotation(x=start, text=phase, **label)
+        for phase, start, end in drawn
+        if end - start >= WIDEST_BANDS * steps
+    )
     return fig
 
 

@@ -8,7 +8,7 @@ from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts.markup import PERSISTENT_COLOUR, ROLE_COLOURS
-from app.texts.palette import OTHER, operator_colours
+from app.texts.palette import CATEGORY_COLOURS, OTHER, operator_colours
 
 
 @remembered
@@ -20,10 +20,13 @@ def of_operators(key: str, _shown: Shown) -> dict[str, str]:
 
 
 def of_rows(shown: Shown) -> Callable[[int], str]:
-    """Return row → colour of its box in the map; "" for colour schemes other than role and operator."""
+    """Return row → colour of its box in the map; "" for colour schemes other than role, category and operator."""
     plan, chosen = shown.plan, state.choice()
     names = plan_rows.operators(shown.key, shown)
-    scheme = chosen.colour or ("slot" if chosen.view == "slots" else "role")
+    own = "category" if plan.categories else "role"
+    scheme = chosen.colour or ("slot" if chosen.view == "slots" else own)
+    if scheme == "category" and plan.categories:
+        return lambda row: CATEGORY_COLOURS[plan.categories[row]]
     if scheme == "operator" and names is not None:
         colours = of_operators(shown.key, shown)
         return lambda row: colours.get(names[row], OTHER)

@@ -59,6 +59,7 @@ def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd
         {
             "tensor": [plan.tensor_ids[i] for i in ids],
             "role": [plan.roles[i] for i in ids],
+            **({"category": [plan.categories[i] for i in ids]} if plan.categories else {}),
             "arena": arenas[plan.arena[rows]] if len(rows) else [],
             "size": plan.size[rows],
             "offset": plan.offset[rows],

@@ -21,9 +21,10 @@ from app.texts import totals_text as totals
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, TensorChange
 from tmmu_core.graph.model import MODES, PRESETS
+from tmmu_core.plans.analysis.peak_lines import by_category
 from tmmu_core.plans.model import ArenaSummary, Plan
 
-MOST_CHANGES = 5_000
+MOST_CHANGES, MOST_LINES = 5_000, 60
 
 
 def page() -> None:
@@ -58,6 +59,8 @@ def page() -> None:
     if made:
         st.html(markup.heading(f"{numbers.count(len(made), 'change')} made by Fit"))
         move_tables.in_order(made)
+    elif found.lines:
+        st.html(line_changes(found))
     elif why := reasons(found):
         st.html(why)
     if not found.complete:
@@ -198,6 +201,30 @@ def verdict(found: Comparison, made: int = 0) -> str:
     if found.identical:
         return '<span class="ok">✓ identical</span>'
     return f'<span class="bad">≠ {found.word}</span>'
+
+
+def line_changes(found: Comparison) -> str:
+    """Return what changed between the peaks of two snapshots, by category and by line of code."""
+    changed = [one for one in found.lines if one.growth_bytes or one.before_count != one.after_count]
+    tables = []
+    for title, changes in (("category at the peak", by_category(found.lines)), ("line at the peak", changed)):
+        rows = [
+            [
+                markup.esc(" · ".join(filter(None, (one.line, one.category)))),
+                _exact(numbers.short_bytes(one.before_bytes), one.before_bytes),
+                _exact(numbers.short_bytes(one.after_bytes), one.after_bytes),
+                _exact(numbers.delta_bytes(one.growth_bytes), one.growth_bytes),
+                markup.esc(numbers.change(f"{one.before_count:,}", f"{one.after_count:,}")),
+            ]
+            for one in changes[:MOST_LINES]
+        ]
+        tables.append(markup.table([title, "baseline", "candidate", "change", "buffers"], rows, numbers=(1, 2, 3, 4)))
+    listed = numbers.of(min(len(changed), MOST_LINES), len(changed), "changed line")
+    return markup.heading("What grew", f"{listed}, largest change first") + "".join(tables)
+
+
+def _exact(text: str, size: int) -> str:
+    return f'<span title="{size:,} B">{markup.esc(text)}</span>'
 
 
 def reasons(found: Comparison) -> str:

@@ -10,7 +10,7 @@ from app.canvas.plan_component import PlanHandle
 from app.kit import arena_focus, tabs
 from app.kit.frame import page_frame
 from app.kit.tensor import plan_drawing, tensor_card, tensor_table, verdict, why_here
-from app.pages.plan import device_view, fragmentation_view, layers, measured, peak_view
+from app.pages.plan import device_view, fragmentation_view, layers, measured, peak_view, snapshot_view
 from app.session import planning, state
 from app.session.planning import Shown
 from app.texts import glossary, markup
@@ -30,15 +30,18 @@ def page() -> None:
     titles = {"map": "Map", "peak": "Peak", "device": "Device", "fragmentation": "Fragmentation"}
     if len(shown.plan.arenas) < 2:
         del titles["device"]
+    if snapshot_view.history_of(shown) is not None:
+        titles["snapshot"] = "Snapshot"
     views: dict[str, Callable[[Shown], None]] = {
         "map": map_view,
         "peak": peak_view.draw,
         "device": device_view.draw,
         "fragmentation": fragmentation_view.draw,
+        "snapshot": snapshot_view.draw,
     }
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="views"):
         view = tabs.pick(titles)
-        if view in ("peak", "fragmentation"):
+        if view in ("peak", "fragmentation", "snapshot"):
             arena_focus.step_controls(shown, arena_focus.arena(shown))
         if view == "map":
             layers.pick(shown)

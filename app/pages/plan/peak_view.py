@@ -15,12 +15,14 @@ from app.pages.plan.module_figure import Flames, flames
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
+from app.texts.palette import CATEGORY_COLOURS
+from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.figures.plan_storages import alive_at, beats_of, live_bytes
 from tmmu_core.plans.model import Plan
 
 INTO = "flames.into"
 """Session key: the module that the flame graph has opened."""
-GROUPS = ("operator", "role", "slot", "layer", "phase")
+GROUPS = ("category", "line", "operator", "role", "slot", "layer", "phase")
 
 
 @st.fragment
@@ -74,6 +76,7 @@ def claim(shown: Shown, arena: str, step: int, own: list[tuple[int, int]]) -> st
 
 def _group(shown: Shown) -> str:
     cannot = {"operator"} if plan_rows.operators(shown.key, shown) is None else set()
+    cannot |= {"role"} if shown.plan.categories else {"category", "line"}
     cannot |= set() if shown.plan.has_slots else {"slot"}
     known = plan_rows.origins(shown)
     cannot |= set() if known is not None and known.modules.known_by else {"layer"}
@@ -89,6 +92,11 @@ def _group(shown: Shown) -> str:
 
 def _areas(shown: Shown, rows: list[tuple[int, int]], group: str, step: int) -> tuple[go.Figure, int]:
     plan = shown.plan
+    if group == "category":
+        by = Group(lambda i: plan.categories[i], CATEGORY_COLOURS)
+        return areas(plan, rows, by, title=numbers.step(step))
+    if group == "line":
+        return areas(plan, rows, Group(lambda i: line_of(plan.tensor_ids[i])), title=numbers.step(step))
     names = plan_rows.operators(shown.key, shown)
     title = numbers.step(step)
     if group == "operator" and names is not None:
@@ -148,7 +156,7 @@ def _list(shown: Shown, rows: np.ndarray) -> None:
     plan = shown.plan
     listed = numbers.of(min(len(rows), tensor_table.MOST_ROWS), len(rows), "tensor")
     st.html(markup.heading("Live tensors", f"{listed}; tensors of one buffer share its bytes"))
-    wanted = ("tensor", "size", "role", "first write", "freed", "slot", "offset", "shape", "view of")
+    wanted = ("tensor", "size", "category", "role", "first write", "freed", "slot", "offset", "shape", "view of")
     frame_ = tensor_table.frame_of(plan, tensor_table.by_size(plan, rows)[: tensor_table.MOST_ROWS])
     frame_ = frame_[[column for column in wanted if column in frame_]]
     tensor_table.selectable(frame_, f"alive.{shown.key}", state.choice().selected, height=410)

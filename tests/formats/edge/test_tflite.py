@@ -1,4 +1,4 @@
-"""TensorFlow Lite models: what is read of them, and that no plan is above what the Micro runtime makes of them."""
+"""TensorFlow Lite models: their graph, and plans that are never above those of the Micro runtime."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def activations(graph: Graph, planner: str) -> ArenaSummary:
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_the_lower_bound_is_the_published_one(name: str) -> None:
+def test_lower_bound_is_the_published_one(name: str) -> None:
     assert activations(model(name), "slots").lower_bound_bytes == MEASURED[name][0]
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_the_best_plan_reaches_the_lower_bound_and_so_is_never_above_the_micro_runtime(name: str) -> None:
+def test_best_plan_reaches_the_bound_and_is_not_above_the_micro_runtime(name: str) -> None:
     best = activations(model(name), "portfolio").extent_bytes
     assert best == MEASURED[name][0]
     assert best <= MEASURED[name][1]
@@ -44,13 +44,13 @@ def test_the_best_plan_reaches_the_lower_bound_and_so_is_never_above_the_micro_r
 @pytest.mark.parametrize(
     ("name", "nodes", "tensors"), [("person_detect", 31, 89), ("vww_96_int8", 31, 89), ("kws_ref_model", 13, 35)]
 )
-def test_every_operator_and_every_tensor_is_read(name: str, nodes: int, tensors: int) -> None:
+def test_every_operator_and_tensor_is_read(name: str, nodes: int, tensors: int) -> None:
     graph = model(name)
     assert (len(graph.nodes), len(graph.tensors)) == (nodes, tensors)
     assert index_graph(graph).graph is graph
 
 
-def test_weights_are_constants_and_ends_are_ends() -> None:
+def test_weights_are_constants() -> None:
     graph = model("hello_world_int8")
     roles = {tensor.id: tensor.role for tensor in graph.tensors}
     assert [roles[name] for name in graph.inputs] == ["input"]
@@ -58,7 +58,7 @@ def test_weights_are_constants_and_ends_are_ends() -> None:
     assert sorted(roles.values()) == ["activation"] * 2 + ["constant"] * 6 + ["input", "output"]
 
 
-def test_a_reshape_may_leave_the_bytes_where_they_are_and_a_convolution_may_not() -> None:
+def test_reshape_permits_in_place_reuse_and_a_convolution_does_not() -> None:
     permits = {node.instr: node.inplace for node in model("person_detect").nodes}
     assert permits == {
         "DEPTHWISE_CONV_2D": "none",
@@ -69,11 +69,11 @@ def test_a_reshape_may_leave_the_bytes_where_they_are_and_a_convolution_may_not(
     }
 
 
-def test_the_graph_is_called_after_the_file() -> None:
+def test_graph_is_named_after_the_file() -> None:
     assert model("kws_ref_model").name == "kws_ref_model"
 
 
-def test_a_file_cut_off_is_told_with_its_size() -> None:
+def test_truncated_file_is_rejected_with_its_size() -> None:
     data = (MODELS / "hello_world_int8.tflite").read_bytes()[:600]
     with pytest.raises(UnreadableInput, match="cut off or damaged") as caught:
         read_graph(data, "half.tflite")
@@ -147,7 +147,7 @@ def written(tensors: list[tuple[str | None, list[int] | None, str, bool, bytes]]
     return bytes(b.Output())
 
 
-def test_nameless_tensors_scalars_uint32_and_variables_are_read() -> None:
+def test_unnamed_tensors_scalars_and_variables_are_read() -> None:
     made = written(
         [(None, None, "UINT32", False, b""), ("state", [4], "FLOAT32", True, b""), ("y", [4], "FLOAT32", False, b"")],
         ["DEQUANTIZE", "RELU"],
@@ -165,22 +165,22 @@ def test_name_counts_subgraphs_that_no_operator_runs() -> None:
     assert read(made, "m.tflite").name == "m (1 of 2 subgraphs not planned)"
 
 
-def test_an_absent_optional_operand_is_left_out() -> None:
+def test_absent_optional_operand_is_omitted() -> None:
     made = written([("x", [1], "INT8", False, b""), ("y", [1], "INT8", False, b"")], ["RELU"])
     assert read(made).nodes[0].inputs == ("x",)
 
 
-def test_a_hand_off_needs_equal_sizes() -> None:
+def test_reuse_needs_equal_sizes() -> None:
     made = written([("x", [4], "INT8", False, b""), ("y", [4], "FLOAT32", False, b"")], ["RELU"])
     assert read(made).nodes[0].inplace == "none"
 
 
-def test_two_tensors_of_one_name_are_told_apart_by_their_number() -> None:
+def test_tensors_of_one_name_are_numbered() -> None:
     made = written([("x", [1], "INT8", False, b""), ("x", [1], "INT8", False, b"")], ["RELU"])
     assert [tensor.id for tensor in read(made).tensors] == ["x:0", "x:1"]
 
 
-def test_a_tensor_of_strings_is_refused_by_name() -> None:
+def test_string_tensor_is_rejected_by_name() -> None:
     made = written([("words", [1], "STRING", False, b""), ("y", [1], "INT8", False, b"")], ["RELU"])
     with pytest.raises(InvalidIrShapes, match='"words" is of the type STRING'):
         read(made)

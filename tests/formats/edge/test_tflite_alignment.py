@@ -1,4 +1,4 @@
-"""The alignment of arenas of TensorFlow Lite models: 16 bytes, as in the Micro runtime, where none is given."""
+"""Arenas of TensorFlow Lite models are aligned to 16 bytes by default, as in the Micro runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What real TensorFlow Lite models hold beside plain tensors: subgraphs, variables, sparse and narrow data, plans."""
+"""Features of real TensorFlow Lite models: subgraphs, variables, sparse and narrow data, offline plans."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def only(data: bytes, name: str) -> Tensor:
     return next(tensor for tensor in read(data, "m.tflite").tensors if tensor.id == name)
 
 
-def test_every_operator_of_the_schema_is_known_by_its_name() -> None:
+def test_every_operator_of_the_schema_has_its_name() -> None:
     names = {word for word in vars(tflite.BuiltinOperator) if not word.startswith("_")} - {"CUSTOM"}
     read_names = {read(model([X, Y], [Op(word, (0,), (1,))])).nodes[0].instr for word in names - VARIABLE}
     assert read_names == names - VARIABLE
@@ -184,7 +184,7 @@ def test_every_operator_of_the_schema_is_known_by_its_name() -> None:
 VARIABLE = {"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"}
 
 
-def test_every_number_of_a_subgraph_in_the_schema_is_heard() -> None:
+def test_every_subgraph_index_of_the_schema_is_read() -> None:
     tables = {table for table, _ in SUBGRAPH_FIELDS.values()}
     fields = {(table, field) for table, names in SUBGRAPH_FIELDS.values() for field in names}
     known = {
@@ -198,14 +198,14 @@ def test_every_number_of_a_subgraph_in_the_schema_is_heard() -> None:
     assert tables == {name for name, _ in known}
 
 
-def test_options_of_the_newer_union_are_read() -> None:
+def test_options_of_the_second_union_are_read() -> None:
     options = ("StableHLOCompositeOptions", {"Name": "odml.rms_norm", "DecompositionSubgraphIndex": 1})
     composite = Op("STABLEHLO_COMPOSITE", (0,), (1,), options, second=True)
     graph = read(model([X, Y], [composite], bodies=[Sub([X, Y], [Op("RELU", (0,), (1,))], (0,), (1,))]))
     assert [node.instr for node in graph.nodes] == ["Call.open", "RELU", "Call.close"]
 
 
-def test_a_variable_behind_a_handle_is_a_buffer_as_large_as_its_value() -> None:
+def test_variable_behind_a_handle_is_a_buffer_of_its_size() -> None:
     handle, sum_ = T("handle", (1,), "RESOURCE"), T("sum")
     name = ("VarHandleOptions", {"SharedName": "state"})
     ops = [
@@ -224,7 +224,7 @@ def test_a_variable_behind_a_handle_is_a_buffer_as_large_as_its_value() -> None:
 VARIABLE_READERS = ("READ_VARIABLE", "ASSIGN_VARIABLE")
 
 
-def test_a_variable_tensor_lives_from_run_to_run() -> None:
+def test_variable_tensor_is_persistent() -> None:
     graph = read(model([X, Y, T("state", variable=True)], [Op("SVDF", (0, 2), (1,))]))
     assert plan_graph(graph).plan.arena_of["parameters"].peak_live_bytes == 16
 
@@ -235,7 +235,7 @@ def test_four_bit_weights_take_half_a_byte_each() -> None:
     assert plan_graph(read(data)).plan.arena_of["parameters"].peak_live_bytes == 5
 
 
-def test_weights_behind_the_flatbuffer_are_constants() -> None:
+def test_weights_after_the_flatbuffer_are_constants() -> None:
     large = T("w", (1024, 1024, 1024), behind=4 << 30)
     data = model([X, Y, large], [Op("FULLY_CONNECTED", (0, 2), (1,))])
     assert only(data, "w").role == "constant"
@@ -243,25 +243,25 @@ def test_weights_behind_the_flatbuffer_are_constants() -> None:
 
 
 @pytest.mark.parametrize(("word", "size"), [("INT2", 3), ("UINT4", 5), ("FLOAT8_E4M3FN", 9), ("FLOAT8_E5M2", 9)])
-def test_types_that_the_parser_is_too_old_to_name_are_read(word: str, size: int) -> None:
+def test_types_newer_than_the_parser_are_read(word: str, size: int) -> None:
     data = model([X, Y, T("w", (3, 3), word, data=bytes(size))], [Op("FULLY_CONNECTED", (0, 2), (1,))])
     assert only(data, "w").dtype == word.lower()
     assert plan_graph(read(data)).plan.arena_of["parameters"].peak_live_bytes == size
 
 
-def test_weights_in_another_file_are_constants_whose_bytes_are_not_had() -> None:
+def test_external_weights_are_constants_without_bytes() -> None:
     data = model([X, Y, T("w", (4, 4), external=1), T("v", data=bytes(16))], [Op("CUSTOM", (0, 2, 3), (1,))])
     assert (only(data, "w").role, only(data, "w").shape) == ("constant", (4, 4))
     assert plan_graph(read(data)).plan.arena_of["parameters"].peak_live_bytes == 80
     assert list(constants(data, read(data), None)) == ["v"]
 
 
-def test_a_sparse_constant_takes_the_bytes_that_it_has_in_the_file() -> None:
+def test_sparse_constant_has_its_stored_bytes() -> None:
     data = model([X, Y, T("w", (64, 64), data=bytes(100), sparse=True)], [Op("DENSIFY", (2,), (1,))])
     assert (only(data, "w").shape, only(data, "w").dtype) == ((100,), "uint8")
 
 
-def test_a_constant_without_elements_needs_no_data() -> None:
+def test_constant_without_elements_needs_no_data() -> None:
     data = model([X, Y, T("axes", (0,), "INT32")], [Op("SUM", (0, 2), (1,))])
     assert only(data, "axes").role == "constant"
     assert plan_graph(read(data)).plan.steps == 2
@@ -290,17 +290,17 @@ def test_tensors_that_vela_placed_in_scratch_memory_are_views_of_it() -> None:
     assert [int(plan.offset[plan.row_of[name]]) for name in ("x", "y", "scratch")] == [0, 16, 0]
 
 
-def test_other_metadata_and_signatures_change_nothing() -> None:
+def test_metadata_and_signatures_change_nothing() -> None:
     assert read(model([X, Y], [Op("RELU", (0,), (1,))], metadata="min_runtime_version"), "m.tflite").name == "m"
 
 
-def test_an_input_may_be_an_output() -> None:
+def test_input_may_be_an_output() -> None:
     graph = read(model([X, Y], [Op("RELU", (0,), (1,))], ends=((0,), (0, 1))))
     assert graph.outputs == ("x", "y")
     assert plan_graph(graph).plan.arena_of["activations"].max_live == 2
 
 
-def test_a_number_that_tells_names_apart_gives_no_name_of_another() -> None:
+def test_number_that_makes_a_name_unique_gives_no_existing_name() -> None:
     tensors = [T("a"), T("a"), T("a:1"), T(""), T("tensor:3")]
     data = model(
         tensors, [Op("ADD", (0, 1), (2,)), Op("RELU", (2,), (3,)), Op("RELU", (3,), (4,))], ends=((0, 1), (4,))
@@ -310,7 +310,7 @@ def test_a_number_that_tells_names_apart_gives_no_name_of_another() -> None:
     assert verify_plan(plan_graph(graph).plan).ok
 
 
-def test_a_variable_is_not_called_like_a_tensor() -> None:
+def test_variable_is_not_named_like_a_tensor() -> None:
     tensors = [T("variable h", (1,)), T("h", (1,), "RESOURCE"), T("y", (1,)), T("z", (1,))]
     ops = [
         Op("VAR_HANDLE", (), (1,), ("VarHandleOptions", {"SharedName": "h"})),

@@ -1,4 +1,4 @@
-"""Control flow of TensorFlow Lite: plans hold the bodies, with the copies that the Micro runtime makes."""
+"""Control flow of TensorFlow Lite: plans contain the bodies and the copies that the Micro runtime makes."""
 
 from __future__ import annotations
 

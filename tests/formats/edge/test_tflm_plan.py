@@ -1,4 +1,4 @@
-"""A plan in a TensorFlow Lite model: the rest of the file is kept, and the Micro runtime runs it in fewer bytes."""
+"""A plan stored in a TensorFlow Lite model: all else is kept, and the Micro runtime runs it in fewer bytes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def metadata_in(data: bytes) -> dict[bytes, bytes]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_only_metadata_is_added_and_all_other_bytes_are_kept(file: Path) -> None:
+def test_only_metadata_is_added(file: Path) -> None:
     data = file.read_bytes()
     found = planned(data)
     assert found.data.endswith(data[8:])
@@ -52,13 +52,13 @@ def test_only_metadata_is_added_and_all_other_bytes_are_kept(file: Path) -> None
     assert MicroModel(found.data).graph == MicroModel(data).graph
 
 
-def test_constants_are_left_out_and_activations_have_offsets() -> None:
+def test_constants_have_no_offset_and_activations_do() -> None:
     data = (MODELS / "hello_world_int8.tflite").read_bytes()
     roles = [tensor.role for tensor in MicroModel(data).file.subgraph(0).tensors]
     assert [offset < 0 for offset in planned(data).offsets] == [role == "constant" for role in roles]
 
 
-def test_a_model_with_a_plan_gets_a_new_one_in_its_place() -> None:
+def test_existing_plan_is_replaced() -> None:
     once = planned(WAKE_WORDS.read_bytes()).data
     assert planned(once).data == once
     wider = planned(once, alignment=4096).data
@@ -66,13 +66,13 @@ def test_a_model_with_a_plan_gets_a_new_one_in_its_place() -> None:
     assert wider != once
 
 
-def test_data_behind_the_flatbuffer_are_found_where_they_moved_to() -> None:
+def test_data_after_the_flatbuffer_are_found_at_their_new_offset() -> None:
     data = model([X, Y, T("w", behind=16)], [Op("FULLY_CONNECTED", (0, 2), (1,))])
     moved = with_metadata(data, b"name", b"value")
     assert tflite.Model.GetRootAs(moved, 0).Buffers(3).Offset() == 4096 + len(moved) - len(data)
 
 
-def test_a_root_table_of_a_newer_schema_is_refused() -> None:
+def test_root_table_of_a_newer_schema_is_rejected() -> None:
     b = flatbuffers.Builder(64)
     b.StartObject(9)
     b.PrependUint32Slot(8, 7, 0)
@@ -81,13 +81,13 @@ def test_a_root_table_of_a_newer_schema_is_refused() -> None:
         with_metadata(bytes(b.Output()), b"name", b"value")
 
 
-def test_offsets_of_several_subgraphs_follow_one_another() -> None:
+def test_offsets_of_several_subgraphs_are_consecutive() -> None:
     found = planned(BRANCH)
     assert struct.unpack("<3i", metadata_in(found.data)[b"OfflineMemoryAllocation"][:12]) == (1, 3, 9)
     assert min(found.offsets) == 0
 
 
-def test_a_result_of_a_body_is_not_overwritten_before_the_body_ends() -> None:
+def test_result_of_a_body_is_kept_until_the_body_ends() -> None:
     """NEG may write over its operand, but the body returns the operand too."""
     body = Sub([T("a"), T("b"), T("c")], [Op("RELU", (0,), (1,)), Op("NEG", (1,), (2,))], (0,), (1, 2))
     tensors = [T("flag", (1,), "BOOL"), T("x"), T("y"), T("z")]
@@ -97,7 +97,7 @@ def test_a_result_of_a_body_is_not_overwritten_before_the_body_ends() -> None:
     assert offsets[4] != offsets[5]
 
 
-def test_tensors_that_the_runtime_keeps_for_longer_are_left_to_it() -> None:
+def test_long_lived_tensors_are_left_to_the_runtime() -> None:
     """A plan of the file's own graph frees the results of control flow while its bodies run; the runtime does not."""
     found = MicroModel(BRANCH)
     written = with_plan(found, BRANCH, make_plan(found.graph, PlanRequest(planner="auto")).plan)
@@ -122,7 +122,7 @@ ISOLATED = model([X, Y], [Op("RELU", (0,), (1,))], bodies=[Sub([X, Y], [Op("RELU
         ("plan.json", ["--model", "plan.json"], "is not a .tflite model"),
     ],
 )
-def test_what_the_runtime_cannot_use_is_refused_before_anything_is_written(
+def test_model_that_the_runtime_cannot_use_is_rejected_before_writing(
     source: str,
     options: list[str],
     words: str,
@@ -139,7 +139,7 @@ def test_what_the_runtime_cannot_use_is_refused_before_anything_is_written(
     assert not Path("out.tflite").exists()
 
 
-def test_a_finished_plan_and_a_model_give_the_same_file(tmp_path: Path) -> None:
+def test_plan_file_and_model_give_the_same_result(tmp_path: Path) -> None:
     plan, one, two = (str(tmp_path / name) for name in ("plan.json", "one.tflite", "two.tflite"))
     assert run(["plan", str(WAKE_WORDS), "--planner", "auto", "-o", plan]) == 0
     assert run(["export", plan, "--model", str(WAKE_WORDS), "--to", "tflm", "-o", one]) == 0

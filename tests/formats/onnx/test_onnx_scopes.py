@@ -339,7 +339,7 @@ def test_training_step_through_a_loop_is_rejected() -> None:
     assert caught.value.diagnostics["reason"] == "in_place_denied"
 
 
-def test_an_if_without_its_other_branch_is_refused() -> None:
+def test_if_without_else_is_rejected() -> None:
     flow = op("If", "c", "y", name="choice", then_branch=THEN)
     with pytest.raises(UnreadableInput, match="has no body"):
         read(model([flow], [value("x", [2, 3]), value("c", [], BOOL)], [value("y", None)]))

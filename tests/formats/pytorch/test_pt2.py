@@ -1,4 +1,4 @@
-"""Saved PyTorch programs, read from the JSON in their archive: nothing in them runs, whatever is installed."""
+"""Saved PyTorch programs are read from the JSON in their archive; nothing in them is executed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from tests.support.paths import DATA, ROOT
 from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.open_file import read_graph, read_within
-from tmmu_core.formats.pytorch.exported_program import pt2_archive, pt2_graph, pt2_names, pt2_operators, pt2_sizes
+from tmmu_core.formats.pytorch.exported_program import pt2_archive, pt2_graph, pt2_operators, pt2_sizes
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
 from tmmu_core.formats.pytorch.joint_graph import fx_child
 from tmmu_core.formats.pytorch.strides import StridedLayout
@@ -160,7 +159,7 @@ pickle.loads = pickle.load = load
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_opening_a_hostile_program_runs_nothing(kind: str, tmp_path: Path) -> None:
+def test_opening_a_hostile_program_executes_nothing(kind: str, tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     data = HOSTILE[kind](mark)
     refusal = pytest.raises(UnreadableInput, match="no formula of sizes")
@@ -171,7 +170,7 @@ def test_opening_a_hostile_program_runs_nothing(kind: str, tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_planning_a_hostile_program_runs_nothing_whatever_pytorch_is_there(kind: str, tmp_path: Path) -> None:
+def test_planning_a_hostile_program_executes_nothing_with_any_pytorch(kind: str, tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     file = tmp_path / "model.pt2"
     file.write_bytes(HOSTILE[kind](mark))
@@ -189,7 +188,7 @@ def test_planning_a_hostile_program_runs_nothing_whatever_pytorch_is_there(kind:
     assert not mark.exists()
 
 
-def test_the_pickles_of_this_test_do_run_when_unpickled(tmp_path: Path) -> None:
+def test_pickles_of_this_test_execute_when_unpickled(tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     with zipfile.ZipFile(io.BytesIO(with_pickles(mark))) as archive:
         pickle.loads(archive.read(EXAMPLE))
@@ -200,37 +199,37 @@ def test_the_pickles_of_this_test_do_run_when_unpickled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["two_layers", "convolution", "open_sizes", "tied"])
-def test_a_saved_program_is_planned_and_verified_without_pytorch(name: str, no_torch: None) -> None:
+def test_saved_program_is_planned_and_verified_without_pytorch(name: str, no_torch: None) -> None:
     graph = read_graph((DATA / f"{name}.pt2").read_bytes(), f"{name}.pt2")
     assert graph.name.endswith("(as saved)")
     assert verify_plan(plan_graph(graph).plan, graph).ok
 
 
-def test_a_program_is_its_operators_as_they_are_saved() -> None:
+def test_program_has_its_saved_operators() -> None:
     assert [each.instr for each in saved("two_layers").nodes] == ["linear", "relu", "linear", "sum"]
 
 
-def test_parameters_buffers_constants_and_inputs_are_told_apart() -> None:
+def test_roles_of_parameters_buffers_constants_and_inputs_are_read() -> None:
     roles = {each.id: each.role for each in saved("convolution").tensors}
     assert (roles["c.weight"], roles["b.running_mean"], roles["cst"], roles["x"], roles["relu"]) == (
         *("parameter", "buffer", "constant", "input", "activation"),
     )
 
 
-def test_a_view_is_bytes_of_its_base() -> None:
+def test_view_has_its_base_offset_and_strides() -> None:
     graph = saved("convolution")
     second = tensor(graph, "getitem_1").view
     assert second is not None
     assert (second.base_tensor_uid, second.byte_offset, second.stride_desc) == ("linear", 20, (10, 1))
 
 
-def test_what_is_written_in_place_lies_in_what_it_is_written_over() -> None:
+def test_in_place_result_is_a_view_of_its_operand() -> None:
     view = tensor(saved("convolution"), "add_").view
     assert view is not None
     assert view.base_tensor_uid == "add"
 
 
-def test_element_wise_operators_alone_permit_a_hand_off() -> None:
+def test_only_elementwise_operators_permit_in_place_reuse() -> None:
     graph = saved("convolution")
     assert node(graph, "relu").inplace == ((0, 0),)
     assert node(graph, "conv2d").inplace == node(graph, "cat").inplace == "none"
@@ -240,7 +239,7 @@ def test_tied_weights_are_one_parameter() -> None:
     assert [each.id for each in saved("tied").tensors if each.role == "parameter"] == ["embed.weight"]
 
 
-def test_open_sizes_stand_at_the_example() -> None:
+def test_open_sizes_use_the_example() -> None:
     graph = saved("open_sizes")
     assert tensor(graph, "cat").shape == (44,)
     assert tensor(graph, "new_zeros").shape == (13,)
@@ -251,13 +250,13 @@ def opened(dims: dict[str, int], data: bytes | None = None) -> Graph:
     return read_within(data, {name: Dim(size, size) for name, size in dims.items()}, "open_sizes.pt2")
 
 
-def test_open_sizes_are_dimensions_called_after_the_input_that_has_them(no_torch: None) -> None:
+def test_open_sizes_are_named_after_their_input(no_torch: None) -> None:
     graph = opened({})
     assert graph.assumed == {"x.0": 4, "y.0": 6}
     assert graph.dims == {"x.0": Dim(4, 4), "y.0": Dim(6, 6)}
 
 
-def test_at_another_size_every_formula_is_told_anew(no_torch: None) -> None:
+def test_formulas_are_evaluated_at_another_size(no_torch: None) -> None:
     graph = opened({"x.0": 5, "y.0": 10})
     assert graph.assumed == {}
     assert (tensor(graph, "x").shape[0], tensor(graph, "y").shape[0]) == (5, 10)
@@ -265,21 +264,21 @@ def test_at_another_size_every_formula_is_told_anew(no_torch: None) -> None:
     assert verify_plan(plan_graph(graph).plan, graph).ok
 
 
-def test_a_size_outside_the_programs_own_range_is_refused(no_torch: None) -> None:
+def test_size_outside_the_range_of_the_program_is_rejected(no_torch: None) -> None:
     with pytest.raises(InvalidIrShapes, match="65 lies outside of 2 to 64") as caught:
         opened({"x.0": 65})
     assert "export the program for others" in caught.value.hint
 
 
-def test_a_size_that_hangs_on_data_stands_at_the_largest_that_the_program_allows(no_torch: None) -> None:
-    """Of 4 × 4 elements at most 16 are not zero."""
+def test_data_dependent_size_uses_its_upper_bound(no_torch: None) -> None:
+    """At most 16 of 4 × 4 elements are not zero."""
     graph = opened({}, (DATA / "by_data.pt2").read_bytes())
     assert (tensor(graph, "nonzero").shape, tensor(graph, "mul").shape) == ((16, 2), (16, 2))
     assert (graph.dims, graph.assumed) == ({"u0": Dim(16, 16)}, {"u0": 16})
     assert verify_plan(plan_graph(graph).plan, graph).ok
 
 
-def test_a_size_that_hangs_on_data_is_given_by_name(no_torch: None) -> None:
+def test_data_dependent_size_is_given_by_name(no_torch: None) -> None:
     data = (DATA / "by_data.pt2").read_bytes()
     assert tensor(opened({"u0": 3}, data), "nonzero").shape == (3, 2)
     with pytest.raises(InvalidIrShapes, match="u0 = 17 lies outside of 0 to 16"):
@@ -287,9 +286,7 @@ def test_a_size_that_hangs_on_data_is_given_by_name(no_torch: None) -> None:
 
 
 @pytest.mark.parametrize("largest", [None, 2**63 - 2])
-def test_a_size_on_data_without_a_bound_is_refused_with_the_line_that_gives_one(
-    largest: int | None, no_torch: None
-) -> None:
+def test_unbounded_data_dependent_size_is_rejected_with_the_option(largest: int | None, no_torch: None) -> None:
     def change(document: dict[str, Any]) -> None:
         document["range_constraints"]["u0"]["max_val"] = largest
 
@@ -300,7 +297,7 @@ def test_a_size_on_data_without_a_bound_is_refused_with_the_line_that_gives_one(
     assert tensor(opened({"u0": 300}, data), "nonzero").shape == (300, 2)
 
 
-def test_a_formula_that_is_unreadable_is_one_only_away_from_the_example(no_torch: None) -> None:
+def test_unreadable_formula_matters_only_at_another_size(no_torch: None) -> None:
     def change(document: dict[str, Any]) -> None:
         sizes = document["graph_module"]["graph"]["tensor_values"]["cat"]["sizes"]
         sizes[0]["as_expr"]["expr_str"] = "Unheard(Symbol('s77'))"
@@ -311,7 +308,7 @@ def test_a_formula_that_is_unreadable_is_one_only_away_from_the_example(no_torch
         opened({"x.0": 5}, data)
 
 
-def test_a_program_of_before_2_8_is_read() -> None:
+def test_program_of_before_2_8_is_read() -> None:
     def change(members: dict[str, bytes]) -> None:
         model = members[MODEL]
         members.clear()
@@ -334,11 +331,11 @@ def test_a_program_of_before_2_8_is_read() -> None:
         "executorch_exir_dialects_edge__ops_aten_add_Tensor",
     ],
 )
-def test_an_operator_is_known_in_each_of_its_spellings(target: str) -> None:
+def test_operator_is_recognised_in_each_spelling(target: str) -> None:
     assert pt2_operators.operator(target) == pt2_operators.Operator("aten", "add", "Tensor")
 
 
-def test_an_edge_program_opens() -> None:
+def test_edge_program_opens() -> None:
     def change(document: dict[str, Any]) -> None:
         for each in document["graph_module"]["graph"]["nodes"]:
             each["target"] = each["target"].replace("torch.ops", "executorch.exir.dialects.edge._ops")
@@ -347,8 +344,8 @@ def test_an_edge_program_opens() -> None:
     assert as_saved(program, "convolution") == saved("convolution")
 
 
-def test_an_edge_program_opens_as_executorch_saves_it(no_torch: None) -> None:
-    """Operators of its own copy where PyTorch's hand out a view, and there is arithmetic of sizes between them."""
+def test_edge_program_saved_by_executorch_opens(no_torch: None) -> None:
+    """Its operators copy where PyTorch's return views, and it computes sizes between them."""
 
     def change(document: dict[str, Any]) -> None:
         nodes = document["graph_module"]["graph"]["nodes"]
@@ -376,7 +373,7 @@ def refused(data: bytes) -> str:
     return str(caught.value)
 
 
-def test_a_member_that_unpacks_to_too_much_is_refused_by_the_limit() -> None:
+def test_member_that_unpacks_to_too_much_is_rejected() -> None:
     def change(members: dict[str, bytes]) -> None:
         members[MODEL] = b" " * 2_000_000 + members[MODEL]
 
@@ -387,14 +384,14 @@ def test_a_member_that_unpacks_to_too_much_is_refused_by_the_limit() -> None:
     assert "TMMU_MAX_UNPACKED_BYTES" in message
 
 
-def test_a_value_read_before_it_is_made_is_refused() -> None:
+def test_value_read_before_it_is_written_is_rejected() -> None:
     def change(document: dict[str, Any]) -> None:
         document["graph_module"]["graph"]["nodes"].reverse()
 
     assert "read before anything makes it" in refused(changed("two_layers", change))
 
 
-def test_a_view_past_its_storage_is_refused() -> None:
+def test_view_past_its_storage_is_rejected() -> None:
     def change(document: dict[str, Any]) -> None:
         document["graph_module"]["graph"]["tensor_values"]["flatten"]["storage_offset"] = {"as_int": 1 << 40}
 
@@ -402,14 +399,14 @@ def test_a_view_past_its_storage_is_refused() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, 2**63, 2**200])
-def test_a_size_out_of_range_is_refused(size: int) -> None:
+def test_size_out_of_range_is_rejected(size: int) -> None:
     def change(document: dict[str, Any]) -> None:
         document["graph_module"]["graph"]["tensor_values"]["x"]["sizes"][0] = {"as_int": size}
 
     refused(changed("two_layers", change))
 
 
-def test_an_archive_with_a_member_twice_is_refused() -> None:
+def test_duplicate_member_is_rejected() -> None:
     out = io.BytesIO((DATA / "two_layers.pt2").read_bytes())
     with zipfile.ZipFile(out, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr(MODEL, b"{}")
@@ -432,7 +429,7 @@ def test_an_archive_with_a_member_twice_is_refused() -> None:
         ("FloorDiv(s0 - 1, 2)", 2),
     ],
 )
-def test_a_formula_is_read(formula: str, value: int) -> None:
+def test_formula_is_evaluated(formula: str, value: int) -> None:
     assert pt2_sizes.evaluated(formula, {"s0": 5}) == value
 
 
@@ -443,7 +440,7 @@ def test_a_formula_is_read(formula: str, value: int) -> None:
         *("Pow(9, 10**9)", "s1", "1/2", "1/0", "s0 s0", "(" * 200 + "1" + ")" * 200, "1" * 5_000, "Symbol(s0", "2**-1"),
     ],
 )
-def test_what_is_no_formula_of_sizes_is_refused(formula: str) -> None:
+def test_malformed_formula_is_rejected(formula: str) -> None:
     with pytest.raises(pt2_sizes.SizeUnknown):
         pt2_sizes.evaluated(formula, {"s0": 5})
 
@@ -463,16 +460,14 @@ def test_what_is_no_formula_of_sizes_is_refused(formula: str) -> None:
         ((2, 0), (0, 1), (0, 5), True),
     ],
 )
-def test_a_reshape_is_a_view_where_no_element_moves(
+def test_reshape_is_a_view_if_no_element_moves(
     shape: tuple[int, ...], strides: tuple[int, ...], asked: tuple[int, ...], fits: bool
 ) -> None:
     assert StridedLayout(shape, strides, 0, 4).viewable_as(asked) is fits
 
 
 @pytest.mark.parametrize(("models", "words"), [((), "no program"), (("a", "b"), "2 programs")])
-def test_an_archive_of_no_program_or_of_several_is_refused_with_their_number(
-    models: tuple[str, ...], words: str
-) -> None:
+def test_archive_without_exactly_one_program_is_rejected(models: tuple[str, ...], words: str) -> None:
     def change(members: dict[str, bytes]) -> None:
         program = members.pop(MODEL)
         members.update({f"archive/models/{name}.json": program for name in models})
@@ -481,7 +476,7 @@ def test_an_archive_of_no_program_or_of_several_is_refused_with_their_number(
         pt2_archive.read_program(rewritten("two_layers", change), "given")
 
 
-def test_every_number_of_a_dtype_is_that_of_torch() -> None:
+def test_dtype_numbers_are_those_of_torch() -> None:
     """``torch._export.serde.schema.ScalarType``."""
     whole, floats = ("uint8", "int8", "int16", "int32", "int64"), ("float16", "float32", "float64")
     named = dict(enumerate((*whole, *floats, "complex32", "complex64", "complex128", "bool", "bfloat16"), 1))
@@ -494,43 +489,3 @@ def test_every_number_of_a_dtype_is_that_of_torch() -> None:
         33: "float8_e8m0fnu",
     }
     assert named == pt2_graph.DTYPES
-
-
-def test_inputs_are_named_by_the_way_to_them_down_to_fifty_steps() -> None:
-    """Positional ones begin at 0, those with names a step further in; a tree that goes deeper names none."""
-    leaf = {"type": None}
-
-    def names(positional: int, by_name: int) -> dict[int, str]:
-        def nested(depth: int) -> dict[str, Any]:
-            spec: dict[str, Any] = leaf
-            for _ in range(depth):
-                spec = {"type": "builtins.list", "context": "null", "children_spec": [spec]}
-            return spec
-
-        keys = {"type": "builtins.dict", "context": '["k"]', "children_spec": [nested(by_name)]}
-        tree = {"children_spec": [{"type": "tuple", "children_spec": [nested(positional), leaf]}, keys]}
-        signature = SimpleNamespace(in_spec=json.dumps([1, tree]), forward_arg_names=["x"])
-        inputs = [SimpleNamespace(user_input=given) for given in (None, 1, 1, 1)]
-        module = SimpleNamespace(
-            module_call_graph=[SimpleNamespace(signature=signature)], signature=SimpleNamespace(input_specs=inputs)
-        )
-        return pt2_names.given_names(SimpleNamespace(module=module))  # type: ignore[arg-type]
-
-    assert names(0, 0) == {1: "x", 2: "input_1", 3: "k"}
-    assert names(50, 49) == {1: "x" + ".0" * 50, 2: "input_1", 3: "k" + ".0" * 49}
-    assert names(51, 49) == names(50, 50) == {}
-
-
-@pytest.mark.parametrize(
-    ("most", "asked", "fits"), [(8, 8, True), (8, 9, False), (8, 2, True), (8, 1, False), (None, 99, True)]
-)
-def test_a_size_is_asked_for_from_the_least_to_the_most_that_the_program_takes(
-    most: int | None, asked: int, fits: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program: Any = SimpleNamespace(ranges={} if most is None else {"s0": (2, most)})
-    monkeypatch.setattr(pt2_names, "open_dims", lambda _: {"x.0": "s0", "y.0": "s1"})
-    if fits:
-        assert pt2_names.asked_for(program, {"x.0": Dim(asked, asked)}) == {"s0": asked}
-    else:
-        with pytest.raises(InvalidIrShapes, match=f"x.0 = {asked} lies outside of 2 to 8"):
-            pt2_names.asked_for(program, {"x.0": Dim(asked, asked)})

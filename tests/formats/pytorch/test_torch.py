@@ -1,8 +1,5 @@
 # what needs PyTorch is imported behind the question whether it is there
-"""PyTorch modules to graphs: small modules whose joint graph can be followed by eye. Needs the extra ``torch``.
-
-What its importer gives is checked everywhere on the samples that it made (``test_traced_samples.py``).
-"""
+"""Tracing PyTorch modules: small modules with known joint graphs. Needs the extra ``torch``."""
 
 from __future__ import annotations
 
@@ -77,18 +74,18 @@ def node(graph: Graph, name: str) -> Node:
     return next(each for each in graph.nodes if each.node_id == name)
 
 
-def test_backward_begins_at_the_first_node_that_depends_on_a_tangent() -> None:
+def test_backward_begins_at_the_first_tangent() -> None:
     phases = [each.phase for each in step().nodes]
     assert phases == sorted(phases, key=["forward", "backward"].index)
     assert next(each for each in step().nodes if each.phase == "backward").instr == "tangent"
 
 
-def test_what_backward_reads_of_forward_is_saved() -> None:
+def test_tensors_read_by_backward_are_saved() -> None:
     graph = step()
     assert [each.id for each in graph.tensors if each.saved_for_backward] == ["x", "relu", "detach"]
 
 
-def test_an_operator_that_hands_out_its_inputs_bytes_is_a_view_whatever_its_schema_says() -> None:
+def test_operator_that_returns_its_input_is_a_view() -> None:
     class Batched(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return (x @ torch.ones(8, 8)).relu()  # a product of three axes ends in _unsafe_view
@@ -100,21 +97,21 @@ def test_an_operator_that_hands_out_its_inputs_bytes_is_a_view_whatever_its_sche
     assert view.base_tensor_uid == made.inputs[0]
 
 
-def test_every_parameter_has_a_gradient_that_is_an_output() -> None:
+def test_every_parameter_has_a_gradient_output() -> None:
     graph = step()
     gradients = [f"{layer}.{kind}.grad" for layer in ("first", "second") for kind in ("weight", "bias")]
     assert list(graph.outputs) == ["sum_1", *gradients]
     assert {tensor(graph, name).role for name in gradients} == {"gradient"}
 
 
-def test_tied_weights_are_one_parameter_with_one_gradient() -> None:
+def test_tied_weights_have_one_gradient() -> None:
     graph = import_torch(Tied(), (torch.zeros(3, dtype=torch.long),))
     assert [each.id for each in graph.tensors if each.role == "parameter"] == ["embed.weight"]
     assert graph.outputs[1:] == ("embed.weight.grad",)
     assert node(graph, "embed.weight.grad_sum").instr == "add.Tensor"
 
 
-def test_a_running_mean_is_written_in_place_by_the_operator_that_makes_it() -> None:
+def test_running_mean_is_written_in_place() -> None:
     graph = import_torch(Normed(), (torch.zeros(3, 4),))
     written = [
         (each.inputs[i], tensor(graph, each.outputs[o]).role) for each in graph.nodes for i, o in each.in_place_write
@@ -125,19 +122,19 @@ def test_a_running_mean_is_written_in_place_by_the_operator_that_makes_it() -> N
     assert plan_graph(graph).plan.arena_of["parameters"].storages == 5
 
 
-def test_an_expanded_view_spans_fewer_bytes_than_its_shape() -> None:
+def test_expanded_view_spans_fewer_bytes_than_its_shape() -> None:
     view = tensor(step(), "expand").view
     assert view is not None
     assert (view.byte_length, view.stride_desc) == (4, (0, 0))
 
 
-def test_element_wise_operators_list_their_pairs_and_all_others_none() -> None:
+def test_only_elementwise_operators_list_reuse_pairs() -> None:
     permits = {each.instr: each.inplace for each in step().nodes}
     assert permits["relu"] == ((0, 0),)
     assert permits["addmm"] == permits["mm"] == permits["t"] == "none"
 
 
-def test_an_operand_laid_out_in_another_order_may_not_be_written_over() -> None:
+def test_operand_in_another_layout_is_not_reused() -> None:
     class Transposed(nn.Module):
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             return (x * 2).t() + (y * 2)
@@ -147,7 +144,7 @@ def test_an_operand_laid_out_in_another_order_may_not_be_written_over() -> None:
     assert node(graph, "add").inplace == ((0, 0),)  # the sum is laid out like its first operand
 
 
-def test_adamw_updates_every_parameter_in_place() -> None:
+def test_adamw_updates_parameters_in_place() -> None:
     graph = step(optimizer="adamw")
     assert [each.node_id for each in graph.nodes if each.phase == "optimizer"] == [
         "adamw:first.weight",
@@ -160,7 +157,7 @@ def test_adamw_updates_every_parameter_in_place() -> None:
     assert plan_graph(graph).plan.arena_of["parameters"].peak_live_bytes == 3 * parameters
 
 
-def test_states_take_no_more_where_the_optimizer_does_not_run() -> None:
+def test_optimizer_state_takes_the_same_bytes_in_every_mode() -> None:
     graph = step(optimizer="adamw")
     extents = {
         mode: plan_graph(graph, mode=mode).plan.arena_of["parameters"].extent_bytes  # type: ignore[arg-type]
@@ -182,30 +179,30 @@ def test_inference_saves_nothing_and_has_no_backward() -> None:
     assert step_checks.saved_bytes(graph) == 0
 
 
-def test_dropout_is_there_in_training_and_gone_without() -> None:
+def test_dropout_is_traced_in_training_only() -> None:
     module = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5))
     assert "native_dropout" in {each.instr for each in step(module).nodes}
     assert "native_dropout" not in {each.instr for each in step(module, train=False).nodes}
     assert module.training
 
 
-def test_an_input_that_is_a_slice_is_a_view_of_its_storage() -> None:
+def test_input_slice_is_a_view_of_its_storage() -> None:
     graph = import_torch(nn.ReLU(), (torch.zeros(4, 8)[1:3],), train=False)
     assert tensor(graph, "input.storage").shape == (4 * 8 * 4,)
     assert index_graph(graph).graph is graph
     assert plan_graph(graph).plan.arena_of["activations"].peak_live_bytes == 4 * 8 * 4 + 2 * 8 * 4
 
 
-def test_every_import_is_the_same() -> None:
+def test_tracing_is_deterministic() -> None:
     assert step() == step()
 
 
-def test_the_peak_is_never_below_the_saved_bytes() -> None:
+def test_peak_is_at_least_the_saved_bytes() -> None:
     graph = step()
     assert step_checks.peak_bytes(graph) >= step_checks.saved_bytes(graph) == 4 * (2 * 8 + 2 * 16)
 
 
-def test_a_branch_on_data_is_refused_with_a_way_out() -> None:
+def test_branch_on_data_is_rejected_with_a_hint() -> None:
     class Branch(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x if x.sum() > 0 else -x
@@ -215,7 +212,7 @@ def test_a_branch_on_data_is_refused_with_a_way_out() -> None:
     assert "must not depend on the values" in caught.value.hint
 
 
-def test_an_optimizer_without_gradients_is_refused() -> None:
+def test_optimizer_without_gradients_is_rejected() -> None:
     with pytest.raises(InvalidIrShapes, match="needs gradients"):
         step(train=False, optimizer="adamw")
 
@@ -231,7 +228,7 @@ class Classifier(nn.Module):
         return nn.functional.cross_entropy(self.layer(x) + torch.arange(4), torch.zeros(2, dtype=torch.long))
 
 
-def test_a_module_on_the_meta_device_is_traced_like_one_on_the_cpu() -> None:
+def test_module_on_the_meta_device_is_traced() -> None:
     with torch.device("meta"):
         module, x = Classifier(), torch.zeros(2, 4)
     weight = module.layer.weight
@@ -240,7 +237,7 @@ def test_a_module_on_the_meta_device_is_traced_like_one_on_the_cpu() -> None:
     assert module.layer.weight is weight
 
 
-def test_a_module_and_inputs_of_two_fake_modes_meet() -> None:
+def test_module_and_inputs_of_two_fake_modes_are_traced() -> None:
     from torch._subclasses import FakeTensorMode
 
     with FakeTensorMode():
@@ -256,19 +253,19 @@ def test_layers_copied_under_fake_tensors_are_traced() -> None:
     assert {node.phase for node in import_torch(module, (torch.zeros(3, 2, 8),)).nodes} == {"forward", "backward"}
 
 
-def test_a_fake_module_takes_another_dtype_and_keeps_its_weights_tied() -> None:
+def test_fake_module_keeps_its_weights_tied_in_another_dtype() -> None:
     with fake_tensors():
         module = Tied().to(torch.bfloat16)
     assert module.head.weight is module.embed.weight
     assert module.head.weight.dtype is torch.bfloat16
 
 
-def test_weights_that_are_drawn_until_they_fit_are_not_drawn() -> None:
+def test_rejection_sampled_initialisation_is_skipped() -> None:
     with fake_tensors():
         assert nn.init.trunc_normal_(torch.empty(3)).shape == (3,)
 
 
-def test_two_parameters_in_one_storage_stay_one_in_an_optimizer_step() -> None:
+def test_parameters_sharing_a_storage_stay_one_in_an_optimizer_step() -> None:
     class Shared(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -283,7 +280,7 @@ def test_two_parameters_in_one_storage_stay_one_in_an_optimizer_step() -> None:
     assert plan_graph(graph, mode="backward").plan.arena_of["parameters"].peak_live_bytes == 64 + states
 
 
-def test_tensors_in_an_object_that_is_returned_are_outputs() -> None:
+def test_tensors_in_a_returned_object_are_outputs() -> None:
     class Cache:
         def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
             self.layers = [{"keys": keys, "values": values}]
@@ -296,7 +293,7 @@ def test_tensors_in_an_object_that_is_returned_are_outputs() -> None:
     assert graph.outputs == ("exp", "sin", "cos")
 
 
-def test_a_number_or_a_word_among_the_inputs_is_no_tensor() -> None:
+def test_non_tensor_inputs_are_ignored() -> None:
     class Flagged(nn.Module):
         def forward(self, x: torch.Tensor, double: bool = False, kind: str = "") -> torch.Tensor:
             return x * 2 if double else x
@@ -305,17 +302,17 @@ def test_a_number_or_a_word_among_the_inputs_is_no_tensor() -> None:
     assert graph.inputs == ("x",)
 
 
-def test_a_sparse_gradient_is_refused_by_name() -> None:
+def test_sparse_gradient_is_rejected_by_name() -> None:
     with pytest.raises(UnreadableInput, match="layout sparse_coo") as caught:
         import_torch(nn.Embedding(4, 2, sparse=True), (torch.zeros(3, dtype=torch.long),))
     assert "sparse=False" in caught.value.hint
 
 
-def test_what_torch_compile_wraps_is_unwrapped() -> None:
+def test_compiled_module_is_unwrapped() -> None:
     assert import_torch(torch.compile(TwoLayers()), (torch.zeros(2, 8),)).nodes == step().nodes
 
 
-def test_what_the_model_itself_refuses_is_told_in_its_own_words() -> None:
+def test_error_of_the_model_is_reported() -> None:
     with pytest.raises(UnreadableInput, match="reduction dim") as caught:
         import_torch(TwoLayers(), (torch.zeros(2, 9),))
     assert "runs on these example inputs" in caught.value.hint
@@ -327,18 +324,18 @@ def saved(module: nn.Module) -> bytes:
     return out.getvalue()
 
 
-def test_a_saved_program_that_ends_in_a_loss_is_read_as_a_training_step() -> None:
+def test_saved_program_with_a_loss_is_a_training_step() -> None:
     graph = read_graph(saved(TwoLayers()), "two_layers.pt2")
     assert graph.name == "two_layers"
     assert step_checks.saved_bytes(graph) == step_checks.saved_bytes(step())
 
 
-def test_a_saved_program_without_a_loss_is_read_as_inference() -> None:
+def test_saved_program_without_a_loss_is_inference() -> None:
     graph = read_graph(saved(nn.Linear(8, 4)), "linear.pt2")
     assert [each.phase for each in graph.nodes] == ["forward"] * len(graph.nodes)
 
 
-def test_open_dimensions_of_a_saved_program_are_planned_at_the_example_and_told() -> None:
+def test_open_dimensions_of_a_saved_program_use_the_example() -> None:
     out = io.BytesIO()
     batch = torch.export.Dim("batch", min=2, max=64)
     torch.export.save(torch.export.export(nn.Linear(8, 4), (torch.zeros(3, 8),), dynamic_shapes=({0: batch},)), out)
@@ -350,7 +347,7 @@ def test_open_dimensions_of_a_saved_program_are_planned_at_the_example_and_told(
     assert tensor(larger, larger.outputs[0]).shape == (64, 4)
 
 
-def test_the_program_in_the_test_data_is_read() -> None:
+def test_program_in_the_test_data_is_read() -> None:
     assert len(read_graph_file(SAVED_PROGRAM).nodes) == len(step().nodes)
 
 
@@ -358,26 +355,26 @@ def test_the_program_in_the_test_data_is_read() -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in HOSTILE if kind != "formulas"])
-def test_a_hostile_program_runs_nothing_where_pytorch_is_installed(kind: str, tmp_path: Path) -> None:
+def test_hostile_program_executes_nothing_with_pytorch_installed(kind: str, tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     graph = read_graph(HOSTILE[kind](mark), "model.pt2")
     assert not mark.exists()
     assert graph.nodes
 
 
-def test_pytorch_itself_runs_what_the_pickles_say(tmp_path: Path) -> None:
+def test_pytorch_executes_the_pickles(tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     with contextlib.suppress(Exception):
         torch.export.load(io.BytesIO(with_pickles(mark)))
     assert mark.exists()  # else the tests above show nothing
 
 
-def test_a_saved_program_gives_the_graph_of_the_live_one() -> None:
+def test_saved_program_equals_the_traced_module() -> None:
     live = import_torch(torch.export.export(TwoLayers(), (torch.zeros(2, 8),)))
     assert msgspec.structs.replace(read_graph_file(SAVED_PROGRAM), name="") == msgspec.structs.replace(live, name="")
 
 
-def test_the_tables_of_operators_are_pytorchs_own() -> None:
+def test_operator_tables_agree_with_pytorch() -> None:
     views, pointwise, names = set(), set(), set()
     for schema in torch._C._jit_get_all_schemas():
         space, _, name = schema.name.partition("::")
@@ -408,7 +405,7 @@ def test_the_tables_of_operators_are_pytorchs_own() -> None:
     assert {name for name in names if operator_of(f"aten.{name}").is_elementwise} - pointwise <= untagged
 
 
-def test_operators_that_pytorch_marks_as_random_keep_their_position() -> None:
+def test_random_operators_of_pytorch_keep_their_position() -> None:
     seeded = {
         name
         for name in dir(torch.ops.aten)
@@ -420,8 +417,8 @@ def test_operators_that_pytorch_marks_as_random_keep_their_position() -> None:
     assert {name for name in loose if not name.endswith("_backward")} == set()
 
 
-def test_modules_that_threads_have_traced_at_once_are_traced_one_after_the_other() -> None:
-    """PyTorch traces in states of the whole process, and whoever traces puts a module's own tensors aside."""
+def test_concurrent_traces_are_serialised() -> None:
+    """PyTorch traces with state of the whole process."""
     shared, wanted, begin = TwoLayers(), step(), threading.Barrier(4)
 
     def trace(me: int) -> Graph:

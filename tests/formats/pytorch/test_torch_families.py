@@ -1,9 +1,5 @@
 # what needs PyTorch is imported behind the question whether it is there
-"""Operators stay what the eager framework runs, family by family: each module is run on real tensors and watched.
-
-What may differ is listed, with its reason: an operator that writes over its argument is traced as the one that makes a
-new value (and may be laid over it); bookkeeping that moves no byte is left out.
-"""
+"""Traced operators are those of eager mode, family by family: each module runs on real tensors and is recorded."""
 
 from __future__ import annotations
 
@@ -169,7 +165,7 @@ def eager(module: nn.Module, x: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(("family", "case"), CASES, ids=[" ".join(case) for case in CASES])
-def test_inference_is_the_operators_that_eager_mode_runs(family: str, case: str) -> None:
+def test_inference_traces_the_operators_of_eager_mode(family: str, case: str) -> None:
     make, shape = FAMILIES[family][case]
     module, x = make().eval(), torch.randn(shape)
     with torch.no_grad():
@@ -182,7 +178,7 @@ TRAINED = [case for case in CASES if case[0] not in ("switched off", "recurrent"
 
 
 @pytest.mark.parametrize(("family", "case"), TRAINED, ids=[" ".join(case) for case in TRAINED])
-def test_a_training_steps_forward_pass_is_too(family: str, case: str) -> None:
+def test_forward_pass_of_a_training_step_traces_the_operators_of_eager_mode(family: str, case: str) -> None:
     make, shape = FAMILIES[family][case]
     module, x = make().train(), torch.randn(shape, requires_grad=True)
     ran = eager(module, x)
@@ -240,7 +236,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("case", WRITTEN)
-def test_what_writes_to_a_part_makes_no_copy_of_it(case: str) -> None:
+def test_write_to_a_slice_makes_no_copy(case: str) -> None:
     function, operators, peak = WRITTEN[case]
     ran = [name for name in eager(Of(function), torch.randn(8, 8)) if name not in VIEWS]
     onto_itself = ["copy"] * (case == "added")  # of ``y[:, :2] += x`` the assignment, which finds nothing to do
@@ -252,7 +248,7 @@ def test_what_writes_to_a_part_makes_no_copy_of_it(case: str) -> None:
     assert plan.arena_of["activations"].peak_live_bytes == peak
 
 
-def test_a_part_whose_new_value_is_read_elsewhere_is_not_written_in_its_place() -> None:
+def test_slice_that_is_read_elsewhere_is_not_overwritten() -> None:
     def both(x: Any) -> Any:
         y = x * 2
         part = y[:, :2] + 1
@@ -262,7 +258,7 @@ def test_a_part_whose_new_value_is_read_elsewhere_is_not_written_in_its_place() 
     assert [node.instr for node in graph.nodes] == ["mul.Tensor", "slice.Tensor", "add.Tensor", "slice_scatter"]
 
 
-def test_a_part_put_elsewhere_is_not_the_part_that_was_taken() -> None:
+def test_slice_written_elsewhere_is_no_in_place_write() -> None:
     def moved(x: Any) -> Any:
         y = x * 2
         return torch.slice_scatter(y, y[:, :2] + 1, 1, 2, 4)
@@ -271,7 +267,7 @@ def test_a_part_put_elsewhere_is_not_the_part_that_was_taken() -> None:
     assert [node.instr for node in graph.nodes] == ["mul.Tensor", "slice.Tensor", "add.Tensor", "slice_scatter"]
 
 
-def test_a_saved_program_keeps_its_interpolation_whole() -> None:
+def test_saved_program_keeps_its_interpolation() -> None:
     out = io.BytesIO()
     x = torch.zeros(1, 3, 8, 8)
     torch.export.save(torch.export.export(resized((16, 16), "bilinear"), (x,)), out)
@@ -280,13 +276,13 @@ def test_a_saved_program_keeps_its_interpolation_whole() -> None:
     assert plan_graph(graph).plan.arena_of["activations"].peak_live_bytes == 4 * 3 * (64 + 256)
 
 
-def test_pytorch_has_its_own_operators_back_after_tracing() -> None:
+def test_operators_of_pytorch_are_restored_after_tracing() -> None:
     key = torch._C.DispatchKey.Autograd
     import_torch(resized((5, 9), "bilinear"), (torch.zeros(IMAGE),), train=False)
     assert key in torch.ops.aten.upsample_bilinear2d.vec.py_kernels
 
 
-def test_numbers_as_classes_are_traced_though_they_assert_something() -> None:
+def test_one_hot_with_assertions_is_traced() -> None:
     graph = import_torch(Of(lambda x: functional.one_hot(x, 5)), (torch.zeros(3, dtype=torch.long),), train=False)
     (out,) = graph.outputs
     assert next(each for each in graph.tensors if each.id == out).shape == (3, 5)

@@ -1,4 +1,4 @@
-"""A traced module's nodes keep the part of it that made them, and the line, in forward and in backward."""
+"""Nodes of a traced module keep the module and line that made them, in forward and backward."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 
-def test_every_operator_knows_its_module_and_line_and_what_undoes_it_the_same() -> None:
+def test_operator_and_its_gradient_have_the_module_and_line() -> None:
     from tmmu_core.formats.pytorch.torch_module import import_torch
 
     class Block(torch.nn.Module):

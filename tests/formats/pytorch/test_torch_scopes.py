@@ -1,4 +1,4 @@
-"""Control flow of PyTorch: plans hold the bodies, as PyTorch itself measures them on the CPU."""
+"""Control flow of PyTorch: plans contain the bodies, with the bytes that PyTorch allocates on the CPU."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def measured_peak(run: Callable[..., Any], inputs: tuple[Any, ...]) -> int:
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 @pytest.mark.parametrize("reader", ["traced", "as saved"])
-def test_the_plan_of_control_flow_holds_what_pytorch_allocates(name: str, reader: str) -> None:
+def test_plan_of_control_flow_has_the_bytes_that_pytorch_allocates(name: str, reader: str) -> None:
     module, inputs = PROGRAMS[name]
     exported = torch.export.export(module(), inputs())
     data = saved(exported)

@@ -1,4 +1,4 @@
-"""The samples traced from PyTorch: models at full size, with the figures that are known of them."""
+"""Samples traced from PyTorch: full-size models with their known figures."""
 
 from __future__ import annotations
 
@@ -39,44 +39,44 @@ def sample(name: str) -> Graph:
     return read_graph_file(make.HERE / f"{name}.tmmu.cbor.gz")
 
 
-def test_every_traced_sample_has_its_figures_here() -> None:
+def test_every_traced_sample_has_figures() -> None:
     assert [f"{name}.tmmu.cbor.gz" for name in COUNTS] == TRACED
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_a_traced_sample_is_the_whole_model(name: str) -> None:
+def test_traced_sample_is_the_whole_model(name: str) -> None:
     graph = sample(name)
     parameters = sum(math.prod(map(int, tensor.shape)) for tensor in graph.tensors if tensor.role == "parameter")
     assert (len(graph.nodes), len(graph.tensors), parameters) == COUNTS[name]
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_nothing_is_read_before_it_is_there_and_nothing_saved_is_lost(name: str) -> None:
+def test_traced_sample_reads_nothing_before_it_is_written(name: str) -> None:
     step_checks.check_step(sample(name))
 
 
 @pytest.mark.parametrize("file", TRACED)
-def test_a_traced_sample_is_below_a_megabyte(file: str) -> None:
+def test_traced_sample_is_below_a_megabyte(file: str) -> None:
     assert (make.HERE / file).stat().st_size < 1_000_000
 
 
-def test_what_gpt2_saves() -> None:
+def test_gpt2_saves_its_known_bytes() -> None:
     assert step_checks.saved_bytes(sample("gpt2_small_train_b1_s1024")) // MEBI == 2_525
 
 
-def test_gpt2s_tied_embedding_is_one_storage() -> None:
+def test_tied_embedding_of_gpt2_is_one_storage() -> None:
     graph = sample("gpt2_small_train_b1_s1024")
     assert sum(tensor.shape == (50_257, 768) and tensor.role == "parameter" for tensor in graph.tensors) == 1
 
 
 @pytest.mark.parametrize("name", ["resnet50_train_b32_224", "gpt2_small_train_b1_s1024", "llama3_8b_train_b1_s2048"])
-def test_saved_tensors_are_alive_together_when_backward_begins(name: str) -> None:
+def test_saved_tensors_are_live_together_when_backward_begins(name: str) -> None:
     graph = sample(name)
     summary = plan_graph(graph, mode="backward").plan.arena_of["activations"]
     assert summary.peak_live_bytes >= step_checks.saved_bytes(graph)
 
 
-def test_a_saved_tensor_lives_until_backward_has_read_it() -> None:
+def test_saved_tensor_lives_until_backward_has_read_it() -> None:
     graph = sample("gpt2_small_train_b1_s1024")
     liveness = analyse(build_timeline(graph, "backward", "train_full"))
     first = next(k for k, node in enumerate(graph.nodes) if node.phase == "backward") + 1  # step 0 loads
@@ -85,12 +85,12 @@ def test_a_saved_tensor_lives_until_backward_has_read_it() -> None:
     assert all(death[row[tensor.id]] > first for tensor in graph.tensors if tensor.saved_for_backward)
 
 
-def test_batch_normalisation_writes_its_running_statistics_in_place() -> None:
+def test_batch_normalisation_writes_its_statistics_in_place() -> None:
     written = [node for node in sample("resnet50_train_b32_224").nodes if node.in_place_write]
     assert len(written) == 2 * 53  # the statistics, and the count of batches, of each of 53 layers
 
 
-def test_only_element_wise_operators_permit_a_hand_off() -> None:
+def test_only_elementwise_operators_permit_in_place_reuse() -> None:
     permitting = {node.instr for node in sample("llama3_8b_train_b1_s2048").nodes if node.inplace != "none"}
     assert permitting == {
         *("add.Tensor", "mul.Scalar", "mul.Tensor", "pow.Tensor_Scalar"),
@@ -98,24 +98,24 @@ def test_only_element_wise_operators_permit_a_hand_off() -> None:
     }
 
 
-def test_without_pytorch_a_saved_program_is_read_as_it_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_program_is_read_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     assert read_graph_file(SAVED_PROGRAM).name == "two_layers (as saved)"
 
 
-def test_without_pytorch_a_module_is_refused_with_the_command_that_adds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_without_pytorch_is_rejected_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(UnreadableInput) as caught:
         import_torch(object())
     assert "pip install 'tmmu-plan-explorer[torch]'" in caught.value.hint
 
 
-def test_another_zip_archive_is_told_from_an_exported_program() -> None:
+def test_other_zip_archive_is_no_exported_program() -> None:
     with pytest.raises(UnreadableInput) as caught:
         read_graph(b"PK\x05\x06" + bytes(18), "weights.zip")
     assert dict(caught.value.tried)["torch"].startswith("it does not begin like the zip archive")
 
 
-def test_an_exported_program_cut_off_is_told() -> None:
+def test_truncated_program_is_rejected() -> None:
     with pytest.raises(UnreadableInput, match="cut off or damaged"):
         read_graph(SAVED_PROGRAM.read_bytes()[:2_000], "half.pt2")

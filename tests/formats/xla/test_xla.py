@@ -1,4 +1,4 @@
-"""XLA dumps: a finished plan whose every byte is XLA's own, and a problem to plan again."""
+"""XLA dumps: a finished plan with XLA's offsets, and a problem to plan again."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def dump(assignment: str = ASSIGNMENT, ranges: str = LIVE_RANGE) -> tuple[Buffer
     return read_dump((assignment + ranges).encode()).buffers
 
 
-def test_a_value_lives_to_the_end_of_its_last_instruction() -> None:
+def test_value_lives_to_the_end_of_its_last_instruction() -> None:
     temporary = of(dump(), "temporary")
     assert (temporary.birth, temporary.death, temporary.size, temporary.offset) == (3, 5, 32, 0)
 
 
-def test_a_donated_parameter_dies_and_its_buffer_holds_temporaries_and_the_result() -> None:
+def test_donated_parameter_dies_and_its_buffer_is_reused() -> None:
     held = [buffer for buffer in dump() if buffer.offset == 0]
     assert [(b.id, b.birth, b.death, b.role) for b in held] == [
         ("w", 0, 3, "input"),
@@ -73,57 +73,57 @@ def test_a_donated_parameter_dies_and_its_buffer_holds_temporaries_and_the_resul
     ]
 
 
-def test_constants_and_parameters_that_are_not_donated_are_always_there() -> None:
+def test_constants_and_undonated_parameters_live_throughout() -> None:
     assert [(b.birth, b.death, b.role) for b in (of(dump(), "x"), of(dump(), "half"))] == [
         (0, 7, "input"),
         (0, 7, "constant"),
     ]
 
 
-def test_allocations_lie_behind_one_another_and_offsets_are_the_dumps() -> None:
+def test_allocations_are_consecutive_and_offsets_are_those_of_the_dump() -> None:
     assert [of(dump(), name).offset for name in ("w", "x", "half", "a")] == [0, 64, 80, 84 + 16]
 
 
-def test_a_value_written_over_its_operand_takes_over_its_bytes() -> None:
+def test_value_written_over_its_operand_takes_its_place() -> None:
     a, b = of(dump(), "a"), of(dump(), "b")
     assert (a.birth, a.death, b.birth, b.takes_over) == (2, 3, 3, "a")
 
 
-def test_values_that_are_one_buffer_for_longer_are_one_storage() -> None:
+def test_values_of_one_buffer_are_one_storage() -> None:
     merged = of(dump(ranges=LIVE_RANGE.replace("b{}:3-5", "b{}:2-5")), "a+b")
     assert (merged.birth, merged.death, merged.size, merged.takes_over) == (2, 6, 32, "")
 
 
-def test_called_computations_are_left_out_and_told() -> None:
+def test_called_computations_are_omitted_with_a_note() -> None:
     dump = read_dump((ASSIGNMENT + LIVE_RANGE).encode())
     assert dump.extent == 64 + 16 + 4 + 48
     assert "1 allocations of called computations (4 bytes) are omitted" in dump.notes
 
 
-def test_the_order_of_the_two_texts_does_not_matter() -> None:
+def test_order_of_the_two_texts_does_not_matter() -> None:
     assert read_dump((LIVE_RANGE + ASSIGNMENT).encode()) == read_dump((ASSIGNMENT + LIVE_RANGE).encode())
 
 
 @pytest.mark.parametrize(("half", "missing"), [(ASSIGNMENT, "live ranges"), (LIVE_RANGE, "buffer assignment")])
-def test_half_a_dump_is_refused_with_what_is_missing(half: str, missing: str) -> None:
+def test_incomplete_dump_is_rejected_with_the_missing_file(half: str, missing: str) -> None:
     with pytest.raises(UnreadableInput, match=missing) as caught:
         read_dump(half.encode())
     assert "cat X-buffer-assignment.txt X-live-range.txt" in caught.value.hint
 
 
-def test_a_damaged_line_is_told_with_its_number() -> None:
+def test_damaged_line_is_rejected_with_its_number() -> None:
     with pytest.raises(UnreadableInput) as caught:
         dump(ASSIGNMENT.replace("(size=32,offset=0)", "(size=32)"))
     assert caught.value.place == "line 4"
 
 
-def test_the_files_of_a_dump_find_each_other() -> None:
+def test_files_of_a_dump_find_each_other() -> None:
     assert companion("m.cpu-buffer-assignment.txt") == "m.cpu-live-range.txt"
     assert companion("m.cpu-live-range.txt") == "m.cpu-buffer-assignment.txt"
     assert companion("m.txt") is None
 
 
-def test_naming_one_file_of_a_dump_opens_both(tmp_path: Path) -> None:
+def test_opening_one_file_of_a_dump_reads_both(tmp_path: Path) -> None:
     (tmp_path / "m-buffer-assignment.txt").write_text(ASSIGNMENT)
     (tmp_path / "m-live-range.txt").write_text(LIVE_RANGE)
     for name in ("m-buffer-assignment.txt", "m-live-range.txt"):
@@ -158,21 +158,21 @@ HloLiveRange (max 9):
 """
 
 
-def test_what_a_loop_carries_round_is_one_storage() -> None:
+def test_loop_carried_value_is_one_storage() -> None:
     carried = of(dump(LOOP, LOOP_RANGE), "start+goes_in{0}+comes_round+loop{0}")
     assert (carried.birth, carried.death, carried.size, carried.role) == (0, 9, 64, "output")
 
 
-def test_what_lay_at_a_phis_place_before_others_did_is_another_storage() -> None:
+def test_earlier_value_at_the_place_of_a_phi_is_another_storage() -> None:
     assert {buffer.id for buffer in dump(LOOP, LOOP_RANGE) if buffer.offset == 64} == {"early", "other", "late{0}"}
 
 
-def test_a_value_at_two_places_is_refused_by_name() -> None:
+def test_value_at_two_places_is_rejected_by_name() -> None:
     with pytest.raises(UnreadableInput, match="'a' is assigned to two places"):
         dump(ASSIGNMENT.replace("<7 b @0>", "<7 a @0>"))
 
 
-def test_what_the_temporaries_would_take_at_best_in_their_own_allocation_is_told() -> None:
+def test_best_size_of_the_temporaries_in_their_allocation_is_reported() -> None:
     assert read_dump((ASSIGNMENT + LIVE_RANGE).encode()).within == 64 + 16 + 4 + 32
 
 
@@ -182,7 +182,7 @@ def opened() -> PlainInstance:
     return instance
 
 
-def test_the_sample_opens_as_xlas_own_plan() -> None:
+def test_sample_opens_as_the_plan_of_xla() -> None:
     instance = opened()
     plan = plan_problem(instance)
     assert (plan.planner, plan.arenas[0].extent_bytes, plan.arenas[0].peak_live_bytes) == (
@@ -192,7 +192,7 @@ def test_the_sample_opens_as_xlas_own_plan() -> None:
     )
 
 
-def test_no_two_buffers_of_xlas_plan_share_a_byte_at_a_step() -> None:
+def test_buffers_of_the_plan_do_not_overlap() -> None:
     instance = opened()
     problem, packing = instance.problem, instance.packing
     assert packing is not None
@@ -202,13 +202,13 @@ def test_no_two_buffers_of_xlas_plan_share_a_byte_at_a_step() -> None:
             assert death <= other[0] or other[1] <= birth or end <= other[2] or other[3] <= start
 
 
-def test_planned_again_the_sample_needs_no_more_than_is_alive() -> None:
+def test_sample_planned_again_reaches_its_peak() -> None:
     plan = plan_problem(opened().problem, planner="portfolio")
     assert plan.arenas[0].extent_bytes == 2_354_708
 
 
 @pytest.mark.parametrize("half", [xla_dump.ASSIGNMENT, xla_dump.LIVE_RANGE])
-def test_half_of_a_dump_is_known_alone_and_behind_a_program(half: str) -> None:
+def test_half_of_a_dump_is_recognised(half: str) -> None:
     assert xla_dump.refuses(f"{half}\n".encode()) == ""
     assert xla_dump.refuses(f"HloModule m\nENTRY e\n{half}\n".encode()) == ""
     assert xla_dump.refuses(b"HloModule m\nENTRY e\n") != ""

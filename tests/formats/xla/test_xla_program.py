@@ -1,4 +1,4 @@
-"""Where XLA's buffers come from: scopes, lines and phases, by the text of the program."""
+"""Origins of XLA buffers: modules, lines and phases, read from the program text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ source_file="/home/someone/gpt/it's \\"model\\".py" source_line=7}}, backend_con
 """
 
 
-def test_a_value_keeps_its_module_its_line_its_operator_and_its_phase() -> None:
+def test_value_has_its_module_line_operator_and_phase() -> None:
     made = xla_dump.read_dump((ASSIGNMENT + LIVE_RANGE + PROGRAM).encode()).made
     assert made["a"] == StorageOrigin(
         Origin(("GPT", "h_0", "mlp"), "gpt/model.py:12"), "tanh", "forward"
@@ -62,13 +62,13 @@ def test_a_value_keeps_its_module_its_line_its_operator_and_its_phase() -> None:
     assert "w_new" not in made
 
 
-def test_names_of_others_are_text_and_of_paths_only_the_end_is_kept() -> None:
+def test_paths_are_shortened_to_their_end() -> None:
     b = xla_dump.read_dump((ASSIGNMENT + LIVE_RANGE + PROGRAM).encode()).made["b"]
     assert b.origin == Origin(("GPT", "h_0", '<img src=x onerror="alert(1)">'), 'gpt/it\'s "model".py:7')
     assert (b.operator, b.phase) == ("dot_general", "backward")
 
 
-def test_the_program_stands_before_or_behind_and_changes_no_byte_and_no_line_number() -> None:
+def test_program_text_changes_no_byte_and_no_line_number() -> None:
     alone = xla_dump.read_dump((ASSIGNMENT + LIVE_RANGE).encode())
     for text in (
         ASSIGNMENT + LIVE_RANGE + PROGRAM,
@@ -99,18 +99,18 @@ def test_the_program_stands_before_or_behind_and_changes_no_byte_and_no_line_num
         ("/".join(["jvp(" * 50 + "x" + ")" * 50] * 2), (("x",), "jvp(" * 50 + "x" + ")" * 50, "forward")),
     ],
 )
-def test_scopes_are_the_models_own_names(op_name: str, found: tuple[tuple[str, ...], str, str | None]) -> None:
+def test_scopes_are_the_names_of_the_model(op_name: str, found: tuple[tuple[str, ...], str, str | None]) -> None:
     assert scopes_of(op_name) == found
 
 
-def test_what_goes_round_in_circles_ends() -> None:
+def test_cyclic_calls_end() -> None:
     lines = ["%c (p: f32[]) -> f32[] {", "  ROOT %f = f32[] fusion(), calls=%c", "}"]
     assert origins_of(lines) == {}
     deep = [f'  %n{k} = f32[] add(), metadata={{op_name="{"a/" * 40_000}b"}}' for k in range(20)]
     assert origins_of(deep) == {}  # longer than is looked at: its end is not there
 
 
-def test_phases_are_stretches_of_steps_and_gaps_go_with_what_is_before() -> None:
+def test_phases_are_ranges_of_steps() -> None:
     assert phases_from_known(6, [(1, "forward"), (2, None), (3, "backward")]) == (
         Stretch("forward", 0, 3),
         Stretch("backward", 3, 6),
@@ -118,9 +118,7 @@ def test_phases_are_stretches_of_steps_and_gaps_go_with_what_is_before() -> None
     assert phases_from_known(6, [(1, None)]) == ()
 
 
-def test_a_folder_reads_the_program_beside_it_unless_it_is_too_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_reads_a_program_beside_the_dump_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stem = "module_0001.jit_step.cpu_after_optimizations"
     for ending, text in (("-buffer-assignment", ASSIGNMENT), ("-live-range", LIVE_RANGE), ("", PROGRAM)):
         (tmp_path / f"{stem}{ending}.txt").write_text(text)
@@ -139,12 +137,12 @@ def test_a_folder_reads_the_program_beside_it_unless_it_is_too_large(
     assert b"HloModule" not in small
 
 
-def test_a_scope_in_brackets_is_named_in_plain_letters_and_may_hold_a_line_end() -> None:
+def test_scope_in_brackets_may_hold_any_character() -> None:
     assert scopes_of("jit(step)/outer(a\nb)/add")[0] == ("a\nb",)
     assert scopes_of("jit(step)/\u00e9(a)/add")[0] == ("\u00e9(a)",)
 
 
-def test_what_is_called_is_of_whoever_made_its_root_calls_of_calls_included() -> None:
+def test_called_computation_has_the_origin_of_its_root() -> None:
     lines = [
         *("%one (p: f32[]) -> f32[] {", '  ROOT %r1 = f32[] add(), metadata={op_name="a/b/add"}', "}"),
         *("%two (p: f32[]) -> f32[] {", "  ROOT %r2 = f32[] fusion(), calls=%one", "}"),

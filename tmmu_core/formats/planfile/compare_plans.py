@@ -183,8 +183,9 @@ class Comparison:
 
     @cached_property
     def lines(self) -> tuple[Change, ...]:
-        """Changes between the peaks of two snapshots by line and category; empty for other plans."""
-        return changes_at_peak(self.left, self.right) if self.complete else ()
+        """Changes between the peaks of two snapshots by line and category; empty for plans of one problem."""
+        another = self.complete and self.left.ir_hash != self.right.ir_hash
+        return changes_at_peak(self.left, self.right) if another else ()
 
     @cached_property
     def arenas(self) -> tuple[ArenaChange, ...]:

@@ -9,6 +9,14 @@ const ROLE_COLOURS = {
   gradient: "#A0276B",
   persistent: "#8A8F98",
 };
+// Equal to app/texts/palette.py.
+const CATEGORY_COLOURS = {
+  parameter: "#8A8F98",
+  gradient: "#A0276B",
+  optimizer_state: "#E69F00",
+  activation: "#0072B2",
+  other: "#56B4E9",
+};
 const PERSISTENT = new Set(["parameter", "buffer", "constant", "optimizer_state"]);
 const CATEGORIES =
   "#0072B2 #009E73 #CC79A7 #56B4E9 #8C6BB1 #4D9221 #5E7FA3 #E69F00 #B8860B #A6611A".split(" ");
@@ -49,6 +57,7 @@ function painted(plan, scheme) {
   if (scheme === "operator" && plan.operator) return byOperator(plan);
   if (scheme === "module" && plan.module) return byModule(plan);
   if (scheme === "phase" && plan.phase) return byPhase(plan);
+  if (scheme === "category" && plan.category) return byCategory(plan);
   if (scheme === "size") return bySize(plan);
   if (scheme === "change" && plan.changes) return byChange(plan);
   return byRole(plan);
@@ -63,6 +72,17 @@ function byRole(plan) {
     table: colours.map(rgbOf),
     legend: keys.map((key, k) => [key, colours[k]]).filter((_, k) => seen.has(k)),
     note: "colour = role",
+  };
+}
+
+/** What the bytes of an allocator's snapshot are for. */
+function byCategory(plan) {
+  const { names, codes } = plan.category, colours = names.map((name) => CATEGORY_COLOURS[name] ?? OTHER);
+  return {
+    codes,
+    table: colours.map(rgbOf),
+    legend: names.map((name, k) => [name.replace("_", " "), colours[k]]),
+    note: "colour = category",
   };
 }
 

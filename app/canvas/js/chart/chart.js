@@ -234,7 +234,7 @@ export class Chart {
 
   fillMenus() {
     const { plan, parts } = this;
-    const columns = [plan.operator && "operator", plan.module && "module", plan.phase && "phase"];
+    const columns = ["category", "operator", "module", "phase"].filter((name) => plan[name]);
     const schemes = ["role", "slot", "arena", ...columns, "size", this.other && "change"];
     fill(parts.colours, [["", "automatic"], ...schemes.filter(Boolean).map((name) => [name, name])]);
     fill(parts.arenas, [["", "all, one scale"], ...plan.arenas.map(({ name }) => [name, name])]);
@@ -266,7 +266,8 @@ export class Chart {
   }
 
   get scheme() {
-    return this.state.colour ?? (this.state.view === "slots" ? "slot" : "role");
+    const own = this.plan.category ? "category" : "role";
+    return this.state.colour ?? (this.state.view === "slots" ? "slot" : own);
   }
 
   // --- where things lie ------------------------------------------------------------------------------------------

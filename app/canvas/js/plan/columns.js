@@ -114,6 +114,7 @@ class Columns {
     this.ids = new Pool(spec.ids, read);
     this.nodes = new Pool(spec.nodes, read);
     this.role = new Table(spec.role, read);
+    this.category = spec.category ? new Table(spec.category, read) : null;
     this.dtype = new Table(spec.dtype, read);
     this.shape = new Table(spec.shape, read);
     this.operator = spec.operator && new Table(spec.operator, read);

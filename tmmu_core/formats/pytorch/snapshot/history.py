@@ -17,6 +17,7 @@ from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, OOM,
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import BACKWARD, FORWARD, OPTIMIZER
 from tmmu_core.graph.model import Origin, Phase, StorageOrigin
 from tmmu_core.planners.problem import Recorded
+from tmmu_core.plans.model import CATEGORIES
 
 I64 = NDArray[np.int64]
 BEFORE = "before the trace"
@@ -139,6 +140,20 @@ class History(Recorded):
             total[1] += 1
         return sorted((Total(name, *total) for name, total in sums.items()), key=lambda t: (-t.size, t.name))
 
+    def live_by_category(self, most: int) -> tuple[list[int], dict[str, list[int]]]:
+        """Return at most ``most`` steps, the peak among them, and the live bytes of each category at each."""
+        end = int(self.death.max(initial=1))
+        steps = np.unique(np.append(np.linspace(0, end - 1, min(most, end)).astype(np.int64), self.peak_step))
+        kinds = np.array(self.categories)
+        curves = {}
+        for name in CATEGORIES:
+            rows = kinds == name
+            change = np.zeros(end + 1, np.int64)
+            np.add.at(change, self.birth[rows], self.size[rows])
+            np.add.at(change, self.death[rows], -self.size[rows])
+            curves[name] = np.cumsum(change)[steps].tolist()
+        return steps.tolist(), {name: curve for name, curve in curves.items() if any(curve)}
+
     def sizes(self) -> list[tuple[int, int, int]]:
         """Return ``(exponent, allocations, bytes)`` of all allocations of ``2^exponent`` bytes and less than double."""
         exponent = np.frexp(self.size.astype(np.float64))[1] - 1
@@ -168,7 +183,7 @@ class History(Recorded):
         for at in np.flatnonzero(action == OOM).tolist():
             step = int(steps[at])
             live = int(self.size[self.live_at(max(step - 1, 0))].sum())
-            held = int(self.reserved.size[np.searchsorted(self.reserved.step, step, side="right") - 1])
+            held = self.reserved.at(step)
             line = self.lines[self.events.stack[at]]
             found.append(OutOfMemory(step, self.events.size[at], self.events.addr[at], held, live, line))
         return found

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -30,6 +31,8 @@ MEMORY_BYTES = 3 << 30
 """Memory of all processes together."""
 MEMORY_PER_BYTE = 16
 """Memory that a process needs per byte of a file, at most."""
+PARALLEL_FROM = 1 << 26
+"""Bytes of all files from which several processes are started."""
 SIGNATURE_BYTES = 1 << 12
 _RANK = re.compile(r"rank[_-]?(\d+)|(\d+)(?=\D*$)")
 
@@ -91,13 +94,17 @@ def summarise(rank: int, path: Path) -> RankSummary:
 
 def summaries(files: Sequence[tuple[int, Path]]) -> Iterator[RankSummary]:
     """Yield the summary of each file, in order."""
-    largest = max((path.stat().st_size for _, path in files), default=0)
-    workers = max(1, min(os.cpu_count() or 1, len(files), MEMORY_BYTES // (largest * MEMORY_PER_BYTE + 1)))
-    if workers == 1:
+    sizes = [path.stat().st_size for _, path in files]
+    workers = min(os.cpu_count() or 1, len(files), MEMORY_BYTES // (max(sizes, default=0) * MEMORY_PER_BYTE + 1))
+    if workers < 2 or sum(sizes) < PARALLEL_FROM:
         yield from (summarise(rank, path) for rank, path in files)
         return
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        yield from pool.map(summarise, *zip(*files, strict=True))
+        for (rank, path), job in [(one, pool.submit(summarise, *one)) for one in files]:
+            try:
+                yield job.result()
+            except BrokenProcessPool:
+                yield RankSummary(rank, path.name, error="the process that read it was ended, perhaps out of memory")
 
 
 def first_difference(base: RankSummary, other: RankSummary) -> tuple[str, str, int] | None:

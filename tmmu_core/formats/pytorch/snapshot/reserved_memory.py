@@ -36,6 +36,11 @@ class Reserved:
         at = int(self.size.argmax())
         return int(self.step[at]), int(self.size[at])
 
+    def at(self, step: int) -> int:
+        """Return the most bytes reserved at a step."""
+        first, last = np.searchsorted(self.step, step, side="left"), np.searchsorted(self.step, step, side="right")
+        return int(self.size[max(0, first - (first == last)) : last].max(initial=0))
+
 
 def reserved_over_time(events: Events, segments: Sequence[Segment], lane: int | None = None) -> Reserved:
     """Return the bytes in ``segments`` at each step (alloc or free), of one lane of the events or of all."""

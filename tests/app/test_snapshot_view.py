@@ -1,0 +1,55 @@
+"""The view Snapshot and the comparison of two snapshots, run by streamlit without a browser."""
+
+from __future__ import annotations
+
+import pickle
+
+from streamlit.testing.v1 import AppTest
+
+from app.session import opening
+from benchmarks.snapshot_writer import SnapshotWriter, Transformer, transformer_steps
+from tests.app.test_pages import html, opened
+
+TINY = {"layers": 2, "width": 256, "tokens": 512, "vocabulary": 5000}
+
+
+def shelved(name: str, writer: SnapshotWriter) -> str:
+    return opening.shelf().put(name, pickle.dumps(writer.document()), "")
+
+
+def view(key: str) -> AppTest:
+    return opened("plan", graph=key, tab="snapshot")
+
+
+def test_snapshot_is_summed_by_category_line_and_stream() -> None:
+    at = view(shelved("run.pickle", transformer_steps(Transformer(**TINY))))
+    text = html(at)
+    assert "reserved," in text
+    assert "optimizer_state" in text
+    assert "checkpoint model/Block/forward" in text
+    assert "expandable_segments:True" in text
+    sums = next(control for control in at.get("button_group") if control.key == "w.sum-by")
+    sums.set_value(["stream"]).run()
+    assert "stream 0" in html(at)
+
+
+def test_two_snapshots_are_compared_by_line() -> None:
+    small, large = (
+        shelved(f"{tokens}.pickle", transformer_steps(Transformer(**{**TINY, "tokens": tokens})))
+        for tokens in (512, 1024)
+    )
+    text = html(opened("compare", graph=large, baseline=small))
+    assert "model.py:40 Block.forward · activation" in text
+    assert "not comparable" not in text
+
+
+def test_failed_allocation_is_shown() -> None:
+    writer = SnapshotWriter(capacity=100 << 20)
+    writer.alloc("x", 60 << 20, [{"filename": "/a/net.py", "line": 5, "name": "forward"}], "activation")
+    writer.alloc("y", 90 << 20, [], "activation")
+    assert "out of memory at #1: 90.0 MiB" in html(view(shelved("oom.pickle", writer)))
+
+
+def test_other_plans_have_no_view_of_a_snapshot() -> None:
+    at = opened("plan", graph="sample:mixed_sizes", tab="snapshot")
+    assert "Streams and pools" not in html(at)
