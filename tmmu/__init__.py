@@ -15,6 +15,7 @@
 | ``pack`` | an offset for each buffer of arrays with known live ranges |
 | ``compare``, ``verify`` | the differences of two plans; the errors of a plan |
 | ``read`` | the content of any supported file |
+| ``executorch_pass`` | a memory planning pass for ExecuTorch |
 | ``Plan``, ``Graph``, ``PlanRequest``, ``TmmuError`` | types |
 
 ``tmmu_core`` has the same names. They are loaded at their first use.
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tmmu_core import PlanRequest as PlanRequest
     from tmmu_core import TmmuError as TmmuError
     from tmmu_core import compare as compare
+    from tmmu_core import executorch_pass as executorch_pass
     from tmmu_core import fit as fit
     from tmmu_core import pack as pack
     from tmmu_core import plan as plan

@@ -14,6 +14,7 @@ from tmmu_core.base.manifest import SPEC_VERSION as SPEC_VERSION
 if TYPE_CHECKING:
     from tmmu_core.base.errors import TmmuError as TmmuError
     from tmmu_core.graph.model import Graph as Graph
+    from tmmu_core.library.executorch_pass import executorch_pass as executorch_pass
     from tmmu_core.library.functions import compare as compare
     from tmmu_core.library.functions import fit as fit
     from tmmu_core.library.functions import pack as pack
@@ -32,6 +33,7 @@ _PUBLIC = {
     "compare": "library.functions",
     "read": "library.functions",
     "verify": "library.functions",
+    "executorch_pass": "library.executorch_pass",
     "Plan": "library.plan_result",
     "Graph": "graph.model",
     "PlanRequest": "plans.making.request",
@@ -46,6 +48,7 @@ __all__ = [  # noqa: RUF022 (verbs first, then nouns)
     "compare",
     "read",
     "verify",
+    "executorch_pass",
     "Plan",
     "Graph",
     "PlanRequest",

@@ -1,39 +1,194 @@
-"""A short run of ``python -m tests.support.one_value``: a figure that two places show has one value."""
+"""A figure that two places show has one value (§11): plan, gate, comparison, command line and page strip.
+
+The expected figures are counted here from the rows alone, step by step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import io
+import re
+import time
+from fractions import Fraction
+from html import unescape
+from typing import Any, NamedTuple
 
 import pytest
-import streamlit as st
 
-from tests.support.golden import SAMPLES, sample_files
-from tests.support.one_value import same_in_every_face, same_on_the_compare_page, same_on_the_planners_page
+from app.canvas.pack import claim
+from app.cli.first import compare as cli_compare
+from app.cli.first import gate
+from app.cli.plan_text import print_plan
+from app.texts import markup, numbers, totals_text
+from tests.support.golden import sample_files
+from tests.support.paths import SAMPLES
 from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.formats.planfile.compare_plans import compare
+from tmmu_core.formats.planfile.plan_file import from_document, to_json
 from tmmu_core.graph.model import Graph
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.liveness.timeline import default_mode
 from tmmu_core.planners import PLANNERS
+from tmmu_core.plans.analysis import gate as core
+from tmmu_core.plans.analysis.gate import ALL, Measure
 from tmmu_core.plans.figures import metrics
+from tmmu_core.plans.figures.plan_storages import live_bytes, peak
 from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import ArenaSummary, Plan
 
+SHORT: dict[str, dict[str, Any]] = {"exact": {"budget": 200}, "search": {"iterations": 2}}
+PATIENCE = 20.0
+"""Seconds after which a planner is stopped."""
 SMALL, LARGE = 400, 5_000
-"""Tensors up to which every planner is asked, and up to which ``greedy`` is asked beside ``slots``."""
+"""Tensors up to which every planner runs, and up to which ``greedy`` runs beside ``slots``."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _fresh() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
+class Counted(NamedTuple):
+    """Computed from rows: per arena ``(peak step, peak bytes, extent, slots)``; all arenas; hand-offs taken."""
+
+    arenas: dict[str, tuple[int, int, int, int]]
+    peak: tuple[int, int]
+    taken: int
+
+
+def counted(plan: Plan) -> Counted:
+    lives: dict[tuple[str, int, int], list[int]] = {}
+    key_of = {}
+    for row in plan.rows():
+        key = key_of[row.tensor_id] = (row.arena, row.logical_slot, row.generation)
+        end = row.offset_bytes + row.size_bytes
+        first = lives.setdefault(key, [row.birth, row.death, row.offset_bytes, end])
+        lives[key] = [
+            min(first[0], row.birth),
+            max(first[1], row.death),
+            min(first[2], row.offset_bytes),
+            max(first[3], end),
+        ]
+    taken = 0
+    for step, giver, taker in plan.handoffs:
+        if lives[key_of[giver]][2] == lives[key_of[taker]][2]:
+            taken += 1
+        else:
+            lives[key_of[giver]][1] = step + 1
+    arenas = {}
+    for arena in plan.arenas:
+        mine = [life for (name, _, _), life in lives.items() if name == arena.name]
+        extent = max((max(end, start + 1) for _, _, start, end in mine), default=0)
+        slots = len({slot for name, slot, _ in lives if name == arena.name})
+        arenas[arena.name] = (*_peak(mine), extent, slots)
+    return Counted(arenas, _peak(list(lives.values())), taken)
+
+
+def _peak(lives: list[list[int]]) -> tuple[int, int]:
+    change: dict[int, int] = {}
+    for birth, death, start, end in lives:
+        change[birth] = change.get(birth, 0) + end - start
+        change[death] = change.get(death, 0) - (end - start)
+    live, when, most = 0, 0, 0
+    for step in sorted(change):
+        live += change[step]
+        if live > most:
+            when, most = step, live
+    return when, most
+
+
+def arena_is_one_value(plan: Plan, arena: ArenaSummary, truth: Counted) -> None:
+    step, most, extent, slots = truth.arenas[arena.name]
+    gap = numbers.percent(arena.extent_bytes - arena.bound_bytes, arena.bound_bytes)
+    assert (arena.peak_live_bytes, arena.extent_bytes, arena.slots) == (most, extent, slots)
+    assert (peak(plan, arena.name).step, peak(plan, arena.name).bytes) == (step, most)
+    assert int(live_bytes(plan, arena.name)[step]) == most
+    assert from_document(to_json(plan)).arena_of[arena.name] == arena
+    assert claim(plan, arena.name).endswith(f"gap {gap}")
+    assert numbers.step(step, plan.node_at(step)) in claim(plan, arena.name)
+    assert held_to(plan, "gap", arena.name) == gap
+    assert held_to(plan, "peak live bytes", arena.name) == numbers.full_bytes(most)
+    assert held_to(plan, "extent", arena.name) == numbers.full_bytes(extent)
+    strip = unescape(markup.strip([arena], {}, slots=plan.has_slots))
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", strip)
+    assert numbers.exact_bytes(arena.bound_bytes) in cells[2]
+    assert numbers.exact_bytes(extent) in cells[3]
+    assert gap in cells
+
+
+def held_to(plan: Plan, what: Measure, arena: str = ALL) -> str:
+    """The gate's text of a figure."""
+    (check,) = core.gate(plan, [core.Limit(what, Fraction(0), arena)])
+    return gate.check_row(check).value
+
+
+def totals_are_one_value(plan: Plan, truth: Counted) -> None:
+    step, peak = truth.peak
+    expected = {
+        "peak_live_bytes": peak,
+        "peak_step": step,
+        "extent_bytes": sum(extent for _, _, extent, _ in truth.arenas.values()),
+        "lower_bound_bytes": sum(arena.bound_bytes for arena in plan.arenas),
+    }
+    assert plan.metrics["totals"] == expected
+    same = cli_compare.as_json(compare(plan, plan), 0)
+    assert same["left_totals"] == same["right_totals"] == expected
+    assert plan.metrics["peak_live_bytes"] == peak
+    assert held_to(plan, "peak live bytes") == numbers.full_bytes(peak)
+    assert held_to(plan, "extent") == numbers.full_bytes(expected["extent_bytes"])
+    assert held_to(plan, "gap") == dict(totals_text.rows(plan))[totals_text.GAP]
+    assert totals_text.chips(plan)[0].endswith(f"{numbers.short_bytes(peak)} at {numbers.step(step)}")
+    assert sum(plan.taken) == truth.taken
+
+
+def same_on_the_command_line(plan: Plan, truth: Counted, out: str) -> None:
+    step, peak = truth.peak
+    for name, figure in totals_text.rows(plan):  # the report, the page and the comparison show these very rows
+        assert re.search(rf"^{name} +{re.escape(figure)}$", out, re.MULTILINE)
+    assert f"{numbers.full_bytes(peak)} at {numbers.step(step, plan.node_at(step))}" in out
+    used = (
+        f"{truth.taken:,}"
+        if truth.taken == len(plan.handoffs)
+        else f"{truth.taken:,} of {len(plan.handoffs):,} possible"
+    )
+    assert f"in-place reuse: {used}" in out
+    for arena in plan.arenas:
+        (line,) = re.findall(rf"^{re.escape(arena.name)} .*$", out, re.MULTILINE)
+        for figure in (arena.bound_bytes, arena.extent_bytes):
+            assert numbers.full_bytes(figure) in line
+        assert numbers.percent(*arena.gap) in line
+        at = truth.arenas[arena.name][0]
+        assert numbers.step(at, plan.node_at(at)) in line
+
+
+def same_in_every_face(graph: Graph, planner: str) -> dict[str, int]:
+    """Plan, compare every display with the rows, and return the bound of each arena."""
+    until, options = time.monotonic() + PATIENCE, SHORT.get(planner, {})
+    asked = plan_graph(
+        graph, planner=planner, mode=default_mode(graph), options=options, progress=lambda *_: time.monotonic() < until
+    )
+    plan = asked.plan
+    truth = counted(plan)
+    for arena in plan.arenas:
+        assert arena.lower_bound_bytes is not None
+        arena_is_one_value(plan, arena, truth)
+    totals_are_one_value(plan, truth)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        print_plan(plan)
+    same_on_the_command_line(plan, truth, out.getvalue())
+    if len(plan) <= SMALL:
+        assert verify_plan(plan, graph).ok
+    return {arena.name: arena.bound_bytes for arena in plan.arenas}
 
 
 def planners_for(graph: Graph) -> list[str]:
     if len(graph.tensors) <= SMALL:
-        return [name for name in PLANNERS if name != "auto"]  # it asks exact and search for as long as they take
+        return [name for name in PLANNERS if name != "auto"]
     return ["slots", "greedy"] if len(graph.tensors) <= LARGE else ["slots"]
 
 
-@pytest.mark.parametrize("file", sample_files())
-def test_every_figure_is_one_value_in_every_face(file: str) -> None:
+def marks(file: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.slow] if (SAMPLES / file).stat().st_size > 6_000 else []
+
+
+@pytest.mark.parametrize("file", [pytest.param(file, marks=marks(file)) for file in sample_files()])
+def test_every_figure_has_one_value(file: str) -> None:
     graph = read_graph_file(SAMPLES / file)
     bounds: dict[str, set[int]] = {}
     for planner in planners_for(graph):
@@ -42,16 +197,7 @@ def test_every_figure_is_one_value_in_every_face(file: str) -> None:
     assert all(len(found) == 1 for found in bounds.values()), bounds
 
 
-@pytest.mark.parametrize("sample", ["training_step", "two_arenas"])
-def test_the_planners_page_shows_the_same_values(sample: str) -> None:
-    same_on_the_planners_page(sample)
-
-
-@pytest.mark.parametrize("planner", ["greedy", "helia", "naive"])
-def test_the_compare_page_shows_the_same_values(planner: str) -> None:
-    same_on_the_compare_page("residual_block", "slots", planner)
-
-
-def test_the_peak_of_llama_3_8b_is_that_of_one_step() -> None:
+@pytest.mark.slow
+def test_peak_of_llama_3_8b_is_that_of_one_step() -> None:
     plan = plan_graph(read_graph_file(SAMPLES / "llama3_8b_train_b1_s2048.tmmu.cbor.gz")).plan
     assert metrics.totals(plan).peak_live_bytes == 59_009_696_260

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
 
 import tmmu
 from tests.support.paths import SAMPLES
-from tests.support.training_graphs import varied
+from tests.support.strategies import Case, cases
 from tmmu_core.base.errors import ContractError
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.graph.model import Graph
@@ -36,15 +38,14 @@ def test_fitted_plan_of_any_mode_and_preset_verifies(mode: str, preset: str) -> 
     assert_verifies(tmmu.read(SAMPLES / "residual_block.tmmu.json"), ("planner", "order"), mode=mode, preset=preset)
 
 
-@pytest.mark.parametrize("seed", range(24))
-def test_fitted_plan_of_random_graph_verifies(seed: int) -> None:
-    graph = varied(seed)
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@given(cases(), st.sampled_from(ALLOWED))
+def test_fitted_plan_of_random_graph_verifies(case: Case, allow: tuple[str, ...]) -> None:
     try:
-        tmmu.plan(graph)
-    except ContractError:  # some graphs of the family may not be planned
-        return
-    for allow in (ALLOWED[seed % len(ALLOWED)], KINDS):
-        assert_verifies(graph, allow)
+        tmmu.plan(case.graph)
+    except ContractError:
+        reject()
+    assert_verifies(case.graph, allow)
 
 
 def test_planning_the_fitted_graph_gives_the_fitted_plan() -> None:

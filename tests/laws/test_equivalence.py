@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +11,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.support.equivalence import disagreement
 from tests.support.golden import SAMPLES, sample_files
-from tests.support.paths import ROOT
 from tests.support.strategies import Case, cases, plannable_cases
 from tmmu_core.base.errors import ContractError
 from tmmu_core.formats.open_file import read_graph_file
@@ -132,35 +129,3 @@ def test_waste_ledger_sums_to_the_extent_at_every_step(case: Case) -> None:
 def test_planner_and_reference_agree_on_the_samples(file: str, mode: Mode, preset: Preset) -> None:
     graph = read_graph_file(SAMPLES / file)
     assert disagreement(graph, mode, preset, seeds=range(2)) is None
-
-
-HASHES_OF_SAMPLES = """
-import sys
-from tests.support.golden import SAMPLES
-from tests.support.strategies import Case
-from tmmu_core.formats.open_file import read_graph_file
-from tmmu_core.plans.making.engine import plan_graph
-for file in sys.argv[1:]:
-    for mode in ("inference", "backward"):
-        plan = plan_graph(read_graph_file(SAMPLES / file), mode=mode, seed=5).plan
-        print(file, mode, plan.layout_hash.hex(), plan.tmmu_plan_hash.hex())
-"""
-
-
-@pytest.mark.slow
-def test_hash_seed_of_the_process_does_not_matter() -> None:
-    files = ["views.tmmu.json", "alias_group.tmmu.json", "training_step.tmmu.json", "squeezenet.tmmu.json.gz"]
-    said = {
-        subprocess.run(
-            [sys.executable, "-c", HASHES_OF_SAMPLES, *files],
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
-            cwd=ROOT,
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for seed in ("0", "1", "4242")
-    }
-    (text,) = said
-    here = plan_graph(read_graph_file(SAMPLES / files[0]), mode="inference", seed=5).plan
-    assert text.splitlines()[0].endswith(here.tmmu_plan_hash.hex())

@@ -19,7 +19,7 @@ from tests.support.paths import ROOT, SAMPLES
 from tmmu_core.library import functions, plan_result
 
 SAMPLE = SAMPLES / "mixed_sizes.tmmu.json"
-FUNCTIONS = ("plan", "fit", "pack", "compare", "read", "verify")
+FUNCTIONS = ("plan", "fit", "pack", "compare", "read", "verify", "executorch_pass")
 
 
 def test_dir_lists_the_public_names_only() -> None:

@@ -12,6 +12,7 @@ EXTRA_OF = {
     "blake3": "draft",
     "dask": "sweep",
     "distributed": "sweep",
+    "executorch": "executorch",
     "onnxruntime": "run",
     "pandas": "tables",
     "plotly": "app",
@@ -25,7 +26,7 @@ EXTRA_OF = {
 }
 """Package → the extra of ours that brings it."""
 
-CALLED = {"torch": "PyTorch"}
+CALLED = {"executorch": "ExecuTorch", "torch": "PyTorch"}
 """Packages that people know by another name."""
 
 

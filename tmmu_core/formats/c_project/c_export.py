@@ -18,7 +18,10 @@ program's image, and constants without bytes.
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from itertools import chain, count
@@ -27,7 +30,7 @@ from typing import Literal
 
 import msgspec
 
-from tmmu_core.base.atomic_files import replace_file_by_parts
+from tmmu_core.base.atomic_files import exchange_folders, replace_file_by_parts
 from tmmu_core.formats.c_project.c_names import RegionNames
 from tmmu_core.formats.c_project.c_templates import ARENAS_C, CMAKE, SELFTEST_C
 from tmmu_core.formats.c_project.render_c import c_header, c_source, comment, literal
@@ -290,21 +293,33 @@ def zipped(files: Mapping[str, Piece]) -> bytes:
 
 
 def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
-    """Write the files into a folder; return the number of bytes. Raises ``OSError``.
+    """Replace the folder by one with these files; return the number of bytes. Raises ``OSError``.
 
-    All files are generated before the first is replaced. Files that only the manifest of an earlier export lists are
-    removed; other files are the user's and are kept.
+    A staging folder takes its place in one step, so a killed export leaves the old folder or the new one. Files that
+    only the manifest of an earlier export lists are removed; other files are the user's and are kept.
     """
+    folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     manifest = InMemory(msgspec.json.format(msgspec.json.encode({"files": [*files, MANIFEST]}), indent=2) + b"\n")
-    with tempfile.TemporaryDirectory(prefix=".tmmu-", dir=folder) as staging:
-        contents = {**files, MANIFEST: manifest}
-        written = sum(replace_file_by_parts(Path(staging) / name, piece.chunks()) for name, piece in contents.items())
-        for name in set(_listed(folder / MANIFEST)) - contents.keys():
-            (folder / name).unlink(missing_ok=True)
-        for name in contents:
-            (Path(staging) / name).replace(folder / name)
+    contents = {**files, MANIFEST: manifest}
+    with tempfile.TemporaryDirectory(prefix=".tmmu-", dir=folder.parent) as beside:
+        staging = Path(beside) / folder.name
+        staging.mkdir(mode=stat.S_IMODE(folder.stat().st_mode))
+        written = sum(replace_file_by_parts(staging / name, piece.chunks()) for name, piece in contents.items())
+        generated = {*contents, *_listed(folder / MANIFEST)}
+        shutil.copytree(
+            folder, staging, symlinks=True, dirs_exist_ok=True, copy_function=_link,
+            ignore=lambda path, names: generated.intersection(names) if Path(path) == folder else (),
+        )  # fmt: skip
+        exchange_folders(staging, folder)
     return written
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except (OSError, NotImplementedError):  # another file system
+        shutil.copy2(source, target, follow_symlinks=False)
 
 
 def _listed(manifest: Path) -> list[str]:

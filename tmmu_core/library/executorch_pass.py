@@ -1,0 +1,102 @@
+"""Memory planning of ExecuTorch programs with the planners of this package."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tmmu_core.base.extras import need
+from tmmu_core.library.functions import pack
+from tmmu_core.planners import planner_named
+
+ACTIVATIONS = 1
+"""The memory of tensors that no pass assigned to another one; memory 0 is that of constants."""
+
+
+def executorch_pass(
+    planner: str = "auto",
+    *,
+    alignment: int = 16,
+    alloc_graph_input: bool = True,
+    alloc_graph_output: bool = True,
+    alloc_mutable_buffers: bool = True,
+) -> Any:
+    """Return a memory planning pass for ``ExecutorchBackendConfig(memory_planning_pass=…)``.
+
+    Live ranges are those of ExecuTorch: in nodes of its graph, which count the allocation of a tensor as a node of its
+    own, and without in-place reuse. Every memory id is planned for itself.
+    Source: https://docs.pytorch.org/executorch/main/compiler-memory-planning.html
+
+    Parameters
+    ----------
+    planner : str
+        Name of the planner ["auto"].
+    alignment : int
+        Bytes [16].
+    alloc_graph_input, alloc_graph_output, alloc_mutable_buffers : bool
+        Whether the plan holds inputs, outputs and state [True]; else whoever runs the program allocates them.
+
+    Returns
+    -------
+    MemoryPlanningPass
+
+    Raises
+    ------
+    MissingExtra
+        ExecuTorch is not installed.
+
+    Examples
+    --------
+    >>> config = ExecutorchBackendConfig(memory_planning_pass=tmmu.executorch_pass())  # doctest: +SKIP
+    >>> program = to_edge(torch.export.export(module, inputs)).to_executorch(config)  # doctest: +SKIP
+    """
+    planning = need("executorch.exir.memory_planning", "Planning an ExecuTorch program")
+    passes = need("executorch.exir.passes", "Planning an ExecuTorch program")
+    suite = planning.MemoryPlanningAlgorithmSuite([_algorithm(planning, planner)])
+    return passes.MemoryPlanningPass(
+        memory_planning_algo=suite,
+        alignment=alignment,
+        alloc_graph_input=alloc_graph_input,
+        alloc_graph_output=alloc_graph_output,
+        alloc_mutable_buffers=alloc_mutable_buffers,
+    )
+
+
+def _algorithm(planning: Any, planner: str) -> Callable[..., Any]:
+    """Return an algorithm for a ``MemoryPlanningAlgorithmSuite``. Raises as for an unknown planner."""
+    planner_named(planner)
+
+    def tmmu(alignment: int, specs: Iterable[Any], graph_module: Any, signature: Any, extra_padding: int) -> Any:
+        memories: dict[int, list[Any]] = defaultdict(list)
+        inner = []
+        for spec in specs:
+            spec.realign(alignment)
+            if spec.storage_base is None:
+                memories[spec.mem_id or ACTIVATIONS].append(spec)
+            else:
+                inner.append(spec)
+        before = list(getattr(graph_module, "input_mem_buffer_sizes", None) or ())  # of the bodies of control flow
+        sizes = before + [0] * (max(memories, default=ACTIVATIONS) + 1 - len(before))
+        found = planning.MemoryAlgoResult({}, sizes)
+        for number, own in memories.items():
+            # Sizes are multiples of the alignment, which need not be a power of two.
+            packed = pack(
+                [spec.lifetime[0] for spec in own],
+                [spec.lifetime[1] + 1 for spec in own],
+                [spec.allocated_memory // alignment for spec in own],
+                planner=planner,
+            )
+            for spec, offset in zip(own, packed.offset.tolist(), strict=True):
+                place = sizes[number] + offset * alignment
+                found.spec_dict[spec] = planning.SpecAllocResult(number, 0, place)
+            sizes[number] += packed.extent_bytes * alignment + extra_padding
+        for spec in inner:
+            base, shift = spec, 0
+            while base.storage_base is not None:
+                base, shift = base.storage_base, shift + base.storage_base_offset
+            outer = found.spec_dict[base]
+            found.spec_dict[spec] = planning.SpecAllocResult(outer.mem_id, 0, outer.mem_offset + shift)
+        return found
+
+    return tmmu
