@@ -124,9 +124,8 @@ def test_plan_has_figures_in_its_repr() -> None:
         "504 KiB above the lower bound: at #2 make_c, slots are 504 KiB larger than the tensors in them. "
         'auto needs 264 KiB, 65 % less: add planner="auto".>'
     )
-    assert made.made is not None
-    assert made.made.better is not None
-    assert made.made.better.extent_bytes == tmmu.plan(MIXED, planner="auto").extent_bytes
+    assert made.better is not None
+    assert made.better.extent_bytes == tmmu.plan(MIXED, planner="auto").extent_bytes
 
 
 def test_gate_is_red_over_a_limit() -> None:

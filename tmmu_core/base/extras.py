@@ -13,6 +13,7 @@ EXTRA_OF = {
     "dask": "sweep",
     "distributed": "sweep",
     "executorch": "executorch",
+    "mcp": "mcp",
     "onnxruntime": "run",
     "pandas": "tables",
     "plotly": "app",

@@ -95,6 +95,10 @@ READERS: tuple[Reader, ...] = (
     _reader(
         *("executorch-trace", "ExecuTorch memory trace", "instance", ".json .gz", "formats.edge.executorch_trace"),
     ),
+    _reader(
+        *("torch-profile", "PyTorch profiler trace with memory events", "instance", ".json .gz"),
+        "formats.pytorch.snapshot.kineto_trace",
+    ),
     _reader("plan", "plan file", "plan", _DOCUMENT, "formats.planfile.plan_file", read="from_document"),
     _reader("checkpoint", "checkpoint", "plan", ".cbor .gz", "formats.planfile.checkpoint", read="restore"),
     _reader("native", "TMMU graph", "graph", _DOCUMENT, "graph.native.native_file", read="decode"),

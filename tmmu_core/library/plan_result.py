@@ -36,7 +36,7 @@ from tmmu_core.plans.analysis.gate import Check, Limit, baseline_warning, gate
 from tmmu_core.plans.analysis.plan_warnings import plan_warnings
 from tmmu_core.plans.figures.metrics import Totals, totals
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.make import PlanningResult
+from tmmu_core.plans.making.make import Better, PlanningResult
 from tmmu_core.plans.making.request import PlanRequest
 
 T = TypeVar("T")
@@ -102,6 +102,11 @@ class Plan(model.Plan):
     def warnings(self) -> tuple[str, ...]:
         """Conditions that changed the plan: assumed sizes, missing parts, rules without effect, unused reuse."""
         return (*(self.made.warnings if self.made else ()), *plan_warnings(self))
+
+    @property
+    def better(self) -> Better | None:
+        """A planner that needs less memory, found by a short search; ``None`` where none was found."""
+        return None if self.made is None else self.made.better
 
     @cached_property
     def explanation(self) -> Explanation:
@@ -265,7 +270,7 @@ class Plan(model.Plan):
             raise UnreadableInput(f"a report is not written as {suffix}.", source=str(path), hint=hint)
         verdict = self.verify()
         if suffix == ".md":
-            data = app_module("report.summary").markdown(self, verdict, title, self.made and self.made.better)
+            data = app_module("report.summary").markdown(self, verdict, title, self.better)
         else:
             before = None if baseline is None else as_plan(baseline)
             build = app_module("report.html_report")
@@ -303,7 +308,7 @@ class Plan(model.Plan):
         remarks = [self.remark(key) for key in (model.UNPLANNED, model.ASSUMED, model.READ)]
         remarked = "".join(f"; {visible(text)[:REMARK_LENGTH]}" for text in remarks if text)
         why = self.explanation.reason
-        hint = app_module("texts.totals_text").better(self.made and self.made.better, 'planner="auto"')
+        hint = app_module("texts.totals_text").better(self.better, 'planner="auto"')
         more = f" {hint}." if hint else ""
         return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}. {why}{more}>"
 

@@ -18,6 +18,7 @@ import cbor2
 from onnx import ModelProto
 
 from tests.formats.onnx.test_onnx_scopes import CASES
+from tests.formats.pytorch.test_kineto_trace import PROFILE
 from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE
 from tests.formats.xla.test_xla_program import PROGRAM as HLO
 from tests.plans.examples import chain_plan, views_graph
@@ -287,6 +288,7 @@ def targets() -> dict[str, Target]:
         ),
         Target("shards", _documents(SPEC), _use_spec),
         Target("torch-snapshot", parts.snapshot),
+        Target("torch-profile", _documents(PROFILE, cbor=False)),
         Target("recipe", _documents(parts.RECIPE, cbor=False), parts.use_recipe),
         Target("platform", _documents(parts.PLATFORM, cbor=False), parts.use_platform),
         Target("table", parts.table, parts.use_table),

@@ -71,6 +71,7 @@ _SKIPPED = re.compile(
     r"unwind::unwind|CapturedTraceback|gather_with_cpp|CachingAllocator|PyEval_|PyObject_|PyFunction_|_start$"
     r"|__libc_start|^c10::|^at::detail::empty|^at::(native::)?empty|cuda_malloc|GatheredContext"
 )
+_EMPTY = re.compile(r"empty|resize_|new_empty|as_strided")
 _BACKWARD_NODE = re.compile(r"(\w*Backward\d*)\b")
 
 
@@ -89,7 +90,7 @@ def label(frames: Sequence[Frame]) -> str:
         if node:
             return node[1]
     for frame in shown:
-        if frame.name.startswith("at::_ops::"):
+        if frame.name.startswith("at::_ops::") and not _EMPTY.match(frame.name, len("at::_ops::")):
             return frame.name.partition("(")[0].removesuffix("::call").removesuffix("::redispatch")[:80]
     if python:
         return _line(python[0])

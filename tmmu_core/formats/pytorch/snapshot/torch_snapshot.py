@@ -53,7 +53,7 @@ LAST_ADDRESS = 1 << 62
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the device with the highest peak. Raises ``UnreadableInput``."""
     snapshot, shown, notes = fullest_device(data, name)
-    return _instance(stem_of(name) or "snapshot", shown, snapshot, notes)
+    return instance_of_device(stem_of(name) or "snapshot", shown, snapshot, notes)
 
 
 def fullest_device(data: bytes, name: str) -> tuple[Snapshot, Device, list[str]]:
@@ -67,13 +67,13 @@ def fullest_device(data: bytes, name: str) -> tuple[Snapshot, Device, list[str]]
     if not devices:
         raise UnreadableInput("the snapshot holds no segment and no allocation.", source=name, hint=HINT)
     refuse_many_devices(len(devices), name)
-    _check(snapshot, name)
+    check_numbers(snapshot, name)
     of_device: dict[int, list[Segment]] = {}
     for segment in snapshot.segments:
         of_device.setdefault(segment.device, []).append(segment)
     traces = snapshot.traces
     found = {
-        device: _device(traces[device] if 0 <= device < len(traces) else Events(), of_device.get(device, []))
+        device: device_of(traces[device] if 0 <= device < len(traces) else Events(), of_device.get(device, []))
         for device in devices
     }
     chosen = max(devices, key=lambda device: (found[device].peak[1], -device))
@@ -124,7 +124,7 @@ def _what(error: Exception) -> str:
     return "it does not hold the values of a snapshot"
 
 
-def _check(snapshot: Snapshot, name: str) -> None:
+def check_numbers(snapshot: Snapshot, name: str) -> None:
     """Raise ``UnreadableInput`` for an address or size that is negative or too large."""
     numbers = [(segment.address, segment.total_size) for segment in snapshot.segments]
     blocks = [block for segment in snapshot.segments for block in segment.blocks]
@@ -169,7 +169,8 @@ class Device:
         return peak_of_columns(*self.rows[[BIRTH, DEATH, SIZE]])
 
 
-def _device(events: Events, segments: list[Segment]) -> Device:
+def device_of(events: Events, segments: list[Segment]) -> Device:
+    """Return the live ranges of a device's events and of the blocks that its segments hold at the end."""
     _private_lanes(events, segments)
     found = _Rows()
     open_, steps = _traced(events, found)
@@ -267,7 +268,7 @@ def stacks_and_categories(device: Device, stacks: Stacks) -> tuple[NDArray[np.in
     return stack, categorise(Allocations(*columns, device.steps, stacks.phases))
 
 
-def _instance(name: str, device: Device, snapshot: Snapshot, notes: list[str]) -> PlainInstance:
+def instance_of_device(name: str, device: Device, snapshot: Snapshot, notes: list[str]) -> PlainInstance:
     """Return the finished plan of a device, with its history."""
     birth, death, address, size, _, lane, _, before = device.rows
     stacks = snapshot.stacks
@@ -323,7 +324,7 @@ def _names(stack: NDArray[np.int64], before: NDArray[np.int64], lines: Sequence[
 def _notes(found: History, device: Device) -> Iterable[str]:
     at, reserved = found.reserved.peak
     if found.reserved_peak_bytes is None:
-        yield "the snapshot does not list all segments: reserved bytes are unknown"
+        yield "reserved bytes are not recorded"
     else:
         live = int(found.size[found.live_at(min(at, device.steps - 1))].sum())
         yield f"reserved: at most {reserved:,} bytes, at step {at:,} with {live:,} in use"

@@ -1,0 +1,171 @@
+"""Traces of ``torch.profiler(profile_memory=True)``: their ``[memory]`` events as the history of one device.
+
+::
+
+    {"name": "[memory]", "ts", "tid", "args": {"Bytes": ±n, "Addr", "Device Type", "Device Id", "Total Allocated", …}}
+    {"ph": "X", "cat": "cpu_op" | "python_function" | "user_annotation", "ts", "dur", "tid"}   its stack encloses it
+
+Without ``with_stack=True`` the stack has operators and autograd nodes only. Bytes that were allocated before the trace
+and are not freed in it are one buffer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.allocator_plan import stem_of
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import Block, Event, Events, Segment, Snapshot
+from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
+from tmmu_core.formats.pytorch.snapshot.torch_snapshot import check_numbers, device_of, instance_of_device
+from tmmu_core.planners.problem import PlainInstance
+
+HINT = "Record it with torch.profiler.profile(profile_memory=True, with_stack=True), then export_chrome_trace(FILE)."
+MEMORY = "[memory]"
+DEVICES = {0: "CPU", 1: "CUDA", 9: "Meta", 12: "XPU", 20: "PrivateUse1"}
+"""Device types of PyTorch (``c10/core/DeviceType.h``)."""
+_PYTHON = re.compile(r"(.+\.py)\((\d+)\): (.+)$")
+_STACKED = ("cpu_op", "python_function", "user_annotation")
+
+
+class _Args(msgspec.Struct, gc=False):
+    size: int = msgspec.field(default=0, name="Bytes")
+    addr: int = msgspec.field(default=0, name="Addr")
+    device_type: int = msgspec.field(default=0, name="Device Type")
+    device: int = msgspec.field(default=-1, name="Device Id")
+    allocated: int = msgspec.field(default=0, name="Total Allocated")
+    reserved: int = msgspec.field(default=0, name="Total Reserved")
+
+
+class _Event(msgspec.Struct, gc=False):
+    name: str = ""
+    ph: str = ""
+    cat: str = ""
+    ts: float = 0
+    dur: float = 0
+    tid: int | str = 0
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Trace(msgspec.Struct, gc=False):
+    events: list[_Event] = msgspec.field(name="traceEvents")
+
+
+def refuses(data: bytes) -> str:
+    """Return why bytes are no profiler trace with memory events; ``""`` if they are."""
+    if data.lstrip()[:1] != b"{" or b'"traceEvents"' not in data:
+        return 'it is no JSON object with "traceEvents"'
+    return "" if b'"[memory]"' in data else 'its "traceEvents" have no "[memory]" event'
+
+
+def read(data: bytes, name: str = "") -> PlainInstance:
+    """Return the plan of the device with the highest peak. Raises ``UnreadableInput``."""
+    try:
+        events = msgspec.json.decode(data, type=_Trace).events
+        memory = [(each, msgspec.json.decode(each.args, type=_Args)) for each in events if each.name == MEMORY]
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnreadableInput(f"the trace is damaged: {error}.", source=name, hint=HINT) from error
+    if not memory:
+        raise UnreadableInput("the trace has no memory events.", source=name, hint=HINT)
+    memory.sort(key=lambda one: one[0].ts)
+    stacks = _stacks_at([each for each, _ in memory], events)
+    peaks: dict[tuple[int, int], int] = {}
+    for _, args in memory:
+        key = args.device_type, args.device
+        peaks[key] = max(peaks.get(key, 0), args.allocated)
+    chosen = max(peaks, key=lambda key: (peaks[key], key))
+    mine = [
+        (args, frames)
+        for (_, args), frames in zip(memory, stacks, strict=True)
+        if (args.device_type, args.device) == chosen
+    ]
+    others = ", ".join(f"{_named(key)} (peak {peak:,} bytes)" for key, peak in peaks.items() if key != chosen)
+    notes = [f"{_named(chosen)} is shown; the trace also has {others}"] if others else []
+    return _instance(mine, name, notes)
+
+
+def _named(device: tuple[int, int]) -> str:
+    kind, number = device
+    return DEVICES.get(kind, f"device type {kind}") + (f" {number}" if number >= 0 else "")
+
+
+def _instance(memory: Sequence[tuple[_Args, list[dict[str, Any]]]], name: str, notes: list[str]) -> PlainInstance:
+    start = memory[0][0].allocated - memory[0][0].size
+    live: set[int] = set()
+    events: list[Event[Any]] = []
+    reserved = 0
+    for args, frames in memory:
+        if args.reserved != reserved:
+            action = "segment_map" if args.reserved > reserved else "segment_unmap"
+            events.append(Event(action, 0, abs(args.reserved - reserved)))
+            reserved = args.reserved
+        is_alloc = args.size > 0
+        events.append(Event("alloc" if is_alloc else "free_completed", args.addr, abs(args.size), frames=frames))
+        if is_alloc:
+            live.add(args.addr)
+        elif args.addr in live:
+            live.remove(args.addr)
+        else:
+            start += args.size
+    stacks = Stacks()
+    try:
+        columns = Events(events, stacks)
+    except OverflowError as error:
+        raise UnreadableInput("the trace is damaged: an address exceeds 63 bits.", source=name, hint=HINT) from error
+    # No event has the address 0: what was there before the trace and stays can have it.
+    before: list[Block[Any]] = [Block(start, "active_allocated", 0)] if start > 0 else []
+    snapshot = Snapshot([Segment(0, reserved, blocks=before)], [columns], stacks)
+    check_numbers(snapshot, name)
+    device = device_of(columns, snapshot.segments)
+    if not device.rows.size:
+        raise UnreadableInput("nothing is allocated in the trace.", source=name, hint=HINT)
+    return instance_of_device(stem_of(name) or "trace", device, snapshot, notes)
+
+
+def _stacks_at(points: Sequence[_Event], events: Sequence[_Event]) -> Iterator[list[dict[str, Any]]]:
+    """Return for each point in time the frames that enclose it in its thread, innermost first."""
+    spans: dict[int | str, list[_Event]] = {}
+    for each in events:
+        if each.ph == "X" and each.cat in _STACKED:
+            spans.setdefault(each.tid, []).append(each)
+    found: list[list[dict[str, Any]]] = [[] for _ in points]
+    by_thread: dict[int | str, list[int]] = {}
+    for k, point in enumerate(points):
+        by_thread.setdefault(point.tid, []).append(k)
+    known: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for thread, numbers in by_thread.items():
+        waiting = sorted(spans.get(thread, ()), key=lambda each: (each.ts, -each.dur))
+        at, open_ = 0, list[_Event]()
+        for k in numbers:
+            now = points[k].ts
+            while at < len(waiting) and waiting[at].ts <= now:
+                open_.append(waiting[at])
+                at += 1
+            open_ = [each for each in open_ if each.ts + each.dur >= now]
+            names = tuple([each.name for each in reversed(open_)])
+            if names not in known:
+                known[names] = [frame for frame in map(_frame, names) if frame is not None]
+            found[k] = known[names]
+    return iter(found)
+
+
+def _frame(name: str) -> dict[str, Any] | None:
+    """Return a span as a frame of a snapshot; ``None`` for one that says nothing about the allocation."""
+    python = _PYTHON.match(name)
+    if python:
+        file = python[1] if python[1].startswith("/") else f"/{python[1]}"
+        return {"filename": file, "line": int(python[2][:9]), "name": python[3]}
+    if name.startswith("nn.Module: "):
+        return {"filename": "/torch/nn/modules/module.py", "line": 0, "name": "_call_impl"}
+    if name.startswith("Optimizer."):
+        return {"filename": "/torch/optim/optimizer.py", "line": 0, "name": name.partition("#")[0].partition(".")[2]}
+    if name.startswith("autograd::engine::evaluate_function: "):
+        node = name.rpartition(": ")[2]
+        return {"filename": "??", "line": 0, "name": f"torch::autograd::Engine {node}::apply"}
+    if name.startswith("aten::"):
+        return {"filename": "??", "line": 0, "name": f"at::_ops::{name[6:]}"}
+    return None
