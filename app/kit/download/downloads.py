@@ -27,7 +27,7 @@ from tmmu_core.formats.c_project.render_plan import RenderIncomplete, RenderMemo
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_model import MicroModel
 from tmmu_core.formats.edge.tflm_plan import with_plan
-from tmmu_core.formats.planfile import checkpoint, parquet, plan_file, trace
+from tmmu_core.formats.planfile import checkpoint, overlays, parquet, plan_file, trace
 from tmmu_core.formats.weights import constants_in
 from tmmu_core.graph.native import native_file
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -83,6 +83,8 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
     records = [
         _entry("Trace", f"{stem}.trace.jsonl", "a record per tensor, to compare runs", trace.to_json_lines, plan),
         _entry("Trace, CBOR", f"{stem}.trace.cborseq", "the same, smaller", trace.to_cbor_sequence, plan),
+        _entry("Perfetto", f"{stem}.perfetto.json", "live bytes in ui.perfetto.dev", overlays.to_perfetto, plan),
+        _entry("Model Explorer", f"{stem}.nodes.json", "bytes per node", overlays.to_model_explorer, plan),
     ]
     if solution is not None:
         arguments = checkpoint.checkpoint, plan, solution.liveness
