@@ -77,7 +77,7 @@ def visit(server: str, browser: Browser) -> Iterator[Visit]:
         page.add_init_script(SEEN)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"{server}/{path}?{urlencode(query)}")
-        expect(page.locator(".tm-claim h1")).to_be_visible()
+        expect(page.locator(".tm-headline h1")).to_be_visible()
         rest(page)
         return page
 
@@ -139,7 +139,9 @@ def download(page: Page, button: str) -> Download:
 def open_files(page: Page, *files: Path) -> None:
     """Open files through the popover in the toolbar."""
     page.locator(".st-key-open button").first.click()
-    page.locator('[data-testid="stFileUploaderDropzoneInput"]').set_input_files([str(file) for file in files])
+    page.locator('[data-testid="stPopoverBody"] [data-testid="stFileUploaderDropzoneInput"]').set_input_files(
+        [str(file) for file in files]
+    )
 
 
 def pixel_of(page: Page, tensor: str) -> tuple[float, float]:

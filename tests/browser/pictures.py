@@ -54,7 +54,7 @@ def main() -> None:
                     viewport={"width": 1440, "height": 900}, color_scheme="dark" if "dark" in name else "light"
                 )
                 page.goto(f"http://localhost:{port}/{path}?{urlencode(query)}")
-                page.locator(".tm-claim h1").wait_for(timeout=60_000)
+                page.locator(".tm-headline h1").wait_for(timeout=60_000)
                 page.locator(".tm-claim", has_text="verifying").wait_for(state="detached", timeout=60_000)
                 time.sleep(6)  # charts and small maps come one after the other, and nobody waits for a picture
                 page.screenshot(path=FOLDER / f"{name}.png")

@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.session.pages import MOVED
 from tests.browser.conftest import Visit, pixel_of, rest
 
 pytestmark = pytest.mark.browser
@@ -44,20 +45,20 @@ def follows(page: Page) -> None:
 def test_back_leads_to_the_page_before_with_what_was_chosen_there(visit: Visit) -> None:
     page = visit(graph="sample:linear_chain")
     follows(page)
-    page.get_by_role("link", name="Peak").click()
-    expect(page.locator(".tm-claim h1")).to_contain_text("at the peak")
-    expect(page).to_have_url(re.compile("/peak.*linear_chain"))
+    page.get_by_role("link", name="Graph").click()
+    expect(page.locator(".tm-claim h2")).to_contain_text("nodes")
+    expect(page).to_have_url(re.compile("/graph.*linear_chain"))
     page.go_back()
     expect(page).to_have_url(re.compile("/[?].*linear_chain"))
     expect(page.locator(".tmmu-canvas[data-paintings]").first).to_be_visible()
-    expect(page.locator(".tm-claim h1")).to_contain_text("linear_chain")
+    expect(page.locator(".tm-headline h1")).to_contain_text("linear_chain")
 
 
 def test_a_page_is_one_step_in_whatever_order_its_address_is_written(visit: Visit) -> None:
     """A run of the page before that ends late writes its query before the new page's bare address."""
     page = visit(graph="sample:linear_chain")
     follows(page)
-    written = ["/peak", "/peak?graph=sample:linear_chain", "/peak", "/peak?graph=sample:linear_chain", "/peak?graph=b"]
+    written = ["/fix", "/fix?graph=sample:linear_chain", "/fix", "/fix?graph=sample:linear_chain", "/fix?graph=b"]
     steps = page.evaluate(
         """written => written.map(url => {
             const before = window.history.length;
@@ -72,7 +73,7 @@ def test_a_page_is_one_step_in_whatever_order_its_address_is_written(visit: Visi
 def test_the_first_screen_names_its_graph_and_links_of_the_navigation_carry_it(visit: Visit) -> None:
     page = visit()
     expect(page).to_have_url(re.compile("graph=sample(:|%3A)resnet50"))
-    expect(page.get_by_role("link", name="Peak")).to_have_attribute("href", re.compile("graph=sample"))
+    expect(page.get_by_role("link", name="Fix")).to_have_attribute("href", re.compile("graph=sample"))
 
 
 def test_a_zoom_is_in_the_link_and_opens_again(visit: Visit) -> None:
@@ -96,6 +97,16 @@ def test_a_zoom_is_in_the_link_and_opens_again(visit: Visit) -> None:
 
 def test_the_first_page_is_found_by_its_name_too(visit: Visit) -> None:
     page = visit("plan", graph="sample:views")
-    expect(page.locator(".tm-claim h1")).to_contain_text("views")
+    expect(page.locator(".tm-headline h1")).to_contain_text("views")
     expect(page.get_by_text("Page not found")).to_have_count(0)
     assert "/plan" not in page.url
+
+
+@pytest.mark.parametrize(("old", "view"), [(old, view) for old, (_, view) in MOVED.items()])
+def test_link_of_an_earlier_version_opens_its_view(visit: Visit, old: str, view: str) -> None:
+    page = visit(old, graph="sample:dynamic_batch", tensor="h1")
+    expect(page).to_have_url(re.compile(f"/{MOVED[old][0].replace('plan', '')}[?].*dynamic_batch.*tensor=h1"))
+    expect(page.get_by_text("Page not found")).to_have_count(0)
+    if view and view != "history":  # which is hidden without a store
+        title = {"planners": "All planners"}.get(view, view.capitalize())
+        expect(page.get_by_role("radio", name=title)).to_be_checked()

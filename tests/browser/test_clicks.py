@@ -14,6 +14,7 @@ pytestmark = pytest.mark.browser
 
 def test_a_click_on_a_row_selects_and_the_table_stays_where_it_is(visit: Visit) -> None:
     page = visit(graph="sample:linear_chain")
+    page.get_by_text("Tensors", exact=True).click()
     table = page.locator('[data-testid="stDataFrame"]').first
     table.scroll_into_view_if_needed()
     rest(page)
@@ -31,9 +32,9 @@ def test_a_click_on_a_row_selects_and_the_table_stays_where_it_is(visit: Visit) 
 
 def test_a_click_on_the_curve_of_the_peak_chooses_that_step(visit: Visit) -> None:
     page = visit("peak")
-    click_in_plot(page, 0.5, 0.4, "[class*=st-key-peak-curve]")
+    click_in_plot(page, 0.5, 0.4, "[class*=st-key-steps]")
     expect(page).to_have_url(re.compile(r"step=8[789]"))
-    expect(page.locator(".tm-claim h1")).to_contain_text(re.compile("#8[789]"))
+    expect(page.locator(".tm-claim h2")).to_contain_text(re.compile("#8[789]"))
 
 
 def test_a_click_on_an_area_of_the_peak_selects_its_storage(visit: Visit) -> None:
@@ -50,8 +51,8 @@ def test_a_click_on_an_area_of_the_peak_selects_its_storage(visit: Visit) -> Non
 def test_a_card_speaks_of_the_storage_and_its_names_select(visit: Visit) -> None:
     page = visit(graph="sample:views", tensor="flat")
     card = page.locator(".tm-card[data-tensor]")
-    expect(card).to_contain_text("bytes held")
-    expect(card).to_contain_text("held by")
+    expect(card).to_contain_text("memory held")
+    expect(card).to_contain_text("used by")
     other = card.locator("dd li a[data-go]").first
     name = other.get_attribute("data-go") or ""
     # Before the page listens, and in another tab, the link is followed as it is written.
@@ -63,16 +64,16 @@ def test_a_card_speaks_of_the_storage_and_its_names_select(visit: Visit) -> None
 
 def test_a_verdict_that_takes_its_time_comes_on_every_page(visit: Visit) -> None:
     page = visit("peak", graph="sample:gpt2_small_train_b1_s1024")
-    expect(page.locator(".tm-claim .chips")).to_contain_text("✓ verified", timeout=90_000)
+    expect(page.locator(".tm-headline")).to_contain_text("✓ verified", timeout=90_000)
 
 
 def test_a_click_on_the_waste_ledger_chooses_that_step(visit: Visit) -> None:
     page = visit("fragmentation", graph="sample:resnet50", planner="slots")
-    click_in_plot(page, 0.5, 0.5)
+    click_in_plot(page, 0.5, 0.5, "[class*=st-key-steps]")
     expect(page).to_have_url(re.compile(r"step=\d+"))
     chosen = re.search(r"step=(\d+)", page.url)
     assert chosen is not None
-    expect(page.locator(".tm-claim h1")).to_contain_text(f"#{chosen[1]}")
+    expect(page.locator(".tm-claim h2")).to_contain_text(f"#{chosen[1]}")
 
 
 def test_two_maps_side_by_side_share_steps_and_bytes(visit: Visit) -> None:

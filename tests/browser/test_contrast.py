@@ -13,7 +13,7 @@ from tests.browser.conftest import rest
 
 pytestmark = pytest.mark.browser
 
-PAGES = ("", *(name for name, _ in pages.PAGES[1:]))
+PAGES = ("", *(name for name, _ in pages.PAGES[1:]), *pages.MOVED)
 THEIRS = (
     '[data-testid="stHeader"]',  # the frame of the page: its router, its menu
     '[data-testid="stDataFrame"]',  # a canvas with its own way to be read aloud
@@ -48,7 +48,7 @@ def test_no_page_breaks_a_rule(server: str, browser: Browser, axe: str, theme: A
     page, broken = context.new_page(), []
     for path in PAGES:
         page.goto(f"{server}/{path}?graph=sample:linear_chain&baseline=planner:greedy&tensor=h1")
-        expect(page.locator(".tm-claim h1")).to_be_visible()
+        expect(page.locator(".tm-headline h1")).to_be_visible()
         rest(page)
         broken += [f"{path or 'plan'}: {said}" for said in violations(page, axe)]
     context.close()

@@ -15,7 +15,7 @@ def first_visit(server: str, browser: Browser) -> Page:
     """A browser that was never here."""
     page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
     page.goto(server)
-    expect(page.locator(".tm-over")).to_contain_text("activations over capacity by 1.19 MiB")
+    expect(page.locator(".tm-headline h1")).to_contain_text("activations are 1.19 MiB over the limit")
     return page
 
 
@@ -23,13 +23,12 @@ def test_who_comes_first_is_shown_around_once_and_one_key_leaves(server: str, br
     page = first_visit(server, browser)
     card = page.locator(".tmmu-tour .card")
     expect(card).to_contain_text("Does it fit?", timeout=30_000)
-    for title in ("A row per arena", "Arena map", "Tensor details"):
+    for title in ("Your model, your memory", "Arena map", "Tensor details"):
         page.keyboard.press("ArrowRight")
         expect(card).to_contain_text(title)
     page.keyboard.press("Escape")
     expect(card).to_have_count(0)
     page.goto(server)  # the same browser again
-    expect(page.locator(".tm-over")).to_be_visible()
     page.locator(".tmmu-canvas[data-paintings]").first.wait_for()
     page.wait_for_timeout(700)
     expect(card).to_have_count(0)
@@ -42,7 +41,7 @@ def test_the_tour_stops_nothing_on_the_page(server: str, browser: Browser) -> No
     page = first_visit(server, browser)
     expect(page.locator(".tmmu-tour .card")).to_be_visible(timeout=30_000)
     page.locator(".st-key-next-best button").click()
-    expect(page.locator(".tm-next")).to_contain_text("It fits.")
+    expect(page.locator(".tm-headline h1")).to_contain_text("within the limits")
     page.context.close()
 
 
@@ -61,12 +60,12 @@ def test_what_is_above_a_capacity_is_red_and_nothing_below_it(visit: Visit) -> N
     for capacity, red in (("7MiB", True), ("8MiB", False)):
         page = visit("", graph="sample:resnet50", capacity=f"activations={capacity}")
         assert (colour_at(page, "r12") == RED) == red, capacity
-        expect(page.locator(".tmmu-canvas").first).to_contain_text("above the capacity")
+        expect(page.locator(".tmmu-canvas").first).to_contain_text("above the limit")
 
 
 def test_one_memory_is_drawn_with_its_arenas_end_to_end(visit: Visit) -> None:
     page = visit("device", graph="sample:resnet50", budget="104MiB")
     assert colour_at(page, "r12") == RED  # on top of all parameters, above the budget
     page = visit("fit", graph="sample:resnet50", capacity="activations=8MiB")
-    expect(page.locator(".tm-claim h1")).to_contain_text("after 1 move", timeout=60_000)
-    expect(page.get_by_text("One memory: all within the capacity")).to_be_visible()
+    expect(page.locator(".tm-claim h2")).to_contain_text("after 1 change", timeout=60_000)
+    expect(page.get_by_text("Memory map: within the limit")).to_be_visible()

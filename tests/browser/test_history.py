@@ -32,9 +32,9 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_two_clicks_compare_two_commits_behind_a_path_of_its_own(team: str, browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"{team}/history")
-    expect(page.locator(".tm-claim h1")).to_have_text("net on main takes 512 B since c3 (−128 B)")
+    expect(page.locator(".tm-claim h2")).to_have_text("net on main takes 512 B since c3 (−128 B)")
     rest(page)
-    for k, picked in ((0, "c1 is picked"), (1, None)):
+    for k, picked in ((0, "c1 selected"), (1, None)):
         points = page.locator(".scatterlayer .trace").last.locator(".points path")
         expect(points).to_have_count(3)
         at = points.nth(k).bounding_box()
@@ -43,8 +43,8 @@ def test_two_clicks_compare_two_commits_behind_a_path_of_its_own(team: str, brow
         if picked:
             expect(page.get_by_text(picked)).to_be_visible()
             rest(page)
-    expect(page.locator(".tm-claim h1")).to_contain_text("activations 384 B → 640 B (+256 B)")
+    expect(page.locator(".tm-claim h2")).to_contain_text("activations 384 B → 640 B (+256 B)")
     expect(page).to_have_url(re.compile(re.escape(f"{team}/compare?graph=store")))
     page.goto(page.url)  # the link opens the same comparison
-    expect(page.locator(".tm-claim h1")).to_contain_text("activations 384 B → 640 B (+256 B)")
+    expect(page.locator(".tm-claim h2")).to_contain_text("activations 384 B → 640 B (+256 B)")
     page.close()

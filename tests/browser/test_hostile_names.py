@@ -33,7 +33,7 @@ def test_a_hostile_graph_asks_for_nothing_on_any_page(
     declare = page.get_by_role("button", name="Declare the arenas")
     expect(declare).to_be_visible()
     declare.click()
-    expect(page.locator(".tm-claim h1")).to_contain_text("image.png")
+    expect(page.locator(".tm-headline h1")).to_contain_text("image.png")
     rest(page)
     query = {key: values[0] for key, values in parse_qs(urlparse(page.url).query).items()}
     for name, _ in PAGES:

@@ -31,9 +31,10 @@ def test_a_layer_is_marked_in_the_drawing_and_lists_its_tensors_alone(visit: Vis
     canvas = page.locator(".tmmu-canvas[data-paintings]").first
     expect(canvas).to_contain_text("colour = layer")
     expect(canvas).to_contain_text("marked")
+    page.get_by_text("Tensors", exact=True).click()
     expect(page.locator(".tm-sub", has_text="Tensors of activations")).to_contain_text("of layer block3")
     rest(page)
-    page.get_by_text("Storages by idle bytes").click()
+    page.get_by_text("Buffers by idle bytes").click()
     expect(page.locator(".tm-sub", has_text="Buffers of activations")).to_contain_text("bytes × idle steps")
 
 
@@ -54,6 +55,6 @@ def test_the_peak_is_told_by_layer_and_down_the_module_tree_and_phases_are_bands
     rest(page)
     _on(page, flame.locator(".barlayer .point").last)  # the last box of a tree is a storage
     expect(page.locator(".tm-card[data-tensor]")).to_be_visible()
-    curve = page.locator("[class*=st-key-peak-curve]")
+    curve = page.locator("[class*=st-key-steps]")
     expect(curve.locator(".annotation-text", has_text=re.compile("forward"))).to_be_visible()
     expect(curve.locator(".annotation-text", has_text="backward")).to_be_visible()

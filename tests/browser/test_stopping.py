@@ -34,7 +34,7 @@ def test_a_stopped_search_is_one_plan_for_its_link_and_none_for_the_link_before(
     expect(page.get_by_text("Search stopped after")).to_be_visible()
     expect(page).to_have_url(re.compile("max_nodes"))
     again = visit(**dict(parse_qsl(urlsplit(page.url).query)))
-    expect(again.locator(".tm-claim h1")).to_have_text(page.locator(".tm-claim h1").inner_text())
+    expect(again.locator(".tm-headline h1")).to_have_text(page.locator(".tm-headline h1").inner_text())
     again.get_by_role("button", name="Continue the search").click()
     expect(again.get_by_role("button", name="Stop and keep the best plan")).to_be_visible()
     expect(page.get_by_text("Search stopped after")).to_be_visible()

@@ -155,7 +155,7 @@ def test_a_thousand_nodes_without_modules_are_laid_out_beside_the_page(visit: Vi
     file.write_bytes(native_file.encode_json(chain(1000)))
     page = visit()
     open_files(page, file)
-    expect(page.locator(".tm-claim h1")).to_contain_text("thousand")
+    expect(page.locator(".tm-headline h1")).to_contain_text("thousand")
     rest(page)
     page.get_by_role("link", name="Graph", exact=True).click()
     walk = drawing(page)  # around the peak: the names tell no modules
@@ -179,7 +179,7 @@ def test_names_of_others_are_text(visit: Visit, tmp_path: Path) -> None:
     page = visit()
     open_files(page, file)
     page.get_by_role("button", name="Declare the arenas").click()
-    expect(page.locator(".tm-claim h1")).to_contain_text("image.png")
+    expect(page.locator(".tm-headline h1")).to_contain_text("image.png")
     rest(page)
     page.get_by_role("link", name="Graph", exact=True).click()
     walk = drawing(page)

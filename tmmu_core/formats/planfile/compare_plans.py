@@ -37,7 +37,8 @@ KINDS = ("moved", "resized", "retimed", "other_arena", "redescribed", "added", "
 * ``other_arena``: in another arena;
 * ``redescribed``: another role, dtype, shape, alignment, alias group or base;
 * ``added``, ``removed``: only in the candidate, only in the baseline;
-* ``renumbered``: the same bytes with another slot number or generation.
+* ``renumbered``: the same bytes with another slot number or generation. Between a plan with slots and one without,
+  only where nothing else differs.
 """
 
 
@@ -394,8 +395,11 @@ def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np
         "retimed": (left.birth[a] != right.birth[b]) | (left.death[a] != right.death[b]),
         "other_arena": other_arena,
         "redescribed": described,
-        "renumbered": number & ~moved & ~other_arena,
     }
+    # A planner without slots numbers its storages instead: that matters only where nothing else differs.
+    changed = np.logical_or.reduce([*masks.values(), np.zeros(len(both), np.bool_)])
+    if left.has_slots == right.has_slots or not (changed.any() or len(both) < len(left_row)):
+        masks["renumbered"] = number & ~moved & ~other_arena
     for kind, mask in masks.items():
         kinds[both[mask]] |= np.uint8(1 << KINDS.index(kind))
     kinds[left_row < 0] |= np.uint8(1 << KINDS.index("added"))

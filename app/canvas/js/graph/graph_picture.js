@@ -4,7 +4,7 @@ import { VectorPen } from "../base/vector_pen.js";
 
 /** Colours of marks, which also have shapes and words. */
 export const SHADES = { held: "#0072B2", peak: "#D55E00" };
-const LEGIBLE = 9; // smallest font size of a label in pixels
+const LEGIBLE = 10; // smallest font size of a label in pixels
 const ROUND = 4;
 const ROOM = 16; // margin of an SVG
 
