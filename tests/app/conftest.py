@@ -1,4 +1,4 @@
-"""Pages in the tests wait for their answers: on a busy machine a progress bar is no fault, and no answer either."""
+"""Pages wait long enough for their plans, also on a busy machine."""
 
 from __future__ import annotations
 

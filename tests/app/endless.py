@@ -1,4 +1,4 @@
-"""Work for workers that knows nothing heavy: what a worker imports to do it is done at once."""
+"""Work for workers that imports nothing heavy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs that can be checked by eye."""
+"""Small graphs."""
 
 from __future__ import annotations
 

@@ -40,22 +40,22 @@ choices = st.builds(
 
 
 @given(choices)
-def test_a_link_holds_the_whole_choice(choice: Choice) -> None:
+def test_link_holds_the_whole_choice(choice: Choice) -> None:
     assert from_query(to_query(choice)) == (choice, ())
 
 
-def test_a_link_always_names_its_graph_and_leaves_other_defaults_out() -> None:
+def test_link_names_its_graph_and_omits_defaults() -> None:
     assert to_query(Choice()) == {"graph": "sample:resnet50"}
 
 
-def test_a_zoom_is_read_as_it_was_written() -> None:
+def test_zoom_round_trips() -> None:
     chosen = Choice(zoom=zoom_text((3.0, 17.25, 0.0, 1048576.0)))
     assert chosen.zoom == "3~17.25~0~1048576"
     assert from_query(to_query(chosen)) == (chosen, ())
 
 
 @pytest.mark.parametrize("zoom", ["1~2~3", "2~1~0~8", "a~b~c~d", "nan~1~0~1", "-1~2~0~4"])
-def test_a_zoom_that_is_none_is_named(zoom: str) -> None:
+def test_malformed_zoom_is_reported(zoom: str) -> None:
     choice, complaints = from_query({"zoom": zoom})
     assert (choice.zoom, len(complaints)) == ("", 1)
 
@@ -64,18 +64,18 @@ def test_a_zoom_that_is_none_is_named(zoom: str) -> None:
     ("query", "named"),
     [({"mode": "sideways"}, "mode"), ({"alignment": "much"}, "alignment"), ({"view": "3d"}, "view")],
 )
-def test_what_a_link_says_wrongly_is_named_and_left_at_its_default(query: dict[str, str], named: str) -> None:
+def test_malformed_value_is_reported_and_replaced_by_its_default(query: dict[str, str], named: str) -> None:
     choice, complaints = from_query(query)
     assert choice == Choice()
     assert len(complaints) == 1
     assert named in complaints[0]
 
 
-def test_every_field_of_a_request_is_written_somewhere() -> None:
+def test_every_field_of_a_request_has_an_option() -> None:
     assert list(OPTION_SPECS) == [field.name for field in fields(PlanRequest)]
 
 
-def test_a_rank_in_an_older_link_is_a_share_by_the_spec_beside_it() -> None:
+def test_rank_of_an_older_link_is_read() -> None:
     choice, complaints = from_query({"shard": '{"mesh":{"tp":8}}', "rank": "5"})
     assert (choice.shard_spec, choice.rank, complaints) == ({"mesh": {"tp": 8}}, 5, ())
 
@@ -83,31 +83,24 @@ def test_a_rank_in_an_older_link_is_a_share_by_the_spec_beside_it() -> None:
 IN_USE = ("activations", "parameters")
 
 
-def test_nothing_chosen_is_no_arena_configuration() -> None:
+def test_empty_choice_has_no_arena_configuration() -> None:
     assert arena_config(Graph(), PlanRequest(), IN_USE) is None
 
 
-def test_a_chosen_capacity_declares_every_arena_in_use() -> None:
+def test_chosen_capacity_declares_every_arena_in_use() -> None:
     config = arena_config(Graph(), PlanRequest(capacities={"activations": 4096}), IN_USE)
     assert config == {"activations": {"capacity_bytes": 4096}, "parameters": {}}
 
 
-def test_a_capacity_of_an_arena_that_is_not_used_is_refused_by_name() -> None:
+def test_capacity_of_an_unused_arena_is_rejected_by_name() -> None:
     with pytest.raises(InvalidIrShapes, match="'gone'") as caught:
         arena_config(Graph(), PlanRequest(capacities={"gone": 1}), IN_USE)
     assert caught.value.diagnostics["reason"] == "unknown_arena"
     assert caught.value.hint == "Did you mean 'activations'? Known: activations, parameters."
 
 
-def test_what_no_link_says_is_named() -> None:
+def test_unknown_key_is_reported() -> None:
     choice, complaints = from_query({"planner": "auto", "capacity.activations": "1000"})
     assert choice == Choice(planner="auto")
     assert len(complaints) == 1
     assert "capacity.activations" in complaints[0]
-
-
-@pytest.mark.parametrize("text", ["0~0.0001~0~1", f"0~{'9' * 400}~0~1", f"0~1~0~{1 << 65}", "1~1~0~1"])
-def test_a_zoom_that_no_drawing_has_is_named_and_left(text: str) -> None:
-    choice, complaints = from_query({"zoom": text})
-    assert choice.zoom == ""
-    assert len(complaints) == 1

@@ -1,8 +1,4 @@
-"""Colours that mean something are told apart by everyone, and what is read can be read.
-
-Colour blindness is simulated by the matrices of Machado, Oliveira and Fernandes (2009) for its full strength, in linear
-RGB; how different two colours look is their distance in Oklab (black and white are 1 apart).
-"""
+"""Colours with a meaning are distinguishable for everyone, and text is readable."""
 
 from __future__ import annotations
 
@@ -57,7 +53,7 @@ def oklab(rgb: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("sight", SIGHT)
-def test_the_colours_of_roles_are_told_apart(sight: str) -> None:
+def test_role_colours_are_distinguishable(sight: str) -> None:
     colours = sorted(set(ROLE_COLOURS.values()))
     assert len(colours) == 6
     seen = {colour: oklab(SIGHT[sight] @ linear(colour)) for colour in colours}
@@ -65,7 +61,7 @@ def test_the_colours_of_roles_are_told_apart(sight: str) -> None:
     assert near == []
 
 
-def test_the_canvas_has_the_very_same_colours() -> None:
+def test_canvas_has_the_same_role_colours() -> None:
     block = re.search(r"ROLE_COLOURS = \{(.*?)\}", sources()["colours.js"], re.S)
     assert block is not None
     drawn = dict(re.findall(r'(\w+): "(#[0-9A-F]{6})"', block[1]))
@@ -75,7 +71,7 @@ def test_the_canvas_has_the_very_same_colours() -> None:
     }
 
 
-def test_the_canvas_has_the_very_same_palette() -> None:
+def test_canvas_has_the_same_palette() -> None:
     block = re.search(r"const CATEGORIES =\s*\"([^\"]*)\"", sources()["colours.js"])
     assert block is not None
     assert tuple(block[1].split()) == CATEGORIES
@@ -83,7 +79,7 @@ def test_the_canvas_has_the_very_same_palette() -> None:
 
 @pytest.mark.parametrize("sight", SIGHT)
 @pytest.mark.parametrize("ground", ["#ffffff", "#12161c"])
-def test_what_a_walked_graph_marks_is_told_apart_from_each_other_and_from_the_ground(sight: str, ground: str) -> None:
+def test_marks_of_a_graph_are_distinguishable(sight: str, ground: str) -> None:
     shades = re.findall(r'(?:held|peak): "(#[0-9A-F]{6})"', sources()["graph_picture.js"])
     assert len(shades) == 2
     seen = [oklab(SIGHT[sight] @ linear(colour)) for colour in (*shades, ground)]
@@ -97,5 +93,5 @@ def test_first_operator_colours_differ_from_overflow_colour(sight: str) -> None:
         assert np.linalg.norm(oklab(SIGHT[sight] @ linear(colour)) - overflow) >= CLEARLY, colour
 
 
-def test_accounts_have_colours_of_their_own() -> None:
+def test_account_colours_are_distinct() -> None:
     assert len(set(ACCOUNT_COLOURS.values())) == len(ACCOUNT_COLOURS)

@@ -1,4 +1,4 @@
-"""A table that no reader knows asks for its columns; sizes that a file leaves open are told with what changes them."""
+"""Tables with unknown columns ask for their columns; open sizes are shown with the option that changes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _fresh() -> Iterator[None]:
     st.cache_resource.clear()
 
 
-def test_a_table_that_is_refused_asks_for_its_columns_and_opens_as_the_plan_that_it_is() -> None:
+def test_unknown_table_asks_for_its_columns_and_opens_as_a_plan() -> None:
     at = opened(graph="sample:views")
     at.file_uploader(key="upload.0").upload("lives.csv", TABLE).run()
     assert "lives.csv was not opened" in html(at)
@@ -36,7 +36,7 @@ def test_a_table_that_is_refused_asks_for_its_columns_and_opens_as_the_plan_that
     assert "These offsets are from the file." in html(at)
 
 
-def test_columns_that_hold_no_sizes_are_refused_and_asked_again() -> None:
+def test_invalid_columns_are_rejected_and_asked_again() -> None:
     at = opened(graph="sample:views")
     at.file_uploader(key="upload.0").upload("lives.csv", TABLE).run()
     at.selectbox(key="w.column.size").select("what")
@@ -47,7 +47,7 @@ def test_columns_that_hold_no_sizes_are_refused_and_asked_again() -> None:
     assert "Assign the columns of" not in html(at)
 
 
-def test_the_question_is_let_go_once_something_else_is_shown() -> None:
+def test_column_question_disappears_with_another_model() -> None:
     at = opened(graph="sample:views")
     at.file_uploader(key="upload.0").upload("lives.csv", TABLE).run()
     assert "Assign the columns of" in html(at)
@@ -56,14 +56,14 @@ def test_the_question_is_let_go_once_something_else_is_shown() -> None:
     assert "Assign the columns of" not in html(at)
 
 
-def test_a_broken_graph_is_no_table() -> None:
+def test_broken_graph_is_no_table() -> None:
     at = opened(graph="sample:views")
     at.file_uploader(key="upload.0").upload("g.json", b'{"ir_schema": "uml_model_ir/9", "tensors": []}').run()
     assert "g.json was not opened" in html(at)
     assert "Assign the columns of" not in html(at)
 
 
-def test_sizes_that_a_model_leaves_open_are_told_with_what_changes_them() -> None:
+def test_open_sizes_are_shown_with_their_option() -> None:
     shape = ["batch", 64]
     graph = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Relu", ["h"], ["y"])],

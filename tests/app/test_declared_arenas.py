@@ -1,4 +1,4 @@
-"""Arenas that a graph names itself: declared with a click or as JSON, in the link, in the command that repeats."""
+"""Arenas named in a graph: declared with a click or as JSON, kept in the link and in the command."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def uploaded() -> AppTest:
     return at
 
 
-def test_a_capacity_of_0_is_no_missing_declaration() -> None:
+def test_capacity_of_0_is_no_missing_declaration() -> None:
     at = opened(**to_query(Choice(source="sample:linear_chain", capacities={"activations": 0})))
     assert not [button for button in at.button if button.key == "declare"]
     assert "64.0 KiB over the limit of 0 B" in html(at)
@@ -59,11 +59,11 @@ def test_a_capacity_of_0_is_no_missing_declaration() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_page_shows_a_plan_that_has_no_bytes_for_it(page: str) -> None:
+def test_every_page_shows_an_arena_without_capacity(page: str) -> None:
     assert claim(opened(page, **to_query(Choice(source="sample:linear_chain", capacities={"activations": 0}))))
 
 
-def test_a_graph_with_arenas_of_its_own_is_opened_and_planned_with_one_click() -> None:
+def test_graph_with_named_arenas_is_planned_with_one_click() -> None:
     at = uploaded()
     assert "ARENA_TOO_SMALL 1304" in html(at)
     at.button(key="declare").click().run()
@@ -72,7 +72,7 @@ def test_a_graph_with_arenas_of_its_own_is_opened_and_planned_with_one_click() -
     assert json.loads(at.query_params["arenas"]) == {"activations": {}, "flash": {}, "sram": {}}
 
 
-def test_what_is_declared_is_typed_as_json_and_capacities_lie_over_it() -> None:
+def test_declaration_is_typed_as_json_with_capacities_over_it() -> None:
     at = uploaded()
     at.text_area(key="w.arenas").input('{"activations": {}, "flash": {}, "sram": {"alignment_bytes": 512}}').run()
     assert claim(at).startswith("own needs ")
@@ -80,7 +80,7 @@ def test_what_is_declared_is_typed_as_json_and_capacities_lie_over_it() -> None:
     assert "sram is 156 B over the limit of 100 B" in claim(at)
 
 
-def test_what_is_not_json_is_told_and_kept_to_be_mended() -> None:
+def test_malformed_json_is_reported_and_kept() -> None:
     at = opened()
     at.text_area(key="w.arenas").input('{"sram"').run()
     assert "Arenas not changed" in html(at)
@@ -88,7 +88,7 @@ def test_what_is_not_json_is_told_and_kept_to_be_mended() -> None:
     assert "arenas" not in at.query_params
 
 
-def test_a_link_holds_what_is_declared() -> None:
+def test_link_holds_the_declaration() -> None:
     chosen = Choice(arenas={"b": {}, "a": {"capacity_bytes": 8}}, alignment=64)
     assert from_query(to_query(chosen)) == (chosen, ())
     assert arena_config(Graph(), chosen, ("a", "b")) == {
@@ -98,20 +98,20 @@ def test_a_link_holds_what_is_declared() -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", '{"a": 1}', "{"])
-def test_a_link_that_declares_nonsense_is_told(text: str) -> None:
+def test_malformed_declaration_in_a_link_is_reported(text: str) -> None:
     chosen, complaints = from_query({"arenas": text})
     assert chosen == Choice()
     assert len(complaints) == 1
 
 
-def test_the_command_reads_what_was_declared(tmp_path: Path) -> None:
+def test_command_reads_the_declaration(tmp_path: Path) -> None:
     source = opening.shelf().put("own.json", OWN)
     shown = planning.make_plan(Choice(source=source, arenas={"activations": {}, "flash": {}, "sram": {}}))
     assert "--arenas arenas.json" in repeat_command.command(shown)
     assert json.loads(repeat_command.files(shown)["arenas.json"]) == {"activations": {}, "flash": {}, "sram": {}}
 
 
-def test_an_arena_that_stands_twice_is_refused_by_its_name() -> None:
-    """Contract §11: whichever of the two was meant, the other would be planned with nobody noticing."""
+def test_duplicate_arena_is_rejected_by_its_name() -> None:
+    """Contract §11."""
     with pytest.raises(UnreadableInput, match="'activations' twice"):
         read_arenas_text('{"activations": {"capacity_bytes": 1}, "activations": {"capacity_bytes": 2}}')

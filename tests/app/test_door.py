@@ -1,4 +1,4 @@
-"""One door from a request to its plan: said as a command or as a link, a request is the same request."""
+"""A request gives the same plan from a command, a link and the library."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def repeated(asked: bytes, request: PlanRequest, name: str = "asked.tmmu.json") 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_the_command_of_any_request_makes_its_plan(data: st.DataObject) -> None:
+def test_command_of_a_request_gives_its_plan(data: st.DataObject) -> None:
     of = data.draw(graphs(max_nodes=5))
     request = data.draw(requests(of))
     try:
@@ -116,7 +116,7 @@ def test_the_command_of_any_request_makes_its_plan(data: st.DataObject) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.data())
-def test_any_request_is_itself_again_behind_a_link(data: st.DataObject) -> None:
+def test_request_round_trips_through_a_link(data: st.DataObject) -> None:
     of = data.draw(graphs(max_nodes=3))
     request = data.draw(requests(of)).but(
         dims=data.draw(st.dictionaries(st.sampled_from(ODD) | st.text(max_size=4), sizes, max_size=3)),
@@ -138,14 +138,14 @@ def oddly_named(name: str) -> Graph:
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_a_name_is_said_whatever_stands_in_it(name: str) -> None:
+def test_name_with_any_characters_is_quoted(name: str) -> None:
     request = PlanRequest(arenas={name: {}, "activations": {}}, dims={name: 3}, capacities={name: 4096})
     _, plan = repeated(native_file.encode(oddly_named(name), "asked.tmmu.json"), request)
     assert plan["arenas"][name]["capacity_bytes"] == 4096
     assert next(row for row in plan["tensors"] if row["tensor_id"] == "b")["size_bytes"] >= 3 * 4 * 4
 
 
-def test_a_capacity_is_said_on_the_command_line_by_the_name_that_a_link_gives_it(tmp_path: Path) -> None:
+def test_capacity_of_an_arena_is_spelled_like_in_a_link(tmp_path: Path) -> None:
     (tmp_path / "graph.json").write_bytes(native_file.encode(oddly_named("a,b"), "graph.json"))
     (tmp_path / "arenas.json").write_text('{"a,b": {}}')
     said = [
@@ -164,12 +164,12 @@ def test_a_capacity_is_said_on_the_command_line_by_the_name_that_a_link_gives_it
 
 
 @pytest.mark.parametrize("said", ["B=1,B=2", '"B"=1,B=2'])
-def test_a_dimension_that_is_said_twice_is_refused(said: str) -> None:
+def test_duplicate_dimension_is_rejected(said: str) -> None:
     with pytest.raises(ValueError, match="'B' occurs twice"):
         OPTION_SPECS["dims"].read(said)
 
 
-def test_a_number_with_commas_is_not_taken_for_its_last_three_digits() -> None:
+def test_number_with_commas_is_rejected() -> None:
     with pytest.raises(ValueError, match="'1,048,576' gives more than one value"):
         OPTION_SPECS["capacities"].read("1,048,576")
 
@@ -188,12 +188,12 @@ GIVEN = b"id,lower,upper,size,offset\n0,0,2,64,0\n1,1,3,32,64\n2,2,4,96,96\n"
         PlanRequest(arenas={"arena": {"capacity_bytes": 8192}}, alignment=64, planner="naive", token=bytes(32)),
     ],
 )
-def test_the_command_of_an_instance_makes_its_plan(asked: bytes, request_: PlanRequest) -> None:
+def test_command_of_an_instance_gives_its_plan(asked: bytes, request_: PlanRequest) -> None:
     shown, written = repeated(asked, request_, "asked.csv")
     assert written == msgspec.json.decode(plan_file.to_json(shown.plan))
 
 
-def test_the_command_never_writes_over_what_it_reads() -> None:
+def test_command_does_not_overwrite_its_input() -> None:
     shown, written = repeated(
         native_file.encode(oddly_named("B"), "asked.json"), PlanRequest(arenas={"B": {}}), "asked.plan.json"
     )
@@ -209,7 +209,7 @@ def test_the_command_never_writes_over_what_it_reads() -> None:
         ({"rank": "3", "world": "2"}, PlanRequest(world_size=2)),
     ],
 )
-def test_a_link_that_contradicts_itself_is_told_so(query: dict[str, str], left: PlanRequest) -> None:
+def test_contradicting_link_is_reported(query: dict[str, str], left: PlanRequest) -> None:
     choice, complaints = from_query(query)
     assert choice.request == left
     assert len(complaints) == 1
@@ -230,13 +230,13 @@ ONLY_OF_GRAPHS: dict[str, Any] = {
 }
 
 
-def test_every_field_that_only_a_graph_has_is_tried() -> None:
+def test_graph_only_fields_are_complete() -> None:
     only = [name for name, option in OPTION_SPECS.items() if option.of_graphs and name != "one_memory"]
     assert list(ONLY_OF_GRAPHS) == only
 
 
 @pytest.mark.parametrize("name", ONLY_OF_GRAPHS)
-def test_library_and_command_line_refuse_of_an_instance_what_only_a_graph_has(
+def test_graph_only_option_is_rejected_for_an_instance(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = {name: ONLY_OF_GRAPHS[name]} | ({"world_size": 2} if name == "rank" else {})

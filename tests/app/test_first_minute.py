@@ -1,4 +1,4 @@
-"""What somebody who just came is shown: a plan that does not fit, what to do next, and every term explained."""
+"""First visit: a plan that does not fit, the next action, and explained terms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _fresh() -> Iterator[None]:
     st.cache_resource.clear()
 
 
-def test_a_bare_address_lands_on_what_does_not_fit_and_one_click_makes_it_fit() -> None:
+def test_bare_address_shows_a_plan_over_its_limit_that_one_click_fits() -> None:
     at = opened()
     assert claim(at) == "resnet50 needs 107 MiB; activations are 1.19 MiB over the limit of 8.00 MiB."
     assert "r13 could be written over r12 in place" in html(at)
@@ -31,13 +31,13 @@ def test_a_bare_address_lands_on_what_does_not_fit_and_one_click_makes_it_fit() 
     assert claim(at) == "resnet50 needs 105 MiB, within the limits (activations 8.00 MiB)."
 
 
-def test_a_link_is_shown_as_it_is() -> None:
+def test_link_is_shown_unchanged() -> None:
     at = opened(graph="sample:resnet50")
     assert claim(at) == "resnet50 needs 107 MiB."
     assert "colour" not in at.query_params
 
 
-def test_a_term_is_explained_where_it_stands_and_a_name_is_left_alone() -> None:
+def test_terms_are_explained_and_names_are_not() -> None:
     said = explained("Two storages at the peak, a peak of slot/0 and my-slot")
     assert said.count("<abbr") == 2
     assert f'title="{define("storage")}">storages</abbr>' in said
@@ -45,7 +45,7 @@ def test_a_term_is_explained_where_it_stands_and_a_name_is_left_alone() -> None:
     assert "my-slot" in said
 
 
-def test_claims_heads_and_cards_explain_their_terms() -> None:
+def test_headings_and_cards_explain_their_terms() -> None:
     at = opened(graph="sample:resnet50", tensor="r12")
     whole = "\n".join(element.proto.body for element in at.get("html"))
     for term, word in (
@@ -56,12 +56,12 @@ def test_claims_heads_and_cards_explain_their_terms() -> None:
         assert f'<abbr title="{escape(define(term), quote=True)}">{word}</abbr>' in whole, term
 
 
-def test_the_tour_has_five_stops() -> None:
+def test_tour_has_five_stops() -> None:
     assert len(STOPS) == 5
     assert all(stop.at and stop.title and stop.text for stop in STOPS)
 
 
-def test_the_columns_of_tables_explain_themselves() -> None:
+def test_table_columns_have_help() -> None:
     at = opened(graph="sample:resnet50")
     config = next(json.loads(frame.proto.columns) for frame in at.dataframe if "first write" in frame.value.columns)
     for column in ("tensor", "role", "arena", "offset", "slot", "use of slot", "first write", "freed", "operator"):

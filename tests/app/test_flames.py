@@ -1,4 +1,4 @@
-"""The flame graph: bytes down the module tree, looked into and left."""
+"""The flame graph of bytes by module."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_widths_are_bytes_and_leaves_are_storages() -> None:
     assert drawn.left_out == 0
 
 
-def test_what_is_looked_into_is_as_wide_as_the_whole_under_what_it_lies_in() -> None:
+def test_zoomed_module_has_the_full_width_inside_its_parents() -> None:
     drawn = flames(STORAGES, PATHS.__getitem__, NAMES, ("m", "h0"))
     found = boxes(drawn)
     assert {name: width for name, (width, _, _) in found.items()} == {
@@ -47,15 +47,15 @@ def test_what_is_looked_into_is_as_wide_as_the_whole_under_what_it_lies_in() -> 
     assert drawn.modules[:3] == ((), ("m",), ("m", "h0"))
 
 
-def test_a_module_that_holds_nothing_now_is_left() -> None:
+def test_zoom_into_an_empty_module_is_reset() -> None:
     assert boxes(flames(STORAGES, PATHS.__getitem__, NAMES, ("m", "gone"))).keys() >= {ROOT, "m", "h0", "h1"}
 
 
-def test_what_is_too_narrow_is_counted() -> None:
+def test_narrow_boxes_are_counted() -> None:
     assert flames([(0, 10**6), (1, 1)], PATHS.__getitem__, NAMES).left_out == 1
 
 
-def test_a_tree_as_deep_as_others_like_ends_and_is_looked_into() -> None:
+def test_deep_tree_is_drawn() -> None:
     path = tuple([f"p{k}" for k in range(2000)])
     drawn = flames([(0, 8)], lambda row: path, NAMES)
     assert (len(drawn.modules), drawn.left_out) == (13, 1)

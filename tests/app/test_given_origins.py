@@ -1,4 +1,4 @@
-"""A finished plan without a graph that says where its storages come from: an XLA dump with its program."""
+"""An XLA dump with its program: the origins of its storages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def source() -> str:
     return opening.shelf().put("step.txt", (ASSIGNMENT + LIVE_RANGE + PROGRAM).encode())
 
 
-def test_its_card_and_its_columns_say_where_a_storage_comes_from() -> None:
+def test_card_and_columns_have_the_origin_of_a_storage() -> None:
     at = opened(graph=source(), tensor="b")
     assert not at.exception
     card = html(at)
@@ -28,14 +28,14 @@ def test_its_card_and_its_columns_say_where_a_storage_comes_from() -> None:
     assert (row["operator"], row["module"], row["phase"]) == ("tanh", "GPT.h_0.mlp", "forward")
 
 
-def test_the_peak_is_told_by_operator_layer_and_phase() -> None:
+def test_peak_is_grouped_by_operator_layer_and_phase() -> None:
     at = opened("peak", graph=source())
     assert not at.exception
     group = next(each for each in at.get("button_group") if "peak-group" in str(each.key))
     assert [option.content for option in group.proto.options] == ["operator", "role", "layer", "phase"]
 
 
-def test_the_table_says_who_said_each_shape() -> None:
+def test_table_has_the_source_of_each_shape() -> None:
     floats = TensorProto.FLOAT
     body = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Neg", ["h"], ["y"])],

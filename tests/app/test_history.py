@@ -1,4 +1,4 @@
-"""The page History: a model over its commits, two of them compared by two clicks; and sweeps as they come."""
+"""The page History: a model over its commits, comparison of two of them, and sweeps."""
 
 from __future__ import annotations
 
@@ -37,49 +37,49 @@ def test_history_is_hidden_without_a_store(monkeypatch: pytest.MonkeyPatch) -> N
     assert not [switch for switch in at.segmented_control if switch.key == "w.tab"]
 
 
-def test_runs_of_the_model_are_offered_as_baselines(runs: tuple[Run, ...]) -> None:
+def test_runs_are_offered_as_baselines(runs: tuple[Run, ...]) -> None:
     at = opened("compare", graph=history.source_of(runs[2]))
     offered = at.selectbox(key="w.baseline").options
     assert "baseline: commit c1 on main, 384 B" in offered
 
 
-def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_store_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(history.VARIABLE, f"sqlite:///{tmp_path}/no/such/folder.db")
     assert claim(opened("history")) == "The store cannot be read"
 
 
-def test_an_empty_store_says_how_a_run_comes_to_it(store: Store) -> None:
+def test_empty_store_explains_how_to_record(store: Store) -> None:
     assert claim(opened("history")) == "No recorded runs"
 
 
-def test_the_page_says_since_when_a_model_takes_what_it_takes(runs: tuple[Run, ...]) -> None:
+def test_page_shows_when_the_extent_changed(runs: tuple[Run, ...]) -> None:
     at = opened("history")
     assert claim(at) == "net on main takes 640 B since c2 (+256 B)"
     assert "all 2 lines" in html(at)
 
 
-def test_only_the_points_of_the_extent_react_to_the_pointer(runs: tuple[Run, ...]) -> None:
+def test_only_points_of_the_extent_are_hoverable(runs: tuple[Run, ...]) -> None:
     reacting = [trace for trace in over_commits(runs, None).data if trace.hoverinfo != "skip"]
     assert [(trace.name, trace.mode) for trace in reacting] == [("arena size", "lines+markers")]
 
 
-def test_another_branch_is_a_line_of_its_own(runs: tuple[Run, ...]) -> None:
+def test_branches_are_separate_lines(runs: tuple[Run, ...]) -> None:
     at = opened("history")
     at.selectbox(key="w.branch").select("topic").run()
     assert claim(at) == "net on topic takes 1.25 KiB, unchanged in all runs"
     assert at.query_params["branch"] == "topic"
 
 
-def test_two_runs_are_compared_by_a_link_to_their_plans(runs: tuple[Run, ...]) -> None:
+def test_two_runs_are_compared_by_a_link(runs: tuple[Run, ...]) -> None:
     at = opened("compare", graph=history.source_of(runs[2]), baseline=history.source_of(runs[0]))
     assert "activations 384 B → 640 B (+256 B)" in claim(at)
 
 
-def test_a_plan_that_the_store_does_not_hold_is_refused(store: Store) -> None:
+def test_plan_missing_in_the_store_is_rejected(store: Store) -> None:
     assert "no plan 000000000000 is recorded" in html(opened(graph="store:" + "00" * 32))
 
 
-def test_a_sweep_shows_how_far_it_is_and_what_failed(store: Store, runs: tuple[Run, ...]) -> None:
+def test_sweep_shows_progress_and_failures(store: Store, runs: tuple[Run, ...]) -> None:
     stored_sweeps.begin(store, "5weeb", NEW_YEAR, {"sources": ["net.onnx"]}, 4)
     bad = {**swept("48 is no power of two"), "alignment": 48}
     stored_sweeps.add(store, "5weeb", [stored_sweeps.StoredPoint(0, (bad,), stored_sweeps.REFUSED)])
@@ -89,7 +89,7 @@ def test_a_sweep_shows_how_far_it_is_and_what_failed(store: Store, runs: tuple[R
     assert "ALIGNMENT_VIOLATION: 48 is no power of two" in html(at)
 
 
-def test_a_file_and_its_link_survive_a_restart_where_there_is_a_store(store: Store) -> None:
+def test_file_survives_a_restart_with_a_store(store: Store) -> None:
     data = b"a file of mine" * 100
     source = opening.Shelf().put("mine.json", data, "somebody")
     assert opening.Shelf().get(source) == ("mine.json", data)
@@ -97,7 +97,7 @@ def test_a_file_and_its_link_survive_a_restart_where_there_is_a_store(store: Sto
     assert opening.Shelf().get(source) is None
 
 
-def test_without_a_store_a_file_is_its_servers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_kept_by_its_server_only_without_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(history.VARIABLE, raising=False)
     source = opening.Shelf().put("mine.json", b"{}", "somebody")
     assert opening.Shelf().get(source) is None

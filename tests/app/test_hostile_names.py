@@ -1,4 +1,4 @@
-"""A graph whose every name is an image, a link, a script or a formula: names are text wherever they are shown."""
+"""A graph whose names are images, links, scripts and formulas: names are shown as text."""
 
 from __future__ import annotations
 
@@ -26,38 +26,37 @@ ARENAS = {"activations": {}, IMAGE: {}}
 GRAPH = hostile_graph(HOSTILE)
 
 
-def test_markdown_shows_a_name_as_it_stands() -> None:
+def test_markdown_is_escaped() -> None:
     assert escaping.for_markdown("![x](a.b)") == r"\!\[x\]\(a\.b\)"
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@a", " =1", "\uff1d1+1", '"=1'])
-def test_a_cell_that_a_spreadsheet_would_compute_is_led_by_an_apostrophe(name: str) -> None:
+def test_formula_cell_gets_an_apostrophe(name: str) -> None:
     assert escaping.for_cell(name) == f"'{name}"
 
 
 @pytest.mark.parametrize("name", ["=1;+1;@a", "x;=cmd|'/c calc'!A1;y", 'x"|-1', "\t=1", "x\r\n=1", "x;;\t =1", "=1,=1"])
 @pytest.mark.parametrize("apart", [",", ";", "\t", "|"])
-def test_no_cell_computes_whatever_a_spreadsheet_takes_for_its_end(name: str, apart: str) -> None:
-    """Where numbers have a comma, a spreadsheet opens CSV by semicolons; others ask, or look for themselves."""
+def test_no_cell_is_a_formula_for_any_separator(name: str, apart: str) -> None:
     out = io.StringIO(newline="")
     csv.writer(out, lineterminator="\n").writerow([7, escaping.for_cell(name), 8])
     cells = [cell.strip(' "') for row in csv.reader(out.getvalue().splitlines(), delimiter=apart) for cell in row]
     assert [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))] == []
 
 
-def test_a_cell_that_computes_nothing_is_left_alone() -> None:
+def test_other_cells_are_unchanged() -> None:
     for name in ("conv,-1", "a=b", "relu_1:0", "layer/1 - 2", "x;y"):
         assert escaping.for_cell(name) == name
 
 
-def test_the_csv_of_a_plan_computes_nothing() -> None:
+def test_csv_of_a_plan_has_no_formula() -> None:
     plan = plan_graph(GRAPH, arenas=ARENAS).plan
     cells = [cell for row in csv.reader(io.StringIO(plan_file.to_csv(plan).decode())) for cell in row]
     assert [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t"))] == []
     assert f"'{FORMULA}" in cells
 
 
-def test_a_terminal_is_told_no_command(tmp_path: object, capfd: pytest.CaptureFixture[str]) -> None:
+def test_terminal_output_has_no_control_sequence(tmp_path: object, capfd: pytest.CaptureFixture[str]) -> None:
     file = f"{tmp_path}/hostile.json"
     with open(file, "wb") as out:
         out.write(native_file.encode_json(GRAPH))
@@ -68,7 +67,7 @@ def test_a_terminal_is_told_no_command(tmp_path: object, capfd: pytest.CaptureFi
     assert "\u202e" not in written
 
 
-def test_a_chart_holds_no_link_and_no_image() -> None:
+def test_chart_has_neither_link_nor_image() -> None:
     plan = plan_graph(GRAPH, arenas=ARENAS).plan
     figure = live_curve(plan, "activations", step=1)
     for text in (figure.to_json(), str(figure.to_dict())):
@@ -79,8 +78,7 @@ def test_a_chart_holds_no_link_and_no_image() -> None:
 
 
 @pytest.mark.parametrize("page", ["plan", "graph"])
-def test_no_table_that_a_page_lets_be_taken_away_computes(page: str) -> None:
-    """A table's own button writes its cells as they are."""
+def test_downloaded_tables_have_no_formula(page: str) -> None:
     source = opening.shelf().put("hostile.tmmu.json", native_file.encode_json(GRAPH))
     at = opened(page, graph=source, arenas=json.dumps(ARENAS))
     cells = [str(cell) for table in at.dataframe for column in table.value for cell in table.value[column]]
@@ -89,12 +87,12 @@ def test_no_table_that_a_page_lets_be_taken_away_computes(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", [name for name, _ in pages.PAGES])
-def test_what_is_ours_in_a_table_is_drawn_as_everywhere(page: str) -> None:
+def test_own_values_have_no_apostrophe(page: str) -> None:
     at = opened(page, graph="sample:training_step")
     cells = [str(cell) for table in at.dataframe for column in table.value for cell in table.value[column]]
     assert [cell for cell in cells if cell.startswith("'")] == []
 
 
-def test_tables_are_drawn_in_one_place() -> None:
+def test_tables_are_drawn_by_one_module() -> None:
     call = re.compile(r"st\.(dataframe|table|data_editor)\(")
     assert [path.name for path in (ROOT / "app").rglob("*.py") if call.search(path.read_text())] == ["data_table.py"]

@@ -9,14 +9,13 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TypeVar
 
 import pytest
 
 from app.session import opening, planning, repeat_command
 from app.session.view_state import Choice, from_query, to_query
-from app.session.work import jobs, tasks, visitors, workers
+from app.session.work import jobs, tasks, visitors
 from app.session.work.jobs import WORKERS, Job, JobTable
 from app.session.work.memory_cache import MemoryCache, weight_of
 from app.session.work.task_messages import TaskCall, TaskNotFinished
@@ -37,7 +36,7 @@ def started(what: str, work: Callable[[Progress], T]) -> Job[T]:
     return job
 
 
-def test_one_key_is_one_job() -> None:
+def test_jobs_with_one_key_run_once() -> None:
     desk, runs = JobTable(), []
     first = desk.job("a", "work", lambda _: runs.append(1))
     assert desk.job("a", "work", lambda _: runs.append(2)) is first
@@ -45,7 +44,7 @@ def test_one_key_is_one_job() -> None:
     assert runs == [1]
 
 
-def test_a_stopped_job_keeps_what_it_found() -> None:
+def test_stopped_job_keeps_its_result() -> None:
     begun = threading.Event()
 
     def search(progress: Progress) -> int:
@@ -62,7 +61,7 @@ def test_a_stopped_job_keeps_what_it_found() -> None:
     assert job.answer() >= 1
 
 
-def test_an_error_comes_back_to_whoever_asks() -> None:
+def test_error_of_a_job_is_raised_to_its_caller() -> None:
     def fail(_: Progress) -> None:
         raise ValueError("no")
 
@@ -116,7 +115,8 @@ def there() -> set[str]:
     return {"ann", "bob"}
 
 
-def test_heavy_work_is_in_a_process_that_ends_with_its_visitor(
+@pytest.mark.slow
+def test_heavy_job_runs_in_a_process_that_ends_with_its_visitor(
     monkeypatch: pytest.MonkeyPatch, there: set[str]
 ) -> None:
     desk, before = JobTable(there.__contains__, grace=0.1), processes()
@@ -133,7 +133,7 @@ def test_heavy_work_is_in_a_process_that_ends_with_its_visitor(
     assert desk.known("searching") is None
 
 
-def test_work_that_two_wait_for_goes_on_for_the_second(monkeypatch: pytest.MonkeyPatch, there: set[str]) -> None:
+def test_job_of_two_visitors_continues_for_the_second(monkeypatch: pytest.MonkeyPatch, there: set[str]) -> None:
     desk = JobTable(there.__contains__, grace=0.1)
     for one in ("ann", "bob"):
         visiting(monkeypatch, one)
@@ -146,7 +146,8 @@ def test_work_that_two_wait_for_goes_on_for_the_second(monkeypatch: pytest.Monke
     assert job.wait(60)
 
 
-def test_a_search_in_a_process_stops_with_its_best(there: set[str]) -> None:
+@pytest.mark.slow
+def test_stopped_search_returns_its_best_plan(there: set[str]) -> None:
     job = searching(JobTable())
     assert until(lambda: job.done > 0)
     job.stop()
@@ -154,9 +155,8 @@ def test_a_search_in_a_process_stops_with_its_best(there: set[str]) -> None:
     assert job.answer().plan.arenas[0].extent_bytes > 0
 
 
-def test_a_visitor_has_so_many_places_and_work_that_no_page_looks_at_makes_room(
-    monkeypatch: pytest.MonkeyPatch, there: set[str]
-) -> None:
+@pytest.mark.slow
+def test_unwatched_job_yields_its_place(monkeypatch: pytest.MonkeyPatch, there: set[str]) -> None:
     monkeypatch.setenv(SESSION_WORKERS.variable, "1")
     desk = JobTable(there.__contains__, grace=0.1)
     visiting(monkeypatch, "ann")
@@ -176,7 +176,7 @@ def test_a_visitor_has_so_many_places_and_work_that_no_page_looks_at_makes_room(
     assert all(job.wait(60) for job in (second, others))
 
 
-def test_a_search_that_had_its_time_makes_room_where_all_places_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_that_had_its_time_yields_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SERVER_WORKERS.variable, "1")
     monkeypatch.setattr(jobs, "FAIR", 0.2)
     desk = JobTable()
@@ -191,7 +191,7 @@ def test_a_search_that_had_its_time_makes_room_where_all_places_are_taken(monkey
 
 
 @pytest.mark.slow
-def test_workers_end_with_the_server_however_that_ends() -> None:
+def test_workers_end_with_the_server() -> None:
     code = (
         "import sys, time; from tests.app.test_jobs import JobTable, WORKERS, endless, until, processes\n"
         "job = endless(JobTable()); assert until(lambda: job.done > 0)\n"
@@ -226,7 +226,7 @@ def standing_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_work_does_not_stand_back_where_it_is_told_not_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_priority_is_kept_if_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     WORKERS.end()
     monkeypatch.setenv("TMMU_STAND_BACK", "0")
     before = processes()
@@ -244,7 +244,7 @@ def test_work_does_not_stand_back_where_it_is_told_not_to(monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("standing_back")
-def test_work_stands_back_behind_the_server_and_soon_behind_what_begins_later() -> None:
+def test_worker_priority_is_below_the_server() -> None:
     before = processes()
     first = searching(JobTable())
     assert until(lambda: first.done > 0)
@@ -269,7 +269,7 @@ def nicest(process: int, most: bool = True) -> int:
     return (max if most else min)(os.getpriority(os.PRIO_PROCESS, thread) for thread in threads)
 
 
-def test_an_error_of_the_work_comes_back_as_it_was_raised() -> None:
+def test_error_of_a_worker_is_raised_unchanged() -> None:
     instance, request = planning.asked_of(planning.open_source("sample:A")), PlanRequest(options={"order": "nobody's"})
     desk = JobTable()
     job = desk.job("a", "planning", lambda progress: desk.apart(TaskCall(tasks.plan, (instance, request)), progress))
@@ -281,7 +281,7 @@ def test_an_error_of_the_work_comes_back_as_it_was_raised() -> None:
     assert raised.value.record() == here.value.record()
 
 
-def test_work_that_takes_more_memory_than_it_may_is_told() -> None:
+def test_worker_over_its_memory_limit_is_reported() -> None:
     desk = JobTable()
     job = desk.job("a", "eating", lambda progress: desk.apart(TaskCall(eat, ()), progress))
     assert job.wait(60)
@@ -289,7 +289,7 @@ def test_work_that_takes_more_memory_than_it_may_is_told() -> None:
         job.answer()
 
 
-def test_what_is_kept_goes_by_bytes_and_with_its_visitors(there: set[str]) -> None:
+def test_cache_is_limited_by_bytes_and_visitors(there: set[str]) -> None:
     kept = MemoryCache(1000, there.__contains__, after=0)
     for key in "abc":
         kept.put(key, b"x" * 400, owners={"ann"})
@@ -302,7 +302,8 @@ def test_what_is_kept_goes_by_bytes_and_with_its_visitors(there: set[str]) -> No
     assert [key for key in "abc" if kept.get(key)] == ["b"]
 
 
-def test_a_graph_weighs_about_what_it_takes() -> None:
+@pytest.mark.slow
+def test_weight_of_a_graph_is_about_its_memory() -> None:
     data = (opening.SAMPLES / "llama3_8b_train_b1_s2048.tmmu.cbor.gz").read_bytes()
     tracemalloc.start()
     try:
@@ -313,81 +314,13 @@ def test_a_graph_weighs_about_what_it_takes() -> None:
     assert taken / 3 < weight_of(graph) < taken * 3
 
 
-def test_a_server_that_goes_between_two_looks_takes_nobody_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked whether it is there it says yes, and is gone when it is asked for its tabs."""
-
-    class Leaving:
-        @staticmethod
-        def exists() -> bool:
-            return True
-
-        @staticmethod
-        def instance() -> None:
-            raise RuntimeError("Runtime hasn't been created!")
-
-    monkeypatch.setattr(visitors, "Runtime", Leaving)
-    assert visitors.there("a tab")
-
-
 # --- between two moments -------------------------------------------------------------------------------------------
-
-
-def test_a_tab_that_came_back_before_it_is_let_go_of_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked for anew where tabs come and go: what the watch saw may be over."""
-    there, closed, waiting = {"bob"}, [], []
-
-    class Server:
-        @staticmethod
-        def exists() -> bool:
-            return True
-
-        @classmethod
-        def instance(cls) -> type[Server]:
-            return cls
-
-        is_active_session = there.__contains__
-        close_session = closed.append
-
-    monkeypatch.setattr(visitors, "Runtime", Server)
-    monkeypatch.setattr(
-        visitors, "loop", SimpleNamespace(call_soon_threadsafe=lambda what, *of: waiting.append((what, of)))
-    )
-    for one in ("ann", "carl"):
-        visitors.forget(one)
-    there.add("ann")
-    for what, of in waiting:
-        what(*of)
-    assert closed == ["carl"]
-
-
-def test_work_for_which_there_is_no_thread_is_asked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk, start = JobTable(), threading.Thread.start
-
-    def none_left(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", none_left)
-    with pytest.raises(RuntimeError, match="new thread"):
-        desk.job("a", "work", lambda _: 1)
-    monkeypatch.setattr(threading.Thread, "start", start)
-    job = desk.job("a", "work", lambda _: 2)
-    assert job.wait(5)
-    assert job.answer() == 2
-
-
-def test_where_no_process_can_be_begun_the_work_can_be_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none_left(*_: object, **__: object) -> None:
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-
-    monkeypatch.setattr(subprocess, "Popen", none_left)
-    with pytest.raises(TaskNotFinished, match="no process can be begun"):
-        workers.Workers().run(TaskCall(count, ()), lambda *_: True)
 
 
 # --- a stop, or a visitor who leaves, changes nothing for other visitors ---------------------------------------------
 
 
-def test_a_stopped_answer_belongs_to_whom_it_was_stopped_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_result_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = JobTable(lambda _: True)
     visiting(monkeypatch, "ann")
     hers = endless(desk)
@@ -402,7 +335,7 @@ def test_a_stopped_answer_belongs_to_whom_it_was_stopped_for(monkeypatch: pytest
     his.abandon()
 
 
-def test_a_stopped_search_gets_a_link_that_repeats_it_for_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_search_has_a_link_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = JobTable(lambda _: True)
     monkeypatch.setattr(planning, "desk", lambda: desk)
     choice = Choice(source="sample:D", planner="exact")
@@ -422,19 +355,3 @@ def test_a_stopped_search_gets_a_link_that_repeats_it_for_everybody(monkeypatch:
     assert f"--option max_nodes={limited.options['max_nodes']}" in repeat_command.command(again)
     assert not planning.plan_job(choice).finished
     planning.plan_job(choice).abandon()
-
-
-def test_a_file_is_kept_when_the_first_visitor_leaves_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "READ_APART_FROM", 0)
-    there: set[str] = set()  # the first visitor reloads the page at once
-    desk = JobTable(lambda one: one in there or one == visitors.NOBODY)
-    monkeypatch.setattr(opening, "desk", lambda: desk)
-    monkeypatch.setattr(visitors, "get_script_run_ctx", lambda **_: SimpleNamespace(session_id="ann"))
-    sample = opening.sample_named("views")
-    assert sample is not None
-    data = sample.path.read_bytes()
-    opened, refused = planning.take([("views.tmmu.json", data)], visitors.NOBODY)
-    assert [card["code"] for card in refused] == [TaskNotFinished.CODE]
-    with visitors.as_server():
-        opened, refused = planning.take([("views.tmmu.json", data)], visitors.NOBODY)
-        assert (len(opened), refused) == (1, [])

@@ -11,7 +11,7 @@ from tests.app.small import chain
 
 
 @pytest.mark.parametrize("sample", ["views", "A"])
-def test_a_plan_is_judged_the_same_in_the_server_and_by_a_worker(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verdict_is_the_same_in_server_and_worker(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = planning.make_plan(Choice(source=f"sample:{sample}"))
     monkeypatch.setattr(planning, "JUDGED_HERE_UP_TO", 0)
     job = planning.judgement(shown)
@@ -21,7 +21,7 @@ def test_a_plan_is_judged_the_same_in_the_server_and_by_a_worker(sample: str, mo
     assert inside.verified.ok
 
 
-def test_a_worker_finds_a_moved_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_finds_a_moved_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = chain(planner="naive").plan
     shown = planning.make_plan(Choice(source="sample:views"))
     moved = replace(shown, plan=replace(plan, offset=plan.offset * 0), solution=None)

@@ -25,29 +25,29 @@ def arena(**changes: object) -> ArenaSummary:
 
 
 @given(st.text())
-def test_other_peoples_text_never_becomes_markup(text: str) -> None:
+def test_foreign_text_is_escaped(text: str) -> None:
     assert "<" not in markup.esc(text)
     assert '"' not in markup.esc(text)
 
 
-def test_the_strip_says_bound_extent_gap_and_reuse() -> None:
+def test_strip_has_bound_extent_gap_and_reuse() -> None:
     strip = markup.strip([arena()], {})
     for said in ("100 B", "150 B", "50 %", "unlimited", "no limit", "2 <span class=soft>(minimum)</span>"):
         assert said in strip
 
 
-def test_the_strip_says_how_much_room_is_left() -> None:
+def test_strip_has_the_headroom() -> None:
     assert '<span title="50 B">50 B</span>' in markup.strip([arena(capacity_bytes=200)], {})
 
 
-def test_all_bars_stand_on_one_byte_scale() -> None:
+def test_bars_have_one_byte_scale() -> None:
     strip = markup.strip([arena(), arena(name="b", extent_bytes=300, peak_live_bytes=300)], {})
     assert "0 … 300 B" in strip
     assert 'class="live" style="left:0;width:33.33%"' in strip
     assert 'class="live" style="left:0;width:100.00%"' in strip
 
 
-def test_an_error_card_names_code_place_readers_and_way_out() -> None:
+def test_error_card_has_code_place_readers_and_hint() -> None:
     card = {
         "title": "x.json was not opened",
         "code": "LIVENESS_CYCLE",
@@ -62,14 +62,14 @@ def test_an_error_card_names_code_place_readers_and_way_out() -> None:
         assert said in html
 
 
-def test_the_details_say_who_makes_reads_and_ends_a_tensor() -> None:
+def test_details_name_producer_readers_and_end() -> None:
     solution = chain()
     card = tensor_text.details(solution.plan, solution, "h0")
     for said in ("#1 n0", "#2 n1", "reuses its memory", "[1, 2)", "slot", "0 (0x0)"):
         assert said in card
 
 
-def test_without_its_graph_a_plan_does_not_know_the_readers() -> None:
+def test_plan_without_graph_does_not_list_readers() -> None:
     assert "unknown: a plan file does not list readers" in tensor_text.details(chain().plan, None, "h0")
 
 

@@ -1,4 +1,4 @@
-"""Order, token, seed and addresses on the page: what a request can ask for can be asked for there."""
+"""Order, token, seed and addressing options on the page."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def _fresh() -> Iterator[None]:
     st.cache_resource.clear()
 
 
-def test_every_field_of_a_request_has_its_place_on_the_page() -> None:
+def test_every_field_of_a_request_has_a_control() -> None:
     assert set(OPTION_SPECS) == more_options.ELSEWHERE | set(more_options.HERE)
 
 
-def test_a_token_is_in_the_link_and_takes_the_place_of_a_seed() -> None:
+def test_token_is_in_the_link_and_replaces_the_seed() -> None:
     at = opened(**CHAIN, seed="7")
     at.text_input(key="w.more.token").input("ab" * 32).run()
     assert at.query_params["token"] == "ab" * 32
     assert "seed" not in at.query_params
 
 
-def test_a_token_that_is_none_is_told_and_kept_to_be_mended() -> None:
+def test_malformed_token_is_reported_and_kept() -> None:
     at = opened(**CHAIN)
     at.text_input(key="w.more.token").input("zz").run()
     assert "not 64 hexadecimal digits" in html(at)
@@ -40,14 +40,14 @@ def test_a_token_that_is_none_is_told_and_kept_to_be_mended() -> None:
     assert "token" not in at.query_params
 
 
-def test_an_order_is_taken_a_node_a_line() -> None:
+def test_order_is_read_one_node_per_line() -> None:
     at = opened(**CHAIN)
     at.text_area(key="w.more.order").input("n0\nnowhere").run()
     assert at.query_params["order"] == '["n0","nowhere"]'
     assert "is not a node of the graph" in html(at)
 
 
-def test_addresses_of_the_draft_can_be_asked_for() -> None:
+def test_draft_addressing_can_be_selected() -> None:
     at = opened(**CHAIN)
     at.selectbox(key="w.more.addressing").select("blake3_sparse").run()
     assert at.query_params["addressing"] == "blake3_sparse"

@@ -1,4 +1,4 @@
-"""The planner's options, the best plan, plans that came with a file, and the certificate, on the pages."""
+"""Planner options, the best plan, given plans and the certificate on the pages."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ def _fresh() -> Iterator[None]:
     st.cache_resource.clear()
 
 
-def test_an_option_is_named_in_the_plan_and_in_the_link() -> None:
+def test_option_is_in_the_plan_and_the_link() -> None:
     at = opened(graph="sample:mixed_sizes", planner="greedy")
     at.selectbox(key="w.option.order").set_value("area").run()
     assert at.query_params["options"] == '{"order":"area"}'
     assert "by greedy (order=area)" in html(at)
 
 
-def test_an_option_back_at_its_default_leaves_the_link() -> None:
+def test_default_option_is_not_in_the_link() -> None:
     at = opened(graph="sample:mixed_sizes", planner="greedy", options='{"order":"area"}')
     at.selectbox(key="w.option.order").set_value("size").run()
     assert "options" not in at.query_params
 
 
-def test_options_go_with_their_planner() -> None:
+def test_options_are_reset_with_the_planner() -> None:
     at = opened(graph="sample:mixed_sizes", planner="greedy", options='{"order":"area"}')
     at.selectbox(key="w.planner").select("search").run()
     assert "options" not in at.query_params
     assert at.number_input(key="w.option.iterations").value == 400
 
 
-def test_memories_that_are_not_json_are_refused_and_kept_to_be_mended() -> None:
+def test_malformed_memories_are_reported_and_kept() -> None:
     at = opened(graph="sample:mixed_sizes", planner="helia")
     before = claim(at)
     at.text_area(key="w.option.memories").input("[{]").run()
@@ -56,29 +56,29 @@ def test_memories_that_are_not_json_are_refused_and_kept_to_be_mended() -> None:
     assert claim(at) == before
 
 
-def test_memories_make_arenas() -> None:
+def test_memories_become_arenas() -> None:
     at = opened(graph="sample:mixed_sizes", planner="helia")
     at.text_area(key="w.option.memories").input('[{"name": "DTCM", "max_size": 4096}, {"name": "SRAM"}]').run()
     assert "scratch@SRAM" in html(at)
 
 
-def test_an_option_that_the_planner_refuses_is_a_card() -> None:
+def test_rejected_option_is_shown_on_a_card() -> None:
     assert "has no option" in html(opened(graph="sample:mixed_sizes", planner="greedy", options='{"speed":1}'))
 
 
-def test_options_in_a_link_must_be_a_json_object() -> None:
+def test_options_in_a_link_must_be_an_object() -> None:
     choice, complaints = from_query({"options": "[1]"})
     assert choice == Choice()
     assert len(complaints) == 1
 
 
-def test_options_come_back_from_a_link() -> None:
+def test_options_are_read_from_a_link() -> None:
     choice = Choice(planner="search", options={"iterations": 5, "seed": 3})
     assert from_query(to_query(choice)) == (choice, ())
     assert choice.options == {"iterations": 5, "seed": 3}
 
 
-def test_the_best_plan_is_one_click_away_and_says_who_made_it() -> None:
+def test_best_plan_is_found_with_one_click() -> None:
     at = opened()
     at.button(key="next-best").click().run()
     assert claim(at).startswith("resnet50 needs 105 MiB")
@@ -86,7 +86,7 @@ def test_the_best_plan_is_one_click_away_and_says_who_made_it() -> None:
     assert not [button for button in at.button if button.key == "next-best"]
 
 
-def test_the_best_plan_goes_on_to_the_least_where_a_capacity_would_end_it() -> None:
+def test_best_plan_is_minimised_despite_a_capacity() -> None:
     at = opened(graph="sample:mixed_sizes", capacity="activations=1000000", planner="auto")
     assert "needs 268 KiB" in claim(at)
     at.button(key="next-best").click().run()
@@ -94,20 +94,20 @@ def test_the_best_plan_goes_on_to_the_least_where_a_capacity_would_end_it() -> N
     assert at.query_params["options"] == '{"minimise":true}'
 
 
-def test_offsets_of_a_file_are_planned_again_and_compared_at_once() -> None:
+def test_given_offsets_are_planned_again_and_compared() -> None:
     at = opened(graph="sample:xla_transformer_step")
     assert "These offsets are from the file" in html(at)
     at.button(key="again").click().run()
     assert claim(at) == ("xla_transformer_step, given → auto: arena 2.37 MiB → 2.25 MiB (−128 KiB)")
 
 
-def test_picking_another_planner_keeps_the_given_plan_as_the_baseline() -> None:
+def test_other_planner_keeps_the_given_plan_as_baseline() -> None:
     at = opened(graph="sample:iree_first")
     at.selectbox(key="w.planner").select("greedy").run()
     assert at.query_params["baseline"] == "planner:given"
 
 
-def test_the_witness_is_marked_and_let_go() -> None:
+def test_witness_can_be_marked() -> None:
     at = opened()
     assert "3 buffers live at #13 n12" in html(at)
     at.button(key="witness").click().run()
@@ -117,7 +117,7 @@ def test_the_witness_is_marked_and_let_go() -> None:
 
 
 @pytest.mark.parametrize("sample", ["resnet50", "views", "iree_first", "training_step"])
-def test_the_witness_holds_the_lower_bound_where_time_is_the_reason(sample: str) -> None:
+def test_witness_of_the_timeline_has_the_bytes_of_the_bound(sample: str) -> None:
     plan = planning.make_plan(Choice(source=f"sample:{sample}", planner="auto")).plan
     witnessed = [arena for arena in plan.arenas if arena.witness_step >= 0]
     assert witnessed
@@ -137,12 +137,12 @@ def test_the_witness_holds_the_lower_bound_where_time_is_the_reason(sample: str)
         ("unproven", "Search limit reached; optimality unproven"),
     ],
 )
-def test_a_status_is_said_in_one_sentence(status: str, said: str) -> None:
+def test_status_has_one_sentence(status: str, said: str) -> None:
     summary = planning.make_plan(Choice()).plan.arena_of["activations"]
     assert said in certificate_text.claimed(replace(summary, status=status))
 
 
-def test_the_report_page_offers_what_the_command_reads_and_every_format() -> None:
+def test_report_page_offers_every_format() -> None:
     at = opened("report", alignment="64")
     names = html(at)
     for name in ("arenas.json", "resnet50.plan.parquet", "resnet50_memory.h", "resnet50_memory.c"):
@@ -152,7 +152,7 @@ def test_the_report_page_offers_what_the_command_reads_and_every_format() -> Non
     assert at.code[0].value.endswith("--arenas arenas.json -o resnet50.plan.json")
 
 
-def test_the_gallery_lists_what_is_no_graph() -> None:
+def test_gallery_lists_instances() -> None:
     listed = msgspec.json.decode((opening.SAMPLES / "index.json").read_bytes())["instances"]
     at = opened()
     at.button(key="open.sample:A").click().run()
@@ -160,7 +160,7 @@ def test_the_gallery_lists_what_is_no_graph() -> None:
     assert len(listed) == 12
 
 
-def test_a_board_sets_memories_and_the_card_says_who_put_a_tensor_where() -> None:
+def test_board_sets_memories_and_the_card_names_the_rule() -> None:
     at = opened(graph="sample:mixed_sizes", planner="helia")
     at.selectbox(key="w.board").set_value("STM32H743").run()
     assert '"name":"DTCM"' in at.query_params["options"]
@@ -170,7 +170,7 @@ def test_a_board_sets_memories_and_the_card_says_who_put_a_tensor_where() -> Non
     )
 
 
-def test_a_rule_is_added_in_words_before_the_others() -> None:
+def test_rule_is_added_before_the_others() -> None:
     at = opened(
         graph="sample:mixed_sizes", planner="helia", options=msgspec.json.encode(options_of("nRF52840")).decode()
     )
@@ -180,7 +180,7 @@ def test_a_rule_is_added_in_words_before_the_others() -> None:
     assert rules == [{"memory": "RAM", "role": "scratch"}, {"memory": "FLASH", "role": "constant"}]
 
 
-def test_memories_are_made_in_words_moved_and_taken_away() -> None:
+def test_memories_are_added_moved_and_removed() -> None:
     at = opened(graph="sample:mixed_sizes", planner="helia")
     for name, size in (("SRAM", "300KiB"), ("DTCM", "16 KiB")):
         at.text_input(key="w.memory.name").input(name)
@@ -208,7 +208,7 @@ def memories(at: AppTest) -> list[dict[str, object]]:
         ("X", "wide", "is not a size"),
     ],
 )
-def test_a_memory_that_cannot_be_meant_is_refused_in_words(name: str, size: str, said: str) -> None:
+def test_invalid_memory_is_rejected(name: str, size: str, said: str) -> None:
     options = msgspec.json.encode(options_of("STM32H743")).decode()
     at = opened(graph="sample:mixed_sizes", planner="helia", options=options)
     at.text_input(key="w.memory.name").input(name)
@@ -218,7 +218,7 @@ def test_a_memory_that_cannot_be_meant_is_refused_in_words(name: str, size: str,
     assert len(memories(at)) == 3
 
 
-def test_rules_and_memories_are_said_in_words() -> None:
+def test_rules_and_memories_are_described() -> None:
     rule = {
         "memory": "FLASH",
         "role": "constant",
@@ -232,7 +232,7 @@ def test_rules_and_memories_are_said_in_words() -> None:
     assert said == ["RAM, 256 KiB", "FLASH, 1.00 MiB, read-only"]
 
 
-def test_the_table_says_of_every_tensor_who_put_it_where_and_what_one_memory_up_takes() -> None:
+def test_table_has_the_rule_and_the_next_better_memory() -> None:
     at = opened(
         graph="sample:mixed_sizes",
         planner="helia",

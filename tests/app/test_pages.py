@@ -1,4 +1,4 @@
-"""Every page, run by streamlit without a browser."""
+"""Every page, run by Streamlit without a browser."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def claim(at: AppTest) -> str:
     return unescape(found[1])
 
 
-def test_the_first_screen_is_a_planned_sample() -> None:
+def test_first_screen_is_a_planned_sample() -> None:
     assert claim(opened()) == "resnet50 needs 107 MiB; activations are 1.19 MiB over the limit of 8.00 MiB."
 
 
-def test_the_list_beside_the_map_has_the_colours_of_the_map() -> None:
+def test_list_has_the_colours_of_the_map() -> None:
     card = html(opened(colour="operator", graph="sample:resnet50")).split("Largest at the peak")[1]
     swatches = re.findall(r'swatch" style="background:(#\w+)"></span> .*?<code>([^<]*)</code>', card)
     normalised, convolved = CATEGORIES[1], CATEGORIES[0]
@@ -69,13 +69,20 @@ def test_the_list_beside_the_map_has_the_colours_of_the_map() -> None:
     assert "swatch" not in html(opened(colour="size", graph="sample:resnet50")).split("Largest at the peak")[1]
 
 
-def test_the_judge_has_the_plan_in_hand() -> None:
+def test_plan_is_verified() -> None:
     page = html(opened(graph="sample:resnet50"))
     assert "✓ verified" in page
 
 
 @pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize("sample", ["linear_chain", "views", "training_step", "dynamic_batch", "node_centric"])
+@pytest.mark.parametrize(
+    "sample",
+    [
+        "dynamic_batch",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("linear_chain", "views", "training_step")),
+        pytest.param("node_centric", marks=pytest.mark.slow),
+    ],
+)
 def test_every_page_shows_every_kind_of_sample(page: str, sample: str) -> None:
     assert claim(opened(page, graph=f"sample:{sample}"))
 
@@ -91,17 +98,17 @@ def test_every_page_shows_every_kind_of_sample(page: str, sample: str) -> None:
         ("report", "Export resnet50"),
     ],
 )
-def test_each_page_states_its_claim(page: str, said: str) -> None:
+def test_page_has_its_claim(page: str, said: str) -> None:
     assert said in claim(opened(page))
 
 
-def test_a_link_restores_selection_and_planner() -> None:
+def test_link_restores_selection_and_planner() -> None:
     at = opened(tensor="r12", planner="greedy")
     assert 'data-tensor="r12"' in html(at)
     assert at.selectbox(key="w.planner").value == "greedy"
 
 
-def test_choosing_a_mode_plans_anew_and_writes_the_link() -> None:
+def test_mode_is_planned_and_written_to_the_link() -> None:
     at = opened(graph="sample:residual_block")
     before = claim(at)
     at.selectbox(key="w.variant").select("backward/train_full").run()
@@ -109,7 +116,7 @@ def test_choosing_a_mode_plans_anew_and_writes_the_link() -> None:
     assert "backward" in at.query_params["mode"]
 
 
-def test_an_arena_too_small_is_drawn_with_what_it_is_over_and_a_way_out() -> None:
+def test_arena_too_small_is_drawn_with_its_excess_and_a_fix() -> None:
     at = opened()
     at.text_input(key="w.limit").input("activations=1 MiB").run()
     assert claim(at) == "resnet50 needs 107 MiB; activations are 8.19 MiB over the limit of 1.00 MiB."
@@ -118,11 +125,11 @@ def test_an_arena_too_small_is_drawn_with_what_it_is_over_and_a_way_out() -> Non
     assert claim(at) == "resnet50 needs 107 MiB."
 
 
-def test_an_alignment_of_48_is_refused_with_its_code() -> None:
+def test_alignment_of_48_is_rejected_with_its_code() -> None:
     assert "ALIGNMENT_VIOLATION 1301" in html(opened(alignment="48"))
 
 
-def test_what_is_no_size_is_told_and_changes_nothing() -> None:
+def test_malformed_size_is_reported_and_changes_nothing() -> None:
     at = opened(graph="sample:resnet50")
     at.text_input(key="w.limit").input("a lot").run()
     assert "is not a size" in html(at)
@@ -139,7 +146,7 @@ def test_what_is_no_size_is_told_and_changes_nothing() -> None:
         ("truncated.onnx", "UNREADABLE_INPUT"),
     ],
 )
-def test_a_bad_upload_is_a_card_and_the_old_model_stays(name: str, code: str) -> None:
+def test_damaged_upload_is_a_card_and_keeps_the_model(name: str, code: str) -> None:
     at = opened()
     before = claim(at)
     at.file_uploader(key="upload.0").upload(name, (BROKEN / name).read_bytes()).run()
@@ -151,7 +158,7 @@ def test_a_bad_upload_is_a_card_and_the_old_model_stays(name: str, code: str) ->
     assert code not in html(at)
 
 
-def test_two_uploads_at_once_are_compared() -> None:
+def test_two_uploads_are_compared() -> None:
     at = opened()
     files = [
         (f"{n}.tmmu.json", (opening.SAMPLES / f"{n}.tmmu.json").read_bytes()) for n in ("linear_chain", "in_place")
@@ -162,30 +169,31 @@ def test_two_uploads_at_once_are_compared() -> None:
     assert "linear_chain" in claim(at)
 
 
-def test_compare_says_baseline_then_candidate_and_swaps() -> None:
+def test_compare_names_baseline_and_candidate_and_swaps() -> None:
     at = opened("compare", baseline="planner:naive")
     assert claim(at) == "resnet50, naive → slots: activations 144 MiB → 9.19 MiB (−135 MiB)"
     next(button for button in at.button if button.label == "Swap").click().run()
     assert claim(at) == "resnet50, slots → naive: activations 9.19 MiB → 144 MiB (+135 MiB)"
 
 
-def test_a_plan_compared_with_itself_is_identical() -> None:
+def test_plan_is_identical_to_itself() -> None:
     at = opened("compare", baseline="planner:slots")
     assert "✓ identical" in html(at)
 
 
-def test_a_golden_trace_that_is_offered_is_a_trace() -> None:
+@pytest.mark.slow
+def test_offered_golden_trace_is_a_trace() -> None:
     assert opening.golden()
     for path in opening.golden():
         assert isinstance(read_any(path.read_bytes(), path.name), Trace), path.name
 
 
-def test_a_golden_trace_is_what_the_planner_gives_today() -> None:
+def test_golden_trace_is_current() -> None:
     at = opened("compare", graph="sample:linear_chain", baseline="golden:linear_chain.inference.trace.jsonl")
     assert "✓ identical" in html(at)
 
 
-def test_a_finished_plan_says_why_it_cannot_be_planned_anew() -> None:
+def test_finished_plan_explains_why_it_cannot_change() -> None:
     at = opened(graph=opening.shelf().put("p.json", plan_bytes()))
     mode = at.selectbox(key="w.variant")
     assert mode.disabled
@@ -194,7 +202,7 @@ def test_a_finished_plan_says_why_it_cannot_be_planned_anew() -> None:
     assert "A finished plan cannot change" in html(at)
 
 
-def test_a_digest_is_told_by_a_card_and_drawn_nowhere() -> None:
+def test_digest_is_a_card_without_drawing() -> None:
     from tmmu_core.formats.planfile import trace
     from tmmu_core.plans.making.engine import plan_graph
 
@@ -211,7 +219,7 @@ def test_a_digest_is_told_by_a_card_and_drawn_nowhere() -> None:
     assert "A digest has no tensors to draw" in html(at)
 
 
-def test_an_invalid_plan_is_red_and_claims_nothing() -> None:
+def test_invalid_plan_is_red_and_claims_nothing() -> None:
     source = opening.shelf().put("two.csv", b"id,lower,upper,size,offset\na,0,3,64,0\nb,1,4,64,0\n")
     said = html(opened(graph=source))
     assert "failed" in said
@@ -228,32 +236,32 @@ def plan_bytes() -> bytes:
     return files.to_json(chain().plan)
 
 
-def test_a_csv_instance_is_planned() -> None:
+def test_csv_instance_is_planned() -> None:
     source = opening.shelf().put("tiny.csv", b"id,lower,upper,size\na,0,2,64\nb,1,3,64\nc,2,4,64\n")
     assert "tiny needs 128 B" in claim(opened(graph=source, planner="greedy"))
 
 
-def test_a_link_to_a_file_that_is_gone_says_so_and_offers_the_gallery() -> None:
+def test_link_to_a_missing_file_offers_the_gallery() -> None:
     at = opened(graph="file:0123456789abcdef")
     assert "the link names a file that this server does not hold" in html(at)
     at.button(key="open.sample:linear_chain").click().run()
     assert "linear" in claim(at)
 
 
-def test_a_chosen_step_is_kept_from_page_to_page() -> None:
+def test_chosen_step_is_kept_between_pages() -> None:
     at = opened("peak")
     at.number_input(key="w.step").set_value(40).run()
     at.segmented_control(key="w.tab").set_value("fragmentation").run()
     assert "holds no live tensor at #40" in claim(at)
 
 
-def test_the_report_page_says_the_command_that_repeats_the_plan() -> None:
+def test_report_page_has_the_command_of_the_plan() -> None:
     at = opened("report", planner="greedy")
     assert at.code[0].value.startswith("tmmu plan sample_graphs/resnet50.tmmu.json.gz --mode inference")
 
 
 @pytest.mark.parametrize("sample", ["views", "alias_group", "in_place", "gpt2_small_train_b1_s1024"])
-def test_the_storages_alive_at_a_step_hold_its_live_bytes(sample: str) -> None:
+def test_live_storages_have_the_live_bytes_of_the_step(sample: str) -> None:
     shown = planning.make_plan(Choice(source=f"sample:{sample}"))
     for arena in shown.plan.arenas:
         live = live_bytes(shown.plan, arena.name)
@@ -274,7 +282,7 @@ def test_hostile_names_are_text() -> None:
         assert "<b>x" not in html(at)
 
 
-def test_two_drawings_side_by_side_stand_on_one_byte_scale() -> None:
+def test_two_drawings_share_a_byte_scale() -> None:
     at = opened("compare", baseline="planner:naive")
     at.segmented_control(key="w.how").set_value("Side by side").run()
     states = [
@@ -287,8 +295,7 @@ def test_two_drawings_side_by_side_stand_on_one_byte_scale() -> None:
     assert [json.loads(state)["reach"] for state in states] == [max(extents)] * 2
 
 
-def test_all_planners_answer_the_same_question_under_a_capacity() -> None:
-    """With a capacity ``exact`` alone stops where everything fits; beside others it looks for the least."""
+def test_planners_are_compared_at_their_minimum() -> None:
     at = opened("planners", graph="sample:mixed_sizes", planner="exact", capacity="activations=8MiB")
     for name in ("exact", "auto"):
         one = planning.compared_under(Choice(source="sample:mixed_sizes", capacities={"activations": 8 << 20}), name)

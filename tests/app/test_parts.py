@@ -1,4 +1,4 @@
-"""Hand-offs and groups, rematerialisation, the resource ledger and the shadow replay, as the pages show them."""
+"""Hand-offs, alias groups, rematerialisation and the resource ledger on the pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def plan_of(sample: str, **choice: str) -> planning.Shown:
     return planning.make_plan(Choice(source=f"sample:{sample}", **choice))  # type: ignore[arg-type]
 
 
-def test_each_refused_hand_off_is_told_with_its_condition_in_words() -> None:
+def test_denied_handoff_has_its_condition() -> None:
     at = opened("graph")
     table = next(frame.value for frame in at.dataframe if "reason" in frame.value)
     refusals = plan_of("resnet50").solution.liveness.refusals  # type: ignore[union-attr]
@@ -33,7 +33,7 @@ def test_each_refused_hand_off_is_told_with_its_condition_in_words() -> None:
     assert "In-place reuse: 118 possible, 16 not allowed" in html(at)
 
 
-def test_the_members_of_an_alias_group_are_named() -> None:
+def test_members_of_an_alias_group_are_listed() -> None:
     plan = plan_of("alias_group").plan
     for name, members in sharing.groups(plan):
         assert {plan.alias_group_ids[row] for row in members} == {name}
@@ -43,11 +43,11 @@ def test_the_members_of_an_alias_group_are_named() -> None:
     assert all(f"<b>{name}</b>" in page for name, _ in sharing.groups(plan))
 
 
-def test_a_graph_without_groups_shows_no_table_of_them() -> None:
+def test_graph_without_groups_has_no_table_of_them() -> None:
     assert "alias group" not in html(opened("graph", graph="sample:linear_chain"))
 
 
-def test_rematerialisation_is_told_as_bytes_saved_for_steps_added() -> None:
+def test_rematerialisation_shows_saved_bytes_and_added_steps() -> None:
     at = opened("graph", graph="sample:remat")
     assert "Rematerialization saves 256 KiB of activations (28.6 %) for 3 more steps" in html(at)
     at.button(key="use-remat").click().run()
@@ -55,7 +55,7 @@ def test_rematerialisation_is_told_as_bytes_saved_for_steps_added() -> None:
     assert at.button(key="use-remat").disabled
 
 
-def test_the_figures_of_rematerialisation_are_the_plans() -> None:
+def test_rematerialisation_has_the_figures_of_its_plan() -> None:
     before, after = (
         plan_of("remat", mode="backward", preset=preset).plan for preset in ("train_full", "remat_enabled")
     )
@@ -63,7 +63,7 @@ def test_the_figures_of_rematerialisation_are_the_plans() -> None:
     assert "896 KiB → 640 KiB" in remat.table(before, after)
 
 
-def test_the_resource_ledger_has_a_row_per_step_and_ends_at_the_extents() -> None:
+def test_resource_ledger_has_a_row_per_step() -> None:
     at = opened("fragmentation")
     plan = plan_of("resnet50").plan
     rows = next(frame.value for frame in at.dataframe if "peak_bytes" in frame.value)

@@ -1,4 +1,4 @@
-"""Three bars: theirs, ours and the bound, of a given plan at once and of a model when its runtime was asked."""
+"""Measured runtime, plan and lower bound side by side."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def until(at: AppTest, said: str) -> str:
     return captions(at)
 
 
-def test_each_bar_says_its_bytes() -> None:
+def test_bar_has_its_bytes() -> None:
     (bar,) = bars(4096, 2048, 1024, "LiteRT").data
     assert list(zip(bar.y, bar.x, bar.text, strict=True)) == [
         ("LiteRT", 4096, "4.00 KiB"),
@@ -44,13 +44,13 @@ def test_each_bar_says_its_bytes() -> None:
     ]
 
 
-def test_a_given_plan_stands_beside_ours_and_the_bound() -> None:
+def test_given_plan_is_compared_with_ours_and_the_bound() -> None:
     said = until(opened(graph="sample:xla_transformer_step"), "lower bound")
     assert "The file's plan: 2.37 MiB (2,485,860 B); planned 2.25 MiB (2,354,708 B)" in said
     assert "lower bound 2.25 MiB (2,354,708 B)" in said
 
 
-def test_a_model_is_run_when_that_is_asked_and_its_difference_is_told() -> None:
+def test_model_is_run_on_request() -> None:
     source = opening.shelf().put("products.onnx", products())
     at = opened(graph=source)
     assert "lower bound" not in captions(at)
@@ -62,5 +62,5 @@ def test_a_model_is_run_when_that_is_asked_and_its_difference_is_told() -> None:
     assert any("Difference to the lower bound" in each.proto.body for each in at.get("html"))
 
 
-def test_a_sample_has_no_runtime_to_ask() -> None:
+def test_sample_without_file_cannot_be_run() -> None:
     assert [button.key for button in opened(graph="sample:linear_chain").button if button.key == "measure"] == []

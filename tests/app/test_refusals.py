@@ -1,4 +1,4 @@
-"""What is refused: compact, the nearest reader first, several as one group that goes at once or one by one."""
+"""Errors of opened files: compact, the nearest reader first, several in one group."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _fresh() -> Iterator[None]:
     st.cache_resource.clear()
 
 
-def test_files_are_those_of_the_explorers_own_command_line() -> None:
+def test_files_of_the_command_line_are_opened() -> None:
     assert opening.named([str(MAIN), "a.onnx", "b.json"], MAIN) == ["a.onnx", "b.json"]
     assert opening.named(["/usr/bin/pytest", "tests/app/test_refusals.py"], MAIN) == []
     assert opening.named([], MAIN) == []
@@ -47,23 +47,23 @@ def refusal(name: str) -> UnreadableInput:
         ("missing_comma.tmmu.json", "native"),
     ],
 )
-def test_the_reader_that_took_the_bytes_or_has_the_ending_is_nearest(name: str, reader: str) -> None:
+def test_nearest_reader_is_the_one_that_took_the_file(name: str, reader: str) -> None:
     error = refusal(name)
     near = refusal_text.nearest(error.tried, error.message, error.source)
     assert near is not None
     assert near[0] == reader
 
 
-def test_nothing_points_at_a_reader_where_the_name_has_no_known_ending() -> None:
+def test_unknown_ending_has_no_nearest_reader() -> None:
     assert refusal_text.nearest([("onnx", "no"), ("plan", "no")], "no reader knows this content.", "notes.md") is None
 
 
-def test_the_others_share_a_line_where_their_reason_is_the_same() -> None:
+def test_readers_with_one_reason_share_a_line() -> None:
     rows = [("trace", "no JSON"), ("plan", "no JSON"), ("onnx", "no field"), ("csv", "no columns")]
     assert refusal_text.others(rows, ("onnx", "no field")) == [("trace, plan", "no JSON"), ("csv", "no columns")]
 
 
-def test_every_reader_is_told_once() -> None:
+def test_every_reader_is_listed_once() -> None:
     error = refusal("text.onnx")
     near = refusal_text.nearest(error.tried, error.message, error.source)
     assert near is not None
@@ -71,7 +71,7 @@ def test_every_reader_is_told_once() -> None:
     assert sorted([near[0], *rest]) == sorted(reader.name for reader in READERS)
 
 
-def test_the_other_readers_and_the_record_are_folded() -> None:
+def test_other_readers_and_the_record_are_folded() -> None:
     error = refusal("text.onnx")
     card = {"title": "text.onnx was not opened", "message": error.message, "source": error.source, "hint": error.hint}
     shown = markup.error_card({**card, "tried": error.tried, "record": error.record()})
@@ -96,7 +96,7 @@ def test_unknown_format_names_the_closest_reader_and_v_lists_all() -> None:
     assert all(line.startswith("  not ") for line in reasons)
 
 
-def test_the_command_line_says_a_reason_once() -> None:
+def test_command_line_prints_a_reason_once() -> None:
     error = refusal("truncated.onnx")
     assert error_text(error).count(error.message) == 1
 
@@ -112,13 +112,13 @@ def cards(at: AppTest) -> list[str]:
     return re.findall(r"<h3>(.*?) was not opened</h3>", html(at))
 
 
-def test_several_refusals_are_one_group_with_its_count() -> None:
+def test_several_errors_are_one_group() -> None:
     at = with_refused("truncated.onnx", "cycle.tmmu.json", "text.onnx")
     assert "3 errors" in html(at)
     assert cards(at) == ["truncated.onnx", "cycle.tmmu.json", "text.onnx"]
 
 
-def test_one_of_several_is_dismissed_alone_and_the_rest_at_once() -> None:
+def test_error_is_dismissed_alone_or_with_all() -> None:
     at = with_refused("truncated.onnx", "cycle.tmmu.json", "text.onnx")
     at.button(key="dismiss.1").click().run()
     assert cards(at) == ["truncated.onnx", "text.onnx"]
@@ -126,7 +126,7 @@ def test_one_of_several_is_dismissed_alone_and_the_rest_at_once() -> None:
     assert cards(at) == []
 
 
-def test_one_refusal_needs_no_group() -> None:
+def test_single_error_has_no_group() -> None:
     at = with_refused("text.onnx")
     assert "refused, and what" not in html(at)
     at.button(key="dismiss").click().run()
@@ -136,7 +136,7 @@ def test_one_refusal_needs_no_group() -> None:
 # --- what a link selects and the plan does not have ----------------------------------------------------------------
 
 
-def test_a_link_that_selects_what_is_not_there_is_told_in_one_line_and_let_go() -> None:
+def test_selection_of_an_unknown_tensor_is_reported_and_dropped() -> None:
     at = opened(tensor="nonsense", step="99999")
     assert "The link selects the tensor nonsense and step 99,999 of 177, which this plan does not have." in html(at)
     assert "needs 107 MiB" in claim(at)
@@ -145,15 +145,15 @@ def test_a_link_that_selects_what_is_not_there_is_told_in_one_line_and_let_go() 
     assert "The link selects" not in html(at)
 
 
-def test_an_arena_that_is_not_there_is_told_too() -> None:
+def test_selection_of_an_unknown_arena_is_reported() -> None:
     assert "the arena nowhere, which this plan does not have" in html(opened(arena="nowhere"))
 
 
-def test_a_link_that_selects_what_is_there_is_taken_without_a_word() -> None:
+def test_valid_selection_is_silent() -> None:
     assert "The link selects" not in html(opened(tensor="r12", step="176", arena="parameters"))
 
 
-def test_what_a_person_selected_stays_when_another_mode_lacks_it() -> None:
+def test_selection_survives_a_mode_without_it() -> None:
     at = opened(graph="sample:residual_block", mode="backward")
     gradient = next(name for name in at.dataframe[0].value["tensor"] if name.endswith("@grad"))
     at = opened(graph="sample:residual_block", mode="backward", tensor=gradient)
@@ -167,18 +167,18 @@ def test_what_a_person_selected_stays_when_another_mode_lacks_it() -> None:
 # --- controls that cannot apply ------------------------------------------------------------------------------------
 
 
-def test_a_packing_problem_has_no_mode_and_no_preset() -> None:
+def test_instance_has_neither_mode_nor_preset() -> None:
     at = opened(graph="sample:A")
     assert [box.key for box in at.selectbox if box.key in ("w.variant", "w.planner")] == ["w.planner"]
 
 
-def test_a_planner_that_needs_a_graph_is_a_quiet_row_on_a_packing_problem() -> None:
+def test_planner_that_needs_a_graph_is_a_row_without_error() -> None:
     page = html(opened("planners", graph="sample:A", planner="greedy"))
     assert "needs a graph: it selects memories by tensor role" in page
     assert "tm-error" not in page
 
 
-def test_the_title_names_the_rank_whose_share_is_shown() -> None:
+def test_title_names_the_rank() -> None:
     spec = '{"mesh":{"tp":4},"tensors":{"w1":{"axis":1,"mesh":"tp"}}}'
     at = opened(graph="sample:dynamic_batch", shard=spec, rank="2")
     assert claim(at).startswith("dynamic_batch, rank 2 of 4 needs 559 KiB")
@@ -192,22 +192,22 @@ def test_the_title_names_the_rank_whose_share_is_shown() -> None:
         ("shapes", {"graph": "sample:dynamic_batch", "dim": "Q"}, "the dimension Q"),
     ],
 )
-def test_a_link_that_chooses_in_vain_is_told_too(page: str, query: dict[str, str], said: str) -> None:
+def test_unknown_choice_in_a_link_is_reported(page: str, query: dict[str, str], said: str) -> None:
     at = opened(page, **query)
     assert f"The link selects {said}, which this plan does not have." in html(at)
 
 
-def test_a_rank_that_the_mesh_does_not_have_is_told() -> None:
+def test_unknown_rank_is_reported() -> None:
     at = opened("ranks", graph="sample:dynamic_batch", look="99")
     assert any("The link opens rank 99" in caption.value for caption in at.caption)
 
 
-def test_a_rank_without_a_spec_is_told_as_such() -> None:
+def test_rank_without_a_spec_is_reported() -> None:
     assert "no shard spec says what its share is" in html(opened(graph="sample:dynamic_batch", rank="1"))
 
 
 @pytest.mark.parametrize("step", ["-1", "1.5", "1 KiB", "9" * 30])
-def test_a_step_is_a_whole_number(step: str) -> None:
+def test_step_must_be_an_integer(step: str) -> None:
     chosen, complaints = from_query({"step": step})
     assert chosen.step is None
     assert len(complaints) == 1

@@ -1,4 +1,4 @@
-"""The command of the page Report makes the same plan, to the byte."""
+"""The command on the page Report gives the same plan to the byte."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def without_time(plan: bytes) -> dict[str, Any]:
     ],
     ids=lambda choice: f"{choice.source.partition(':')[2]}-{choice.planner or 'default'}",
 )
-def test_the_command_repeats_the_plan(choice: Choice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_repeats_the_plan(choice: Choice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = planning.make_plan(choice)
     (tmp_path / "sample_graphs").symlink_to(SAMPLES)
     for name, data in repeat_command.files(shown).items():
@@ -54,7 +54,7 @@ def test_the_command_repeats_the_plan(choice: Choice, tmp_path: Path, monkeypatc
     assert without_time((tmp_path / words[-1]).read_bytes()) == without_time(plan_file.to_json(shown.plan))
 
 
-def test_an_opened_file_is_called_by_its_own_name() -> None:
+def test_opened_file_keeps_its_name() -> None:
     data = (SAMPLES / "views.tmmu.json").read_bytes()
     shown = planning.make_plan(Choice(source=opening.shelf().put("mine.json", data)))
     assert repeat_command.command(shown).startswith(
@@ -62,13 +62,13 @@ def test_an_opened_file_is_called_by_its_own_name() -> None:
     )
 
 
-def test_a_file_is_never_taken_for_an_option() -> None:
+def test_file_name_is_not_taken_for_an_option() -> None:
     data = (SAMPLES / "views.tmmu.json").read_bytes()
     shown = planning.make_plan(Choice(source=opening.shelf().put("-mine.json", data)))
     assert repeat_command.command(shown).startswith("tmmu plan ./-mine.json ")
 
 
-def test_a_text_option_that_looks_like_json_stays_a_text() -> None:
+def test_text_that_looks_like_json_stays_a_text() -> None:
     shown = planning.make_plan(Choice(source="sample:views", planner="greedy"))
     object.__setattr__(shown.choice, "options", {"order": "1"})
     assert "--option 'order=\"1\"'" in repeat_command.command(shown)
@@ -77,8 +77,8 @@ def test_a_text_option_that_looks_like_json_stays_a_text() -> None:
 CONTROLS = "\x15touch pwned\n\x1b[201~'$(id)`\\x7f\u202e"
 
 
-def test_no_control_character_of_a_name_stands_in_the_command_and_a_shell_gets_the_name_as_it_is() -> None:
-    """Pasted into a terminal, ``^U`` clears the line, an end of line runs it, and ESC [201~ ends what is pasted."""
+def test_control_characters_of_a_name_are_quoted() -> None:
+    """Control characters act on a terminal when they are pasted."""
     document = json.loads((SAMPLES / "dynamic_batch.tmmu.json").read_text())
     text = json.dumps(document).replace('"B"', json.dumps(CONTROLS)).encode()
     shown = planning.make_plan(Choice(source=opening.shelf().put("g.json", text), dims={CONTROLS: 2}))
@@ -103,12 +103,12 @@ def test_no_control_character_of_a_name_stands_in_the_command_and_a_shell_gets_t
         ("é" * 300 + ".json", "é" * 250 + ".json"),
     ],
 )
-def test_a_file_is_kept_by_a_name_without_folders_that_can_be_seen(name: str, kept: str) -> None:
+def test_stored_name_is_visible_and_has_no_folder(name: str, kept: str) -> None:
     source = opening.shelf().put(name, b"{}")
     assert opening.shelf().name_of(source) == kept
 
 
 @pytest.mark.parametrize("name", ["con", "NUL", "aux.json", "Com1", "lpt9.tmmu.json", "COM¹"])
-def test_no_download_is_called_what_windows_takes_for_a_device(name: str) -> None:
+def test_download_name_is_no_windows_device(name: str) -> None:
     assert repeat_command.file_stem(name) == name.split(".")[0] + "_"
     assert repeat_command.file_stem(f"{name.split('.')[0]}x") == f"{name.split('.')[0]}x"

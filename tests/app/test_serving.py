@@ -1,4 +1,4 @@
-"""Who reaches the explorer, what ends it, and whose the files on it are."""
+"""Access to the explorer, its end, and who sees which files."""
 
 from __future__ import annotations
 
@@ -46,12 +46,13 @@ LOOPBACK = {"0100007F", "00000000000000000000000001000000"}
 
 
 @pytest.mark.slow
-def test_streamlit_run_listens_on_this_machine_alone(server: Served) -> None:
+def test_streamlit_listens_on_this_machine_only(server: Served) -> None:
     assert listening(server.process.pid)
     assert listening(server.process.pid) <= LOOPBACK
 
 
-def test_a_name_that_was_made_to_lead_here_is_refused(server: Served) -> None:
+@pytest.mark.slow
+def test_rebound_host_name_is_rejected(server: Served) -> None:
     assert status(server.address) == 200
     assert status(server.address, {"Host": "rebound.example"}) == 403
     assert status(server.address, {"Origin": "http://other.example"}) == 403
@@ -59,23 +60,25 @@ def test_a_name_that_was_made_to_lead_here_is_refused(server: Served) -> None:
         Tab(server, {"Origin": "http://other.example"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", ["/app/static/main.py", "/media/../../../etc/passwd", "/static/%2e%2e/%2e%2e/etc/passwd"]
 )
-def test_no_file_of_the_server_is_served(server: Served, path: str) -> None:
+def test_files_of_the_server_are_not_served(server: Served, path: str) -> None:
 
     if status(server.address + path) == 200:
         with urllib.request.urlopen(server.address + path, timeout=10) as answer:
             assert b"<title>" in answer.read()  # streamlit's page, which is everybody's
 
 
-def test_an_upload_over_the_limit_is_refused(server: Served) -> None:
+@pytest.mark.slow
+def test_upload_over_the_limit_is_rejected(server: Served) -> None:
     too_much = {"Content-Length": str(2**40)}
     assert status(f"{server.address}/_stcore/upload_file/a/b", too_much, "PUT") in (400, 403, 413)
 
 
 @pytest.mark.slow
-def test_heavy_work_of_a_link_runs_in_another_process_and_ends_with_its_tab(server: Served) -> None:
+def test_heavy_work_runs_in_a_process_that_ends_with_its_tab(server: Served) -> None:
     before = descendants(server.process.pid)
     tab = Tab(server, graph="sample:D", planner="exact", options='{"budget":1000000000000000}')
     assert until(lambda: len(descendants(server.process.pid) - before) == 1)
@@ -87,7 +90,7 @@ def test_heavy_work_of_a_link_runs_in_another_process_and_ends_with_its_tab(serv
     other.close()
 
 
-def test_a_visitor_is_not_shown_what_another_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_visitor_does_not_see_files_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     shelf, data = opening.Shelf(), b"id,lower,upper,size\na,0,2,64\n"
     monkeypatch.setattr(visitors, "visitor", lambda: "ann")
     anns = shelf.put("secret.csv", data)
@@ -101,14 +104,14 @@ def test_a_visitor_is_not_shown_what_another_opened(monkeypatch: pytest.MonkeyPa
     assert sorted(name for _, name in shelf.names()) == ["mine.csv", "secret.csv"]
 
 
-def test_a_key_cannot_be_made_from_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_does_not_follow_from_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(visitors, "visitor", lambda: "ann")
     one, other = (opening.Shelf().put("a.csv", b"same") for _ in range(2))
     assert one != other
     assert len(one.removeprefix("file:")) == 32
 
 
-def test_files_of_the_command_line_are_everybodys_under_their_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_the_command_line_are_shared_by_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     shelf = opening.Shelf()
     source = shelf.put("a.csv", b"same", visitors.NOBODY)
     monkeypatch.setattr(visitors, "visitor", lambda: "bob")
@@ -116,7 +119,7 @@ def test_files_of_the_command_line_are_everybodys_under_their_digest(monkeypatch
     assert opening.Shelf().put("a.csv", b"same", visitors.NOBODY) == source
 
 
-def test_the_shelf_is_bounded_by_bytes() -> None:
+def test_shelf_is_limited_by_bytes() -> None:
     shelf = opening.Shelf(keep_bytes=100)
     sources = [shelf.put(f"{k}", bytes([k]) + bytes(range(60))) for k in range(3)]
     assert [source for source in sources if shelf.get(source)] == sources[-1:]
@@ -130,7 +133,7 @@ def test_the_shelf_is_bounded_by_bytes() -> None:
         *("golden:../index.json", "golden:/etc/passwd", "golden:..", "golden:", "/etc/passwd", ""),
     ],
 )
-def test_no_link_reads_a_file_of_the_server(source: str) -> None:
+def test_link_cannot_read_a_file_of_the_server(source: str) -> None:
     with pytest.raises(UnreadableInput):
         opening.open_source(source)
 
@@ -159,12 +162,14 @@ def test_no_link_reads_a_file_of_the_server(source: str) -> None:
         (Rules("0.0.0.0", "s3cret", "x-user"), {"host": "plans.example"}, "s3cret", False),
     ],
 )
-def test_who_is_answered(rules: Rules, headers: dict[str, str], token: str, answered: bool) -> None:
+def test_request_is_answered_by_its_origin_and_token(
+    rules: Rules, headers: dict[str, str], token: str, answered: bool
+) -> None:
     assert (rules.refusal(headers, "/", token) == "") is answered
 
 
 @pytest.mark.slow
-def test_bound_to_every_address_it_answers_who_brings_the_token(tmp_path: Path) -> None:
+def test_public_server_needs_the_token(tmp_path: Path) -> None:
     with served(tmp_path, ["--server.address", "0.0.0.0"], {guard.TOKEN: "s3cret"}) as server:
         assert not listening(server.process.pid) <= LOOPBACK
         assert status(server.address) == 403
@@ -185,8 +190,7 @@ def test_bound_to_every_address_it_answers_who_brings_the_token(tmp_path: Path) 
 
 @pytest.mark.parametrize("path", ["//evil.example/", "///evil.example/", "/\\evil.example/", "//evil.example\r\nx: y/"])
 @pytest.mark.parametrize("token", ["", "s3cret"])
-def test_no_address_leads_to_another_server(path: str, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the way to the first page nor the one that takes the token out of the address."""
+def test_redirect_stays_on_the_server(path: str, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "rules", lambda: Rules("localhost", token))
     sent: list[dict[str, object]] = []
 

@@ -1,4 +1,4 @@
-"""A planner without slots numbers its storages: nowhere are those called slots, and no form for machines changes."""
+"""Planners without slots: storages are not called slots, and machine-readable output is unchanged."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def _fresh() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("planner", "has"), [("slots", True), ("naive", True), ("greedy", False), ("exact", False)])
-def test_which_plans_have_slots(planner: str, has: bool) -> None:
+def test_slot_planners_have_slots(planner: str, has: bool) -> None:
     assert chain(planner=planner).plan.has_slots is has
 
 
-def test_the_strip_tells_no_slots_where_there_are_none() -> None:
+def test_strip_shows_no_slots_without_them() -> None:
     arenas = chain(planner="greedy").plan.arenas
     assert "4 <span class=soft>(minimum 1)" in markup.strip(arenas, {})
     strip = markup.strip(arenas, {}, slots=False)
@@ -47,7 +47,7 @@ def figures(said: str) -> dict[str, str]:
     return dict(zip(names, cells, strict=True))
 
 
-def test_the_command_line_tells_none_and_its_json_stays(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line_shows_no_slots_and_json_keeps_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", CHAIN, "--planner", "greedy"]) == 0
     row = figures(capsys.readouterr().out)
     assert (row["slots"], row["reuse"], row["max live"]) == ("–", "–", "1")
@@ -56,7 +56,7 @@ def test_the_command_line_tells_none_and_its_json_stays(capsys: pytest.CaptureFi
     assert plan["arenas"]["activations"]["slots"] == 9
 
 
-def test_slots_against_none_are_told_as_such(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_comparison_shows_a_dash_for_missing_slots(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     baseline, candidate = str(tmp_path / "a.json"), str(tmp_path / "b.json")
     run(["plan", CHAIN, "-o", baseline])
     run(["plan", CHAIN, "--planner", "greedy", "-o", candidate])
@@ -66,17 +66,17 @@ def test_slots_against_none_are_told_as_such(capsys: pytest.CaptureFixture[str],
     assert "1 → –" in html(opened("compare", graph="sample:linear_chain", planner="greedy", baseline="planner:slots"))
 
 
-def test_the_report_tells_none() -> None:
+def test_report_shows_no_slots_without_them() -> None:
     assert b"(max live 1)" in build_report(chain(planner="greedy"))
     assert b"(max live 1)" not in build_report(chain())
 
 
-def test_fragmentation_looks_into_no_slots_where_there_are_none() -> None:
+def test_fragmentation_has_no_slot_view_without_slots() -> None:
     assert "No slots" in html(opened("fragmentation", planner="greedy"))
     assert "No slots" not in html(opened("fragmentation"))
 
 
-def test_the_details_of_a_tensor_name_no_slot_where_there_is_none() -> None:
+def test_details_name_no_slot_without_slots() -> None:
     solution = chain(planner="greedy")
     card = tensor_text.details(solution.plan, solution, "h0")
     assert "slot</abbr></dt><dd>–</dd>" in card
@@ -86,6 +86,6 @@ def test_the_details_of_a_tensor_name_no_slot_where_there_is_none() -> None:
     )
 
 
-def test_the_table_has_no_columns_for_slots_where_there_are_none() -> None:
+def test_table_has_no_slot_columns_without_slots() -> None:
     columns = set(frame_of(chain().plan, np.arange(2))) - set(frame_of(chain(planner="greedy").plan, np.arange(2)))
     assert columns == {"slot", "use of slot"}

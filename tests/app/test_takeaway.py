@@ -1,4 +1,4 @@
-"""What the command line writes can be taken away from the page Report, each file made when it is asked for."""
+"""Downloads of the page Report, each made on request."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def made(shown: planning.Shown) -> dict[str, bytes]:
     return found
 
 
-def test_every_format_of_export_is_offered_with_its_very_bytes() -> None:
+def test_every_export_format_is_offered_with_its_bytes() -> None:
     shown = planning.make_plan(Choice(source="sample:training_step"))
     offered = set(made(shown).values())
     missing = [name for name, write in EXPORTERS.items() if name != "instance" and write(shown.plan) not in offered]
@@ -52,13 +52,13 @@ def test_every_format_of_export_is_offered_with_its_very_bytes() -> None:
         assert plan_file.to_instance(shown.plan, arena.name) in offered
 
 
-def test_each_file_says_what_it_is_for_and_no_two_share_a_name() -> None:
+def test_files_have_a_purpose_and_distinct_names() -> None:
     listed = [row for rows in downloads.entries(planning.make_plan(Choice()), "it").values() for row in rows]
     assert all(what for _, _, _, what, _ in listed)
     assert len({name for _, name, _, _, _ in listed}) == len(listed)
 
 
-def test_arenas_whose_names_end_alike_are_files_of_their_own() -> None:
+def test_arenas_with_similar_names_have_distinct_files() -> None:
     names = ("a.1", "a.2", "plan")
     tensors = tuple(Tensor(id=name, shape=(4,), arena=name) for name in names)
     graph = Graph(name="g", tensors=tensors, nodes=(Node(node_id="n", instr="F", outputs=names),))
@@ -68,7 +68,7 @@ def test_arenas_whose_names_end_alike_are_files_of_their_own() -> None:
     assert files_ == ["it.plan.csv", "it.a.csv", "it.a-1.csv", "it.plan-2.csv"]
 
 
-def test_the_graph_and_the_arenas_make_the_same_layout_again() -> None:
+def test_downloaded_graph_and_arenas_give_the_same_layout() -> None:
     shown = planning.make_plan(Choice(source="sample:two_arenas"))
     taken = made(shown)
     graph = native_file.decode(taken["it.tmmu.json"])
@@ -76,28 +76,28 @@ def test_the_graph_and_the_arenas_make_the_same_layout_again() -> None:
     assert plan_graph(graph, arenas=arenas).plan.layout_hash == shown.plan.layout_hash
 
 
-def test_the_checkpoint_is_restored() -> None:
+def test_downloaded_checkpoint_is_restored() -> None:
     shown = planning.make_plan(Choice(source="sample:views"))
     assert checkpoint.restore(made(shown)["it.checkpoint.cbor"]).tmmu_plan_hash == shown.plan.tmmu_plan_hash
 
 
-def test_chosen_arenas_are_those_that_the_command_reads() -> None:
+def test_downloaded_arenas_are_those_of_the_command() -> None:
     shown = planning.make_plan(Choice(source="sample:two_arenas", alignment=64))
     assert made(shown)[downloads.ARENAS] == repeat_command.files(shown)[downloads.ARENAS]
 
 
-def test_a_packing_problem_is_taken_away_without_what_needs_a_graph() -> None:
+def test_instance_has_no_downloads_that_need_a_graph() -> None:
     taken = made(planning.make_plan(Choice(source="sample:A", planner="greedy")))
     assert "it.arena.csv" in taken
     assert not {"it.tmmu.json", "it.checkpoint.cbor"} & set(taken)
 
 
-def test_a_finished_plan_is_not_planned_again() -> None:
+def test_finished_plan_has_no_downloads_for_planning() -> None:
     shown = planning.make_plan(Choice(source=opening.shelf().put("p.json", plan_bytes())))
     assert not {"it.tmmu.json", downloads.ARENAS} & set(made(shown))
 
 
-def test_nothing_is_made_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_made_before_it_is_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> bytes:
         raise AssertionError
 
@@ -115,19 +115,19 @@ def test_nothing_is_made_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch)
 # --- the link ------------------------------------------------------------------------------------------------------
 
 
-def test_the_link_holds_what_is_chosen_and_opens_on_the_first_page() -> None:
+def test_link_has_the_choice_and_opens_the_first_page() -> None:
     chosen = Choice(planner="greedy", selected="a/b:0 é", arena="*", capacities={"activations": 2**20})
     link = downloads.address("http://here:8501/sub/export?old=1", {"graph": chosen.source, **to_query(chosen)})
     assert link.startswith("http://here:8501/sub/?graph=sample:resnet50&planner=greedy")
     assert from_query(dict(parse_qsl(urlsplit(link).query))) == (chosen, ())
 
 
-def test_the_page_shows_the_link_to_copy() -> None:
+def test_page_shows_the_link() -> None:
     shown = [block.value for block in opened("report", planner="greedy", tensor="r12").code]
     assert shown[1].endswith("/?graph=sample:resnet50&planner=greedy&tensor=r12")
 
 
-def test_the_c_project_is_one_archive_with_the_constants_of_the_file_that_was_opened() -> None:
+def test_c_project_is_an_archive_with_the_constants_of_the_file() -> None:
     model = DATA / "tflite" / "hello_world_int8.tflite"
     source = opening.shelf().put("m.tflite", model.read_bytes())
     found = made(planning.make_plan(Choice(source=source)))

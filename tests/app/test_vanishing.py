@@ -1,4 +1,4 @@
-"""Files that go, or are half written, between being listed and being read: named, or passed over."""
+"""Files that disappear between listing and reading are reported or skipped."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ def dump(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_file_that_goes_while_a_folder_is_looked_through_is_not_in_it(
-    dump: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_that_disappears_is_skipped(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scan = os.scandir
 
     @contextmanager
@@ -45,7 +43,7 @@ def test_a_file_that_goes_while_a_folder_is_looked_through_is_not_in_it(
 
 
 @pytest.mark.parametrize("command", [["plan"], ["explore", "--no-browser"]])
-def test_a_folder_that_goes_when_it_was_looked_at_is_named(
+def test_folder_that_disappears_is_reported(
     command: list[str], dump: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     is_folder = os.path.isdir
@@ -66,7 +64,7 @@ def test_a_folder_that_goes_when_it_was_looked_at_is_named(
 
 
 @pytest.mark.parametrize(("source", "list_of"), [("sample:gone", "samples"), ("golden:gone.json", "golden")])
-def test_a_file_of_ours_that_is_gone_though_it_is_listed_is_named(
+def test_missing_file_of_the_program_is_reported(
     source: str, list_of: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "gone.json"

@@ -1,4 +1,4 @@
-"""The walked graph as Python tells it to the browser, and what comes back."""
+"""The graph view as sent to the browser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def names(at: AppTest) -> list[str]:
     return [vertex["name"] for vertex in sent(at)["vertices"]]
 
 
-def test_the_whole_model_is_seen_by_its_levels_with_the_peak_and_the_selection_marked() -> None:
+def test_model_is_shown_by_modules_with_peak_and_selection() -> None:
     at = opened("graph", tensor="r12")
     drawing = sent(at)
     assert {"res2_0", "inputs"} <= set(names(at))
@@ -33,7 +33,7 @@ def test_the_whole_model_is_seen_by_its_levels_with_the_peak_and_the_selection_m
     assert sum(vertex["held"] for vertex in drawing["vertices"]) <= 1
 
 
-def test_the_way_down_to_the_selection_is_a_button() -> None:
+def test_path_to_the_selection_is_a_button() -> None:
     at = opened("graph", tensor="r12")
     at.button(key="walk-down").click().run()
     drawing = sent(at)
@@ -45,7 +45,7 @@ def test_the_way_down_to_the_selection_is_a_button() -> None:
     assert "opened" not in at.query_params
 
 
-def test_around_the_selection_nodes_stand_by_name_as_far_as_is_wished() -> None:
+def test_neighbourhood_shows_nodes_up_to_the_chosen_radius() -> None:
     at = opened("graph", tensor="r12", walk="around", radius="1")
     assert names(at) == ["n3", "n12", "n13"]
     at.number_input(key="w.radius").set_value(2).run()
@@ -54,14 +54,14 @@ def test_around_the_selection_nodes_stand_by_name_as_far_as_is_wished() -> None:
     assert "res2_1" in names(at)
 
 
-def test_a_parameter_is_seen_with_who_reads_it() -> None:
+def test_parameter_is_shown_with_its_readers() -> None:
     at = opened("graph", graph="sample:gpt2_small_train_b1_s1024", tensor="transformer.h.3.ln_1.weight", walk="around")
     drawing = sent(at)
     assert drawing["vertices"][drawing["marks"]["selected"]]["kind"] == "tensor"
     assert len(drawing["vertices"]) > 1
 
 
-def test_a_view_carries_the_storage_of_its_base_on() -> None:
+def test_view_carries_the_storage_of_its_base() -> None:
     at = opened("graph", graph="sample:gpt2_small_train_b1_s1024", tensor="_softmax_3", walk="around")
     drawing = sent(at)
     called = names(at)
@@ -72,19 +72,19 @@ def test_a_view_carries_the_storage_of_its_base_on() -> None:
 
 
 @pytest.mark.parametrize("sample", ["llama3_405b_train_b1_s2048", "resnet50_train_b32_224"])
-def test_large_graphs_begin_collapsed(sample: str) -> None:
+def test_large_graph_begins_collapsed(sample: str) -> None:
     drawing = sent(opened("graph", graph=f"sample:{sample}"))
     assert len(drawing["vertices"]) <= 61
     assert sum(v["kind"] == "level" for v in drawing["vertices"]) > 1
 
 
-def test_a_link_that_says_nonsense_of_levels_opens_nothing() -> None:
+def test_unknown_module_in_a_link_is_ignored() -> None:
     at = opened("graph", opened="no/such,,%2F", closed="%%")
     assert "res2_0" in names(at)
     assert "was left out" not in html(at)
 
 
-def test_levels_are_written_so_that_no_name_can_separate_them() -> None:
+def test_module_paths_are_escaped_in_links() -> None:
     path = ("a/b", "c,d", "…nodes 1–2", "%2F")
     text = with_(path_text(("x",)), path_text(path))
     assert paths_of(text) == {("x",), path}

@@ -21,15 +21,15 @@ from tmmu_core.graph.quantities import parse_bytes
         (None, "unknown"),
     ],
 )
-def test_bytes_come_with_their_exact_count(n: int | None, text: str) -> None:
+def test_bytes_have_their_exact_count(n: int | None, text: str) -> None:
     assert numbers.full_bytes(n) == text
 
 
-def test_an_unlimited_capacity_is_said_so() -> None:
+def test_unlimited_capacity_has_its_word() -> None:
     assert numbers.capacity(2**64 - 1) == "unlimited"
 
 
-def test_an_offset_is_decimal_and_hex() -> None:
+def test_offset_is_decimal_and_hexadecimal() -> None:
     assert numbers.offset(1_998_848) == "1,998,848 (0x1E8000)"
 
 
@@ -44,15 +44,15 @@ def test_an_offset_is_decimal_and_hex() -> None:
         (None, 3, "unknown"),
     ],
 )
-def test_a_percentage_has_one_decimal_and_never_hides_a_rest(part: int | None, whole: int | None, text: str) -> None:
+def test_percentage_has_one_decimal_and_shows_small_rests(part: int | None, whole: int | None, text: str) -> None:
     assert numbers.percent(part, whole) == text
 
 
-def test_a_change_is_told_by_its_sign() -> None:
+def test_change_has_a_sign() -> None:
     assert [numbers.delta_bytes(n) for n in (2048, 0, -5)] == ["+2.00 KiB", "±0 B", "−5 B"]
 
 
-def test_a_long_name_keeps_both_ends() -> None:
+def test_long_name_keeps_both_ends() -> None:
     assert numbers.shortened("layer4.2.bottleneck.conv3.weight", 13) == "layer4…weight"
 
 
@@ -68,7 +68,7 @@ def test_a_long_name_keeps_both_ends() -> None:
         ("12B", 12),
     ],
 )
-def test_sizes_are_read_as_people_write_them(text: str, n: int | None) -> None:
+def test_sizes_are_parsed(text: str, n: int | None) -> None:
     assert parse_bytes(text) == n
 
 
@@ -91,30 +91,30 @@ def test_sizes_are_read_as_people_write_them(text: str, n: int | None) -> None:
         "12,34",
     ],
 )
-def test_what_is_no_size_is_refused_in_a_sentence(text: str) -> None:
+def test_malformed_size_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size"):
         parse_bytes(text)
 
 
 @given(st.integers(0, 2**64))
-def test_a_short_size_never_shows_more_than_four_digits(n: int) -> None:
+def test_short_size_has_at_most_four_digits(n: int) -> None:
     assert len(numbers.short_bytes(n).split()[0].replace(".", "")) <= 4
 
 
 @pytest.mark.parametrize(("arena", "said"), [("activations", "activations take"), ("arena", "arena takes")])
-def test_an_arena_takes_and_activations_take(arena: str, said: str) -> None:
+def test_arena_needs_and_activations_need(arena: str, said: str) -> None:
     assert numbers.takes(arena) == said
 
 
-def test_large_steps_are_grouped_like_every_figure() -> None:
+def test_large_steps_are_grouped() -> None:
     assert numbers.step(12_288, "loss") == "#12,288 loss"
 
 
-def test_names_are_sorted_as_people_count() -> None:
+def test_names_are_sorted_naturally() -> None:
     assert sorted(["r10", "r2", "r1", "a", "r02"], key=natural) == ["a", "r1", "r02", "r2", "r10"]
 
 
-def test_the_figures_of_a_sentence_are_set_in_threes_and_names_are_left_alone() -> None:
+def test_figures_of_a_sentence_are_grouped_and_names_are_not() -> None:
     said = "the greedy runs are 602112 bytes above the bound, and 154 storages can be searched exactly"
     assert numbers.grouped(said).startswith("the greedy runs are 602,112 bytes above the bound, and 154 storages")
     assert numbers.grouped("sizes beyond 2^62, r10240, 1,048,576") == "sizes beyond 2^62, r10240, 1,048,576"

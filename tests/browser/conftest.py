@@ -1,4 +1,4 @@
-"""One server and one browser for all flows. A page is ready when its content is there and the script rests."""
+"""One server and one browser for all flows. A page is ready when its content is there and its script rests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The address bar: Back undoes the last step, Forward does it again, and a link opens the same screen elsewhere."""
+"""The address bar: Back, Forward and links."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def selected(page: Page, tensor: str) -> None:
     rest(page)
 
 
-def test_back_undoes_the_last_step_and_forward_does_it_again(visit: Visit) -> None:
+@pytest.mark.gate
+def test_back_undoes_a_step_and_forward_repeats_it(visit: Visit) -> None:
     page = visit()
     page.mouse.click(*pixel_of(page, "r15"))
     selected(page, "r15")
@@ -42,7 +43,7 @@ def follows(page: Page) -> None:
     page.wait_for_function("() => window.history.tmmuSteps")  # a mere expression may not be run in a page of ours
 
 
-def test_back_leads_to_the_page_before_with_what_was_chosen_there(visit: Visit) -> None:
+def test_back_leads_to_the_previous_page_with_its_selection(visit: Visit) -> None:
     page = visit(graph="sample:linear_chain")
     follows(page)
     page.get_by_role("link", name="Graph").click()
@@ -54,8 +55,7 @@ def test_back_leads_to_the_page_before_with_what_was_chosen_there(visit: Visit) 
     expect(page.locator(".tm-headline h1")).to_contain_text("linear_chain")
 
 
-def test_a_page_is_one_step_in_whatever_order_its_address_is_written(visit: Visit) -> None:
-    """A run of the page before that ends late writes its query before the new page's bare address."""
+def test_page_is_one_step_in_the_history(visit: Visit) -> None:
     page = visit(graph="sample:linear_chain")
     follows(page)
     written = ["/fix", "/fix?graph=sample:linear_chain", "/fix", "/fix?graph=sample:linear_chain", "/fix?graph=b"]
@@ -70,13 +70,13 @@ def test_a_page_is_one_step_in_whatever_order_its_address_is_written(visit: Visi
     assert steps == [1, 0, 0, 0, 1]
 
 
-def test_the_first_screen_names_its_graph_and_links_of_the_navigation_carry_it(visit: Visit) -> None:
+def test_first_screen_names_its_graph_and_navigation_keeps_it(visit: Visit) -> None:
     page = visit()
     expect(page).to_have_url(re.compile("graph=sample(:|%3A)resnet50"))
     expect(page.get_by_role("link", name="Fix")).to_have_attribute("href", re.compile("graph=sample"))
 
 
-def test_a_zoom_is_in_the_link_and_opens_again(visit: Visit) -> None:
+def test_zoom_is_in_the_link(visit: Visit) -> None:
     page = visit()
     x, y = pixel_of(page, "r15")
     page.mouse.move(x, y)
@@ -95,7 +95,7 @@ def test_a_zoom_is_in_the_link_and_opens_again(visit: Visit) -> None:
     expect(page).to_have_url(re.compile(r"^(?!.*zoom=)"))
 
 
-def test_the_first_page_is_found_by_its_name_too(visit: Visit) -> None:
+def test_first_page_is_found_by_its_name(visit: Visit) -> None:
     page = visit("plan", graph="sample:views")
     expect(page.locator(".tm-headline h1")).to_contain_text("views")
     expect(page.get_by_text("Page not found")).to_have_count(0)

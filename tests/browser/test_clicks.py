@@ -12,7 +12,7 @@ from tests.browser.conftest import Visit, click_in_plot, rest, still
 pytestmark = pytest.mark.browser
 
 
-def test_a_click_on_a_row_selects_and_the_table_stays_where_it_is(visit: Visit) -> None:
+def test_click_on_a_row_selects_without_moving_the_table(visit: Visit) -> None:
     page = visit(graph="sample:linear_chain")
     page.get_by_text("Tensors", exact=True).click()
     table = page.locator('[data-testid="stDataFrame"]').first
@@ -30,14 +30,14 @@ def test_a_click_on_a_row_selects_and_the_table_stays_where_it_is(visit: Visit) 
     assert abs(after["y"] - before["y"]) <= 1
 
 
-def test_a_click_on_the_curve_of_the_peak_chooses_that_step(visit: Visit) -> None:
+def test_click_on_the_peak_curve_selects_the_step(visit: Visit) -> None:
     page = visit("peak")
     click_in_plot(page, 0.5, 0.4, "[class*=st-key-steps]")
     expect(page).to_have_url(re.compile(r"step=8[789]"))
     expect(page.locator(".tm-claim h2")).to_contain_text(re.compile("#8[789]"))
 
 
-def test_a_click_on_an_area_of_the_peak_selects_its_storage(visit: Visit) -> None:
+def test_click_on_an_area_selects_its_storage(visit: Visit) -> None:
     page = visit("peak")
     area = page.locator(".js-plotly-plot .barlayer .point path").first
     expect(area).to_be_visible()
@@ -48,7 +48,7 @@ def test_a_click_on_an_area_of_the_peak_selects_its_storage(visit: Visit) -> Non
     expect(page.locator(".js-plotly-plot .barlayer .point path").nth(1)).to_be_visible()  # all areas are still there
 
 
-def test_a_card_speaks_of_the_storage_and_its_names_select(visit: Visit) -> None:
+def test_names_on_a_card_are_selectable(visit: Visit) -> None:
     page = visit(graph="sample:views", tensor="flat")
     card = page.locator(".tm-card[data-tensor]")
     expect(card).to_contain_text("memory held")
@@ -62,12 +62,12 @@ def test_a_card_speaks_of_the_storage_and_its_names_select(visit: Visit) -> None
     expect(page).to_have_url(re.compile("graph=sample.*tensor="))
 
 
-def test_a_verdict_that_takes_its_time_comes_on_every_page(visit: Visit) -> None:
+def test_late_verdict_appears_on_every_page(visit: Visit) -> None:
     page = visit("peak", graph="sample:gpt2_small_train_b1_s1024")
     expect(page.locator(".tm-headline")).to_contain_text("✓ verified", timeout=90_000)
 
 
-def test_a_click_on_the_waste_ledger_chooses_that_step(visit: Visit) -> None:
+def test_click_on_the_waste_ledger_selects_the_step(visit: Visit) -> None:
     page = visit("fragmentation", graph="sample:resnet50", planner="slots")
     click_in_plot(page, 0.5, 0.5, "[class*=st-key-steps]")
     expect(page).to_have_url(re.compile(r"step=\d+"))
@@ -76,7 +76,7 @@ def test_a_click_on_the_waste_ledger_chooses_that_step(visit: Visit) -> None:
     expect(page.locator(".tm-claim h2")).to_contain_text(f"#{chosen[1]}")
 
 
-def test_two_maps_side_by_side_share_steps_and_bytes(visit: Visit) -> None:
+def test_maps_side_by_side_share_steps_and_bytes(visit: Visit) -> None:
     page = visit("compare", graph="sample:resnet50", planner="slots", baseline="planner:naive")
     page.get_by_text("Side by side").click()
     maps = page.locator(".tmmu-canvas[data-paintings]")

@@ -1,4 +1,4 @@
-"""No page breaks a rule of axe, in light or in dark: contrast, names of controls, order of headings and the rest."""
+"""No page breaks a rule of axe, in light or dark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def violations(page: Page, axe: str) -> list[str]:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_page_breaks_a_rule(server: str, browser: Browser, axe: str, theme: Any) -> None:
+def test_page_breaks_no_accessibility_rule(server: str, browser: Browser, axe: str, theme: Any) -> None:
     context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme=theme)
     page, broken = context.new_page(), []
     for path in PAGES:

@@ -1,4 +1,4 @@
-"""All arenas in one memory; two plans in one picture; what a choice changed."""
+"""All arenas in one memory, and comparison in one picture."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.browser.conftest import Visit, rest
 pytestmark = pytest.mark.browser
 
 
-def test_all_arenas_stand_under_one_capacity(visit: Visit) -> None:
+def test_arenas_share_one_capacity(visit: Visit) -> None:
     page = visit("device", graph="sample:training_step", budget="64")
     expect(page.locator(".tm-headline h1")).to_contain_text("over the budget of 64 B")
     expect(page.locator(".js-plotly-plot .annotation-text", has_text="capacity 64 B")).to_be_visible()
     expect(page.locator(".tmmu-canvas[data-paintings]").first).to_contain_text("all, one scale")
 
 
-def test_a_mode_is_a_baseline_and_what_went_elsewhere_has_an_arrow(visit: Visit) -> None:
+def test_mode_is_a_baseline_and_moved_tensors_have_an_arrow(visit: Visit) -> None:
     page = visit("compare", graph="sample:training_step", baseline="mode:inference")
     expect(page.locator(".tm-claim h2")).to_contain_text("inference")
     page = visit("compare", graph="sample:residual_block", baseline="planner:naive")
@@ -27,7 +27,7 @@ def test_a_mode_is_a_baseline_and_what_went_elsewhere_has_an_arrow(visit: Visit)
     expect(canvas).to_have_attribute("data-moves", re.compile("[1-9]"))
 
 
-def test_another_planner_says_what_it_changed_in_bytes(visit: Visit) -> None:
+def test_other_planner_shows_its_change_in_bytes(visit: Visit) -> None:
     page = visit(graph="sample:residual_block", planner="naive")
     rest(page)
     page.get_by_role("button", name="Find the best plan").first.click()

@@ -1,4 +1,4 @@
-"""The tour: once for who comes to a bare address, left with one key, reached again by its button."""
+"""The tour: shown once, closed with one key, reopened by its button."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def first_visit(server: str, browser: Browser) -> Page:
     return page
 
 
-def test_who_comes_first_is_shown_around_once_and_one_key_leaves(server: str, browser: Browser) -> None:
+def test_tour_is_shown_once_and_closed_with_one_key(server: str, browser: Browser) -> None:
     page = first_visit(server, browser)
     card = page.locator(".tmmu-tour .card")
     expect(card).to_contain_text("Does it fit?", timeout=30_000)
@@ -37,7 +37,7 @@ def test_who_comes_first_is_shown_around_once_and_one_key_leaves(server: str, br
     page.context.close()
 
 
-def test_the_tour_stops_nothing_on_the_page(server: str, browser: Browser) -> None:
+def test_tour_does_not_block_the_page(server: str, browser: Browser) -> None:
     page = first_visit(server, browser)
     expect(page.locator(".tmmu-tour .card")).to_be_visible(timeout=30_000)
     page.locator(".st-key-next-best button").click()
@@ -45,7 +45,7 @@ def test_the_tour_stops_nothing_on_the_page(server: str, browser: Browser) -> No
     page.context.close()
 
 
-def test_a_link_is_not_interrupted(visit: Visit) -> None:
+def test_link_shows_no_tour(visit: Visit) -> None:
     page = visit("", graph="sample:resnet50")
     page.evaluate("localStorage.clear()")
     page.reload()
@@ -55,15 +55,15 @@ def test_a_link_is_not_interrupted(visit: Visit) -> None:
     expect(page.locator(".tmmu-tour")).to_have_count(0)
 
 
-def test_what_is_above_a_capacity_is_red_and_nothing_below_it(visit: Visit) -> None:
-    """``r12`` lies on the others, from 6.13 MiB on: its middle is above 7 MiB and below 8."""
+def test_bytes_above_a_capacity_are_red(visit: Visit) -> None:
+    """``r12`` begins at 6.13 MiB: its middle is between 7 and 8 MiB."""
     for capacity, red in (("7MiB", True), ("8MiB", False)):
         page = visit("", graph="sample:resnet50", capacity=f"activations={capacity}")
         assert (colour_at(page, "r12") == RED) == red, capacity
         expect(page.locator(".tmmu-canvas").first).to_contain_text("above the limit")
 
 
-def test_one_memory_is_drawn_with_its_arenas_end_to_end(visit: Visit) -> None:
+def test_one_memory_draws_its_arenas_end_to_end(visit: Visit) -> None:
     page = visit("device", graph="sample:resnet50", budget="104MiB")
     assert colour_at(page, "r12") == RED  # on top of all parameters, above the budget
     page = visit("fit", graph="sample:resnet50", capacity="activations=8MiB")

@@ -1,4 +1,4 @@
-"""What a person does in the first minutes, in the real browser."""
+"""First use in the browser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SQUEEZENET = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" 
 GOLDEN = opening.SAMPLES / "golden"
 
 
-def test_the_first_screen_is_a_planned_sample_and_another_is_two_clicks_away(visit: Visit) -> None:
+def test_first_screen_is_a_sample_and_another_is_two_clicks_away(visit: Visit) -> None:
     page = visit()
     expect(page.locator(".tm-headline h1")).to_contain_text(
         "resnet50 needs 107 MiB; activations are 1.19 MiB over the limit of 8.00 MiB"
@@ -33,14 +33,15 @@ def test_the_first_screen_is_a_planned_sample_and_another_is_two_clicks_away(vis
     expect(page.locator('[data-testid="stPopoverBody"]')).to_have_count(0)
 
 
-def test_an_onnx_file_is_opened_and_planned(visit: Visit) -> None:
+def test_onnx_file_is_opened_and_planned(visit: Visit) -> None:
     page = visit(graph="sample:linear_chain")
     open_files(page, SQUEEZENET)
     expect(page.locator(".tm-headline h1")).to_contain_text("squeezenet")
     expect(page.locator(".tm-headline")).to_contain_text("✓ verified")
 
 
-def test_a_click_on_a_box_of_the_map_shows_its_details_and_marks_its_row(visit: Visit) -> None:
+@pytest.mark.gate
+def test_click_on_a_box_shows_its_details_and_marks_its_row(visit: Visit) -> None:
     page = visit()
     page.mouse.click(*pixel_of(page, "r15"))
     expect(page.locator('.tm-card[data-tensor="r15"]')).to_contain_text("read by")
@@ -51,7 +52,8 @@ def test_a_click_on_a_box_of_the_map_shows_its_details_and_marks_its_row(visit: 
     expect(page.locator(".tm-card[data-tensor]")).to_be_visible()
 
 
-def test_two_traces_opened_at_once_are_compared(visit: Visit) -> None:
+@pytest.mark.gate
+def test_two_traces_are_compared(visit: Visit) -> None:
     page = visit(graph="sample:linear_chain")
     open_files(page, GOLDEN / "linear_chain.inference.trace.jsonl", GOLDEN / "residual_block.inference.trace.jsonl")
     expect(page).to_have_url(re.compile("/compare[?]"))
@@ -60,7 +62,8 @@ def test_two_traces_opened_at_once_are_compared(visit: Visit) -> None:
     expect(page.locator(".tmmu-canvas[data-paintings]").first).to_be_visible()
 
 
-def test_the_report_is_downloaded_and_opens_without_a_network(visit: Visit, browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.gate
+def test_report_is_downloaded_and_opens_without_a_network(visit: Visit, browser: Browser, tmp_path: Path) -> None:
     page = visit("report", graph="sample:residual_block")
     taken = download(page, "Download report")
     file = tmp_path / taken.suggested_filename
@@ -76,7 +79,8 @@ def test_the_report_is_downloaded_and_opens_without_a_network(visit: Visit, brow
     assert errors == []
 
 
-def test_bad_files_are_refused_one_by_one_and_the_explorer_goes_on(visit: Visit) -> None:
+@pytest.mark.gate
+def test_bad_files_are_rejected_one_by_one(visit: Visit) -> None:
     page = visit()
     open_files(page, BROKEN / "truncated.onnx", BROKEN / "cycle.tmmu.json", BROKEN / "text.onnx")
     expect(page.locator(".tm-error")).to_have_count(3)
@@ -94,7 +98,7 @@ def test_bad_files_are_refused_one_by_one_and_the_explorer_goes_on(visit: Visit)
     expect(page.locator(".tm-claim h2")).to_contain_text("at the peak")
 
 
-def test_many_refusals_leave_the_page_in_view_and_go_one_by_one_or_at_once(visit: Visit) -> None:
+def test_many_errors_are_dismissed_one_by_one_or_at_once(visit: Visit) -> None:
     page = visit()
     names = ("truncated.onnx", "cycle.tmmu.json", "text.onnx", "array.json", "no_nodes.onnx", "empty.json", "if.onnx")
     open_files(page, *(BROKEN / name for name in names if (BROKEN / name).exists()))
@@ -115,7 +119,7 @@ def test_many_refusals_leave_the_page_in_view_and_go_one_by_one_or_at_once(visit
     expect(page.locator(".tm-error")).to_have_count(0)
 
 
-def test_the_link_is_copied_by_its_button(visit: Visit) -> None:
+def test_link_is_copied_by_its_button(visit: Visit) -> None:
     page = visit("report", planner="greedy", tensor="r12")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     block = page.locator('[data-testid="stCode"]', has_text="tensor=r12")
@@ -127,7 +131,7 @@ def test_the_link_is_copied_by_its_button(visit: Visit) -> None:
     expect(page.locator('.tm-card[data-tensor="r12"]')).to_be_visible()
 
 
-def test_what_a_code_generator_takes_is_downloaded(visit: Visit, tmp_path: Path) -> None:
+def test_c_header_is_downloaded(visit: Visit, tmp_path: Path) -> None:
     page = visit("report", graph="sample:residual_block")
     header = download(page, "C header")
     assert header.suggested_filename == "residual_block_memory.h"
@@ -142,8 +146,8 @@ WIDE = """() => { const main = document.querySelector('[data-testid="stMain"]');
                    return main.scrollWidth - main.clientWidth <= 1; }"""
 
 
-def test_no_page_shows_a_traceback_or_scrolls_sideways(visit: Visit) -> None:
-    """On wide windows, narrow ones and a phone, once tables and charts have followed the window."""
+@pytest.mark.gate
+def test_page_has_no_traceback_and_no_horizontal_scrolling(visit: Visit) -> None:
     page = visit(graph="sample:dynamic_batch", baseline="planner:greedy", tensor="h1")
     for _, title in (*PAGES[1:], PAGES[0]):
         page.set_viewport_size({"width": 1440, "height": 900})

@@ -1,4 +1,4 @@
-"""Two clicks on the line of a model compare two of its commits."""
+"""Comparison of two commits with two clicks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def test_two_clicks_compare_two_commits_behind_a_path_of_its_own(team: str, browser: Browser) -> None:
+def test_two_clicks_compare_two_commits(team: str, browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"{team}/history")
     expect(page.locator(".tm-claim h2")).to_have_text("net on main takes 512 B since c3 (−128 B)")

@@ -1,4 +1,4 @@
-"""Whatever things are called, no request leaves a page or a report because of it."""
+"""Hostile names cause no request from a page or a report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tmmu_core.graph.native import native_file
 from tmmu_core.plans.making.engine import plan_graph
 
 
-def test_a_hostile_graph_asks_for_nothing_on_any_page(
+def test_hostile_graph_causes_no_request_on_any_page(
     visit: Visit, listener: tuple[str, list[str]], tmp_path: Path
 ) -> None:
     address, asked = listener
@@ -44,7 +44,7 @@ def test_a_hostile_graph_asks_for_nothing_on_any_page(
     assert asked == []
 
 
-def test_a_report_of_a_hostile_graph_asks_for_nothing(
+def test_report_of_a_hostile_graph_causes_no_request(
     browser: Browser, listener: tuple[str, list[str]], tmp_path: Path
 ) -> None:
     address, asked = listener
@@ -60,10 +60,9 @@ def test_a_report_of_a_hostile_graph_asks_for_nothing(
     assert asked == []
 
 
-def test_no_export_of_a_hostile_graph_asks_for_anything(
+def test_exports_of_a_hostile_graph_cause_no_request(
     browser: Browser, listener: tuple[str, list[str]], tmp_path: Path
 ) -> None:
-    """Every file that is offered is opened by what opens such files: pages by the browser, C by a compiler."""
     address, asked = listener
     names = hostile_to_files(address)
     graph = hostile_graph(names)

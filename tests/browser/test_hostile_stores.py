@@ -1,4 +1,4 @@
-"""Whatever stands in a store or in a finished plan: no page asks anybody but the explorer because of it."""
+"""Hostile stores and plans cause no request to other servers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def team(listener: tuple[str, list[str]], tmp_path: Path) -> Iterator[str]:
         yield here
 
 
-def test_a_hostile_store_asks_for_nothing_on_its_page(
+def test_hostile_store_causes_no_request(
     team: str,
     browser: Browser,
     listener: tuple[str, list[str]],
@@ -96,7 +96,7 @@ def test_a_hostile_store_asks_for_nothing_on_its_page(
     assert asked == []
 
 
-def test_a_finished_plan_that_says_such_things_of_itself_asks_for_nothing_on_any_page(
+def test_hostile_plan_causes_no_request_on_any_page(
     visit: Visit,
     listener: tuple[str, list[str]],
     tmp_path: Path,

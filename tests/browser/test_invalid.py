@@ -1,4 +1,4 @@
-"""A plan that does not verify, in the real browser: it says so, and who lies on whose bytes is drawn in red."""
+"""An invalid plan in the browser."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def colour_at(page: Page, tensor: str) -> tuple[int, ...]:
     )
 
 
-def test_conflicting_boxes_are_red_and_no_others(visit: Visit, stacked: Plan, tmp_path: Path) -> None:
+@pytest.mark.gate
+def test_only_conflicting_boxes_are_red(visit: Visit, stacked: Plan, tmp_path: Path) -> None:
     file = tmp_path / "stacked.json"
     file.write_bytes(plan_file.to_json(stacked))
     page = visit(graph="sample:linear_chain")

@@ -1,4 +1,4 @@
-"""Layers and phases of a model, and who is kept for nothing."""
+"""Layers and phases of a model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _on(page: Page, point: Locator) -> None:
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
 
-def test_a_layer_is_marked_in_the_drawing_and_lists_its_tensors_alone(visit: Visit) -> None:
+def test_layer_is_marked_and_lists_its_tensors(visit: Visit) -> None:
     page = visit(graph="sample:mobilenet_v2", colour="module", marked="layer:block3")
     canvas = page.locator(".tmmu-canvas[data-paintings]").first
     expect(canvas).to_contain_text("colour = layer")
@@ -38,7 +38,7 @@ def test_a_layer_is_marked_in_the_drawing_and_lists_its_tensors_alone(visit: Vis
     expect(page.locator(".tm-sub", has_text="Buffers of activations")).to_contain_text("bytes × idle steps")
 
 
-def test_the_peak_is_told_by_layer_and_down_the_module_tree_and_phases_are_bands(visit: Visit) -> None:
+def test_peak_is_split_by_layer_and_phases_are_bands(visit: Visit) -> None:
     page = visit("peak", graph="sample:resnet50_train_b32_224")
     rest(page)
     page.get_by_text("layer", exact=True).click()

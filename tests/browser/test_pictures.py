@@ -1,4 +1,4 @@
-"""What a picture is when it is taken away: SVG and PNG at the size that was chosen."""
+"""Downloaded pictures: SVG and PNG in the chosen size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def chosen(page: Page, width: int, height: int) -> None:
     expect(page.get_by_role("button", name=f"SVG, {width} × {height}")).to_be_visible()
 
 
-def test_every_drawing_is_taken_away_at_the_size_that_is_chosen(visit: Visit, tmp_path: Path) -> None:
+def test_drawing_is_downloaded_in_the_chosen_size(visit: Visit, tmp_path: Path) -> None:
     page = visit("report", graph="sample:mixed_sizes")
     chosen(page, 900, 300)
     file = tmp_path / "picture"

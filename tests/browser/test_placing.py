@@ -1,4 +1,4 @@
-"""Why this offset: the card, another place tried, the placement gone through, and where two plans part."""
+"""Why this offset: the card, trying another offset, the placement order, and where two plans differ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.browser.conftest import Visit, pixel_of, rest
 pytestmark = pytest.mark.browser
 
 
-def test_a_card_says_why_this_offset_and_another_place_can_be_tried(visit: Visit) -> None:
+def test_card_explains_the_offset_and_tries_another(visit: Visit) -> None:
     page = visit(graph="sample:linear_chain_none", planner="greedy", tensor="t1")
     why = page.locator(".tm-card[data-why=t1]")
     expect(why).to_contain_text("the largest first")
@@ -35,7 +35,7 @@ def test_a_card_says_why_this_offset_and_another_place_can_be_tried(visit: Visit
     expect(page.locator("#tried")).to_contain_text("at 0x0")
 
 
-def test_a_placement_is_gone_through_decision_by_decision(visit: Visit) -> None:
+def test_placement_is_shown_decision_by_decision(visit: Visit) -> None:
     page = visit(graph="sample:residual_block", planner="greedy")
     page.get_by_role("button", name="Replay the placement").click()
     turns = page.locator(".st-key-turns")
@@ -47,6 +47,6 @@ def test_a_placement_is_gone_through_decision_by_decision(visit: Visit) -> None:
     expect(turns).to_have_count(0)
 
 
-def test_two_plans_are_the_same_up_to_a_decision(visit: Visit) -> None:
+def test_first_different_decision_of_two_plans_is_shown(visit: Visit) -> None:
     page = visit("compare", graph="sample:residual_block", baseline="planner:naive")
     expect(page.locator("#parting")).to_contain_text(re.compile("decision.*then the baseline places"))

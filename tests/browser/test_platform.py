@@ -1,4 +1,4 @@
-"""From a board and a rule in words to a C project that names its memories."""
+"""From a board and a rule to a C project."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.browser.conftest import Visit, download, rest
 pytestmark = pytest.mark.browser
 
 
-def test_a_board_and_a_rule_are_chosen_planned_and_downloaded_as_a_c_project(visit: Visit, tmp_path: Path) -> None:
+def test_board_and_rule_are_planned_and_downloaded_as_a_c_project(visit: Visit, tmp_path: Path) -> None:
     page = visit(graph="sample:mixed_sizes", planner="helia")
     page.locator(".st-key-advanced button").first.click()
     page.get_by_role("combobox", name="Board").click()

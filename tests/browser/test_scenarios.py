@@ -1,4 +1,4 @@
-"""Shapes and Ranks in the real browser."""
+"""Shapes and Ranks in the browser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tmmu_core.formats.planfile.trace import Trace
 pytestmark = pytest.mark.browser
 
 
-def test_a_session_that_leaves_the_envelope_is_replanned_and_its_trace_taken_away(visit: Visit, tmp_path: Path) -> None:
+@pytest.mark.gate
+def test_session_that_leaves_the_envelope_is_replanned(visit: Visit, tmp_path: Path) -> None:
     page = visit("shapes", graph="sample:linear_chain")
     page.get_by_role("button", name="Open a sample with a dynamic batch").click()
     expect(page.locator(".tm-claim h2").first).to_contain_text(
@@ -36,7 +37,7 @@ def test_a_session_that_leaves_the_envelope_is_replanned_and_its_trace_taken_awa
     expect(page.locator(".tm-error")).to_contain_text("B = 48 leaves the envelope [1, 32]")
 
 
-def test_a_click_on_the_curve_sets_the_point_for_all_pages(visit: Visit) -> None:
+def test_click_on_the_curve_sets_the_size_for_all_pages(visit: Visit) -> None:
     page = visit("shapes", graph="sample:dynamic_batch")
     click_in_plot(page, 0.5, 0.5)
     expect(page).to_have_url(re.compile("dims=B(=|%3D)1[4-9]"))
@@ -45,7 +46,7 @@ def test_a_click_on_the_curve_sets_the_point_for_all_pages(visit: Visit) -> None
     expect(page.get_by_role("button", name="Advanced (1)")).to_be_visible()
 
 
-def test_a_click_on_the_heat_map_opens_a_rank_that_can_become_the_plan(visit: Visit) -> None:
+def test_click_on_the_heat_map_opens_a_rank(visit: Visit) -> None:
     spec = {"mesh": {"tp": 4}, "tensors": {"w1": {"axis": 1, "mesh": "tp"}, "w2": None}}
     page = visit("ranks", graph="sample:dynamic_batch", shard=json.dumps(spec))
     expect(page.locator(".tm-claim h2").first).to_contain_text("on 4 ranks")
@@ -61,7 +62,7 @@ def test_a_click_on_the_heat_map_opens_a_rank_that_can_become_the_plan(visit: Vi
     expect(page.locator(".tm-headline")).to_contain_text("✓ verified")
 
 
-def test_a_bad_spec_typed_in_is_a_card_and_a_preset_is_the_way_out(visit: Visit) -> None:
+def test_malformed_spec_is_a_card_and_a_preset_fixes_it(visit: Visit) -> None:
     page = visit("ranks", graph="sample:dynamic_batch")
     expect(page.locator(".tm-claim h2").first).to_contain_text("on 8 ranks")
     rest(page)

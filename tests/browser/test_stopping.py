@@ -1,4 +1,4 @@
-"""What a person zooms into or stops is the same for everybody who has the link."""
+"""Zoom and stopped searches are shared by links."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.browser.conftest import Visit, pixel_of, rest
 pytestmark = pytest.mark.browser
 
 
-def test_sixty_notches_of_the_wheel_leave_boxes_that_the_link_repeats(visit: Visit) -> None:
+def test_deep_zoom_is_repeated_by_its_link(visit: Visit) -> None:
     page = visit(graph="sample:resnet50")
     page.mouse.move(*pixel_of(page, "r15"))
     for _ in range(60):
@@ -25,7 +25,7 @@ def test_sixty_notches_of_the_wheel_leave_boxes_that_the_link_repeats(visit: Vis
     expect(again.locator(".tmmu-canvas").first).to_have_attribute("data-drawn", "1")
 
 
-def test_a_stopped_search_is_one_plan_for_its_link_and_none_for_the_link_before(visit: Visit) -> None:
+def test_stopped_search_has_its_own_link(visit: Visit) -> None:
     page = visit(graph="sample:views")
     page.goto(f"{page.url.split('?')[0]}?graph=sample:D&planner=exact")
     stop = page.get_by_role("button", name="Stop and keep the best plan")

@@ -1,4 +1,4 @@
-"""A page with nothing but the canvas script, and plans small enough to check by eye."""
+"""A page with only the canvas script, and small plans."""
 
 from __future__ import annotations
 

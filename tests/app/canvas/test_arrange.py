@@ -1,4 +1,4 @@
-"""Where the boxes of a walked graph stand: apart from each other, inside their frames, a thousand without waiting."""
+"""Layout of the graph view: boxes do not overlap and stay in their frames; a thousand nodes are fast."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def inside(box: list[float], frame: list[float]) -> bool:
     )
 
 
-def test_boxes_stand_apart_inside_their_frames_and_edges_run_down(arrange: Any) -> None:
+def test_boxes_are_apart_inside_their_frames_and_edges_run_down(arrange: Any) -> None:
     # inputs → [ a → b ; [ c → d ] ; lonely ] → e, and an edge that crosses both frames
     levels = [[1, 0], [2, 1]]
     within = [0, 1, 1, 2, 2, 1, 0]
@@ -64,13 +64,13 @@ def test_boxes_stand_apart_inside_their_frames_and_edges_run_down(arrange: Any) 
     assert [route is None for route in found["routes"]] == [True, False, True, False, True, False]
 
 
-def test_a_circle_is_laid_out_and_both_its_edges_have_a_way(arrange: Any) -> None:
+def test_cycle_is_laid_out(arrange: Any) -> None:
     found = arrange(sizes=[[80, 30]] * 3, within=[0, 0, 0], edges=[[0, 1], [1, 2], [2, 0]], levels=[])
     assert not any(overlap(a, b) for k, a in enumerate(found["boxes"]) for b in found["boxes"][:k])
     assert all(len(route) >= 4 for route in found["routes"])
 
 
-def test_blocks_that_look_alike_are_laid_out_alike(arrange: Any) -> None:
+def test_equal_blocks_are_laid_out_alike(arrange: Any) -> None:
     within = [k + 1 for k in range(12) for _ in range(5)]
     edges = [[5 * k + i, 5 * k + i + 1] for k in range(12) for i in range(4)] + [
         [5 * k + 4, 5 * k + 5] for k in range(11)
@@ -83,7 +83,7 @@ def test_blocks_that_look_alike_are_laid_out_alike(arrange: Any) -> None:
     assert len(own) == 1
 
 
-def test_a_thousand_nodes_in_levels_are_laid_out_without_waiting(arrange: Any) -> None:
+def test_thousand_nodes_are_laid_out_quickly(arrange: Any) -> None:
     # 40 levels of 25 nodes, none like another: each node reads one of the three before it, sometimes two
     within = [1 + k // 25 for k in range(1000)]
     edges = [[k - 1 - (k * k) % 3, k] for k in range(3, 1000)]

@@ -1,4 +1,4 @@
-"""The component inside a running Streamlit: the bytes go once, a click comes back."""
+"""The canvas component inside a running Streamlit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.served import free_port, status
 DEMO = ROOT / "benchmarks" / "canvas_page.py"
 
 
-def test_bytes_travel_in_the_store_and_views_are_small_json() -> None:
+def test_plan_bytes_are_sent_once() -> None:
     at = AppTest.from_file(str(DEMO), default_timeout=30)
     at.query_params["boxes"] = "500"
     at.run()
@@ -59,7 +59,7 @@ def server() -> Iterator[str]:
 
 
 @pytest.mark.browser
-def test_a_click_reaches_python_and_every_view_without_losing_the_zoom(server: str, browser: Browser) -> None:
+def test_click_reaches_python_and_keeps_the_zoom(server: str, browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 1200, "height": 1100})
     page.goto(f"{server}/?boxes=500&two=1")
     charts = page.locator(".tmmu-canvas")
@@ -80,7 +80,7 @@ def test_a_click_reaches_python_and_every_view_without_losing_the_zoom(server: s
 
 
 @pytest.mark.browser
-def test_the_window_of_steps_reaches_python_when_it_is_asked_for(server: str, browser: Browser) -> None:
+def test_window_of_steps_reaches_python(server: str, browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 1200, "height": 1100})
     page.goto(f"{server}/?boxes=500&window=none")
     chart = page.locator(".tmmu-canvas[data-paintings]")

@@ -1,4 +1,4 @@
-"""A page may bring as many plans as there are planners before the first chart comes."""
+"""The canvas keeps the plans of all planners of a page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tmmu_core.planners import PLANNERS
 pytestmark = pytest.mark.browser
 
 
-def test_every_planners_plan_is_there_when_the_charts_come(browser: Browser) -> None:
+def test_every_plan_is_kept_for_its_chart(browser: Browser) -> None:
     page = browser.new_page()
     page.set_content("<body></body>")
     page.add_script_tag(content=canvas_script())

@@ -38,7 +38,7 @@ class Read:
         return [blob[a:b].decode() for a, b in zip([0, *ends], ends, strict=False)]
 
 
-def test_every_column_comes_back() -> None:
+def test_columns_round_trip() -> None:
     plan = plan_of()
     read = Read(pack_plan(plan).data)
     packed = read.header["plans"][0]
@@ -54,7 +54,7 @@ def test_every_column_comes_back() -> None:
         assert read.array(packed["columns"][name]) == column.tolist(), name
 
 
-def test_ids_and_nodes_are_pools_of_text() -> None:
+def test_ids_and_nodes_round_trip() -> None:
     read = Read(pack_plan(plan_of()).data)
     packed = read.header["plans"][0]
     assert read.texts(packed["ids"]) == ["a", "b", "c", "w"]
@@ -62,7 +62,7 @@ def test_ids_and_nodes_are_pools_of_text() -> None:
 
 
 @pytest.mark.parametrize(("top", "kind"), [(255, "u1"), (256, "u2"), (65_536, "u4"), (2**32, "u8"), (2**63, "u8")])
-def test_a_column_is_as_narrow_as_its_greatest_number(top: int, kind: str) -> None:
+def test_column_has_the_narrowest_type(top: int, kind: str) -> None:
     plan = plan_of((("a", "activations", 0, top, 0, 0, 1),), nodes=())
     read = Read(pack_plan(plan).data)
     triple = read.header["plans"][0]["columns"]["offset"]
@@ -70,17 +70,17 @@ def test_a_column_is_as_narrow_as_its_greatest_number(top: int, kind: str) -> No
     assert read.array(triple) == [top]
 
 
-def test_figures_beyond_what_a_double_holds_are_told_exactly() -> None:
+def test_figures_beyond_double_precision_are_text() -> None:
     plan = plan_of((("a", "activations", 0, 2**60 + 1, 2, 0, 1),), nodes=())
     assert Read(pack_plan(plan).data).header["plans"][0]["arenas"][0]["extent"] == str(2**60 + 3)
 
 
-def test_an_unlimited_capacity_is_no_capacity() -> None:
+def test_unlimited_capacity_is_omitted() -> None:
     assert Read(pack_plan(plan_of()).data).header["plans"][0]["arenas"][0]["capacity"] is None
     assert Read(pack_plan(plan_of(capacity=4096)).data).header["plans"][0]["arenas"][0]["capacity"] == "4096"
 
 
-def test_who_shares_bytes_at_one_time_is_told_of_an_invalid_plan_alone() -> None:
+def test_conflicts_are_listed_for_invalid_plans_only() -> None:
     plan = plan_of()
     assert Read(pack_plan(plan).data).header["plans"][0]["conflict"] is None
     stacked = finished(replace(plan, offset=plan.offset * 0)).plan
@@ -90,50 +90,36 @@ def test_who_shares_bytes_at_one_time_is_told_of_an_invalid_plan_alone() -> None
     assert any(conflict)
 
 
-def test_the_curve_is_the_cores() -> None:
+def test_curve_equals_that_of_the_core() -> None:
     read = Read(pack_plan(plan_of()).data)
     arena = read.header["plans"][0]["arenas"][0]
     assert read.array(arena["live"]) == [1024, 3072, 2560, 2048]
     assert (arena["peak_step"], arena["peak"]) == (1, "3072")
 
 
-def test_a_chain_in_place_of_many_steps_has_its_curve_at_each_of_them() -> None:
-    """One storage is told at two beats, its 1,100 rows are drawn at 1,100 steps."""
-    rows = tuple((f"v{k:04}", "activations", 0, 0, 64, k, k + 2) for k in range(1, 1099))
-    plan = plan_of(
-        (("a", "activations", 0, 0, 64, 1, 2), *rows),
-        nodes=tuple(f"n{k}" for k in range(1099)),
-        bases={row[0]: "a" for row in rows},
-    )
-    packed = Read(pack_plan(plan).data)
-    arena = packed.header["plans"][0]["arenas"][0]
-    assert packed.array(arena["live"]) == [0, *[64] * 1099]
-    assert arena["claim"].startswith("Peak 64 B at #1 n0;")
-
-
-def test_the_claim_names_peak_arena_and_gap() -> None:
+def test_claim_has_peak_arena_and_gap() -> None:
     assert claim(plan_of(), "activations") == "Peak 3.00 KiB at #1 n1; arena 3.00 KiB; gap 0 %"
 
 
-def test_equal_plans_have_equal_bytes_and_one_moved_offset_another_token() -> None:
+def test_token_depends_on_the_plan() -> None:
     moved = (("a", "activations", 0, 128, 1024, 0, 2), *FOUR[1:])
     assert pack_plan(plan_of()).data == pack_plan(plan_of()).data
     assert pack_plan(plan_of()).token != pack_plan(plan_of(moved)).token
 
 
-def test_a_view_says_its_base_by_row() -> None:
+def test_view_has_the_row_of_its_base() -> None:
     rows = (*FOUR, ("v", "activations", 1, 1280, 256, 1, 3))
     read = Read(pack_plan(plan_of(rows, bases={"v": "b"})).data)
     packed = read.header["plans"][0]
     assert (read.array(packed["views"]), read.array(packed["bases"])) == ([3], [1])
 
 
-def test_hand_offs_are_triples_of_step_and_rows() -> None:
+def test_handoffs_are_triples() -> None:
     read = Read(pack_plan(plan_of(handoffs=((2, "a", "c"),))).data)
     assert read.array(read.header["plans"][0]["handoffs"]) == [2, 0, 2]
 
 
-def test_what_changed_is_what_the_comparison_says() -> None:
+def test_changes_are_those_of_compare() -> None:
     before = plan_of()
     after = plan_of((("a", "activations", 0, 128, 1024, 0, 2), *FOUR[1:3], ("x", "parameters", 0, 0, 4096, 0, 4)))
     read = Read(pack_plan(after, baseline=before).data)
@@ -146,29 +132,29 @@ def test_what_changed_is_what_the_comparison_says() -> None:
     assert read.array(candidate["twin"]) == [1, 2, 3, 0]
 
 
-def test_a_column_that_is_too_short_is_refused_by_its_name() -> None:
+def test_short_column_is_rejected_by_name() -> None:
     with pytest.raises(ValueError, match="operators has 1 entries, the plan 4 rows"):
         pack_plan(plan_of(), operators=["conv"])
 
 
-def test_a_plan_without_tensors_packs() -> None:
+def test_empty_plan_is_packed() -> None:
     empty = plan_of((), nodes=())
     assert Read(pack_plan(empty).data).header["plans"][0]["rows"] == 0
 
 
-def test_a_lone_surrogate_in_a_name_does_not_stop_the_packing() -> None:
+def test_lone_surrogate_is_replaced() -> None:
     plan = plan_of((("a\ud800", "activations", 0, 0, 4, 0, 1),), nodes=())
     read = Read(pack_plan(plan).data)
     assert read.texts(read.header["plans"][0]["ids"]) == ["a?"]
 
 
-def test_the_same_plan_object_is_packed_once() -> None:
+def test_plan_object_is_packed_once() -> None:
     plan, operators = synthetic_plan(100)
     assert packed_once(plan, operators=operators).data is packed_once(plan, operators=operators).data
     assert packed_once(plan, operators=operators).token != packed_once(plan).token
 
 
-def test_search_finds_ids_and_the_node_that_writes() -> None:
+def test_search_finds_ids_and_writers() -> None:
     plan = plan_of()
     assert matches(plan, "B").tolist() == [False, True, False, False]
     assert matches(plan, "N1").tolist() == [False, True, False, False]  # b is written at #1 n1
@@ -176,7 +162,7 @@ def test_search_finds_ids_and_the_node_that_writes() -> None:
 
 
 @given(st.lists(st.text(max_size=6), min_size=1, max_size=8, unique=True))
-def test_any_names_come_back(names: list[str]) -> None:
+def test_names_round_trip(names: list[str]) -> None:
     rows = tuple((name, "activations", k, 4 * k, 4, 0, 1) for k, name in enumerate(names))
     plan = plan_of(rows, nodes=())
     read = Read(pack_plan(plan).data)
@@ -184,7 +170,7 @@ def test_any_names_come_back(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("boxes", [1, 10, 500])
-def test_synthetic_plans_place_no_two_tensors_on_one_byte_at_one_step(boxes: int) -> None:
+def test_synthetic_plans_have_no_overlap(boxes: int) -> None:
     plan, _ = synthetic_plan(boxes)
     taken: set[tuple[int, int, int]] = set()
     for i, row in enumerate(plan.rows()):

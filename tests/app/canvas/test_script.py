@@ -1,4 +1,4 @@
-"""The canvas is plain modules that are joined into one script; where things lie is one module's knowledge."""
+"""The canvas is joined from plain modules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WRITTEN = sorted(set(sources()) - {WORKER})
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_lines_are_of_readable_length(name: str) -> None:
+def test_lines_are_at_most_120_characters(name: str) -> None:
     assert [line for line in sources()[name].splitlines() if len(line) > 120] == []
 
 
@@ -38,7 +38,7 @@ def test_folders_are_small_and_module_names_unique() -> None:
     assert max(len(list(folder.glob("*.js"))) for folder in [folders, *folders.iterdir()]) <= 15
 
 
-def test_every_module_is_reached_and_comes_after_those_it_imports() -> None:
+def test_modules_follow_those_they_import() -> None:
     reached = set()
     for door in (DOOR, WALK_DOOR):
         names = [name for name, _ in ordered(sources(), door)]
@@ -49,26 +49,26 @@ def test_every_module_is_reached_and_comes_after_those_it_imports() -> None:
     assert reached | set(WORKER_MODULES) == set(sources())
 
 
-def test_the_library_is_what_its_authors_publish_and_stands_beside_its_licence() -> None:
+def test_vendored_library_has_its_licence() -> None:
     assert hashlib.sha256(library().encode()).hexdigest().startswith("54a503e346f93ca0bb10abe7999587e0")
     licence = files("app.canvas") / "vendor" / "dagre.min.js.LEGAL.txt"
     assert "Copyright (c) 2012-2014 Chris Pettitt" in licence.read_text(encoding="utf-8")
 
 
-def test_modules_that_import_one_another_are_refused() -> None:
+def test_cyclic_imports_are_rejected() -> None:
     circle = {"page.js": 'import { a } from "./a.js";\n', "a.js": 'import { b } from "./page.js";\n'}
     with pytest.raises(ValueError, match=r"page\.js → a\.js → page\.js"):
         ordered(circle)
 
 
-def test_the_joined_script_has_no_module_syntax_left() -> None:
+def test_joined_script_has_no_module_syntax() -> None:
     assert re.findall(r"^(?:import|export)\b.*", canvas_script(), re.M) == []
     assert re.findall(r"^(?:import|export)\b.*", walk_script(), re.M) == []
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("lie", [{}, {"falling": True}, {"sideways": True}])
-def test_a_pixel_and_its_point_are_each_others_image(sheet: Page, lie: dict[str, bool]) -> None:
+def test_pixel_and_point_are_inverse(sheet: Page, lie: dict[str, bool]) -> None:
     back = sheet.evaluate(
         """(lie) => { const rect = { x: 100, y: 40, w: 640, h: 320 }, win = { t0: 3, t1: 19, v0: 512, v1: 4608 };
              const plane = new tmmuCanvas.Plane(rect, win, lie);
@@ -82,7 +82,7 @@ def test_a_pixel_and_its_point_are_each_others_image(sheet: Page, lie: dict[str,
 
 
 @pytest.mark.browser
-def test_marks_on_an_axis_of_bytes_are_never_written_alike(sheet: Page) -> None:
+def test_byte_axis_marks_are_distinct(sheet: Page) -> None:
     alike = sheet.evaluate(
         """() => { const found = [];
              for (let top = 3; top < 2 ** 48; top = Math.floor(top * 1.83) + 1)

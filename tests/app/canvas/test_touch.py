@@ -1,4 +1,4 @@
-"""Fingers on the chart: two zoom, one pans where there is something to pan, and otherwise moves the page."""
+"""Touch input: two fingers zoom, one finger pans or scrolls the page."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def pinch(at: tuple[float, float], dx: float, dy: float, factor: float, steps: i
     return [((x - dx * g, y - dy * g), (x + dx * g, y + dy * g)) for g in grown]
 
 
-def test_two_fingers_apart_zoom_in_about_what_lies_between_them(touched: tuple[Page, CDPSession]) -> None:
+def test_pinch_zooms_about_its_centre(touched: tuple[Page, CDPSession]) -> None:
     page, hand = touched
     t0, t1, v0, v1 = window(page)
     touch(hand, *pinch(middle(page), 30, 30, 2))
@@ -79,7 +79,7 @@ def test_two_fingers_apart_zoom_in_about_what_lies_between_them(touched: tuple[P
     assert (n0 + n1) / 2 == pytest.approx((t0 + t1) / 2, rel=0.02)
 
 
-def test_two_fingers_side_by_side_zoom_steps_alone(touched: tuple[Page, CDPSession]) -> None:
+def test_horizontal_pinch_zooms_steps_only(touched: tuple[Page, CDPSession]) -> None:
     page, hand = touched
     t0, t1, v0, v1 = window(page)
     touch(hand, *pinch(middle(page), 40, 2, 2))
@@ -88,7 +88,7 @@ def test_two_fingers_side_by_side_zoom_steps_alone(touched: tuple[Page, CDPSessi
     assert (m0, m1) == pytest.approx((v0, v1))
 
 
-def test_a_pinch_selects_nothing_and_a_tap_does(touched: tuple[Page, CDPSession]) -> None:
+def test_pinch_selects_nothing_and_a_tap_selects(touched: tuple[Page, CDPSession]) -> None:
     page, hand = touched
     touch(hand, *pinch(middle(page), 30, 30, 1.5))
     assert page.evaluate("() => sent.filter(([event]) => event === 'select')") == []
@@ -101,13 +101,13 @@ def swipe_up(at: tuple[float, float]) -> list[Points]:
     return [((at[0], at[1] - 12.0 * k),) for k in range(12)]
 
 
-def test_one_finger_moves_the_page_while_the_whole_height_is_seen(touched: tuple[Page, CDPSession]) -> None:
+def test_one_finger_scrolls_the_page_when_not_zoomed(touched: tuple[Page, CDPSession]) -> None:
     page, hand = touched
     touch(hand, *swipe_up(middle(page)))
     page.wait_for_function("() => scrollY > 50")
 
 
-def test_one_finger_moves_the_picture_once_one_has_zoomed_in(touched: tuple[Page, CDPSession]) -> None:
+def test_one_finger_pans_when_zoomed(touched: tuple[Page, CDPSession]) -> None:
     page, hand = touched
     touch(hand, *pinch(middle(page), 30, 30, 2))
     before = window(page)
@@ -116,7 +116,7 @@ def test_one_finger_moves_the_picture_once_one_has_zoomed_in(touched: tuple[Page
     assert page.evaluate("() => scrollY") == 0
 
 
-def test_steps_are_said_as_everywhere_else(touched: tuple[Page, CDPSession]) -> None:
+def test_steps_are_formatted_as_in_python(touched: tuple[Page, CDPSession]) -> None:
     page, _ = touched
     said = page.evaluate("() => [[104, 'conv_12'], [12288, '']].map(([t, n]) => tmmuCanvas.words.stepName(t, n))")
     assert said == [numbers.step(104, "conv_12"), numbers.step(12_288)] == ["#104 conv_12", "#12,288"]

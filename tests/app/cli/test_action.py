@@ -1,4 +1,4 @@
-"""The GitHub Action and the pre-commit hooks: their own steps, run here as a runner runs them."""
+"""The GitHub Action and the pre-commit hooks: their own steps, run as a runner runs them."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def act(tmp_path: Path, programs: dict[str, str]) -> Callable[..., Ran]:
     return run
 
 
-def test_artifacts_are_kept_after_a_red_gate() -> None:
+def test_artifacts_are_kept_after_a_failed_gate() -> None:
     others = [step for step in ACTION["runs"]["steps"] if "uses" in step]
     assert others
     for step in others:
@@ -144,14 +144,14 @@ def test_artifacts_are_kept_after_a_red_gate() -> None:
 
 
 @pytest.mark.parametrize("file", ["action.yml", ".github/workflows/release.yml"])
-def test_actions_of_others_are_pinned_by_digest(file: str) -> None:
+def test_foreign_actions_are_pinned_by_digest(file: str) -> None:
     used = re.findall(r"^\s*(?:- )?uses: (.*)$", (ROOT / file).read_text(), re.M)
     assert used
     assert [line for line in used if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
 
 
-def test_every_value_that_a_step_takes_is_one_that_there_is() -> None:
-    """A misspelt name is empty on a runner, and says nothing."""
+def test_every_value_of_a_step_is_defined() -> None:
+    """A misspelt name is empty on a runner."""
     known = {f"inputs.{name}" for name in ACTION["inputs"]} | set(GITHUB) | {"github.action_path"}
     for step in ACTION["runs"]["steps"]:
         texts = [*step.get("env", {}).values(), *step.get("with", {}).values(), "${{ " + step.get("if", "") + " }}"]
@@ -162,12 +162,13 @@ def test_every_value_that_a_step_takes_is_one_that_there_is() -> None:
     assert {re.sub(r"[${} ]", "", output["value"]) for output in ACTION["outputs"].values()} <= known
 
 
-def test_no_script_of_the_action_holds_an_input() -> None:
+def test_no_script_of_the_action_contains_an_input() -> None:
     assert [step["name"] for step in ACTION["runs"]["steps"] if "${{" in step.get("run", "")] == []
 
 
-def test_the_package_is_installed_from_the_action_and_its_programs_are_found(tmp_path: Path) -> None:
-    """The step runs whole; pip, which would need an index, is one that writes down what it is asked for."""
+@pytest.mark.slow
+def test_package_is_installed_and_its_programs_are_on_the_path(tmp_path: Path) -> None:
+    """The step runs as a whole; pip is replaced by a recorder."""
     python = tmp_path / "python"
     python.write_text(
         '#!/bin/sh\n[ "$1 $2" = "-m venv" ] && mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && exit\n'
@@ -192,7 +193,7 @@ def test_the_package_is_installed_from_the_action_and_its_programs_are_found(tmp
     assert (tmp_path / "path").read_text() == f"{tmp_path}/tmmu/bin\n"
 
 
-def test_a_grown_model_is_red_with_its_bars_its_tensors_and_its_report(act: Callable[..., Ran], tmp_path: Path) -> None:
+def test_grown_model_fails_with_bars_tensors_and_report(act: Callable[..., Ran], tmp_path: Path) -> None:
     before, after = file_of(tmp_path, {"a": 1, "b": 1}), file_of(tmp_path, {"a": 1, "b": 3})
     ran = act(plan=after, baseline=before, comment="true")
     assert (ran.code, ran.verdict) == (1, "red")
@@ -233,7 +234,7 @@ def test_annotation_of_a_name_with_commands_is_one_escaped_line() -> None:
 
 
 @pytest.mark.slow
-def test_a_model_that_did_not_grow_is_green_and_kept_with_a_link(
+def test_unchanged_model_passes_and_is_recorded(
     act: Callable[..., Ran], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     store, file = f"sqlite:///{tmp_path / 'team.db'}", file_of(tmp_path, {"a": 2})
@@ -262,7 +263,7 @@ def test_a_model_that_did_not_grow_is_green_and_kept_with_a_link(
     }
 
 
-def test_what_cannot_be_read_is_an_error_that_says_why(act: Callable[..., Ran], tmp_path: Path) -> None:
+def test_unreadable_model_is_an_error(act: Callable[..., Ran], tmp_path: Path) -> None:
     ran = act(plan=str(tmp_path / "$(touch gone).onnx"), baseline="none.json")
     assert (ran.code, ran.verdict) == (1, "error")
     assert "cannot be opened" in ran.summary
@@ -272,7 +273,7 @@ def test_what_cannot_be_read_is_an_error_that_says_why(act: Callable[..., Ran], 
 
 
 @pytest.mark.slow
-def test_an_error_that_names_things_leaves_no_fence_and_commands_no_runner(
+def test_error_message_cannot_inject_commands(
     act: Callable[..., Ran], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     image = "![x](http://127.0.0.1:9/i.png)"
@@ -289,7 +290,7 @@ def test_an_error_that_names_things_leaves_no_fence_and_commands_no_runner(
     assert [line.strip() for line in commands] == ["::error title=tmmu gate::The gate could not run; see the summary."]
 
 
-def test_what_others_planned_is_theirs(tmp_path: Path) -> None:
+def test_plan_of_another_tool_is_labelled(tmp_path: Path) -> None:
     plan = _plan(file_of(tmp_path, {"a": 2}))
     theirs = replace(plan, planner="their compiler")
     assert [line.split()[0] for line in bars(plan, theirs)] == ["baseline", "plan", "lower"]
@@ -308,7 +309,7 @@ def _plan(file: str) -> Plan:
     ("hook", "lines", "code"),
     [("tmmu-gate", {"a": 4}, 1), ("tmmu-compare", {"a": 1}, 0)],
 )
-def test_a_hook_passes_or_stops_a_commit(
+def test_hook_passes_or_stops_a_commit(
     hook: str, lines: dict[str, int], code: int, tmp_path: Path, programs: dict[str, str]
 ) -> None:
     golden = tmp_path / "golden.plan.json"
@@ -325,8 +326,8 @@ def test_a_hook_passes_or_stops_a_commit(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("arenas", "letters"), [(200, 10), (3, 200_000)])
-def test_a_summary_is_never_longer_than_a_comment_may_be(arenas: int, letters: int) -> None:
-    """GitHub refuses a comment of more than 65,536 characters, and the action puts 20,000 bytes behind the summary."""
+def test_summary_is_shorter_than_a_comment_may_be(arenas: int, letters: int) -> None:
+    """GitHub rejects comments over 65,536 characters, and the action adds 20,000 bytes."""
     before, after = (_many(arenas, letters, size) for size in (1, 64))
     grown = Check("growth", "the last", "2", "1", ok=False)
     fine = [Check("growth", arena.name, "1", "1", ok=True) for arena in after.arenas]
@@ -358,8 +359,8 @@ def _many(arenas: int, letters: int, size: int) -> Plan:
         ({"github.ref_name": "7/merge", "github.head_ref": "main", LABEL: "gone:main"}, "gone:main"),
     ],
 )
-def test_a_branch_of_a_fork_is_never_taken_for_one_of_the_repository(values: dict[str, str], branch: str) -> None:
-    """The baseline store:main is the latest run on main: who opens a pull request must not be it."""
+def test_branch_of_a_fork_is_not_one_of_the_repository(values: dict[str, str], branch: str) -> None:
+    """``store:main`` is the latest run on main, which a pull request must not replace."""
     (expression,) = re.findall(r"\$\{\{(.*?)\}\}", ACTION["inputs"]["branch"]["default"], re.S)
     given = {"github.repository": "them/net"} | values
 

@@ -1,4 +1,4 @@
-"""``tmmu export --to c-project`` and ``tmmu convert --sidecar``: files, refusals, and nothing half-written."""
+"""``tmmu export --to c-project`` and ``tmmu convert --sidecar``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROGRAM = str(DATA / "torch" / "two_layers.pt2")
 CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
 
 
-def test_a_model_brings_its_constants_and_a_finished_plan_is_given_them(tmp_path: Path) -> None:
+def test_model_has_its_constants_and_a_plan_is_given_them(tmp_path: Path) -> None:
     assert run(["export", MODEL, "--to", "c-project", "--planner", "helia", "-o", str(tmp_path / "one")]) == 0
     assert run(["plan", MODEL, "--planner", "helia", "-o", str(tmp_path / "plan.json")]) == 0
     given = ["export", str(tmp_path / "plan.json"), "--to", "c-project", "--model", MODEL, "-o", str(tmp_path / "two")]
@@ -27,7 +27,7 @@ def test_a_model_brings_its_constants_and_a_finished_plan_is_given_them(tmp_path
     assert json.loads(one["residency.json"])["arenas"][-1]["blob_sha256"] is not None
 
 
-def test_a_plan_without_bytes_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_without_constants_has_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["export", str(PROGRAM), "--to", "c-project", "-o", str(tmp_path / "a")]) == 0
     assert "not known" not in capsys.readouterr().err
     assert run(["plan", PROGRAM, "-o", str(tmp_path / "p.json")]) == 0
@@ -44,7 +44,7 @@ def test_a_plan_without_bytes_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
         (["-o", "{folder}/file"], "file exists"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_and_nothing_is_written(
+def test_contradicting_options_are_rejected_before_writing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], words: str
 ) -> None:
     (tmp_path / "file").write_text("kept")
@@ -53,14 +53,14 @@ def test_what_cannot_be_meant_is_refused_and_nothing_is_written(
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_graph_is_converted_with_its_constants_beside_it(tmp_path: Path) -> None:
+def test_graph_is_converted_with_its_constants(tmp_path: Path) -> None:
     graph, beside = str(tmp_path / "g.tmmu.json"), str(tmp_path / "g.safetensors")
     assert run(["convert", PROGRAM, "-o", graph, "--sidecar", beside]) == 0
     theirs = constants_of(Path(PROGRAM), read_graph_file(PROGRAM))
     assert dict(constants_of(Path(graph), read_graph_file(graph))) == dict(theirs)
 
 
-def test_a_sidecar_elsewhere_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sidecar_outside_the_folder_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in").mkdir()
     asked = ["convert", PROGRAM, "-o", str(tmp_path / "in" / "g.json"), "--sidecar", str(tmp_path / "w.safetensors")]
     assert run(asked) == 2

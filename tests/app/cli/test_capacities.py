@@ -1,4 +1,4 @@
-"""A capacity reaches a plain instance by every way it is said, and the question is then whether everything fits."""
+"""A capacity for a plain instance: every way to give it, and the search ends when everything fits."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ def declared(tmp_path: Path, capacity: int) -> str:
     return str(tmp_path / "arenas.json")
 
 
-def test_with_a_capacity_from_a_file_of_arenas_it_ends_when_everything_fits(tmp_path: Path) -> None:
+def test_capacity_from_a_file_ends_the_search_when_everything_fits(tmp_path: Path) -> None:
     arena = planned(tmp_path, "--arenas", declared(tmp_path, CAPACITY))
     assert arena["capacity_bytes"] == CAPACITY
     assert 1_048_576 < arena["extent_bytes"] <= CAPACITY
 
 
-def test_a_capacity_said_by_an_option_is_the_same(tmp_path: Path) -> None:
+def test_capacity_from_an_option_gives_the_same_plan(tmp_path: Path) -> None:
     arena = planned(tmp_path, "--capacity", str(CAPACITY))
     assert arena == planned(tmp_path, "--arenas", declared(tmp_path, CAPACITY))
 
 
-def test_it_goes_on_to_the_least_when_told(tmp_path: Path) -> None:
+def test_minimise_continues_to_the_optimum(tmp_path: Path) -> None:
     arena = planned(tmp_path, "--arenas", declared(tmp_path, CAPACITY), "--option", "minimise=true")
     assert (arena["extent_bytes"], arena["capacity_bytes"]) == (1_048_576, CAPACITY)
 
 
-def test_without_a_capacity_it_minimises(tmp_path: Path) -> None:
+def test_without_a_capacity_the_extent_is_minimised(tmp_path: Path) -> None:
     assert planned(tmp_path)["extent_bytes"] == 1_048_576
 
 
-def test_an_alignment_of_the_arena_holds_for_every_buffer(tmp_path: Path) -> None:
+def test_arena_alignment_holds_for_every_buffer(tmp_path: Path) -> None:
     document = {"arena": {"capacity_bytes": 2**40, "alignment_bytes": 4096, "page_size": 4096}}
     (tmp_path / "arenas.json").write_text(json.dumps(document))
     given = ["--planner", "greedy", "--arenas", str(tmp_path / "arenas.json"), "-o", str(tmp_path / "plan.json")]
@@ -60,7 +60,7 @@ def test_an_alignment_of_the_arena_holds_for_every_buffer(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("capacities", [("--capacity", "1048575"), ("--capacity", "arena=1048575")])
-def test_a_capacity_under_the_bound_is_refused_as_proven(
+def test_capacity_below_the_bound_is_rejected_as_proven(
     capacities: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["plan", str(A), *EXACT, *capacities, "--json"]) == 2
@@ -68,14 +68,14 @@ def test_a_capacity_under_the_bound_is_refused_as_proven(
     assert (record["code_id"], record["diagnostics"]["required"]) == ("ARENA_TOO_SMALL", 1_048_576)
 
 
-def test_an_instance_that_was_written_and_read_takes_the_same_capacity(tmp_path: Path) -> None:
+def test_capacity_survives_writing_and_reading(tmp_path: Path) -> None:
     problem = read_csv(A.read_bytes()).problem
     again = read_csv(write_csv(problem), capacity=CAPACITY).problem
     assert (again.ids, again.capacity) == (problem.ids, CAPACITY)
 
 
 @pytest.mark.parametrize("planner", ["auto", "exact"])
-def test_an_arena_of_a_graph_ends_when_everything_fits_and_goes_on_when_told(tmp_path: Path, planner: str) -> None:
+def test_arena_of_a_graph_ends_when_everything_fits(tmp_path: Path, planner: str) -> None:
     def extent(*arguments: str) -> int:
         given = ["plan", str(MIXED), "--planner", planner, *arguments, "-o", str(tmp_path / "plan.json")]
         assert run(given) == 0
@@ -90,7 +90,7 @@ def test_an_arena_of_a_graph_ends_when_everything_fits_and_goes_on_when_told(tmp
     assert extent(*declared, "--option", "minimise=true") == 270_336
 
 
-def test_an_instance_that_cannot_fit_is_not_sent_to_the_fit_of_graphs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_is_not_suggested_for_an_instance(capsys: pytest.CaptureFixture[str]) -> None:
     for file, way in ((A, "shorten lives or make buffers smaller"), (MIXED, "let tmmu fit change what is alive")):
         assert run(["plan", str(file), "--capacity", "4KiB"]) == 2
         assert way in capsys.readouterr().err

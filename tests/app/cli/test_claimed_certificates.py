@@ -1,4 +1,4 @@
-"""Certificates of finished plans, alignment of instances and assumptions of proofs, from the command line."""
+"""Certificates of finished plans, alignment of instances and assumptions of proofs, on the command line."""
 
 from __future__ import annotations
 

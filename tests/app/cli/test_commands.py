@@ -1,4 +1,4 @@
-"""Each command on real samples: what it says, what it writes, how it ends."""
+"""Each command on samples: output, files and exit codes."""
 
 from __future__ import annotations
 
@@ -57,18 +57,7 @@ def tmmu(capsysbinary: pytest.CaptureFixture[bytes]) -> Any:
 # --- plan --------------------------------------------------------------------------------------------------------
 
 
-def test_a_chain_of_element_wise_nodes_takes_one_slot(tmmu: Any) -> None:
-    code, out, _ = tmmu("plan", CHAIN, "--json")
-    assert code == 0
-    assert json.loads(out)["arenas"]["activations"]["slots"] == 1
-
-
-def test_the_same_chain_without_hand_offs_takes_two(tmmu: Any) -> None:
-    _, out, _ = tmmu("plan", NONE, "--json")
-    assert json.loads(out)["arenas"]["activations"]["slots"] == 2
-
-
-def test_in_a_pipe_the_table_has_no_frame_and_its_sizes_have_units(tmmu: Any) -> None:
+def test_table_in_a_pipe_has_no_frame_and_sizes_have_units(tmmu: Any) -> None:
     _, out, err = tmmu("plan", CHAIN)
     assert "64.0 KiB (65,536 B)" in out
     assert not set(out) & set("─│┌┐└┘━┃╭╮╰╯")
@@ -76,7 +65,7 @@ def test_in_a_pipe_the_table_has_no_frame_and_its_sizes_have_units(tmmu: Any) ->
     assert err == ""
 
 
-def test_long_names_are_not_cut_in_a_pipe(tmmu: Any, tmp_path: Path) -> None:
+def test_long_names_are_complete_in_a_pipe(tmmu: Any, tmp_path: Path) -> None:
     name = "a" * 300
     document = json.loads(Path(CHAIN).read_text())
     path = tmp_path / "long.json"
@@ -93,19 +82,19 @@ def test_json_is_the_plan_file(tmmu: Any) -> None:
 
 
 @pytest.mark.parametrize("ending", [".json", ".cbor", ".json.gz", ".cbor.gz"])
-def test_a_plan_is_written_in_the_format_of_its_ending(tmp_path: Path, ending: str) -> None:
+def test_plan_is_written_in_the_format_of_its_ending(tmp_path: Path, ending: str) -> None:
     path = plan_file(tmp_path, VIEWS, as_file="plan" + ending)
     found = read_any(Path(path).read_bytes(), path)
     assert isinstance(found, Plan)
     assert same_plan(found, plan_graph(graph_of(VIEWS)).plan) == ()
 
 
-def test_a_plan_as_csv_has_its_rows(tmp_path: Path) -> None:
+def test_csv_of_a_plan_has_its_rows(tmp_path: Path) -> None:
     path = plan_file(tmp_path, VIEWS, as_file="plan.csv")
     assert len(list(csv.DictReader(io.StringIO(Path(path).read_text())))) == len(plan_graph(graph_of(VIEWS)).plan)
 
 
-def test_standard_output_takes_the_plan_and_nothing_else(tmmu: Any) -> None:
+def test_standard_output_holds_only_the_plan(tmmu: Any) -> None:
     _, out, _ = tmmu("plan", CHAIN, "-o", "-")
     assert isinstance(read_any(out.encode()), Plan)
 
@@ -133,11 +122,11 @@ def test_options_reach_the_plan(tmmu: Any, options: tuple[str, ...], expected: d
     assert {key: document[key] for key in expected} == expected
 
 
-def test_a_graph_with_backward_nodes_is_planned_backward(tmmu: Any) -> None:
+def test_graph_with_backward_nodes_is_planned_backward(tmmu: Any) -> None:
     assert json.loads(tmmu("plan", TRAINING, "--json")[1])["mode"] == "backward"
 
 
-def test_arenas_come_from_a_file(tmmu: Any, tmp_path: Path) -> None:
+def test_arenas_are_read_from_a_file(tmmu: Any, tmp_path: Path) -> None:
     config = tmp_path / "arenas.json"
     config.write_text('{"activations": {"alignment_bytes": 64, "page_size": 4096, "capacity_bytes": 99999}}')
     arena = json.loads(tmmu("plan", CHAIN, "--arenas", str(config), "--json")[1])["arenas"]["activations"]
@@ -145,7 +134,7 @@ def test_arenas_come_from_a_file(tmmu: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ['["{}"]', "{}\n"])
-def test_an_order_is_read_as_json_or_as_lines(tmmu: Any, tmp_path: Path, text: str) -> None:
+def test_order_is_read_from_json_or_lines(tmmu: Any, tmp_path: Path, text: str) -> None:
     ids = json.loads(tmmu("plan", CHAIN, "--json")[1])["execution_order"]
     order = tmp_path / "order"
     order.write_text(json.dumps(ids) if text.startswith("[") else "\n".join(ids) + "\n")
@@ -154,7 +143,7 @@ def test_an_order_is_read_as_json_or_as_lines(tmmu: Any, tmp_path: Path, text: s
     assert json.loads(out)["execution_order"] == ids
 
 
-def test_dims_set_a_point(tmmu: Any) -> None:
+def test_dims_set_the_sizes(tmmu: Any) -> None:
     dynamic = str(SAMPLES / "dynamic_batch.tmmu.json")
     dim = next(iter(graph_of(dynamic).dims))
     small = json.loads(tmmu("plan", dynamic, "--dims", f"{dim}=1", "--json")[1])
@@ -163,7 +152,7 @@ def test_dims_set_a_point(tmmu: Any) -> None:
     assert small["ir_hash"] == large["ir_hash"]
 
 
-def test_an_instance_is_one_arena(tmmu: Any, tmp_path: Path) -> None:
+def test_instance_has_one_arena(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("id,lower,upper,size\na,0,2,100\nb,2,4,60\n")
     document = json.loads(tmmu("plan", str(path), "--json")[1])
@@ -171,14 +160,14 @@ def test_an_instance_is_one_arena(tmmu: Any, tmp_path: Path) -> None:
     assert document["arenas"]["arena"]["extent_bytes"] == 100
 
 
-def test_a_finished_instance_is_looked_at_as_it_is_unless_a_planner_is_named(tmmu: Any, tmp_path: Path) -> None:
+def test_finished_instance_keeps_its_offsets_unless_a_planner_is_named(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("id,lower,upper,size,offset\na,0,2,100,0\nb,2,4,60,500\n")
     assert json.loads(tmmu("plan", str(path), "--json")[1])["arenas"]["arena"]["extent_bytes"] == 560
     assert json.loads(tmmu("plan", str(path), "--planner", "slots", "--json")[1])["metrics"]["extent_bytes"] == 100
 
 
-def test_hashed_addresses_are_told_as_such(tmmu: Any) -> None:
+def test_hashed_addresses_are_labelled(tmmu: Any) -> None:
     code, out, _ = tmmu("plan", CHAIN, "--addressing", "blake3_sparse")
     assert code == 0
     assert "blake3_sparse" in out
@@ -187,38 +176,37 @@ def test_hashed_addresses_are_told_as_such(tmmu: Any) -> None:
 # --- trace, compare ----------------------------------------------------------------------------------------------
 
 
-def test_a_trace_goes_to_standard_output_as_json_lines(tmmu: Any) -> None:
+def test_trace_is_printed_as_json_lines(tmmu: Any) -> None:
     code, out, _ = tmmu("trace", CHAIN)
     assert code == 0
     assert json.loads(out.splitlines()[0])["record"] == "allocation_header"
     assert isinstance(read_any(out.encode()), Trace)
 
 
-def test_a_trace_of_a_plan_is_the_trace_of_its_graph(tmmu: Any, tmp_path: Path) -> None:
+def test_trace_of_a_plan_equals_that_of_its_graph(tmmu: Any, tmp_path: Path) -> None:
     assert tmmu("trace", plan_file(tmp_path, VIEWS))[1] == tmmu("trace", VIEWS)[1]
 
 
-def test_a_trace_is_written_as_a_cbor_sequence(tmp_path: Path) -> None:
+def test_trace_is_written_as_a_cbor_sequence(tmp_path: Path) -> None:
     path = tmp_path / "t.cborseq"
     assert run(["trace", VIEWS, "-o", str(path)]) == 0
     assert isinstance(read_any(path.read_bytes()), Trace)
 
 
-def test_identical_plans_end_with_0(tmmu: Any, tmp_path: Path) -> None:
+def test_identical_plans_exit_with_0(tmmu: Any, tmp_path: Path) -> None:
     code, out, _ = tmmu("compare", plan_file(tmp_path, CHAIN), CHAIN)
     assert code == 0
     assert out.startswith("identical")
 
 
-def test_diverged_plans_end_with_1_and_say_where(tmmu: Any, tmp_path: Path) -> None:
+def test_diverged_plans_exit_with_1_and_name_the_difference(tmmu: Any, tmp_path: Path) -> None:
     code, out, _ = tmmu("compare", CHAIN, plan_file(tmp_path, CHAIN, "--planner", "naive"))
     assert code == 1
     assert "first divergence at $.tensors['t1'].offset_bytes: 0 → 65536" in out
     assert "+512 KiB" in out
 
 
-def test_plans_that_number_slots_alone_otherwise_are_told_as_such(tmmu: Any, tmp_path: Path) -> None:
-    """Their layout hashes differ, so they are not identical; no tensor moved. A planner without slots names none."""
+def test_renumbered_slots_are_no_moves(tmmu: Any, tmp_path: Path) -> None:
     code, out, _ = tmmu("compare", CHAIN, plan_file(tmp_path, CHAIN, "--planner", "ffd"))
     assert (code, out.partition("\n")[0]) == (1, "diverged in slot numbers only")
     assert re.search(r"^renumbered +8 ", out, re.MULTILINE)
@@ -227,19 +215,19 @@ def test_plans_that_number_slots_alone_otherwise_are_told_as_such(tmmu: Any, tmp
     assert (row.count("slot"), row.count("[0, 65,536)")) == (1, 2)
 
 
-def test_incomparable_plans_end_with_3_and_say_why(tmmu: Any, tmp_path: Path) -> None:
+def test_incomparable_plans_exit_with_3_and_name_the_reason(tmmu: Any, tmp_path: Path) -> None:
     code, out, _ = tmmu("compare", CHAIN, plan_file(tmp_path, CHAIN, "--seed", "5"))
     assert code == 3
     assert "not comparable: different replay tokens" in out
 
 
-def test_the_json_of_a_comparison_has_the_same_keys_whatever_the_verdict(tmmu: Any) -> None:
+def test_json_of_a_comparison_has_fixed_keys(tmmu: Any) -> None:
     same, other = (json.loads(tmmu("compare", CHAIN, b, "--json")[1]) for b in (CHAIN, NONE))
     assert list(same) == list(other)
     assert (same["identical"], other["identical"], other["comparable"]) == (True, False, False)
 
 
-def test_a_golden_trace_compares_with_its_sample(tmmu: Any) -> None:
+def test_golden_trace_is_compared_with_its_sample(tmmu: Any) -> None:
     golden = SAMPLES / "golden" / "linear_chain.inference.trace.jsonl"
     assert tmmu("compare", str(golden), CHAIN)[0] == 0
 
@@ -248,13 +236,13 @@ def test_a_golden_trace_compares_with_its_sample(tmmu: Any) -> None:
 
 
 @pytest.mark.parametrize("sample", [CHAIN, VIEWS, TRAINING, ARENAS])
-def test_samples_verify(tmmu: Any, sample: str) -> None:
+def test_sample_verifies(tmmu: Any, sample: str) -> None:
     code, out, _ = tmmu("verify", sample)
     assert code == 0
     assert out.startswith("verified")
 
 
-def test_a_moved_offset_is_found_in_a_plan_file(tmmu: Any, tmp_path: Path) -> None:
+def test_moved_offset_in_a_plan_file_is_found(tmmu: Any, tmp_path: Path) -> None:
     path = Path(plan_file(tmp_path, VIEWS))
     document = json.loads(path.read_text())
     document["tensors"][-1]["offset_bytes"] += 1
@@ -266,7 +254,7 @@ def test_a_moved_offset_is_found_in_a_plan_file(tmmu: Any, tmp_path: Path) -> No
     assert "alignment" in [finding["rule"] for finding in found["findings"]]
 
 
-def test_a_shortened_range_is_found_with_the_graph_at_hand(tmmu: Any, tmp_path: Path) -> None:
+def test_shortened_range_is_found_with_the_graph(tmmu: Any, tmp_path: Path) -> None:
     path = Path(plan_file(tmp_path, NONE))
     document = json.loads(path.read_text())
     document["tensors"][1]["death"] -= 1
@@ -274,7 +262,7 @@ def test_a_shortened_range_is_found_with_the_graph_at_hand(tmmu: Any, tmp_path: 
     assert tmmu("verify", str(path), "--graph", NONE)[0] == 1
 
 
-def test_lint_tells_what_an_undeclared_default_did(tmmu: Any, tmp_path: Path) -> None:
+def test_lint_lists_undeclared_defaults(tmmu: Any, tmp_path: Path) -> None:
     document = json.loads(Path(CHAIN).read_text())
     for node in document["nodes"]:
         node.pop("inplace", None)
@@ -302,19 +290,18 @@ def test_lint_tells_what_an_undeclared_default_did(tmmu: Any, tmp_path: Path) ->
         (("--baseline", CHAIN, "--max-growth", "5%"), 0),
     ],
 )
-def test_a_gate_is_green_or_red(tmmu: Any, limits: tuple[str, ...], code: int) -> None:
+def test_gate_passes_or_fails(tmmu: Any, limits: tuple[str, ...], code: int) -> None:
     assert tmmu("gate", CHAIN, *limits)[0] == code
 
 
-def test_growth_over_a_baseline_is_red_at_the_byte(tmmu: Any) -> None:
+def test_growth_over_a_baseline_fails_at_the_byte(tmmu: Any) -> None:
     assert tmmu("gate", NONE, "--baseline", CHAIN, "--max-growth", "65536")[0] == 0
     assert tmmu("gate", NONE, "--baseline", CHAIN, "--max-growth", "65535")[0] == 1
     assert tmmu("gate", NONE, "--baseline", CHAIN, "--max-growth", "100%")[0] == 0
     assert tmmu("gate", NONE, "--baseline", CHAIN, "--max-growth", "99.9%")[0] == 1
 
 
-def test_a_baseline_of_another_model_is_told(tmmu: Any, tmp_path: Path) -> None:
-    """A wrong path in CI would be green for ever; a graph that changed, or was renamed in part, is no other model."""
+def test_baseline_of_another_model_is_reported(tmmu: Any, tmp_path: Path) -> None:
     other = plan_file(tmp_path, VIEWS)
     code, out, _ = tmmu("gate", CHAIN, "--baseline", other, "--max-growth", "1MiB", "--out", str(tmp_path / "out"))
     sentence = "linear_chain, 9 tensors) have no tensor in common"
@@ -326,7 +313,7 @@ def test_a_baseline_of_another_model_is_told(tmmu: Any, tmp_path: Path) -> None:
     assert json.loads(tmmu("gate", NONE, "--baseline", CHAIN, "--json")[1])["tensors_in_common"] == 9
 
 
-def test_the_gap_of_a_gate_is_held_exactly(tmmu: Any, tmp_path: Path) -> None:
+def test_gap_limit_is_exact(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("id,lower,upper,size,offset\na,0,1,1000,125\n")
     assert tmmu("gate", str(path), "--max-gap", "12.5")[0] == 0
@@ -337,7 +324,7 @@ def test_the_gap_of_a_gate_is_held_exactly(tmmu: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format_", ["json", "cbor", "trace", "trace-cbor"])
-def test_an_export_is_read_back(tmp_path: Path, format_: str) -> None:
+def test_export_is_read_back(tmp_path: Path, format_: str) -> None:
     path = tmp_path / "out"
     assert run(["export", plan_file(tmp_path, VIEWS), "--to", format_, "-o", str(path)]) == 0
     found = read_any(path.read_bytes())
@@ -346,14 +333,14 @@ def test_an_export_is_read_back(tmp_path: Path, format_: str) -> None:
     assert same_plan(plan, plan_graph(graph_of(VIEWS)).plan) == ()
 
 
-def test_an_arena_exports_as_an_instance_that_plans_to_the_same_extent(tmmu: Any, tmp_path: Path) -> None:
+def test_arena_exports_as_an_instance_with_its_extent(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     assert run(["export", VIEWS, "--to", "instance", "--arena", "activations", "-o", str(path)]) == 0
     extent = json.loads(tmmu("plan", VIEWS, "--json")[1])["arenas"]["activations"]["extent_bytes"]
     assert json.loads(tmmu("plan", str(path), "--json")[1])["arenas"]["arena"]["extent_bytes"] == extent
 
 
-def test_a_plan_exports_for_a_code_generator(tmmu: Any) -> None:
+def test_plan_exports_as_c_source(tmmu: Any) -> None:
     assert json.loads(tmmu("export", VIEWS, "--to", "residency")[1])["schema"] == "tmmu_residency/1"
     assert "_Static_assert" in tmmu("export", VIEWS, "--to", "c-header")[1]
     assert '#include "views_memory.h"' in tmmu("export", VIEWS, "--to", "c-source")[1]
@@ -369,21 +356,19 @@ def test_a_plan_exports_for_a_code_generator(tmmu: Any) -> None:
         ("r.html.gz", b"\x1f\x8b"),
     ],
 )
-def test_a_reports_ending_chooses_its_form(tmp_path: Path, name: str, begins: bytes) -> None:
+def test_ending_of_a_report_selects_its_format(tmp_path: Path, name: str, begins: bytes) -> None:
     assert run(["report", VIEWS, "-o", str(tmp_path / name)]) == 0
     assert (tmp_path / name).read_bytes().lower().startswith(begins)
 
 
-def test_a_report_is_not_written_under_an_ending_that_says_something_else(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_ending_of_a_report_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "report.txt"
     assert run(["report", VIEWS, "-o", str(path)]) == 2
     assert "Use one of .html, .htm, .pdf, .md." in capsys.readouterr().err
     assert not path.exists()
 
 
-def test_a_report_is_one_file_without_outside_references(tmp_path: Path) -> None:
+def test_report_has_no_outside_references(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     assert run(["report", VIEWS, "-o", str(path)]) == 0
     text = path.read_text()
@@ -392,7 +377,7 @@ def test_a_report_is_one_file_without_outside_references(tmp_path: Path) -> None
     assert "<link " not in text
 
 
-def test_bounds_of_named_dimensions_are_given_where_a_model_is_converted(tmmu: Any, tmp_path: Path) -> None:
+def test_bounds_of_dimensions_are_given_to_convert(tmmu: Any, tmp_path: Path) -> None:
     wide = tmp_path / "wide.tmmu.json"
     batches = str(SAMPLES / "dynamic_batch.tmmu.json")
     assert run(["convert", batches, "--dims", "B=2:64", "-o", str(wide)]) == 0
@@ -400,20 +385,20 @@ def test_bounds_of_named_dimensions_are_given_where_a_model_is_converted(tmmu: A
 
 
 @pytest.mark.parametrize("bounds", ["B", "B=x", "B=8:1", "=4"])
-def test_what_is_no_bound_is_refused(tmmu: Any, bounds: str) -> None:
+def test_malformed_bound_is_rejected(tmmu: Any, bounds: str) -> None:
     code, _, err = tmmu("convert", str(SAMPLES / "dynamic_batch.tmmu.json"), "--dims", bounds)
     assert code == 2
     assert bounds in err
 
 
-def test_a_model_is_converted_and_planned_alike(tmmu: Any, tmp_path: Path) -> None:
+def test_converted_model_is_planned_alike(tmmu: Any, tmp_path: Path) -> None:
     source, path = str(SAMPLES / "node_centric.json"), tmp_path / "graph.tmmu.cbor.gz"
     assert run(["convert", source, "-o", str(path)]) == 0
     one, other = (json.loads(tmmu("plan", name, "--json")[1]) for name in (source, str(path)))
     assert one["layout_hash"] == other["layout_hash"]
 
 
-def test_a_checkpoint_restores_to_the_plan(tmmu: Any, tmp_path: Path) -> None:
+def test_checkpoint_restores_the_plan(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "c.tmmu-checkpoint"
     assert run(["checkpoint", TRAINING, "--seed", "3", "-o", str(path)]) == 0
     code, out, _ = tmmu("restore", str(path), "--json")
@@ -421,14 +406,14 @@ def test_a_checkpoint_restores_to_the_plan(tmmu: Any, tmp_path: Path) -> None:
     assert same_plan(read_any(out.encode()), plan_graph(graph_of(TRAINING), seed=3).plan) == ()  # type: ignore[arg-type]
 
 
-def test_a_finished_plan_is_checkpointed_with_its_graph(tmp_path: Path) -> None:
+def test_finished_plan_is_checkpointed_with_its_graph(tmp_path: Path) -> None:
     plan, one, other = plan_file(tmp_path, TRAINING), tmp_path / "1", tmp_path / "2"
     assert run(["checkpoint", plan, "--graph", TRAINING, "-o", str(one)]) == 0
     assert run(["checkpoint", TRAINING, "-o", str(other)]) == 0
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_a_damaged_checkpoint_is_refused(tmmu: Any, tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_rejected(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "c"
     run(["checkpoint", CHAIN, "-o", str(path)])
     data = bytearray(path.read_bytes())
@@ -439,7 +424,7 @@ def test_a_damaged_checkpoint_is_refused(tmmu: Any, tmp_path: Path) -> None:
     assert json.loads(err)["code_id"] == "UNREADABLE_INPUT"
 
 
-def test_a_sweep_has_a_row_for_each_combination(tmmu: Any) -> None:
+def test_sweep_has_a_row_per_combination(tmmu: Any) -> None:
     arguments = ("--planners", "slots,naive", "--modes", "inference,forward", "--alignments", "64,128")
     code, out, _ = tmmu("sweep", CHAIN, *arguments, "--json")
     assert code == 0
@@ -452,17 +437,17 @@ def test_a_sweep_has_a_row_for_each_combination(tmmu: Any) -> None:
     ]
 
 
-def test_a_row_of_a_sweep_that_cannot_be_planned_tells_its_code(tmmu: Any) -> None:
+def test_failed_row_of_a_sweep_has_its_code(tmmu: Any) -> None:
     code, out, _ = tmmu("sweep", CHAIN, "--planners", "slots", "--alignments", "48,64")
     assert code == 0
     assert "ALIGNMENT_VIOLATION" in out
 
 
-def test_a_sweep_without_any_plan_is_bad_input(tmmu: Any) -> None:
+def test_sweep_without_any_plan_is_an_error(tmmu: Any) -> None:
     assert tmmu("sweep", CHAIN, "--planners", "slots", "--alignments", "48")[0] == 2
 
 
-def test_a_plan_is_applied_to_real_memory(tmmu: Any) -> None:
+def test_plan_is_applied_to_memory(tmmu: Any) -> None:
     code, out, _ = tmmu("apply", TRAINING, "--json")
     assert code == 0
     found = json.loads(out)
@@ -470,12 +455,12 @@ def test_a_plan_is_applied_to_real_memory(tmmu: Any) -> None:
     assert tmmu("apply", TRAINING, "--json")[1] == out
 
 
-def test_debug_fill_is_refused_under_regulation(tmmu: Any) -> None:
+def test_debug_fill_is_rejected_under_regulation(tmmu: Any) -> None:
     assert tmmu("apply", CHAIN, "--debug-fill", "1")[0] == 0
     assert tmmu("apply", CHAIN, "--debug-fill", "1", "--security", "regulated")[0] == 2
 
 
-def test_a_plan_written_twice_is_the_same_bytes() -> None:
+def test_plan_is_written_deterministically() -> None:
     one, other = (to_json(plan_graph(graph_of(VIEWS)).plan) for _ in range(2))
     assert one == other
     assert b"allocation_time_ns" not in one

@@ -1,4 +1,4 @@
-"""The shell completes commands and options: asked as bash and zsh ask."""
+"""Shell completion, requested as bash and zsh do."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def answered(shell: str, words: str) -> list[str]:
     ("words", "said"),
     [("tmmu pl", {"plan"}), ("tmmu re", {"report", "restore", "record"}), ("tmmu fit --mes", {"--mesh"})],
 )
-def test_bash_is_answered(words: str, said: set[str]) -> None:
+def test_bash_completion(words: str, said: set[str]) -> None:
     assert set(answered("bash", words)) == said
 
 
 @pytest.mark.slow
-def test_zsh_is_answered() -> None:
+def test_zsh_completion() -> None:
     assert any("plan" in line for line in answered("zsh", "tmmu pl"))

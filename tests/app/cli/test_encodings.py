@@ -1,4 +1,4 @@
-"""Whatever the terminal's encoding is, a command ends with its own exit code, and JSON is UTF-8."""
+"""With any terminal encoding a command has its exit code, and JSON is UTF-8."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME = "g\udcff.json"
 @pytest.mark.parametrize(
     "command", ["--help", "plan sample_graphs/views.tmmu.json", "plan sample_graphs/views.tmmu.json --json"]
 )
-def test_an_encoding_without_our_letters_is_no_fault(encoding: str, command: str) -> None:
+def test_narrow_encoding_is_no_error(encoding: str, command: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "app.cli.main", *command.split()],
         cwd=ROOT,
@@ -39,7 +39,7 @@ def test_an_encoding_without_our_letters_is_no_fault(encoding: str, command: str
 @pytest.mark.parametrize(
     "error", [UnreadableInput("a\udcff", source="b\udcff"), InvalidIrShapes("c\udcff", tensor="d\udcff")]
 )
-def test_a_surrogate_in_an_errors_words_is_spelled_out_in_its_record(error: UnreadableInput | InvalidIrShapes) -> None:
+def test_surrogate_in_an_error_is_escaped(error: UnreadableInput | InvalidIrShapes) -> None:
     assert b"\\udcff" in json.dumps(error.record(), ensure_ascii=False).encode()
 
 
@@ -61,14 +61,14 @@ def test_a_surrogate_in_an_errors_words_is_spelled_out_in_its_record(error: Unre
         (("plan", "g.json", "--capacity", "a\udcff=1"), (2,)),
     ],
 )
-def test_bytes_that_are_no_text_are_a_name_like_others(
+def test_file_name_that_is_no_text_is_a_name(
     line: tuple[str, ...],
     codes: tuple[int, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    """A file's name is bytes; in Python those that are no UTF-8 are halves of surrogate pairs."""
+    """File names are bytes; Python decodes invalid UTF-8 to surrogates."""
     monkeypatch.chdir(tmp_path)
     for name in ("g.json", NAME):
         Path(name).write_bytes((SAMPLES / "linear_chain.tmmu.json").read_bytes())

@@ -27,14 +27,14 @@ def healthy(port: int) -> bool:
         return False
 
 
-def test_files_are_handed_over_behind_the_dashes() -> None:
+def test_files_are_passed_to_the_app() -> None:
     asked = arguments(["/a.json", "/b.json"], True, 9000, "localhost")
     assert asked[asked.index("--") + 1 :] == ["/a.json", "/b.json"]
     assert asked[asked.index("--server.port") + 1] == "9000"
     assert asked[asked.index("--server.headless") + 1] == "true"
 
 
-def test_a_port_that_is_taken_is_passed_over() -> None:
+def test_taken_port_is_skipped() -> None:
     with socket.socket() as held:
         held.bind(("localhost", 0))
         held.listen()
@@ -42,7 +42,7 @@ def test_a_port_that_is_taken_is_passed_over() -> None:
         assert next_free_port("localhost", taken) > taken
 
 
-def test_a_port_that_is_named_and_taken_is_told_before_anything_is_announced(
+def test_named_port_that_is_taken_is_reported_first(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with socket.socket() as held:
@@ -56,8 +56,7 @@ def test_a_port_that_is_named_and_taken_is_told_before_anything_is_announced(
 
 
 @pytest.mark.slow
-def test_explorers_that_begin_at_once_serve_on_a_port_each() -> None:
-    """From the look at a port to where the server listens it is seconds."""
+def test_concurrent_explorers_have_distinct_ports() -> None:
     code = (
         "import os, sys; from app.cli.first.explore import free_port\n"
         "port = free_port('localhost', 20000)\n"
@@ -74,13 +73,13 @@ def test_explorers_that_begin_at_once_serve_on_a_port_each() -> None:
     assert f"{next_free_port('localhost', int(min(ports)))}\n" == min(ports), "who ended holds none"
 
 
-def test_streamlits_own_greeting_is_kept_off_the_page() -> None:
+def test_greeting_of_streamlit_is_hidden() -> None:
     asked = arguments([], False, 9000, "localhost")
     assert asked[asked.index("--logger.hideWelcomeMessage") + 1] == "true"
 
 
 @pytest.mark.slow
-def test_the_explorer_serves_until_it_is_stopped() -> None:
+def test_explorer_runs_until_it_is_stopped() -> None:
     port = free_port()
     command = [sys.executable, "-m", "app.cli.main", "explore", CHAIN, "--no-browser", "--port", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -97,7 +96,7 @@ def test_the_explorer_serves_until_it_is_stopped() -> None:
 
 
 @pytest.mark.slow
-def test_it_ends_without_a_word_when_it_is_interrupted() -> None:
+def test_interrupt_ends_silently() -> None:
     port = free_port()
     command = [sys.executable, "-m", "app.cli.main", "explore", CHAIN, "--no-browser", "--port", str(port)]
     server = subprocess.Popen(

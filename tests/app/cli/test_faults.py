@@ -1,4 +1,4 @@
-"""Bad input and bad usage: a sentence with code, place and way out, or one JSON record; always exit code 2."""
+"""Bad input and usage: a sentence with code, place and fix, or one JSON record; always exit code 2."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ BAD_GRAPHS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("what", BAD_GRAPHS)
-def test_bad_input_is_told_in_a_sentence_and_as_one_record(tmmu: Any, tmp_path: Path, what: str) -> None:
+def test_bad_input_is_a_sentence_and_a_record(tmmu: Any, tmp_path: Path, what: str) -> None:
     text, expected = BAD_GRAPHS[what]
     path = tmp_path / "model.onnx"
     path.write_text(text)
@@ -101,7 +101,7 @@ def test_bad_input_is_told_in_a_sentence_and_as_one_record(tmmu: Any, tmp_path: 
         ([], "UNREADABLE_INPUT"),
     ],
 )
-def test_a_bad_arena_configuration(tmmu: Any, tmp_path: Path, config: object, expected: str) -> None:
+def test_bad_arena_configuration_is_rejected(tmmu: Any, tmp_path: Path, config: object, expected: str) -> None:
     path = tmp_path / "arenas.json"
     path.write_text(json.dumps(config))
     code, _, err = tmmu("plan", CHAIN, "--arenas", str(path), "--json")
@@ -109,7 +109,7 @@ def test_a_bad_arena_configuration(tmmu: Any, tmp_path: Path, config: object, ex
     assert json.loads(err)["code_id"] == expected
 
 
-def test_a_broken_quota_is_told(tmmu: Any) -> None:
+def test_exceeded_quota_is_reported(tmmu: Any) -> None:
     code, _, err = tmmu("plan", CHAIN, "--budget", "1KiB", "--json")
     assert code == 2
     assert json.loads(err)["numeric_code"] == 1302
@@ -163,7 +163,7 @@ def test_a_broken_quota_is_told(tmmu: Any) -> None:
     ],
     ids=" ".join,
 )
-def test_bad_usage_ends_with_2_and_writes_no_result(tmmu: Any, arguments: tuple[str, ...]) -> None:
+def test_bad_usage_exits_with_2_without_a_result(tmmu: Any, arguments: tuple[str, ...]) -> None:
     code, out, err = tmmu(*arguments)
     assert code == 2
     assert "Traceback" not in err
@@ -172,12 +172,12 @@ def test_bad_usage_ends_with_2_and_writes_no_result(tmmu: Any, arguments: tuple[
         assert err.startswith("tmmu: ")
 
 
-def test_a_misspelt_command_is_asked_about_in_one_sentence(tmmu: Any) -> None:
+def test_misspelt_command_names_the_closest(tmmu: Any) -> None:
     assert "no such command 'pln'. Did you mean 'plan'? See" in tmmu("pln")[2]
 
 
 @pytest.mark.parametrize("mark", [";", "\t"])
-def test_a_table_that_commas_do_not_part_is_told_so_with_the_way_out(tmmu: Any, tmp_path: Path, mark: str) -> None:
+def test_table_with_another_separator_is_rejected_with_a_fix(tmmu: Any, tmp_path: Path, mark: str) -> None:
     (tmp_path / "lives.csv").write_text("id,lower,upper,size\na,0,2,64\n".replace(",", mark))
     code, out, err = tmmu("plan", str(tmp_path / "lives.csv"))
     assert (code, out) == (2, "")
@@ -203,7 +203,7 @@ def test_every_command_has_help(tmmu: Any, command: str) -> None:
     assert f"tmmu {command}" in out
 
 
-def test_a_fault_of_ours_is_told_apart_from_every_verdict(tmmu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_is_distinct_from_verdicts(tmmu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise AssertionError("ours")
 
@@ -214,14 +214,14 @@ def test_a_fault_of_ours_is_told_apart_from_every_verdict(tmmu: Any, monkeypatch
 
 
 @pytest.mark.slow
-def test_the_console_script_ends_with_the_code() -> None:
+def test_console_script_has_the_exit_code() -> None:
     tmmu = [sys.executable, "-m", "app.cli.main"]
     assert subprocess.run([*tmmu, "plan", CHAIN], capture_output=True, check=False).returncode == 0
     assert subprocess.run([*tmmu, "plan", "/no/file"], capture_output=True, check=False).returncode == 2
 
 
 @pytest.mark.slow
-def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
+def test_closed_reader_is_no_error() -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
@@ -247,7 +247,7 @@ def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
         (["plan", "/no/file"], 2),
     ],
 )
-def test_a_closed_pipe_turns_no_verdict(tmp_path: Path, arguments: list[str], code: int) -> None:
+def test_closed_pipe_keeps_the_exit_code(tmp_path: Path, arguments: list[str], code: int) -> None:
     tampered = msgspec.json.decode(files.to_json(plan_graph(read_graph_file(CHAIN)).plan))
     tampered["tensors"][0]["offset_bytes"] += 1
     (tmp_path / "tampered.json").write_bytes(msgspec.json.encode(tampered))
@@ -266,7 +266,7 @@ def test_a_closed_pipe_turns_no_verdict(tmp_path: Path, arguments: list[str], co
         assert done.returncode == code
 
 
-def test_a_file_that_is_not_there_but_called_as_a_sample_is_pointed_to(tmmu: Any) -> None:
+def test_missing_file_named_like_a_sample_is_suggested(tmmu: Any) -> None:
     code, _, error = tmmu("plan", "resnet50")
     assert (code, "the file cannot be opened: no such file" in error) == (2, True)
     assert f"There is a sample of this name: {SAMPLES / 'resnet50.tmmu.json.gz'}" in error
@@ -285,21 +285,22 @@ def test_a_file_that_is_not_there_but_called_as_a_sample_is_pointed_to(tmmu: Any
         ("--version", 0),
     ],
 )
-def test_streams_that_are_closed_or_full_turn_no_verdict(arguments: str, code: int, streams: str) -> None:
+def test_closed_or_full_streams_keep_the_exit_code(arguments: str, code: int, streams: str) -> None:
     done = subprocess.run(f"{sys.executable} -m tmmu_core {arguments} {streams}", shell=True, check=False, cwd=ROOT)
     assert done.returncode == (2 if streams == "1</dev/null" else code)  # nothing can be written there at all
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", ["", "--help", "plan --help", "--version", "schema plan"])
-def test_help_without_room_is_told_in_a_sentence(arguments: str) -> None:
+def test_help_on_a_full_device_is_reported(arguments: str) -> None:
     command = f"{sys.executable} -m tmmu_core {arguments} >/dev/full"
     done = subprocess.run(command, shell=True, check=False, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "standard output cannot be written: no space left on device" in done.stderr
 
 
-def test_a_reader_that_is_slow_is_waited_for() -> None:
+@pytest.mark.slow
+def test_slow_reader_gets_everything() -> None:
     read, write = os.pipe()
     os.set_blocking(write, False)
     longer_than_a_pipe_holds = str(SAMPLES / "resnet50.tmmu.json.gz")
@@ -320,12 +321,12 @@ def test_standard_input_is_read_once(tmmu: Any, arguments: tuple[str, ...]) -> N
     assert (code, "standard input can be read only once" in error) == (2, True)
 
 
-def test_a_world_has_a_rank(tmmu: Any) -> None:
+def test_world_size_of_0_is_rejected(tmmu: Any) -> None:
     code, _, error = tmmu("plan", CHAIN, "--world-size", "0")
     assert (code, "no world of 0 ranks" in error) == (2, True)
 
 
-def test_an_order_that_is_not_text_is_refused(tmmu: Any, tmp_path: Path) -> None:
+def test_order_that_is_not_text_is_rejected(tmmu: Any, tmp_path: Path) -> None:
     (tmp_path / "order.json").write_bytes(b'["relu\xff"]')
     code, _, error = tmmu("plan", CHAIN, "--order", str(tmp_path / "order.json"))
     assert (code, "the execution order is not UTF-8 text" in error) == (2, True)
@@ -342,7 +343,7 @@ def test_an_order_that_is_not_text_is_refused(tmmu: Any, tmp_path: Path) -> None
         ("fit", CHAIN, "--capacity", "1", "--max-cost", "1e999999999"),
     ],
 )
-def test_a_percentage_that_no_machine_holds_is_refused(tmmu: Any, arguments: tuple[str, ...]) -> None:
+def test_huge_percentage_is_rejected(tmmu: Any, arguments: tuple[str, ...]) -> None:
     code, out, err = tmmu(*arguments)
     assert (code, out) == (2, "")
     assert "is not a percentage" in err
@@ -350,13 +351,13 @@ def test_a_percentage_that_no_machine_holds_is_refused(tmmu: Any, arguments: tup
 
 @pytest.mark.parametrize("name", ["a" * 300, "a" * 5000, f"{CHAIN}/below", "\udcff" * 200, ""])
 @pytest.mark.parametrize("command", ["plan", "verify", "explore"])
-def test_a_name_that_the_system_takes_for_no_file_is_bad_input(tmmu: Any, command: str, name: str) -> None:
+def test_impossible_file_name_is_bad_input(tmmu: Any, command: str, name: str) -> None:
     code, _, err = tmmu(command, name)
     assert code == 2
     assert "fault of the program" not in err
 
 
-def test_a_name_with_a_nul_is_bad_input_to_a_library() -> None:
+def test_name_with_a_nul_is_bad_input() -> None:
     import tmmu_core
 
     with pytest.raises(UnreadableInput, match="cannot be opened"):
@@ -364,7 +365,7 @@ def test_a_name_with_a_nul_is_bad_input_to_a_library() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody who may not look")
-def test_a_folder_where_nobody_may_look_is_bad_input(tmmu: Any, tmp_path: Path) -> None:
+def test_unreadable_folder_is_bad_input(tmmu: Any, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     line = ("plan", str(closed / "g"))
@@ -379,7 +380,7 @@ def test_a_folder_where_nobody_may_look_is_bad_input(tmmu: Any, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("arguments", [("plan", "/dev/zero"), ("plan", CHAIN, "--order", "/dev/zero")])
-def test_what_has_no_end_is_not_read_to_it(
+def test_endless_input_is_not_read_to_its_end(
     tmmu: Any, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "1000000")
@@ -392,7 +393,7 @@ def test_what_has_no_end_is_not_read_to_it(
 @pytest.mark.parametrize(
     "url", ["sqlite:///x.db?timeout=abc", "postgresql//me:secret@there/x", "postgresql://me:secret@[/x", "sqlite:///\0"]
 )
-def test_a_misspelt_store_is_told_without_its_password(tmmu: Any, url: str) -> None:
+def test_misspelt_store_is_reported_without_its_password(tmmu: Any, url: str) -> None:
     code, _, err = tmmu("record", CHAIN, "--as", "m@c", "--store", url)
     assert code == 2
     assert "secret" not in err
@@ -409,7 +410,7 @@ VALUED = [
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["", " ", ","])
 @pytest.mark.parametrize(("command", "option"), VALUED)
-def test_an_empty_value_of_an_option_is_refused(tmmu: Any, command: str, option: str, text: str) -> None:
+def test_empty_option_is_rejected(tmmu: Any, command: str, option: str, text: str) -> None:
     needed = ["--as", "m@c"] if command == "record" else ["-o", os.devnull]
     asks = command in ("record", "report", "checkpoint", "export")
     needs = [*(needed if asks and option not in needed else []), *(["--to", "c"] if command == "export" else [])]
@@ -420,13 +421,13 @@ def test_an_empty_value_of_an_option_is_refused(tmmu: Any, command: str, option:
 
 
 @pytest.mark.parametrize("command", ["plan", "verify", "fit", "explore", "history", "schema"])
-def test_an_empty_argument_is_refused(tmmu: Any, command: str) -> None:
+def test_empty_argument_is_rejected(tmmu: Any, command: str) -> None:
     code, out, err = tmmu(command, "")
     assert (code, out) == (2, "")
     assert "is empty" in err
 
 
-def test_a_sweep_says_why_a_row_could_not_be_planned(tmmu: Any) -> None:
+def test_failed_row_of_a_sweep_names_its_reason(tmmu: Any) -> None:
     _, out, _ = tmmu("sweep", CHAIN, RESIDUAL, "--planners", "slots,bogus", "--modes", "inference,forward")
     row = json.loads(tmmu("sweep", CHAIN, "--planners", "bogus", "--json")[1])["rows"][0]
     (line,) = [line for line in out.splitlines() if row["error"]["message"] in line]
@@ -434,7 +435,7 @@ def test_a_sweep_says_why_a_row_could_not_be_planned(tmmu: Any) -> None:
     assert "INVALID_IR_SHAPES" in line
 
 
-def test_a_plan_verified_against_another_graph_is_told_so_first(tmmu: Any, tmp_path: Path) -> None:
+def test_plan_of_another_graph_is_reported_first(tmmu: Any, tmp_path: Path) -> None:
     plan = str(tmp_path / "p.json")
     tmmu("plan", RESIDUAL, "-o", plan)
     code, out, _ = tmmu("verify", plan, "--graph", CHAIN)

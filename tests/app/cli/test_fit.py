@@ -1,4 +1,4 @@
-"""``tmmu fit``: what it says and writes, and how it ends (contract §11)."""
+"""``tmmu fit``: output, files and exit codes (contract §11)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fitted(tmmu: Any, *arguments: str) -> tuple[int, dict[str, Any]]:
     return code, json.loads(out)
 
 
-def test_what_fits_ends_with_0_and_says_what_contract_11_asks_for(tmmu: Any, branches: str) -> None:
+def test_fit_exits_with_0_and_has_the_figures_of_the_contract(tmmu: Any, branches: str) -> None:
     code, answer = fitted(tmmu, branches, "--alignment", "4", "--capacity", "408")
     assert code == 0
     assert {"answer", "capacity", "extent_bytes", "lower_bound_bytes", "cost", "moves"} <= answer.keys()
@@ -45,7 +45,7 @@ def test_what_fits_ends_with_0_and_says_what_contract_11_asks_for(tmmu: Any, bra
     assert {"kind", "what", "bytes", "extra_flops", "moved_bytes"} <= answer["moves"][0].keys()
 
 
-def test_what_cannot_ends_with_1_and_names_the_step(tmmu: Any, branches: str) -> None:
+def test_impossible_fit_exits_with_1_and_names_the_step(tmmu: Any, branches: str) -> None:
     code, out, _ = tmmu("fit", branches, "--alignment", "4", "--capacity", "0")
     assert code == 1
     assert "Does not fit" in out
@@ -53,7 +53,7 @@ def test_what_cannot_ends_with_1_and_names_the_step(tmmu: Any, branches: str) ->
     assert "'biga'" in out
 
 
-def test_the_smallest_mesh_is_told_with_the_share_that_fits(tmmu: Any, tmp_path: Path) -> None:
+def test_smallest_mesh_is_reported(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "layers.tmmu.json"
     path.write_bytes(native_file.encode(layers(), path.name))
     code, answer = fitted(tmmu, str(path), "--capacity", f"parameters={3 * 1024 * 8}", "--mesh", "tp")
@@ -63,7 +63,7 @@ def test_the_smallest_mesh_is_told_with_the_share_that_fits(tmmu: Any, tmp_path:
     assert (code, out.splitlines()[0]) == (1, "no size of tp fits")
 
 
-def test_a_finer_alignment_says_how_the_fitted_file_is_planned(tmmu: Any, tmp_path: Path) -> None:
+def test_alignment_of_the_fitted_file_is_reported(tmmu: Any, tmp_path: Path) -> None:
     path, out = tmp_path / "odd.tmmu.json", tmp_path / "fitted.tmmu.json"
     path.write_bytes(native_file.encode(odd_sizes(), path.name))
     capacity = 4 * 64 + 36
@@ -74,13 +74,13 @@ def test_a_finer_alignment_says_how_the_fitted_file_is_planned(tmmu: Any, tmp_pa
     assert plan["metrics"]["totals"]["extent_bytes"] == capacity
 
 
-def test_what_is_open_ends_with_3(tmmu: Any, branches: str) -> None:
+def test_open_fit_exits_with_3(tmmu: Any, branches: str) -> None:
     code, answer = fitted(tmmu, branches, "--planner", "naive", "--capacity", "1000", "--allow", "order")
     assert (code, answer["answer"]) == (3, "open")
     assert answer["lower_bound_bytes"] < 1000 < answer["extent_bytes"]
 
 
-def test_the_fitted_file_gives_the_plan_with_no_further_flags(tmmu: Any, branches: str, tmp_path: Path) -> None:
+def test_fitted_file_needs_no_further_options(tmmu: Any, branches: str, tmp_path: Path) -> None:
     out = str(tmp_path / "fitted.tmmu.cbor.gz")
     code, answer = fitted(tmmu, branches, "--planner", "naive", "--capacity", "1KiB")
     assert run(["fit", branches, "--planner", "naive", "--capacity", "1KiB", "-o", out]) == code == 0
@@ -89,18 +89,18 @@ def test_the_fitted_file_gives_the_plan_with_no_further_flags(tmmu: Any, branche
     assert sum(arena["extent_bytes"] for arena in plan["arenas"].values()) == answer["extent_bytes"] <= 1024
 
 
-def test_a_recipe_lists_the_moves(tmmu: Any, branches: str, tmp_path: Path) -> None:
+def test_recipe_lists_the_moves(tmmu: Any, branches: str, tmp_path: Path) -> None:
     path = tmp_path / "recipe.json"
     assert tmmu("fit", branches, "--alignment", "4", "--capacity", "408", "--recipe", str(path))[0] == 0
     assert [move["kind"] for move in json.loads(path.read_bytes())["moves"]] == ["order"]
 
 
-def test_an_arena_may_have_its_own_capacity(tmmu: Any) -> None:
+def test_arena_has_its_own_capacity(tmmu: Any) -> None:
     code, answer = fitted(tmmu, TRAINING, "--capacity", "gradients=1GiB", "--capacity", "activations=1GiB")
     assert (code, answer["capacity"]) == (0, {"activations": 1 << 30, "gradients": 1 << 30})
 
 
-def test_what_one_arenas_capacity_is_held_against_are_its_own_bytes(tmmu: Any) -> None:
+def test_capacity_of_one_arena_is_compared_with_its_own_bytes(tmmu: Any) -> None:
     resnet50 = str(SAMPLES / "resnet50.tmmu.json.gz")
     code, out, _ = tmmu("fit", resnet50, "--capacity", "activations=8MiB", "--allow", "planner")
     assert code == 0
@@ -117,7 +117,7 @@ def test_what_one_arenas_capacity_is_held_against_are_its_own_bytes(tmmu: Any) -
     assert "  parameters: " not in out  # nothing limits them
 
 
-def test_the_largest_size_is_told(tmmu: Any) -> None:
+def test_largest_size_is_reported(tmmu: Any) -> None:
     code, answer = fitted(tmmu, BATCH, "--capacity", "1700KiB", "--largest", "B")
     assert code == 0
     assert 1 <= answer["largest"]["B"] < 32
@@ -136,19 +136,19 @@ def test_the_largest_size_is_told(tmmu: Any) -> None:
         (("--capacity", "1MiB", "--largest", "Q"), "Q"),
     ],
 )
-def test_bad_options_are_refused_by_name(tmmu: Any, arguments: tuple[str, ...], said: str) -> None:
+def test_bad_options_are_rejected_by_name(tmmu: Any, arguments: tuple[str, ...], said: str) -> None:
     code, out, err = tmmu("fit", TRAINING, *arguments)
     assert (code, out) == (2, "")
     assert said in err
 
 
-def test_a_plan_is_no_graph(tmmu: Any, tmp_path: Path) -> None:
+def test_plan_cannot_be_fitted(tmmu: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "plan.json")
     assert run(["plan", TRAINING, "-o", path]) == 0
     assert tmmu("fit", path, "--capacity", "1MiB")[0] == 2
 
 
-def test_an_interruption_keeps_the_best(tmmu: Any, branches: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_fit_keeps_the_best_plan(tmmu: Any, branches: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from app.cli.first import fit as module
 
     planned = module.initial_candidate

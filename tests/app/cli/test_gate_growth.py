@@ -1,4 +1,4 @@
-"""What a gate compares with its baseline, and which warnings it gives, in text, JSON and the pull-request summary."""
+"""Comparison of the gate with a baseline, and its warnings, in text, JSON and the pull-request summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan that leaves out a part of its graph is incomplete in every output, and red in the gate."""
+"""A plan that omits a part of its graph is incomplete in every output and fails the gate."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_compare_lists_the_incomplete_sides(written: dict[str, str], capfd: pyte
     assert {side["status"] for arena in record["arenas"] for side in (arena["left"], arena["right"])} == {"incomplete"}
 
 
-def test_the_repr_of_a_plan_names_the_missing_part() -> None:
+def test_repr_of_a_plan_names_the_missing_part() -> None:
     plan = tmmu.plan(GRAPH)
     assert "INCOMPLETE" in repr(plan)
     assert PART in repr(plan)
@@ -116,11 +116,11 @@ def relabelled(plan: Any, notes: dict[str, Any]) -> Any:
     return tmmu.read(msgspec.json.encode(document))
 
 
-def test_a_plan_that_names_a_missing_part_and_another_status_is_invalid() -> None:
+def test_status_that_contradicts_a_missing_part_is_invalid() -> None:
     assert {arena.status for arena in relabelled(tmmu.plan(GRAPH), {"unplanned": PART}).arenas} == {"invalid"}
 
 
-def test_another_status_is_an_error_against_a_graph_with_missing_bodies() -> None:
+def test_other_status_is_an_error_against_a_graph_with_missing_bodies() -> None:
     forged = relabelled(tmmu.plan(GRAPH), {})
     assert verify_plan(forged).ok
     assert {finding.rule for finding in verify_plan(forged, GRAPH).errors} == {"certificate"}

@@ -1,4 +1,4 @@
-"""A finished plan is not believed: an invalid one is red or refused by every command, and nothing is written."""
+"""An invalid finished plan fails or is rejected by every command, and nothing is written."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def tampered(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("limits", [["--max-gap", "5"], ["--baseline", GOLDEN, "--max-growth", "0"]])
-def test_the_gate_is_red_with_the_first_findings(
+def test_gate_fails_with_the_first_findings(
     capsys: pytest.CaptureFixture[str], tampered: str, limits: list[str]
 ) -> None:
     capsys.readouterr()
@@ -57,7 +57,7 @@ def test_the_gate_is_red_with_the_first_findings(
     assert answer["findings"]
 
 
-def test_an_invalid_baseline_is_red_too(capsys: pytest.CaptureFixture[str], tampered: str) -> None:
+def test_invalid_baseline_fails(capsys: pytest.CaptureFixture[str], tampered: str) -> None:
     assert run(["gate", GRAPH, "--baseline", tampered, "--max-growth", "1000%"]) == 1
     assert "is an invalid plan" in capsys.readouterr().out
 
@@ -65,7 +65,7 @@ def test_an_invalid_baseline_is_red_too(capsys: pytest.CaptureFixture[str], tamp
 @pytest.mark.parametrize(
     "arguments", [["apply"], ["export", "--to", "c-header"], ["trace"], ["checkpoint", "--graph", GRAPH]]
 )
-def test_what_acts_on_a_plan_raises_a_collision_and_writes_nothing(
+def test_command_that_uses_a_plan_raises_a_collision_and_writes_nothing(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, tampered: str, arguments: list[str]
 ) -> None:
     written = tmp_path / "written"
@@ -79,7 +79,9 @@ def test_what_acts_on_a_plan_raises_a_collision_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["tampered.json"]
 
 
-def test_compare_and_report_say_so(capsys: pytest.CaptureFixture[str], tmp_path: Path, tampered: str) -> None:
+def test_compare_and_report_show_the_invalid_plan(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, tampered: str
+) -> None:
     assert run(["compare", tampered, tampered]) == 1
     assert "INVALID" in capsys.readouterr().out
     assert run(["compare", GRAPH, tampered, "--json"]) == 1
@@ -93,7 +95,7 @@ def test_compare_and_report_say_so(capsys: pytest.CaptureFixture[str], tmp_path:
     assert "<td>optimal</td>" not in page.read_text()
 
 
-def test_offsets_that_come_with_an_instance_are_verified(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_offsets_of_an_instance_are_verified(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "two.csv"
     path.write_text(OVERLAPPING)
     assert run(["plan", str(path)]) == 1
@@ -107,7 +109,7 @@ def test_offsets_that_come_with_an_instance_are_verified(capsys: pytest.CaptureF
     assert run(["plan", str(path), "--planner", "greedy"]) == 0
 
 
-def test_a_restored_plan_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restored_plan_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     solution = plan_graph(native_file.decode(Path(GRAPH).read_bytes()))
     stacked = rehashed(refigured(replace(solution.plan, offset=solution.plan.offset * 0)))
     monkeypatch.setattr(writing, "refuse_invalid", lambda *_: None)  # whoever wrote it did not look
@@ -117,7 +119,7 @@ def test_a_restored_plan_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not (tmp_path / "plan.json").exists()
 
 
-def test_a_trace_and_a_sound_plan_stay_green(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_trace_and_valid_plan_pass(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     solution: Any = plan_graph(native_file.decode(Path(GRAPH).read_bytes()))
     path = tmp_path / "plan.jsonl"
     path.write_bytes(trace.to_json_lines(solution.plan))

@@ -1,4 +1,4 @@
-"""Names that are commands to the runner that keeps a log, or that end their line: in a log they are text."""
+"""Names that contain commands for CI runners or line ends are text in a log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.report.pull_request import markdown as in_a_gate
 from app.report.summary import markdown
 from app.session.repeat_command import file_stem
 from tests.support.hostile import hostile_graph
-from tmmu_core.base.escaping import for_log, natural, visible
+from tmmu_core.base.escaping import for_log, visible
 from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file
@@ -107,7 +107,7 @@ def replace_sizes(data: bytes) -> bytes:
     ],
     ids=lambda line: " ".join(line)[:40].encode("ascii", "replace").decode().replace("\n", " "),
 )
-def test_no_command_writes_a_command_into_a_log(
+def test_output_contains_no_runner_command(
     folder: Path, line: tuple[str, ...], capfd: pytest.CaptureFixture[str]
 ) -> None:
     code = run(line)
@@ -121,7 +121,7 @@ def test_no_command_writes_a_command_into_a_log(
         json.loads(err if code == 2 else out)
 
 
-def test_the_store_is_told_of_in_a_log_as_text(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_store_output_contains_no_runner_command(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     store = ("--store", f"sqlite:///{folder / 's.db'}")
     model = NAMES[0]
     for file, commit in (("g.json", "c1"), ("h.json", "::c2")):
@@ -134,7 +134,7 @@ def test_the_store_is_told_of_in_a_log_as_text(folder: Path, capfd: pytest.Captu
     assert _commands(written) == []
 
 
-def test_what_a_log_takes_for_a_command_is_spelled_out_and_nothing_else() -> None:
+def test_runner_commands_are_escaped_and_nothing_else() -> None:
     assert for_log("  ::error::x") == r"  \x3a:error::x"
     assert for_log("a ::b##[group]") == r"a ::b\x23#[group]"
     assert for_log("##vso[task.x]y ##teamcity[x]") == r"\x23#vso[task.x]y \x23#teamcity[x]"
@@ -145,19 +145,18 @@ IGNORABLE = (0x34F, 0x115F, 0x17B4, 0x180B, 0x200B, 0x2065, 0x3164, 0xFFA0, 0xFF
 
 
 @pytest.mark.parametrize("number", IGNORABLE)
-def test_what_is_drawn_as_nothing_is_spelled_out(number: int) -> None:
-    """``conv`` beside ``conv`` with a Hangul filler behind it are two names that look the same."""
+def test_invisible_characters_are_escaped(number: int) -> None:
     assert visible(f"conv{chr(number)}").isascii()
     assert visible("❤\ufe0f é 模型") == "❤\ufe0f é 模型"
 
 
-def test_json_for_a_log_holds_the_same_values(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_escaped_json_has_the_same_values(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(("compare", "g.json", "h.json", "--json")) == 3
     record = json.loads(capfd.readouterr().out)
     assert NAMES[2] in json.dumps(record, ensure_ascii=False)
 
 
-def test_a_planner_that_a_finished_plan_names_is_no_markdown() -> None:
+def test_planner_name_of_a_plan_is_no_markdown() -> None:
     plan = replace(plan_graph(_graph()).plan, planner="![x](http://127.0.0.1:9/i.png)")
     first = markdown(plan, verify_plan(plan)).decode().split("\n")[0]
     assert "![" not in first
@@ -165,8 +164,7 @@ def test_a_planner_that_a_finished_plan_names_is_no_markdown() -> None:
 
 
 @pytest.mark.parametrize("field", ["planner", "mode", "preset", "ir_name", "status"])
-def test_nothing_that_a_finished_plan_says_of_itself_is_markdown(field: str) -> None:
-    """Whatever hashes it brings: one line is one line, and nobody is called, shown or linked."""
+def test_text_of_a_finished_plan_is_no_markdown(field: str) -> None:
     text = "a\n![x](http://127.0.0.1:9/i.png) @team <b>b</b> | `c` #1"
     plan = plan_graph(_graph()).plan
     if field == "status":
@@ -181,13 +179,7 @@ def test_nothing_that_a_finished_plan_says_of_itself_is_markdown(field: str) -> 
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "é" * 300, "-rf", "--help"])
-def test_a_download_is_called_what_every_file_system_takes(name: str) -> None:
+def test_download_name_is_valid_on_every_file_system(name: str) -> None:
     stem = file_stem(name)
     assert 0 < len(os.fsencode(f"{stem}.{stem}.report.html")) < 255
     assert not stem.startswith("-")
-
-
-def test_names_are_sorted_as_people_count() -> None:
-    """Of two that begin alike the shorter one comes first; letters before digits; equal but for zeros, by the text."""
-    names = ["r10", "r2", "r", "r2b", "r02", "10", "9", "rs", "", "r2.1"]
-    assert sorted(names, key=natural) == ["", "r", "r02", "r2", "r2.1", "r2b", "r10", "rs", "9", "10"]

@@ -1,4 +1,4 @@
-"""Models that are run for their shapes: the note before the run, and ``--no-run``."""
+"""Models that run for their shapes: the note before the run, and ``--no-run``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An error's record says what is known: the token that was given, and the bytes that an arena would have needed."""
+"""Error records: the given token, and the bytes that an arena needs."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def record(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any
     return fields
 
 
-def test_the_token_is_in_the_record_of_a_file_that_breaks_the_contract(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_record_of_an_invalid_file_has_the_token(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     document = json.loads(CHAIN.read_text())
     document["tensors"][2]["dtype"] = "float99"
     (tmp_path / "broken.json").write_text(json.dumps(document))
@@ -41,12 +39,12 @@ def test_the_token_is_in_the_record_of_a_file_that_breaks_the_contract(
         assert (fault["code_id"], fault["replay_token"]) == ("INVALID_IR_SHAPES", TOKEN)
 
 
-def test_the_token_is_in_the_record_of_a_refused_debug_fill(capsys: pytest.CaptureFixture[str]) -> None:
+def test_record_of_a_rejected_debug_fill_has_the_token(capsys: pytest.CaptureFixture[str]) -> None:
     fault = record(capsys, "apply", str(CHAIN), "--security", "confidential", "--debug-fill", "1")
     assert (fault["diagnostics"]["reason"], fault["replay_token"]) == ("debug_fill_forbidden", TOKEN)
 
 
-def test_the_plans_own_token_is_in_the_records_of_what_is_done_with_it() -> None:
+def test_records_about_a_plan_have_its_token() -> None:
     plan = chain_plan(4, planner="naive", seed=7)
     applied = apply_plan(plan, security="regulated")
     with pytest.raises(InvalidIrShapes) as fill:
@@ -59,7 +57,7 @@ def test_the_plans_own_token_is_in_the_records_of_what_is_done_with_it() -> None
         assert refused.value.record()["replay_token"] == plan.replay_token.hex()
 
 
-def test_an_arena_that_is_not_declared_requires_what_it_would_have_taken() -> None:
+def test_record_of_an_undeclared_arena_has_its_required_bytes() -> None:
     graph = chain(3, "none")
     whole = plan_graph(graph).plan
     with pytest.raises(ArenaTooSmall) as refused:
@@ -103,10 +101,10 @@ DANGLING = graph([tensor("y")], [node("a", "nobody", "y")])
         ),
     ],
 )
-def test_each_of_the_seven_codes_is_raised_with_its_number_severity_and_fields(
+def test_each_code_of_the_contract_has_its_number_severity_and_fields(
     code: str, number: int, severity: str, fields: str, does: Callable[[], object]
 ) -> None:
-    """Contract §5, from whoever raises it."""
+    """Contract §5."""
     with pytest.raises(ContractError) as caught:
         does()
     fault = caught.value.record()

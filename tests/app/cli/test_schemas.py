@@ -1,4 +1,4 @@
-"""What is written is what its schema says, and what its schema does not say is not written."""
+"""Outputs match their schemas, and have no field that the schemas omit."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def written(command: str, capfd: pytest.CaptureFixture[str], code: int | None = 
 
 
 @pytest.mark.parametrize("name", schemas.NAMES)
-def test_each_schema_is_one_and_says_what_it_is_of(name: str) -> None:
+def test_schema_is_valid_and_titled(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(schemas.schema(name))
     assert schemas.title(name)
 
 
 @pytest.mark.parametrize("sample", [MIXED, TRAINING, TWO, str(SAMPLES / "views.tmmu.json")])
 @pytest.mark.parametrize("planner", ["slots", "greedy", "helia"])
-def test_plans_and_traces(sample: str, planner: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_plans_and_traces_match_their_schemas(sample: str, planner: str, capfd: pytest.CaptureFixture[str]) -> None:
     held("plan", json.loads(written(f"plan {sample} --planner {planner} --json", capfd)))
     for line in written(f"trace {sample} --planner {planner}", capfd).splitlines():
         held("trace", json.loads(line))
@@ -98,11 +98,13 @@ def test_plans_and_traces(sample: str, planner: str, capfd: pytest.CaptureFixtur
         ("error", f"plan {MIXED} --token 7 --json", 2),
     ],
 )
-def test_what_each_command_writes(name: str, command: str, code: int | None, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_each_command_matches_its_schema(
+    name: str, command: str, code: int | None, capfd: pytest.CaptureFixture[str]
+) -> None:
     held(name, json.loads(written(command, capfd, code)))
 
 
-def test_an_invalid_plan_is_told_as_the_schemas_say(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_for_an_invalid_plan_matches_its_schema(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     plan = json.loads(written(f"plan {MIXED} --json", capfd))
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
     good.write_text(json.dumps(plan))
@@ -115,7 +117,7 @@ def test_an_invalid_plan_is_told_as_the_schemas_say(tmp_path: Path, capfd: pytes
     held("error", json.loads(written(f"apply {bad} --json", capfd, 2)))
 
 
-def test_what_a_store_tells(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_the_store_matches_its_schema(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     store = f"--store sqlite:///{tmp_path}/plans.db --json"
     for k, planner in enumerate(("auto", "slots")):
         held("record", json.loads(written(f"record {MIXED} --planner {planner} --as m@c{k} {store}", capfd)))
@@ -124,7 +126,7 @@ def test_what_a_store_tells(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     held("bisect", json.loads(written(f"bisect m {store}", capfd, None)))
 
 
-def test_the_command_writes_and_lists_them(capfd: pytest.CaptureFixture[str]) -> None:
+def test_schema_command_lists_all(capfd: pytest.CaptureFixture[str]) -> None:
     assert json.loads(written("schema plan", capfd)) == schemas.schema("plan")
     assert [line.split()[0] for line in written("schema", capfd).splitlines()] == list(schemas.NAMES)
     assert "schema" in COMMANDS

@@ -1,4 +1,4 @@
-"""Rank-local plans, the shadow replay and sweeps over a dimension, from the command line."""
+"""Rank-local plans and sweeps over a dimension, on the command line."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def spec(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_a_shard_spec_cuts_the_shapes(tmmu: Command, spec: str) -> None:
+def test_shard_spec_splits_the_shapes(tmmu: Command, spec: str) -> None:
     document = json.loads(tmmu("plan", DYNAMIC, "--shard", spec, "--rank", "1", "--json")[1])
     assert next(row for row in document["tensors"] if row["tensor_id"] == "w1")["shape"] == [784, 128]
     assert (document["rank"], document["world_size"]) == (1, 4)
 
 
-def test_a_rank_planned_by_the_command_is_the_rank_of_the_core(tmmu: Command, spec: str) -> None:
+def test_rank_equals_that_of_the_core(tmmu: Command, spec: str) -> None:
     graph = read_any(Path(DYNAMIC).read_bytes(), DYNAMIC)
     document = json.loads(tmmu("plan", DYNAMIC, "--shard", spec, "--rank", "2", "--mode", "backward", "--json")[1])
     alone = plan_rank(graph, PlanRequest(shard_spec=BY_COLUMNS, rank=2, mode="backward")).plan
@@ -60,7 +60,7 @@ def test_a_rank_planned_by_the_command_is_the_rank_of_the_core(tmmu: Command, sp
         (("--rank", "0", "--world-size", "8"), "the world has 8 ranks"),
     ],
 )
-def test_a_world_that_is_not_the_meshs_is_refused(
+def test_world_size_that_differs_from_the_mesh_is_rejected(
     tmmu: Command, spec: str, options: tuple[str, ...], said: str
 ) -> None:
     code, _, err = tmmu("plan", DYNAMIC, "--shard", spec, *options)
@@ -68,7 +68,7 @@ def test_a_world_that_is_not_the_meshs_is_refused(
     assert said in err
 
 
-def test_a_split_that_leaves_a_rank_with_nothing_is_refused(tmmu: Command, tmp_path: Path) -> None:
+def test_split_that_leaves_a_rank_empty_is_rejected(tmmu: Command, tmp_path: Path) -> None:
     path = tmp_path / "spec.json"
     path.write_text('{"mesh": {"tp": 16}, "tensors": {"w2": {"axis": 1, "mesh": "tp"}}}')
     code, _, err = tmmu("plan", DYNAMIC, "--shard", str(path), "--json")
@@ -76,7 +76,7 @@ def test_a_split_that_leaves_a_rank_with_nothing_is_refused(tmmu: Command, tmp_p
     assert json.loads(err)["diagnostics"]["reason"] == "shard_too_small"
 
 
-def test_a_ranks_plan_is_verified_against_its_share_of_the_graph(tmmu: Command, spec: str, tmp_path: Path) -> None:
+def test_plan_of_a_rank_verifies_against_its_share(tmmu: Command, spec: str, tmp_path: Path) -> None:
     path = str(tmp_path / "rank.json")
     assert tmmu("plan", DYNAMIC, "--shard", spec, "--rank", "3", "-o", path)[0] == 0
     assert tmmu("verify", path, "--graph", DYNAMIC, "--shard", spec)[0] == 0
@@ -84,7 +84,7 @@ def test_a_ranks_plan_is_verified_against_its_share_of_the_graph(tmmu: Command, 
 
 
 @pytest.mark.parametrize("addressing", ["offsets", "blake3_sparse"])
-def test_a_ranks_plan_is_kept_as_a_checkpoint_with_its_shard_spec(
+def test_plan_of_a_rank_is_checkpointed_with_its_spec(
     tmmu: Command, spec: str, tmp_path: Path, addressing: str
 ) -> None:
     plan, kept = str(tmp_path / "rank.json"), str(tmp_path / "rank.cbor")
@@ -95,28 +95,26 @@ def test_a_ranks_plan_is_kept_as_a_checkpoint_with_its_shard_spec(
 
 
 @pytest.mark.parametrize("command", ["verify", "lint", "apply"])
-def test_hashed_addresses_are_judged_and_applied_by_their_own_rules(
-    tmmu: Command, command: str, tmp_path: Path
-) -> None:
+def test_hashed_addresses_have_their_own_rules(tmmu: Command, command: str, tmp_path: Path) -> None:
     plan = str(tmp_path / "sparse.json")
     assert tmmu("plan", CHAIN, "--addressing", "blake3_sparse", "-o", plan)[0] == 0
     assert tmmu(command, plan, "--graph", CHAIN)[0] == 0
     assert tmmu(command, CHAIN, "--addressing", "blake3_sparse")[0] == 0
 
 
-def test_a_ranks_plan_does_not_pass_for_one_of_the_whole_graph(tmmu: Command, spec: str, tmp_path: Path) -> None:
+def test_plan_of_a_rank_does_not_verify_for_the_whole_graph(tmmu: Command, spec: str, tmp_path: Path) -> None:
     path = str(tmp_path / "rank.json")
     assert tmmu("plan", DYNAMIC, "--shard", spec, "-o", path)[0] == 0
     assert tmmu("verify", path, "--graph", DYNAMIC)[0] == 1
 
 
-def test_a_shard_spec_has_no_effect_on_a_finished_plan_alone(tmmu: Command, spec: str, tmp_path: Path) -> None:
+def test_shard_spec_without_a_graph_is_rejected(tmmu: Command, spec: str, tmp_path: Path) -> None:
     path = str(tmp_path / "plan.json")
     assert tmmu("plan", DYNAMIC, "-o", path)[0] == 0
     assert tmmu("verify", path, "--shard", spec)[0] == 2
 
 
-def test_a_ranks_report_says_that_the_plan_is_verified(tmmu: Command, spec: str, tmp_path: Path) -> None:
+def test_report_of_a_rank_is_verified(tmmu: Command, spec: str, tmp_path: Path) -> None:
     path = tmp_path / "rank.html"
     assert tmmu("report", DYNAMIC, "--shard", spec, "-o", str(path))[0] == 0
     assert "ir_hash differs" not in path.read_text()
@@ -125,24 +123,24 @@ def test_a_ranks_report_says_that_the_plan_is_verified(tmmu: Command, spec: str,
 # --- sweeps over a dimension -------------------------------------------------------------------------------------
 
 
-def test_a_sweep_over_a_dimension_has_a_row_per_size(tmmu: Command) -> None:
+def test_sweep_over_a_dimension_has_a_row_per_size(tmmu: Command) -> None:
     rows = json.loads(tmmu("sweep", DYNAMIC, "--over", "B=1,8", "--planners", "slots", "--json")[1])["rows"]
     assert [row["dims"] for row in rows] == [{"B": 1}, {"B": 8}]
     assert rows[0]["extent_bytes"] < rows[1]["extent_bytes"]
 
 
-def test_a_sweep_over_an_envelope_has_all_its_sizes(tmmu: Command) -> None:
+def test_sweep_over_an_envelope_has_all_its_sizes(tmmu: Command) -> None:
     rows = json.loads(tmmu("sweep", DYNAMIC, "--over", "B", "--planners", "slots", "--json")[1])["rows"]
     assert [row["dims"]["B"] for row in rows] == list(range(1, 33))
 
 
-def test_a_size_outside_the_envelope_is_a_row_with_its_error(tmmu: Command) -> None:
+def test_size_outside_the_envelope_is_an_error_row(tmmu: Command) -> None:
     rows = json.loads(tmmu("sweep", DYNAMIC, "--over", "B=8,99", "--planners", "slots", "--json")[1])["rows"]
     assert [row["error"] and row["error"]["code_id"] for row in rows] == [None, "INVALID_IR_SHAPES"]
 
 
 @pytest.mark.parametrize("over", ["C", "B=few"])
-def test_a_sweep_over_nothing_sensible_is_refused(tmmu: Command, over: str) -> None:
+def test_malformed_sweep_is_rejected(tmmu: Command, over: str) -> None:
     assert tmmu("sweep", DYNAMIC, "--over", over)[0] == 2
 
 
@@ -167,7 +165,7 @@ def test_planner_options_are_json(tmmu: Command) -> None:
 # --- all ranks at once -------------------------------------------------------------------------------------------
 
 
-def test_a_sweep_over_the_ranks_has_a_row_for_those_that_run_the_same_graph(tmmu: Command, spec: str) -> None:
+def test_sweep_over_ranks_has_a_row_per_class(tmmu: Command, spec: str) -> None:
     uneven = {"mesh": {"dp": 2, "tp": 3}, "tensors": {"w1": {"axis": 1, "mesh": "tp"}}}
     Path(spec).write_text(json.dumps(uneven))
     code, out, _ = tmmu("sweep", DYNAMIC, "--shard", spec, "--ranks", "--planners", "slots", "--json")
@@ -179,7 +177,7 @@ def test_a_sweep_over_the_ranks_has_a_row_for_those_that_run_the_same_graph(tmmu
     assert rows[1]["layout_hash"] == alone.layout_hash.hex()
 
 
-def test_the_ranks_are_told_as_ranges_with_their_arenas(tmmu: Command, spec: str) -> None:
+def test_ranks_are_written_as_ranges(tmmu: Command, spec: str) -> None:
     table = tmmu("sweep", DYNAMIC, "--shard", spec, "--ranks", "--planners", "greedy")[1].splitlines()
     assert len(table) == 2
     assert table[1].startswith("0–3 ")
@@ -187,6 +185,6 @@ def test_the_ranks_are_told_as_ranges_with_their_arenas(tmmu: Command, spec: str
 
 
 @pytest.mark.parametrize("options", [("--ranks",), ("--ranks", "--shard", "SPEC", "--rank", "1")])
-def test_ranks_without_a_spec_or_with_one_rank_are_refused(tmmu: Command, spec: str, options: tuple[str, ...]) -> None:
+def test_sweep_over_ranks_needs_a_spec(tmmu: Command, spec: str, options: tuple[str, ...]) -> None:
     code, _, err = tmmu("sweep", DYNAMIC, *(spec if word == "SPEC" else word for word in options))
     assert (code, "--rank" in err) == (2, True)

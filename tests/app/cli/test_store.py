@@ -1,4 +1,4 @@
-"""``record``, ``history``, ``gate --baseline store:`` and ``bisect``, on a file of the user's."""
+"""``record``, ``history``, ``gate --baseline store:`` and ``bisect``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def grown(tmp_path: Path, store: str) -> str:
     return store
 
 
-def test_the_history_lists_the_runs_oldest_first(tmmu: Any, grown: str) -> None:  # noqa: F811
+def test_history_lists_runs_oldest_first(tmmu: Any, grown: str) -> None:  # noqa: F811
     code, out, _ = tmmu("history", "net", "--store", grown, "--json")
     assert code == 0
     runs = json.loads(out)["runs"]
@@ -53,7 +53,7 @@ def test_the_history_lists_the_runs_oldest_first(tmmu: Any, grown: str) -> None:
     assert {run["at"] for run in runs} == {f"2026-01-01T0{hour}:00:00.000000Z" for hour in range(3)}
 
 
-def test_without_a_model_every_model_tells_its_last_change(tmmu: Any, grown: str) -> None:  # noqa: F811
+def test_history_without_a_model_lists_every_model(tmmu: Any, grown: str) -> None:  # noqa: F811
     _, out, _ = tmmu("history", "--store", grown, "--json")
     (line,) = json.loads(out)["models"]
     assert (line["runs"], line["commit"], line["changed_commit"], line["change_bytes"]) == (3, "c3", "c2", 384)
@@ -61,7 +61,7 @@ def test_without_a_model_every_model_tells_its_last_change(tmmu: Any, grown: str
     assert "+384 B" in out
 
 
-def test_a_finished_plan_is_recorded_as_it_is(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
+def test_finished_plan_is_recorded(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
     path = tmp_path / "plan.json"
     path.write_bytes(to_json(plan_of({"a": 2}, planner="greedy")))
     _, out, _ = tmmu("record", str(path), "--store", store, "--as", "team/net@8f1c", "--branch", "topic", "--json")
@@ -71,7 +71,7 @@ def test_a_finished_plan_is_recorded_as_it_is(tmmu: Any, tmp_path: Path, store: 
     assert (said["model"], said["commit"], said["branch"], said["planner"]) == ("team/net", "8f1c", "topic", "greedy")
 
 
-def test_an_invalid_plan_is_not_recorded(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
+def test_invalid_plan_is_not_recorded(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
     document = json.loads(to_json(plan_of({"a": 1, "b": 1})))
     for row in document["tensors"]:
         row["offset_bytes"] = 0
@@ -82,7 +82,7 @@ def test_an_invalid_plan_is_not_recorded(tmmu: Any, tmp_path: Path, store: str) 
     assert not (tmp_path / "team.db").exists()
 
 
-def test_the_gate_grows_from_a_run_of_the_store(tmmu: Any, tmp_path: Path, grown: str) -> None:  # noqa: F811
+def test_gate_compares_with_a_run_of_the_store(tmmu: Any, tmp_path: Path, grown: str) -> None:  # noqa: F811
     same, larger = file_of(tmp_path, {"a": 1, "b": 3, "c": 1}), file_of(tmp_path, {"a": 1, "b": 4, "c": 1})
     for baseline in ("store:main", "store:net@main", "store:net@c3"):
         assert tmmu("gate", same, "--store", grown, "--baseline", baseline)[0] == 0
@@ -91,7 +91,7 @@ def test_the_gate_grows_from_a_run_of_the_store(tmmu: Any, tmp_path: Path, grown
     assert (code, json.loads(out)["baseline"]) == (1, "store:net@c1")
 
 
-def test_the_store_may_stand_in_the_environment(
+def test_store_is_read_from_the_environment(
     tmmu: Any,  # noqa: F811
     tmp_path: Path,
     grown: str,
@@ -122,7 +122,7 @@ def test_bisect_names_the_commit_and_its_tensors(tmmu: Any, grown: str) -> None:
     assert "c2 increased the extent by +384 B" in out
 
 
-def test_bisect_does_not_blame_a_commit_alone_for_another_planner(tmmu: Any, store: str) -> None:  # noqa: F811
+def test_bisect_names_a_changed_planner(tmmu: Any, store: str) -> None:  # noqa: F811
     file = str(SAMPLES / "residual_block.tmmu.json")
     for hour, planner in enumerate(("slots", "slots", "naive")):
         record(store, file, f"net@c{hour}", hour, "--planner", planner)
@@ -134,7 +134,7 @@ def test_bisect_does_not_blame_a_commit_alone_for_another_planner(tmmu: Any, sto
     assert "slots → naive" in tmmu("history", "net", "--store", store)[1]
 
 
-def test_bisect_names_planner_options_that_changed_with_the_culprit(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
+def test_bisect_names_changed_planner_options(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
     file = file_of(tmp_path, {"a": 1, "b": 1})
     for hour, alignment in enumerate(("128", "4096")):
         record(store, file, f"net@c{hour}", hour, "--alignment", alignment)
@@ -144,11 +144,11 @@ def test_bisect_names_planner_options_that_changed_with_the_culprit(tmmu: Any, t
     assert "increased the extent" not in out
 
 
-def test_bisect_between_runs_that_did_not_grow_is_fine(tmmu: Any, grown: str) -> None:  # noqa: F811
+def test_bisect_without_growth_passes(tmmu: Any, grown: str) -> None:  # noqa: F811
     assert tmmu("bisect", "net", "--store", grown, "--good", "c2")[0] == 0
 
 
-def test_a_commit_that_changed_the_planner_is_found_too(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
+def test_commit_that_changed_the_planner_is_found(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
     chain = str(SAMPLES / "residual_block.tmmu.json")
     record(store, chain, "block@c1", 1)
     record(store, chain, "block@c2", 2, "--planner", "naive")
@@ -170,7 +170,7 @@ def test_a_commit_that_changed_the_planner_is_found_too(tmmu: Any, tmp_path: Pat
         (("history", "net", "--store", "nonsense"), "not the URL of a store"),
     ],
 )
-def test_what_cannot_be_done_is_told_with_the_way_out(
+def test_impossible_request_is_rejected_with_a_fix(
     tmmu: Any,  # noqa: F811
     tmp_path: Path,
     grown: str,

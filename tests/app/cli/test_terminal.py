@@ -1,4 +1,4 @@
-"""On a terminal tables are set by rich; what stands in them is the same."""
+"""Tables on a terminal."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ def on_a_terminal(*arguments: str) -> str:
     return written.decode()
 
 
-def test_a_table_on_a_terminal_is_ruled() -> None:
+@pytest.mark.slow
+def test_table_on_a_terminal_has_a_frame() -> None:
     written = on_a_terminal("plan", CHAIN)
     assert "─" in written
     assert "64.0 KiB (65,536 B)" in written
 
 
 @pytest.mark.slow
-def test_an_id_in_brackets_is_no_markup(tmp_path: Path) -> None:
+def test_id_in_brackets_is_no_markup(tmp_path: Path) -> None:
     path = tmp_path / "odd.json"
     path.write_text(Path(CHAIN).read_text().replace('"t3"', '"[bold]t3[/bold]"'))
     ours = on_a_terminal("gate", str(path), "--max-peak", "1MiB")

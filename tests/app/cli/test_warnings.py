@@ -1,4 +1,4 @@
-"""Conditions that changed an answer are in ``warnings`` of ``--json``, in the text and in the library."""
+"""Conditions that changed a result are in ``warnings`` of ``--json``, in the text and in the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written is there in whole, or what was there before is."""
+"""A file is written as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def tmmu(*arguments: str, out: str = "/dev/null", most: int | None = None) -> su
         )
 
 
-def test_a_file_that_cannot_be_written_in_whole_stays_what_it_was(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("precious")
     done = tmmu("plan", CHAIN, "-o", str(tmp_path / "plan.json"), most=1024)
     assert (done.returncode, "file too large" in done.stderr) == (2, True)
@@ -48,7 +49,7 @@ def test_a_file_that_cannot_be_written_in_whole_stays_what_it_was(tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [(), ("--json",), ("-o", "-")])
-def test_a_full_standard_output_is_told_in_a_sentence(how: tuple[str, ...]) -> None:
+def test_full_standard_output_is_reported(how: tuple[str, ...]) -> None:
     done = tmmu("plan", CHAIN, *how, out="/dev/full")
     assert (done.returncode, done.stderr.count("standard output cannot be written"), "Traceback" in done.stderr) == (
         2,
@@ -57,7 +58,7 @@ def test_a_full_standard_output_is_told_in_a_sentence(how: tuple[str, ...]) -> N
     )
 
 
-def test_a_file_that_is_replaced_keeps_its_rights_and_its_link(tmp_path: Path) -> None:
+def test_replaced_file_keeps_its_mode_and_link(tmp_path: Path) -> None:
     (tmp_path / "old").write_text("old")
     (tmp_path / "old").chmod(0o640)
     (tmp_path / "link").symlink_to("old")
@@ -67,8 +68,7 @@ def test_a_file_that_is_replaced_keeps_its_rights_and_its_link(tmp_path: Path) -
     assert stat.S_IMODE((tmp_path / "old").stat().st_mode) == 0o640
 
 
-def test_what_is_no_plain_file_is_written_as_it_is(tmp_path: Path) -> None:
-    """A pipe of the test's own: a device of the machine would be lost to a writer that is wrong."""
+def test_device_or_pipe_is_written_in_place(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -79,14 +79,14 @@ def test_what_is_no_plain_file_is_written_as_it_is(tmp_path: Path) -> None:
         os.close(reader)
 
 
-def test_a_plan_is_written_over_an_older_one(tmp_path: Path) -> None:
+def test_plan_replaces_an_older_one(tmp_path: Path) -> None:
     for _ in range(2):
         assert run(["plan", CHAIN, "-o", str(tmp_path / "plan.json")]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
 
 
 @pytest.mark.slow
-def test_a_writer_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+def test_killed_writer_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     file, texts = tmp_path / "plan.json", (b"a" * 300_000, b"b" * 300_000)
     file.write_bytes(texts[0])
     random = Random(7)
@@ -101,8 +101,8 @@ def test_a_writer_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_pa
         assert file.read_bytes() in texts
 
 
-def test_threads_that_write_into_one_folder_do_not_meet(tmp_path: Path) -> None:
-    """As a program does that saves its plans side by side."""
+@pytest.mark.slow
+def test_concurrent_writers_in_one_folder_do_not_interfere(tmp_path: Path) -> None:
 
     def write(me: int) -> None:
         for k in range(200):
@@ -114,13 +114,14 @@ def test_threads_that_write_into_one_folder_do_not_meet(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{me}.json" for me in range(8)]
 
 
-def test_an_unbuffered_full_standard_output_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+def test_full_unbuffered_output_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
     done = tmmu("trace", CHAIN, out="/dev/full")
     assert (done.returncode, "standard output cannot be written" in done.stderr) == (2, True)
 
 
-def test_in_a_folder_where_nothing_can_be_made_the_old_file_stays(tmp_path: Path) -> None:
+def test_unwritable_folder_keeps_the_old_file(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text("precious")
     file.chmod(0o666)
@@ -168,7 +169,7 @@ LARGE = str(SAMPLES / "llama3_8b_train_b1_s2048.tmmu.cbor.gz")
         (("convert", LARGE, "-o"), "graph.tmmu.json"),
     ],
 )
-def test_on_a_full_disk_every_writer_leaves_what_was_there(
+def test_full_disk_keeps_the_old_files(
     command: tuple[str, ...], name: str, small_disk: tuple[Path, int | None]
 ) -> None:
     disk, most = small_disk
@@ -180,7 +181,7 @@ def test_on_a_full_disk_every_writer_leaves_what_was_there(
     assert [(path.name, path.read_text()) for path in disk.iterdir()] == [(name, "precious")]
 
 
-def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
+def test_pipe_is_read_to_its_end(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_bytes(b"x" * 200_000))
@@ -190,10 +191,7 @@ def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("closed", ["file", "folder"])
-def test_neither_a_closed_file_nor_one_in_a_closed_folder_is_written(
-    closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where the one alone is closed; asked of the system by its own question, which root may not."""
+def test_read_only_file_or_folder_is_not_written(closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = (tmp_path / "plan.json").resolve()
     file.write_text("precious")
     shut = file if closed == "file" else file.parent

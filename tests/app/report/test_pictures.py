@@ -1,4 +1,4 @@
-"""Every drawing of an arena as SVG at a chosen size, light and dark; the report on dark ground."""
+"""Drawings of an arena as SVG in any size, light and dark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RESNET = str(SAMPLES / "residual_block.tmmu.json")
 
 @pytest.mark.parametrize("kind", PICTURES)
 @pytest.mark.parametrize("theme", LOOKS)
-def test_a_drawing_is_a_file_of_its_own_at_the_size_and_on_the_ground_that_are_chosen(kind: str, theme: Theme) -> None:
+def test_drawing_has_the_chosen_size_and_theme(kind: str, theme: Theme) -> None:
     root = ET.fromstring(picture(plan_of(), kind, "activations", Sheet(640, 333, theme, whole=True)))
     assert (root.get("width"), root.get("height"), root.get("viewBox")) == ("640", "333", "0 0 640 333")
     first = root.find(f"{SVG}rect")
@@ -52,7 +52,7 @@ def boxes(kind: str) -> list[tuple[str, float, float]]:
     return sorted(found, key=lambda each: each[1])
 
 
-def test_lifetimes_stand_by_birth_from_the_top_and_slots_from_the_bottom() -> None:
+def test_lifetimes_are_sorted_by_birth_and_slots_by_offset() -> None:
     plan = plan_of()
     here = [row for row in range(len(plan)) if plan.arenas[plan.arena[row]].name == "activations"]
     by_birth = sorted(here, key=lambda row: (int(plan.birth[row]), row))
@@ -65,7 +65,7 @@ def test_lifetimes_stand_by_birth_from_the_top_and_slots_from_the_bottom() -> No
     assert tops == sorted(tops, reverse=True)
 
 
-def test_what_lies_above_the_capacity_is_red_in_the_still_map_too() -> None:
+def test_bytes_above_the_capacity_are_red() -> None:
     fits = plan_graph(residual()).plan
     top = fits.arena_of["activations"].extent_bytes
     over = make_plan_anyway(residual(), PlanRequest(capacities={"activations": top - 1})).plan
@@ -74,7 +74,7 @@ def test_what_lies_above_the_capacity_is_red_in_the_still_map_too() -> None:
     assert OVER not in still(over, "activations", "slots", Sheet())
 
 
-def test_the_report_stands_on_dark_ground_where_it_is_asked_to(tmp_path: Path) -> None:
+def test_report_has_a_dark_theme(tmp_path: Path) -> None:
     light, dark = (build_report(plan_graph(residual()), theme=theme).decode() for theme in ("light", "dark"))
     assert '<html lang="en" data-theme="light">' in light
     assert '<html lang="en" data-theme="dark">' in dark
@@ -86,7 +86,7 @@ def test_the_report_stands_on_dark_ground_where_it_is_asked_to(tmp_path: Path) -
     assert run(["report", RESNET, "-o", str(file), "--theme", "pink"]) == 2
 
 
-def test_what_is_read_on_either_ground_stands_out_from_it() -> None:
+def test_text_and_lines_have_enough_contrast() -> None:
     """Contrast by WCAG 2: 4.5 for text, 3 for lines."""
 
     def luminance(colour: str) -> float:
@@ -105,7 +105,7 @@ def test_what_is_read_on_either_ground_stands_out_from_it() -> None:
             assert contrast(look.ink, ground) >= 3
 
 
-def test_the_reports_own_colours_stand_out_on_dark_ground() -> None:
+def test_report_colours_have_enough_contrast_in_dark() -> None:
     report = build_report(plan_graph(residual()), theme="dark").decode()
     names = dict(re.findall(r"--(\w+): (#\w+);", report.split('[data-theme="dark"]')[1].split("}")[0]))
     assert names["ground"] == LOOKS["dark"].ground

@@ -37,7 +37,7 @@ def test_equal_plans_give_equal_bytes() -> None:
     assert build_report(planned()) == build_report(planned())
 
 
-def test_the_report_says_each_arenas_figures() -> None:
+def test_report_has_the_figures_of_each_arena() -> None:
     solution = planned()
     said = text_of(build_report(solution))
     for arena in solution.plan.arenas:
@@ -45,7 +45,7 @@ def test_the_report_says_each_arenas_figures() -> None:
             assert numbers.full_bytes(figure) in said
 
 
-def test_the_ledger_at_the_peak_sums_to_the_extent() -> None:
+def test_ledger_at_the_peak_sums_to_the_extent() -> None:
     plan = plan_of()
     report = build_report(plan).decode()
     table = report.split("Waste ledger at the peak", 1)[1].split("</table>", 1)[0]
@@ -54,21 +54,21 @@ def test_the_ledger_at_the_peak_sums_to_the_extent() -> None:
     assert sum(counts[:5]) == counts[5] == plan.arenas[0].extent_bytes
 
 
-def test_provenance_names_every_hash_in_full() -> None:
+def test_provenance_has_every_hash() -> None:
     plan = planned().plan
     said = text_of(build_report(plan))
     for digest in (plan.ir_hash, plan.tmmu_plan_hash, plan.layout_hash, plan.replay_token, plan.execution_order_hash):
         assert digest.hex() in said
 
 
-def test_a_red_verdict_is_told_with_its_findings() -> None:
+def test_failed_verification_lists_its_findings() -> None:
     said = text_of(build_report(plan_of(), known=Known(RED, Verdict())))
     assert "✗ 1 error" in said
     assert "a and b share bytes [0, 16) at step 1" in said
     assert "Lint: ✓ passed" in said
 
 
-def test_a_plan_over_its_capacity_keeps_its_certificates_as_on_the_pages() -> None:
+def test_plan_over_its_capacity_keeps_its_certificates() -> None:
     over = make_plan_anyway(residual(), PlanRequest(capacities={"activations": 16}))
     said = build_report(over.solution or over.plan).decode()
     assert "✗ 1 error" in said
@@ -77,13 +77,13 @@ def test_a_plan_over_its_capacity_keeps_its_certificates_as_on_the_pages() -> No
     assert "invalid" not in certificates
 
 
-def test_hand_offs_and_the_tensors_alive_at_the_peak_are_listed() -> None:
+def test_handoffs_and_live_tensors_at_the_peak_are_listed() -> None:
     said = text_of(build_report(plan_graph(chain(3))))
     assert "all 3 in-place reuses" in said
     assert "#1 n000 t0 t1 16 B" in said
 
 
-def test_a_comparison_reads_baseline_to_candidate() -> None:
+def test_comparison_reads_baseline_to_candidate() -> None:
     before, after = plan_of(), plan_of((("a", "activations", 0, 128, 1024, 0, 2), *FOUR[1:]))
     said = text_of(build_report(after, baseline=before))
     assert "Baseline → candidate: diverged" in said
@@ -91,14 +91,14 @@ def test_a_comparison_reads_baseline_to_candidate() -> None:
     assert "all 1 changed tensor" in said
 
 
-def test_what_is_left_out_is_told() -> None:
+def test_truncated_list_reports_its_length() -> None:
     rows = tuple((f"t{k:03}", "activations", k, 16 * k, 16, 0, 1) for k in range(200))
     said = text_of(build_report(plan_of(rows, nodes=("n1",))))
     assert "120 of 200 tensors" in said
     assert "60 of 200 tensors" in said
 
 
-def test_names_are_text_wherever_they_stand() -> None:
+def test_names_are_text() -> None:
     name = "</script><script>window.broken=1</script>"
     plan = plan_of(((name, "activations", 0, 0, 16, 0, 2),), nodes=(name,), ir_name=name, handoffs=((1, name, name),))
     report = build_report(plan, baseline=plan_of())
@@ -106,11 +106,11 @@ def test_names_are_text_wherever_they_stand() -> None:
     assert report.count(b"</script>") == 3
 
 
-def test_a_plan_without_tensors_has_a_report() -> None:
+def test_empty_plan_has_a_report() -> None:
     assert "has no tensors to plan." in text_of(build_report(plan_of((), nodes=())))
 
 
-def test_long_timelines_draw_whole_steps_with_the_peak_among_them() -> None:
+def test_long_timeline_is_thinned_with_its_peak() -> None:
     rng = np.random.default_rng(3)
     live = rng.integers(0, 1000, 12_345).astype(np.uint64)
     zero = np.zeros_like(live)
@@ -120,19 +120,19 @@ def test_long_timelines_draw_whole_steps_with_the_peak_among_them() -> None:
     assert live[steps].max() == live.max()
 
 
-def test_a_timeline_that_is_told_at_events_alone_says_their_own_steps() -> None:
+def test_timeline_of_events_has_their_steps() -> None:
     plan = plan_problem(problem_of(("a", 0, 2**31, 1024), ("b", 2**40, 2**62, 2048)))
     ticks = re.findall(r">(#[0-9,]+)</text>", str(ledger_figure(plan, waste_ledger(plan, "arena"))))
     assert ticks == ["#0", f"#{2**31:,}", f"#{2**40:,}"]
 
 
-def test_short_timelines_draw_every_step() -> None:
+def test_short_timeline_has_every_step() -> None:
     plan = plan_of()
     assert drawn_steps(waste_ledger(plan, "activations")).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.browser
-def test_the_report_works_from_a_file_without_a_network(browser: Browser, tmp_path: Path) -> None:
+def test_report_works_from_a_file_without_a_network(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_bytes(build_report(planned(), baseline=plan_graph(residual("any"))))
     context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True)
@@ -154,7 +154,7 @@ def test_the_report_works_from_a_file_without_a_network(browser: Browser, tmp_pa
 
 
 @pytest.mark.browser
-def test_the_report_prints(browser: Browser, tmp_path: Path) -> None:
+def test_report_is_printable(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_bytes(build_report(planned()))
     page = browser.new_page()

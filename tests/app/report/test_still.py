@@ -1,4 +1,4 @@
-"""What stands still: the map as SVG, the report on paper printed at once, the summary as Markdown."""
+"""Static pictures: the map as SVG, the printed report, the Markdown summary."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from tmmu_core.plans.making.engine import plan_graph
 RESNET = str(SAMPLES / "residual_block.tmmu.json")
 
 
-def test_the_still_map_is_svg_with_a_box_per_storage() -> None:
+def test_still_map_has_a_box_per_storage() -> None:
     root = ET.fromstring(map_figure(plan_of(), "activations"))
     titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
     assert sorted(text.split(",")[0] for text in titles if text) == ["a", "b", "c"]
 
 
-def test_other_peoples_names_are_text_in_the_still_map() -> None:
+def test_names_in_the_still_map_are_text() -> None:
     plan = plan_of((("<script>x</script>", "activations", 0, 0, 4096, 0, 4), *FOUR[1:2]))
     assert "<script>" not in map_figure(plan, "activations")
     ET.fromstring(map_figure(plan, "activations"))
 
 
-def test_the_report_holds_the_still_map() -> None:
+def test_report_has_the_still_map() -> None:
     assert 'class="still"><svg' in build_report(plan_graph(residual())).decode()
 
 
 @pytest.mark.browser
-def test_a_report_printed_at_once_has_its_plan(tmp_path: Path) -> None:
+def test_printed_report_has_its_plan(tmp_path: Path) -> None:
     target = tmp_path / "plan.pdf"
     assert run(["report", RESNET, "-o", str(target)]) == 0
     data = target.read_bytes()
@@ -55,7 +55,7 @@ def test_a_report_printed_at_once_has_its_plan(tmp_path: Path) -> None:
     assert re.search(rb'<figure class="still"><svg.*?<rect', dumped, re.S)
 
 
-def test_the_summary_reads_in_a_pull_request() -> None:
+def test_summary_is_markdown() -> None:
     solution = plan_graph(residual())
     said = markdown(solution.plan, verify_plan(solution.plan, solution.graph)).decode()
     assert said.splitlines()[0].startswith("### `a graph`: inference")
@@ -64,13 +64,13 @@ def test_the_summary_reads_in_a_pull_request() -> None:
     assert all(f"| `{arena.name}` |" in said for arena in solution.plan.arenas)
 
 
-def test_a_summary_of_an_invalid_plan_says_so_first() -> None:
+def test_summary_of_an_invalid_plan_begins_with_that() -> None:
     red = Verdict((Finding("overlap", "error", "a and b share bytes", "a", "b"),), ("overlap",))
     said = markdown(plan_of(), red).decode()
     assert said.index("✗ **1 error**") < said.index("| arena |")
     assert "a and b share bytes" in said
 
 
-def test_a_name_leaves_neither_its_code_nor_its_cell() -> None:
+def test_name_stays_in_its_code_and_cell() -> None:
     plan = plan_of((("x`|<b>", "activations", 0, 0, 4096, 0, 4),))
     assert "`x'¦<b>`" in markdown(plan, verify_plan(plan)).decode()
