@@ -98,6 +98,7 @@ READERS: tuple[Reader, ...] = (
     _reader(
         *("torch-profile", "PyTorch profiler trace with memory events", "instance", ".json .gz"),
         "formats.pytorch.snapshot.kineto_trace",
+        refuses=f"{_SNAPSHOT}_profile",
     ),
     _reader("plan", "plan file", "plan", _DOCUMENT, "formats.planfile.plan_file", read="from_document"),
     _reader("checkpoint", "checkpoint", "plan", ".cbor .gz", "formats.planfile.checkpoint", read="restore"),

@@ -55,13 +55,6 @@ class _Trace(msgspec.Struct, gc=False):
     events: list[_Event] = msgspec.field(name="traceEvents")
 
 
-def refuses(data: bytes) -> str:
-    """Return why bytes are no profiler trace with memory events; ``""`` if they are."""
-    if data.lstrip()[:1] != b"{" or b'"traceEvents"' not in data:
-        return 'it is no JSON object with "traceEvents"'
-    return "" if b'"[memory]"' in data else 'its "traceEvents" have no "[memory]" event'
-
-
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the device with the highest peak. Raises ``UnreadableInput``."""
     try:

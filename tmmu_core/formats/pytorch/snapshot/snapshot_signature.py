@@ -1,4 +1,4 @@
-"""Recognise a snapshot of PyTorch's allocator without loading its reader."""
+"""Recognise allocator snapshots and profiler traces of PyTorch without loading their readers."""
 
 from __future__ import annotations
 
@@ -16,3 +16,10 @@ def refuses(data: bytes) -> str:
         return "it begins neither like a pickle nor like a JSON object" if data else "the file is empty"
     known = b'"device_traces"' in data or (b'"segments"' in data and b'"blocks"' in data)
     return "" if known else 'it has no "segments" with blocks'
+
+
+def refuses_profile(data: bytes) -> str:
+    """Return why bytes are no profiler trace with memory events; ``""`` if they are."""
+    if data.lstrip()[:1] != b"{" or b'"traceEvents"' not in data:
+        return 'it is no JSON object with "traceEvents"'
+    return "" if b'"[memory]"' in data else 'its "traceEvents" have no "[memory]" event'
