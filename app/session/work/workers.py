@@ -8,7 +8,8 @@
 
 The starter (this file as a script) has imported everything that tasks need, so a fork takes 10 ms. It runs no task
 itself: it kills a worker on request, and all workers when the server ends. Messages are pickled; both ends are this
-program.
+program. Where ``os.fork`` is missing (Windows), a task runs in the thread that asks for it: it can be stopped, but not
+killed, and its memory is not limited.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ STOP_TIMEOUT = 20.0
 """Seconds until a stopped task is killed."""
 SHUTDOWN_TIMEOUT = 10.0
 """Seconds until the starter is killed at shutdown."""
+CAN_FORK = hasattr(os, "fork")
 _START, _KILL = b"start", b"kill"
 _RECORD = 32
 _LENGTH = struct.Struct("<Q")
@@ -109,8 +111,9 @@ class Workers:
 
     def ready(self) -> None:
         """Start the starter."""
-        with self._lock:
-            self._begun()
+        if CAN_FORK:
+            with self._lock:
+                self._begun()
 
     def _begun(self) -> socket.socket:
         if self._starter is not None and self._starter.poll() is None and self._control is not None:
@@ -147,6 +150,8 @@ class Workers:
         ``progress`` is called repeatedly: ``False`` stops the task with its best result, an exception kills it.
         Raises :class:`TaskNotFinished` if the worker ends without a result.
         """
+        if not CAN_FORK:
+            return question.task(TaskContext(progress, heard, dict(question.known)), *question.arguments)
         number = next(self._orders)
         ours, theirs = socket.socketpair()
         with ours:
