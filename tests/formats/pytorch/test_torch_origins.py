@@ -40,5 +40,5 @@ def test_operator_and_its_gradient_have_the_module_and_line() -> None:
     assert undone is not None
     assert undone.module == ("h", "0")  # the last one that runs undoes the first block
     lines = {origin.source for origin in graph.origins.values()}
-    assert all(line.startswith("importers/test_torch_origins.py:") for line in lines)
+    assert all(line.startswith("pytorch/test_torch_origins.py:") for line in lines)
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in net.modules())
