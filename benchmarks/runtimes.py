@@ -28,9 +28,8 @@ FILES = ROOT / "tests" / "data" / "tflite"
 HEAD = """\
 # Plans that runtimes execute
 
-Written by `python -m benchmarks.runtimes`. Arena and resident bytes are measured with the runtime, on x86-64 Linux; lower bounds
-are computed by the planner. Outputs are compared bit by bit on
-random inputs.
+Written by `python -m benchmarks.runtimes`. Arena and resident bytes are measured with the runtime, on x86-64 Linux;
+lower bounds are computed by the planner. Outputs are compared bit by bit on random inputs.
 """
 TFLM = """
 ## TensorFlow Lite Micro

@@ -27,6 +27,9 @@ SPELLINGS = {
     "RANDN": "randn aten.randn.default aten::randn torch.randn torch.ops.aten.randn.generator",
     "BERNOULLI": "Bernoulli bernoulli_ aten.bernoulli_.float aten::bernoulli.p ai.onnx::Bernoulli",
     "RANDOM_NORMAL": "RandomNormal ai.onnx::RandomNormal tf.random_normal",
+    "aten.lstm": "torch.nn.LSTM torch.nn.modules.rnn.LSTM",
+    "torch.nn.Conv2d": "torch.nn.modules.conv.Conv2d",
+    "torch.nn.MultiheadAttention": "torch.nn.modules.activation.MultiheadAttention",
     "RNG_BIT_GENERATOR": "rng-bit-generator stablehlo.rng_bit_generator STABLEHLO_RNG_BIT_GENERATOR",
     "ALL_REDUCE": (
         "AllReduce all-reduce all_reduce com.microsoft::AllReduce stablehlo.all_reduce c10d::allreduce_ "
@@ -92,3 +95,14 @@ def test_properties_of_an_operator(
         keeps_position,
         repeats,
     )
+
+
+@pytest.mark.parametrize("name", ["Mul::", "acme::", "aten::"])
+def test_name_without_a_base_is_an_unknown_operator(name: str) -> None:
+    assert operator_of(name).is_unknown
+    assert operator_of(name).keeps_position
+
+
+def test_attention_module_of_pytorch_is_random() -> None:
+    assert operator_of("torch.nn.MultiheadAttention").is_random
+    assert not operator_of("com.microsoft::MultiHeadAttention").is_random

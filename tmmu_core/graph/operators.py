@@ -162,7 +162,11 @@ def _parts(text: str) -> tuple[str, str, str]:
         count += 1
         if words[count - 1] in ("aten", "prims"):
             break  # the next word is the operator, whatever it is
+    if not words:
+        return text, text, ""
     space = space if colons else ".".join(words[:count])
+    if "modules" in words[:count] and count < len(words) - 1:
+        count += 1  # torch.nn.modules.rnn.LSTM: the file of the class
     return space, "".join(words[count : count + 1]), ".".join(words[count + 1 :])
 
 

@@ -78,7 +78,7 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
         return Explanation(f"{name} has no tensors to plan.", "")
     headline, over, binding = _need(plan, budget, name)
     if any(arena.status == INVALID for arena in plan.arenas):
-        return Explanation(headline, "The plan is invalid: tensors that are live together overlap.", over)
+        return Explanation(headline, "The plan is invalid: some of its checks failed.", over)
     if plan.incomplete:
         return Explanation(headline, "A part of the graph is not planned and needs more memory.", over)
     gaps = [arena for arena in plan.arenas if arena.open_bytes]
