@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ def with_server(folder: Path, talk: Callable[[Any, Call], Awaitable[None]]) -> N
 
             await talk(client, call)
 
-    asyncio.run(session())
+    with ThreadPoolExecutor(1) as pool:  # browser tests leave a running event loop in the main thread
+        pool.submit(asyncio.run, session()).result()
 
 
 @pytest.fixture
