@@ -351,7 +351,8 @@ def test_missing_stream_and_pool_are_the_default_ones(write: Any) -> None:
     events = [{"action": "alloc", "addr": 0, "size": 512, "stream": None, "pool_id": None}]
     held = segment(0, 512, (512, "active_allocated")) | {"stream": None, "segment_pool_id": None}
     found = read_any(write({"segments": [held], "device_traces": [events]}), "s.json")
-    assert isinstance(found, PlainInstance) and isinstance(found.recorded, History)
+    assert isinstance(found, PlainInstance)
+    assert isinstance(found.recorded, History)
     assert [pool.name for pool in found.recorded.pools] == ["stream 0"]
 
 
