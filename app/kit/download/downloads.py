@@ -164,7 +164,7 @@ def report(shown: Shown, baseline: Shown | None, *, dark: bool = False) -> bytes
         known=Known(
             judged.verified if judged else None,
             judged.lint if judged else None,
-            plan_rows.operators(shown.key, shown),
+            plan_rows.operators(shown),
             shown.choice.budget,
         ),
         theme="dark" if dark else "light",
