@@ -219,7 +219,8 @@ def test_optimizer_counts_in_plan_and_measurement(optimizer: Any) -> None:
     module = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256))
     fit = tmmu.fit(module.train(), "1TiB", example_inputs=torch.randn(8, 256), loss=squared, optimizer=optimizer)
     found = fit.check()
-    assert found["measured_peak_bytes"] == found["planned_peak_bytes"]
+    kept_loss_bytes = found["planned_peak_bytes"] - found["measured_peak_bytes"]
+    assert 0 <= kept_loss_bytes <= 8  # the plan counts the loss and its gradient until the step ends
     assert abs(fit.eager_peak_bytes - found["measured_peak_bytes"]) <= 0.01 * found["measured_peak_bytes"]
 
 
