@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
@@ -31,34 +30,15 @@ from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 
-@dataclass
-class Watched:
-    """Intermediate result of a running search."""
-
-    found: list[Candidate] = field(default_factory=list)
-    """Each better than those before it."""
-
-
-@dataclass(frozen=True, eq=False)
-class Search:
-    """A fit that runs beside the page."""
-
-    job: Job[Fitted]
-    watched: Watched
-
-
-def search(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> Search:
-    """The search for moves after which the plan is within ``capacity``."""
-    key = ("fit", capacity.key, tuple(sorted(kinds)), *choice.problem)
-    watched: Watched = desk().beside(key, Watched)
+def search(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Fitted]:
+    """The search for moves after which the plan is within ``capacity``; its finds are candidates."""
 
     def run(progress: Progress) -> Fitted:
         opened, request = _opened_and_request(choice)
-        question = about(tasks.search, opened, {}, request, capacity, kinds)
-        fitted: Fitted = desk().apart(question, progress, watched.found.append)
+        fitted: Fitted = desk().apart(about(tasks.search, opened, {}, request, capacity, kinds), progress)
         return fitted
 
-    return Search(desk().job(key, "making it fit", run), watched)
+    return desk().job(("fit", capacity.key, tuple(sorted(kinds)), *choice.problem), "making it fit", run)
 
 
 def again(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> None:

@@ -55,6 +55,9 @@ class Job(Generic[T]):
         self.left_at: float | None = None
         """Time at which the last of them left; ``None`` while one is connected."""
         self.holds_place = False
+        self.began = time.monotonic()
+        self.found: list[Any] = []
+        """Intermediate results, each better than those before it."""
         self.stopped_for: set[str] = set()
         """Visitors who stopped it; only they see the result of that time."""
         self._abandoned, self._finished = threading.Event(), threading.Event()
@@ -154,7 +157,6 @@ class JobTable:
         self._jobs: dict[Hashable, Job[Any]] = {}
         self._lock = threading.RLock()
         self._there, self._grace = there, grace
-        self._beside: dict[Hashable, Any] = {}
         self._pages: dict[str, int] = {}
         self._left: dict[str, float] = {}
         self._watching: threading.Thread | None = None
@@ -188,11 +190,11 @@ class JobTable:
                     self._watching.start()
             return job
 
-    def apart(self, question: TaskCall, progress: Progress, heard: Callable[[Any], None] = lambda _: None) -> Any:
-        """Run a task in a worker and return its result; waits for a free worker."""
+    def apart(self, question: TaskCall, progress: Progress) -> Any:
+        """Run a task in a worker and return its result; waits for a free worker. Its finds are those of the job."""
         job: Job[Any] | None = getattr(_here, "job", None)
         with self._places.one(job, progress, self._crowding):
-            return WORKERS.run(question, progress, heard)
+            return WORKERS.run(question, progress, (lambda _: None) if job is None else job.found.append)
 
     def apart_now(self, question: TaskCall) -> Any:
         """Run a task that the page waits for. Raises :class:`TaskNotFinished` if its visitor leaves."""
@@ -210,16 +212,6 @@ class JobTable:
         parent: Job[Any] | None = getattr(_here, "job", None)
         owners = {visitors.visitor()} if parent is None else set(parent.visitors())
         return self.kept.made(key, make, owners)
-
-    def beside(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the intermediate state of the job of this key; a new one for an unknown job."""
-        with self._lock:
-            if key not in self._beside or self.known(key) is None:
-                self._beside[key] = make()
-            for gone in [k for k in self._beside if k != key and self.known(k) is None]:
-                del self._beside[gone]
-            found: T = self._beside[key]
-            return found
 
     def known(self, key: Hashable) -> Job[Any] | None:
         """Return the job of this key that runs or has an answer; first the one that was stopped for this visitor."""
