@@ -163,10 +163,7 @@ def files_at(path: Path) -> list[tuple[str, bytes]]:
 def read_bytes(data: bytes, name: str, source: str, progress: Progress | None = None) -> Opened:
     """Read bytes of any format. Raises ``TmmuError``."""
     call = TaskCall(tasks.read, (data, name))
-    if len(data) < READ_APART_FROM:
-        thing = read_any(data, name)
-    else:
-        thing = desk().apart_now(call) if progress is None else desk().apart(call, progress)
+    thing = read_any(data, name) if len(data) < READ_APART_FROM else desk().run_task(call, progress)
     if isinstance(thing, Graph):
         return Opened(source, thing.name or name, "graph", graph=thing)
     if isinstance(thing, Trace):

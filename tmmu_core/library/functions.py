@@ -180,9 +180,9 @@ def plan(
     given = locals()
     request = request_of({name: given[name] for name in FIELDS})
     if is_training_module(source):
-        from tmmu_core.library.torch_fit import TorchModel, trace_step
+        from tmmu_core.library.torch_fit import TorchModel, eager_graph
 
-        source = trace_step(TorchModel(source, example_inputs)).graph
+        source = eager_graph(TorchModel(source, example_inputs))
     made = made_of(open_source(source, request.dims, example_inputs), request, progress)
     return Plan.of(made.plan, made)
 

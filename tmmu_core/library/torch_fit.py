@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
@@ -23,7 +23,6 @@ from tmmu_core.plans.making.request import PlanRequest
 
 KINDS: tuple[Kind, ...] = ("order", "recompute")
 """Moves that a step of PyTorch can run."""
-OPTIMIZERS = ("sgd", "adamw")
 ALIGNMENT = 64
 """Bytes to which PyTorch's allocator on the CPU aligns."""
 ATTEMPTS = 6
@@ -77,6 +76,12 @@ class TorchFit(Fit[Plan]):
             "buffers_equal": measured.same_buffers(plain),
         }
 
+    @cached_property
+    def eager_peak_bytes(self) -> int:
+        """Peak of the live bytes of eager PyTorch: what the step needs today."""
+        request = PlanRequest(planner="auto", one_memory=True)
+        return int(Plan.of(initial_candidate(self.step.eager, request).plan).peak_live_bytes)
+
     def layers(self) -> dict[str, dict[str, int]]:
         """Return bytes by module path: parameters, gradients, optimizer state, activations, and what of these is
         kept, recomputed and offloaded."""
@@ -90,7 +95,7 @@ class TorchModel:
     module: Any
     example_inputs: Any
     loss: Callable[[Any], Any] | None = None
-    optimizer: str | None = None
+    optimizer: Any = None
 
 
 def fit_module(
@@ -100,11 +105,6 @@ def fit_module(
 
     Raises ``UnreadableInput`` for a step that cannot be traced or moved.
     """
-    optimizer = model.optimizer
-    if optimizer is not None and optimizer not in OPTIMIZERS:
-        raise UnreadableInput(
-            f"there is no optimizer {optimizer!r}.", hint=strict.closest_hint(str(optimizer), OPTIMIZERS)
-        )
     if isinstance(capacity, Mapping):
         raise UnreadableInput(
             "a step of PyTorch has one memory.", hint='Give its capacity as a number or a text such as "24GiB".'
@@ -118,16 +118,29 @@ def fit_module(
     return TorchFit(fitted, plan, step, (limit, allowed))
 
 
+def eager_graph(model: TorchModel) -> Graph:
+    """Return the training step of a module as eager PyTorch runs it. Raises ``UnreadableInput``."""
+    from tmmu_core.fitting.pytorch.fx_eager import eager_step
+
+    return eager_step(*_arguments(model), model.optimizer)
+
+
 def trace_step(model: TorchModel) -> Any:
     """Return the traced training step of a module (``fx_step.TorchStep``). Raises ``UnreadableInput``."""
     from tmmu_core.fitting.pytorch.fx_step import traced
+
+    return traced(*_arguments(model), model.optimizer)
+
+
+def _arguments(model: TorchModel) -> tuple[Any, Any, str]:
+    """Return the module with its loss, its call, and its name."""
     from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, chosen, names_of_inputs
 
     module, given = getattr(model.module, "_orig_mod", model.module), model.example_inputs
     kwargs = dict(given) if isinstance(given, Mapping) else {}
     args = () if kwargs else tuple(given) if isinstance(given, Sequence) else (given,)
     call = Call(args, kwargs, names_of_inputs(module, args, kwargs))
-    return traced(chosen(module, model.loss), call, module._get_name(), model.optimizer)
+    return chosen(module, model.loss), call, module._get_name()
 
 
 def module_moves(allow: str | Iterable[str] | None, max_cost: Share | None) -> Allowed:

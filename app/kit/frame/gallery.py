@@ -86,7 +86,7 @@ def _uploaded(key: str) -> None:
     if len(brought) == 1 and len(brought[0][1]) >= opening.READ_APART_FROM:  # the page shows how far it is
         _open(opening.shelf().put(*brought[0]))
         return
-    opened, cards = planning.take(brought)
+    opened, cards = planning.open_files(brought)
     state.next_upload()
     if opened:
         first = opened[0]

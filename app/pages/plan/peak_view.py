@@ -61,13 +61,13 @@ Grouping = tuple[Callable[[int], Path], Mapping[str, str] | None]
 def _groupings(shown: Shown) -> dict[str, Grouping]:
     """Return the groupings that the plan allows: name → (row → groups, colours)."""
     plan = shown.plan
-    operators, known = plan_rows.operators(shown.key, shown), plan_rows.origins(shown)
+    operators, known = plan_rows.operators(shown), plan_rows.origins(shown)
     found: dict[str, Grouping] = {}
     if plan.categories:
         found["category"] = (lambda i: (plan.categories[i],)), CATEGORY_COLOURS
         found["line"] = (lambda i: (line_of(plan.tensor_ids[i]),)), None
     if operators is not None:
-        found["operator"] = (lambda i: (operators[i] or plan.roles[i],)), row_colours.of_operators(shown.key, shown)
+        found["operator"] = (lambda i: (operators[i] or plan.roles[i],)), row_colours.of_operators(shown)
     if not plan.categories:
         found["role"] = (lambda i: (plan.roles[i],)), None
     if plan.has_slots:

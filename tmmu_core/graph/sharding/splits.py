@@ -84,12 +84,16 @@ def _followed(tensor_id: str) -> str:
 
 
 def idle_rules(graph: Graph, spec: ShardSpec) -> list[str]:
-    """Return a warning for each rule of the spec that matches no tensor of ``graph``, its gradients included."""
+    """Return a warning for each rule of the spec that splits no tensor of ``graph``, its gradients included."""
     ids = [tensor.id + end for tensor in graph.tensors for end in ("", *FOLLOWERS)]
+    matches = {name: [k for k, (pattern, _) in enumerate(spec.rules) if fnmatchcase(name, pattern)] for name in ids}
+    matching = {k for found in matches.values() for k in found}
+    applied = {found[0] for name, found in matches.items() if found and name not in spec.tensors}
     return [
-        f"shard rule {k + 1} ({pattern!r}) matches no tensor."
+        f"shard rule {k + 1} ({pattern!r}) "
+        + ("has no effect: earlier rules or entries match first." if k in matching else "matches no tensor.")
         for k, (pattern, _) in enumerate(spec.rules)
-        if not any(fnmatchcase(name, pattern) for name in ids)
+        if k not in applied
     ]
 
 

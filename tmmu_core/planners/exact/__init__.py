@@ -98,9 +98,9 @@ def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
     if bound <= problem.capacity:
         return
     raise ArenaTooSmall(
-        f"no packing fits arena {problem.arena!r}: at least {bound:,} bytes are needed (proven), "
-        f"its capacity is {problem.capacity:,}.",
-        hint="Raise the capacity, or shorten lifetimes or sizes of its tensors.",
+        f"the capacity of arena {problem.arena!r} is {problem.capacity:,} B, at least {bound:,} B are needed.",
+        hint=f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "
+        "Raise the capacity, shorten live ranges or make buffers smaller.",
         arena=problem.arena,
         capacity=problem.capacity,
         required=bound,
