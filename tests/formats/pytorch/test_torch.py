@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.support import step_checks
 from tests.support.paths import DATA
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
@@ -22,7 +23,6 @@ from torch import nn
 from tests.formats.pytorch.test_pt2 import HOSTILE, with_pickles
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_graph, read_graph_file, read_within
-from tmmu_core.formats.pytorch import step_checks
 from tmmu_core.formats.pytorch.exported_program import pt2_operators
 from tmmu_core.formats.pytorch.torch_module import fake_tensors, import_torch
 from tmmu_core.graph.index import index_graph

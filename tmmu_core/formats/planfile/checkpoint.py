@@ -193,14 +193,7 @@ class _Body(msgspec.Struct):
     logical_address_table: tuple[tuple[str, int, int], ...]
 
 
-class _Hashes(msgspec.Struct):
-    ir_hash: bytes
-    replay_token: bytes
-    shard_spec_hash: bytes
-    arena_config_hash: bytes
-    execution_order_hash: bytes
-    tmmu_plan_hash: bytes
-    layout_hash: bytes
+_Hashes = msgspec.defstruct("_Hashes", [(name, bytes) for name in HASHES])
 
 
 register_types(_Row, _Body, _Hashes)
@@ -213,24 +206,21 @@ def _build(given: Any, source: str) -> Plan:
     arenas, words = dict(enumerate(sorted(head.arenas))), dict(enumerate(body.words))
     start = {(arena, slot): offset for arena, slot, offset in body.logical_address_table}
     rows = [
-        msgspec.convert(
-            {
-                "tensor_id": row.tensor_id,
-                "arena": arenas[row.arena],
-                "logical_slot": row.slot,
-                "offset_bytes": start[arenas[row.arena], row.slot] + row.inside,
-                "size_bytes": row.size,
-                "alignment": row.alignment,
-                "birth": row.birth,
-                "death": row.death,
-                "generation": row.generation,
-                "role": words[row.role],
-                "dtype": words[row.dtype],
-                "shape": row.shape,
-                "alias_group_id": row.alias_group_id,
-                "base_tensor_uid": row.base_tensor_uid,
-            },
-            RowDocument,
+        RowDocument(
+            row.tensor_id,
+            arenas[row.arena],
+            row.slot,
+            start[arenas[row.arena], row.slot] + row.inside,
+            row.size,
+            row.alignment,
+            row.birth,
+            row.death,
+            row.generation,
+            words[row.role],
+            words[row.dtype],
+            row.shape,
+            row.alias_group_id,
+            row.base_tensor_uid,
         )
         for row in body.rows
     ]
