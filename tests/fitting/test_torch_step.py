@@ -240,6 +240,30 @@ def test_reserve_lowers_the_capacity() -> None:
     assert found.fitted.capacity.limit_bytes == 768 * 1024
 
 
+@pytest.mark.parametrize("sizes", [(100, 164), torch.export.Dim("batch", min=100, max=164)], ids=["pair", "Dim"])
+def test_largest_batch_fits_and_the_next_does_not(sizes: Any) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16)).train()
+
+    def fit(capacity: int, dims: Any, largest: str | None) -> Any:
+        how = {"dims": {"batch": dims}, "largest": largest, "loss": squared}
+        return tmmu.fit(module, capacity, example_inputs=torch.randn(8, 16), **how)
+
+    capacity = fit(2**40, (120, 120), None).extent_bytes
+    found = fit(capacity, sizes, "batch")
+    size = found.sizes["batch"]
+    assert found
+    assert size >= 120  # without moves 120 rows fit
+    assert found.check()["measured_peak_bytes"] <= capacity
+    assert not fit(capacity, (size + 1, size + 1), None)
+
+
+def test_dimension_that_is_no_batch_is_rejected() -> None:
+    module, x = step("attention")
+    with pytest.raises(tmmu.TmmuError, match="first axis"):
+        tmmu.fit(module, "1GiB", example_inputs=x, loss=squared, largest="length")
+
+
 def test_module_without_loss_returns_its_output() -> None:
     module, x = step("convolutions with batch norm")
     run = tmmu.fit(module, "1GiB", example_inputs=(x,)).compile()

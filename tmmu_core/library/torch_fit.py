@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,8 @@ from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.pytorch.layers import layers
-from tmmu_core.graph.model import Graph
+from tmmu_core.fitting.search.bisection import bisect_size
+from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.library.arguments import Amount, Capacities, Share, allowed_moves, amount_of_bytes
 from tmmu_core.library.fit_result import Fit
 from tmmu_core.library.plan_result import Plan
@@ -36,6 +37,8 @@ class TorchFit(Fit[Plan]):
     step: Any
     """The traced step (``fitting/pytorch/fx_step.TorchStep``)."""
     limits: tuple[Capacity, Allowed]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Sizes of the dimensions that ``dims`` names; the largest that fits where it was searched for."""
 
     @property
     def partition_fn(self) -> Callable[..., Any]:
@@ -96,6 +99,64 @@ class TorchModel:
     example_inputs: Any
     loss: Callable[[Any], Any] | None = None
     optimizer: Any = None
+
+    def at_batch(self, size: int) -> TorchModel:
+        """Return the model with ``size`` rows in every input that has as many rows as the first one.
+
+        Rows of the example inputs are repeated; on devices with data the step can run at this size.
+        """
+        import torch
+        from torch.utils._pytree import tree_map_only
+
+        rows = self.batch
+
+        def resized(value: Any) -> Any:
+            if value.dim() == 0 or len(value) != rows:
+                return value
+            return value[torch.arange(size, device=value.device) % rows].detach()
+
+        return replace(self, example_inputs=tree_map_only(torch.Tensor, resized, self.example_inputs))
+
+    @property
+    def batch(self) -> int:
+        """Rows of the first tensor of the example inputs. Raises ``UnreadableInput`` without one."""
+        import torch
+        from torch.utils._pytree import tree_leaves
+
+        leaves = [each for each in tree_leaves(self.example_inputs) if isinstance(each, torch.Tensor) and each.dim()]
+        if not leaves or not len(leaves[0]):
+            raise UnreadableInput(
+                "the example inputs have no batch: no tensor has a first axis.", hint="Leave dims and largest out."
+            )
+        return len(leaves[0])
+
+
+def largest_batch(
+    model: TorchModel, sizes: Mapping[str, Any], name: str | None, at: Callable[[TorchModel], TorchFit]
+) -> TorchFit:
+    """Return the fit at the largest batch of ``sizes`` (``{"batch": (1, 256)}``, or a ``Dim`` of ``torch.export``).
+
+    Without ``name`` it is the fit at the upper end. Where no size fits, it is the fit at the smallest. Raises
+    ``UnreadableInput`` for other dimensions than the first axis of the inputs.
+    """
+    if len(sizes) != 1 or name not in (None, *sizes):
+        raise UnreadableInput(
+            "a module has one dimension of open size: the first axis of its inputs.",
+            hint='Write dims={"batch": (1, 256)}, and largest="batch" for the largest size that fits.',
+        )
+    (given,) = sizes.values()
+    low, high = (given.min, given.max) if hasattr(given, "min") else given if isinstance(given, tuple) else (given,) * 2
+    fits: dict[int, TorchFit] = {}
+
+    def fitted(size: int) -> Fitted:
+        fits[size] = replace(at(model.at_batch(size)), sizes={next(iter(sizes)): size})
+        return fits[size].fitted
+
+    if name is None:
+        fitted(high)
+        return fits[high]
+    largest = bisect_size(Dim(low, high), fitted)
+    return fits[low if largest.size is None else largest.size]
 
 
 def fit_module(
