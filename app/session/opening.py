@@ -19,7 +19,7 @@ import streamlit as st
 
 from app.session import history
 from app.session.work import tasks, visitors
-from app.session.work.jobs import desk
+from app.session.work.jobs import Job, desk
 from app.session.work.task_messages import TaskCall
 from tmmu_core.base.app_package import project_path
 from tmmu_core.base.errors import ArenaTooSmall, TmmuError, UnreadableInput
@@ -30,7 +30,7 @@ from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.formats.xla import xla_folder
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, StorageOrigin
 from tmmu_core.graph.native.unpacking import read_whole
-from tmmu_core.planners.problem import Packing, Problem, Recorded
+from tmmu_core.planners.problem import Packing, Problem, Progress, Recorded
 from tmmu_core.plans.model import Plan
 
 READ_APART_FROM = 1 << 23
@@ -80,6 +80,28 @@ class Opened:
 def open_source(source: str) -> Opened:
     """Read a sample or an uploaded file. Raises the reader's errors; ``UnreadableInput`` if there is no such source."""
     return desk().remembered(("opened", source), lambda: read_bytes(*content_of(source), source))
+
+
+PATIENCE = 0.4
+"""Seconds that a page waits for a file before it shows what is read."""
+
+
+def open_job(source: str) -> Job[Opened]:
+    """Return the job that reads a source; its errors are those of :func:`open_source`."""
+
+    def read(progress: Progress) -> Opened:
+        return desk().remembered(("opened", source), lambda: read_bytes(*content_of(source), source, progress))
+
+    return desk().job(("open", source), "reading", read)
+
+
+def label_of(source: str) -> tuple[str, int]:
+    """Return ``(name, bytes)`` of a source, for texts; the source itself for one that is gone."""
+    try:
+        data, name = content_of(source)
+    except TmmuError:
+        return source, 0
+    return name, len(data)
 
 
 def content_of(source: str) -> tuple[bytes, str]:
@@ -138,10 +160,10 @@ def files_at(path: Path) -> list[tuple[str, bytes]]:
     return [xla_folder.of_module(module, lambda name: read_whole(path / name)) for module in found]
 
 
-def read_bytes(data: bytes, name: str, source: str) -> Opened:
-    """Read bytes of any kind that the core reads. Raises ``TmmuError``."""
-    here = len(data) < READ_APART_FROM
-    thing = read_any(data, name) if here else desk().apart_now(TaskCall(tasks.read, (data, name)))
+def read_bytes(data: bytes, name: str, source: str, progress: Progress | None = None) -> Opened:
+    """Read bytes of any format. Raises ``TmmuError``."""
+    call = TaskCall(tasks.read, (data, name))
+    thing = read_any(data, name) if len(data) < READ_APART_FROM else desk().run_task(call, progress)
     if isinstance(thing, Graph):
         return Opened(source, thing.name or name, "graph", graph=thing)
     if isinstance(thing, Trace):

@@ -7,7 +7,7 @@ import pickle
 from streamlit.testing.v1 import AppTest
 
 from app.session import opening
-from benchmarks.snapshot_writer import SnapshotWriter, Transformer, transformer_steps
+from benchmarks.snapshot_writer import SnapshotWriter, Transformer, frame, transformer_steps
 from tests.app.test_pages import html, opened
 
 TINY = {"layers": 2, "width": 256, "tokens": 512, "vocabulary": 5000}
@@ -53,3 +53,16 @@ def test_failed_allocation_is_shown() -> None:
 def test_other_plans_have_no_view_of_a_snapshot() -> None:
     at = opened("plan", graph="sample:mixed_sizes", tab="snapshot")
     assert "Streams and pools" not in html(at)
+
+
+def test_tables_can_be_limited_to_a_stream() -> None:
+    writer = SnapshotWriter()
+    writer.alloc("a", 30 << 20, [frame("/work/train.py", 3, "main")], "other")
+    writer.alloc("b", 12 << 20, [frame("/work/train.py", 4, "copy")], "other", stream=7)
+    at = view(shelved("two.pickle", writer))
+    assert "train.py:3 main" in html(at)
+    at.selectbox(key="w.lane").select("stream 7").run()
+    assert not at.exception
+    shown = html(at)
+    assert "train.py:4 copy" in shown
+    assert "train.py:3 main" not in shown

@@ -132,9 +132,9 @@ def _too_many() -> UnreadableInput:
 
 def peak_of(lives: Sequence[LiveRange]) -> tuple[int, int]:
     """Return ``(step, bytes)`` of the first step with the most live bytes; ``(0, 0)`` without live ranges."""
-    columns = ([life.birth for life in lives], [life.death for life in lives], [life.size for life in lives])
-    birth, death, size = (np.array(column, np.int64) for column in columns)
-    return peak_of_columns(birth, death, size)
+    return peak_of_columns(
+        *(np.array([getattr(life, f) for life in lives], np.int64) for f in ("birth", "death", "size"))
+    )
 
 
 def peak_of_columns(birth: NDArray[np.int64], death: NDArray[np.int64], size: NDArray[np.int64]) -> tuple[int, int]:

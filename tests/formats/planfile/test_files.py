@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 
 from tests.plans.examples import chain_plan, ledger_plan, solved, views_graph
+from tests.support.same_plan import same_plan
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile import parquet, plan_file
-from tmmu_core.formats.planfile.compare_plans import same_plan
 from tmmu_core.formats.planfile.plan_document import ArenaDocument, RowDocument
 from tmmu_core.formats.planfile.trace import read_trace, to_json_lines
 from tmmu_core.graph.model import Graph, Tensor

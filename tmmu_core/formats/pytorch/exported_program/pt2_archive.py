@@ -25,7 +25,7 @@ from tmmu_core.formats.pytorch.exported_program.pt2_sizes import (
     LARGEST,
     Size,
     SizeUnknown,
-    hanging_on_data,
+    data_dependent_symbols,
     number,
     symbol_in,
 )
@@ -191,7 +191,7 @@ class Program(msgspec.Struct, frozen=True):
         try:
             return number(size, self.symbols, self.elsewhere)
         except SizeUnknown as error:
-            waiting = sorted({symbol for symbol in hanging_on_data(size) if symbol not in self.symbols})
+            waiting = sorted({symbol for symbol in data_dependent_symbols(size) if symbol not in self.symbols})
             hint = "Export the program with example inputs, or with fixed sizes."
             if waiting:
                 most = ",".join(f"{symbol}=64" for symbol in waiting)
@@ -312,7 +312,7 @@ def _symbols(graph: Body) -> dict[str, int]:
 def _by_data(graph: Body) -> list[str]:
     """Return the symbols of data-dependent sizes in the order of their first tensor."""
     sizes = (size for meta in graph.tensor_values.values() for size in (*meta.sizes, *meta.strides))
-    return list(dict.fromkeys(symbol for size in sizes for symbol in hanging_on_data(size)))
+    return list(dict.fromkeys(symbol for size in sizes for symbol in data_dependent_symbols(size)))
 
 
 def _range(bounds: Any) -> tuple[int, int]:

@@ -16,6 +16,7 @@ import numpy as np
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.formats.pytorch.snapshot import snapshot_signature
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import reserved_over_time
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import MEMORY_PER_BYTE
 from tmmu_core.formats.pytorch.snapshot.torch_snapshot import (
     BEFORE_TRACE,
     BIRTH,
@@ -29,8 +30,6 @@ from tmmu_core.plans.model import CATEGORIES
 
 MEMORY_BYTES = 3 << 30
 """Memory of all processes together."""
-MEMORY_PER_BYTE = 16
-"""Memory that a process needs per byte of a file, at most."""
 PARALLEL_FROM = 1 << 26
 """Bytes of all files from which several processes are started."""
 SIGNATURE_BYTES = 1 << 12
@@ -94,9 +93,8 @@ def summarise(rank: int, path: Path) -> RankSummary:
 
 def summaries(files: Sequence[tuple[int, Path]]) -> Iterator[RankSummary]:
     """Yield the summary of each file, in order."""
-    sizes = [path.stat().st_size for _, path in files]
-    workers = min(os.cpu_count() or 1, len(files), MEMORY_BYTES // (max(sizes, default=0) * MEMORY_PER_BYTE + 1))
-    if workers < 2 or sum(sizes) < PARALLEL_FROM:
+    workers = workers_for([path.stat().st_size for _, path in files])
+    if workers < 2:
         yield from (summarise(rank, path) for rank, path in files)
         return
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
@@ -105,6 +103,12 @@ def summaries(files: Sequence[tuple[int, Path]]) -> Iterator[RankSummary]:
                 yield job.result()
             except BrokenProcessPool:
                 yield RankSummary(rank, path.name, error="the process that read it was ended, perhaps out of memory")
+
+
+def workers_for(sizes: Sequence[int]) -> int:
+    """Return the number of processes for files of these bytes: as many as their memory allows; 1 for small files."""
+    most = MEMORY_BYTES // (max(sizes, default=0) * MEMORY_PER_BYTE + 1)
+    return 1 if sum(sizes) < PARALLEL_FROM else max(1, min(os.cpu_count() or 1, len(sizes), most))
 
 
 def first_difference(base: RankSummary, other: RankSummary) -> tuple[str, str, int] | None:
