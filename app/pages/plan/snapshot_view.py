@@ -7,8 +7,7 @@ import streamlit as st
 
 from app.kit import arena_focus
 from app.kit.charts import chart_base
-from app.kit.tensor import tensor_card
-from app.session import state
+from app.pages.plan import rank_view
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import markup, numbers, snapshot_text
@@ -27,7 +26,6 @@ def history_of(shown: Shown) -> History | None:
     return found if isinstance(found, History) else None
 
 
-@st.fragment
 def draw(shown: Shown) -> None:
     """Draw the view."""
     history = history_of(shown)
@@ -44,12 +42,10 @@ def draw(shown: Shown) -> None:
         st.html(_totals(history, key or KEYS[0], step, lane))
         st.html(_pools(history))
     with right:
-        if state.choice().selected:
-            tensor_card.panel(shown)
         st.html(_alike(history, step, lane) + markup.heading("Allocation sizes", "bytes of all allocations"))
         st.plotly_chart(_sizes(history), key=f"sizes.{shown.key}", config=chart_base.CONFIG)
     st.html(_advice(shown.key, shown))
-    state.write_link()
+    rank_view.draw()
 
 
 def claim(history: History, step: int) -> str:
