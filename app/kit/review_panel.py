@@ -29,7 +29,11 @@ def draw(shown: Shown) -> None:
     count = len(now.notes) + len(now.views)
     answer = f", {now.decision.answer}" if now.decision else ""
     title = f"Review: {numbers.count(len(now.notes), 'note')}{answer}" if count or answer else "Review"
-    with st.expander(title, expanded=bool(count or answer), key="review"):
+    # A new key per file: an expander keeps whether it is open.
+    with (
+        st.container(key="review"),
+        st.expander(title, expanded=bool(count or answer), key=f"review-{shown.opened.source}"),
+    ):
         left, right = st.columns([0.6, 0.4], gap="medium")
         with left:
             _notes(now)

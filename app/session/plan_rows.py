@@ -10,7 +10,7 @@ from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from tmmu_core.base.escaping import natural
 from tmmu_core.graph.model import StorageOrigin
-from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_told
+from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_of_rows
 from tmmu_core.liveness.idle_time import Idle, idle_of
 from tmmu_core.liveness.phases import Stretch, phases_from_known, phases_of
 from tmmu_core.plans.analysis.why_memory import Uplift, over_memories, uplift
@@ -64,7 +64,7 @@ def origins(shown: Shown) -> Origins | None:
         return None
     if shown.solution is None:
         known = [shown.opened.made.get(name, StorageOrigin()) for name in shown.plan.tensor_ids]
-        tree = modules_told([each.origin.module for each in known])
+        tree = modules_of_rows([each.origin.module for each in known])
         return Origins(
             producer=[""] * len(known),
             layer=[tree.layers[k] for k in tree.of_tensor.tolist()],

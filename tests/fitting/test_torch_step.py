@@ -234,6 +234,14 @@ def test_layers_add_up_to_parameters_and_activations() -> None:
         assert row["activations"] == row["kept"] + row["recomputed"] + row["offloaded"]
 
 
+def test_moves_that_save_nothing_are_left_out() -> None:
+    torch.manual_seed(0)
+    module, inputs = REAL_STEPS["U-Net with dropout"]()
+    fit = tmmu.fit(module.train(), 5_291_748, example_inputs=inputs)
+    assert fit
+    assert min(move.bytes for move in fit.moves) > 0
+
+
 def test_reserve_lowers_the_capacity() -> None:
     module, x = step("attention")
     found = tmmu.fit(module, "1MiB", example_inputs=x, loss=squared, reserve="256KiB")

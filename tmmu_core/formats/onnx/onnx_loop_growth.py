@@ -75,7 +75,7 @@ def use_largest_shapes(flat: Flat, facts: Facts, sizes: Sizes, name: str) -> boo
         scopes.append(origin.scope)
     if scopes:
         sizes.hold(sizes.dims)
-        _take(facts, inferred_with_values(declaring(model, declared), name)[0] | bodies, flat, sizes.point())
+        _write_facts(facts, inferred_with_values(declaring(model, declared), name)[0] | bodies, flat, sizes.point())
     return bool(scopes)
 
 
@@ -137,7 +137,7 @@ def _written(flat: Flat) -> Iterator[tuple[str, str]]:
             yield from ((value, origin.scope) for value in node.output)
 
 
-def _take(facts: Facts, known: Known, flat: Flat, point: Mapping[str, int]) -> None:
+def _write_facts(facts: Facts, known: Known, flat: Flat, point: Mapping[str, int]) -> None:
     for value in (value for node in flat.model.graph.node for value in node.output if value):
         shape = fixed_shape(known, value)
         if shape is None or known[value][0] not in DTYPES:

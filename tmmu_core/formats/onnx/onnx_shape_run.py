@@ -126,10 +126,10 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
         name: found for name, found in runs[0].items() if all(run.get(name, found)[1] == found[1] for run in runs[1:])
     }
     ran = {name for events in answer["runs"] for node, _ in events for name in names.get(node, [])}
-    return Run(points[answer["point"]] if points else {}, known, dict(_taken(flat, ran)))
+    return Run(points[answer["point"]] if points else {}, known, dict(_branches_taken(flat, ran)))
 
 
-def _taken(flat: Flat, ran: set[str]) -> Iterator[tuple[str, bool]]:
+def _branches_taken(flat: Flat, ran: set[str]) -> Iterator[tuple[str, bool]]:
     inside = [
         (origin.inside, set(node.output)) for node, origin in zip(flat.model.graph.node, flat.origins, strict=True)
     ]
@@ -229,7 +229,7 @@ def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> No
     """Write ``known`` shapes of values without a shape into ``facts``, and the shapes of scopes that follow."""
     for name in missing(flat, facts):
         if name in known and known[name][0] in DTYPES:
-            _take(facts, name, DTYPES[known[name][0]], tuple(known[name][1]), origin)
+            _write_shape(facts, name, DTYPES[known[name][0]], tuple(known[name][1]), origin)
     whole: dict[str, Found] = {name: (_element(facts.dtype[name]), list(shape)) for name, shape in facts.shape.items()}
 
     def new_shapes() -> dict[str, Found]:
@@ -238,11 +238,11 @@ def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> No
 
     while found := new_shapes():
         for name, (element, shape) in found.items():
-            _take(facts, name, DTYPES[element], tuple([dim for dim in shape if dim is not None]), origin)
+            _write_shape(facts, name, DTYPES[element], tuple([dim for dim in shape if dim is not None]), origin)
             whole[name] = element, list(shape)
 
 
-def _take(facts: Facts, name: str, dtype: str, shape: tuple[int | str, ...], origin: ShapeFrom) -> None:
+def _write_shape(facts: Facts, name: str, dtype: str, shape: tuple[int | str, ...], origin: ShapeFrom) -> None:
     facts.dtype.setdefault(name, dtype)
     facts.shape[name] = shape
     facts.derived.add(name)

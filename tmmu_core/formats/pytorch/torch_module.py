@@ -22,7 +22,7 @@ from tmmu_core.base.errors import MissingExtra
 from tmmu_core.base.extras import install
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program, refuses
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
-from tmmu_core.formats.pytorch.exported_program.pt2_names import asked_for, with_dims
+from tmmu_core.formats.pytorch.exported_program.pt2_names import chosen_sizes, with_dims
 from tmmu_core.formats.pytorch.joint_graph import fx_child
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, chosen, joint_of, names_of_inputs
 from tmmu_core.graph.model import AnnotatedGraph, Dim, Graph
@@ -95,7 +95,7 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     """
     envelopes = envelopes or {}
     program = read_program(data, name)
-    point = asked_for(program, envelopes)
+    point = chosen_sizes(program, envelopes)
     program = program.at(point)
     stem = PurePath(name).name.removesuffix(".pt2") or "exported program"
     saved = with_dims(as_saved(program, f"{stem} (as saved)"), program, envelopes)

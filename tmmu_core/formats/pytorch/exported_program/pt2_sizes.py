@@ -78,7 +78,7 @@ def symbol_in(size: Size) -> tuple[str, int] | None:
     return (found[1] or found[2], formula.hint.as_int) if found else None
 
 
-def hanging_on_data(size: Size) -> list[str]:
+def data_dependent_symbols(size: Size) -> list[str]:
     """Return the data-dependent symbols of a size (``u0`` …)."""
     formula = size.as_expr
     if formula is None or (formula.hint is not None and formula.hint.as_int is not None):
