@@ -107,12 +107,10 @@ def _decision(now: review.Review) -> None:
         key=state.set_widget("review.author", now.author),
         on_change=lambda: review.change(author=str(state.widget_value("review.author") or "").strip()),
     )
-    st.selectbox(
+    st.segmented_control(
         "Decision",
         review.ANSWERS,
-        index=None,
         key=state.set_widget("review.answer", made.answer if made else None),
-        placeholder="open",
         on_change=_decided,
     )
     if made:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import Visit, download, open_files, rest
+from tests.browser.conftest import Visit, download, open_files, rest, still
 
 pytestmark = pytest.mark.browser
 
@@ -35,7 +35,7 @@ def test_two_people_exchange_a_review_and_decide(visit: Visit, tmp_path: Path, b
     review.click()
     first.get_by_label("Your name").fill("Ada")
     first.get_by_label("Your name").press("Enter")
-    rest(first)
+    still(first)
     first.get_by_placeholder("What should change").fill("Why is <b>r1</b> so large?")
     first.get_by_role("button", name="Add note").click()
     expect(first.locator(".st-key-note-0")).to_contain_text("tensor r1: Why is <b>r1</b> so large?")
@@ -57,9 +57,8 @@ def test_two_people_exchange_a_review_and_decide(visit: Visit, tmp_path: Path, b
     expect(second.locator(".tmmu-canvas").first).to_have_attribute("data-selected", "r1")
     second.get_by_label("Your name").fill("Grace")
     second.get_by_label("Your name").press("Enter")
-    rest(second)
-    second.get_by_role("combobox", name="Decision").click()
-    second.get_by_role("option", name="approved").click()
+    still(second)
+    second.get_by_text("approved", exact=True).click()
     expect(second.locator(".st-key-review")).to_contain_text("approved · Grace")
     answer = tmp_path / "answer.tmmu-review.json"
     download(second, "JSON").save_as(answer)
