@@ -27,6 +27,7 @@ from tmmu_core.base.escaping import visible
 from tmmu_core.base.limits import SHELF_BYTES, ceiling
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.trace import Trace
+from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
 from tmmu_core.formats.xla import xla_folder
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, StorageOrigin
 from tmmu_core.graph.native.unpacking import read_whole
@@ -150,12 +151,14 @@ def named(arguments: Sequence[str], script: Path) -> list[str]:
 
 
 def files_at(path: Path) -> list[tuple[str, bytes]]:
-    """``(name, bytes)`` of the file at ``path``, or of every module where that is a folder of an XLA dump.
+    """Return ``(name, bytes)`` of the file at ``path``, or of each module or snapshot in a folder.
 
     Raises ``OSError``, and ``UnreadableInput`` for one that changes while it is read.
     """
     if not os.path.isdir(path):
         return [(path.name, read_whole(path))]
+    if snapshots := snapshot_files(path):
+        return [(file.name, read_whole(file)) for _, file in snapshots]
     found = xla_folder.modules(xla_folder.sizes_in(path))
     return [xla_folder.of_module(module, lambda name: read_whole(path / name)) for module in found]
 

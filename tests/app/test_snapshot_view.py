@@ -60,9 +60,23 @@ def test_tables_can_be_limited_to_a_stream() -> None:
     writer.alloc("a", 30 << 20, [frame("/work/train.py", 3, "main")], "other")
     writer.alloc("b", 12 << 20, [frame("/work/train.py", 4, "copy")], "other", stream=7)
     at = view(shelved("two.pickle", writer))
-    assert "train.py:3 main" in html(at)
+    before = html(at)
     at.selectbox(key="w.lane").select("stream 7").run()
     assert not at.exception
-    shown = html(at)
-    assert "train.py:4 copy" in shown
-    assert "train.py:3 main" not in shown
+    after = html(at)
+    assert after.count("train.py:3 main") < before.count("train.py:3 main")
+    assert after.count("train.py:4 copy") == before.count("train.py:4 copy")
+
+
+def test_ranks_of_a_job_are_one_table() -> None:
+    keys = [
+        shelved(f"job_rank{rank}.pickle", transformer_steps(Transformer(**{**TINY, "tokens": tokens})))
+        for rank, tokens in ((0, 512), (1, 1024))
+    ]
+    at = view(keys[0])
+    at.toggle(key="w.ranks").set_value(True).run()
+    assert not at.exception
+    text = html(at)
+    assert "1 · job_rank1.pickle (fullest)" in text
+    assert "0 · job_rank0.pickle" in text
+    assert "model.py:" in text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +45,15 @@ def with_unique_ids(lives: Iterable[LiveRange]) -> list[LiveRange]:
         seen.add(life.id)
         found.append(life)
     return found
+
+
+def stacked(ends: Mapping[int, int]) -> tuple[dict[int, int], int]:
+    """Return ``(memory → its first byte, all bytes)`` of memories with ``ends`` bytes, one behind another."""
+    starts, at = {}, 0
+    for memory in sorted(ends):
+        starts[memory] = at
+        at += ends[memory]
+    return starts, at
 
 
 def is_log(data: bytes) -> bool:
