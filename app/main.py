@@ -43,8 +43,8 @@ def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
             cards.append(opening.card_of(error, f"{name} was not opened", name))
             continue
         with visitors.as_server():
-            here, refused = planning.take(files, visitors.NOBODY)
-        opened += [thing.source for thing in here]
+            opened_now, refused = planning.open_files(files, visitors.NOBODY)
+        opened += [thing.source for thing in opened_now]
         cards += refused
     return tuple(opened), tuple(cards)
 

@@ -141,7 +141,7 @@ def files_at(path: Path) -> list[tuple[str, bytes]]:
 def read_bytes(data: bytes, name: str, source: str) -> Opened:
     """Read bytes of any kind that the core reads. Raises ``TmmuError``."""
     here = len(data) < READ_APART_FROM
-    thing = read_any(data, name) if here else desk().apart_now(TaskCall(tasks.read, (data, name)))
+    thing = read_any(data, name) if here else desk().run_task(TaskCall(tasks.read, (data, name)))
     if isinstance(thing, Graph):
         return Opened(source, thing.name or name, "graph", graph=thing)
     if isinstance(thing, Trace):

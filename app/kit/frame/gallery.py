@@ -83,7 +83,7 @@ def _open(source: str) -> None:
 def _uploaded(key: str) -> None:
     files = state.raw(key) or []
     brought = [(file.name, file.getvalue()) for file in files]
-    opened, cards = planning.take(brought)
+    opened, cards = planning.open_files(brought)
     state.next_upload()
     if opened:
         first = opened[0]

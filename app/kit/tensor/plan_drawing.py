@@ -22,7 +22,7 @@ def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") 
     return plan_store(
         shown.plan,
         baseline=baseline.plan if baseline is not None else None,
-        operators=operators(shown.key, shown),
+        operators=operators(shown),
         origin=_origin(shown.key, _by_layers(shown), shown),
         key=key,
     )

@@ -101,7 +101,7 @@ def _frame(plan_key: str, search: str, arena: str | None, layer: str | None, _sh
     if sources and len(frame):
         at = list(frame.columns).index("shape") + 1
         frame.insert(at, "shape from", [SAID_BY[sources[name]] if name in sources else "" for name in frame["tensor"]])
-    makers = plan_rows.operators(_shown.key, _shown)
+    makers = plan_rows.operators(_shown)
     if makers is not None and len(frame):
         frame.insert(1, "operator", [makers[plan.row_of[name]] for name in frame["tensor"]])
     lifted = plan_rows.lifted(_shown)

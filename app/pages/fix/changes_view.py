@@ -13,8 +13,8 @@ from app.kit.frame import page_frame
 from app.pages.fix import figures as charts
 from app.pages.fix import move_tables
 from app.session import fitting, planning, state
-from app.session.fitting import Search
 from app.session.planning import Shown
+from app.session.work.jobs import Job
 from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.fitting.move import Kind
@@ -50,26 +50,26 @@ def draw(shown: Shown) -> None:
             _open(shown, best)
         return
     search = fitting.search(choice, capacity, _kinds())
-    search.job.wait(planning.PATIENCE)
+    search.wait(planning.PATIENCE)
     st.html(markup.claim(claim(search, capacity, shown.plan)))
-    if not search.job.finished:
-        page_frame.progress(search.job, _so_far(search, capacity), follow=True)
-        _drawn(shown, search.watched.found[-1] if search.watched.found else None, capacity)
+    if not search.finished:
+        page_frame.progress(search, _so_far(search, capacity), follow=True)
+        _drawn(shown, search.found[-1] if search.found else None, capacity)
         return
     try:
-        fitted = search.job.answer()
+        fitted = search.answer()
     except TmmuError as error:
         st.html(markup.empty("The search failed", f"{getattr(error, 'message', error)} {error.hint}"))
         return
     body(shown, fitted, capacity)
 
 
-def claim(search: Search, capacity: Capacity, today: Plan) -> str:
+def claim(search: Job[Fitted], capacity: Capacity, today: Plan) -> str:
     """Return the title: ``Fits 2.00 GiB: 1.98 GiB after 14 changes, +2.2 % FLOPs``, or why it does not."""
     limit = limit_text(capacity)
-    if not search.job.worked:
+    if not search.worked:
         return f"Needs {numbers.short_bytes(capacity.taken(today))}, limit {limit}"
-    fitted = search.job.answer()
+    fitted = search.answer()
     best = fitted.best
     if fitted.answer == "fits":
         taken = numbers.short_bytes(capacity.taken(best.plan if best.moves else today))
@@ -128,10 +128,10 @@ def controls() -> None:
     )
 
 
-def _so_far(search: Search, capacity: Capacity) -> str:
-    if not search.watched.found:
+def _so_far(search: Job[Fitted], capacity: Capacity) -> str:
+    if not search.found:
         return "Making it fit"
-    best = search.watched.found[-1]
+    best = search.found[-1]
     return f"Making it fit {limit_text(capacity)}: {numbers.short_bytes(capacity.taken(best.plan))} so far"
 
 

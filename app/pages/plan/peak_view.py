@@ -75,7 +75,7 @@ def claim(shown: Shown, arena: str, step: int, own: list[tuple[int, int]]) -> st
 
 
 def _group(shown: Shown) -> str:
-    cannot = {"operator"} if plan_rows.operators(shown.key, shown) is None else set()
+    cannot = {"operator"} if plan_rows.operators(shown) is None else set()
     cannot |= {"role"} if shown.plan.categories else {"category", "line"}
     cannot |= set() if shown.plan.has_slots else {"slot"}
     known = plan_rows.origins(shown)
@@ -97,10 +97,10 @@ def _areas(shown: Shown, rows: list[tuple[int, int]], group: str, step: int) -> 
         return areas(plan, rows, by, title=numbers.step(step))
     if group == "line":
         return areas(plan, rows, Group(lambda i: line_of(plan.tensor_ids[i])), title=numbers.step(step))
-    names = plan_rows.operators(shown.key, shown)
+    names = plan_rows.operators(shown)
     title = numbers.step(step)
     if group == "operator" and names is not None:
-        by = Group(lambda i: names[i] or plan.roles[i], row_colours.of_operators(shown.key, shown))
+        by = Group(lambda i: names[i] or plan.roles[i], row_colours.of_operators(shown))
         return areas(plan, rows, by, title=title)
     known = plan_rows.origins(shown)
     if group == "layer" and known is not None:

@@ -264,7 +264,7 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
     st.html(f'<div class="tm">{markup.esc(str(explained))}</div>')
     st.html(markup.strip(mine.plan.arenas, glossary.definitions(), slots=mine.plan.has_slots))
     verdict.findings(mine)
-    handle = plan_store(mine.plan, operators=plan_rows.operators(mine.key, mine), key="bytes.rank")
+    handle = plan_store(mine.plan, operators=plan_rows.operators(mine), key="bytes.rank")
     body(asked, mine, handle)
 
 

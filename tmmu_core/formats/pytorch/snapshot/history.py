@@ -166,7 +166,7 @@ class History(Recorded):
         """Fragmentation of each pool and stream, most reserved first."""
         found = []
         for k, lane in enumerate(self.lanes):
-            segments = [one for one in self.segments if lane_of(one) == lane]
+            segments = [one for one in self.segments if one.lane == lane]
             step, most = reserved_over_time(self.events, segments, k).peak
             rows = np.flatnonzero(self.lane == k)
             live = rows[(self.birth[rows] <= step) & (step < self.death[rows])]
@@ -243,11 +243,6 @@ class History(Recorded):
                 known[key] = StorageOrigin(Origin(self.paths[stack], source), "", _PHASE_NAMES.get(phase))
             found[name] = known[key]
         return found
-
-
-def lane_of(segment: Segment) -> Lane:
-    """Return the stream and the pool of a segment."""
-    return segment.stream, segment.segment_pool_id
 
 
 def pool_name(lane: Lane) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.formats.pytorch.snapshot import snapshot_signature
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import reserved_over_time
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import MEMORY_PER_BYTE
 from tmmu_core.formats.pytorch.snapshot.torch_snapshot import (
     BEFORE_TRACE,
     BIRTH,
@@ -29,8 +30,6 @@ from tmmu_core.plans.model import CATEGORIES
 
 MEMORY_BYTES = 3 << 30
 """Memory of all processes together."""
-MEMORY_PER_BYTE = 16
-"""Memory that a process needs per byte of a file, at most."""
 PARALLEL_FROM = 1 << 26
 """Bytes of all files from which several processes are started."""
 SIGNATURE_BYTES = 1 << 12
