@@ -10,12 +10,13 @@ from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from tmmu_core.base.escaping import natural
 from tmmu_core.graph.model import StorageOrigin
-from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_told
+from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_of_rows
 from tmmu_core.liveness.idle_time import Idle, idle_of
 from tmmu_core.liveness.phases import Stretch, phases_from_known, phases_of
 from tmmu_core.plans.analysis.why_memory import Uplift, over_memories, uplift
 from tmmu_core.plans.analysis.why_offset import Parting, parting
-from tmmu_core.plans.figures.plan_storages import PlanStorages, arena_number, storages_of
+from tmmu_core.plans.figures.live_bytes import peak_of
+from tmmu_core.plans.figures.plan_storages import PlanStorages, arena_number, beats_of, live_bytes, storages_of
 from tmmu_core.plans.making.placement_order import Placed, placed_in, problem_of
 
 
@@ -63,7 +64,7 @@ def origins(shown: Shown) -> Origins | None:
         return None
     if shown.solution is None:
         known = [shown.opened.made.get(name, StorageOrigin()) for name in shown.plan.tensor_ids]
-        tree = modules_told([each.origin.module for each in known])
+        tree = modules_of_rows([each.origin.module for each in known])
         return Origins(
             producer=[""] * len(known),
             layer=[tree.layers[k] for k in tree.of_tensor.tolist()],
@@ -125,6 +126,33 @@ def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]
     found = list(zip(s.head[alive].tolist(), s.size[alive].tolist(), strict=True))
     ids = shown.plan.tensor_ids
     return sorted(found, key=lambda pair: (-pair[1], natural(ids[pair[0]])))
+
+
+@dataclass(frozen=True)
+class OverSteps:
+    """Bytes held by the buffers of an arena over a range of steps."""
+
+    rows: list[tuple[int, int, int]]
+    """``(row of the first tensor, bytes, steps held in the range)``, most bytes × steps first."""
+    byte_steps: int
+    peak: int
+    peak_step: int
+    mean: int
+    """Mean of the live bytes, rounded down."""
+
+
+def over_steps(shown: Shown, span: tuple[int, int], arena: str) -> OverSteps:
+    """Return which buffers of an arena hold bytes over steps ``[first, end)``."""
+    s, first, end = storages(shown), span[0], min(span[1], shown.plan.steps)
+    held = np.minimum(s.death, end) - np.maximum(s.birth, first)
+    kept = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (held > 0))
+    rows = list(zip(s.head[kept].tolist(), s.size[kept].tolist(), held[kept].tolist(), strict=True))
+    rows.sort(key=lambda row: (-row[1] * row[2], natural(shown.plan.tensor_ids[row[0]])))
+    total = sum(size * steps for _, size, steps in rows)
+    beats = beats_of(shown.plan)
+    curve = live_bytes(shown.plan, arena)[beats.at(first) : beats.at(end - 1) + 1]
+    at, peak = peak_of(curve)
+    return OverSteps(rows, total, peak, max(first, int(beats.steps[beats.at(first) + at])), total // (end - first))
 
 
 @remembered

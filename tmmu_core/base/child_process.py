@@ -47,8 +47,8 @@ def ended_by_limit(returncode: int) -> bool:
     return returncode < 0 and -returncode in (getattr(signal, "SIGXCPU", 0), getattr(signal, "SIGKILL", 0))
 
 
-def bound(seconds: int, memory: int) -> None:
-    """Limit this process to ``seconds`` of processor time and ``memory`` bytes of address space, without a core file.
+def bound(seconds: int, memory: int, file_bytes: int | None = None) -> None:
+    """Limit this process to ``seconds`` of processor time, bytes of address space and of a file; no core file.
 
     Where the system has no such limits, the parent's clock is the only one.
     """
@@ -56,7 +56,9 @@ def bound(seconds: int, memory: int) -> None:
         import resource
     except ImportError:
         return
-    for what, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)):
+    bounds = [(resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)]
+    bounds += [] if file_bytes is None else [(resource.RLIMIT_FSIZE, file_bytes)]
+    for what, most in bounds:
         hard = resource.getrlimit(what)[1]
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)  # a lower one stays
         resource.setrlimit(what, (least, least))

@@ -8,8 +8,8 @@ import streamlit as st
 
 from app.canvas.plan_component import Listeners, Memory, Picture, Selection, plan_canvas, plan_store
 from app.kit.charts import chart_base
-from app.kit.charts.device_chart import laid_out
-from app.kit.frame import page_frame
+from app.kit.frame import long_work
+from app.kit.tensor.plan_drawing import end_to_end
 from app.pages.fix import figures as charts
 from app.pages.fix import move_tables
 from app.session import fitting, planning, state
@@ -53,7 +53,7 @@ def draw(shown: Shown) -> None:
     search.wait(planning.PATIENCE)
     st.html(markup.claim(claim(search, capacity, shown.plan)))
     if not search.finished:
-        page_frame.progress(search, _so_far(search, capacity), follow=True)
+        long_work.progress(search, _so_far(search, capacity), follow=True)
         _drawn(shown, search.found[-1] if search.found else None, capacity)
         return
     try:
@@ -188,7 +188,7 @@ def _down_to_the_bound(whole: bool) -> None:
         return
     job = fitting.whole_curve(state.choice(), _kinds())
     if not job.wait(planning.PATIENCE):
-        page_frame.progress(job, "Searching for the minimum", follow=True)
+        long_work.progress(job, "Searching for the minimum", follow=True)
     elif not whole:
         st.rerun()  # it ended after the curve above was drawn
 
@@ -257,7 +257,7 @@ def _map(today: Plan, plan: Plan, capacity: Capacity) -> None:
         heading=False,
         toolbar=False,
         colour="role" if len(capacity.limited(plan)) < 2 else "arena",
-        memory=Memory([name for name in laid_out(plan) if name in capacity.limited(plan)], _limit(capacity)),
+        memory=Memory([name for name in end_to_end(plan) if name in capacity.limited(plan)], _limit(capacity)),
         selected=kept if kept in plan.row_of else None,
         link="",
     )
@@ -337,7 +337,7 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
         return
     job = fitting.largest(chosen, chosen.fit_dim, capacity, _kinds())
     if not job.wait(planning.PATIENCE):
-        page_frame.progress(job, f"Finding the largest {chosen.fit_dim}", follow=True)
+        long_work.progress(job, f"Finding the largest {chosen.fit_dim}", follow=True)
         return
     try:
         found = job.answer()

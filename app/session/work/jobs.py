@@ -51,6 +51,7 @@ class Job(Generic[T]):
     def __init__(self, what: str, work: Callable[[Progress], T]) -> None:
         self.what = what
         self.doing, self.done, self.of = what, 0, 0
+        self.began = time.monotonic()
         self.found: list[Any] = []
         """Intermediate results, each better than those before it."""
         self.waiters: dict[str | Job[Any], int] = {}

@@ -201,8 +201,8 @@ class Comparison:
             verdict = f"INVALID ({', '.join(self.invalid)})"
         elif not self.comparable:
             verdict = f"not comparable ({self.incomparable[0].path[:80]!r})"
-        said = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, (n, _) in self.totals.items() if n)
-        return f"<Comparison {left} → {right}: {verdict}{'; ' * bool(said)}{said}>"
+        changed = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, (n, _) in self.totals.items() if n)
+        return f"<Comparison {left} → {right}: {verdict}{'; ' * bool(changed)}{changed}>"
 
     def _row_difference(self, i: int) -> Difference:
         change, path = self.change(i), f"$.tensors[{self.ids[i]!r}]"
@@ -243,19 +243,6 @@ def compare(left: Plan | Trace, right: Plan | Trace) -> Comparison:
         kinds=_kinds(a.plan, b.plan, left_row, right_row),
         complete=complete,
     )
-
-
-def same_plan(left: Plan, right: Plan) -> tuple[Difference, ...]:
-    """Return all differences between two plans, context and replay key included, the time excepted; empty if equal.
-
-    Stricter than :func:`compare`: a plan that is written and read back must pass.
-    """
-    verdict = compare(left, right)
-    rows = [verdict._row_difference(i) for i in np.flatnonzero(verdict.kinds).tolist()]
-    rest = _fields(left, right, ("places", "own_arenas", "notes", "has_inputs_step"))
-    if not rows and not np.array_equal(left.storage, right.storage):
-        rest = [*rest, Difference("$.storage", left.storage.tolist(), right.storage.tolist())]
-    return (*verdict.incomparable, *verdict.divergences, *verdict.context, *rest, *rows)
 
 
 def _trace(side: Plan | Trace) -> Trace:

@@ -20,7 +20,7 @@ from tmmu_core.plans import canonical
 from tmmu_core.plans.figures.live_bytes import peak_together
 from tmmu_core.plans.making.arena_summary import PackedArena, check_capacity, summarise
 from tmmu_core.plans.making.plan_rows import PlanTotals, assemble, numbered_by_offset, storage_numbers
-from tmmu_core.plans.model import READ, Plan, PlanColumns
+from tmmu_core.plans.model import GIVEN_OFFSETS, READ, Plan, PlanColumns
 
 
 def plan_problem(
@@ -56,7 +56,7 @@ def plan_problem(
         kind = dict(zip(problem.ids, instance.recorded.categories, strict=True))
         columns = replace(columns, categories=tuple([kind[name] for name in columns.tensor_ids]))
     steps = int(columns.death.max(initial=1))
-    arena = Arena(problem.capacity, problem.arena_alignment)
+    arena, kept = Arena(problem.capacity, problem.arena_alignment), problem.given_offsets
     config = {problem.arena: arena}
     lives = _lives(replace(problem, death=ends[1]))
     found = PackedArena(packing, int(slot.max(initial=-1)) + 1, extent, ends[1], lives)
@@ -79,6 +79,7 @@ def plan_problem(
         execution_order=(),
         notes={
             **({READ: "; ".join(instance.notes)} if instance.notes else {}),
+            **({GIVEN_OFFSETS: f"{kept:,} of {len(problem):,} offsets are given and stay fixed"} if kept else {}),
             **({problem.arena: dict(packing.notes)} if packing.notes else {}),
         },
     )

@@ -97,9 +97,10 @@ class History(Recorded):
         """The first step with the most live bytes."""
         return peak_of_columns(self.birth, self.death, self.size)[0]
 
-    def live_at(self, step: int) -> I64:
-        """Return the rows that are live at a step."""
-        return np.flatnonzero((self.birth <= step) & (step < self.death))
+    def live_at(self, step: int, lane: int | None = None) -> I64:
+        """Return the rows that are live at a step, of one of :attr:`lanes` or of all."""
+        live = (self.birth <= step) & (step < self.death)
+        return np.flatnonzero(live if lane is None else live & (self.lane == lane))
 
     def name(self, key: str, row: int) -> str:
         """Return the name of a row under one of :data:`KEYS`."""
@@ -117,15 +118,15 @@ class History(Recorded):
             return CERTAINTIES[int(self.certainty[row])]
         return self.categories[row] if key == "category" else BEFORE if self.is_before[row] else "during the trace"
 
-    def totals(self, key: str, step: int) -> list[Total]:
+    def totals(self, key: str, step: int, lane: int | None = None) -> list[Total]:
         """Return the live bytes at a step by one of :data:`KEYS`, most first."""
-        return self._summed((self.name(key, row), row) for row in self.live_at(step).tolist())
+        return self._summed((self.name(key, row), row) for row in self.live_at(step, lane).tolist())
 
-    def alike(self, step: int) -> list[tuple[Total, int, int]]:
+    def alike(self, step: int, lane: int | None = None) -> list[tuple[Total, int, int]]:
         """Return ``(total, bytes of one, a row)`` of equal live buffers: of one line, category and size, most first."""
         rows: dict[str, int] = {}
         named = []
-        for row in self.live_at(step).tolist():
+        for row in self.live_at(step, lane).tolist():
             name = f"{self.name('line', row)}\t{self.categories[row]}\t{int(self.size[row])}"
             rows.setdefault(name, row)
             named.append((name, row))

@@ -1,7 +1,6 @@
 """Check every pair of storages for an overlap in time and bytes, in O(n²).
 
-It shares no code with the planners or the verifier, and is short enough to check by reading. The tests compare it with
-the verifier.
+It shares no code with the planners or the verifier, and is short enough to check by reading.
 """
 
 from __future__ import annotations

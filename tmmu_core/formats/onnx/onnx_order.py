@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import onnx
 
 from tmmu_core.base.errors import Misuse
-from tmmu_core.formats.onnx.onnx_external import tensors_of
+from tmmu_core.formats.onnx.onnx_model import tensors_of
 from tmmu_core.formats.onnx.onnx_scopes import bodies_of
 from tmmu_core.graph.model import Graph
 
@@ -61,6 +61,6 @@ def _read_by(node: onnx.NodeProto) -> set[str]:
 
 def external_files(data: bytes) -> list[str]:
     """Return the files beside the model that hold weights."""
-    tensors = tensors_of(onnx.ModelProto.FromString(data).graph)
+    tensors = tensors_of(onnx.ModelProto.FromString(data))
     found = [entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"]
     return list(dict.fromkeys(found))

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from tests.plans.examples import chain_plan
+from tests.support.same_plan import same_plan
 from tests.tools.fuzz.targets import noting_plans
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.planfile import plan_file, trace
-from tmmu_core.formats.planfile.compare_plans import same_plan
 from tmmu_core.plans.analysis.resource_ledger import resource_ledger
 from tmmu_core.plans.making.request_options import option_pairs
 from tmmu_core.plans.model import Plan

@@ -1,21 +1,14 @@
-"""Ids in bulk: hashed columns give the results of a dictionary."""
+"""Numbers and order of many ids at once."""
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmmu_core.graph import id_columns
 from tmmu_core.graph.id_columns import Ids
 
 LETTERS = "ab\u00e9\0/"
 NAMES = st.lists(st.text(alphabet=LETTERS, max_size=20) | st.text(alphabet="ab", max_size=9), max_size=12)
-
-
-@pytest.fixture(autouse=True)
-def _few_are_many(monkeypatch):
-    monkeypatch.setattr(id_columns, "FEW", 1)
 
 
 @given(NAMES, NAMES)

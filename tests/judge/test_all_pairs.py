@@ -1,4 +1,4 @@
-"""The referee and the verifier, which share no code, find the same collisions in valid and in broken plans."""
+"""The verifier and a comparison of all pairs find the same collisions in valid and in broken plans."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.judge.all_pairs import faults
 from tests.judge.faults import refigured, rehashed
 from tests.plans.examples import chain_plan, ledger_plan, solved
 from tests.support.build import graph, node, tensor, view
-from tests.support.paths import ROOT
 from tests.support.strategies import Case, plannable_cases
-from tmmu_core.judge.verifier.referee import faults
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
-
-REFEREE = ROOT / "tmmu_core" / "judge" / "verifier" / "referee.py"
 
 
 def collides(plan: Plan) -> bool:
@@ -33,15 +30,7 @@ def agree(plan: Plan) -> None:
     assert bool(list(faults(plan))) == collides(plan)
 
 
-def test_referee_is_short_and_imports_only_the_plan_model() -> None:
-    text = REFEREE.read_text()
-    assert len(text.splitlines()) <= 80
-    assert [line for line in text.splitlines() if line.startswith("from tmmu_core")] == [
-        "from tmmu_core.plans.model import Plan, TensorRow"
-    ]
-
-
-def test_referee_names_both_tensors() -> None:
+def test_overlap_names_both_tensors() -> None:
     plan = replace(ledger_plan(), offset=ledger_plan().offset * 0)
     assert "a and b overlap" in list(faults(plan))
     assert list(faults(ledger_plan())) == []
@@ -93,7 +82,7 @@ def test_broken_plan_has_the_same_collisions(case: Case, seed: int) -> None:
     if not len(plan):
         return
     offset = plan.offset.copy()
-    # Whole storages are moved: what is torn apart is no longer the referee's matter.
+    # Whole storages are moved: what is torn apart is not one storage for it.
     for storage in choice.sample(range(int(plan.storage.max()) + 1), k=1):
         to = int(choice.choice(plan.offset.tolist()))
         rows = np.flatnonzero(plan.storage == storage)
