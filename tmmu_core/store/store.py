@@ -135,7 +135,7 @@ class Store:
             runs = [tuple(row[len(series) :]) for row in runs_of_series]
             last_change = max((k for k in range(1, len(runs)) if runs[k][2] != runs[k - 1][2]), default=0)
             before = runs[last_change - 1][2] if last_change else None
-            found.append(Line(*key, len(runs), *runs[-1], *runs[last_change][:2], before))
+            found.append(Line(*(*key, len(runs), *runs[-1], *runs[last_change][:2], before)))
         return tuple(sorted(found, key=lambda line: (line.model, line.branch, line.planner, line.mode, line.preset)))
 
     def resolve(self, reference: str, of: Plan | None = None) -> Run:
