@@ -19,6 +19,7 @@ from tmmu_core.base import limits
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.formats.planfile.placed_kinds import Addresses, Placed, derived
 from tmmu_core.formats.planfile.plan_document import (
+    OMITTED,
     ArenaDocument,
     HandoffDocument,
     HeadDocument,
@@ -93,6 +94,7 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         categories=_categories(ordered),
         notes={**head.notes, PLACES_DERIVED: placed.why} if placed.why else head.notes,
         own_arenas=placed.own_arenas,
+        constraints=None if head.constraints is msgspec.UNSET else head.constraints,
     )
     return _renewed(_with_storage_counts(plan, head))
 
@@ -236,8 +238,8 @@ def _arena(name: str, record: ArenaDocument, source: str) -> ArenaSummary:
     for field, value in values.items():
         if isinstance(value, int) and field != "witness_step":  # −1: no step
             _within(value, f"arenas.{name}.{field}", source)
-    proven = None if record.proven_bytes is msgspec.UNSET else record.proven_bytes
-    return ArenaSummary(name=name, **{**values, "storages": record.storages or 0, "proven_bytes": proven})
+    unset = {field: None for field in OMITTED if values[field] is msgspec.UNSET}
+    return ArenaSummary(name=name, **{**values, "storages": record.storages or 0, **unset})
 
 
 def _within(value: int, field: str, source: str, most: int = U64_MAX) -> int:
