@@ -62,6 +62,8 @@ class Opened:
     """``graph``, ``problem``, ``plan`` or ``trace``."""
     graph: Graph | None = None
     problem: Problem | None = None
+    others: tuple[Problem, ...] = ()
+    """Further arenas of a plain problem."""
     plan: Plan | None = None
     packing: Packing | None = None
     """Offsets that came with a plain problem."""
@@ -153,6 +155,7 @@ def read_bytes(data: bytes, name: str, source: str) -> Opened:
         thing.name,
         "problem",
         problem=thing.problem,
+        others=thing.others,
         packing=thing.packing,
         notes=thing.notes,
         made=thing.made,

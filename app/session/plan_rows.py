@@ -158,7 +158,8 @@ def decisions(shown: Shown, arena: str) -> Placed:
 @remembered
 def _decisions(key: str, arena: str, _shown: Shown) -> Placed:
     del key
-    problem = _shown.opened.problem if _shown.solution is None else problem_of(_shown.solution, arena)
+    own = {problem.arena: problem for problem in (_shown.opened.problem, *_shown.opened.others) if problem is not None}
+    problem = own.get(arena) if _shown.solution is None else problem_of(_shown.solution, arena)
     return placed_in(_shown.plan, arena, problem)
 
 

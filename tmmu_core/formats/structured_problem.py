@@ -1,8 +1,8 @@
-"""Read structured packing problems: pools, buffers, placement constraints and reuse penalties (JSON, schema version 1).
+"""Read structured packing problems: pools, buffers, placement constraints and reuse penalties (JSON, schema 1).
 
-The format is that of the dsa-solver project (DSA with reuse penalties). A pool is an arena, a buffer is a tensor, by its
-``name``, or ``name#id`` where names repeat. Provenance (``pypto_structure``, ``metadata``, reasons) is not used; the
-objective is that of the contract: capacity, reuse cost, extent.
+The format is that of the dsa-solver project (DSA with reuse penalties). A pool is an arena, a buffer is a tensor, by
+its ``name``, or ``name#id`` where names repeat. Provenance (``pypto_structure``, ``metadata``, reasons) is not used;
+the objective is that of the contract: capacity, reuse cost, extent.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class _Reading:
     def _fault(self, message: str, place: str, hint: str) -> UnreadableInput:
         return UnreadableInput(message, source=self.source, place=place, hint=hint)
 
-    def _numbered(self, what: str, rows: Sequence[Pool] | Sequence[Buffer]) -> dict[int, int]:
+    def _numbered(self, what: str, rows: Sequence[Pool | Buffer]) -> dict[int, int]:
         number: dict[int, int] = {}
         for k, row in enumerate(rows):
             if number.setdefault(row.id, k) != k:
@@ -220,9 +220,7 @@ class _Reading:
         together = [(a, b) for _, a, b in self._pairs(lists.colocations, f"{limits}.colocations")]
         excluded = [(a, b) for _, a, b in self._pairs(lists.temporal_exclusions, f"{limits}.temporal_exclusions")]
         paid = self.problem.cost_model.reuse_penalties
-        penalties = [
-            (a, b, paid[k].cost) for k, a, b in self._pairs(paid, "$.problem.cost_model.reuse_penalties")
-        ]
+        penalties = [(a, b, paid[k].cost) for k, a, b in self._pairs(paid, "$.problem.cost_model.reuse_penalties")]
         fixed = [-1] * len(self.ids)
         for k, pin in enumerate(lists.pinned_allocations):
             place = f"{limits}.pinned_allocations[{k}]"

@@ -60,6 +60,7 @@ MaxPeak = Annotated[
     list[str] | None, typer.Option(metavar="[ARENA=]BYTES", help="Maximum live bytes at one step. Repeatable.")
 ]
 MinReuse = Annotated[list[str] | None, typer.Option(metavar="[ARENA=]PERCENT", help="Minimum reuse ratio. Repeatable.")]
+MaxReuseCost = Annotated[list[str] | None, typer.Option(metavar="[ARENA=]COST", help="Maximum reuse cost. Repeatable.")]
 AllowIncomplete = Annotated[
     bool, typer.Option("--allow-incomplete", help="Accept a plan that does not cover its whole graph.")
 ]
@@ -119,6 +120,7 @@ def command(
     max_gap: MaxGap = None,
     max_peak: MaxPeak = None,
     min_reuse: MinReuse = None,
+    max_reuse_cost: MaxReuseCost = None,
     baseline: Against = None,
     max_growth: MaxGrowth = None,
     max_peak_growth: MaxPeakGrowth = None,
@@ -146,10 +148,11 @@ def command(
     for option, text in growth.items():
         if text is not None and baseline is None:
             raise UsageError(f"{option} requires --baseline.", "Set the plan to compare against.")
-    if not any((max_extent, max_gap, max_peak, min_reuse, baseline, graph)):
+    if not any((max_extent, max_gap, max_peak, min_reuse, max_reuse_cost, baseline, graph)):
         raise UsageError(
             "no limit is given.",
-            "Set --max-extent, --max-gap, --max-peak, --min-reuse or --baseline, or verify with --graph.",
+            "Set --max-extent, --max-gap, --max-peak, --min-reuse, --max-reuse-cost or --baseline, "
+            "or verify with --graph.",
         )
     judged = resolve_either(plan, request) if graph is None else resolve_with_graph(plan, graph, request)[0]
     if graph is not None:
@@ -165,6 +168,7 @@ def command(
             *_limits("--max-peak", "peak live bytes", found, max_peak),
             *_limits("--max-gap", "gap", found, max_gap),
             *_limits("--min-reuse", "reuse", found, min_reuse),
+            *_limits("--max-reuse-cost", "reuse cost", found, max_reuse_cost),
             *([] if before is None else _growth(growth)),
         ]
         checks += map(check_row, core.gate(found, limits, None if before is None else before.plan))
@@ -338,6 +342,7 @@ def _growth(given: Mapping[str, str | None]) -> Iterator[core.Limit]:
 def check_row(check: core.Check) -> Check:
     """Return a check with its figures as texts."""
     texts: dict[str, Callable[[], tuple[str, str]]] = {
+        "reuse cost": lambda: (numbers.count(check.value), numbers.count(int(check.limit))),
         "gap": lambda: (numbers.gap(check.value + check.of, check.of), _percentage(check.limit)),
         "reuse": lambda: (numbers.percent(check.value, check.of), _percentage(check.limit)),
     }

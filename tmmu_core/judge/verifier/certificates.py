@@ -135,21 +135,22 @@ def _certificate(blocks: Blocks, number: int, arena: ArenaSummary) -> Certificat
 def _limited(arena: ArenaSummary, *reasons: Reason, cost_bound: int = 0) -> Certificate:
     """Return the part of the file's certificate that the recomputed bounds support."""
     claim = arena.least_bytes_claimed
-    cost_bound = None if arena.reuse_cost_lower_bound is None else min(arena.reuse_cost_lower_bound, cost_bound)
+    stated = arena.reuse_cost_lower_bound
+    cost = None if stated is None else min(stated, cost_bound)
     best = max(reason[0] for reason in reasons)
     bound = min(best, claim if arena.status == CLAIMED else arena.bound_bytes)
     _, witness, step = next((reason for reason in reasons if reason[0] == bound), (bound, (), -1))
     if claim > bound:  # keep the witness of the file: with the graph it may suffice
         witness, step = (arena.witness, arena.witness_step) if arena.witness else (witness, step)
         status = INCOMPLETE if arena.status == INCOMPLETE else CLAIMED
-        return Certificate(arena.name, status, bound, claim, witness, step, cost_bound)
+        return Certificate(arena.name, status, bound, claim, witness, step, cost)
     status = arena.status
-    if cost_bound != arena.reuse_cost_lower_bound and status != INCOMPLETE:
+    if cost != stated and status != INCOMPLETE:
         status = CLAIMED
     elif status in (OPTIMAL, CLAIMED):
-        is_least = arena.extent_bytes == bound and (arena.reuse_cost or 0) == (cost_bound or 0)
+        is_least = arena.extent_bytes == bound and (arena.reuse_cost or 0) == (cost or 0)
         status = OPTIMAL if is_least else FEASIBLE
-    return Certificate(arena.name, status, bound, None, witness, step, cost_bound)
+    return Certificate(arena.name, status, bound, None, witness, step, cost)
 
 
 def _of_witness(blocks: Blocks, here: I64, arena: ArenaSummary) -> Reason:

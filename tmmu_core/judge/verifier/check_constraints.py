@@ -83,16 +83,16 @@ def check_reuse_cost(plan: Plan) -> Iterator[Finding]:
 
 
 def _named(terms: Constraints) -> set[str]:
-    pairs = (*terms.separations, *terms.colocations, *terms.exclusions, *terms.reuse_penalties)
-    return {name for pair in pairs for name in pair[:2]} | terms.pinned.keys()
+    pairs = [*terms.separations, *terms.colocations, *terms.exclusions]
+    pairs += [(first, second) for first, second, _ in terms.reuse_penalties]
+    return {name for pair in pairs for name in pair} | terms.pinned.keys()
 
 
 def _share(plan: Plan, rows: dict[str, list[int]], first: str, second: str) -> bool:
     """Return whether the byte ranges of the two tensors overlap, at whatever steps."""
     return any(
         plan.arena[i] == plan.arena[j]
-        and max(plan.offset[i], plan.offset[j])
-        < min(plan.offset[i] + plan.size[i], plan.offset[j] + plan.size[j])
+        and max(plan.offset[i], plan.offset[j]) < min(plan.offset[i] + plan.size[i], plan.offset[j] + plan.size[j])
         for i in rows.get(first, ())
         for j in rows.get(second, ())
     )

@@ -250,7 +250,7 @@ def destroy_and_repair(loops: ctypes.CDLL, n: int, **fields: Any) -> bool:
 
 
 def repair(loops: ctypes.CDLL, **fields: Any) -> tuple[int, int]:
-    """Return the result of :func:`tmmu_core.planners.reuse.repair.repair`."""
+    """Return the result of :func:`tmmu_core.planners.reuse.local_search.repair`."""
     call = Reuse(missing=0, **fields)
     assert loops.tmmu_reuse(ctypes.byref(call)) == DONE
     return int(call.missing), int(call.cost)

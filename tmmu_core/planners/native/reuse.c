@@ -1,5 +1,5 @@
 /* Local search for placements of least reuse cost: ruin and recreate, in integers. The plain form is
-   planners/reuse/repair.py. */
+   planners/reuse/local_search.py. */
 #include "native.h"
 
 /* The next pseudo-random number, 31 bits (Knuth's linear congruential generator, upper half). */

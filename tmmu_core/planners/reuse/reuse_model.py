@@ -13,6 +13,7 @@ from math import lcm
 
 import numpy as np
 
+from tmmu_core.base.errors import AllocationOverflow
 from tmmu_core.planners.problem import I64, UNLIMITED, Problem
 
 HARD = -1
@@ -92,6 +93,14 @@ def reuse_model(problem: Problem) -> ReuseModel:
     number = {root: k for k, root in enumerate(dict.fromkeys(roots))}
     unit = [number[root] for root in roots]
     sizes, grids = problem.size.tolist(), problem.alignment.tolist()
+    if sum(sizes) + max(grids, default=0) > LARGEST:
+        raise AllocationOverflow(
+            f"the storages of arena {problem.arena!r} take more than 2^61 B together.",
+            arena=problem.arena,
+            offset=0,
+            size=sum(sizes),
+            hint="Use another planner: reuse costs are weighed up to 2^61 B.",
+        )
     fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()
     size, align, pin, contradiction = [0] * len(number), [1] * len(number), [-1] * len(number), ""
     for i, u in enumerate(unit):
@@ -101,7 +110,9 @@ def reuse_model(problem: Problem) -> ReuseModel:
                 contradiction = f'"{problem.ids[i]}" is at {fixed[i]} and at one offset with a buffer at {pin[u]}'
             pin[u] = fixed[i]
     excluded = {(min(a, b), max(a, b)) for a, b in terms.exclusions} if terms else set()
-    apart = [(min(a, b), max(a, b)) for a, b in ([] if problem.must_not_alias is None else problem.must_not_alias.tolist())]
+    apart = [
+        (min(a, b), max(a, b)) for a, b in ([] if problem.must_not_alias is None else problem.must_not_alias.tolist())
+    ]
     hard: dict[tuple[int, int], tuple[int, int]] = {}
     for a, b in [*(pair for pair in live_together(problem) if pair not in excluded), *apart]:
         i, j = unit[a], unit[b]
@@ -122,14 +133,19 @@ def reuse_model(problem: Problem) -> ReuseModel:
     both = sorted([*rows, *((j, i, t, s, w) for i, j, s, t, w in rows)])
     table = np.array(both, np.int64).reshape(-1, 5)
     first = np.searchsorted(table[:, 0], np.arange(len(number) + 1)).astype(np.int64)
-    columns = [np.ascontiguousarray(column) for column in table[:, 1:].T]
+    other, mine, theirs, weight_of = (np.ascontiguousarray(column) for column in table[:, 1:].T)
     return ReuseModel(
-        np.array(unit, np.int64),
-        min(problem.capacity, LARGEST) if problem.capacity != UNLIMITED else LARGEST,
-        *(np.array(column, np.int64) for column in (size, align, pin)),
-        first,
-        *columns,
-        np.array(terms.reserved if terms else (), np.int64).reshape(-1, 2),
-        unavoidable,
-        contradiction,
+        unit_of=np.array(unit, np.int64),
+        capacity=LARGEST if problem.capacity == UNLIMITED else min(problem.capacity, LARGEST),
+        size=np.array(size, np.int64),
+        align=np.array(align, np.int64),
+        pin=np.array(pin, np.int64),
+        first=first,
+        other=other,
+        mine=mine,
+        theirs=theirs,
+        weight=weight_of,
+        reserved=np.array(terms.reserved if terms else (), np.int64).reshape(-1, 2),
+        unavoidable=unavoidable,
+        contradiction=contradiction,
     )

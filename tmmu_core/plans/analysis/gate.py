@@ -17,7 +17,9 @@ from tmmu_core.plans.model import ArenaSummary, Plan
 ALL = ""
 """The arena of a limit on all arenas together."""
 
-Measure = Literal["extent", "peak live bytes", "gap", "reuse", "reuse cost", "peak growth", "extent growth", "lower bound growth"]
+Measure = Literal[
+    "extent", "peak live bytes", "gap", "reuse", "reuse cost", "peak growth", "extent growth", "lower bound growth"
+]
 
 GROWTH: Mapping[Measure, str] = {
     "peak growth": "peak_live_bytes",

@@ -64,13 +64,13 @@ def plan_problem(
         if planner != GIVEN:
             check_capacity(each.problem, summary, of_graph=False)
     lives = [each.found.parts for each in placed if each.found.parts is not None]
-    peak = peak_together(*(np.concatenate(column) for column in zip(*lives, strict=True)), steps)
+    birth, end, size = (np.concatenate(column) for column in zip(*lives, strict=True))
     constraints = constraints_of(instance.problems)
     return assemble(
         columns,
         summaries,
         _identity(instance.problems, config, constraints),
-        PlanTotals(peak, (0, 0), started, reserved),
+        PlanTotals(peak_together(birth, end, size, steps), (0, 0), started, reserved),
         planner=planner,
         planner_options=meter.options(options or {}),
         ir_name=instance.name,
@@ -83,9 +83,7 @@ def plan_problem(
         constraints=constraints,
         notes={
             **({READ: "; ".join(instance.notes)} if instance.notes else {}),
-            **{
-                each.problem.arena: dict(each.found.packing.notes) for each in placed if each.found.packing.notes
-            },
+            **{each.problem.arena: dict(each.found.packing.notes) for each in placed if each.found.packing.notes},
         },
     )
 
@@ -115,9 +113,7 @@ def constraints_of(problems: Sequence[Problem]) -> Constraints | None:
     """Return the constraints of an instance by id; ``None`` where no arena has reuse terms."""
     if all(problem.reuse is None for problem in problems):
         return None
-    pairs: dict[str, list[Any]] = {
-        name: [] for name in ("separations", "colocations", "exclusions", "reuse_penalties")
-    }
+    pairs: dict[str, list[Any]] = {name: [] for name in ("separations", "colocations", "exclusions", "reuse_penalties")}
     pinned: dict[str, int] = {}
     for problem in problems:
         terms, ids = problem.reuse or ReuseTerms(), problem.ids

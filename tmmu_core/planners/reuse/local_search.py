@@ -8,6 +8,7 @@ both draw the same numbers and give the same result.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ class Placement:
         self.size, self.align, self.pin = model.size.tolist(), model.align.tolist(), model.pin.tolist()
         columns = zip(*(c.tolist() for c in (model.other, model.mine, model.theirs, model.weight)), strict=True)
         rows, first = list(columns), model.first.tolist()
-        self.edges = [rows[a:b] for a, b in zip(first, first[1:], strict=False)]
+        self.edges = [rows[a:b] for a, b in pairwise(first)]
         self.reserved = model.reserved.tolist()
 
     def price(self, u: int, at: int) -> int:
@@ -91,7 +92,7 @@ def repair(
 
 
 def _plain(place: Placement, rounds: int, threshold: int, seed: int, bound: int) -> tuple[int, int, list[int]]:
-    n, offset, state = len(place.offset), place.offset, seed
+    offset, state = place.offset, seed
 
     def draw() -> int:
         nonlocal state
