@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import streamlit as st
+from streamlit.runtime.pages_manager import PagesManager
 from streamlit.starlette import App
 
 HERE = Path(__file__).resolve().parent
@@ -17,7 +18,7 @@ if str(HERE.parent) not in sys.path:  # run as a script, the packages beside it 
     sys.path.insert(0, str(HERE.parent))
 
 from app.kit import address  # noqa: E402
-from app.kit.frame import style, tour  # noqa: E402
+from app.kit.frame import style  # noqa: E402
 from app.serving import guard  # noqa: E402
 from app.session import opening, planning, scenarios, state  # noqa: E402
 from app.session.pages import FIRST, PAGES  # noqa: E402
@@ -43,8 +44,8 @@ def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
             cards.append(opening.card_of(error, f"{name} was not opened", name))
             continue
         with visitors.as_server():
-            here, refused = planning.take(files, visitors.NOBODY)
-        opened += [thing.source for thing in here]
+            opened_now, refused = planning.open_files(files, visitors.NOBODY)
+        opened += [thing.source for thing in opened_now]
         cards += refused
     return tuple(opened), tuple(cards)
 
@@ -88,7 +89,6 @@ def draw() -> None:
     )
     state.at(page.url_path or FIRST)
     address.follow()
-    tour.guide()
     if target := state.take_redirect():
         st.switch_page(HERE / "pages" / target / "page.py")
     page.run()
@@ -98,4 +98,5 @@ def draw() -> None:
 if __name__ == "__main__":
     draw()
 else:
+    PagesManager.uses_pages_directory = False  # the folder ``pages`` is ours: its pages are those of ``st.navigation``
     app = App(__file__, middleware=guard.MIDDLEWARE, lifespan=guard.lifespan)

@@ -34,21 +34,21 @@ def charts() -> None:
         if event.how != "compare":
             st.query_params["tensor"] = event.tensor_id or ""
 
-    def seen(window: tuple[int, int]) -> None:
-        st.query_params["window"] = f"{window[0]},{window[1]}"
+    def spanned(span: tuple[int, int] | None) -> None:
+        st.query_params["span"] = "none" if span is None else f"{span[0]},{span[1]}"
 
     now = st.query_params.get("tensor") or None
     plan_canvas(
         handle,
         Picture(view=view, selected=now, height=560, arena=st.query_params.get("arena")),
-        Listeners(select=selected, window=seen if "window" in st.query_params else None),
+        Listeners(select=selected, span=spanned if "span" in st.query_params else None),
         key="one",
     )
     if two:
         below = Picture(view="lifetimes", selected=now, height=300)
         plan_canvas(handle, below, Listeners(select=selected), key="two")
-    if "window" in st.query_params:
-        st.text(f"window {st.query_params['window']}")
+    if "span" in st.query_params:
+        st.text(f"span {st.query_params['span']}")
     st.text(f"selected {now}")
 
 

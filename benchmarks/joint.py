@@ -22,8 +22,8 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
 
+from benchmarks.adamw import add_adamw  # noqa: E402
 from sample_graphs import make_torch  # noqa: E402
-from tmmu_core.formats.pytorch.adamw import add_adamw  # noqa: E402
 from tmmu_core.formats.pytorch.joint_graph import fx_joint  # noqa: E402
 from tmmu_core.formats.pytorch.torch_module import fake_tensors, import_torch  # noqa: E402
 from tmmu_core.graph.native import native_file  # noqa: E402

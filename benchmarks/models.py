@@ -222,8 +222,8 @@ AOTAutograd under fake tensors, functional, without decompositions, one node per
 on a CPU. Views are told by the identity of storages. Tied weights are one parameter; their gradients are added where
 the second arrives. `batch_norm` writes its running statistics in place. The gradient of an output comes from a node
 `tangent`, which stands for whatever follows the model. Workspaces that a kernel allocates for itself are not in the
-graph, nor is the allocator's rounding. The optimizer step, where it is asked for, is one fused AdamW node per parameter
-(its step counter is left out). Shapes are those of the example inputs; the symbolic ones of an exported program are not
+graph, nor is the allocator's rounding. The optimizer is left out: `tmmu.fit(module, …)` counts it.
+Shapes are those of the example inputs; the symbolic ones of an exported program are not
 kept, and the graph's name says so. An operator with bodies (`cond`, `scan`) is one node whose `params` name them.
 
 What is counted and saved depends on how attention is written, so the training samples take the one in plain operators
@@ -264,7 +264,7 @@ from tmmu_core.formats.pytorch.torch_module import fake_tensors, import_torch
 
 with fake_tensors("bfloat16"):  # no memory, no weights
     model, words = MyModel(), torch.zeros(1, 2048, dtype=torch.long)
-graph = import_torch(model, {"input_ids": words, "labels": words}, optimizer="adamw")
+graph = import_torch(model, {"input_ids": words, "labels": words})
 Path("step.tmmu.cbor.gz").write_bytes(native.encode(graph, "step.tmmu.cbor.gz"))
 ```
 

@@ -191,7 +191,7 @@ def _sum_of_logits(output: Any) -> Any:
 
 def settings() -> None:
     """Print one row of a table for each of :data:`SETTINGS`; storages are those with bytes of their own."""
-    from tmmu_core.formats.pytorch import step_checks
+    from tests.support import step_checks
 
     for setting, made in SETTINGS.items():
         graph = made()

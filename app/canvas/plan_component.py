@@ -68,6 +68,10 @@ class Picture:
     """Rows that are highlighted without a search."""
     step: int | None = None
     """The chosen step."""
+    span: tuple[int, int] | None = None
+    """The chosen range of steps, half-open."""
+    flags: Sequence[tuple[int, str]] = ()
+    """Marked steps with their texts."""
     zoom: Sequence[float] | None = None
     """Visible range ``(t0, t1, v0, v1)`` in steps and in bytes, slots or rows; ``None``: all."""
     show_baseline: bool = True
@@ -107,8 +111,8 @@ class Listeners:
     step: Callable[[int | None], None] | None = None
     search: Callable[[str], None] | None = None
     """The text, once it rests."""
-    window: Callable[[tuple[int, int]], None] | None = None
-    """The half-open window of steps, once it rests."""
+    span: Callable[[tuple[int, int] | None], None] | None = None
+    """The half-open range of steps, dragged over the curve."""
     view: Callable[[str], None] | None = None
     colour: Callable[[str | None], None] | None = None
     arena: Callable[[str | None], None] | None = None
@@ -135,7 +139,7 @@ _EVENTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "compare": ("select", lambda v: Selection(v["id"], v["row"], "compare")),
     "step": ("step", lambda v: None if v is None else int(v)),
     "search": ("search", lambda v: str(v or "")),
-    "window": ("window", lambda v: (int(v[0]), int(v[1]))),
+    "span": ("span", lambda v: None if v is None else (int(v[0]), int(v[1]))),
     "view": ("view", str),
     "colour": ("colour", lambda v: v or None),
     "arena": ("arena", lambda v: v or None),
@@ -181,6 +185,8 @@ def plan_canvas(plan: PlanHandle, picture: Picture, listeners: Listeners = NOBOD
         "search": picture.search,
         "marked": None if picture.marked is None else list(picture.marked),
         "step": picture.step,
+        "span": None if picture.span is None else list(picture.span),
+        "flags": [list(flag) for flag in picture.flags],
         "arena": picture.arena,
         "baseline": picture.show_baseline,
         "transposed": picture.transposed,
@@ -196,7 +202,6 @@ def plan_canvas(plan: PlanHandle, picture: Picture, listeners: Listeners = NOBOD
         "zoom": None if picture.zoom is None else list(picture.zoom),
         "ghost": None if picture.ghost is None else dict(picture.ghost),
         "link": picture.link,
-        "report_window": "window" in heard,
         "events": sorted(heard),
     }
     callbacks = {f"on_{event}_change": _callback(key, event, tell) for event, tell in heard.items()}
@@ -209,10 +214,7 @@ def _callback(key: str, event: str, tell: Callable[[Any], None]) -> Callable[[],
     def called() -> None:
         happened = cast(Mapping[str, Any], state.raw(key) or {}).get(event)
         if isinstance(happened, Mapping):  # a trigger comes wrapped, so that "cleared" differs from "did not happen"
-            happened = happened["value"]
-        elif event != "window" or happened is None:
-            return
-        tell(happened)
+            tell(happened["value"])
 
     return called
 

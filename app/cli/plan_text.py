@@ -52,7 +52,7 @@ def print_plan(plan: Plan) -> None:
     print_lines(*(f"{name}: {remark}" for name, remark in remarks.items() if remark))
     print_lines(
         *(
-            f"{arena.name}: {certificate_text.claimed(arena)}"
+            f"{arena.name}: {certificate_text.claimed(plan, arena)}"
             for arena in plan.arenas
             if arena.status in (OPTIMAL, CLAIMED)
         )

@@ -39,6 +39,19 @@ function onClick(event) {
   report("select", { value: link.dataset.go });
 }
 
+const listening = new WeakSet();
+
+/** Select the buffer whose box is clicked in a treemap: Streamlit forwards no clicks on treemaps. */
+function listen(plot) {
+  if (listening.has(plot) || !plot.on) return;
+  listening.add(plot);
+  plot.on("plotly_treemapclick", ({ points: [box] }) => {
+    const tensor = box?.customdata?.[0];
+    if (tensor) report("select", { value: decodeURIComponent(tensor) });
+    return !tensor;
+  });
+}
+
 const FILES = '.st-key-drop input[type="file"]';
 
 const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
@@ -69,6 +82,7 @@ function begin({ setTriggerValue }) {
     waiting ??= requestAnimationFrame(() => {
       waiting = null;
       follow();
+      for (const plot of document.querySelectorAll(".js-plotly-plot")) listen(plot);
     });
   };
   window.history.pushState = (state, title, url) => {

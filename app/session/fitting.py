@@ -1,17 +1,16 @@
-"""Fitting for the page Fit: the search beside the page with its best so far, and its results as files to open."""
+"""Fitting for the page Fix: the search in the background with its best so far, and its results as files to open."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 
-from app.session.opening import MOVES, Opened, content_of, open_source, shelf
-from app.session.planning import about, requested, spelled_out
+from app.session.opening import MOVES, content_of, open_source, shelf
+from app.session.planning import spelled_out, task_job
 from app.session.view_state import Choice, to_query
 from app.session.work import tasks
 from app.session.work.jobs import Job, desk
@@ -23,112 +22,58 @@ from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.bisection import Largest
 from tmmu_core.fitting.search.what_if import WhatIf
 from tmmu_core.graph.arenas import as_given
-from tmmu_core.graph.model import Arena, Graph
+from tmmu_core.graph.model import Arena
 from tmmu_core.graph.native import native_file
 from tmmu_core.planners import planner_named
-from tmmu_core.planners.problem import Progress
-from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 
-@dataclass
-class Watched:
-    """Intermediate result of a running search."""
-
-    found: list[Candidate] = field(default_factory=list)
-    """Each better than those before it."""
-
-
-@dataclass(frozen=True, eq=False)
-class Search:
-    """A fit that runs beside the page."""
-
-    job: Job[Fitted]
-    watched: Watched
-
-
-def search(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> Search:
-    """The search for moves after which the plan is within ``capacity``."""
+def search(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Fitted]:
+    """Return the job that searches for changes with which the plan fits; ``found`` lists its candidates so far."""
     key = ("fit", capacity.key, tuple(sorted(kinds)), *choice.problem)
-    watched: Watched = desk().beside(key, Watched)
-
-    def run(progress: Progress) -> Fitted:
-        opened, request = _opened_and_request(choice)
-        question = about(tasks.search, opened, {}, request, capacity, kinds)
-        fitted: Fitted = desk().apart(question, progress, watched.found.append)
-        return fitted
-
-    return Search(desk().job(key, "making it fit", run), watched)
+    return task_job(key, "making it fit", choice, tasks.search, capacity, kinds)
 
 
 def again(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> None:
-    """Let a search that was stopped run again."""
+    """Allow a stopped search to run again."""
     desk().forget(("fit", capacity.key, tuple(sorted(kinds)), *choice.problem))
 
 
 def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Largest]:
-    """The search for the largest size of ``dim`` that fits."""
-
-    def run(progress: Progress) -> Largest:
-        opened, request = _opened_and_request(choice)
-        is_read_again = opened.graph is not None and dim in opened.graph.ranges
-        model = tasks.File(*content_of(opened.source)) if is_read_again else None
-        goal = tasks.Goal(dim, capacity, model)
-        found: Largest = desk().apart(about(tasks.largest, opened, {}, request, goal, kinds), progress)
-        return found
-
+    """Return the job that finds the largest size of ``dim`` that fits."""
+    graph = open_source(choice.source).graph
+    model = tasks.File(*content_of(choice.source)) if graph is not None and dim in graph.ranges else None
     key = ("fit", dim, capacity.key, tuple(sorted(kinds)), *choice.problem)
-    return desk().job(key, f"finding the largest {dim}", run)
+    goal = tasks.Goal(dim, capacity, model)
+    return task_job(key, f"finding the largest {dim}", choice, tasks.largest, goal, kinds)
 
 
 def ranked(choice: Choice, kinds: frozenset[Kind]) -> Job[WhatIf]:
-    """Return all single moves, ranked by the bytes that each saves alone; each is planned."""
-
-    def run(progress: Progress) -> WhatIf:
-        opened, request = _opened_and_request(choice)
-        found: WhatIf = desk().apart(about(tasks.ranked_moves, opened, {}, request, kinds), progress)
-        return found
-
-    return desk().job(("fit", "what if", tuple(sorted(kinds)), *choice.problem), "ranking single moves", run)
+    """Return the job that ranks all single changes by the bytes that each saves; each is planned."""
+    key = ("fit", "what if", tuple(sorted(kinds)), *choice.problem)
+    return task_job(key, "ranking single changes", choice, tasks.ranked_moves, kinds)
 
 
 def alone(choice: Choice, move: Move) -> Job[Candidate]:
-    """Today's plan with this one move."""
-
-    def run(progress: Progress) -> Candidate:
-        opened, request = _opened_and_request(choice)
-        found: Candidate = desk().apart(about(tasks.one_move, opened, {}, request, move), progress)
-        return found
-
-    return desk().job(("fit", "alone", move.kind, move.what, *choice.problem), "planning one move", run)
+    """Return the job that plans with one change."""
+    key = ("fit", "alone", move.kind, move.what, *choice.problem)
+    return task_job(key, "planning one change", choice, tasks.one_move, move)
 
 
 def whole_curve(choice: Choice, kinds: frozenset[Kind]) -> Job[tuple[Candidate, ...]]:
-    """Bytes against cost, from today's plan down towards the bound."""
-
-    def run(progress: Progress) -> tuple[Candidate, ...]:
-        opened, request = _opened_and_request(choice)
-        found: tuple[Candidate, ...] = desk().apart(about(tasks.curve_down, opened, {}, request, kinds), progress)
-        return found
-
-    return desk().job(("fit", "curve", tuple(sorted(kinds)), *choice.problem), "going down to the bound", run)
-
-
-def _opened_and_request(choice: Choice) -> tuple[Opened, PlanRequest]:
-    """Return the graph and its request."""
-    opened = open_source(choice.source)
-    assert isinstance(opened.graph, Graph)
-    return opened, requested(spelled_out(choice, opened), opened)
+    """Return the job that computes bytes against cost, from the current plan to the bound."""
+    key = ("fit", "curve", tuple(sorted(kinds)), *choice.problem)
+    return task_job(key, "going down to the bound", choice, tasks.curve_down, kinds)
 
 
 def as_source(candidate: Candidate, name: str) -> str:
-    """The candidate's graph, its moves written out, put on the shelf: a source that can be opened, compared, linked."""
+    """Store the changed graph of a candidate as a file; return its source."""
     data = native_file.encode(candidate.fitted_graph, "fitted.tmmu.cbor.gz")
     return shelf().put(f"{name}.fitted.tmmu.cbor.gz", data)
 
 
 def moves_of(choice: Choice) -> tuple[Move, ...]:
-    """Return the moves from the baseline's graph to the current one; none where it was not opened from Fit."""
+    """Return the moves from the baseline's graph to the current one; none if it was not opened from a fit."""
     if not choice.moves:
         return ()
     with suppress(TmmuError, msgspec.DecodeError):  # the server no longer has the file
@@ -164,9 +109,11 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
 
 
 def _under_limits_of(choice: Choice, arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
-    """The configuration with the capacities that the choice's own has."""
-    said = as_given(choice.arenas or {})
+    """Return the arena configuration with the capacities of the choice."""
+    limits = {
+        name: one["capacity_bytes"] for name, one in as_given(choice.arenas or {}).items() if "capacity_bytes" in one
+    }
     return {
-        name: {**one, **{key: value for key, value in said.get(name, {}).items() if key == "capacity_bytes"}}
+        name: {**one, **({"capacity_bytes": limits[name]} if name in limits else {})}
         for name, one in as_given(arenas or {}).items()
     }

@@ -1,4 +1,4 @@
-"""The graph of the plan that is shown, as it is walked: its tree, and what of it is seen under a choice."""
+"""The graph of the shown plan: its tree of modules, and the part that a choice shows."""
 
 from __future__ import annotations
 
@@ -27,35 +27,30 @@ def path_text(path: Path) -> str:
 
 
 def paths_of(text: str) -> frozenset[Path]:
-    """The levels that a choice holds, as :func:`path_text` writes them, with commas."""
+    """Return the levels in the text of a choice, written by :func:`path_text` and separated by commas."""
     return frozenset([tuple([unquote(part) for part in path.split("/")]) for path in text.split(",") if path])
 
 
 def without(text: str, path: str) -> str:
-    """The levels of a choice without one."""
+    """Return the levels of a choice without ``path``."""
     return ",".join([other for other in text.split(",") if other and other != path])
 
 
 def with_(text: str, path: str) -> str:
-    """The levels of a choice and one more."""
+    """Return the levels of a choice with ``path``."""
     return ",".join([*[other for other in text.split(",") if other and other != path], path])
 
 
-def tree(shown: Shown) -> Tree:
-    """The levels of the graph as run."""
-    return _tree(shown.key, shown)
-
-
 @remembered
-def _tree(key: str, _shown: Shown) -> Tree:
-    del key
-    assert _shown.solution is not None
-    timeline = _shown.solution.liveness.timeline
-    return tree_of(timeline.index, plan_rows.modules(_shown), timeline.node_at.tolist())
+def tree(shown: Shown) -> Tree:
+    """Return the levels of the graph as run."""
+    assert shown.solution is not None
+    timeline = shown.solution.liveness.timeline
+    return tree_of(timeline.index, plan_rows.modules(shown), timeline.node_at.tolist())
 
 
 def way_of(shown: Shown, chosen: Choice) -> str:
-    """Whether the whole model is looked at, or what is around the selection."""
+    """Return which part is shown: :data:`MODEL`, or what is :data:`AROUND` the selection."""
     if chosen.walk:
         return chosen.walk
     assert shown.solution is not None
@@ -66,31 +61,25 @@ def way_of(shown: Shown, chosen: Choice) -> str:
 def walked(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
     """Return the visible part for a choice. Without a selection, a neighbourhood is that of ``peak_node``."""
     assert shown.solution is not None
-    tensor = shown.solution.liveness.timeline.index.tensor_of.get(chosen.selected, -1)
+    index = shown.solution.liveness.timeline.index
+    tensor = index.tensor_of.get(chosen.selected, -1)
     around = way_of(shown, chosen) == AROUND
     radius = (RADIUS if chosen.radius is None else min(chosen.radius, MOST_RADIUS)) if around else None
     # a whole model has one view for all selections, except tensors without a producer
-    asked = (tensor, peak_node if tensor < 0 else -1) if around else (_unwritten(shown, tensor), -1)
-    return _walked(shown.key, (*asked, radius), chosen.opened, chosen.closed, shown)
-
-
-def _unwritten(shown: Shown, tensor: int) -> int:
-    assert shown.solution is not None
-    index = shown.solution.liveness.timeline.index
-    return tensor if tensor >= 0 and index.producer[tensor] < 0 else -1
+    has_producer = tensor >= 0 and index.producer[tensor] >= 0
+    tensor, node = (tensor, peak_node if tensor < 0 else -1) if around else (-1 if has_producer else tensor, -1)
+    request = ViewRequest(paths_of(chosen.opened), paths_of(chosen.closed), tensor, node, radius)
+    return _walked(shown, request)
 
 
 @remembered
-def _walked(key: str, asked: tuple[int, int, int | None], opened: str, closed: str, _shown: Shown) -> GraphView:
-    del key
-    assert _shown.solution is not None
-    tensor, node, radius = asked
-    wish = ViewRequest(paths_of(opened), paths_of(closed), tensor, node, radius)
-    return walk(_shown.solution.liveness.timeline.index, tree(_shown), wish)
+def _walked(shown: Shown, request: ViewRequest) -> GraphView:
+    assert shown.solution is not None
+    return walk(shown.solution.liveness.timeline.index, tree(shown), request)
 
 
 def held(shown: Shown, found: GraphView, step: int, arena: str) -> tuple[int, ...]:
-    """Per vertex, the bytes of an arena that it wrote and that are held at a step."""
+    """Return, per vertex, the bytes of an arena that it wrote and that are live at a step."""
     assert shown.solution is not None
     index = shown.solution.liveness.timeline.index
     if not arena:
@@ -99,7 +88,7 @@ def held(shown: Shown, found: GraphView, step: int, arena: str) -> tuple[int, ..
 
 
 def largest_of(shown: Shown, tensors: Iterable[int]) -> int:
-    """The largest of some tensors, the first of several; −1 for none."""
+    """Return the largest tensor, the first of equal ones; −1 for none."""
     assert shown.solution is not None
     size: Sequence[int] = shown.solution.liveness.timeline.index.nbytes  # type: ignore[assignment]
     return max(tensors, key=lambda t: (int(size[t]), -t), default=-1)

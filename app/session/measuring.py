@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from app.session.opening import Opened, content_of
 from app.session.planning import about
 from app.session.view_state import Choice
@@ -17,7 +19,7 @@ MOST_LIVES = 20_000
 
 
 def runtime_of(opened: Opened) -> str:
-    """The runtime that a model file is for; ``""`` for whatever is no such file."""
+    """Return the runtime of a model file; ``""`` for other files."""
     return measure_model.runtime_of(content_of(opened.source)[0]) if opened.graph is not None else ""
 
 
@@ -27,28 +29,22 @@ def known(choice: Choice) -> Job[measure_model.Measured] | None:
 
 
 def measured(choice: Choice, opened: Opened) -> Job[measure_model.Measured]:
-    """The run of this model at these sizes, begun now if it was not before."""
-
-    def run(progress: Progress) -> measure_model.Measured:
-        found: measure_model.Measured = desk().apart(
-            TaskCall(tasks.measured, (*content_of(opened.source), dict(choice.dims) or None)), progress
-        )
-        return found
-
-    return desk().job(_key(choice), "running the model", run)
+    """Return the job that runs this model at these sizes."""
+    call = TaskCall(tasks.measured, (*content_of(opened.source), dict(choice.dims) or None))
+    return desk().job(_key(choice), "running the model", functools.partial(desk().run_task, call))
 
 
 def ours(choice: Choice, opened: Opened) -> Job[int] | None:
-    """Bytes that a quick plan of ours takes for the lives of a given plan; ``None`` where they are too many."""
+    """Return the job that computes the arena size of a quick plan; ``None`` for too many live ranges."""
     assert opened.problem is not None
     if len(opened.problem) > MOST_LIVES:
         return None
 
     def run(progress: Progress) -> int:
-        made = desk().apart(about(tasks.plan, opened, {}, PlanRequest(planner=measure_model.PLANNER)), progress)
+        made = desk().run_task(about(tasks.plan, opened, {}, PlanRequest(planner=measure_model.PLANNER)), progress)
         return int(made.plan.arenas[0].extent_bytes)
 
-    return desk().job(("ours", choice.source), "planning the lives anew", run)
+    return desk().job(("ours", choice.source), "planning the live ranges", run)
 
 
 def _key(choice: Choice) -> tuple[object, ...]:

@@ -19,7 +19,7 @@ import streamlit as st
 
 from app.session import history
 from app.session.work import tasks, visitors
-from app.session.work.jobs import desk
+from app.session.work.jobs import Job, desk
 from app.session.work.task_messages import TaskCall
 from tmmu_core.base.app_package import project_path
 from tmmu_core.base.errors import ArenaTooSmall, TmmuError, UnreadableInput
@@ -27,10 +27,11 @@ from tmmu_core.base.escaping import visible
 from tmmu_core.base.limits import SHELF_BYTES, ceiling
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.trace import Trace
+from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
 from tmmu_core.formats.xla import xla_folder
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, StorageOrigin
 from tmmu_core.graph.native.unpacking import read_whole
-from tmmu_core.planners.problem import Packing, Problem, Recorded
+from tmmu_core.planners.problem import Packing, Problem, Progress, Recorded
 from tmmu_core.plans.model import Plan
 
 READ_APART_FROM = 1 << 23
@@ -84,6 +85,28 @@ def open_source(source: str) -> Opened:
     return desk().remembered(("opened", source), lambda: read_bytes(*content_of(source), source))
 
 
+PATIENCE = 0.4
+"""Seconds that a page waits for a file before it shows what is read."""
+
+
+def open_job(source: str) -> Job[Opened]:
+    """Return the job that reads a source; its errors are those of :func:`open_source`."""
+
+    def read(progress: Progress) -> Opened:
+        return desk().remembered(("opened", source), lambda: read_bytes(*content_of(source), source, progress))
+
+    return desk().job(("open", source), "reading", read)
+
+
+def label_of(source: str) -> tuple[str, int]:
+    """Return ``(name, bytes)`` of a source, for texts; the source itself for one that is gone."""
+    try:
+        data, name = content_of(source)
+    except TmmuError:
+        return source, 0
+    return name, len(data)
+
+
 def content_of(source: str) -> tuple[bytes, str]:
     """Return ``(bytes, name)`` of a sample, golden trace or uploaded file. Raises ``UnreadableInput``."""
     kind, _, name = source.partition(":")
@@ -130,20 +153,22 @@ def named(arguments: Sequence[str], script: Path) -> list[str]:
 
 
 def files_at(path: Path) -> list[tuple[str, bytes]]:
-    """``(name, bytes)`` of the file at ``path``, or of every module where that is a folder of an XLA dump.
+    """Return ``(name, bytes)`` of the file at ``path``, or of each module or snapshot in a folder.
 
     Raises ``OSError``, and ``UnreadableInput`` for one that changes while it is read.
     """
     if not os.path.isdir(path):
         return [(path.name, read_whole(path))]
+    if snapshots := snapshot_files(path):
+        return [(file.name, read_whole(file)) for _, file in snapshots]
     found = xla_folder.modules(xla_folder.sizes_in(path))
     return [xla_folder.of_module(module, lambda name: read_whole(path / name)) for module in found]
 
 
-def read_bytes(data: bytes, name: str, source: str) -> Opened:
-    """Read bytes of any kind that the core reads. Raises ``TmmuError``."""
-    here = len(data) < READ_APART_FROM
-    thing = read_any(data, name) if here else desk().apart_now(TaskCall(tasks.read, (data, name)))
+def read_bytes(data: bytes, name: str, source: str, progress: Progress | None = None) -> Opened:
+    """Read bytes of any format. Raises ``TmmuError``."""
+    call = TaskCall(tasks.read, (data, name))
+    thing = read_any(data, name) if len(data) < READ_APART_FROM else desk().run_task(call, progress)
     if isinstance(thing, Graph):
         return Opened(source, thing.name or name, "graph", graph=thing)
     if isinstance(thing, Trace):

@@ -10,30 +10,30 @@ from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from tmmu_core.base.escaping import natural
 from tmmu_core.graph.model import StorageOrigin
-from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_told
+from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_of_rows
 from tmmu_core.liveness.idle_time import Idle, idle_of
 from tmmu_core.liveness.phases import Stretch, phases_from_known, phases_of
 from tmmu_core.plans.analysis.why_memory import Uplift, over_memories, uplift
 from tmmu_core.plans.analysis.why_offset import Parting, parting
-from tmmu_core.plans.figures.plan_storages import PlanStorages, arena_number, storages_of
+from tmmu_core.plans.figures.live_bytes import peak_of
+from tmmu_core.plans.figures.plan_storages import PlanStorages, arena_number, beats_of, live_bytes, storages_of
 from tmmu_core.plans.making.placement_order import Placed, placed_in, problem_of
 
 
 @remembered
-def operators(key: str, _shown: Shown) -> list[str] | None:
+def operators(shown: Shown) -> list[str] | None:
     """Return the operator that writes each row, ``""`` for none; ``None`` if unknown for the plan."""
-    del key
-    if _shown.solution is None:
-        made = _shown.opened.made
-        names = [made[name].operator if name in made else "" for name in _shown.plan.tensor_ids]
+    if shown.solution is None:
+        made = shown.opened.made
+        names = [made[name].operator if name in made else "" for name in shown.plan.tensor_ids]
         return names if any(names) else None
-    timeline = _shown.solution.liveness.timeline
+    timeline = shown.solution.liveness.timeline
     index, nodes = timeline.index, timeline.graph.nodes
     tensor_of = index.tensor_of
     producers = index.producer.tolist()
     return [
         nodes[producers[tensor_of[name]]].instr if producers[tensor_of[name]] >= 0 else ""
-        for name in _shown.plan.tensor_ids
+        for name in shown.plan.tensor_ids
     ]
 
 
@@ -52,54 +52,29 @@ class Origins:
     modules: Modules
 
 
-def origins(shown: Shown) -> Origins | None:
-    """Return producer, layer, module and phase of each row; ``None`` if unknown for the plan."""
-    if not are_told(shown):
-        return None
-    return _of_file(shown.key, shown) if shown.solution is None else _origins(shown.key, shown)
-
-
 def are_told(shown: Shown) -> bool:
-    """Whether something tells where rows come from: a graph, or the file of a finished plan."""
+    """Return whether the origins of rows are known: from a graph, or from the file of a finished plan."""
     return shown.solution is not None or bool(shown.opened.made)
 
 
 @remembered
-def _of_file(key: str, _shown: Shown) -> Origins:
-    """Return the origins from the file of a plan without a graph."""
-    del key
-    said = [_shown.opened.made.get(name, StorageOrigin()) for name in _shown.plan.tensor_ids]
-    tree = modules_told([each.origin.module for each in said])
-    return Origins(
-        producer=[""] * len(said),
-        layer=[tree.layers[k] for k in tree.of_tensor.tolist()],
-        module=[".".join(each.origin.module) for each in said],
-        phase=[each.phase or "" for each in said],
-        modules=tree,
-    )
-
-
-def modules(shown: Shown) -> Modules:
-    """The module tree of the graph as run."""
-    assert shown.solution is not None
-    return _modules(shown.key, shown)
-
-
-@remembered
-def _modules(key: str, _shown: Shown) -> Modules:
-    del key
-    assert _shown.solution is not None
-    timeline = _shown.solution.liveness.timeline
-    return modules_of(timeline.index, timeline.node_at.tolist())
-
-
-@remembered
-def _origins(key: str, _shown: Shown) -> Origins:
-    del key
-    assert _shown.solution is not None
-    timeline = _shown.solution.liveness.timeline
-    index, tree = timeline.index, modules(_shown)
-    tensors = [index.tensor_of[name] for name in _shown.plan.tensor_ids]
+def origins(shown: Shown) -> Origins | None:
+    """Return producer, layer, module and phase of each row; ``None`` if unknown for the plan."""
+    if not are_told(shown):
+        return None
+    if shown.solution is None:
+        known = [shown.opened.made.get(name, StorageOrigin()) for name in shown.plan.tensor_ids]
+        tree = modules_of_rows([each.origin.module for each in known])
+        return Origins(
+            producer=[""] * len(known),
+            layer=[tree.layers[k] for k in tree.of_tensor.tolist()],
+            module=[".".join(each.origin.module) for each in known],
+            phase=[each.phase or "" for each in known],
+            modules=tree,
+        )
+    timeline = shown.solution.liveness.timeline
+    index, tree = timeline.index, modules(shown)
+    tensors = [index.tensor_of[name] for name in shown.plan.tensor_ids]
     makers = index.producer[tensors].tolist() if tensors else []
     where = tree.of_tensor[tensors].tolist() if tensors else []
     return Origins(
@@ -109,6 +84,14 @@ def _origins(key: str, _shown: Shown) -> Origins:
         phase=[timeline.graph.nodes[node].phase if node >= 0 else "" for node in makers],
         modules=tree,
     )
+
+
+@remembered
+def modules(shown: Shown) -> Modules:
+    """Return the module tree of the graph as run."""
+    assert shown.solution is not None
+    timeline = shown.solution.liveness.timeline
+    return modules_of(timeline.index, timeline.node_at.tolist())
 
 
 def phases(shown: Shown) -> tuple[Stretch, ...]:
@@ -123,23 +106,18 @@ def phases(shown: Shown) -> tuple[Stretch, ...]:
 
 
 def bands(shown: Shown) -> tuple[tuple[str, int, int], ...]:
-    """The same as ``(phase, first step, step after the last)``."""
+    """Return the phases as ``(phase, first step, step after the last)``."""
     return tuple([(s.phase, s.start, s.end) for s in phases(shown)])
 
 
+@remembered
 def storages(shown: Shown) -> PlanStorages:
     """Return the plan's storages."""
-    return _storages(shown.key, shown)
-
-
-@remembered
-def _storages(key: str, _shown: Shown) -> PlanStorages:
-    del key
-    return storages_of(_shown.plan)
+    return storages_of(shown.plan)
 
 
 def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]:
-    """``(row of the head, bytes)`` of the storages of an arena that are alive at a step, the largest first.
+    """Return ``(row of the head, bytes)`` of the storages of an arena that are live at a step, the largest first.
 
     A view can outlive its base, so bytes are counted by storages: their sum is the live bytes of the step.
     """
@@ -150,57 +128,63 @@ def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]
     return sorted(found, key=lambda pair: (-pair[1], natural(ids[pair[0]])))
 
 
+@dataclass(frozen=True)
+class OverSteps:
+    """Bytes held by the buffers of an arena over a range of steps."""
+
+    rows: list[tuple[int, int, int]]
+    """``(row of the first tensor, bytes, steps held in the range)``, most bytes × steps first."""
+    byte_steps: int
+    peak: int
+    peak_step: int
+    mean: int
+    """Mean of the live bytes, rounded down."""
+
+
+def over_steps(shown: Shown, span: tuple[int, int], arena: str) -> OverSteps:
+    """Return which buffers of an arena hold bytes over steps ``[first, end)``."""
+    s, first, end = storages(shown), span[0], min(span[1], shown.plan.steps)
+    held = np.minimum(s.death, end) - np.maximum(s.birth, first)
+    kept = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (held > 0))
+    rows = list(zip(s.head[kept].tolist(), s.size[kept].tolist(), held[kept].tolist(), strict=True))
+    rows.sort(key=lambda row: (-row[1] * row[2], natural(shown.plan.tensor_ids[row[0]])))
+    total = sum(size * steps for _, size, steps in rows)
+    beats = beats_of(shown.plan)
+    curve = live_bytes(shown.plan, arena)[beats.at(first) : beats.at(end - 1) + 1]
+    at, peak = peak_of(curve)
+    return OverSteps(rows, total, peak, max(first, int(beats.steps[beats.at(first) + at])), total // (end - first))
+
+
+@remembered
 def decisions(shown: Shown, arena: str) -> Placed:
-    """The order in which an arena's storages were placed."""
-    return _decisions(shown.key, arena, shown)
+    """Return the order in which an arena's storages were placed."""
+    own = {problem.arena: problem for problem in (shown.opened.problem, *shown.opened.others) if problem is not None}
+    problem = own.get(arena) if shown.solution is None else problem_of(shown.solution, arena)
+    return placed_in(shown.plan, arena, problem)
 
 
 @remembered
-def _decisions(key: str, arena: str, _shown: Shown) -> Placed:
-    del key
-    own = {problem.arena: problem for problem in (_shown.opened.problem, *_shown.opened.others) if problem is not None}
-    problem = own.get(arena) if _shown.solution is None else problem_of(_shown.solution, arena)
-    return placed_in(_shown.plan, arena, problem)
-
-
 def where_they_part(left: Shown, right: Shown, arena: str) -> Parting | None:
-    """The first decision at which two plans part: in the order of both planners where they share one, else by birth."""
-    return _parting(left.key, right.key, arena, left, right)
-
-
-@remembered
-def _parting(left_key: str, right_key: str, arena: str, _left: Shown, _right: Shown) -> Parting | None:
-    del left_key, right_key
-    one, two = decisions(_left, arena), decisions(_right, arena)
+    """Return the first placement in which two plans differ: in the order of both planners if equal, else by birth."""
+    one, two = decisions(left, arena), decisions(right, arena)
     alike = one.by == two.by and one.own and two.own
     orders = (one.storages, two.storages) if alike else None
-    return parting(_left.plan, _right.plan, arena, orders, one.by)
-
-
-def idle(shown: Shown) -> Idle | None:
-    """Return the longest idle time of each storage in steps; ``None`` without a graph."""
-    return None if shown.solution is None else _idle(shown.key, shown)
+    return parting(left.plan, right.plan, arena, orders, one.by)
 
 
 @remembered
-def _idle(key: str, _shown: Shown) -> Idle:
-    del key
-    assert _shown.solution is not None
-    return idle_of(_shown.solution.liveness)
+def idle(shown: Shown) -> Idle | None:
+    """Return the longest idle time of each storage in steps; ``None`` without a graph."""
+    return None if shown.solution is None else idle_of(shown.solution.liveness)
 
 
 MOST_LIFTED = 1_500
 """Maximum number of tensors for which the cost of the next faster memory is computed (all pairs of live tensors)."""
 
 
+@remembered
 def lifted(shown: Shown) -> list[Uplift | None] | None:
     """Return, per row of a plan over memories, why it is there and the cost of the next faster one; else ``None``."""
     if len(shown.plan) > MOST_LIFTED or not over_memories(shown.plan):
         return None
-    return _lifted(shown.key, shown)
-
-
-@remembered
-def _lifted(key: str, _shown: Shown) -> list[Uplift | None]:
-    del key
-    return [uplift(_shown.plan, name) for name in _shown.plan.tensor_ids]
+    return [uplift(shown.plan, name) for name in shown.plan.tensor_ids]

@@ -80,10 +80,10 @@ class Shown:
 # --- planning ----------------------------------------------------------------------------------------------------
 
 
-def take(files: list[tuple[str, bytes]], owner: str | None = None) -> tuple[list[Opened], list[dict[str, Any]]]:
-    """``(opened, refusals)``: put files on the shelf, each on its own; one that is refused stops none of the others.
+def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tuple[list[Opened], list[dict[str, Any]]]:
+    """Open files for ``owner`` (default: the visitor of this page); return ``(opened, error cards)``.
 
-    They are ``owner``'s; by default, of whose page this is. The files of an XLA dump are one for each module.
+    A rejected file does not affect the others. The files of an XLA dump count as one per module.
     """
     opened: list[Opened] = []
     cards: list[dict[str, Any]] = []
@@ -93,12 +93,12 @@ def take(files: list[tuple[str, bytes]], owner: str | None = None) -> tuple[list
             source = shelf().put(name, data, owner)
             thing = open_source(source)
             first_plan = plan_job(Choice(source=thing.source))
-            with suppress(TaskNotFinished):  # it was called off: nothing is wrong with the file
+            with suppress(TaskNotFinished):  # it was cancelled: the file is valid
                 if first_plan.wait(PATIENCE):
-                    first_plan.answer()  # a graph that cannot be planned at all is refused like one that cannot be read
+                    first_plan.answer()  # a graph that cannot be planned is rejected like one that cannot be read
             opened.append(thing)
         except TmmuError as error:
-            if lacks_arenas(error):  # it can be planned once the arenas that it names are declared
+            if lacks_arenas(error):  # it can be planned when its arenas are declared
                 opened.append(thing)
             else:
                 cards.append(card_of(error, f"{name} was not opened", name))
@@ -190,7 +190,7 @@ def _made(full: Choice, opened: Opened, progress: Progress) -> PlanningResult:
     count = len(asked.tensors) if isinstance(asked, Graph) else len(asked.problem)
     if full.planner in LINEAR and full.shard_spec is None and count <= HERE_UP_TO:
         return make_plan_anyway(asked, request, progress)
-    made: PlanningResult = desk().apart(about(tasks.plan, opened, full.dims, request), progress)
+    made: PlanningResult = desk().run_task(about(tasks.plan, opened, full.dims, request), progress)
     return made
 
 
@@ -204,6 +204,18 @@ def about(task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) 
             with suppress(TmmuError):  # the file was evicted, but the graph is still in memory
                 subject = tasks.File(*content_of(opened.source), dict(dims) if subject.assumed else None)
     return TaskCall(task, (subject, *arguments), known)
+
+
+def task_job(key: tuple[Any, ...], what: str, choice: Choice, task: Task, *arguments: Any) -> Job[Any]:
+    """Return the job that runs a task about the graph of a choice in a worker."""
+
+    def run(progress: Progress) -> Any:
+        opened = open_source(choice.source)
+        full = spelled_out(choice, opened)
+        opened = at_its_sizes(opened, full)
+        return desk().run_task(about(task, opened, full.dims, requested(full, opened), *arguments), progress)
+
+    return desk().job(key, what, run)
 
 
 def _finished(full: Choice, opened: Opened, plan: Plan) -> Shown:
@@ -304,6 +316,7 @@ def every_planner(choice: Choice) -> Job[list[str]]:
 
     def run(progress: Progress) -> list[str]:
         everything = running_job()
+        assert everything is not None
         for k, name in enumerate(names):
             if not progress(name, k, len(names)):
                 return names[:k]
@@ -345,19 +358,13 @@ def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
         solution = planned.answer().solution
         if solution is not None and choice.shard_spec is None:
             return tuple(solution.liveness.arenas)
+    assert opened.graph is not None
+    graph, request = opened.graph, PlanRequest(mode=choice.mode, preset=choice.preset)
+    key = ("arenas", choice.source, choice.mode, choice.preset)
     try:
-        return _arenas_in_use(choice.source, str(choice.mode or ""), str(choice.preset or ""))
+        return desk().remembered(key, lambda: arena_settings.arenas_in_use(graph, request))
     except ArenaTooSmall:
         return ()
-
-
-def _arenas_in_use(source: str, mode: str, preset: str) -> tuple[str, ...]:
-    def found() -> tuple[str, ...]:
-        graph = open_source(source).graph
-        assert graph is not None
-        return arena_settings.arenas_in_use(graph, PlanRequest(mode=mode or None, preset=preset or None))  # type: ignore[arg-type]
-
-    return desk().remembered(("arenas", source, mode, preset), found)
 
 
 def planners_for(opened: Opened) -> list[str]:
@@ -382,7 +389,7 @@ def judgement(shown: Shown) -> Job[Judgement]:
         if shown.opened.kind == "graph" and shown.graph is open_source(shown.opened.source).graph:
             with suppress(TmmuError):  # the file was evicted, but the graph is still in memory
                 subject = tasks.File(*content_of(shown.opened.source))
-        answer: Judgement = desk().apart(TaskCall(tasks.judge, (subject, shown.plan, dims, cut_from)), progress)
+        answer: Judgement = desk().run_task(TaskCall(tasks.judge, (subject, shown.plan, dims, cut_from)), progress)
         return answer
 
     return desk().job(("judge", shown.key), "judging", judged)

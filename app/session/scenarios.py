@@ -1,9 +1,9 @@
-"""One graph planned many times, for the views Shapes and Ranks: over a dimension, a session, a world of ranks."""
+"""Jobs that plan one graph many times: over a dimension, over a sequence of shapes, for all ranks."""
 
 from __future__ import annotations
 
 from app.session.opening import Opened, open_source
-from app.session.planning import about, ranks_key, requested, spelled_out
+from app.session.planning import about, at_its_sizes, ranks_key, requested, spelled_out, task_job
 from app.session.rank_sets import MOST_RANKS, spec_of
 from app.session.view_state import Choice
 from app.session.work import tasks
@@ -13,7 +13,6 @@ from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.ranks import RankPlans
 from tmmu_core.plans.making.replan import DimCurve, ReplanLog, Rule
-from tmmu_core.plans.making.request import PlanRequest
 
 
 def scales(opened: Opened, choice: Choice) -> dict[str, str]:
@@ -27,18 +26,21 @@ def scales(opened: Opened, choice: Choice) -> dict[str, str]:
 
 
 def all_ranks(choice: Choice) -> Job[RankPlans]:
-    """The job that plans every rank of ``choice.shard``; ranks that run the same graph once."""
+    """Return the job that plans every rank of ``choice.shard``; ranks that run the same graph once."""
 
     def run(progress: Progress) -> RankPlans:
         spec = spec_of(choice.shard)
         world = read_spec(spec).world_size
         if world > MOST_RANKS:
             raise TaskNotFinished(
-                f"the mesh has {world:,} ranks; this page draws up to {MOST_RANKS:,}.",
-                "Plan single ranks by tmmu plan --shard FILE --rank R, or make the mesh smaller.",
+                f"the mesh has {world:,} ranks; this page shows up to {MOST_RANKS:,}.",
+                "Plan single ranks with tmmu plan --shard FILE --rank R, or use a smaller mesh.",
             )
-        opened, request = _opened_and_request(choice.of_whole())
-        ranks: RankPlans = desk().apart(about(tasks.ranks, opened, {}, request.but(shard_spec=spec)), progress)
+        opened = open_source(choice.source)
+        whole = spelled_out(choice.of_whole(), opened)
+        opened = at_its_sizes(opened, whole)
+        request = requested(whole, opened).but(shard_spec=spec)
+        ranks: RankPlans = desk().run_task(about(tasks.ranks, opened, whole.dims, request), progress)
         return ranks
 
     return desk().job(ranks_key(choice), "planning the ranks", run)
@@ -52,29 +54,11 @@ def start_again(choice: Choice) -> None:
 def over_dim(choice: Choice, dim: str) -> Job[DimCurve]:
     """Return the job that plans along one dimension with the others at their chosen sizes."""
     others = choice.of_whole().but(dims={name: n for name, n in choice.dims.items() if name != dim})
-
-    def run(progress: Progress) -> DimCurve:
-        opened, request = _opened_and_request(others)
-        curve: DimCurve = desk().apart(about(tasks.dim_curve, opened, {}, request, dim), progress)
-        return curve
-
-    return desk().job(("dim", dim, *others.problem), "planning along the envelope", run)
+    return task_job(("dim", dim, *others.problem), "planning along the envelope", others, tasks.dim_curve, dim)
 
 
 def session(choice: Choice, shapes: tuple[tuple[tuple[str, int], ...], ...], rule: Rule) -> Job[ReplanLog]:
-    """The job that runs through a sequence of shapes."""
+    """Return the job that runs through a sequence of shapes."""
     free = choice.of_whole().but(dims={})
-
-    def run(progress: Progress) -> ReplanLog:
-        opened, request = _opened_and_request(free)
-        points = [dict(shape) for shape in shapes]
-        log: ReplanLog = desk().apart(about(tasks.session, opened, {}, request, points, rule), progress)
-        return log
-
-    return desk().job(("session", shapes, *rule, *free.problem), "running the session", run)
-
-
-def _opened_and_request(choice: Choice) -> tuple[Opened, PlanRequest]:
-    opened = open_source(choice.source)
-    assert opened.graph is not None
-    return opened, requested(spelled_out(choice, opened), opened)
+    key = ("session", shapes, *rule, *free.problem)
+    return task_job(key, "running the session", free, tasks.session, list(map(dict, shapes)), rule)

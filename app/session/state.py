@@ -16,7 +16,7 @@ from app.session.view_state import LANDING, Choice, from_query, to_query
 
 _CHOICE, _GOOD, _REFUSALS, _EPOCH = "tmmu.choice", "tmmu.good", "tmmu.refusals", "tmmu.epoch"
 _LINK, _ASIDE, _GO, _BEFORE = "tmmu.link", "tmmu.aside", "tmmu.go", "tmmu.before"
-_PAGE, _NEW, _TOUR = "tmmu.page", "tmmu.new", "tmmu.tour"
+_PAGE = "tmmu.page"
 
 
 def begin(brought: tuple[str, ...] = ()) -> bool:
@@ -35,7 +35,6 @@ def begin(brought: tuple[str, ...] = ()) -> bool:
         choice = LANDING
     st.session_state[_CHOICE] = choice
     st.session_state[_LINK] = bool(query)
-    st.session_state[_NEW] = not query and not brought
     if len(brought) > 1 and "graph" not in query:
         redirect("compare")
     st.session_state[_REFUSALS] = [{"title": "A part of the link was left out", "message": c} for c in complaints]
@@ -65,7 +64,7 @@ def choose(**changes: Any) -> None:
         st.session_state[_REFUSALS] = []
         if "step" not in changes:
             new = new.but(step=None)
-        new = new.but(turn=None, tried="")
+        new = new.but(turn=None, tried="", span="")
     if new.selected != old.selected and "tried" not in changes:
         new = new.but(tried="")
     st.session_state[_CHOICE] = new
@@ -204,13 +203,6 @@ def at(page: str | None = None) -> str:
     if page is not None:
         st.session_state[_PAGE] = page
     return str(st.session_state.get(_PAGE, ""))
-
-
-def tour(*, again: bool = False) -> tuple[bool, int]:
-    """Return whether the session started without a link, and how often the tour was started."""
-    if again:
-        st.session_state[_TOUR] = int(st.session_state.get(_TOUR, 0)) + 1
-    return bool(st.session_state.get(_NEW)), int(st.session_state.get(_TOUR, 0))
 
 
 def next_upload() -> None:

@@ -57,6 +57,8 @@ class Choice(PlanRequest):
     marked: str = ""
     """``witness`` where the tensors that make the lower bound are marked; ``layer:<name>`` for those of a layer."""
     step: int | None = None
+    span: str = ""
+    """Chosen range of steps: ``first~end``, half-open; empty: none."""
     tried: str = ""
     """Tried place of the selected storage: ``offset~birth`` in bytes and steps; empty: none."""
     turn: int | None = None
@@ -187,6 +189,8 @@ def _read(name: str, text: str) -> Any:
         return tried_text(*tried_of(text)) if text else ""
     if name == "zoom":
         return zoom_text(zoom_of(text))
+    if name == "span":
+        return span_text(span_of(text))
     return _count(text) if name in _NUMBERS else text
 
 
@@ -214,6 +218,21 @@ def tried_of(text: str) -> tuple[int, int]:
 def tried_text(offset: int, birth: int) -> str:
     """The text that a choice holds."""
     return f"{max(0, offset)}~{max(0, birth)}"
+
+
+def span_of(text: str) -> tuple[int, int] | None:
+    """``(first, end)`` of a range of steps as a choice holds it; ``None`` without one. ``ValueError`` otherwise."""
+    if not text:
+        return None
+    first, _, end = text.partition("~")
+    if _count(first) >= _count(end):
+        raise ValueError("a range of steps is first~end, two rising whole numbers.")
+    return _count(first), _count(end)
+
+
+def span_text(ends: Sequence[int] | None) -> str:
+    """The text that a choice holds; "" for none."""
+    return "" if ends is None else f"{int(ends[0])}~{int(ends[1])}"
 
 
 def zoom_text(edges: Sequence[float] | None) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from app.texts import numbers
 from app.texts.glossary import explained
 from app.texts.markup import esc
-from tmmu_core.plans.model import INCOMPLETE, UNPLANNED, ArenaSummary, Plan
+from tmmu_core.plans.model import GIVEN_OFFSETS, INCOMPLETE, UNPLANNED, ArenaSummary, Plan
 
 
 def certificate(plan: Plan, arena: str) -> str:
@@ -17,7 +17,7 @@ def certificate(plan: Plan, arena: str) -> str:
     return (
         f'<div class="tm tm-card" data-certificate="{esc(arena)}"><h3>Optimality: '
         f'<span class="{esc(summary.status)}">{esc(summary.status)}</span></h3><div class="kind">{esc(arena)}</div>'
-        f"{_hint(claimed(summary))}{_hint(held(plan, summary))}"
+        f"{_hint(claimed(plan, summary))}{_hint(held(plan, summary))}"
         f"{_hint(remark) if remark else ''}</div>"
     )
 
@@ -26,13 +26,14 @@ def _hint(sentence: str) -> str:
     return f'<p class="hint">{explained(esc(sentence))}</p>'
 
 
-def claimed(summary: ArenaSummary) -> str:
+def claimed(plan: Plan, summary: ArenaSummary) -> str:
     """Return the status in one or two sentences."""
     bound, extent = summary.bound_bytes, summary.extent_bytes
     possible = f"At most {numbers.short_bytes(summary.open_bytes)} can still be saved."
     if summary.status == "optimal":
         reason = "equal to the lower bound" if extent == bound else "search exhausted"
         size = f"{numbers.short_bytes(extent)} at alignment {numbers.full_bytes(summary.alignment_bytes)}"
+        size += " with the given offsets" if plan.remark(GIVEN_OFFSETS) else ""
         return f"Proven optimal: {size}, {reason}."
     if summary.status == "invalid":
         return "Invalid plan: the figures of this arena are not reliable."

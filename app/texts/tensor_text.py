@@ -9,7 +9,7 @@ import numpy as np
 
 from app.texts import numbers
 from app.texts.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc, link_to
-from tmmu_core.graph.assumed_sizes import SAID_BY
+from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
 from tmmu_core.graph.model import Origin, StorageOrigin
 from tmmu_core.liveness.idle_time import Idle
 from tmmu_core.liveness.why_live import REFUSAL_WORDS, Event, Explanation, explain
@@ -120,7 +120,7 @@ def details(
 def _said(solution: Solution | None, tensor_id: str) -> str:
     """Return the source of the shape if it is not the file itself."""
     who = solution.graph.shapes_from.get(tensor_id) if solution is not None else None
-    return f" · {esc(SAID_BY[who])}" if who else ""
+    return f" · {esc(SHAPE_SOURCES[who])}" if who else ""
 
 
 def _made_in(solution: Solution | None, tensor_id: str, made: StorageOrigin | None) -> list[tuple[str, str] | None]:

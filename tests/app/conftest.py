@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.session import planning
+from app.session import opening, planning
 
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "PATIENCE", 120.0)
+    monkeypatch.setattr(opening, "PATIENCE", 120.0)

@@ -10,7 +10,6 @@ import pytest
 import streamlit as st
 
 from app.texts.glossary import define, explained
-from app.texts.tour_text import STOPS
 from tests.app.test_pages import claim, html, opened
 
 
@@ -54,11 +53,6 @@ def test_headings_and_cards_explain_their_terms() -> None:
         ("live range", "tensor live"),
     ):
         assert f'<abbr title="{escape(define(term), quote=True)}">{word}</abbr>' in whole, term
-
-
-def test_tour_has_five_stops() -> None:
-    assert len(STOPS) == 5
-    assert all(stop.at and stop.title and stop.text for stop in STOPS)
 
 
 def test_table_columns_have_help() -> None:

@@ -127,7 +127,7 @@ def decoded(values: Any) -> list[float]:
 
 def searched(chosen: Choice, capacity: Capacity) -> Fitted:
     """What a search ends with."""
-    job = fitting.search(chosen, capacity, frozenset(ALLOWED)).job
+    job = fitting.search(chosen, capacity, frozenset(ALLOWED))
     assert job.wait(120)
     return job.answer()
 
@@ -154,7 +154,7 @@ def test_a_capacity_of_one_arena_is_fitted_and_the_plan_that_is_opened_keeps_it(
 )
 def test_an_opened_plan_keeps_what_does_not_stand_in_its_graph(asked: dict[str, Any], kinds: set[Kind]) -> None:
     chosen = Choice(source="sample:mixed_sizes", **asked)
-    fitted = fitting.search(chosen, Capacity(1), frozenset(kinds)).job
+    fitted = fitting.search(chosen, Capacity(1), frozenset(kinds))
     assert fitted.wait(120)
     best = fitted.answer().best
     shown = planning.make_plan(Choice(**fitting.applied_changes(best, chosen, "mixed_sizes")))

@@ -10,7 +10,7 @@ import re
 import pytest
 
 from app.cli.main import run
-from app.kit.charts.live_chart import live_curve
+from app.pages.plan.live_treemap import treemap
 from app.session import opening, pages
 from tests.app.test_pages import opened
 from tests.support.hostile import hostile_graph, hostile_names
@@ -69,12 +69,11 @@ def test_terminal_output_has_no_control_sequence(tmp_path: object, capfd: pytest
 
 def test_chart_has_neither_link_nor_image() -> None:
     plan = plan_graph(GRAPH, arenas=ARENAS).plan
-    figure = live_curve(plan, "activations", step=1)
+    figure = treemap(plan, [(row, 8) for row in range(len(plan))], lambda row: (plan.tensor_ids[row],))
     for text in (figure.to_json(), str(figure.to_dict())):
         assert "<a " not in text
         assert "<img" not in text
         assert "<script" not in text
-    assert "<b>peak" in str(figure.to_dict())
 
 
 @pytest.mark.parametrize("page", ["plan", "graph"])

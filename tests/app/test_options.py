@@ -138,8 +138,8 @@ def test_witness_of_the_timeline_has_the_bytes_of_the_bound(sample: str) -> None
     ],
 )
 def test_status_has_one_sentence(status: str, said: str) -> None:
-    summary = planning.make_plan(Choice()).plan.arena_of["activations"]
-    assert said in certificate_text.claimed(replace(summary, status=status))
+    plan = planning.make_plan(Choice()).plan
+    assert said in certificate_text.claimed(plan, replace(plan.arena_of["activations"], status=status))
 
 
 def test_report_page_offers_every_format() -> None:

@@ -61,12 +61,3 @@ def test_rematerialisation_has_the_figures_of_its_plan() -> None:
     )
     assert (before.steps, after.steps) == (13, 16)
     assert "896 KiB → 640 KiB" in remat.table(before, after)
-
-
-def test_resource_ledger_has_a_row_per_step() -> None:
-    at = opened("fragmentation")
-    plan = plan_of("resnet50").plan
-    rows = next(frame.value for frame in at.dataframe if "peak_bytes" in frame.value)
-    assert len(rows) == plan.steps
-    assert int(rows["peak_bytes"].iloc[-1]) == sum(arena.extent_bytes for arena in plan.arenas)
-    assert rows["allocation_failures"].tolist() == [0] * plan.steps

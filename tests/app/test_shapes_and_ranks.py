@@ -251,7 +251,7 @@ def test_current_rank_is_the_plan_of_the_command_line() -> None:
         ("{", "the shard spec is not JSON"),
         ('{"mesh":{"tp":16},"tensors":{"w2":{"axis":1,"mesh":"tp"}}}', "too few for the 16 parts"),
         ('{"mesh":{"tp":8},"rules":[{"match":"w*","axis":0,"mesh":"dp"}]}', "there is no mesh axis"),
-        ('{"mesh":{"tp":1000000}}', "this page draws up to 16,384"),
+        ('{"mesh":{"tp":1000000}}', "this page shows up to 16,384"),
         ('{"meshes":{}}', "unknown field"),
     ],
 )

@@ -7,7 +7,7 @@ import pickle
 from streamlit.testing.v1 import AppTest
 
 from app.session import opening
-from benchmarks.snapshot_writer import SnapshotWriter, Transformer, transformer_steps
+from benchmarks.snapshot_writer import SnapshotWriter, Transformer, frame, transformer_steps
 from tests.app.test_pages import html, opened
 
 TINY = {"layers": 2, "width": 256, "tokens": 512, "vocabulary": 5000}
@@ -53,3 +53,30 @@ def test_failed_allocation_is_shown() -> None:
 def test_other_plans_have_no_view_of_a_snapshot() -> None:
     at = opened("plan", graph="sample:mixed_sizes", tab="snapshot")
     assert "Streams and pools" not in html(at)
+
+
+def test_tables_can_be_limited_to_a_stream() -> None:
+    writer = SnapshotWriter()
+    writer.alloc("a", 30 << 20, [frame("/work/train.py", 3, "main")], "other")
+    writer.alloc("b", 12 << 20, [frame("/work/train.py", 4, "copy")], "other", stream=7)
+    at = view(shelved("two.pickle", writer))
+    before = html(at)
+    at.selectbox(key="w.lane").select("stream 7").run()
+    assert not at.exception
+    after = html(at)
+    assert after.count("train.py:3 main") < before.count("train.py:3 main")
+    assert after.count("train.py:4 copy") == before.count("train.py:4 copy")
+
+
+def test_ranks_of_a_job_are_one_table() -> None:
+    keys = [
+        shelved(f"job_rank{rank}.pickle", transformer_steps(Transformer(**{**TINY, "tokens": tokens})))
+        for rank, tokens in ((0, 512), (1, 1024))
+    ]
+    at = view(keys[0])
+    at.toggle(key="w.ranks").set_value(True).run()
+    assert not at.exception
+    text = html(at)
+    assert "1 · job_rank1.pickle (fullest)" in text
+    assert "0 · job_rank0.pickle" in text
+    assert "model.py:" in text

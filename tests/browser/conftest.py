@@ -61,8 +61,6 @@ def serving(folder: Path, environment: dict[str, str], path: str = "") -> Iterat
 
 
 Visit = Callable[..., Page]
-SEEN = "try { localStorage.setItem('tmmu.tour', 'seen'); } catch { /* a frame that may keep nothing */ }"
-"""Who visits here was shown around."""
 
 
 @pytest.fixture
@@ -74,7 +72,6 @@ def visit(server: str, browser: Browser) -> Iterator[Visit]:
     def opened(path: str = "", **query: str) -> Page:
         page = browser.new_page(viewport={"width": 1440, "height": 900}, accept_downloads=True)
         pages.append(page)
-        page.add_init_script(SEEN)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"{server}/{path}?{urlencode(query)}")
         expect(page.locator(".tm-headline h1")).to_be_visible()

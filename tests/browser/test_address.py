@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from app.session.pages import MOVED
-from tests.browser.conftest import Visit, pixel_of, rest
+from tests.browser.conftest import Visit, pixel_of, rest, serving
 
 pytestmark = pytest.mark.browser
 
@@ -110,3 +112,14 @@ def test_link_of_an_earlier_version_opens_its_view(visit: Visit, old: str, view:
     if view and view != "history":  # which is hidden without a store
         title = {"planners": "All planners"}.get(view, view.capitalize())
         expect(page.get_by_role("radio", name=title)).to_be_checked()
+
+
+def test_first_request_of_a_server_finds_every_page(browser: Browser, tmp_path: Path) -> None:
+    with serving(tmp_path, dict(os.environ)) as address:
+        page = browser.new_page()
+        page.goto(f"{address}/fit?graph=sample:linear_chain")
+        expect(page.locator(".tm-headline h1")).to_be_visible()
+        rest(page)
+        expect(page.get_by_text("Page not found")).to_have_count(0)
+        expect(page).to_have_url(re.compile("/fix[?]"))
+        page.close()

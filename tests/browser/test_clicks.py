@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Visit, click_in_plot, rest, still
+from tests.browser.conftest import Visit, rest, still
 
 pytestmark = pytest.mark.browser
 
@@ -28,13 +28,6 @@ def test_click_on_a_row_selects_without_moving_the_table(visit: Visit) -> None:
     assert after is not None
     assert (after["x"], after["width"]) == (before["x"], before["width"])
     assert abs(after["y"] - before["y"]) <= 1
-
-
-def test_click_on_the_peak_curve_selects_the_step(visit: Visit) -> None:
-    page = visit("peak")
-    click_in_plot(page, 0.5, 0.4, "[class*=st-key-steps]")
-    expect(page).to_have_url(re.compile(r"step=8[789]"))
-    expect(page.locator(".tm-claim h2")).to_contain_text(re.compile("#8[789]"))
 
 
 def test_click_on_an_area_selects_its_storage(visit: Visit) -> None:
@@ -67,13 +60,49 @@ def test_late_verdict_appears_on_every_page(visit: Visit) -> None:
     expect(page.locator(".tm-headline")).to_contain_text("✓ verified", timeout=90_000)
 
 
-def test_click_on_the_waste_ledger_selects_the_step(visit: Visit) -> None:
+def on_the_curve(page: Page, part: float) -> tuple[float, float]:
+    """A pixel of the curve above the map, at a part of its width."""
+    stage = page.locator(".tmmu-canvas[data-paintings] .stage").first
+    stage.scroll_into_view_if_needed()
+    still(page)
+    box = stage.bounding_box()
+    assert box is not None
+    return box["x"] + part * box["width"], box["y"] + 35
+
+
+def test_every_click_on_the_curve_selects_its_step(visit: Visit) -> None:
     page = visit("fragmentation", graph="sample:resnet50", planner="slots")
-    click_in_plot(page, 0.5, 0.5, "[class*=st-key-steps]")
-    expect(page).to_have_url(re.compile(r"step=\d+"))
-    chosen = re.search(r"step=(\d+)", page.url)
-    assert chosen is not None
-    expect(page.locator(".tm-claim h2")).to_contain_text(f"#{chosen[1]}")
+    steps = []
+    for part in (0.2, 0.35, 0.5, 0.65, 0.8):
+        before = page.url
+        page.mouse.click(*on_the_curve(page, part))
+        page.wait_for_url(lambda url, before=before: url != before and "step=" in url)
+        chosen = re.search(r"step=(\d+)", page.url)
+        assert chosen is not None
+        steps.append(int(chosen[1]))
+        expect(page.get_by_text(f"#{steps[-1]}").first).to_be_visible()
+    assert steps == sorted(set(steps))
+
+
+def test_range_of_steps_lists_who_holds_what(visit: Visit) -> None:
+    page = visit(graph="sample:resnet50", planner="slots")
+    page.mouse.move(*on_the_curve(page, 0.3))
+    page.mouse.down()
+    page.mouse.move(*on_the_curve(page, 0.5), steps=5)
+    page.mouse.up()
+    expect(page).to_have_url(re.compile(r"span=\d+~\d+"))
+    expect(page.locator(".st-key-step-range")).to_contain_text("of activations")
+    page.locator(".st-key-no-range button").first.click()
+    expect(page.locator(".st-key-step-range")).to_have_count(0)
+
+
+def test_click_in_the_treemap_selects_a_buffer(visit: Visit) -> None:
+    page = visit("peak", graph="sample:resnet50", planner="slots")
+    box = page.locator(".js-plotly-plot .treemap .slice").last
+    box.scroll_into_view_if_needed()
+    still(page)
+    box.click()
+    expect(page).to_have_url(re.compile("tensor=r"))
 
 
 def test_maps_side_by_side_share_steps_and_bytes(visit: Visit) -> None:

@@ -54,6 +54,10 @@ def test_unknown_operators_that_limit_the_result_are_listed() -> None:
     assert fitted(step("acme.mix"), 1 << 30, "recompute").unknown == ()
 
 
+def test_unknown_operators_are_listed_where_nodes_may_be_reordered() -> None:
+    assert [each.name for each in fitted(step("acme.mix"), CAPACITY, "order").unknown] == ["acme.mix"]
+
+
 @pytest.mark.parametrize("instr", ["com.microsoft::AllReduce", "all-reduce", "acme::exchange", "ai.onnx::RandomNormal"])
 def test_collectives_keep_their_order(instr: str) -> None:
     """Running ``second`` first would free ``big`` before ``other`` is written."""

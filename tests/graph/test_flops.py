@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from benchmarks.adamw import add_adamw
 from tests.support.build import graph, node, tensor
 from tests.support.golden import SAMPLES
 from tmmu_core.formats.open_file import read_graph_file
-from tmmu_core.formats.pytorch.adamw import add_adamw
 from tmmu_core.graph.flops import Flops, graph_flops, operations
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Node, Tensor

@@ -1,4 +1,4 @@
-"""The indexed graph: numbers of operands, producers, readers, bytes. Invalid graphs: ``test_whole.py``."""
+"""The indexed graph: numbers of operands, producers, readers, bytes. Invalid graphs: ``test_invalid_graphs.py``."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Dim, Graph, Node, Shard, Tensor, View
 from tmmu_core.graph.sharding.shard_spec import read_spec, rows_of
-from tmmu_core.graph.sharding.splits import local_graph, shard
+from tmmu_core.graph.sharding.splits import idle_rules, local_graph, shard
 
 TP4 = {"mesh": {"tp": 4}}
 
@@ -47,6 +47,15 @@ def refusal(call):
 
 
 # --- splits
+
+
+def test_rule_that_splits_no_tensor_is_a_warning():
+    rules = [{"match": pattern, **split(0)} for pattern in ("nothing*", "w", "w", "x*", "x")]
+    assert idle_rules(linear(), spec(rules=rules, tensors={"x": split(0)})) == [
+        "shard rule 1 ('nothing*') matches no tensor.",
+        "shard rule 3 ('w') has no effect: earlier rules or entries match first.",
+        "shard rule 5 ('x') has no effect: earlier rules or entries match first.",
+    ]
 
 
 def test_uneven_split_gives_the_remainder_to_the_first_ranks():

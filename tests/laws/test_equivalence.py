@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.support.equivalence import disagreement
+from tests.support.equivalence import differences, disagreement
 from tests.support.golden import SAMPLES, sample_files
 from tests.support.strategies import Case, cases, plannable_cases
 from tmmu_core.base.errors import ContractError
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import MODES, PRESETS, Mode, Preset
 from tmmu_core.judge.canonical_hashes import token_from_seed
-from tmmu_core.judge.reference.equivalence import differences
 from tmmu_core.judge.reference.simulator import SimulatedPlan, SimulationRequest, simulate
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import PLANNERS

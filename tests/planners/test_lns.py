@@ -171,7 +171,7 @@ def test_published_packing_of_d_meets_its_bound(name: str, least: int) -> None:
         fixed_ends.death.tolist(),
         fixed_ends.size.tolist(),
     )
-    assert found.offset is not None
-    lies = found.offset.tolist()
+    assert found.packing is not None
+    lies = found.packing.offset.tolist()
     assert faults(fixed_ends, lies) == []
     assert extent(fixed_ends, lies) == lower_bound(fixed_ends).max_live == least

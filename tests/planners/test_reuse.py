@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import tmmu
+from tests.judge import all_pairs
+from tests.judge.relation_pairs import relation_faults
 from tmmu_core.base.errors import ContractError
 from tmmu_core.formats import structured_problem
 from tmmu_core.formats.planfile.plan_file import to_json
-from tmmu_core.judge.verifier import referee
-from tmmu_core.judge.verifier.relation_referee import relation_faults
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.planners.reuse import local_search
@@ -121,7 +121,7 @@ def test_least_cost_is_that_of_brute_force(kinds: tuple[str, ...]) -> None:
         assert plan.arenas[0].reuse_cost == least
         assert (plan.arenas[0].reuse_cost_lower_bound or 0) <= (least or 0)
         assert verify_plan(plan).ok, verify_plan(plan).findings
-        assert not [*referee.faults(plan), *relation_faults(plan)]
+        assert not [*all_pairs.faults(plan), *relation_faults(plan)]
 
 
 def plans(kinds: tuple[str, ...] = ()) -> Iterator[Plan]:

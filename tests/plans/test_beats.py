@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.canvas.pack import pack_plan, picture_of
-from app.kit.charts.live_chart import live_curve
+from app.kit.charts.compare_charts import curves
 from tests.plans.examples import ledger_plan, problem_of
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.analysis.resource_ledger import resource_ledger
@@ -54,8 +54,7 @@ def test_charts_of_a_long_plan_are_drawn() -> None:
     plan = late()
     ledger = resource_ledger(plan)
     assert ledger.rows()[-1]["t"] == LATE - 1
-    assert live_curve(plan, "arena").data
-    assert live_curve(plan, "arena", ledger=waste_ledger(plan, "arena")).data
+    assert curves(plan, plan, "arena").data
 
 
 def test_picture_of_a_long_plan_has_a_column_per_event() -> None:

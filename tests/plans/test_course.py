@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.pages.fix.course_figure import falling
+from app.kit.charts.search_course import falling
 from tests.support.paths import SAMPLES
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.plan_file import from_document, to_json

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 
 from tests.support.build import chain, graph, node, tensor
+from tests.support.equivalence import differences
+from tests.support.same_plan import same_plan
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
-from tmmu_core.formats.planfile.compare_plans import same_plan
 from tmmu_core.formats.planfile.trace import read_trace, to_json_lines
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.reference.equivalence import differences
 from tmmu_core.judge.reference.simulator import SimulationRequest, simulate
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness.why_live import explain

@@ -12,8 +12,8 @@ from sqlalchemy import func, select, text, update
 from sqlalchemy.exc import IntegrityError
 
 from tests.store.plans import label, plan_of, swept
+from tests.support.same_plan import same_plan
 from tmmu_core.base.errors import StoreFault
-from tmmu_core.formats.planfile.compare_plans import same_plan
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.store import opened_files, stored_sweeps

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tmmu_core.base.errors import ContractError
 from tmmu_core.graph.model import Graph, Mode, Preset
 from tmmu_core.judge.canonical_hashes import token_from_seed
-from tmmu_core.judge.reference.equivalence import differences
-from tmmu_core.judge.reference.simulator import SimulationRequest, simulate
+from tmmu_core.judge.reference.simulator import ArenaFigures, SimulatedPlan, SimulationRequest, simulate
 from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
 SEEDS = range(10)
 
@@ -51,3 +51,56 @@ def _refused_alike(graph: Graph, mode: Mode, preset: Preset, refusal: ContractEr
             return None
         return f"the planner refuses with {mine.code_id}, the reference with {refusal.code_id}"
     return f"the planner plans what the reference refuses: {refusal}"
+
+
+HASHES = ("ir_hash", "arena_config_hash", "execution_order_hash", "shard_spec_hash", "layout_hash", "tmmu_plan_hash")
+FIGURES = tuple(ArenaFigures.__dataclass_fields__)
+ROW_FIELDS = tuple(TensorRow.__dataclass_fields__)
+
+
+def differences(plan: Plan, reference: SimulatedPlan) -> Iterator[str]:
+    """Yield a text for each difference between a plan of the planner ``slots`` and the simulator.
+
+    Compared are steps and order, in-place reuse, every field of every row, storages, figures per arena, then hashes.
+    """
+    yield from _unlike("steps", plan.steps, reference.steps)
+    yield from _unlike("has_inputs_step", plan.has_inputs_step, reference.has_inputs_step)
+    yield from _unlike("execution_order", plan.execution_order, reference.execution_order)
+    yield from _unlike("handoffs", *(sorted(zip(p.handoffs, p.taken, strict=True)) for p in (plan, reference)))
+    yield from _unlike("tensor ids", plan.tensor_ids, tuple(row.tensor_id for row in reference.rows))
+    if plan.tensor_ids == tuple(row.tensor_id for row in reference.rows):
+        for mine, theirs in zip(plan.rows(), reference.rows, strict=True):
+            for name in ROW_FIELDS:
+                yield from _unlike(f"{mine.tensor_id}.{name}", getattr(mine, name), getattr(theirs, name))
+        yield from _unlike("storages", storage_sets(plan), simulated_sets(reference))
+    yield from _unlike("arenas", [a.name for a in plan.arenas], [a.name for a in reference.arenas])
+    for summary, figures in zip(plan.arenas, reference.arenas, strict=False):
+        yield from _figures(summary, figures)
+    if plan.replay_token == reference.replay_token:
+        for name in HASHES:
+            yield from _unlike(name, getattr(plan, name).hex(), getattr(reference, name).hex())
+    else:
+        yield from _unlike("replay_token", plan.replay_token.hex(), reference.replay_token.hex())
+
+
+def _unlike(what: str, mine: object, theirs: object) -> Iterator[str]:
+    if mine != theirs:
+        yield f"{what}: the plan has {mine}, the reference {theirs}"
+
+
+def _figures(summary: ArenaSummary, figures: ArenaFigures) -> Iterator[str]:
+    for name in FIGURES:
+        yield from _unlike(f"arena {summary.name}.{name}", getattr(summary, name), getattr(figures, name))
+
+
+def storage_sets(plan: Plan) -> list[tuple[str, ...]]:
+    """Return the plan's storages as sorted tuples of tensor ids."""
+    members: dict[int, list[str]] = {}
+    for name, number in zip(plan.tensor_ids, plan.storage.tolist(), strict=True):
+        members.setdefault(number, []).append(name)
+    return sorted(tuple(sorted(names)) for names in members.values())
+
+
+def simulated_sets(reference: SimulatedPlan) -> list[tuple[str, ...]]:
+    """Return the simulator's storages as sorted tuples of tensor ids."""
+    return sorted(storage.members for storage in reference.lives.storages.values())

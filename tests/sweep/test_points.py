@@ -12,6 +12,7 @@ from tests.support.paths import SAMPLES
 from tmmu_core.formats.open_file import read_graph
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.analysis.plan_warnings import plan_warnings
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
@@ -94,6 +95,8 @@ def test_row_has_the_figures_of_its_plan() -> None:
         "storages": sum(arena.storages for arena in plan.arenas),
         "steps": plan.steps,
         "layout_hash": plan.layout_hash.hex(),
+        "status": {arena.name: arena.status for arena in plan.arenas},
+        "warnings": list(plan_warnings(plan)),
         "arenas": {arena.name: arena.extent_bytes for arena in plan.arenas},
         "error": None,
     }

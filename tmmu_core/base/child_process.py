@@ -1,18 +1,36 @@
-"""A process of its own for what may end the process that it is done in: how it is started, bounded and waited for.
-
-It gets bytes and gives bytes back; neither way is anything else.
-"""
+"""Run a function in a child process with limits on time and memory; input and result are bytes."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 START = "import sys; sys.path.insert(0, sys.argv[1]); from {module} import main; main(sys.argv[2:])"
+
+
+@contextmanager
+def address_space(more: int) -> Iterator[None]:
+    """Context manager: this process gets at most ``more`` bytes of address space; ``MemoryError`` beyond (Linux)."""
+    try:
+        import resource
+
+        used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = used + more
+    try:
+        if soft == resource.RLIM_INFINITY or most < soft:
+            resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def answer_of(module: str, arguments: Sequence[str], data: bytes, wait: float) -> subprocess.CompletedProcess[bytes]:
@@ -29,8 +47,8 @@ def ended_by_limit(returncode: int) -> bool:
     return returncode < 0 and -returncode in (getattr(signal, "SIGXCPU", 0), getattr(signal, "SIGKILL", 0))
 
 
-def bound(seconds: int, memory: int) -> None:
-    """Give this process ``seconds`` of the processor and ``memory`` bytes of address space at most, and no core file.
+def bound(seconds: int, memory: int, file_bytes: int | None = None) -> None:
+    """Limit this process to ``seconds`` of processor time, bytes of address space and of a file; no core file.
 
     Where the system has no such limits, the parent's clock is the only one.
     """
@@ -38,7 +56,9 @@ def bound(seconds: int, memory: int) -> None:
         import resource
     except ImportError:
         return
-    for what, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)):
+    bounds = [(resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)]
+    bounds += [] if file_bytes is None else [(resource.RLIMIT_FSIZE, file_bytes)]
+    for what, most in bounds:
         hard = resource.getrlimit(what)[1]
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)  # a lower one stays
         resource.setrlimit(what, (least, least))

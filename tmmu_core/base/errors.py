@@ -41,10 +41,15 @@ class TmmuError(Exception):
     """Base class of user errors. ``hint`` is the fix in one sentence."""
 
     hint: str = ""
+    code_id: ClassVar[str] = "TMMU_ERROR"
+    recorded: ClassVar[tuple[str, ...]] = ("message", "hint")
+    """Attributes that the record contains."""
 
     def record(self) -> dict[str, Any]:
-        """Return the error as a JSON-ready mapping; subclasses add fields."""
-        return {"code_id": "TMMU_ERROR", "message": str(self), "hint": self.hint}
+        """Return the error as a JSON-ready mapping, for ``--json``."""
+        fields = {name: getattr(self, name, str(self)) for name in self.recorded}
+        record: dict[str, Any] = spelled_out({"code_id": self.code_id, **fields})
+        return record
 
 
 class UnreadableInput(TmmuError):
@@ -53,6 +58,9 @@ class UnreadableInput(TmmuError):
     ``source`` names the file, ``place`` where in it ("byte 17", "line 3, column 9", "$.tensors[4].shape"),
     ``tried`` each reader with the reason it gave, ``hint`` what to do.
     """
+
+    code_id = "UNREADABLE_INPUT"
+    recorded = ("message", "source", "place", "tried", "hint")
 
     def __init__(
         self,
@@ -76,30 +84,22 @@ class UnreadableInput(TmmuError):
         return "\n".join(lines)
 
     def record(self) -> dict[str, Any]:
-        """The same as a JSON-ready mapping, for ``--json``."""
-        record: dict[str, Any] = spelled_out(
-            {
-                "code_id": "UNREADABLE_INPUT",
-                "message": self.message,
-                "source": self.source,
-                "place": self.place,
-                "tried": [{"reader": reader, "reason": reason} for reader, reason in self.tried],
-                "hint": self.hint,
-            }
-        )
+        """Return the same as a JSON-ready mapping."""
+        tried = [{"reader": reader, "reason": reason} for reader, reason in self.tried]
+        record: dict[str, Any] = spelled_out({**super().record(), "tried": tried})
         return record
 
 
 class MissingExtra(UnreadableInput):
     """A required package is not installed; ``hint`` is the command that installs it."""
 
-    def record(self) -> dict[str, Any]:
-        """The same as a JSON-ready mapping, under a code of its own."""
-        return super().record() | {"code_id": "MISSING_EXTRA"}
+    code_id = "MISSING_EXTRA"
 
 
 class Misuse(TmmuError):
     """An invalid or unsupported request: a message, and the fix if there is one."""
+
+    code_id = "USAGE"
 
     def __init__(self, message: str, hint: str = "") -> None:
         self.message, self.hint = message, hint
@@ -107,11 +107,6 @@ class Misuse(TmmuError):
 
     def __str__(self) -> str:
         return " ".join(filter(None, (self.message, self.hint)))
-
-    def record(self) -> dict[str, Any]:
-        """The same as a JSON-ready mapping, for ``--json``."""
-        record: dict[str, Any] = spelled_out({"code_id": "USAGE", "message": self.message, "hint": self.hint})
-        return record
 
 
 class UnwritableOutput(Misuse):
@@ -124,19 +119,15 @@ class StoreFault(TmmuError):
     ``store`` is its URL without a password; empty before a store is opened.
     """
 
+    code_id = "STORE"
+    recorded = ("message", "store", "hint")
+
     def __init__(self, message: str, *, store: str = "", hint: str = "") -> None:
         self.message, self.store, self.hint = message, store, hint
         super().__init__(message)
 
     def __str__(self) -> str:
         return (f"{self.store}: " if self.store else "") + " ".join(filter(None, (self.message, self.hint)))
-
-    def record(self) -> dict[str, Any]:
-        """The same as a JSON-ready mapping, for ``--json``."""
-        record: dict[str, Any] = spelled_out(
-            {"code_id": "STORE", "message": self.message, "store": self.store, "hint": self.hint}
-        )
-        return record
 
 
 class ContractError(TmmuError):
@@ -146,7 +137,6 @@ class ContractError(TmmuError):
     record: callers fill in those that are unknown at the place of the error (:meth:`fill`); others are ``"unknown"``.
     """
 
-    code_id: ClassVar[str]
     numeric_code: ClassVar[int]
     severity: ClassVar[str]
     required: ClassVar[tuple[str, ...]] = ()

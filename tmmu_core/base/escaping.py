@@ -1,7 +1,6 @@
-"""Other people's names as text, whatever they look like: one function for each place that reads more than text.
+"""Escape untrusted names for Markdown, CSV, terminals and CI logs (HTML: ``app/texts/markup.py``).
 
-Names of tensors, nodes, arenas, dimensions, graphs and files are free text (contract §8). What shows them must not take
-them for its own language: HTML has its own escape (``app/texts/markup.py``), the others are here.
+Names of tensors, nodes, arenas, dimensions, graphs and files are free text (contract §8).
 """
 
 from __future__ import annotations

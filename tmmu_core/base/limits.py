@@ -59,24 +59,8 @@ SERVER_WORKERS = Limit("server-workers", 8, "pieces of work at a time for all vi
 KEPT_BYTES = Limit("kept-bytes", 1 << 28, "bytes of graphs and plans that the explorer keeps ready")
 SHELF_BYTES = Limit("shelf-bytes", 1 << 29, "bytes, packed, of files that visitors of the explorer opened")
 
-LIMITS: tuple[Limit, ...] = (
-    *(
-        UNPACKED_BYTES,
-        VALUES,
-        ALLOCATION_VALUES,
-        ARENAS,
-        PAIRS,
-        DEVICES,
-        INLINED_NODES,
-        RANKS,
-        SHARES,
-        TRACE_SECONDS,
-        TRACE_BYTES,
-        RUN_SECONDS,
-        RUN_BYTES,
-    ),
-    *(WORKER_BYTES, SESSION_WORKERS, SERVER_WORKERS, KEPT_BYTES, SHELF_BYTES),
-)
+LIMITS: tuple[Limit, ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Limit))
+"""All of them, in this order."""
 
 SWITCH = ("", "0", "1")
 SETTINGS: Mapping[str, tuple[str, ...] | None] = {

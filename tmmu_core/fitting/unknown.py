@@ -30,12 +30,12 @@ def unknown_operators(timeline: Timeline, kinds: frozenset[Kind]) -> tuple[Unkno
     index, sizes = timeline.index, row_bytes(timeline).tolist()
     of_node = graph_flops(index).of_node
     found: dict[str, UnknownOperator] = {}
-    keeps_order = "order" in kinds and any(operator_of(node.instr).is_sequenced for node in timeline.graph.nodes)
     for k, node in enumerate(timeline.graph.nodes):
         operator = operator_of(node.instr)
         has_no_cost = of_node[k] is None and operator.repeats and not operator.is_gradient and not node.scope
         if not (
-            (operator.is_unknown and keeps_order) or ((operator.is_unknown or has_no_cost) and "recompute" in kinds)
+            (operator.is_unknown and "order" in kinds)
+            or ((operator.is_unknown or has_no_cost) and "recompute" in kinds)
         ):
             continue
         made = sum(sizes[i] for i in index.outputs_of(k).tolist() if index.base[i] < 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +45,15 @@ def with_unique_ids(lives: Iterable[LiveRange]) -> list[LiveRange]:
         seen.add(life.id)
         found.append(life)
     return found
+
+
+def stacked(ends: Mapping[int, int]) -> tuple[dict[int, int], int]:
+    """Return ``(memory → its first byte, all bytes)`` of memories with ``ends`` bytes, one behind another."""
+    starts, at = {}, 0
+    for memory in sorted(ends):
+        starts[memory] = at
+        at += ends[memory]
+    return starts, at
 
 
 def is_log(data: bytes) -> bool:
@@ -132,9 +141,9 @@ def _too_many() -> UnreadableInput:
 
 def peak_of(lives: Sequence[LiveRange]) -> tuple[int, int]:
     """Return ``(step, bytes)`` of the first step with the most live bytes; ``(0, 0)`` without live ranges."""
-    columns = ([life.birth for life in lives], [life.death for life in lives], [life.size for life in lives])
-    birth, death, size = (np.array(column, np.int64) for column in columns)
-    return peak_of_columns(birth, death, size)
+    return peak_of_columns(
+        *(np.array([getattr(life, f) for life in lives], np.int64) for f in ("birth", "death", "size"))
+    )
 
 
 def peak_of_columns(birth: NDArray[np.int64], death: NDArray[np.int64], size: NDArray[np.int64]) -> tuple[int, int]:

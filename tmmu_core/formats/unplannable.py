@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.onnx.onnx_signature import varint
 
 ONNX = "Export the model to ONNX (`.onnx`) or TensorFlow Lite (`.tflite`)."
 FROM_TORCH = (
@@ -179,29 +180,16 @@ def _protobuf(data: bytes) -> Unplannable | None:
         return FROZEN_GRAPH
     at, seen = 0, 0
     while at < len(data) and seen < 8:
-        tag, at = _varint(data, at)
+        tag, at = varint(data, at)
         field, wire = tag >> 3, tag & 7
         if seen and field >= _COREML_KINDS and wire == 2:
             return COREML
         if (seen == 0 and (field, wire) != (1, 0)) or wire not in (0, 2):
             return None
-        length, at = _varint(data, at)
+        length, at = varint(data, at)
         at += length if wire == 2 else 0
         seen += 1
     return None
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """``(value, place after it)`` of a protobuf varint; a cut one ends where the data ends."""
-    value = shift = 0
-    while at < len(data) and shift < 64:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    return value, at
 
 
 def _pickle(data: bytes) -> Unplannable | None:

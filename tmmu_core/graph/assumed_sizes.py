@@ -1,7 +1,7 @@
 """Sizes that a reader assumed, and the options that set them.
 
-A model file may leave sizes open. Its reader then assumes them (:attr:`~tmmu_core.graph.model.Graph.assumed`), and
-every output of a plan includes :func:`assumed_at`: the command line, the page and the report.
+A model file may leave sizes open. Its reader then assumes them (:attr:`~tmmu_core.graph.model.Graph.assumed`); every
+output of a plan lists them (:func:`assumed_at`).
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def dims_text(sizes: Mapping[str, int]) -> str:
 
 
 def in_words(sizes: Mapping[str, int]) -> str:
-    """A sentence of what was assumed, with the option that changes it; ``""`` where nothing was."""
+    """Return a sentence with the assumed sizes and the option that changes them; ``""`` without any."""
     if not sizes:
         return ""
-    said = ", ".join(f"{name} = {size:,}" for name, size in sorted(sizes.items()))
-    return f"assumed, for the model leaves it open: {said}; for other sizes: --dims {dims_text(sizes)}"
+    listed = ", ".join(f"{name} = {size:,}" for name, size in sorted(sizes.items()))
+    return f"assumed, for the model leaves it open: {listed}; for other sizes: --dims {dims_text(sizes)}"
 
 
-SAID_BY = {
+SHAPE_SOURCES = {
     "declared": "declared",
     "onnx": "inferred by onnx",
     "symbolic": "by onnxruntime's symbols",
@@ -73,7 +73,7 @@ SAID_BY = {
 """Source of a shape → its text."""
 
 
-def shapes_said(graph: Graph) -> str:
+def shape_sources_text(graph: Graph) -> str:
     """Return the number of shapes per source, in the order of the sources; ``""`` if the file has all shapes."""
     counts = Counter(graph.shapes_from.values())
-    return ", ".join(f"{counts[who]:,} {SAID_BY[who]}" for who in get_args(ShapeFrom) if counts[who])
+    return ", ".join(f"{counts[who]:,} {SHAPE_SOURCES[who]}" for who in get_args(ShapeFrom) if counts[who])

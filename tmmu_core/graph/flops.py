@@ -1,11 +1,11 @@
-"""The cost of operators: floating-point operations from an operator and the shapes of its operands alone.
+"""Cost of operators: floating-point operations, computed from an operator and the shapes of its operands.
 
 :mod:`.operator_table` names the formula of each operator; ``FORMULAS`` holds them.
 
 A multiplication and an addition of a contraction (matrix products, convolutions, attention) are two operations. Of
 everything else each arithmetic operation, comparison or elementary function (``exp``, ``tanh`` …) on an element is one.
-Moving bytes (views, copies, gathers, casts) is none. What no formula knows, or whose shapes do not fit its formula, is
-unknown and is named; it is never counted as 0. All figures are integers of any size.
+Moving bytes (views, copies, gathers, casts) costs none. An operator without formula, or with shapes that do not fit it,
+is unknown and listed by name; it is never counted as 0. All figures are integers of any size.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class GraphFlops:
 def graph_flops(index: GraphIndex) -> GraphFlops:
     """Operations of every node of a graph at the dims' chosen point, each node once: O(nodes + operands).
 
-    How often a loop runs is in no graph, so its opening and closing nodes are unknown, and its body counts once.
+    A graph does not contain trip counts, so opening and closing nodes of a loop are unknown, and its body counts once.
     """
     known: dict[tuple[str, tuple[Shape, ...], tuple[Shape, ...]], Flops | None] = {}
     found: list[Flops | None] = []
@@ -121,12 +121,12 @@ def _each(count: int) -> Formula:
 
 
 def _read(count: int) -> Formula:
-    """``count`` operations for every element of the first input: reductions, losses, norms taken back."""
+    """``count`` operations for every element of the first input: reductions, losses, gradients of norms."""
     return lambda call: Flops(elementwise=count * call.operand)
 
 
 def _nothing(call: Call) -> Flops:
-    """Bytes are moved, or not even that."""
+    """No operations: bytes are moved, or nothing is done."""
     return Flops()
 
 
@@ -144,7 +144,7 @@ def _select(call: Call) -> Flops:
 
 
 def _dropout(call: Call) -> Flops:
-    """With its mask where it trains; else its input as it is."""
+    """Two operations per element in training, which has a mask as second output; none otherwise."""
     return Flops(elementwise=2 * call.result if len(call.outputs) > 1 else 0)
 
 

@@ -177,8 +177,6 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
         out_ptr=out_ptr,
         out_idx=out_idx,
     )
-    # The id tables are reused.
-    names.settle()
     index.__dict__["tensor_names"], index.__dict__["node_names"] = names, node_names
     return index
 

@@ -42,8 +42,8 @@ def stack_path(text: str) -> tuple[str, ...]:
 
 def saved_origin(metadata: Any) -> Origin:
     """Return the module and source line of an operator of a saved PyTorch program."""
-    said = metadata if isinstance(metadata, dict) else {}
-    stack, trace = (said.get(key) for key in ("nn_module_stack", "stack_trace"))
+    fields = metadata if isinstance(metadata, dict) else {}
+    stack, trace = (fields.get(key) for key in ("nn_module_stack", "stack_trace"))
     return Origin(
         stack_path(stack) if isinstance(stack, str) else (), source_of(trace) if isinstance(trace, str) else ""
     )

@@ -1,7 +1,6 @@
 """The judge: verifier, lint and reference simulator. It shares no code with the planners.
 
-It sees graphs, plans and the nouns of liveness (``graph``, ``liveness.model``, ``plan.model``), and recomputes
-everything else slowly from the contract: :mod:`.whole` valid graphs, :mod:`.runs` what runs when, :mod:`.lives` what
-lives when and where it shares bytes, :mod:`.simulator` where it lies, :mod:`.canonical` what it hashes to.
-:mod:`.verifier` and :mod:`.lint` hold a plan against that.
+It reads graphs, plans and the value types of liveness, and recomputes everything else slowly from the contract:
+:mod:`.reference.schedule` steps, :mod:`.reference.liveness` live ranges and storages, :mod:`.reference.simulator`
+placement, :mod:`.canonical_hashes` hashes. :mod:`.verifier` and :mod:`.lint` compare a plan with that.
 """

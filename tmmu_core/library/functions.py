@@ -180,9 +180,9 @@ def plan(
     given = locals()
     request = request_of({name: given[name] for name in FIELDS})
     if is_training_module(source):
-        from tmmu_core.library.torch_fit import TorchModel, trace_step
+        from tmmu_core.library.torch_fit import TorchModel, eager_graph
 
-        source = trace_step(TorchModel(source, example_inputs)).graph
+        source = eager_graph(TorchModel(source, example_inputs))
     made = made_of(open_source(source, request.dims, example_inputs), request, progress)
     return Plan.of(made.plan, made)
 
@@ -203,7 +203,7 @@ def fit(
     alignment: Amount | None = None,
     page_size: Amount | None = None,
     one_memory: bool = False,
-    dims: Mapping[str, int] | str | None = None,
+    dims: Mapping[str, Any] | str | None = None,
     order: Sequence[str] | str | None = None,
     options: Mapping[str, Any] | str | None = None,
     preset: Preset | None = None,
@@ -215,8 +215,9 @@ def fit(
     addressing: str = "offsets",
     progress: Progress | None = None,
     loss: Callable[[Any], Any] | None = None,
-    optimizer: str | None = None,
+    optimizer: Any = None,
     reserve: Amount = 0,
+    largest: str | None = None,
 ) -> Fit[Plan]:
     """Change a graph until it fits a capacity, or prove that it cannot fit.
 
@@ -239,10 +240,12 @@ def fit(
         Keep forward, backward and optimizer nodes separate [False].
     planner, mode, budget, arenas, alignment, page_size, one_memory, dims, order, options, preset, seed, token, \
 rank, world_size, shard_spec, addressing, progress : optional
-        As in :func:`plan`; of a module in training mode only ``progress``.
-    loss, optimizer, reserve : optional
-        Of a module in training mode: a function from its output to what is differentiated, ``"sgd"`` or ``"adamw"``,
-        and bytes of the capacity that the step may not use.
+        As in :func:`plan`; of a module in training mode only ``progress`` and ``dims={"batch": (1, 256)}``, the sizes
+        of the first axis of its inputs (a pair, or a ``Dim`` of ``torch.export``).
+    loss, optimizer, reserve, largest : optional
+        Of a module in training mode: a function from its output to what is differentiated; ``"sgd"``, ``"adam"``,
+        ``"adamw"``, an optimizer of ``torch.optim`` or a function of the parameters; bytes of the capacity that the
+        step may not use; and the dimension of which the largest size that fits is searched for.
 
     Returns
     -------
@@ -265,19 +268,26 @@ rank, world_size, shard_spec, addressing, progress : optional
     ('fits', 270336)
     """
     given = locals()
-    request = request_of({name: given[name] for name in FIELDS if name in given})
-    if is_training_module(source):
-        from tmmu_core.library.torch_fit import TorchModel, fit_module, module_moves
+    is_module = is_training_module(source)
+    request = request_of({name: given[name] for name in FIELDS if name in given and not (is_module and name == "dims")})
+    if is_module:
+        from tmmu_core.library.torch_fit import TorchModel, fit_module, largest_batch, module_moves
 
         if request.but(capacities={}) != PlanRequest():
             raise UnreadableInput(
                 "a module in training mode has no options of a plan.", hint="Fit the graph of the module with them."
             )
         moves = module_moves(allow, max_cost)
-        return fit_module(TorchModel(source, example_inputs, loss, optimizer), capacity, reserve, moves, progress)
-    if loss is not None or optimizer is not None or reserve:
+        model = TorchModel(source, example_inputs, loss, optimizer)
+        if isinstance(dims, Mapping) or largest is not None:
+            sizes = dims if isinstance(dims, Mapping) else {}
+            return largest_batch(
+                model, sizes, largest, lambda each: fit_module(each, capacity, reserve, moves, progress)
+            )
+        return fit_module(model, capacity, reserve, moves, progress)
+    if loss is not None or optimizer is not None or reserve or largest is not None:
         raise UnreadableInput(
-            "loss, optimizer and reserve are of a PyTorch module in training mode.",
+            "loss, optimizer, reserve and largest are of a PyTorch module in training mode.",
             hint="Call module.train(), or leave them out.",
         )
     found = open_source(source, request.dims, example_inputs)

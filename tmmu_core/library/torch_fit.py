@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.pytorch.layers import layers
-from tmmu_core.graph.model import Graph
+from tmmu_core.fitting.search.bisection import bisect_size
+from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.library.arguments import Amount, Capacities, Share, allowed_moves, amount_of_bytes
 from tmmu_core.library.fit_result import Fit
 from tmmu_core.library.plan_result import Plan
@@ -23,7 +24,6 @@ from tmmu_core.plans.making.request import PlanRequest
 
 KINDS: tuple[Kind, ...] = ("order", "recompute")
 """Moves that a step of PyTorch can run."""
-OPTIMIZERS = ("sgd", "adamw")
 ALIGNMENT = 64
 """Bytes to which PyTorch's allocator on the CPU aligns."""
 ATTEMPTS = 6
@@ -37,6 +37,8 @@ class TorchFit(Fit[Plan]):
     step: Any
     """The traced step (``fitting/pytorch/fx_step.TorchStep``)."""
     limits: tuple[Capacity, Allowed]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Sizes of the dimensions that ``dims`` names; the largest that fits where it was searched for."""
 
     @property
     def partition_fn(self) -> Callable[..., Any]:
@@ -77,6 +79,12 @@ class TorchFit(Fit[Plan]):
             "buffers_equal": measured.same_buffers(plain),
         }
 
+    @cached_property
+    def eager_peak_bytes(self) -> int:
+        """Peak of the live bytes of eager PyTorch: what the step needs today."""
+        request = PlanRequest(planner="auto", one_memory=True)
+        return int(Plan.of(initial_candidate(self.step.eager, request).plan).peak_live_bytes)
+
     def layers(self) -> dict[str, dict[str, int]]:
         """Return bytes by module path: parameters, gradients, optimizer state, activations, and what of these is
         kept, recomputed and offloaded."""
@@ -90,7 +98,65 @@ class TorchModel:
     module: Any
     example_inputs: Any
     loss: Callable[[Any], Any] | None = None
-    optimizer: str | None = None
+    optimizer: Any = None
+
+    def at_batch(self, size: int) -> TorchModel:
+        """Return the model with ``size`` rows in every input that has as many rows as the first one.
+
+        Rows of the example inputs are repeated; on devices with data the step can run at this size.
+        """
+        import torch
+        from torch.utils._pytree import tree_map_only
+
+        rows = self.batch
+
+        def resized(value: Any) -> Any:
+            if value.dim() == 0 or len(value) != rows:
+                return value
+            return value[torch.arange(size, device=value.device) % rows].detach()
+
+        return replace(self, example_inputs=tree_map_only(torch.Tensor, resized, self.example_inputs))
+
+    @property
+    def batch(self) -> int:
+        """Rows of the first tensor of the example inputs. Raises ``UnreadableInput`` without one."""
+        import torch
+        from torch.utils._pytree import tree_leaves
+
+        leaves = [each for each in tree_leaves(self.example_inputs) if isinstance(each, torch.Tensor) and each.dim()]
+        if not leaves or not len(leaves[0]):
+            raise UnreadableInput(
+                "the example inputs have no batch: no tensor has a first axis.", hint="Leave dims and largest out."
+            )
+        return len(leaves[0])
+
+
+def largest_batch(
+    model: TorchModel, sizes: Mapping[str, Any], name: str | None, at: Callable[[TorchModel], TorchFit]
+) -> TorchFit:
+    """Return the fit at the largest batch of ``sizes`` (``{"batch": (1, 256)}``, or a ``Dim`` of ``torch.export``).
+
+    Without ``name`` it is the fit at the upper end. Where no size fits, it is the fit at the smallest. Raises
+    ``UnreadableInput`` for other dimensions than the first axis of the inputs.
+    """
+    if len(sizes) != 1 or name not in (None, *sizes):
+        raise UnreadableInput(
+            "a module has one dimension of open size: the first axis of its inputs.",
+            hint='Write dims={"batch": (1, 256)}, and largest="batch" for the largest size that fits.',
+        )
+    (given,) = sizes.values()
+    low, high = (given.min, given.max) if hasattr(given, "min") else given if isinstance(given, tuple) else (given,) * 2
+    fits: dict[int, TorchFit] = {}
+
+    def fitted(size: int) -> Fitted:
+        fits[size] = replace(at(model.at_batch(size)), sizes={next(iter(sizes)): size})
+        return fits[size].fitted
+
+    if name is None:
+        fitted(high)
+        return fits[high]
+    largest = bisect_size(Dim(low, high), fitted)
+    return fits[low if largest.size is None else largest.size]
 
 
 def fit_module(
@@ -100,11 +166,6 @@ def fit_module(
 
     Raises ``UnreadableInput`` for a step that cannot be traced or moved.
     """
-    optimizer = model.optimizer
-    if optimizer is not None and optimizer not in OPTIMIZERS:
-        raise UnreadableInput(
-            f"there is no optimizer {optimizer!r}.", hint=strict.closest_hint(str(optimizer), OPTIMIZERS)
-        )
     if isinstance(capacity, Mapping):
         raise UnreadableInput(
             "a step of PyTorch has one memory.", hint='Give its capacity as a number or a text such as "24GiB".'
@@ -118,16 +179,29 @@ def fit_module(
     return TorchFit(fitted, plan, step, (limit, allowed))
 
 
+def eager_graph(model: TorchModel) -> Graph:
+    """Return the training step of a module as eager PyTorch runs it. Raises ``UnreadableInput``."""
+    from tmmu_core.fitting.pytorch.fx_eager import eager_step
+
+    return eager_step(*_arguments(model), model.optimizer)
+
+
 def trace_step(model: TorchModel) -> Any:
     """Return the traced training step of a module (``fx_step.TorchStep``). Raises ``UnreadableInput``."""
     from tmmu_core.fitting.pytorch.fx_step import traced
+
+    return traced(*_arguments(model), model.optimizer)
+
+
+def _arguments(model: TorchModel) -> tuple[Any, Any, str]:
+    """Return the module with its loss, its call, and its name."""
     from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, chosen, names_of_inputs
 
     module, given = getattr(model.module, "_orig_mod", model.module), model.example_inputs
     kwargs = dict(given) if isinstance(given, Mapping) else {}
     args = () if kwargs else tuple(given) if isinstance(given, Sequence) else (given,)
     call = Call(args, kwargs, names_of_inputs(module, args, kwargs))
-    return traced(chosen(module, model.loss), call, module._get_name(), model.optimizer)
+    return chosen(module, model.loss), call, module._get_name()
 
 
 def module_moves(allow: str | Iterable[str] | None, max_cost: Share | None) -> Allowed:

@@ -25,6 +25,7 @@ class Meter:
         self.halted = False
         self.watched = progress is not None
         self._progress = progress
+        self._improved = getattr(progress, "improved", None)
 
     def ended(self) -> bool:
         """Return whether the limit is reached."""
@@ -41,6 +42,11 @@ class Meter:
     def __call__(self, what: str, done: int, of: int) -> bool:
         """Report progress; return whether the search may continue."""
         return self._progress is None or self._progress(what, done, of)
+
+    def improved(self, arena: str, extent: int, bound: int) -> None:
+        """Report a better packing or bound of an arena, in bytes, if ``progress`` has a method of this name."""
+        if self._improved is not None:
+            self._improved(arena, self.used, extent, bound)
 
     def halt(self, more: int = 0) -> None:
         """Set the limit to ``more`` nodes from now, unless it is lower already."""

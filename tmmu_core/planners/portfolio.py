@@ -90,6 +90,7 @@ def best_greedy(
         if best.extent <= enough:
             break
         if meter is not None:
+            meter.improved(cols.problem.arena, best.extent, bound.bytes)
             meter.spend(1)
             if not meter("portfolio", made, len(todo)):
                 meter.halt()

@@ -91,6 +91,17 @@ class Problem:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def given_offsets(self) -> int:
+        """The number of storages with a fixed offset."""
+        return 0 if self.fixed is None else int((self.fixed >= 0).sum())
+
+    @property
+    def assumptions(self) -> str:
+        """What a lower bound or a proof of optimality assumes: ``at alignment 64 B with the 2 given offsets``."""
+        given = self.given_offsets
+        return f"at alignment {self.arena_alignment:,} B" + (given > 0) * f" with the {given:,} given offsets"
+
 
 @dataclass(frozen=True, eq=False)
 class Packing:

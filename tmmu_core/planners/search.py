@@ -53,6 +53,7 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
                 found.turn(list(best.sequence), other)
             found.step([int(x) for x in draws.random_raw(4)])
             done += 1
+            meter.improved(problem.arena, found.extent, bound.bytes)
             meter.spend(1)
             if not meter("search", done, rounds):
                 meter.halt()

@@ -42,10 +42,13 @@ ASSUMED = "assumed"
 UNPLANNED = "unplanned"
 """The key of ``Plan.notes`` for the parts of the graph whose memory is not in the plan."""
 
+GIVEN_OFFSETS = "given_offsets"
+"""The key of ``Plan.notes`` for the offsets of the input that the plan, its bounds and its proofs keep."""
+
 READ = "read"
 """The key of ``Plan.notes`` for the remarks of the reader of a finished plan or an instance."""
 
-REMARKS = (PLACES_DERIVED, CHANGED, NO_CONTENT_HASH, ASSUMED, UNPLANNED, READ)
+REMARKS = (PLACES_DERIVED, CHANGED, NO_CONTENT_HASH, ASSUMED, UNPLANNED, GIVEN_OFFSETS, READ)
 """Keys of ``Plan.notes`` whose values are texts."""
 
 PLACES: tuple[Places, ...] = ("slots", "bytes", "sparse")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tmmu_core.base.errors import InvalidIrShapes, TmmuError
@@ -16,6 +16,7 @@ from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
 from tmmu_core.planners.problem import GIVEN
+from tmmu_core.plans.analysis.plan_warnings import plan_warnings
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.ranks import plan_ranks
@@ -64,7 +65,7 @@ def _rows(source: Source, point: Point) -> Iterator[dict[str, Any]]:
         made = make_plan(opened, point.request)
         if made.request.planner == GIVEN:
             refuse_invalid(made.plan, "UML_OS.TMMU.PlanMemory_v2")
-        yield figures(made.plan)
+        yield figures(made.plan, made.warnings)
 
 
 def _of_ranks(graph: Graph, point: Point) -> Iterator[dict[str, Any]]:
@@ -79,7 +80,7 @@ def _of_fit(graph: Graph, point: Point) -> Iterator[dict[str, Any]]:
     fitted = fit(initial_candidate(graph, request, None), Capacity(point.fits.get(""), each), Allowed())
     cost = fitted.best.cost
     yield {
-        **figures(fitted.best.plan),
+        **figures(fitted.best.plan, fitted.warnings),
         "extent_bytes": sum(extents(fitted.best.plan).values()),
         "lower_bound_bytes": fitted.lower_bound_bytes,
         "answer": fitted.answer,
@@ -93,7 +94,7 @@ def _of_fit(graph: Graph, point: Point) -> Iterator[dict[str, Any]]:
     }
 
 
-def figures(plan: Plan) -> dict[str, Any]:
+def figures(plan: Plan, warnings: Sequence[str] = ()) -> dict[str, Any]:
     """Return the figures of a plan's row, in bytes, counts and steps; the layout hash in hex."""
     found = totals(plan)
     return {
@@ -107,6 +108,8 @@ def figures(plan: Plan) -> dict[str, Any]:
         "storages": sum(a.storages for a in plan.arenas),
         "steps": plan.steps,
         "layout_hash": plan.layout_hash.hex(),
+        "status": {a.name: a.status for a in plan.arenas},
+        "warnings": list(dict.fromkeys((*warnings, *plan_warnings(plan)))),
         "arenas": {a.name: a.extent_bytes for a in plan.arenas},
         "allocation_time_ns": plan.metrics.get("allocation_time_ns"),
     }

@@ -159,7 +159,7 @@ def _write_tflm(given: tuple[str, Opened], model: tuple[bytes, str], request: Pl
 
 def _write_onnx(given: tuple[str, Opened], model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
     """Write the order of a plan or of a fitted graph; for a model, the order with the lowest peak."""
-    from tmmu_core.formats.onnx_order import external_files, with_order
+    from tmmu_core.formats.onnx.onnx_order import external_files, with_order
 
     (name, opened), (data, source) = given, model
     graph = opened if isinstance(opened, Graph) and name == source else read_graph(data, source)

@@ -217,7 +217,7 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     differ = "" if before is None else core.baseline_warning(found, before.plan)
     print_lines("; ".join(filter(None, (result, differ))))
     print_lines(*(f"checked {side.name}: {CHECKED[_checked(side)]}; planner {side.plan.planner}" for side in sides))
-    print_lines(*(f"{a.name}: {certificate_text.claimed(a)}" for a in found.arenas if a.status == CLAIMED), "")
+    print_lines(*(f"{a.name}: {certificate_text.claimed(found, a)}" for a in found.arenas if a.status == CLAIMED), "")
     table(
         (Column("limit on"), Column("arena"), Column("value", True), Column("limit", True), Column("verdict")),
         [[c.what, c.arena, c.value, c.limit, "ok" if c.ok else "EXCEEDED"] for c in checks],

@@ -31,7 +31,7 @@ from app.texts import snapshot_text, totals_text
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files, summaries
-from tmmu_core.graph.assumed_sizes import shapes_said
+from tmmu_core.graph.assumed_sizes import shape_sources_text
 from tmmu_core.graph.native import unpacking
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.request import PlanRequest
@@ -81,7 +81,7 @@ def command(graph: Source, request: PlanRequest, output: Out = None, json: AsJso
         write_bytes(plan_file.to_json(plan, found.warnings, better))
     else:
         print_plan(plan)
-        shapes = shapes_said(found.graph) if found.graph is not None else ""
+        shapes = shape_sources_text(found.graph) if found.graph is not None else ""
         print_lines(*([f"shapes: {shapes}"] if shapes else []))
         if plan.categories:
             print_live_lines(plan)

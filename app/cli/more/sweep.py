@@ -152,7 +152,7 @@ def command(
         write_json({**first, **({"sweep": name} if name else {}), "rows": rows})
     else:
         _print_table(rows, ranks=ranks)
-        print_lines(*_error_lines(rows))
+        print_lines(*_remark_lines(rows))
     return SUCCESS if any(row["error"] is None for row in rows) else BAD_INPUT
 
 
@@ -285,15 +285,16 @@ def _print_table(rows: Sequence[Mapping[str, Any]], *, ranks: bool) -> None:
     table(columns, [_table_cells(row) for row in rows])
 
 
-def _error_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each distinct error, with the rows that it affects."""
-    who: dict[str, list[str]] = {}
+def _remark_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each distinct error and warning, with the rows that it affects."""
+    rows_of: dict[str, list[str]] = {}
     for row in rows:
-        if (wrong := row["error"]) is not None:
-            why = " ".join(filter(None, (wrong["message"], wrong.get("hint", ""))))
-            name = " ".join(filter(None, (row.get("model"), row["planner"])))
-            who.setdefault(f"{wrong['code_id']}: {why}", []).append(name)
-    lines = [f"{', '.join(dict.fromkeys(names))}: {why}" for why, names in who.items()]
+        texts = [f"warning: {text}" for text in row.get("warnings", ())]
+        if (error := row["error"]) is not None:
+            texts = [" ".join(filter(None, (f"{error['code_id']}:", error["message"], error.get("hint", ""))))]
+        for text in texts:
+            rows_of.setdefault(text, []).append(" ".join(filter(None, (row.get("model"), row["planner"]))))
+    lines = [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in rows_of.items()]
     return ["", *lines] if lines else []
 
 

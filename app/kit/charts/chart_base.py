@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -31,12 +31,10 @@ ACCOUNT_NAMES = {
     "holes": "holes",
     "tail": "tail",
 }
-ACCOUNT_PATTERNS = {"live": "", "slot_rounding": "\\", "alignment_gaps": "|", "holes": "/", "tail": ""}
-MOST_MARKS = 4_000
 CONFIG = {"displayModeBar": False, "scrollZoom": True}
 """Plotly configuration: its tool bar would cover labels."""
 
-__all__ = ["ROLE_COLOURS", "bytes_axis", "clickable", "clicked_step", "figure", "ticks"]
+__all__ = ["ROLE_COLOURS", "bytes_axis", "figure", "ticks"]
 
 
 class TextFigure(go.Figure):
@@ -86,43 +84,6 @@ def figure(height: int, **layout: Any) -> go.Figure:
     return fig
 
 
-def clickable(fig: go.Figure, curve: Sequence[int], beats: Sequence[int] | None = None) -> None:
-    """Add invisible markers, so that a click in a chart over steps selects a step; lines cannot be clicked.
-
-    ``curve``: height of each marker. ``beats``: their steps, if not all steps. Draws at most ``MOST_MARKS``.
-    """
-    every = max(1, -(-len(curve) // MOST_MARKS))
-    marked = range(0, len(curve), every)
-    steps = [k if beats is None else int(beats[k]) for k in marked]
-    clear = {"marker": {"opacity": 0}}
-    fig.add_trace(
-        go.Scatter(
-            x=[t + 0.5 for t in steps],
-            y=[curve[k] for k in marked],
-            mode="markers",
-            marker={"size": 8, "opacity": 0},
-            customdata=steps,
-            hoverinfo="none",
-            showlegend=False,
-            selected=clear,
-            unselected=clear,
-            name="step",
-        )
-    )
-    fig.update_layout(clickmode="event+select", hovermode="x", hoverdistance=-1)
-
-
-def clicked_step(points: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the step of a click on such a marker, or ``None``."""
-    for point in points:
-        data = point.get("customdata")
-        if isinstance(data, list):
-            data = data[0] if len(data) == 1 else None
-        if isinstance(data, int | float):
-            return int(data)
-    return None
-
-
 def bytes_axis(top: int, **more: Any) -> dict[str, Any]:
     """Return a byte axis from 0 to a little above ``top``."""
     values = ticks(top)
@@ -165,10 +126,3 @@ def phase_bands(fig: go.Figure, bands: Sequence[tuple[str, int, int]]) -> go.Fig
         if end - start >= WIDEST_BANDS * steps
     )
     return fig
-
-
-def clicked_tensor(points: Sequence[Mapping[str, Any]], tensor_ids: Iterable[str]) -> str | None:
-    """Return the tensor of a clicked marker, whose escaped name is first in its ``customdata``."""
-    data = points[0].get("customdata") if points else None
-    clicked = data[0] if data else ""
-    return next((name for name in tensor_ids if name and _as_text(name) == clicked), None)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import plotly.graph_objects as go
 
 from app.kit.charts.chart_base import LINE, LIVE, bytes_axis, figure, steps_axis
-from app.kit.charts.live_chart import thinned
 from app.texts import numbers
 from tmmu_core.plans.figures.live_bytes import change_points
 from tmmu_core.plans.figures.plan_storages import beats_of, live_bytes
@@ -55,3 +55,15 @@ def curves(baseline: Plan, candidate: Plan, arena: str, *, height: int = 200) ->
         margin={"l": 70, "r": 14, "t": 28, "b": 24},
     )
     return fig
+
+
+MOST_POINTS = 20_000
+
+
+def thinned(begins: np.ndarray, values: np.ndarray, most: int = MOST_POINTS) -> tuple[np.ndarray, np.ndarray]:
+    """Return at most ``most`` changes of a curve: the first step and the highest value of each bin."""
+    if len(begins) <= most:
+        return begins, values
+    cuts = np.linspace(0, len(begins), most + 1).astype(np.int64)[:-1]
+    highest = np.maximum.reduceat(values, cuts)
+    return begins[cuts], highest

@@ -22,7 +22,8 @@ from app.session.planning import Shown
 from app.texts import numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.formats.c_project.c_export import c_project, zipped
-from tmmu_core.formats.c_project.render_c import c_header, c_prefix, c_source
+from tmmu_core.formats.c_project.c_names import c_prefix
+from tmmu_core.formats.c_project.render_c import c_header, c_source
 from tmmu_core.formats.c_project.render_plan import RenderIncomplete, RenderMemoryPlan, build_render_plan, residency
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_model import MicroModel
@@ -163,7 +164,7 @@ def report(shown: Shown, baseline: Shown | None, *, dark: bool = False) -> bytes
         known=Known(
             judged.verified if judged else None,
             judged.lint if judged else None,
-            plan_rows.operators(shown.key, shown),
+            plan_rows.operators(shown),
             shown.choice.budget,
         ),
         theme="dark" if dark else "light",

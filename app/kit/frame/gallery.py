@@ -83,7 +83,10 @@ def _open(source: str) -> None:
 def _uploaded(key: str) -> None:
     files = state.raw(key) or []
     brought = [(file.name, file.getvalue()) for file in files]
-    opened, cards = planning.take(brought)
+    if len(brought) == 1 and len(brought[0][1]) >= opening.READ_APART_FROM:  # the page shows how far it is
+        _open(opening.shelf().put(*brought[0]))
+        return
+    opened, cards = planning.open_files(brought)
     state.next_upload()
     if opened:
         first = opened[0]

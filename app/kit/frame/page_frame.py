@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import streamlit as st
 
 from app.kit import arena_focus
-from app.kit.frame import error_cards, gallery, toolbar
+from app.kit.frame import error_cards, gallery, long_work, toolbar
 from app.kit.tensor import verdict
 from app.session import opening, planning, state
 from app.session.opening import Opened
@@ -17,7 +18,6 @@ from app.session.work.jobs import Job, desk, remembered
 from app.session.work.task_messages import TaskNotFinished
 from app.texts import certificate_text, markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
-from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.assumed_sizes import assumed_at
 from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
 from tmmu_core.planners.meter import OPTION as NODE_LIMIT
@@ -27,26 +27,24 @@ from tmmu_core.plans.making.over_capacity import over_limits, packing_may_do
 from tmmu_core.plans.making.request import DEFAULT_PLANNER
 
 
-def shown(*, of_digests: bool = False) -> Shown:
-    """Draw the toolbar and the error cards, plan the choice and give it; ends the run where there is no plan yet.
+def shown(*, of_digests: bool = False, keeps_picture: bool = False) -> Shown:
+    """Draw the toolbar and the error cards, and return the plan of the choice; end the run where there is none yet.
 
-    A digest is told by a card, for there is nothing in it to draw; ``of_digests``: the page has a use for one.
+    ``of_digests``: the page also shows digests, which have no tensors. ``keeps_picture``: while a plan is computed, the
+    last one is returned and everything that follows is dimmed.
     """
     chosen = state.choice()
-    opened, problem = _open(chosen)
-    if opened is None:
-        error_cards.draw([problem] if problem else [])
-        gallery.draw()
-        st.stop()
+    opened = _open(chosen, keeps_picture)
+    if isinstance(opened, Shown):
+        return opened
     job = planning.plan_job(chosen)
     bar = st.container()  # drawn once the plan is there, which knows its arenas: else they are analysed a second time
-    there = job.wait(planning.PATIENCE)
+    is_planned = job.wait(planning.PATIENCE)
     with bar:
         toolbar.draw(chosen, opened)
-    if not there:
+    if not is_planned:
         error_cards.draw([])
-        progress(job, f"Planning {opened.name} with {chosen.planner or DEFAULT_PLANNER}")
-        st.stop()
+        return _meanwhile(job, f"Planning {opened.name} with {chosen.planner or DEFAULT_PLANNER}", keeps_picture)
     try:
         answer = job.answer()
         _stopped(job, chosen)
@@ -70,12 +68,25 @@ def shown(*, of_digests: bool = False) -> Shown:
     if is_digest(answer) and not of_digests:
         st.html(digest_card(answer))
         st.stop()
-    _not_there(answer)
+    _missing(answer)
     _headline(answer)
     _limited(answer)
     _assumed(answer)
     _changed(answer)
     return answer
+
+
+def _meanwhile(job: Job[Any], title: str, keeps_picture: bool) -> Shown:
+    """Draw the progress of a job; return the last plan, dimmed, else draw an outline and end the run."""
+    long_work.progress(job, title)
+    good = state.last_valid()
+    known = None if good is None else desk().known(planning.plan_key(good))
+    if keeps_picture and known is not None and known.worked:
+        long_work.dim()
+        last: Shown = known.answer()
+        return last
+    long_work.skeleton()
+    st.stop()
 
 
 def _changed(answer: Shown) -> None:
@@ -86,9 +97,9 @@ def _changed(answer: Shown) -> None:
     job = desk().known(planning.plan_key(before))
     if job is None or not job.worked:
         return
-    said = totals_text.changed(job.answer().plan, answer.plan)
+    change = totals_text.changed(job.answer().plan, answer.plan)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="changed"):
-        st.html(f'<div class="tm" role="status" id="changed">{said}</div>')
+        st.html(f'<div class="tm" role="status" id="changed">{change}</div>')
         st.button("✕", key="no-before", help="Dismiss", type="tertiary", on_click=state.clear_previous)
 
 
@@ -125,7 +136,7 @@ def _limited(answer: Shown) -> None:
 
 
 def is_digest(side: Shown) -> bool:
-    """Whether it is a trace that does not tell its tensors."""
+    """Return whether it is a trace without tensors."""
     return side.opened.trace is not None and not side.opened.trace.complete
 
 
@@ -203,21 +214,21 @@ def name_of(shown: Shown) -> str:
     return f"{shown.opened.name}, rank {shown.choice.rank:,} of {shown.plan.world_size:,}"
 
 
-def _not_there(answer: Shown) -> None:
-    """Let go of what a link selects and this plan does not have, and say so in one quiet line."""
+def _missing(answer: Shown) -> None:
+    """Deselect what a link selects and this plan does not have, with a notice."""
     if state.arrived():
-        missing, changes = not_there(state.choice(), answer)
+        missing, changes = missing_parts(state.choice(), answer)
         if missing:
             state.choose(**changes)
             state.notice(f"The link selects {' and '.join(missing)}, which this plan does not have.")
-    said = state.notice()
-    if said:
+    notice = state.notice()
+    if notice:
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key="aside"):
-            st.html(f'<div class="tm soft" role="status">{markup.esc(said)}</div>')
+            st.html(f'<div class="tm soft" role="status">{markup.esc(notice)}</div>')
             st.button("✕", key="no-aside", help="Dismiss", type="tertiary", on_click=state.clear_notice)
 
 
-def not_there(chosen: Choice, answer: Shown) -> tuple[list[str], dict[str, Any]]:
+def missing_parts(chosen: Choice, answer: Shown) -> tuple[list[str], dict[str, Any]]:
     """``(names, changes)``: what is chosen that the plan does not have, and the choice without it."""
     plan, opened = answer.plan, answer.opened
     missing: list[str] = []
@@ -250,14 +261,27 @@ def not_there(chosen: Choice, answer: Shown) -> tuple[list[str], dict[str, Any]]
     return missing, changes
 
 
-def _open(chosen: Choice) -> tuple[Opened | None, dict[str, Any] | None]:
+def _open(chosen: Choice, keeps_picture: bool) -> Opened | Shown:
+    """Return the open file; the last plan, dimmed, while the file is read. A file that fails ends the run."""
+    job = opening.open_job(chosen.source)
+    if not job.wait(opening.PATIENCE):
+        name, size = opening.label_of(chosen.source)
+        error_cards.draw([])
+        return _meanwhile(job, f"Reading {name}, {numbers.short_bytes(size)}", keeps_picture)
     try:
-        return opening.open_source(chosen.source), None
+        return job.answer()
     except TmmuError as error:
         card = opening.card_of(error, "The file of this link could not be opened", chosen.source)
     except OSError as error:
         card = {"title": "The file cannot be read", "message": str(error), "hint": "Open another one."}
-    return None, card
+    good = state.last_valid()
+    if good is not None and good.source != chosen.source:  # what was open stays open
+        state.choose(**{field.name: getattr(good, field.name) for field in fields(good)})
+        state.refuse({**card, "title": f"{opening.label_of(chosen.source)[0]} was not opened"})
+        st.rerun()
+    error_cards.draw([card])
+    gallery.draw()
+    st.stop()
 
 
 def _last_good(chosen: Choice) -> Shown:
@@ -296,27 +320,3 @@ _PROBLEM_FIELDS = (
     "shard",
     "rank",
 )
-
-
-def progress(job: Job[Any], title: str, *, follow: bool = False) -> None:
-    """Show how far a job is, with a way to stop it; the page comes by itself when the job ends.
-
-    ``follow``: it also comes when a part is done, for pages that show parts.
-    """
-    begun = job.done
-
-    @st.fragment(run_every=0.5)
-    def watch() -> None:
-        if job.finished or (follow and job.done != begun):
-            st.rerun()
-        part = min(1.0, job.done / job.of) if job.of else 0.0
-        so_far = f"{job.done:,} of {job.of:,}" if job.of else (f"{job.done:,}" if job.done else "")
-        st.progress(part, text=for_markdown(f"{title}: {job.doing} {so_far}".rstrip()))
-        st.button(
-            "Stopping …" if job.stopping else "Stop and keep the best plan",
-            on_click=job.stop,
-            disabled=job.stopping,
-            key="stop-job",
-        )
-
-    watch()

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from app.canvas.pack import Origin, picture_of
 from app.canvas.plan_component import Listeners, Picture, PlanHandle, Selection, plan_canvas, plan_store
 from app.kit import arena_focus
@@ -13,8 +16,9 @@ from app.kit.tensor import certificate, why_here
 from app.session import state
 from app.session.plan_rows import MOST_UNASKED, are_told, bands, operators, origins
 from app.session.planning import Shown
-from app.session.view_state import COLOURS, VIEWS, zoom_of, zoom_text
+from app.session.view_state import COLOURS, VIEWS, span_of, span_text, zoom_of, zoom_text
 from app.session.work.jobs import remembered
+from tmmu_core.plans.model import Plan
 
 
 def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:
@@ -22,7 +26,7 @@ def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") 
     return plan_store(
         shown.plan,
         baseline=baseline.plan if baseline is not None else None,
-        operators=operators(shown.key, shown),
+        operators=operators(shown),
         origin=_origin(shown.key, _by_layers(shown), shown),
         key=key,
     )
@@ -46,6 +50,11 @@ def _origin(key: str, by_layers: bool, _shown: Shown) -> Origin:
     return Origin(layer, known.phase if stretches else None, stretches)
 
 
+def end_to_end(plan: Plan) -> tuple[str, ...]:
+    """Return the arenas in the order in which one memory holds them: arenas without reuse first."""
+    return tuple(arena.name for arena in sorted(plan.arenas, key=lambda a: a.max_live < a.storages))
+
+
 def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: Any) -> None:
     """Draw a canvas that shows and changes the selection."""
     chosen = state.choice()
@@ -54,6 +63,7 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
     step = chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None
     if step is not None and steps is not None:
         step = int(steps.searchsorted(step, side="right")) - 1
+    span = span_of(chosen.span)
     picture = Picture(
         view=cast(Any, chosen.view),
         colour=cast(Any, chosen.colour or None),
@@ -62,6 +72,7 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         search=chosen.search,
         marked=more.pop("marked", None) or certificate.marked(handle.plan, arena_focus.drawn(handle.plan)),
         step=step,
+        span=span if span is None or steps is None else _drawn(steps, span),
         ghost=why_here.ghost_drawn(handle.plan) if steps is None else None,
         zoom=zoom_of(chosen.zoom),
         saved=pictures.saved_as(),
@@ -70,6 +81,7 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
     listeners = Listeners(
         select=_selected,
         step=lambda at: state.choose(step=at if at is None or steps is None else int(steps[at])),
+        span=lambda ends: state.choose(span=span_text(_of_plan(steps, ends))),
         search=lambda text: state.choose(search=text.strip(), marked=""),
         view=lambda view: state.choose(view=view) if view in VIEWS else None,
         colour=lambda colour: state.choose(colour=colour if colour in COLOURS else ""),
@@ -78,6 +90,17 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         ghost=(lambda where: why_here.put(handle.plan, where)) if steps is None else None,
     )
     plan_canvas(handle, replace(picture, **more), listeners, key=key)
+
+
+def _of_plan(steps: NDArray[np.int64] | None, span: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Return a range of drawn steps in plan steps."""
+    return span if span is None or steps is None else (int(steps[span[0]]), int(steps[span[1]]))
+
+
+def _drawn(steps: NDArray[np.int64], span: tuple[int, int]) -> tuple[int, int]:
+    """Return a range of plan steps in drawn steps."""
+    first = int(steps.searchsorted(span[0], side="right")) - 1
+    return first, max(first + 1, int(steps.searchsorted(span[1])))
 
 
 def _selected(event: Selection) -> None:

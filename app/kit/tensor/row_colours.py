@@ -12,23 +12,22 @@ from app.texts.palette import CATEGORY_COLOURS, OTHER, operator_colours
 
 
 @remembered
-def of_operators(key: str, _shown: Shown) -> dict[str, str]:
+def of_operators(shown: Shown) -> dict[str, str]:
     """Return operator → colour; {} if the operators are unknown."""
-    del key
-    names = plan_rows.operators(_shown.key, _shown)
-    return {} if names is None else operator_colours(_shown.plan, names)
+    names = plan_rows.operators(shown)
+    return {} if names is None else operator_colours(shown.plan, names)
 
 
 def of_rows(shown: Shown) -> Callable[[int], str]:
     """Return row → colour of its box in the map; "" for colour schemes other than role, category and operator."""
     plan, chosen = shown.plan, state.choice()
-    names = plan_rows.operators(shown.key, shown)
+    names = plan_rows.operators(shown)
     own = "category" if plan.categories else "role"
     scheme = chosen.colour or ("slot" if chosen.view == "slots" else own)
     if scheme == "category" and plan.categories:
         return lambda row: CATEGORY_COLOURS[plan.categories[row]]
     if scheme == "operator" and names is not None:
-        colours = of_operators(shown.key, shown)
+        colours = of_operators(shown)
         return lambda row: colours.get(names[row], OTHER)
     if scheme in ("operator", "role"):
         return lambda row: ROLE_COLOURS.get(plan.roles[row], PERSISTENT_COLOUR)

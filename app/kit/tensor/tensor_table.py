@@ -18,7 +18,7 @@ from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import glossary, markup, numbers, tensor_text
 from tmmu_core.base.escaping import natural
-from tmmu_core.graph.assumed_sizes import SAID_BY
+from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
 from tmmu_core.plans.figures.plan_storages import arena_number
 from tmmu_core.plans.model import Plan
 
@@ -100,8 +100,10 @@ def _frame(plan_key: str, search: str, arena: str | None, layer: str | None, _sh
     sources = _shown.solution.graph.shapes_from if _shown.solution is not None else {}
     if sources and len(frame):
         at = list(frame.columns).index("shape") + 1
-        frame.insert(at, "shape from", [SAID_BY[sources[name]] if name in sources else "" for name in frame["tensor"]])
-    makers = plan_rows.operators(_shown.key, _shown)
+        frame.insert(
+            at, "shape from", [SHAPE_SOURCES[sources[name]] if name in sources else "" for name in frame["tensor"]]
+        )
+    makers = plan_rows.operators(_shown)
     if makers is not None and len(frame):
         frame.insert(1, "operator", [makers[plan.row_of[name]] for name in frame["tensor"]])
     lifted = plan_rows.lifted(_shown)

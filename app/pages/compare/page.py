@@ -10,7 +10,7 @@ import streamlit as st
 from app.kit import address, arena_focus, tabs
 from app.kit.charts import chart_base
 from app.kit.charts.compare_charts import curves
-from app.kit.frame import page_frame
+from app.kit.frame import long_work, page_frame
 from app.kit.tensor import plan_drawing, tensor_card, tensor_table
 from app.pages.compare import history_view
 from app.pages.fix import move_tables
@@ -140,7 +140,7 @@ def _baseline(shown: Shown) -> Shown | None:
     assert target is not None
     job = planning.plan_job(target)
     if not job.wait(planning.PATIENCE):
-        page_frame.progress(job, "Planning the baseline")
+        long_work.progress(job, "Planning the baseline")
         st.stop()
     try:
         answer = job.answer()

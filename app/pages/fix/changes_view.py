@@ -8,13 +8,13 @@ import streamlit as st
 
 from app.canvas.plan_component import Listeners, Memory, Picture, Selection, plan_canvas, plan_store
 from app.kit.charts import chart_base
-from app.kit.charts.device_chart import laid_out
-from app.kit.frame import page_frame
+from app.kit.frame import long_work
+from app.kit.tensor.plan_drawing import end_to_end
 from app.pages.fix import figures as charts
 from app.pages.fix import move_tables
 from app.session import fitting, planning, state
-from app.session.fitting import Search
 from app.session.planning import Shown
+from app.session.work.jobs import Job
 from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.fitting.move import Kind
@@ -50,26 +50,26 @@ def draw(shown: Shown) -> None:
             _open(shown, best)
         return
     search = fitting.search(choice, capacity, _kinds())
-    search.job.wait(planning.PATIENCE)
+    search.wait(planning.PATIENCE)
     st.html(markup.claim(claim(search, capacity, shown.plan)))
-    if not search.job.finished:
-        page_frame.progress(search.job, _so_far(search, capacity), follow=True)
-        _drawn(shown, search.watched.found[-1] if search.watched.found else None, capacity)
+    if not search.finished:
+        long_work.progress(search, _so_far(search, capacity), follow=True)
+        _drawn(shown, search.found[-1] if search.found else None, capacity)
         return
     try:
-        fitted = search.job.answer()
+        fitted = search.answer()
     except TmmuError as error:
         st.html(markup.empty("The search failed", f"{getattr(error, 'message', error)} {error.hint}"))
         return
     body(shown, fitted, capacity)
 
 
-def claim(search: Search, capacity: Capacity, today: Plan) -> str:
+def claim(search: Job[Fitted], capacity: Capacity, today: Plan) -> str:
     """Return the title: ``Fits 2.00 GiB: 1.98 GiB after 14 changes, +2.2 % FLOPs``, or why it does not."""
     limit = limit_text(capacity)
-    if not search.job.worked:
+    if not search.worked:
         return f"Needs {numbers.short_bytes(capacity.taken(today))}, limit {limit}"
-    fitted = search.job.answer()
+    fitted = search.answer()
     best = fitted.best
     if fitted.answer == "fits":
         taken = numbers.short_bytes(capacity.taken(best.plan if best.moves else today))
@@ -128,10 +128,10 @@ def controls() -> None:
     )
 
 
-def _so_far(search: Search, capacity: Capacity) -> str:
-    if not search.watched.found:
+def _so_far(search: Job[Fitted], capacity: Capacity) -> str:
+    if not search.found:
         return "Making it fit"
-    best = search.watched.found[-1]
+    best = search.found[-1]
     return f"Making it fit {limit_text(capacity)}: {numbers.short_bytes(capacity.taken(best.plan))} so far"
 
 
@@ -188,7 +188,7 @@ def _down_to_the_bound(whole: bool) -> None:
         return
     job = fitting.whole_curve(state.choice(), _kinds())
     if not job.wait(planning.PATIENCE):
-        page_frame.progress(job, "Searching for the minimum", follow=True)
+        long_work.progress(job, "Searching for the minimum", follow=True)
     elif not whole:
         st.rerun()  # it ended after the curve above was drawn
 
@@ -257,7 +257,7 @@ def _map(today: Plan, plan: Plan, capacity: Capacity) -> None:
         heading=False,
         toolbar=False,
         colour="role" if len(capacity.limited(plan)) < 2 else "arena",
-        memory=Memory([name for name in laid_out(plan) if name in capacity.limited(plan)], _limit(capacity)),
+        memory=Memory([name for name in end_to_end(plan) if name in capacity.limited(plan)], _limit(capacity)),
         selected=kept if kept in plan.row_of else None,
         link="",
     )
@@ -337,7 +337,7 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
         return
     job = fitting.largest(chosen, chosen.fit_dim, capacity, _kinds())
     if not job.wait(planning.PATIENCE):
-        page_frame.progress(job, f"Finding the largest {chosen.fit_dim}", follow=True)
+        long_work.progress(job, f"Finding the largest {chosen.fit_dim}", follow=True)
         return
     try:
         found = job.answer()

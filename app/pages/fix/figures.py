@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from app.kit.charts.chart_base import BAD, LINE, LIVE, bytes_axis, figure
-from app.kit.charts.live_chart import thinned
+from app.kit.charts.compare_charts import thinned
 from app.texts import numbers
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app.kit.frame import page_frame
+from app.kit.frame import long_work
 from app.kit.row_picker import Picks, pickable
 from app.session import planning, state
 from app.session.work.jobs import Job
@@ -55,7 +55,7 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     """Draw the savings of each change alone, largest first; a click previews its plan. ``today``: current bytes."""
     if not job.wait(planning.PATIENCE):
         st.html(markup.heading("Savings of each change"))
-        page_frame.progress(job, "Ranking changes", follow=True)
+        long_work.progress(job, "Ranking changes", follow=True)
         return
     try:
         found = job.answer()

@@ -6,8 +6,8 @@ import streamlit as st
 
 from app.kit import arena_focus
 from app.kit.charts import chart_base
-from app.kit.frame import page_frame
-from app.pages.fix.course_figure import falling
+from app.kit.charts.search_course import falling
+from app.kit.frame import long_work
 from app.session import planning, state
 from app.session.planning import Shown
 from app.session.work.jobs import desk
@@ -28,7 +28,7 @@ def draw(shown: Shown) -> None:
     answers, refusals = results(shown)
     st.html(markup.claim(claim(shown, {name: answer.plan for name, answer in answers.items()})))
     if not job.finished:
-        page_frame.progress(job, "Running all planners", follow=True)
+        long_work.progress(job, "Running all planners", follow=True)
     elif job.stopping:
         st.button(
             "Run the remaining planners",

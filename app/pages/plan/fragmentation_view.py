@@ -7,16 +7,13 @@ import streamlit as st
 
 from app.kit import arena_focus
 from app.kit.charts import chart_base
-from app.kit.tensor import tensor_card, tensor_table
-from app.pages.plan import resource_ledger as resources
-from app.pages.plan import slot_figure, step_chart
+from app.kit.tensor import tensor_table
 from app.session import state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import glossary, markup, numbers
 from tmmu_core.plans.analysis.slot_occupants import SlotReport, slot_reports
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, WasteLedger, waste_ledger
-from tmmu_core.plans.model import Plan
 
 
 @remembered
@@ -33,21 +30,15 @@ def reports(key: str, arena: str, _shown: Shown) -> tuple[SlotReport, ...]:
     return slot_reports(_shown.plan, arena)
 
 
-@st.fragment
 def draw(shown: Shown) -> None:
-    """Draw everything that depends on arena and step."""
+    """Draw the bytes of each account at the step, and the slots."""
     plan, arena = shown.plan, arena_focus.arena(shown)
     extent = plan.arena_of[arena].extent_bytes
     step = arena_focus.step_and_arena(shown, arena)
-    accounts = ledger(shown.key, arena, shown)
-    now = accounts.at(step)
+    now = ledger(shown.key, arena, shown).at(step)
     st.html(markup.claim(claim(arena, extent, step, now)))
-    step_chart.draw(shown, arena, step, accounts)
     st.html(_accounts(now, extent))
     slots(shown, arena)
-    with st.expander("Resource ledger"):
-        resources.section(shown)
-    state.write_link()
 
 
 def claim(arena: str, extent: int, step: int, now: dict[str, int]) -> str:
@@ -80,39 +71,16 @@ def _accounts(now: dict[str, int], extent: int) -> str:
 
 
 def slots(shown: Shown, arena: str) -> None:
-    """Draw slot sizes against the sizes of their tensors."""
+    """Draw the table of slots."""
     if not shown.plan.has_slots:
         st.html(markup.heading("No slots", numbers.WHY_NO_SLOTS))
-        if state.choice().selected:
-            tensor_card.panel(shown)
         return
-    found = reports(shown.key, arena, shown)
-    drawn = min(len(found), slot_figure.MOST_SLOTS)
-    wasteful = any(r.unused_byte_steps for r in found)
-    left, right = st.columns([0.5, 0.5], gap="medium")
-    with left:
-        st.html(
-            markup.heading(
-                "Slot sizes and tensor sizes" if wasteful else "Every tensor fills its slot",
-                f"{drawn:,} of {numbers.count(len(found), 'slot')} drawn, most unused first; "
-                "bar: slot size, tick: tensor size",
-            )
-        )
-        figure = slot_figure.slots_against_tenants(found)
-        figure.update_layout(clickmode="event+select")
-        key, camera = f"slots.{shown.key}.{arena}", chart_base.CONFIG
-        st.plotly_chart(
-            figure, key=key, config=camera, on_select=lambda: _tenant(key, shown.plan), selection_mode="points"
-        )
-    with right:
-        st.html(markup.heading("Slots", "unused bytes × live steps; click a row to select the largest tensor"))
-        _slot_table(shown, found, int(figure.layout.height) - 40)
-        if state.choice().selected:
-            tensor_card.panel(shown)
+    st.html(markup.heading("Slots", "unused bytes × live steps; click a row to select the largest tensor"))
+    _slot_table(shown, reports(shown.key, arena, shown))
 
 
-def _slot_table(shown: Shown, found: tuple[SlotReport, ...], height: int) -> None:
-    listed = slot_figure.by_waste(found)[: tensor_table.MOST_ROWS]
+def _slot_table(shown: Shown, found: tuple[SlotReport, ...]) -> None:
+    listed = sorted(found, key=lambda r: (-r.unused_byte_steps, r.slot))[: tensor_table.MOST_ROWS]
     frame_ = pd.DataFrame(
         {
             "slot": [r.slot for r in listed],
@@ -124,12 +92,4 @@ def _slot_table(shown: Shown, found: tuple[SlotReport, ...], height: int) -> Non
             "tensor": [max(r.tenants, key=lambda t: (t.size_bytes, t.tensor_id)).tensor_id for r in listed],
         }
     )
-    tensor_table.selectable(frame_, f"slot-table.{shown.key}", state.choice().selected, height=height)
-
-
-def _tenant(key: str, plan: Plan) -> None:
-    event = state.raw(key)
-    points = event["selection"]["points"] if event else []
-    name = chart_base.clicked_tensor(points, plan.tensor_ids)
-    if name is not None and points[0].get("curve_number") == 1:  # a tenant; curve 0 is the slots' backing
-        state.choose(selected=name)
+    tensor_table.selectable(frame_, f"slot-table.{shown.key}", state.choice().selected, height=420)

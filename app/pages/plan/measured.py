@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app.kit.charts import chart_base
-from app.kit.frame import page_frame
+from app.kit.frame import long_work
 from app.pages.plan.measured_figure import bars
 from app.session import measuring, state
 from app.session.opening import card_of
@@ -33,7 +33,7 @@ def draw(shown: Shown) -> None:
                 return
         job = measuring.measured(choice, shown.opened)
         if not job.finished:
-            page_frame.progress(job, f"Measuring with {runtime}", follow=True)
+            long_work.progress(job, f"Measuring with {runtime}", follow=True)
             return
         try:
             _measured(job.answer(), shown.key)
@@ -48,7 +48,7 @@ def _given(shown: Shown) -> None:
         return
     with st.expander("File, this planner and lower bound"):
         if not job.wait(2):
-            page_frame.progress(job, "Planning", follow=True)
+            long_work.progress(job, "Planning", follow=True)
             return
         ours = job.answer()
         st.plotly_chart(

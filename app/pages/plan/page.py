@@ -1,28 +1,35 @@
-"""The page Plan: one plan in four views, which share the selected tensor, step and arena."""
+"""The page Plan: one plan on one canvas, in views that share the selected tensor, step and arena."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import streamlit as st
 
-from app.canvas.plan_component import PlanHandle
+from app.canvas.plan_component import Memory, PlanHandle
 from app.kit import arena_focus, tabs
 from app.kit.frame import page_frame
 from app.kit.tensor import plan_drawing, tensor_card, tensor_table, verdict, why_here
-from app.pages.plan import device_view, fragmentation_view, layers, measured, peak_view, snapshot_view
+from app.pages.plan import fragmentation_view, layers, measured, peak_view, snapshot_view, step_range
 from app.session import planning, state
 from app.session.planning import Shown
-from app.texts import glossary, markup
+from app.texts import glossary, markup, numbers
 from tmmu_core.planners.problem import GIVEN
 
 ROOM = 268
 """Pixels of a window that the map leaves to the lines above and below it."""
+OF_A_STEP: dict[str, Callable[[Shown], None]] = {
+    "peak": peak_view.draw,
+    "fragmentation": fragmentation_view.draw,
+    "snapshot": snapshot_view.draw,
+}
+"""Views of one step, drawn below a smaller map."""
 
 
 def page() -> None:
     """Draw the page."""
-    shown = page_frame.shown()
+    shown = page_frame.shown(keeps_picture=True)
     if not shown.plan.arenas or not shown.plan.steps:
         st.html(markup.empty("No tensors", "This plan has no tensors. Open another file."))
         return
@@ -32,20 +39,13 @@ def page() -> None:
         del titles["device"]
     if snapshot_view.history_of(shown) is not None:
         titles["snapshot"] = "Snapshot"
-    views: dict[str, Callable[[Shown], None]] = {
-        "map": map_view,
-        "peak": peak_view.draw,
-        "device": device_view.draw,
-        "fragmentation": fragmentation_view.draw,
-        "snapshot": snapshot_view.draw,
-    }
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="views"):
         view = tabs.pick(titles)
-        if view in ("peak", "fragmentation", "snapshot"):
+        if view in OF_A_STEP:
             arena_focus.step_controls(shown, arena_focus.arena(shown))
         if view == "map":
             layers.pick(shown)
-    views[view](shown)
+    _body(shown, plan_drawing.store(shown), view)
     with st.expander("Arenas"):
         st.html(markup.strip(shown.plan.arenas, glossary.definitions(), slots=shown.plan.has_slots))
         st.html(markup.chips(verdict.facts(shown)))
@@ -75,27 +75,44 @@ def given_offsets(shown: Shown) -> None:
         st.switch_page("pages/compare/page.py")
 
 
-def map_view(shown: Shown) -> None:
-    """Draw the map of one arena, or of all on one scale."""
-    _map(shown, plan_drawing.store(shown))
-
-
 @st.fragment
-def _map(shown: Shown, handle: PlanHandle) -> None:
-    """Draw the map, the tables and the card; a click reruns only this fragment."""
+def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
+    """Draw the canvas, the card and what the view adds; a click reruns only this fragment."""
     left, right = st.columns([0.755, 0.245], gap="small")
-    arena = arena_focus.drawn(shown.plan)
     with left:
         marked = why_here.turns(shown) or layers.marked(shown)
-        plan_drawing.canvas(handle, height=400, room=ROOM, title=False, marked=marked)
-        with st.expander("Tensors"):
-            tensor_table.table(shown, arena)
-        if shown.solution is not None:
-            with st.expander("Buffers by idle bytes"):
-                tensor_table.storages(shown, arena)
+        how: dict[str, Any] = {"height": 300} if view in OF_A_STEP else {"height": 400, "room": ROOM}
+        if view in OF_A_STEP:
+            how["step"] = arena_focus.step_and_arena(shown, arena_focus.arena(shown))
+        if view == "device":
+            memory = Memory(plan_drawing.end_to_end(shown.plan), device_bytes(shown))
+            how |= {"arena": None, "view": "map", "colour": state.choice().colour or "arena", "memory": memory}
+        plan_drawing.canvas(handle, title=False, marked=marked, **how)
+        step_range.draw(shown)
+        if view == "map":
+            _tables(shown)
+        if view in OF_A_STEP:
+            OF_A_STEP[view](shown)
     with right, st.container(key="beside"):
         tensor_card.panel(shown)
     state.write_link()
+
+
+def _tables(shown: Shown) -> None:
+    arena = arena_focus.drawn(shown.plan)
+    with st.expander("Tensors"):
+        tensor_table.table(shown, arena)
+    if shown.solution is not None:
+        with st.expander("Buffers by idle bytes"):
+            tensor_table.storages(shown, arena)
+
+
+def device_bytes(shown: Shown) -> int | None:
+    """Return the device size in bytes: the budget, else the sum of capacities if every arena has one, else ``None``."""
+    if shown.choice.budget is not None:
+        return shown.choice.budget
+    limits = [arena.capacity_bytes for arena in shown.plan.arenas]
+    return sum(limits) if limits and all(limit < numbers.UNLIMITED for limit in limits) else None
 
 
 page()

@@ -2,61 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
-import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import arena_focus
 from app.kit.charts import chart_base
-from app.kit.tensor import row_colours, tensor_card, tensor_table
-from app.pages.plan import step_chart
-from app.pages.plan.alive_figure import Group, areas
-from app.pages.plan.module_figure import Flames, flames
+from app.kit.tensor import row_colours, tensor_table
+from app.pages.plan.live_treemap import MOST_BOXES, Path, treemap
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
 from app.texts.palette import CATEGORY_COLOURS
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.figures.plan_storages import alive_at, beats_of, live_bytes
-from tmmu_core.plans.model import Plan
-
-INTO = "flames.into"
-"""Session key: the module that the flame graph has opened."""
-GROUPS = ("category", "line", "operator", "role", "slot", "layer", "phase")
 
 
-@st.fragment
 def draw(shown: Shown) -> None:
     """Draw everything that depends on the step."""
     plan = shown.plan
     arena = arena_focus.arena(shown)
     step = arena_focus.step_and_arena(shown, arena)
-    rows = alive_at(plan, step, arena)
     own = plan_rows.storages_alive(shown, step, arena)
     st.html(markup.claim(claim(shown, arena, step, own)))
-    step_chart.draw(shown, arena, step)
     left, right = st.columns([0.58, 0.42], gap="medium")
     with left:
-        group = _group(shown)
-        st.html(markup.heading(f"Live buffers by {group}", "area: bytes of a buffer; click to select"))
-        boxes, drawn = _areas(shown, own, group, step)
-        area_key = f"peak-areas.{shown.key}.{arena}.{step}.{group}"
-        st.plotly_chart(
-            boxes,
-            key=area_key,
-            config=chart_base.CONFIG,
-            on_select=lambda: _box(area_key, plan),
-            selection_mode="points",
+        name, group_of, colours = _group(shown)
+        st.html(
+            markup.heading(f"Live buffers by {name}", "area: bytes; click a group to open it, a buffer to select it")
         )
-        if group == "layer":
-            _flames(shown, own, step)
-        if drawn < len(own):
-            st.caption(f"{drawn:,} of {numbers.count(len(own), 'buffer')} drawn, largest first.")
+        key = f"peak-areas.{shown.key}.{arena}.{step}.{name}"
+        st.plotly_chart(treemap(plan, own, group_of, colours), key=key, config=chart_base.CONFIG)
+        if len(own) > MOST_BOXES:
+            st.caption(f"{MOST_BOXES:,} of {numbers.count(len(own), 'buffer')} drawn, largest first.")
     with right:
-        _list(shown, rows)
-        if state.choice().selected:
-            tensor_card.panel(shown)
-    state.write_link()
+        _list(shown, alive_at(plan, step, arena))
 
 
 def claim(shown: Shown, arena: str, step: int, own: list[tuple[int, int]]) -> str:
@@ -74,82 +55,39 @@ def claim(shown: Shown, arena: str, step: int, own: list[tuple[int, int]]) -> st
     )
 
 
-def _group(shown: Shown) -> str:
-    cannot = {"operator"} if plan_rows.operators(shown.key, shown) is None else set()
-    cannot |= {"role"} if shown.plan.categories else {"category", "line"}
-    cannot |= set() if shown.plan.has_slots else {"slot"}
-    known = plan_rows.origins(shown)
-    cannot |= set() if known is not None and known.modules.known_by else {"layer"}
-    cannot |= set() if plan_rows.phases(shown) else {"phase"}
-    options = [group for group in GROUPS if group not in cannot]
-    if len(options) == 1:
-        return options[0]
+Grouping = tuple[Callable[[int], Path], Mapping[str, str] | None]
+
+
+def _groupings(shown: Shown) -> dict[str, Grouping]:
+    """Return the groupings that the plan allows: name → (row → groups, colours)."""
+    plan = shown.plan
+    operators, known = plan_rows.operators(shown), plan_rows.origins(shown)
+    found: dict[str, Grouping] = {}
+    if plan.categories:
+        found["category"] = (lambda i: (plan.categories[i],)), CATEGORY_COLOURS
+        found["line"] = (lambda i: (line_of(plan.tensor_ids[i]),)), None
+    if operators is not None:
+        found["operator"] = (lambda i: (operators[i] or plan.roles[i],)), row_colours.of_operators(shown)
+    if not plan.categories:
+        found["role"] = (lambda i: (plan.roles[i],)), None
+    if plan.has_slots:
+        found["slot"] = (lambda i: (f"slot {plan.logical_slot[i]}",)), None
+    if known is not None and known.modules.known_by:
+        found["module"] = (lambda i: tuple((known.module[i] or plan.roles[i]).split("."))), None
+    if known is not None and plan_rows.phases(shown):
+        found["phase"] = (lambda i: (known.phase[i] or plan.roles[i],)), None
+    return found
+
+
+def _group(shown: Shown) -> tuple[str, Callable[[int], Path], Mapping[str, str] | None]:
+    """Let the grouping be chosen."""
+    found = _groupings(shown)
+    options = list(found)
     picked = st.segmented_control(
         "Group by", options, default=options[0], key="w.peak-group", label_visibility="collapsed", required=True
     )
-    return picked or options[0]
-
-
-def _areas(shown: Shown, rows: list[tuple[int, int]], group: str, step: int) -> tuple[go.Figure, int]:
-    plan = shown.plan
-    if group == "category":
-        by = Group(lambda i: plan.categories[i], CATEGORY_COLOURS)
-        return areas(plan, rows, by, title=numbers.step(step))
-    if group == "line":
-        return areas(plan, rows, Group(lambda i: line_of(plan.tensor_ids[i])), title=numbers.step(step))
-    names = plan_rows.operators(shown.key, shown)
-    title = numbers.step(step)
-    if group == "operator" and names is not None:
-        by = Group(lambda i: names[i] or plan.roles[i], row_colours.of_operators(shown.key, shown))
-        return areas(plan, rows, by, title=title)
-    known = plan_rows.origins(shown)
-    if group == "layer" and known is not None:
-        return areas(plan, rows, Group(lambda i: known.layer[i] or plan.roles[i]), title=title)
-    if group == "phase" and known is not None:
-        return areas(plan, rows, Group(lambda i: known.phase[i] or plan.roles[i]), title=title)
-    if group == "slot":
-        return areas(plan, rows, Group(lambda i: f"slot {plan.logical_slot[i]}"), title=title)
-    return areas(plan, rows, Group(lambda i: plan.roles[i]), title=title)
-
-
-def _flames(shown: Shown, own: list[tuple[int, int]], step: int) -> None:
-    """Draw the live bytes as a flame graph of the module tree."""
-    known = plan_rows.origins(shown)
-    assert known is not None
-    st.html(
-        markup.heading(
-            "Module tree", "width: live bytes; click a module to open it, its title to close it, a buffer to select it"
-        )
-    )
-    into: tuple[str, ...] = state.raw(INTO) or ()
-    paths = known.module
-    drawn = flames(own, lambda row: tuple(paths[row].split(".")) if paths[row] else (), shown.plan.tensor_ids, into)
-    key = f"flames.{shown.key}.{step}.{'.'.join(into)}"
-    st.plotly_chart(
-        drawn.figure,
-        key=key,
-        config=chart_base.CONFIG,
-        on_select=lambda: _flame(key, drawn, into),
-        selection_mode="points",
-    )
-    if drawn.left_out:
-        boxes = numbers.count(drawn.left_out, "box", "boxes")
-        st.caption(f"{boxes} not drawn: narrower than 0.1 % or too deep.")
-
-
-def _flame(key: str, drawn: Flames, into: tuple[str, ...]) -> None:
-    """Select the clicked buffer, or open or close the clicked module."""
-    event = state.raw(key)
-    points = event["selection"]["points"] if event else []
-    data = (points[0].get("customdata") or []) if points else []
-    if len(data) < 4:
-        return
-    box = int(data[3])
-    if drawn.tensors[box]:
-        state.choose(selected=drawn.tensors[box])
-        return
-    module = drawn.modules[box]
-    state.put(INTO, module[:-1] if module == into else module)
+    name = picked if picked in found else options[0]
+    return name, *found[name]
 
 
 def _list(shown: Shown, rows: np.ndarray) -> None:
@@ -160,10 +98,3 @@ def _list(shown: Shown, rows: np.ndarray) -> None:
     frame_ = tensor_table.frame_of(plan, tensor_table.by_size(plan, rows)[: tensor_table.MOST_ROWS])
     frame_ = frame_[[column for column in wanted if column in frame_]]
     tensor_table.selectable(frame_, f"alive.{shown.key}", state.choice().selected, height=410)
-
-
-def _box(key: str, plan: Plan) -> None:
-    event = state.raw(key)
-    name = chart_base.clicked_tensor(event["selection"]["points"] if event else [], plan.tensor_ids)
-    if name is not None:
-        state.choose(selected=name)

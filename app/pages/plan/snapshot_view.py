@@ -7,15 +7,15 @@ import streamlit as st
 
 from app.kit import arena_focus
 from app.kit.charts import chart_base
-from app.kit.tensor import tensor_card
-from app.session import state
+from app.pages.plan import rank_view
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import markup, numbers, snapshot_text
 from app.texts.palette import CATEGORY_COLOURS
-from tmmu_core.formats.pytorch.snapshot.history import KEYS, History
+from tmmu_core.formats.pytorch.snapshot.history import KEYS, History, pool_name
 
 MOST_ROWS = 40
+ALL_LANES = "all streams and pools"
 SAMPLES = 4_000
 """Most points of a curve: narrower changes are not visible."""
 
@@ -26,7 +26,6 @@ def history_of(shown: Shown) -> History | None:
     return found if isinstance(found, History) else None
 
 
-@st.fragment
 def draw(shown: Shown) -> None:
     """Draw the view."""
     history = history_of(shown)
@@ -39,15 +38,14 @@ def draw(shown: Shown) -> None:
         key = st.segmented_control(
             "Sum by", KEYS, default=KEYS[0], key="w.sum-by", label_visibility="collapsed", required=True
         )
-        st.html(_totals(history, key or KEYS[0], step))
+        lane = _lane(history)
+        st.html(_totals(history, key or KEYS[0], step, lane))
         st.html(_pools(history))
     with right:
-        if state.choice().selected:
-            tensor_card.panel(shown)
-        st.html(_alike(history, step) + markup.heading("Allocation sizes", "bytes of all allocations"))
+        st.html(_alike(history, step, lane) + markup.heading("Allocation sizes", "bytes of all allocations"))
         st.plotly_chart(_sizes(history), key=f"sizes.{shown.key}", config=chart_base.CONFIG)
     st.html(_advice(shown.key, shown))
-    state.write_link()
+    rank_view.draw()
 
 
 def claim(history: History, step: int) -> str:
@@ -86,8 +84,17 @@ def _live_by_category(key: str, _shown: Shown) -> tuple[list[int], dict[str, lis
     return history.live_by_category(SAMPLES)
 
 
-def _totals(history: History, key: str, step: int) -> str:
-    found = history.totals(key, step)
+def _lane(history: History) -> int | None:
+    """Return the chosen stream and pool, as an index of the history's lanes; ``None`` for all."""
+    if len(history.lanes) < 2:
+        return None
+    names = [pool_name(lane) for lane in history.lanes]
+    chosen = st.selectbox("Stream and pool", [ALL_LANES, *names], key="w.lane")
+    return names.index(chosen) if chosen in names else None
+
+
+def _totals(history: History, key: str, step: int, lane: int | None) -> str:
+    found = history.totals(key, step, lane)
     whole = sum(one.size for one in found)
     rows = [
         [_named(one.name), _short(one.size), markup.esc(numbers.percent(one.size, whole)), f"{one.count:,}"]
@@ -96,10 +103,10 @@ def _totals(history: History, key: str, step: int) -> str:
     return markup.table([key, "live", "share", "buffers"], rows, numbers=(1, 2, 3))
 
 
-def _alike(history: History, step: int) -> str:
+def _alike(history: History, step: int, lane: int | None) -> str:
     """Return the table of the largest buffers, equal ones in one row."""
     rows = []
-    for total, size, row in history.alike(step)[:12]:
+    for total, size, row in history.alike(step, lane)[:12]:
         line, category, _ = total.name.split("\t")
         name = markup.link_to(history.ids[row], markup.esc(numbers.shortened(line, 40)))
         many = f"{total.count:,} × {numbers.short_bytes(size)}" if total.count > 1 else "1"

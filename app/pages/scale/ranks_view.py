@@ -7,7 +7,7 @@ import streamlit as st
 from app.canvas.plan_component import Listeners, Picture, PlanHandle, plan_canvas, plan_store
 from app.kit import arena_focus
 from app.kit.charts import chart_base
-from app.kit.frame import page_frame
+from app.kit.frame import long_work, page_frame
 from app.kit.tensor import tensor_card, verdict
 from app.pages.scale import rank_figures as charts
 from app.session import opening, plan_rows, planning, rank_sets, scenarios, state
@@ -43,7 +43,7 @@ def draw(graph: Graph) -> None:
         elif job.finished:
             refused(job, asked)
         else:
-            page_frame.progress(job, "Planning the ranks")
+            long_work.progress(job, "Planning the ranks")
     if found is not None:
         opened_rank(asked, found)
 
@@ -264,7 +264,7 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
     st.html(f'<div class="tm">{markup.esc(str(explained))}</div>')
     st.html(markup.strip(mine.plan.arenas, glossary.definitions(), slots=mine.plan.has_slots))
     verdict.findings(mine)
-    handle = plan_store(mine.plan, operators=plan_rows.operators(mine.key, mine), key="bytes.rank")
+    handle = plan_store(mine.plan, operators=plan_rows.operators(mine), key="bytes.rank")
     body(asked, mine, handle)
 
 

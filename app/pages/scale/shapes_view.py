@@ -10,7 +10,7 @@ import streamlit as st
 from app.kit import arena_focus
 from app.kit.charts import chart_base
 from app.kit.data_table import sheet
-from app.kit.frame import page_frame
+from app.kit.frame import long_work
 from app.pages.scale import shape_figures as charts
 from app.session import opening, planning, scenarios, shape_sequences, state
 from app.session.planning import Shown
@@ -35,7 +35,7 @@ def draw(shown: Shown, graph: Graph) -> None:
     dim = chosen.dim if chosen.dim in graph.dims else sorted(graph.dims)[0]
     job = scenarios.over_dim(chosen, dim)
     if not job.wait(planning.PATIENCE):
-        page_frame.progress(job, f"Planning for every size of {dim}")
+        long_work.progress(job, f"Planning for every size of {dim}")
     else:
         try:
             envelope(shown, graph, dim, job.answer())
@@ -212,7 +212,7 @@ def session(shown: Shown, graph: Graph, dim: str) -> None:
         return
     job = scenarios.session(chosen, shapes, rule)
     if not job.wait(planning.PATIENCE):
-        page_frame.progress(job, "Running the session")
+        long_work.progress(job, "Running the session")
         return
     try:
         log = job.answer()

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import streamlit as st
@@ -28,7 +29,7 @@ T = TypeVar("T")
 GRACE = 5.0
 """Seconds that a job continues after its last visitor left, so that a reloaded tab finds it."""
 FAIR = 60.0
-"""Seconds after which a search ends with its best so far where others wait for its place."""
+"""Seconds after which a search ends with its best so far if others wait for its worker."""
 FORGOTTEN = 60.0
 """Seconds after which a closed tab is forgotten; a tab with a broken connection is back by then."""
 LOOK = 0.5
@@ -39,9 +40,9 @@ class Abandoned(BaseException):
     """Raised in a job without visitors. A ``BaseException``, so that the job does not catch it."""
 
 
-_here = threading.local()
+_thread = threading.local()
 WORKERS = Workers()
-"""This process's."""
+"""The worker processes of this server."""
 
 
 class Job(Generic[T]):
@@ -50,13 +51,15 @@ class Job(Generic[T]):
     def __init__(self, what: str, work: Callable[[Progress], T]) -> None:
         self.what = what
         self.doing, self.done, self.of = what, 0, 0
+        self.began = time.monotonic()
+        self.found: list[Any] = []
+        """Intermediate results, each better than those before it."""
         self.waiters: dict[str | Job[Any], int] = {}
         """Who requested it (a visitor, or a job that needs it) → the visitor's latest page that did."""
         self.left_at: float | None = None
         """Time at which the last of them left; ``None`` while one is connected."""
-        self.holds_place = False
         self.stopped_for: set[str] = set()
-        """Visitors who stopped it; only they see the result of that time."""
+        """Visitors who stopped it; only they see its result."""
         self._abandoned, self._finished = threading.Event(), threading.Event()
         self._answer: T | None = None
         self._error: BaseException | None = None
@@ -64,16 +67,16 @@ class Job(Generic[T]):
         self._thread = threading.Thread(target=self._run, name=f"job: {what}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the job's thread."""
         self._thread.start()
 
     def _run(self) -> None:
-        _here.job = self
+        _thread.job = self
         try:
             assert self._work is not None
             self._answer = self._work(self._progress)
         except Abandoned:
-            self._error = TaskNotFinished(f"{self.what}: nobody waited for it any more.", "Ask for it again.")
+            self._error = TaskNotFinished(f"{self.what}: cancelled, because its page was closed.", "Start it again.")
         except BaseException as error:  # raised when the result is read
             self._error = error
         finally:
@@ -96,36 +99,36 @@ class Job(Generic[T]):
 
     @property
     def stopping(self) -> bool:
-        """Whether it was asked to stop."""
+        """Whether a visitor stopped it."""
         return bool(self.stopped_for)
 
     @property
     def stopped_for_another(self) -> bool:
-        """Whether other visitors stopped it, and not the one whose page runs."""
+        """Whether only other visitors than that of the running page stopped it."""
         return self.stopping and visitors.visitor() not in self.stopped_for
 
     @property
     def finished(self) -> bool:
-        """Whether there is an answer, or an error."""
+        """Whether it has a result or an error."""
         return self._finished.is_set()
 
     @property
     def worked(self) -> bool:
-        """Whether it is finished and there is an answer."""
+        """Whether it has a result."""
         return self.finished and self._error is None
 
     @property
-    def unanswered(self) -> bool:
-        """Whether it ended without an answer through nobody's fault: asked again, it runs again."""
+    def can_run_again(self) -> bool:
+        """Whether it ended without a result although its input is valid."""
         return self.finished and isinstance(self._error, TaskNotFinished)
 
     def wait(self, seconds: float) -> bool:
-        """Wait up to ``seconds`` for the end; whether it came."""
+        """Wait up to ``seconds`` for the end; return whether it has ended."""
         return self._finished.wait(seconds)
 
     def answer(self) -> T:
         """Return the result of a finished job; raises the job's error."""
-        assert self.finished, f"asked for the answer of {self.what!r} before its end"
+        assert self.finished, f"{self.what!r} has not ended"
         if self._error is not None:
             raise self._error
         return self._answer  # type: ignore[return-value]
@@ -141,88 +144,59 @@ class Job(Generic[T]):
         return found
 
 
-def running_job() -> Job[Any]:
-    """Return the job whose work runs in this thread."""
-    job: Job[Any] = _here.job
-    return job
+def running_job() -> Job[Any] | None:
+    """Return the job whose work runs in this thread; ``None`` in a page."""
+    return getattr(_thread, "job", None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """A worker in use."""
+
+    visitor: str
+    job: Job[Any] | None
+    since: float
 
 
 class JobTable:
     """Running jobs and cached results by key."""
 
-    def __init__(self, there: Callable[[str], bool] = visitors.there, grace: float = GRACE) -> None:
+    def __init__(self, is_connected: Callable[[str], bool] = visitors.is_connected, grace: float = GRACE) -> None:
         self._jobs: dict[Hashable, Job[Any]] = {}
         self._lock = threading.RLock()
-        self._there, self._grace = there, grace
-        self._beside: dict[Hashable, Any] = {}
+        self._is_connected, self._grace = is_connected, grace
         self._pages: dict[str, int] = {}
         self._left: dict[str, float] = {}
         self._watching: threading.Thread | None = None
-        self.kept = MemoryCache(ceiling(KEPT_BYTES), there)
+        self._places: list[_Place] = []
+        self.kept = MemoryCache(ceiling(KEPT_BYTES), is_connected)
         """Cached results, and values that pages derive from them."""
-        self._places = _Places()
 
     def new_page(self) -> None:
         """Record that the visitor's page runs again: jobs that it does not request again are not visible."""
-        one = visitors.visitor()
+        visitor = visitors.visitor()
         with self._lock:
-            self._pages[one] = self._pages.get(one, 0) + 1
+            self._pages[visitor] = self._pages.get(visitor, 0) + 1
 
     def job(self, key: Hashable, what: str, work: Callable[[Progress], T]) -> Job[T]:
-        """The job of this key, started now if it is not known."""
-        parent: Job[Any] | None = getattr(_here, "job", None)
-        one = visitors.visitor()
+        """Return the job of this key; an unknown one is started."""
+        visitor = visitors.visitor()
         with self._lock:
-            job = self.known(key)
-            fresh = job is None
-            if job is None:
-                job = Job(what, work)
-            job.waiters[parent if parent is not None else one] = self._pages.get(one, 0)
+            known = self.known(key)
+            job = known or Job(what, work)
+            job.waiters[running_job() or visitor] = self._pages.get(visitor, 0)
             job.left_at = None
             self.kept.owned(("job", key), job.visitors())
-            if fresh:
+            if known is None:
                 job.start()  # registered only when it runs: if no thread can start, no one waits for it
                 self._jobs[key] = job
                 if self._watching is None or not self._watching.is_alive():
-                    self._watching = threading.Thread(target=self._watch, name="the desk's watch", daemon=True)
+                    self._watching = threading.Thread(target=self._watch, name="job table", daemon=True)
                     self._watching.start()
             return job
 
-    def apart(self, question: TaskCall, progress: Progress, heard: Callable[[Any], None] = lambda _: None) -> Any:
-        """Run a task in a worker and return its result; waits for a free worker."""
-        job: Job[Any] | None = getattr(_here, "job", None)
-        with self._places.one(job, progress, self._crowding):
-            return WORKERS.run(question, progress, heard)
-
-    def apart_now(self, question: TaskCall) -> Any:
-        """Run a task that the page waits for. Raises :class:`TaskNotFinished` if its visitor leaves."""
-        one = visitors.visitor()
-
-        def still(*_: Any) -> bool:
-            if not self._there(one):
-                raise TaskNotFinished("nobody waited for it any more.", "Ask for it again.")
-            return True
-
-        return self.apart(question, still)
-
-    def remembered(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return a value that pages derive from results, cached while its visitors are connected and space allows."""
-        parent: Job[Any] | None = getattr(_here, "job", None)
-        owners = {visitors.visitor()} if parent is None else set(parent.visitors())
-        return self.kept.made(key, make, owners)
-
-    def beside(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the intermediate state of the job of this key; a new one for an unknown job."""
-        with self._lock:
-            if key not in self._beside or self.known(key) is None:
-                self._beside[key] = make()
-            for gone in [k for k in self._beside if k != key and self.known(k) is None]:
-                del self._beside[gone]
-            found: T = self._beside[key]
-            return found
-
     def known(self, key: Hashable) -> Job[Any] | None:
-        """Return the job of this key that runs or has an answer; first the one that was stopped for this visitor."""
+        """Return the job of this key that runs or has a result; first the one that this visitor stopped."""
         with self._lock:
             job = self._jobs.get(key)
             if job is not None and job.finished:
@@ -234,15 +208,14 @@ class JobTable:
         """Cache the result of a finished job for all, or of a stopped job for those who stopped it."""
         del self._jobs[key]
         if job.stopping and job.worked:
-            for one in job.stopped_for:
-                self.kept.put(("stopped", one, key), job, owners={one})
-        elif not job.unanswered:
-            self.kept.put(("job", key), job, owners=set(job.visitors()))
+            for visitor in job.stopped_for:
+                self.kept.put(("stopped", visitor, key), job, owners={visitor})
+        elif not job.can_run_again:
+            self.share(key, job)
 
     def share(self, key: Hashable, job: Job[Any]) -> None:
-        """Cache the result of a stopped job for all under a key that includes its node limit."""
-        with self._lock:
-            self.kept.put(("job", key), job, owners=set(job.visitors()))
+        """Cache the result of a job for all visitors."""
+        self.kept.put(("job", key), job, owners=set(job.visitors()))
 
     def forget(self, key: Hashable) -> None:
         """Drop a finished job, so that the next request runs it again."""
@@ -251,6 +224,72 @@ class JobTable:
                 del self._jobs[key]
             self.kept.drop(("job", key))
             self.kept.drop(("stopped", visitors.visitor(), key))
+
+    def remembered(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return a value that pages derive from results, cached while its visitors are connected and space allows."""
+        job = running_job()
+        return self.kept.made(key, make, {visitors.visitor()} if job is None else set(job.visitors()))
+
+    # --- workers ---------------------------------------------------------------------------------------------------
+
+    def run_task(self, call: TaskCall, progress: Progress | None = None) -> Any:
+        """Run a task in a worker and return its result; wait for a free worker.
+
+        Without ``progress``, the page waits; :class:`TaskNotFinished` is raised if its visitor leaves.
+        """
+        job = running_job()
+        with self._place(progress or self._while_connected(visitors.visitor()), job) as used:
+            return WORKERS.run(call, used, (lambda _: None) if job is None else job.found.append)
+
+    def _while_connected(self, visitor: str) -> Progress:
+        def progress(*_: Any) -> bool:
+            if not self._is_connected(visitor):
+                raise TaskNotFinished("cancelled, because its page was closed.", "Start it again.")
+            return True
+
+        return progress
+
+    @contextmanager
+    def _place(self, progress: Progress, job: Job[Any] | None) -> Iterator[Progress]:
+        """Wait for a free worker and reserve it."""
+        visitor = visitors.visitor() if job is None else min(job.visitors(), default=visitors.NOBODY)
+        place: _Place | None = None
+        while place is None:
+            with self._lock:
+                mine = sum(used.visitor == visitor for used in self._places)
+                if mine < ceiling(SESSION_WORKERS) and len(self._places) < ceiling(SERVER_WORKERS):
+                    place = _Place(visitor, job, time.monotonic())
+                    self._places.append(place)
+                elif mine >= ceiling(SESSION_WORKERS):
+                    self._end_hidden(visitor)
+                else:
+                    self._stop_longest()
+            if place is None:
+                if not progress("waiting for a free worker", 0, 0):
+                    raise TaskNotFinished("the task was stopped before it began.", "Start it again.")
+                time.sleep(0.05)
+        try:
+            yield progress
+        finally:
+            with self._lock:
+                self._places.remove(place)
+
+    def _end_hidden(self, visitor: str) -> None:
+        """End the oldest running job of a visitor that no page of theirs shows."""
+        running = {id(place.job) for place in self._places}
+        for key, job in list(self._jobs.items()):
+            pages = job.visitors()
+            if id(job) in running and set(pages) == {visitor} and pages[visitor] < self._pages.get(visitor, 0):
+                job.abandon()
+                del self._jobs[key]
+                return
+
+    def _stop_longest(self) -> None:
+        """Stop the oldest search that had its share of time; it keeps its best result."""
+        for place in self._places:
+            if place.job is not None and not place.job.stopping and time.monotonic() - place.since > FAIR:
+                place.job.stop(place.job.visitors())
+                return
 
     # --- visitors --------------------------------------------------------------------------------------------------
 
@@ -261,109 +300,44 @@ class JobTable:
 
     def look(self) -> None:
         """Abandon jobs without visitors, cache finished results, and evict what exceeds the limit."""
+        now = time.monotonic()
         with self._lock:
             for key, job in list(self._jobs.items()):
                 if job.finished:
                     self._settle(key, job)
-                elif any(map(self._there, job.visitors())):
+                elif any(map(self._is_connected, job.visitors())):
                     job.left_at = None
                 elif job.left_at is None:
-                    job.left_at = time.monotonic()
-                elif time.monotonic() - job.left_at > self._grace:
+                    job.left_at = now
+                elif now - job.left_at > self._grace:
                     job.abandon()
                     del self._jobs[key]
-            left = [one for one in self._pages if not self._there(one)]
-            now = time.monotonic()
-            self._left = {one: self._left.get(one, now) for one in left}
+            self._left = {one: self._left.get(one, now) for one in self._pages if not self._is_connected(one)}
             gone = [one for one, since in self._left.items() if now - since > FORGOTTEN]
             for one in gone:
                 del self._pages[one], self._left[one]
         for one in gone:
-            visitors.forget(one)
+            visitors.close_session(one)
         self.kept.look()
-
-    def _crowding(self, one: str) -> None:
-        """End the oldest running job of visitor ``one`` that no page of theirs shows."""
-        with self._lock:
-            for key, job in list(self._jobs.items()):
-                asked = job.visitors()
-                if job.holds_place and set(asked) == {one} and asked[one] < self._pages.get(one, 0):
-                    job.abandon()
-                    del self._jobs[key]
-                    return
 
 
 @st.cache_resource(show_spinner=False)
 def desk() -> JobTable:
-    """This server's desk."""
+    """Return the job table of this server."""
     return JobTable()
 
 
 def remembered(function: Callable[..., T]) -> Callable[..., T]:
-    """Cache the results of a function by its arguments; arguments that begin with ``_`` are not part of the key."""
+    """Cache the results of a function by its arguments.
+
+    An argument with a ``key`` (a shown plan) counts by its key; arguments that begin with ``_`` do not count.
+    """
     names = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)
-    def found(*arguments: Any) -> T:
-        named = tuple(value for name, value in zip(names, arguments, strict=True) if not name.startswith("_"))
-        return desk().remembered((function.__module__, function.__qualname__, *named), lambda: function(*arguments))
+    def cached(*arguments: Any) -> T:
+        named = zip(names, arguments, strict=True)
+        key = [getattr(value, "key", value) for name, value in named if not name.startswith("_")]
+        return desk().remembered((function.__module__, function.__qualname__, *key), lambda: function(*arguments))
 
-    return found
-
-
-class _Places:
-    """Limits the number of workers per visitor and in total."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Condition()
-        self._taken: dict[int, tuple[str, float, Job[Any] | None]] = {}
-        self._next = 0
-
-    @contextmanager
-    def one(self, job: Job[Any] | None, progress: Progress, crowding: Callable[[str], None]) -> Iterator[None]:
-        """Wait for a free worker and reserve it. ``crowding(visitor)`` may end one of the visitor's own jobs."""
-        one = visitors.visitor() if job is None else min(job.visitors(), default=visitors.NOBODY)
-        number = None
-        while number is None:
-            with self._lock:
-                number = self._take(one, job)
-                if number is None:
-                    self._lock.wait(0.2)
-            if number is None:
-                if not progress("waiting for a place", 0, 0):
-                    raise TaskNotFinished("the work was stopped before it began.", "Start it again.")
-                with self._lock:
-                    crowded = self._of(one) >= ceiling(SESSION_WORKERS)
-                if crowded:
-                    crowding(one)
-                else:
-                    self._share()
-        if job is not None:
-            job.holds_place = True
-        try:
-            yield
-        finally:
-            if job is not None:
-                job.holds_place = False
-            with self._lock:
-                del self._taken[number]
-                self._lock.notify_all()
-
-    def _take(self, one: str, job: Job[Any] | None) -> int | None:
-        if self._of(one) >= ceiling(SESSION_WORKERS) or len(self._taken) >= ceiling(SERVER_WORKERS):
-            return None
-        self._next += 1
-        self._taken[self._next] = (one, time.monotonic(), job)
-        return self._next
-
-    def _of(self, one: str) -> int:
-        return sum(taken[0] == one for taken in self._taken.values())
-
-    def _share(self) -> None:
-        """If all workers are busy, stop the oldest search that had its share of time; it keeps its best result."""
-        with self._lock:
-            held = [job for _, began, job in self._taken.values() if time.monotonic() - began > FAIR]
-        for job in held:
-            if job is not None and not job.stopping:
-                job.stop(job.visitors())
-                return
+    return cached

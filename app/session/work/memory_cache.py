@@ -23,13 +23,13 @@ import pandas as pd
 
 T = TypeVar("T")
 AFTER = 10.0
-"""Seconds that what belongs to visitors is kept after the last of them has left."""
+"""Seconds that an entry of visitors is kept after the last of them has left."""
 _SAMPLED = 64
-"""Members of a collection that are weighed; the others are taken to weigh the same."""
+"""Members of a collection that are measured; the others count as equally large."""
 
 
 def weight_of(value: Any) -> int:
-    """About how many bytes a value holds on to. Large collections are weighed by a sample of their members."""
+    """Return about how many bytes a value refers to. Large collections are measured by a sample of their members."""
     return int(_weight(value, set()))
 
 
@@ -66,21 +66,21 @@ class _Entry:
     value: Any
     weight: int
     owners: set[str] = field(default_factory=set)
-    """Visitors it belongs to; empty for what anybody may open."""
+    """Visitors it belongs to; empty for public values."""
     left_at: float | None = None
 
 
 class MemoryCache:
-    """Values by key, up to ``most`` bytes. ``there`` returns whether a visitor is connected."""
+    """Values by key, up to ``most`` bytes."""
 
-    def __init__(self, most: int, there: Callable[[str], bool], after: float = AFTER) -> None:
+    def __init__(self, most: int, is_connected: Callable[[str], bool], after: float = AFTER) -> None:
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._lock = threading.RLock()
         self._making: dict[Hashable, threading.Lock] = {}
-        self._most, self._there, self._after = most, there, after
+        self._most, self._is_connected, self._after = most, is_connected, after
 
     def get(self, key: Hashable) -> Any:
-        """The value of a key, or ``None``."""
+        """Return the value of a key, or ``None``."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -94,7 +94,9 @@ class MemoryCache:
         with self._lock:
             self._entries[key] = entry
             self._entries.move_to_end(key)
-            self._let_go()
+            weight = sum(kept.weight for kept in self._entries.values())
+            while weight > self._most and len(self._entries) > 1:
+                weight -= self._entries.popitem(last=False)[1].weight
 
     def made(self, key: Hashable, make: Callable[[], T], owners: Iterable[str] = ()) -> T:
         """Return the value of a key; compute it once if it is missing, also with concurrent callers."""
@@ -124,27 +126,16 @@ class MemoryCache:
                 entry.left_at = None
 
     def drop(self, key: Hashable) -> None:
-        """Let one go."""
+        """Remove a value."""
         with self._lock:
             self._entries.pop(key, None)
-
-    def clear(self) -> None:
-        """Let everything go."""
-        with self._lock:
-            self._entries.clear()
-
-    @property
-    def weight(self) -> int:
-        """Bytes that are kept, about."""
-        with self._lock:
-            return sum(entry.weight for entry in self._entries.values())
 
     def look(self) -> None:
         """Evict values of visitors who have left."""
         gone = 0
         with self._lock:
             for key, entry in list(self._entries.items()):
-                if not entry.owners or any(map(self._there, entry.owners)):
+                if not entry.owners or any(map(self._is_connected, entry.owners)):
                     entry.left_at = None
                 elif entry.left_at is None:
                     entry.left_at = time.monotonic()
@@ -153,16 +144,9 @@ class MemoryCache:
         if gone > 1 << 24:
             give_back()
 
-    def _let_go(self) -> None:
-        weight, gone = self.weight, 0
-        while weight > self._most and len(self._entries) > 1:
-            _, entry = self._entries.popitem(last=False)
-            weight -= entry.weight
-            gone += entry.weight
-
 
 def give_back() -> None:
-    """Give memory that is free back to the system, where its allocator keeps it."""
+    """Return freed memory to the system, where its allocator keeps it."""
     gc.collect()
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

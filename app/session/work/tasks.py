@@ -70,13 +70,38 @@ def _graph_of(context: TaskContext, subject: Subject) -> Graph:
 
 def read(context: TaskContext, data: bytes, name: str) -> Any:
     """Read a file of any format."""
-    del context
+    context.progress("recognising the format", 0, 0)
     return read_any(data, name)
+
+
+class Improvement(NamedTuple):
+    """The best packing of an arena so far, in bytes."""
+
+    arena: str
+    nodes: int
+    extent: int
+    bound: int
+
+
+class _Search:
+    """Progress of a planner that also reports improvements."""
+
+    def __init__(self, context: TaskContext) -> None:
+        self._context = context
+        self._last: dict[str, tuple[int, int]] = {}
+
+    def __call__(self, doing: str, done: int, of: int) -> bool:
+        return self._context.progress(doing, done, of)
+
+    def improved(self, arena: str, nodes: int, extent: int, bound: int) -> None:
+        if self._last.get(arena) != (extent, bound):
+            self._last[arena] = extent, bound
+            self._context.found(Improvement(arena, nodes, extent, bound))
 
 
 def plan(context: TaskContext, subject: Subject, request: PlanRequest) -> PlanningResult:
     """Compute a plan, also one over its limits."""
-    return make_plan_anyway(read_subject(context, subject), request, context.progress)
+    return make_plan_anyway(read_subject(context, subject), request, _Search(context))
 
 
 def measured(context: TaskContext, data: bytes, name: str, dims: dict[str, int] | None) -> Measured:

@@ -35,24 +35,23 @@ def as_server() -> Iterator[None]:
         _server.works = False
 
 
-def there(one: str) -> bool:
+def is_connected(visitor_: str) -> bool:
     """Return whether a tab is still open."""
-    if one == NOBODY:
+    if visitor_ == NOBODY:
         return True
     try:  # no check first: the session may end in between
-        return Runtime.instance().is_active_session(one) is not False
+        return Runtime.instance().is_active_session(visitor_) is not False
     except RuntimeError:
         return True
 
 
-def forget(one: str) -> None:
-    """Drop the Streamlit session of a closed tab, with its uploads."""
+def close_session(visitor_: str) -> None:
+    """Close the Streamlit session of a closed tab, with its uploads, unless the tab is open again."""
+
+    def close() -> None:
+        if not is_connected(visitor_):
+            Runtime.instance().close_session(visitor_)
+
     if loop is not None and Runtime.exists():
         with suppress(RuntimeError):  # the server is ending
-            loop.call_soon_threadsafe(_close, one)
-
-
-def _close(one: str) -> None:
-    """Close a session unless its tab is open again."""
-    if not there(one):
-        Runtime.instance().close_session(one)
+            loop.call_soon_threadsafe(close)

@@ -80,19 +80,21 @@ def test_click_reaches_python_and_keeps_the_zoom(server: str, browser: Browser) 
 
 
 @pytest.mark.browser
-def test_window_of_steps_reaches_python(server: str, browser: Browser) -> None:
+def test_range_dragged_over_the_curve_reaches_python(server: str, browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 1200, "height": 1100})
-    page.goto(f"{server}/?boxes=500&window=none")
+    page.goto(f"{server}/?boxes=500&span=none")
     chart = page.locator(".tmmu-canvas[data-paintings]")
     chart.wait_for()
-    page.get_by_text("window none", exact=True).wait_for()
-    at = chart.evaluate("(e) => e.tmmuPixelOf('conv_0000072:out')")
-    page.mouse.move(at["x"], at["y"])
-    page.mouse.wheel(0, -300)
-    said = page.get_by_text(re.compile(r"^window \d+,\d+$"))
-    said.wait_for()
-    low, high = map(int, said.inner_text().removeprefix("window ").split(","))
-    shown = [float(edge) for edge in (chart.get_attribute("data-window") or "").split(",")]
-    assert low <= shown[0] < shown[1] <= high
-    assert high - low < 56
+    page.get_by_text("span none", exact=True).wait_for()
+    box = chart.locator(".stage").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 30)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 30, steps=4)
+    page.mouse.up()
+    span = page.get_by_text(re.compile(r"^span \d+,\d+$"))
+    span.wait_for()
+    low, high = map(int, span.inner_text().removeprefix("span ").split(","))
+    whole = [float(edge) for edge in (chart.get_attribute("data-window") or "").split(",")]
+    assert whole[0] < low < high < whole[1]
     page.close()

@@ -91,6 +91,6 @@ def test_arena_of_a_graph_ends_when_everything_fits(tmp_path: Path, planner: str
 
 
 def test_fit_is_not_suggested_for_an_instance(capsys: pytest.CaptureFixture[str]) -> None:
-    for file, way in ((A, "shorten lives or make buffers smaller"), (MIXED, "let tmmu fit change what is alive")):
+    for file, way in ((A, "shorten live ranges or make buffers smaller"), (MIXED, "or use tmmu fit")):
         assert run(["plan", str(file), "--capacity", "4KiB"]) == 2
         assert way in capsys.readouterr().err

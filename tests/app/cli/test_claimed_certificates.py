@@ -109,7 +109,7 @@ def test_instance_keeps_its_alignment_unless_one_is_given(capsys: pytest.Capture
     arenas.write_text(json.dumps({"arena": {"capacity_bytes": 200, "alignment_bytes": 128}}))
     capsys.readouterr()
     assert run(["plan", str(instance), "--arenas", str(arenas)]) == 2
-    assert "at an alignment of 128 B" in capsys.readouterr().err
+    assert "at alignment 128 B" in capsys.readouterr().err
 
 
 def test_optimal_names_the_alignment(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from app.cli.main import run
 from tests.support.paths import SAMPLES
+from tests.support.same_plan import same_plan
 from tmmu_core.formats.open_file import read_any
-from tmmu_core.formats.planfile.compare_plans import same_plan
 from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Dim, Graph

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import tmmu as library
 from app.cli.main import run
 from tests.support.paths import SAMPLES
+from tmmu_core.base.errors import ArenaTooSmall
 
 MIXED = str(SAMPLES / "mixed_sizes.tmmu.json")
 HEADER = "id,lower,upper,size,offset\n"
@@ -138,11 +140,28 @@ def test_use_of_given_offsets_is_named(
     tmmu: Tmmu, tmp_path: Path, rows: tuple[str, ...], options: tuple[str, ...], question: str
 ) -> None:
     path = csv(tmp_path / "x.csv", *rows)
-    for command in (("plan", path), ("gate", path, "--max-extent", "1MiB")):
-        warnings = json.loads(tmmu(*command, *options, "--json")[1]).get("warnings", [])
+    for command in (("plan", path), ("gate", path, "--max-extent", "1MiB"), ("export", path, "--to", "perfetto")):
+        if command[0] == "export":
+            found = json.loads(tmmu(*command, *options)[1])["otherData"]
+        else:
+            found = json.loads(tmmu(*command, *options, "--json")[1])
+        warnings = found.get("warnings", [])
         assert bool(warnings) == bool(question)
         assert question in " ".join(warnings)
         assert question in tmmu(*command, *options)[1]
+
+
+def test_proofs_name_the_given_offsets(tmmu: Tmmu, tmp_path: Path) -> None:
+    """``a`` and ``b`` are given 200 bytes apart, so that 400 bytes are needed where 200 would do."""
+    path = csv(tmp_path / "x.csv", "a,0,10,100,0", "b,5,15,100,300", "c,16,20,100,")
+    text = tmmu("plan", path, "--planner", "exact")[1]
+    assert "no plan with the given offsets is smaller" in text
+    assert "Proven optimal: 400 B at alignment 1 B with the given offsets" in text
+    for planner in ("greedy", "exact"):
+        with pytest.raises(ArenaTooSmall) as caught:
+            library.plan(path, planner=planner, capacity=350)
+        assert "at least 400 B are needed at alignment 1 B with the 2 given offsets (proven)" in caught.value.hint
+    assert "2 of 3 offsets are given and stay fixed" in tmmu("sweep", path, "--planners", "greedy,exact")[1]
 
 
 def test_conditions_that_changed_the_answer_are_warnings(tmmu: Tmmu, tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from tests.plans.test_helia import awkward, model
@@ -303,11 +305,14 @@ CROSS = ("arm-none-eabi-gcc", "-mcpu=cortex-m3", "-mthumb", "-Os", "-std=c11", *
 QEMU = ("qemu-system-arm", "-M", "mps2-an385", "-semihosting-config", "enable=on,target=native")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
+NEEDS_BOARD = pytest.mark.skipif(
     not shutil.which(CROSS[0]) or not shutil.which(QEMU[0]),
     reason="needs Debian's gcc-arm-none-eabi, libnewlib-arm-none-eabi and qemu-system-arm (.ci/run installs them)",
 )
+
+
+@pytest.mark.slow
+@NEEDS_BOARD
 @pytest.mark.parametrize("blobs", ["inline", "sidecar"])
 def test_model_runs_on_a_cortex_m_in_the_memories_of_its_plan(tmp_path: Path, blobs: Blobs) -> None:
     render = person_detect()
@@ -333,3 +338,71 @@ def test_model_runs_on_a_cortex_m_in_the_memories_of_its_plan(tmp_path: Path, bl
     ended = subprocess.run(run, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     assert (ended.returncode, ended.stdout.splitlines()[-1]) == (0, "OK")
     assert ended.stdout.splitlines()[: len(render.all_arenas)] == extents(render)
+
+
+# --- a model that runs in its plan --------------------------------------------------------------------------------
+
+EXAMPLE = ROOT / "docs" / "examples" / "firmware"
+INT8_MODELS = ("hello_world_int8", "kws_ref_model", "person_detect", "vww_96_int8")
+OUTPUTS = BOARD_FILES / "outputs.json"
+"""Per model, what TensorFlow Lite Micro returns for the four inputs of ``main.c``."""
+
+
+def example_sources(folder: Path, name: str) -> list[Path]:
+    """Export the model, write its calls, and return the sources of the program."""
+    path = DATA / "tflite" / f"{name}.tflite"
+    graph = read_graph_file(path)
+    project(folder, rendered(graph, constants_of(path, graph), prefix=name, **TWO_MEMORIES), "inline")
+    (folder / f"{name}_selftest.c").unlink()
+    write = [sys.executable, str(EXAMPLE / "write_run.py"), str(path), str(folder)]
+    done = subprocess.run(write, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)})
+    (folder / "run.c").write_text(done.stdout)
+    return [*sorted(folder.glob("*.c")), *sorted(EXAMPLE.glob("*.c"))]
+
+
+def compile_and_run(folder: Path, compiler: tuple[str, ...], sources: list[Path], runner: tuple[str, ...] = ()) -> str:
+    includes = [f"-I{folder}", f"-I{EXAMPLE}"]
+    build = [*compiler, *includes, *map(str, sources), "-o", str(folder / "it")]
+    done = subprocess.run(build, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run([*runner, str(folder / "it")], capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout
+
+
+def outputs_of(text: str) -> list[list[int]]:
+    return [[int(value) for value in line.split()] for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "name", [*INT8_MODELS[:2], *(pytest.param(name, marks=pytest.mark.slow) for name in INT8_MODELS[2:])]
+)
+def test_kernels_in_the_planned_arenas_return_the_outputs_of_tensorflow_lite_micro(tmp_path: Path, name: str) -> None:
+    text = compile_and_run(tmp_path, (*C11, *WARNINGS, "-O1", *SANITIZED), example_sources(tmp_path, name))
+    assert outputs_of(text) == json.loads(OUTPUTS.read_text())[name]
+
+
+@pytest.mark.slow
+@NEEDS_BOARD
+@pytest.mark.parametrize("name", INT8_MODELS)
+def test_cortex_m_returns_the_outputs_of_tensorflow_lite_micro(tmp_path: Path, name: str) -> None:
+    sources = [BOARD_FILES / "startup.c", *example_sources(tmp_path, name)]
+    script = ("-nostartfiles", "-L", str(tmp_path), "-T", str(BOARD_FILES / "board.ld"))
+    text = compile_and_run(tmp_path, (*CROSS, *script), sources, (*QEMU, "-nographic", "-kernel"))
+    assert outputs_of(text) == json.loads(OUTPUTS.read_text())[name]
+
+
+@pytest.mark.runtimes
+@pytest.mark.parametrize("name", INT8_MODELS)
+def test_recorded_outputs_are_those_of_the_runtime(name: str) -> None:
+    pytest.importorskip("tflite_micro", reason="tflite-micro is not installed: pip install '.[tflm]'")
+    from tflite_micro.python.tflite_micro import runtime
+
+    interpreter = runtime.Interpreter.from_file(str(DATA / "tflite" / f"{name}.tflite"))
+    shape = interpreter.get_input_details(0)["shape"]
+    found = []
+    for n in range(4):
+        values = np.arange(np.prod(shape)) * (2 * n + 37) + n
+        interpreter.set_input(values.astype(np.uint8).view(np.int8).reshape(shape), 0)
+        interpreter.invoke()
+        found.append(interpreter.get_output(0).ravel().tolist())
+    assert found == json.loads(OUTPUTS.read_text())[name]

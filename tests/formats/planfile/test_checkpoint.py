@@ -6,11 +6,11 @@ from hypothesis import given
 
 from tests.plans.examples import solved, views_graph
 from tests.support.build import chain
+from tests.support.same_plan import same_plan
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.base.cbor import H, cbor_canonical
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.planfile.checkpoint import checkpoint, restore, rows_in_order
-from tmmu_core.formats.planfile.compare_plans import same_plan
 from tmmu_core.plans.making.engine import Solution, plan_graph
 
 

@@ -13,16 +13,15 @@ import pytest
 from hypothesis import given
 
 from tests.plans.examples import chain_plan, ledger_plan, solved, views_graph
+from tests.support.same_plan import same_plan
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile import parquet, plan_file
-from tmmu_core.formats.planfile.compare_plans import same_plan
 from tmmu_core.formats.planfile.plan_document import ArenaDocument, RowDocument
 from tmmu_core.formats.planfile.trace import read_trace, to_json_lines
 from tmmu_core.graph.model import Graph, Tensor
-from tmmu_core.planners.problem import Packing, PlainInstance
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
@@ -175,8 +174,8 @@ def test_csv_has_a_line_per_row() -> None:
 def test_exported_instance_has_the_same_packing() -> None:
     plan = ledger_plan()
     found = read_csv(plan_file.to_instance(plan), alignment=64)
-    assert found.offset is not None
-    again = plan_problem(PlainInstance("", found.problem, Packing(offset=found.offset)))
+    assert found.packing is not None
+    again = plan_problem(found)
     assert again.arenas[0].extent_bytes == plan.arenas[0].extent_bytes
     assert {r.tensor_id: r.offset_bytes for r in again.rows()} == {r.tensor_id: r.offset_bytes for r in plan.rows()}
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 
 from tests.plans.examples import chain_plan, ledger_plan, solved, views_graph
+from tests.support.same_plan import same_plan
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.planfile.compare_plans import same_plan
 from tmmu_core.formats.planfile.trace import Trace, read_trace, refuses, to_cbor_sequence, to_json_lines
 from tmmu_core.graph.native import unpacking
 from tmmu_core.plans.making.engine import plan_graph

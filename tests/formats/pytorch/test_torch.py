@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.support import step_checks
 from tests.support.paths import DATA
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
@@ -20,9 +21,8 @@ import torch
 from torch import nn
 
 from tests.formats.pytorch.test_pt2 import HOSTILE, with_pickles
-from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_graph, read_graph_file, read_within
-from tmmu_core.formats.pytorch import step_checks
 from tmmu_core.formats.pytorch.exported_program import pt2_operators
 from tmmu_core.formats.pytorch.torch_module import fake_tensors, import_torch
 from tmmu_core.graph.index import index_graph
@@ -144,35 +144,6 @@ def test_operand_in_another_layout_is_not_reused() -> None:
     assert node(graph, "add").inplace == ((0, 0),)  # the sum is laid out like its first operand
 
 
-def test_adamw_updates_parameters_in_place() -> None:
-    graph = step(optimizer="adamw")
-    assert [each.node_id for each in graph.nodes if each.phase == "optimizer"] == [
-        "adamw:first.weight",
-        "adamw:first.bias",
-        "adamw:second.weight",
-        "adamw:second.bias",
-    ]
-    assert graph.outputs == ("sum_1",)
-    parameters = 4 * (8 * 16 + 16 + 16 * 4 + 4)
-    assert plan_graph(graph).plan.arena_of["parameters"].peak_live_bytes == 3 * parameters
-
-
-def test_optimizer_state_takes_the_same_bytes_in_every_mode() -> None:
-    graph = step(optimizer="adamw")
-    extents = {
-        mode: plan_graph(graph, mode=mode).plan.arena_of["parameters"].extent_bytes  # type: ignore[arg-type]
-        for mode in ("forward", "backward", "inference")
-    }
-    assert len(set(extents.values())) == 1
-
-
-def test_narrow_parameters_have_float32_masters() -> None:
-    with fake_tensors("bfloat16"):
-        graph = import_torch(TwoLayers(), (torch.zeros(2, 8),), optimizer="adamw")
-    dtypes = {kind: tensor(graph, f"first.weight{kind}").dtype for kind in ("", ".master", ".exp_avg", ".exp_avg_sq")}
-    assert dtypes == {"": "bfloat16", ".master": "float32", ".exp_avg": "float32", ".exp_avg_sq": "float32"}
-
-
 def test_inference_saves_nothing_and_has_no_backward() -> None:
     graph = step(train=False)
     assert {each.phase for each in graph.nodes} == {"forward"}
@@ -210,11 +181,6 @@ def test_branch_on_data_is_rejected_with_a_hint() -> None:
     with fake_tensors(), pytest.raises(UnreadableInput, match="cannot be traced without data") as caught:
         import_torch(Branch(), (torch.zeros(2),), train=False)
     assert "must not depend on the values" in caught.value.hint
-
-
-def test_optimizer_without_gradients_is_rejected() -> None:
-    with pytest.raises(InvalidIrShapes, match="needs gradients"):
-        step(train=False, optimizer="adamw")
 
 
 class Classifier(nn.Module):
@@ -263,21 +229,6 @@ def test_fake_module_keeps_its_weights_tied_in_another_dtype() -> None:
 def test_rejection_sampled_initialisation_is_skipped() -> None:
     with fake_tensors():
         assert nn.init.trunc_normal_(torch.empty(3)).shape == (3,)
-
-
-def test_parameters_sharing_a_storage_stay_one_in_an_optimizer_step() -> None:
-    class Shared(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.b = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
-            self.b.weight = nn.Parameter(self.a.weight.data.t())
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.b(self.a(x)).sum()
-
-    graph = import_torch(Shared(), (torch.zeros(2, 4),), optimizer="adamw")
-    states = 2 * 2 * 64
-    assert plan_graph(graph, mode="backward").plan.arena_of["parameters"].peak_live_bytes == 64 + states
 
 
 def test_tensors_in_a_returned_object_are_outputs() -> None:

@@ -344,3 +344,18 @@ def test_number_of_devices_is_limited() -> None:
         opened(whole)
     with limits.raised({"devices": 2}), pytest.raises(UnreadableInput, match="devices"):
         opened(whole)
+
+
+@pytest.mark.parametrize("write", [pickle.dumps, lambda value: json.dumps(value).encode()])
+def test_missing_stream_and_pool_are_the_default_ones(write: Any) -> None:
+    events = [{"action": "alloc", "addr": 0, "size": 512, "stream": None, "pool_id": None}]
+    held = segment(0, 512, (512, "active_allocated")) | {"stream": None, "segment_pool_id": None}
+    found = read_any(write({"segments": [held], "device_traces": [events]}), "s.json")
+    assert isinstance(found, PlainInstance)
+    assert isinstance(found.recorded, History)
+    assert [pool.name for pool in found.recorded.pools] == ["stream 0"]
+
+
+def test_huge_memo_index_is_rejected() -> None:
+    with pytest.raises(UnreadableInput, match="more memory than there is"):
+        read_any(b"\x80\x04}\x8c\x08segmentsr\xff\xff\xff\x7f]s.", "s.pickle")

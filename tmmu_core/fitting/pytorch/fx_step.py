@@ -7,21 +7,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import torch
 from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.fitting.pytorch.fx_eager import eager_step
 from tmmu_core.fitting.pytorch.fx_executed import Executed, read_executed, with_random_state
 from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
+from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, with_optimizer
 from tmmu_core.fitting.pytorch.fx_random import generator_state, set_generator_state
 from tmmu_core.fitting.pytorch.fx_rebuild import split, state_bytes
 from tmmu_core.fitting.recompute.write_graph import STATE
-from tmmu_core.formats.pytorch.adamw import add_adamw
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported
 from tmmu_core.graph.model import Graph
-
-OPTIMIZERS = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}
 
 
 @dataclass(frozen=True)
@@ -32,13 +30,21 @@ class TorchStep:
     """Maps the module's output to the differentiated tensors (``fx_trace.chosen``)."""
     call: Call
     name: str
-    optimizer: str | None
+    optimizer: Optimizer | None
     executed: Executed
 
     @property
     def graph(self) -> Graph:
         """The step as AOTAutograd runs it, with the optimizer's part."""
-        return with_optimizer(self.executed, self.optimizer)
+        return self._with_optimizer(self.executed)
+
+    def _with_optimizer(self, executed: Executed) -> Graph:
+        return with_optimizer(executed.graph, self.module, executed.gradients, self.optimizer)
+
+    @property
+    def eager(self) -> Graph:
+        """The step as eager PyTorch runs it, with the optimizer's part."""
+        return eager_step(self.module, self.call, self.name, self.optimizer)
 
     @property
     def device(self) -> str:
@@ -57,7 +63,7 @@ class TorchStep:
             mode = next((each.fake_mode for each in values if hasattr(each, "fake_mode")), contextlib.nullcontext())
             executed = read_executed(joint, mode, self.name, self.call.input_names)
             is_this_step = executed.graph == self.executed.graph
-            after = fitted if is_this_step else refit(with_optimizer(executed, self.optimizer))
+            after = fitted if is_this_step else refit(self._with_optimizer(executed))
             return split(joint, executed, after, num_fwd_outputs)
 
         return partition_fn
@@ -103,7 +109,7 @@ class TorchStep:
         with self._as_it_is():
             torch.manual_seed(0)
             parameters = list(self.module.parameters())
-            optimizer = self._warm_optimizer(parameters)
+            optimizer = None if self.optimizer is None else make_optimizer(self.optimizer, parameters)
             states = tree_leaves([list(each.values()) for each in optimizer.state.values()]) if optimizer else []
             inputs = tree_leaves((self.call.args, self.call.kwargs))
             held = [t for t in (*parameters, *self.module.buffers(), *states, *inputs) if isinstance(t, torch.Tensor)]
@@ -117,17 +123,6 @@ class TorchStep:
                     optimizer.step()
             buffers = [buffer.detach().clone() for buffer in self.module.buffers()]
             return Measured(live.peak_bytes, gradients, buffers)
-
-    def _warm_optimizer(self, parameters: list[Any]) -> Any:
-        """Return the optimizer with its states allocated."""
-        if self.optimizer is None:
-            return None
-        optimizer = OPTIMIZERS[self.optimizer](parameters, lr=1e-3)
-        for each in parameters:
-            each.grad = torch.zeros_like(each) if each.requires_grad else None
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return optimizer
 
     @contextlib.contextmanager
     def _as_it_is(self) -> Iterator[None]:
@@ -177,19 +172,11 @@ class Measured:
         return _equal(self.buffers, other.buffers)
 
 
-def traced(module: Any, call: Call, name: str, optimizer: str | None) -> TorchStep:
+def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> TorchStep:
     """Trace the training step of ``module``. Raises ``UnreadableInput`` where it cannot be traced."""
     with torch.enable_grad(), exported(module, call, name, stand_in=_has_no_data(module, call)) as (joint, mode):
         executed = read_executed(joint.graph_module, mode, name, call.input_names)
     return TorchStep(module, call, name, optimizer, executed)
-
-
-def with_optimizer(executed: Executed, optimizer: str | None) -> Graph:
-    """Return the graph with the optimizer's steps; gradients stay until the end, as in PyTorch."""
-    if optimizer != "adamw":
-        return executed.graph
-    graph = add_adamw(executed.graph, executed.gradients)
-    return msgspec.structs.replace(graph, outputs=executed.graph.outputs)
 
 
 def sized(graph: Graph, device: str) -> Graph:

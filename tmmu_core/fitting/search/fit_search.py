@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, KINDS, Cost, Kind, Move, total_cost
 from tmmu_core.fitting.moves.alignment import finer_alignments, finest_alignment
 from tmmu_core.fitting.moves.proposals import PROPOSING
@@ -38,6 +38,8 @@ MOST_TRIED = 24
 """Most lists of moves of one kind that are planned."""
 CHEAP_PART = 100
 """A plan that fits for less than this part of the graph's FLOPs ends the search."""
+SMALL_PART = 100
+"""A move that saves less than this part of the bytes needed is left out where it can be."""
 MOST_SINGLE_MOVES = 40
 SINGLE_MOVES_UP_TO = 400
 """Nodes up to which single moves are combined greedily where no list of moves fits."""
@@ -177,12 +179,13 @@ class _FitSearch:
         return with_order(bound, self.order.needs), self.order.total
 
     def ended(self, answer: Answer, bound: LowerBound, proven: int = 0) -> Fitted:
-        best = self.best
+        if answer == "fits":
+            self.leave_out_small_moves()
         return Fitted(
             answer,
             self.capacity,
             self.start,
-            best,
+            self.best,
             bound,
             proven,
             tuple(self.seen),
@@ -190,6 +193,22 @@ class _FitSearch:
             self.watch.stopped,
             self.limiting(answer),
         )
+
+    def leave_out_small_moves(self) -> None:
+        """Leave out moves that save less than a hundredth of what is needed, where the plan still fits at no more cost.
+
+        A move that others depend on cannot be left out.
+        """
+        needed = self.capacity.over(extents(self.start.plan))
+        for move in sorted(self.best.moves, key=lambda each: each.bytes):
+            if SMALL_PART * move.bytes >= needed or len(self.best.moves) == 1:
+                break
+            try:
+                made = plan_moves(self.start, tuple(each for each in self.best.moves if each.what != move.what))
+            except ContractError:
+                continue
+            if self.fits(made):
+                self.best = made
 
     def limiting(self, answer: Answer) -> tuple[UnknownOperator, ...]:
         """Return the unknown operators, where known properties could improve the answer."""

@@ -44,6 +44,11 @@ class RenderArena:
     origin: int | None = None
     """Start address of its memory, if the plan has it."""
 
+    @property
+    def has_buffer(self) -> bool:
+        """Whether the program contains its buffer: the model or hydration writes it."""
+        return self.role != "constant" or self.is_staged
+
 
 @dataclass(frozen=True)
 class RenderTensor:

@@ -16,6 +16,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -26,7 +27,7 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.allocator_plan import stem_of
 from tmmu_core.formats.csv import instance_csv
 from tmmu_core.graph.native import document
-from tmmu_core.planners.problem import Packing, PlainInstance
+from tmmu_core.planners.problem import PlainInstance
 
 FIELDS = ("id", "lower", "upper", "size", "alignment", "offset", "alias")
 HINT = "Assign the columns: --columns size=BYTES,lower=FROM,upper=TO,offset=AT,id=NAME,alias=SAME."
@@ -113,7 +114,6 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
     writer.writerow(keep)
     writer.writerows([[cell[field] for field in keep] for cell in merged])
     found = instance_csv.read_csv(text.getvalue(), source=name)
-    packing = None if found.offset is None else Packing(offset=found.offset)
     notes = list(found.notes)
     notes += [
         f'"{named[field]}" is read as {unit.upper()}iB because of its name' for field, unit in units.items() if unit
@@ -122,7 +122,7 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
         notes.append(f"{len(rows) - len(merged):,} rows share the bytes of others (same alias)")
     if named["lower"] not in present or named["upper"] not in present:
         notes.append("the table has no live ranges: all rows are live at once")
-    return PlainInstance(stem_of(name) or "table", found.problem, packing, tuple(notes))
+    return replace(found, name=stem_of(name) or "table", notes=tuple(notes))
 
 
 def _rows(data: bytes, name: str) -> Iterable[dict[str, Any]]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -48,15 +48,6 @@ NEEDED = ("id", "lower", "upper", "size")
 LAST_STEP = 2**62
 LAST_FIXED = 2**63 - 1
 """Maximum offset that a problem can fix; a finished plan may have any uint64."""
-
-
-@dataclass(frozen=True, eq=False)
-class Instance:
-    """A CSV as read: the problem, the offsets of a finished plan (parallel to it), and notes."""
-
-    problem: Problem
-    offset: U64 | None = None
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,14 +100,12 @@ def _names_columns(cells: list[str]) -> bool:
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the instance in a CSV, with its packing if it has offsets. Raises as :func:`read_csv`."""
-    found = read_csv(data, source=name)
-    packing = None if found.offset is None else Packing(offset=found.offset)
-    return PlainInstance(file_name(name).removesuffix(".csv"), found.problem, packing, found.notes)
+    return replace(read_csv(data, source=name), name=file_name(name).removesuffix(".csv"))
 
 
 def read_csv(
     data: str | bytes, *, source: str = "", arena: str = "arena", capacity: int = UNLIMITED, alignment: int = 1
-) -> Instance:
+) -> PlainInstance:
     """Read one instance. ``alignment`` is the minimum for every buffer.
 
     A gap with a window of bytes is ignored, which ``notes`` reports. Raises ``UnreadableInput`` with the row (the
@@ -155,12 +144,12 @@ def read_csv(
         gaps=tuple(row.gaps for row in rows) if any(row.gaps for row in rows) else None,
         fixed=(np.array([given.get(row.id, -1) for row in rows], dtype=np.int64) if some else None),
     )
-    offset = np.array([*given.values()], dtype=np.uint64) if given and not some else None
+    packing = Packing(np.array([*given.values()], dtype=np.uint64)) if given and not some else None
     windowed = [row.id for row in rows if row.windowed]
     if not windowed:
-        return Instance(problem, offset)
-    notes = f"{len(windowed)} buffers have a gap with a window of bytes ({windowed[0]!r} first), which is ignored."
-    return Instance(problem, offset, (notes,))
+        return PlainInstance("", problem, packing)
+    note = f"{len(windowed)} buffers have a gap with a window of bytes ({windowed[0]!r} first), which is ignored."
+    return PlainInstance("", problem, packing, (note,))
 
 
 def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> str:

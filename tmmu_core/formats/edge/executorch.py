@@ -25,7 +25,7 @@ from math import prod
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, instance_of, peak_of, stem_of
+from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, instance_of, peak_of, stacked, stem_of
 from tmmu_core.formats.edge.flatbuffer import Damaged, Flat, Table
 from tmmu_core.planners.problem import PlainInstance
 
@@ -247,14 +247,11 @@ class _Method:
     # --- live ranges ---
 
     def _lives(self) -> Iterable[LiveRange]:
-        starts, at = {}, 0
-        memories = sorted({value.memory for value in self.values.values()})
         ends = defaultdict[int, int](int)
         for value in self.values.values():
-            ends[value.memory] = max(ends[value.memory], value.offset + value.size)
-        for memory in memories:
-            starts[memory] = at
-            at += max(self.sizes[memory] if memory < len(self.sizes) else 0, ends[memory])
+            reserved = self.sizes[value.memory] if value.memory < len(self.sizes) else 0
+            ends[value.memory] = max(ends[value.memory], reserved, value.offset + value.size)
+        starts, at = stacked(ends)
         if at > LAST_BYTE:
             raise Damaged(f"its memories are {at} bytes.")
         for value in self.values.values():

@@ -86,13 +86,18 @@ def read(data: bytes, name: str = "") -> Graph:
     Raises ``UnreadableInput`` where the file is damaged, ``InvalidIrShapes`` (reason ``unknown_dtype``) for a tensor
     without a size: strings, variants.
     """
+    return _built(data, name)[0]
+
+
+def _built(data: Any, name: str) -> tuple[Graph, _Reading]:
     import tflite  # slow to import
 
     try:
         file = ModelFile(tflite, data, name)
         if not file.model.SubgraphsLength():
             raise UnreadableInput("the model has no subgraph.", source=name, hint="Convert the model again.")
-        return _Reading(file).graph()
+        reading = _Reading(file)
+        return reading.graph(), reading
     except (struct.error, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         # Errors of offsets outside of the file.
         raise UnreadableInput(
@@ -107,11 +112,7 @@ def read_with_ids(data: bytes, name: str = "") -> tuple[Graph, ModelFile, dict[i
 
     The ids are listed per subgraph number, for each of its uses.
     """
-    graph = read(data, name)
-    import tflite
-
-    reading = _Reading(ModelFile(tflite, data, name))
-    reading.graph()
+    graph, reading = _built(data, name)
     ids: dict[int, list[dict[int, str]]] = {}
     for use in reading.uses:
         ids.setdefault(use.subgraph.number, []).append(use.ids)
@@ -120,10 +121,7 @@ def read_with_ids(data: bytes, name: str = "") -> tuple[Graph, ModelFile, dict[i
 
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
     """The constants of ``graph``, which was read from ``data``: bytes, or a map of the file at ``where``."""
-    import tflite
-
-    reading = _Reading(ModelFile(tflite, data, name))
-    reading.graph()
+    reading = _built(data, name)[1]
     ids = {tensor.id for tensor in graph.tensors if tensor.role == "constant"}
     pieces: dict[str, Piece] = {}
     for tensor_id, tensor in reading.constants.items():

@@ -15,7 +15,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from tmmu_core.formats.onnx.onnx_operators import MEASURES, VIEWS
+from tmmu_core.formats.onnx.onnx_model import MEASURES, VIEWS, copy_of
 from tmmu_core.graph.operators import operator_of
 
 KEPT_ELEMENTS = 1024
@@ -35,8 +35,7 @@ def hide_ranges(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     if not any(node.op_type == "Range" and not node.domain for node in model.graph.node):
         return model
-    hidden = onnx.ModelProto()
-    hidden.CopyFrom(model)
+    hidden = copy_of(model)
     for node in hidden.graph.node:
         if node.op_type == "Range" and not node.domain:
             node.domain = HIDDEN
@@ -66,8 +65,7 @@ def with_values(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> o
             counted.append(helper.make_tensor_value_info(node.output[0], dtype, [_count(node, known)]))
     if not made and not counted:
         return None
-    smaller = onnx.ModelProto()
-    smaller.CopyFrom(model)
+    smaller = copy_of(model)
     del smaller.graph.node[:]
     smaller.graph.node.extend(kept)
     smaller.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in made.items())

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import onnx
 
+from tmmu_core.formats.onnx.onnx_model import Known, copy_of, declaring
+
 Shape = list[int | str | None]
-Known = dict[str, tuple[int, Shape]]
-"""Value → (element type, dimensions as number, name or ``None``)."""
 
 MOST_ROUNDS = 16
 """Rounds of inference, each of which may correct the next of consecutive pools; networks have about five."""
@@ -36,14 +36,14 @@ def corrected(model: onnx.ModelProto, infer: Callable[[onnx.ModelProto], Known])
         if not rounded:
             break
         pooled |= rounded
-        known = infer(_declaring(bare, pooled))
+        known = infer(declaring(bare, pooled))
     inputs = {dim.dim_param for value in model.graph.input for dim in value.type.tensor_type.shape.dim} - {""}
     wrong = {
         value.name: known[value.name]
         for value in (*model.graph.value_info, *model.graph.output)
         if value.name in known and _contradicted(value, known[value.name][1], inputs)
     }
-    right = _declaring(model, wrong | pooled) if wrong or pooled else model
+    right = declaring(model, wrong | pooled)
     written = [value for node in model.graph.node for value in node.output if value]
     enough = all(value in known and all(isinstance(size, int) for size in known[value][1]) for value in written)
     return right, known if enough or bare is model else infer(right)
@@ -59,8 +59,7 @@ def _undeclared(model: onnx.ModelProto) -> onnx.ModelProto:
 
     if not declared(model):
         return model
-    bare = onnx.ModelProto()
-    bare.CopyFrom(model)
+    bare = copy_of(model)
     for value in declared(bare):
         value.type.tensor_type.ClearField("shape")
     return bare
@@ -75,17 +74,6 @@ def _contradicted(value: onnx.ValueInfoProto, inferred: Shape, inputs: set[str])
         dim.HasField("dim_value") and dim.dim_value != size and (isinstance(size, int) or size in inputs)
         for dim, size in zip(declared, inferred, strict=True)
     )
-
-
-def _declaring(model: onnx.ModelProto, shapes: Known) -> onnx.ModelProto:
-    """Return a copy of the model that declares these shapes."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    infos = {value.name: value for value in (*copy.graph.value_info, *copy.graph.output)}
-    for name, (element, shape) in shapes.items():
-        value = infos.get(name) or copy.graph.value_info.add(name=name)
-        value.CopyFrom(onnx.helper.make_tensor_value_info(name, element, shape))
-    return copy
 
 
 def _pool_outputs(model: onnx.ModelProto, known: Known) -> Known:

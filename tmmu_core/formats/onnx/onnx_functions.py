@@ -12,7 +12,7 @@ from onnx import inliner
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.onnx.onnx_names import first_line
+from tmmu_core.formats.onnx.onnx_model import first_line
 
 Key = tuple[str, str, str]
 """(domain, name, overload) of a function."""

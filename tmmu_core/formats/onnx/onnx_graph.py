@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from itertools import chain
 from pathlib import PurePath
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import onnx
 from onnx import defs
 
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.formats.onnx.onnx_operators import ELEMENTWISE_IN_FIRST, MEASURES, VIEWS
+from tmmu_core.formats.onnx.onnx_model import ELEMENTWISE_IN_FIRST, MEASURES, VIEWS, attribute_of, operator_name
 from tmmu_core.formats.onnx.onnx_scope_shapes import bodies
 from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, captured, in_place, is_scope
 from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, size_without_input
@@ -92,11 +92,11 @@ class Builder:
         kept: list[tuple[int, onnx.NodeProto]] = []
         for k, node in enumerate(self.graph.node):
             fixed = all(name in self.constant for name in node.input if name) or (
-                _operator(node) in MEASURES and self._fixed_shape(node.input[0])
+                operator_name(node) in MEASURES and self._fixed_shape(node.input[0])
             )
             if is_scope(node):
                 fixed = fixed and is_scope(node, "If.close")  # carried values change in every iteration
-            if fixed and (_operator(node) in VIEWS or not operator_of(_instr(node)).keeps_position):
+            if fixed and (operator_name(node) in VIEWS or not operator_of(_instr(node)).keeps_position):
                 self.constant.update(name for name in node.output if name)
             else:
                 kept.append((k, node))
@@ -147,7 +147,7 @@ class Builder:
 
     def _view_of(self, node: onnx.NodeProto) -> str:
         """Return the tensor whose bytes the first output has; ``""`` if none."""
-        if _operator(node) not in VIEWS or not node.input[0] or node.input[0] in self.constant:
+        if operator_name(node) not in VIEWS or not node.input[0] or node.input[0] in self.constant:
             return ""
         if any(node.input[2:]):
             return ""  # the third input of Dropout enables training
@@ -162,14 +162,14 @@ class Builder:
 
     def _pairs(self, node: onnx.NodeProto, operands: list[str], written: list[str]) -> tuple[tuple[int, int], ...]:
         """Return the in-place pairs: element-wise inputs with exactly the bytes of the output."""
-        operator = _operator(node)
+        operator = operator_name(node)
         if len(written) != 1:
             return ()
         if is_scope(node, "If.close"):
             candidates = list(dict.fromkeys(operands[1:]))  # one of them is the result, the others are dead
         elif operator_of(operator).is_elementwise:
             candidates = list(dict.fromkeys(operands))
-        elif operator in ELEMENTWISE_IN_FIRST and not _attribute(node, "training_mode"):
+        elif operator in ELEMENTWISE_IN_FIRST and not attribute_of(node, "training_mode"):
             candidates = operands[:1]
         else:
             return ()
@@ -214,7 +214,7 @@ class Builder:
         self.tensors[name], self.sizes[name] = tensor, (low, high)
 
     def _refuse_shape(self, name: str, node_id: str) -> NoReturn:
-        gathering = next((n for n in self.graph.node if is_scope(n) and name in map(_first, in_place(n))), None)
+        gathering = next((n for n in self.graph.node if is_scope(n) and name in dict(in_place(n))), None)
         if gathering is not None:
             name = dict(in_place(gathering))[name]
             count = gathering.input[0] or node_id.rpartition("/")[0]
@@ -251,21 +251,8 @@ class Builder:
         )
 
 
-def _first(pair: tuple[str, str]) -> str:
-    return pair[0]
-
-
-def _operator(node: onnx.NodeProto) -> str:
-    """Return the name of an operator of the default set; ``""`` for other sets."""
-    return "" if node.domain else node.op_type
-
-
 def _instr(node: onnx.NodeProto) -> str:
     return node.op_type if node.domain in ("", SCOPE) else f"{node.domain}::{node.op_type}"
-
-
-def _attribute(node: onnx.NodeProto, name: str) -> Any:
-    return next((onnx.helper.get_attribute_value(a) for a in node.attribute if a.name == name), None)
 
 
 def made_from(node: onnx.NodeProto) -> Origin:

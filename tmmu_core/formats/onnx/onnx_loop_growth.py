@@ -19,10 +19,10 @@ import onnx
 
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.onnx.onnx_constant_folding import written_values
-from tmmu_core.formats.onnx.onnx_declared import Known
-from tmmu_core.formats.onnx.onnx_scope_shapes import Found, trips_of
+from tmmu_core.formats.onnx.onnx_model import Found, Known, declaring, fixed_shape
+from tmmu_core.formats.onnx.onnx_scope_shapes import trips_of
 from tmmu_core.formats.onnx.onnx_scopes import UNBOUNDED, Flat, carried_of, is_scope
-from tmmu_core.formats.onnx.onnx_shapes import DTYPES, Facts, Sizes, bind, declaring, inferred_with_values
+from tmmu_core.formats.onnx.onnx_shapes import DTYPES, Facts, Sizes, bind, inferred_with_values
 
 ONE_BY_ONE = 64
 """Iterations up to which all are inferred for a state that grows by different sizes."""
@@ -48,9 +48,9 @@ def use_largest_shapes(flat: Flat, facts: Facts, sizes: Sizes, name: str) -> boo
             continue
         known, carried_out = inferred_with_values(declaring(model, declared), name)
         places = list(carried_of(node))
-        state = {carried: shape for carried, _, _ in places if (shape := _shape(known, carried)) is not None}
+        state = {carried: shape for carried, _, _ in places if (shape := fixed_shape(known, carried)) is not None}
         results = {carried: result for carried, result, _ in places if carried in state}
-        left = {carried: _shape(known, result) for carried, result in results.items()}
+        left = {carried: fixed_shape(known, result) for carried, result in results.items()}
         moving = {c: s for c, s in state.items() if left[c] is not None and left[c] != s}
         if not moving:
             continue
@@ -75,7 +75,7 @@ def use_largest_shapes(flat: Flat, facts: Facts, sizes: Sizes, name: str) -> boo
         scopes.append(origin.scope)
     if scopes:
         sizes.hold(sizes.dims)
-        _take(facts, inferred_with_values(declaring(model, declared), name)[0] | bodies, flat, sizes.point())
+        _write_facts(facts, inferred_with_values(declaring(model, declared), name)[0] | bodies, flat, sizes.point())
     return bool(scopes)
 
 
@@ -85,7 +85,7 @@ def _step(model: onnx.ModelProto, elements: Mapping[str, int], results: Mapping[
     def step(now: State) -> tuple[Known, State] | None:
         given: dict[str, Found] = {carried: (elements[carried], list(shape)) for carried, shape in now.items()}
         found = inferred_with_values(declaring(model, given), name)[0]
-        then = {carried: shape for carried in elements if (shape := _shape(found, results[carried])) is not None}
+        then = {carried: shape for carried in elements if (shape := fixed_shape(found, results[carried])) is not None}
         return (found, then) if len(then) == len(elements) else None
 
     return step
@@ -124,16 +124,10 @@ def _larger(one: Known, other: Known) -> Known:
     """Return the shape with more elements of each value; a known shape replaces an open one."""
     found = dict(one)
     for value, (element, shape) in other.items():
-        mine, theirs = _shape(one, value), _shape(other, value)
+        mine, theirs = fixed_shape(one, value), fixed_shape(other, value)
         if mine is None or (theirs is not None and prod(theirs) > prod(mine)):
             found[value] = element, shape
     return found
-
-
-def _shape(known: Known, value: str) -> tuple[int, ...] | None:
-    shape = known[value][1] if value in known else [None]
-    sizes = tuple([size for size in shape if isinstance(size, int)])
-    return sizes if len(sizes) == len(shape) else None
 
 
 def _written(flat: Flat) -> Iterator[tuple[str, str]]:
@@ -143,9 +137,9 @@ def _written(flat: Flat) -> Iterator[tuple[str, str]]:
             yield from ((value, origin.scope) for value in node.output)
 
 
-def _take(facts: Facts, known: Known, flat: Flat, point: Mapping[str, int]) -> None:
+def _write_facts(facts: Facts, known: Known, flat: Flat, point: Mapping[str, int]) -> None:
     for value in (value for node in flat.model.graph.node for value in node.output if value):
-        shape = _shape(known, value)
+        shape = fixed_shape(known, value)
         if shape is None or known[value][0] not in DTYPES:
             continue
         before = facts.shape.get(value)

@@ -15,7 +15,7 @@ Steps:
    the shape of a tensor with a fixed shape. Folded values that are read have the role ``constant``, as have
    initialisers of integers and booleans (shapes, indices). Floating-point initialisers have the role ``parameter``.
 5. Unread optional outputs are dropped; nodes without a unique name are called ``<operator>_<position in the file>``.
-6. ``inplace`` is set for every node (:mod:`.onnx_operators`), views are views, and the order is that of the file.
+6. ``inplace`` is set for every node (:mod:`.onnx_graph`), views are views, and the order is that of the file.
 """
 
 from __future__ import annotations
@@ -36,12 +36,10 @@ from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.onnx import onnx_shape_run
 from tmmu_core.formats.onnx.onnx_constant_folding import HIDDEN, KEPT_ELEMENTS
-from tmmu_core.formats.onnx.onnx_external import check_places, without_places
 from tmmu_core.formats.onnx.onnx_functions import inlined
 from tmmu_core.formats.onnx.onnx_graph import Builder
 from tmmu_core.formats.onnx.onnx_loop_growth import use_largest_shapes
-from tmmu_core.formats.onnx.onnx_names import first_line
-from tmmu_core.formats.onnx.onnx_operators import write_defaults
+from tmmu_core.formats.onnx.onnx_model import check_places, first_line, without_places, write_defaults
 from tmmu_core.formats.onnx.onnx_scope_shapes import check_scopes, without_dead_branches, write_trip_limits
 from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, flatten, graphs
 from tmmu_core.formats.onnx.onnx_shapes import (

@@ -12,12 +12,10 @@ import onnx
 from onnx import TensorProto, helper
 
 from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.formats.onnx.onnx_model import Found, attribute_of, copy_of
 from tmmu_core.formats.onnx.onnx_scopes import UNBOUNDED, Flat, Origin, branch, is_scope
 from tmmu_core.graph.model import Dim
 
-Dims = list[int | str | None]
-Found = tuple[Any, Sequence[int | str | None]]
-"""Element type, and dimensions as number, name or ``None``."""
 Values = Mapping[str, np.ndarray[Any, Any]]
 
 
@@ -45,7 +43,7 @@ def _unknown(found: Found) -> int:
     return sum(2 if dim is None else isinstance(dim, str) for dim in found[1])
 
 
-def same_bytes(a: Found | None, b: Found | None) -> bool:
+def same_bytes(a: Typed | None, b: Typed | None) -> bool:
     """Whether two values have one type and the same number of elements at every size: equal but for axes of size 1."""
     if a is None or b is None or a == b:
         return a == b
@@ -58,6 +56,8 @@ def _elements(dims: Sequence[int | str | None]) -> tuple[int, list[str]]:
     return number, sorted(dim for dim in dims if isinstance(dim, str)) if number else []
 
 
+Typed = tuple[Any, Sequence[int | str | None]]
+"""Element type or dtype, and dimensions."""
 Shapes = Iterator[tuple[str, Found | None]]
 
 
@@ -100,7 +100,7 @@ def _open(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
 
 def _next(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
     """A slice has its input's shape without the axis."""
-    for source, piece, axis in zip(node.input, node.output, _numbers(node, "axes"), strict=True):
+    for source, piece, axis in zip(node.input, node.output, attribute_of(node, "axes") or [], strict=True):
         found = find(source)
         at = None if found is None else _axis(axis, len(found[1]))
         if at is not None:
@@ -141,12 +141,12 @@ def _loop_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
 
 
 def _scan_close(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
-    sliced = find(_text(node, "measured"))
+    sliced = find((attribute_of(node, "measured") or b"").decode())
     length = None
     if sliced is not None:
         axis = _axis(_number(node, "axis"), len(sliced[1]))
         length = None if axis is None else sliced[1][axis]
-    yield from _closed(node, find, _operands(node, 0, 0), length, _numbers(node, "axes"))
+    yield from _closed(node, find, _operands(node, 0, 0), length, attribute_of(node, "axes") or [])
 
 
 def _closed(
@@ -170,15 +170,7 @@ def _axis(axis: int, rank: int) -> int | None:
 
 
 def _number(node: onnx.NodeProto, name: str) -> int:
-    return next((int(a.i) for a in node.attribute if a.name == name), 0)
-
-
-def _numbers(node: onnx.NodeProto, name: str) -> list[int]:
-    return next((list(a.ints) for a in node.attribute if a.name == name), [])
-
-
-def _text(node: onnx.NodeProto, name: str) -> str:
-    return next((a.s.decode() for a in node.attribute if a.name == name), "")
+    return int(attribute_of(node, name) or 0)
 
 
 # --- constant conditions ---------------------------------------------------------------------------------
@@ -209,8 +201,7 @@ def without_dead_branches(flat: Flat, values: Values) -> Flat:
             if output:
                 nodes.append(helper.make_node("Identity", [result], [output], name=f"{origin.scope}/taken_{i}"))
                 origins.append(origin)
-    model = onnx.ModelProto()
-    model.CopyFrom(flat.model)
+    model = copy_of(flat.model)
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     return replace(flat, model=model, origins=tuple(origins))

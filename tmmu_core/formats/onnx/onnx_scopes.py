@@ -24,8 +24,7 @@ import onnx
 from onnx import helper
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.onnx.onnx_names import unique_ids
-from tmmu_core.formats.onnx.onnx_operators import SUBGRAPHS
+from tmmu_core.formats.onnx.onnx_model import SUBGRAPHS, attribute_of, copy_of, operator_name, unique_ids
 
 SCOPE = "tmmu.scope"
 """Operator set of the nodes that open and close scopes. Their attributes are numbers of operands by kind."""
@@ -91,13 +90,12 @@ def flatten(model: onnx.ModelProto, source: str = "") -> Flat:
     """
     if not any(body for node in model.graph.node for body in bodies_of(node)):
         for k, node in enumerate(model.graph.node):
-            if _operator(node) in SUBGRAPHS:
+            if operator_name(node) in SUBGRAPHS:
                 _refuse(node, f"graph.node[{k}]", source, "has no body", "Export the model again.")
         return Flat(model, tuple(Origin("", k) for k in range(len(model.graph.node))))
     flattening = _Flattening(model, source)
     flattening.emit_graph(model.graph, "", ChainMap(), "graph")
-    flat = onnx.ModelProto()
-    flat.CopyFrom(model)
+    flat = copy_of(model)
     del flat.graph.node[:]
     flat.graph.node.extend(flattening.nodes)
     flat.graph.initializer.extend(flattening.weights)
@@ -135,7 +133,7 @@ class _Flattening:
             origin = Origin(prefix + ids[k], k)
             reads = [_known(names, name) for name in node.input]
             bodies = bodies_of(node)
-            if not bodies and _operator(node) not in SUBGRAPHS:
+            if not bodies and operator_name(node) not in SUBGRAPHS:
                 flat = onnx.NodeProto()
                 flat.CopyFrom(node)
                 flat.name = prefix + node.name if node.name else ""
@@ -154,7 +152,7 @@ class _Flattening:
         results: list[str] = []
         number, around = next(self.branches), self.inside
         for taken, word in ((True, "then"), (False, "else")):
-            body, inner = _attribute(node, f"{word}_branch"), names.new_child()
+            body, inner = attribute_of(node, f"{word}_branch"), names.new_child()
             self.inside = (*around, branch(number, taken))
             self._body(body, f"{at.scope}/{word}", inner)
             results += self._results(body, inner)
@@ -162,7 +160,7 @@ class _Flattening:
         return _Closing(at, [reads[0], *results], [], {"number": number})
 
     def _loop(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
-        body = _attribute(node, "body")
+        body = attribute_of(node, "body")
         count, condition, *initial = [*reads, "", ""][: max(2, len(reads))]
         states = len(initial)
         if len(_inputs(body)) != 2 + states or len(body.output) != 1 + len(node.output) or len(node.output) < states:
@@ -184,12 +182,12 @@ class _Flattening:
         return _Closing(at, operands, captures, {"states": states, "rooms": len(rooms)}, carried[2:] + rooms)
 
     def _scan(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
-        body = _attribute(node, "body")
+        body = attribute_of(node, "body")
         if not self.has_scan:
             _refuse(
                 node, at.scope, self.source, "is of operator set 8", "Convert the model to operator set 9 or later."
             )
-        sliced = int(_attribute(node, "num_scan_inputs") or 0)
+        sliced = int(attribute_of(node, "num_scan_inputs") or 0)
         states = len(reads) - sliced
         gathered = len(node.output) - states
         if not sliced or min(states, gathered) < 0 or len(_inputs(body)) != len(reads):
@@ -204,7 +202,7 @@ class _Flattening:
             opening = _scope_node("Scan.open", at, reads[:states], [*carried, *rooms], states=states)
             self._emit(opening, at.scope, at.position)
         start = len(self.nodes)
-        axes = list(_attribute(node, "scan_input_axes") or [0] * sliced)
+        axes = list(attribute_of(node, "scan_input_axes") or [0] * sliced)
         if len(axes) != sliced:
             self._miscounted(node, at.scope)
         self._emit(
@@ -215,7 +213,7 @@ class _Flattening:
         self._body(body, at.scope, inner)
         results = self._copied(self._results(body, inner), [*carried, *rooms], carried, at)
         captures = self._captures(start, carried)
-        axes_out = list(_attribute(node, "scan_output_axes") or [0] * gathered)
+        axes_out = list(attribute_of(node, "scan_output_axes") or [0] * gathered)
         if len(axes_out) != gathered:
             self._miscounted(node, at.scope)
         counts = {"states": states, "rooms": gathered, "measured": reads[states], "axis": axes[0], "axes": axes_out}
@@ -304,7 +302,7 @@ class _Flattening:
         self.origins.append(Origin(scope, position, self.inside))
 
     def _check(self, node: onnx.NodeProto, bodies: list[tuple[str, onnx.GraphProto]], place: str) -> None:
-        operator = _operator(node)
+        operator = operator_name(node)
         if operator not in _BODIES:
             what = "holds a subgraph, which is not supported"
             hint = "Simplify the model first, so that it has no subgraphs but those of If, Loop and Scan."
@@ -353,14 +351,14 @@ def is_scope(node: onnx.NodeProto, *operators: str) -> bool:
 
 def carried_of(node: onnx.NodeProto) -> Iterator[tuple[str, str, str]]:
     """Yield (carried state, the body's result, the loop's output) per state of a loop's closing node."""
-    states, rooms = (_attribute(node, name) for name in ("states", "rooms"))
+    states, rooms = (attribute_of(node, name) for name in ("states", "rooms"))
     for i in range(states):
         yield node.input[3 + i], node.input[3 + states + rooms + 1 + i], node.output[i]
 
 
 def captured(node: onnx.NodeProto) -> list[str]:
     """Return the operands of a closing node that only extend live ranges."""
-    count = int(_attribute(node, "captures") or 0)
+    count = int(attribute_of(node, "captures") or 0)
     return list(node.input[len(node.input) - count :])
 
 
@@ -378,20 +376,12 @@ def _inputs(body: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
 
 
 def _directions(node: onnx.NodeProto, side: str, count: int) -> list[int]:
-    given = list(_attribute(node, f"scan_{side}put_directions") or [0] * count)
+    given = list(attribute_of(node, f"scan_{side}put_directions") or [0] * count)
     return given if any(given) else []
 
 
 def _known(names: Names, name: str) -> str:
     return names.get(name, name)
-
-
-def _operator(node: onnx.NodeProto) -> str:
-    return "" if node.domain else node.op_type
-
-
-def _attribute(node: onnx.NodeProto, name: str) -> Any:
-    return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), None)
 
 
 def _refuse(node: onnx.NodeProto, place: str, source: str, what: str, hint: str) -> NoReturn:

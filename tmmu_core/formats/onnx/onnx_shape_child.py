@@ -16,26 +16,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from tmmu_core.base.child_process import bound
+
 MOST_WRITTEN = 1 << 28
 """Bytes of the profile, the only file that is written."""
 SCALARS = (1, 0, 16_000, 8_000, 64)
 """Values tried for scalar integer inputs: switches, counts, sampling rates."""
-
-
-def limit(seconds: int, memory: int) -> None:
-    """Limit this process: seconds of processor time, bytes of address space, bytes of a file.
-
-    On platforms without such limits only the timeout of the parent applies.
-    """
-    try:
-        import resource
-    except ImportError:
-        return
-    bounds = ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, MOST_WRITTEN))
-    for kind, most in (*bounds, (resource.RLIMIT_CORE, 0)):
-        hard = resource.getrlimit(kind)[1]
-        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (least, least))
 
 
 Inputs = list[tuple[str, str, list[int | str]]]
@@ -133,9 +119,9 @@ def symbols(model: bytes) -> dict[str, Any]:
     return {"symbols": found}
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     """Process one request in a temporary folder: symbolic inference leaves files in the current folder."""
-    limit(int(sys.argv[1]), int(sys.argv[2]))
+    bound(int(arguments[0]), int(arguments[1]), MOST_WRITTEN)
     head, _, model = sys.stdin.buffer.read().partition(b"\n")
     request = json.loads(head)
     with tempfile.TemporaryDirectory() as folder:
@@ -148,7 +134,3 @@ def main() -> None:
             response = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
         os.chdir(before)
     sys.stdout.write(json.dumps(response))
-
-
-if __name__ == "__main__":
-    main()

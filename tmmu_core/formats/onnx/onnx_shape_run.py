@@ -8,9 +8,7 @@ from a run is marked ``measured``.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -23,18 +21,18 @@ import onnx
 from onnx import TensorProto, helper
 
 from tmmu_core.base import limits
-from tmmu_core.base.child_process import ended_by_limit
+from tmmu_core.base.child_process import answer_of, ended_by_limit
 from tmmu_core.base.extras import install
 from tmmu_core.formats.onnx.onnx_constant_folding import written_values
-from tmmu_core.formats.onnx.onnx_external import tensors_of
 from tmmu_core.formats.onnx.onnx_functions import inlined
-from tmmu_core.formats.onnx.onnx_names import unique_ids
-from tmmu_core.formats.onnx.onnx_scope_shapes import Found, scope_shapes
+from tmmu_core.formats.onnx.onnx_model import Found, tensors_of, unique_ids
+from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
 from tmmu_core.formats.onnx.onnx_scopes import Flat, bodies_of, branch, is_scope
 from tmmu_core.formats.onnx.onnx_shapes import DTYPES, LENGTH_ENVELOPE, Facts, Sizes, bind
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import ShapeFrom
 
+CHILD = "tmmu_core.formats.onnx.onnx_shape_child"
 MEASURED: ShapeFrom = "measured"
 SYMBOLIC: ShapeFrom = "symbolic"
 ADD_THE_EXTRA = install("run")
@@ -103,7 +101,7 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
     if len(data) > MOST_MODEL_BYTES:
         return Run(failed=f"the model is larger than {MOST_MODEL_BYTES} bytes")
     model = onnx.ModelProto.FromString(data)
-    if any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors_of(model.graph)):
+    if any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors_of(model)):
         return Run(failed="its weights are in other files")
     model = inlined(model, "")
     names = dict(_name_nodes(model.graph, flat))
@@ -128,10 +126,10 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
         name: found for name, found in runs[0].items() if all(run.get(name, found)[1] == found[1] for run in runs[1:])
     }
     ran = {name for events in answer["runs"] for node, _ in events for name in names.get(node, [])}
-    return Run(points[answer["point"]] if points else {}, known, dict(_taken(flat, ran)))
+    return Run(points[answer["point"]] if points else {}, known, dict(_branches_taken(flat, ran)))
 
 
-def _taken(flat: Flat, ran: set[str]) -> Iterator[tuple[str, bool]]:
+def _branches_taken(flat: Flat, ran: set[str]) -> Iterator[tuple[str, bool]]:
     inside = [
         (origin.inside, set(node.output)) for node, origin in zip(flat.model.graph.node, flat.origins, strict=True)
     ]
@@ -159,18 +157,10 @@ def points_to_try(sizes: Sizes) -> list[dict[str, int]]:
 
 def _run_child(request: bytes) -> dict[str, Any]:
     """Return the subprocess's response; ``failed`` if it ended without one."""
-    paths = os.pathsep.join(path for path in sys.path if path)
     seconds, memory = limits.ceiling(limits.RUN_SECONDS), limits.ceiling(limits.RUN_BYTES)
     late = f"the run took more than {seconds} seconds of processor time (--max-{limits.RUN_SECONDS.name})"
     try:
-        child = subprocess.run(
-            [sys.executable, "-m", "tmmu_core.formats.onnx.onnx_shape_child", str(seconds), str(memory)],
-            input=request,
-            capture_output=True,
-            timeout=WAIT * seconds,
-            env={**os.environ, "PYTHONPATH": paths},
-            check=False,
-        )
+        child = answer_of(CHILD, [str(seconds), str(memory)], request, WAIT * seconds)
         if ended_by_limit(child.returncode):
             return {"failed": late}
         answer: dict[str, Any] = json.loads(child.stdout)
@@ -239,7 +229,7 @@ def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> No
     """Write ``known`` shapes of values without a shape into ``facts``, and the shapes of scopes that follow."""
     for name in missing(flat, facts):
         if name in known and known[name][0] in DTYPES:
-            _take(facts, name, DTYPES[known[name][0]], tuple(known[name][1]), origin)
+            _write_shape(facts, name, DTYPES[known[name][0]], tuple(known[name][1]), origin)
     whole: dict[str, Found] = {name: (_element(facts.dtype[name]), list(shape)) for name, shape in facts.shape.items()}
 
     def new_shapes() -> dict[str, Found]:
@@ -248,11 +238,11 @@ def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> No
 
     while found := new_shapes():
         for name, (element, shape) in found.items():
-            _take(facts, name, DTYPES[element], tuple([dim for dim in shape if dim is not None]), origin)
+            _write_shape(facts, name, DTYPES[element], tuple([dim for dim in shape if dim is not None]), origin)
             whole[name] = element, list(shape)
 
 
-def _take(facts: Facts, name: str, dtype: str, shape: tuple[int | str, ...], origin: ShapeFrom) -> None:
+def _write_shape(facts: Facts, name: str, dtype: str, shape: tuple[int | str, ...], origin: ShapeFrom) -> None:
     facts.dtype.setdefault(name, dtype)
     facts.shape[name] = shape
     facts.derived.add(name)

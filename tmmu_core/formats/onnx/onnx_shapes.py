@@ -13,13 +13,13 @@ from math import prod
 from typing import Any
 
 import onnx
-from onnx import TensorProto, helper, shape_inference
+from onnx import TensorProto, shape_inference
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.onnx.onnx_constant_folding import Array, hide_ranges, with_values, written_values
-from tmmu_core.formats.onnx.onnx_declared import Known, corrected
-from tmmu_core.formats.onnx.onnx_names import first_line
-from tmmu_core.formats.onnx.onnx_scope_shapes import Found, scope_shapes
+from tmmu_core.formats.onnx.onnx_declared import corrected
+from tmmu_core.formats.onnx.onnx_model import Known, copy_of, declaring, first_line, fixed_shape
+from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
 from tmmu_core.formats.onnx.onnx_scopes import is_scope
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import Dim, ShapeFrom
@@ -132,7 +132,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
     If no name and no product of names gives a size, the size at the assumed dimensions is taken, and the dimensions
     that it depends on are fixed: ``sizes`` is narrowed.
     """
-    named = _inferred(model, name)
+    named = inferred_with_values(model, name)[0]
     points = _points(sizes)
     at_points = [_inferred_at(model, point, name, k) for k, point in enumerate(points)]
     here = at_points[0] if at_points else named
@@ -177,7 +177,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
 def _inferred_at(model: onnx.ModelProto, point: dict[str, int], name: str, k: int) -> Known:
     """Return the inference at point ``k``; empty at another point than the first if the model is impossible there."""
     try:
-        return _inferred(bind(model, point), name)
+        return inferred_with_values(bind(model, point), name)[0]
     except InvalidIrShapes:
         if not k:
             raise
@@ -212,8 +212,7 @@ def _points(sizes: Sizes) -> list[dict[str, int]]:
 
 def bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
     """Return the model with its named dimensions fixed; other names are cleared, to be inferred."""
-    bound = onnx.ModelProto()
-    bound.CopyFrom(model)
+    bound = copy_of(model)
     for value_info in (*bound.graph.input, *bound.graph.value_info, *bound.graph.output):
         for dim in value_info.type.tensor_type.shape.dim:
             if dim.dim_param in point:
@@ -248,11 +247,6 @@ LONG_VECTOR = 1 << 20
 """Elements of a vector above which data propagation is off: it would write out each of them."""
 
 
-def _inferred(model: onnx.ModelProto, name: str) -> Known:
-    """Return the inferred shapes, with computed shapes folded until nothing new is found."""
-    return inferred_with_values(model, name)[0]
-
-
 def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:
     """Return the conditions of branches that are constant for all sizes of the named dimensions."""
     conditions = [node.input[0] for node in model.graph.node if is_scope(node, "If.close")]
@@ -263,7 +257,9 @@ def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:
 
 
 def inferred_with_values(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
-    """Return :func:`_inferred` and the model with the folded values among its weights."""
+    """Return the inferred shapes, with computed shapes folded until nothing new is found, and the model with the folded
+    values among its weights.
+    """
     model, known = corrected(hide_ranges(model), lambda asked: _once(asked, name, propagate=False))
     scopes = sum(is_scope(node) for node in model.graph.node)
     if not scopes and not _missing(model, known):
@@ -273,7 +269,7 @@ def inferred_with_values(model: onnx.ModelProto, name: str) -> tuple[Known, onnx
     for _ in range(ROUNDS + 2 * scopes):
         if not _missing(model, known) and not scopes:
             return known, model
-        fixed = {value: shape for value, found in known.items() if (shape := _fixed(found)) is not None}
+        fixed = {value: shape for value in known if (shape := fixed_shape(known, value)) is not None}
         fixed |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
         smaller = with_values(model, fixed)
         within = smaller or model
@@ -287,25 +283,6 @@ def inferred_with_values(model: onnx.ModelProto, name: str) -> tuple[Known, onnx
     return known, model
 
 
-def declaring(model: onnx.ModelProto, shapes: Mapping[str, Found]) -> onnx.ModelProto:
-    """Return the model with these shapes declared."""
-    if not shapes:
-        return model
-    declaring = onnx.ModelProto()
-    declaring.CopyFrom(model)
-    rest = [info for info in declaring.graph.value_info if info.name not in shapes]
-    given = {value.name: value for value in declaring.graph.output}
-    del declaring.graph.value_info[:]
-    declaring.graph.value_info.extend(rest)
-    for name, (element, shape) in shapes.items():
-        info = helper.make_tensor_value_info(name, element, shape)
-        if name in given:
-            given[name].CopyFrom(info)
-        else:
-            declaring.graph.value_info.append(info)
-    return declaring
-
-
 def _long_vectors(known: Known) -> bool:
     sizes = [shape[0] for _, shape in known.values() if len(shape) == 1]
     return any(isinstance(size, int) and size > LONG_VECTOR for size in sizes)
@@ -313,16 +290,8 @@ def _long_vectors(known: Known) -> bool:
 
 def _missing(model: onnx.ModelProto, known: Known) -> bool:
     """Whether a node output has no fixed shape yet."""
-    return any(
-        value and (value not in known or _fixed(known[value]) is None)
-        for node in model.graph.node
-        for value in node.output
-    )
-
-
-def _fixed(found: tuple[int, list[int | str | None]]) -> tuple[int, ...] | None:
-    shape = tuple([dim for dim in found[1] if isinstance(dim, int)])
-    return shape if len(shape) == len(found[1]) else None
+    written = (value for node in model.graph.node for value in node.output if value)
+    return any(fixed_shape(known, value) is None for value in written)
 
 
 def _once(model: onnx.ModelProto, name: str, *, propagate: bool) -> Known:

@@ -13,7 +13,7 @@ def refuses(data: bytes) -> str:
         return "the file is empty"
     at, seen = 0, 0
     while at < len(data):
-        tag, at = _varint(data, at)
+        tag, at = varint(data, at)
         field, wire = tag >> 3, tag & 7
         if MODEL_FIELDS.get(field) != wire:
             if not seen:
@@ -21,13 +21,14 @@ def refuses(data: bytes) -> str:
             return f"field {field} after {seen} others is none of an ONNX model"
         if field == GRAPH_FIELD:
             return ""
-        length, at = _varint(data, at)
+        length, at = varint(data, at)
         at += length if wire == 2 else 0
         seen += 1
     return "it ends before a graph begins"
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return ``(value, place after it)`` of a protobuf varint; a cut one ends where the data ends."""
     value, shift = 0, 0
     while at < len(data) and shift < 64:
         byte = data[at]

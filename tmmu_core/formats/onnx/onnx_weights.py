@@ -7,7 +7,7 @@ package.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from onnx import TensorProto, numpy_helper
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.onnx.onnx_constant_folding import measured, reference
-from tmmu_core.formats.onnx.onnx_external import check_places
+from tmmu_core.formats.onnx.onnx_model import check_places, tensors_of
 from tmmu_core.formats.onnx.onnx_reader import flattened
 from tmmu_core.graph.constants import Computed, Constants, InFile, InMemory, Piece, beside
 from tmmu_core.graph.model import Graph
@@ -46,7 +46,7 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
         raise _damaged(name) from error
     check_places(model, name)
     reading = _Reading(where, name, [])
-    for proto in _tensors(model):
+    for proto in tensors_of(model):
         kept = TensorProto()
         kept.CopyFrom(proto)
         proto.doc_string = f"{TAG}{len(reading.stored)}"
@@ -160,20 +160,6 @@ def _not_computed(name: str) -> UnreadableInput:
         f'the constant "{name}" is computed in the model by operators that cannot be evaluated.',
         hint="Let an optimiser fold the model's constants, or export it again with constant folding.",
     )
-
-
-def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
-    """Yield every dense tensor: weights and constants, in bodies and functions too."""
-    waiting: list[Any] = [model.graph, *model.functions]
-    while waiting:
-        here = waiting.pop()
-        yield from getattr(here, "initializer", ())
-        for node in here.node:
-            for attribute in node.attribute:
-                if attribute.HasField("t"):
-                    yield attribute.t
-                yield from attribute.tensors
-                waiting += [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
 
 
 def _damaged(name: str) -> UnreadableInput:

@@ -20,7 +20,7 @@ from tmmu_core.base.cbor import H, cbor_canonical
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.planfile.plan_builder import from_head
-from tmmu_core.formats.planfile.plan_document import HeadDocument, RowDocument, head_document
+from tmmu_core.formats.planfile.plan_document import DIGESTS, HeadDocument, RowDocument, head_document
 from tmmu_core.graph.native import document, unpacking
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
 from tmmu_core.liveness.live_model import Liveness
@@ -29,17 +29,6 @@ from tmmu_core.plans.figures.metrics import written_metrics
 from tmmu_core.plans.model import Plan
 
 CHECKPOINT_SCHEMA = "tmmu_checkpoint/1"
-HASHES = (
-    "ir_hash",
-    "replay_token",
-    "shard_spec_hash",
-    "arena_config_hash",
-    "execution_order_hash",
-    "tmmu_plan_hash",
-    "layout_hash",
-)
-"""Head fields that are 32 raw bytes in a checkpoint."""
-
 Position = tuple[int, int]
 
 
@@ -97,8 +86,7 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
         )
     head = msgspec.to_builtins(head_document(plan))
     head["metrics"] = written_metrics(plan.metrics)
-    for name in HASHES:
-        head[name] = getattr(plan, name)
+    head |= {name: getattr(plan, name) for name in DIGESTS}  # 32 raw bytes each
     body = {"head": head, "words": words, "rows": rows, "logical_address_table": addresses}
     return cbor_canonical({"schema": CHECKPOINT_SCHEMA, "body": body, "digest": H(body)})
 
@@ -193,14 +181,7 @@ class _Body(msgspec.Struct):
     logical_address_table: tuple[tuple[str, int, int], ...]
 
 
-class _Hashes(msgspec.Struct):
-    ir_hash: bytes
-    replay_token: bytes
-    shard_spec_hash: bytes
-    arena_config_hash: bytes
-    execution_order_hash: bytes
-    tmmu_plan_hash: bytes
-    layout_hash: bytes
+_Hashes = msgspec.defstruct("_Hashes", [(name, bytes) for name in DIGESTS])
 
 
 register_types(_Row, _Body, _Hashes)
@@ -213,24 +194,21 @@ def _build(given: Any, source: str) -> Plan:
     arenas, words = dict(enumerate(sorted(head.arenas))), dict(enumerate(body.words))
     start = {(arena, slot): offset for arena, slot, offset in body.logical_address_table}
     rows = [
-        msgspec.convert(
-            {
-                "tensor_id": row.tensor_id,
-                "arena": arenas[row.arena],
-                "logical_slot": row.slot,
-                "offset_bytes": start[arenas[row.arena], row.slot] + row.inside,
-                "size_bytes": row.size,
-                "alignment": row.alignment,
-                "birth": row.birth,
-                "death": row.death,
-                "generation": row.generation,
-                "role": words[row.role],
-                "dtype": words[row.dtype],
-                "shape": row.shape,
-                "alias_group_id": row.alias_group_id,
-                "base_tensor_uid": row.base_tensor_uid,
-            },
-            RowDocument,
+        RowDocument(
+            row.tensor_id,
+            arenas[row.arena],
+            row.slot,
+            start[arenas[row.arena], row.slot] + row.inside,
+            row.size,
+            row.alignment,
+            row.birth,
+            row.death,
+            row.generation,
+            words[row.role],
+            words[row.dtype],
+            row.shape,
+            row.alias_group_id,
+            row.base_tensor_uid,
         )
         for row in body.rows
     ]

@@ -245,19 +245,6 @@ def compare(left: Plan | Trace, right: Plan | Trace) -> Comparison:
     )
 
 
-def same_plan(left: Plan, right: Plan) -> tuple[Difference, ...]:
-    """Return all differences between two plans, context and replay key included, the time excepted; empty if equal.
-
-    Stricter than :func:`compare`: a plan that is written and read back must pass.
-    """
-    verdict = compare(left, right)
-    rows = [verdict._row_difference(i) for i in np.flatnonzero(verdict.kinds).tolist()]
-    rest = _fields(left, right, ("places", "own_arenas", "notes", "has_inputs_step"))
-    if not rows and not np.array_equal(left.storage, right.storage):
-        rest = [*rest, Difference("$.storage", left.storage.tolist(), right.storage.tolist())]
-    return (*verdict.incomparable, *verdict.divergences, *verdict.context, *rest, *rows)
-
-
 def _trace(side: Plan | Trace) -> Trace:
     return side if isinstance(side, Trace) else Trace(side, TRACE_SCHEMA, METRIC_SCHEMA, True, len(side))
 

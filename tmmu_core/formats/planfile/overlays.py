@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tmmu_core.plans.analysis.plan_warnings import input_warnings
 from tmmu_core.plans.figures.live_bytes import change_points
 from tmmu_core.plans.figures.plan_storages import beats_of, live_bytes, storages_of
 from tmmu_core.plans.model import Plan
@@ -33,7 +34,8 @@ def to_perfetto(plan: Plan) -> bytes:
         *(event for number in range(len(plan.arenas)) for event in _arena_events(plan, number)),
     ]
     lines = b",\n".join(map(msgspec.json.encode, events))
-    return b'{"displayTimeUnit": "ms", "traceEvents": [\n' + lines + b"\n]}\n"
+    other = msgspec.json.encode({"warnings": input_warnings(plan)})
+    return b'{"displayTimeUnit": "ms", "otherData": ' + other + b', "traceEvents": [\n' + lines + b"\n]}\n"
 
 
 def _nodes(plan: Plan) -> Iterator[tuple[int, str]]:

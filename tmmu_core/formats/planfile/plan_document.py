@@ -33,6 +33,12 @@ NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")
 OMITTED = ("proven_bytes", "reuse_cost", "reuse_cost_lower_bound")
 """Figures of an arena that are written only where there is a value."""
 
+DIGESTS = (
+    *("ir_hash", "replay_token", "shard_spec_hash", "arena_config_hash", "execution_order_hash"),
+    *("tmmu_plan_hash", "layout_hash"),
+)
+"""Keys of the head that are bytes of a plan, in hexadecimal digits."""
+
 
 class ArenaDocument(msgspec.Struct, omit_defaults=False):
     """One arena of the document."""
@@ -172,32 +178,12 @@ def _hash_of_head(head: HeadDocument, plan: Plan) -> str:
 
 
 def _head_without_hash(plan: Plan) -> HeadDocument:
+    own = {name: getattr(plan, name) for name in HeadDocument.__struct_fields__ if hasattr(plan, name)}
+    own |= {name: own[name].hex() for name in DIGESTS}
+    own |= {"arenas": {arena.name: arena_document(arena) for arena in plan.arenas}, "handoffs": handoff_documents(plan)}
+    own |= {"metrics": written_metrics(plan.metrics)}
     return HeadDocument(
-        schema=PLAN_SCHEMA,
-        planner=plan.planner,
-        ir_name=plan.ir_name,
-        ir_hash=plan.ir_hash.hex(),
-        mode=plan.mode,
-        preset=plan.preset,
-        replay_token=plan.replay_token.hex(),
-        rank=plan.rank,
-        world_size=plan.world_size,
-        shard_spec_hash=plan.shard_spec_hash.hex(),
-        arena_config_hash=plan.arena_config_hash.hex(),
-        execution_order_hash=plan.execution_order_hash.hex(),
-        tmmu_plan_hash=plan.tmmu_plan_hash.hex(),
-        layout_hash=plan.layout_hash.hex(),
-        steps=plan.steps,
-        execution_order=plan.execution_order,
-        arenas={arena.name: arena_document(arena) for arena in plan.arenas},
-        handoffs=handoff_documents(plan),
-        metrics=written_metrics(plan.metrics),
-        has_inputs_step=plan.has_inputs_step,
-        planner_options=plan.planner_options,
-        notes=plan.notes,
-        places=plan.places,
-        own_arenas=plan.own_arenas,
-        constraints=msgspec.UNSET if plan.constraints is None else plan.constraints,
+        schema=PLAN_SCHEMA, **own | ({"constraints": msgspec.UNSET} if plan.constraints is None else {})
     )
 
 

@@ -69,6 +69,14 @@ class Trace:
         return f"<Trace {self.plan.ir_name[:60]!r}: {self.tensor_count:,} tensors, {rows}>"
 
 
+_RUN = ("planner", "planner_options", "ir_name", "ir_hash", "mode", "preset", "places", "own_arenas")
+_IDENTITY = (
+    *("replay_token", "rank", "world_size", "shard_spec_hash", "arena_config_hash", "execution_order_hash"),
+    *("tmmu_plan_hash", "layout_hash", "steps", "has_inputs_step"),
+)
+"""Fields of a plan in the header, in its order; bytes are written as hexadecimal digits."""
+
+
 # --- writing -----------------------------------------------------------------------------------------------------
 
 
@@ -81,25 +89,9 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
         "metric_schema": METRIC_SCHEMA,
         "rows": "digest" if digest else "all",
         "tensor_count": len(plan),
-        "planner": plan.planner,
-        "planner_options": plan.planner_options,
-        "ir_name": plan.ir_name,
-        "ir_hash": plan.ir_hash.hex(),
-        "mode": plan.mode,
-        "preset": plan.preset,
-        "places": plan.places,
-        "own_arenas": plan.own_arenas,
+        **{name: getattr(plan, name) for name in _RUN},
         "replay_token_prefix": plan.replay_token[:TOKEN_PREFIX_BYTES].hex(),
-        "replay_token": plan.replay_token.hex(),
-        "rank": plan.rank,
-        "world_size": plan.world_size,
-        "shard_spec_hash": plan.shard_spec_hash.hex(),
-        "arena_config_hash": plan.arena_config_hash.hex(),
-        "execution_order_hash": plan.execution_order_hash.hex(),
-        "tmmu_plan_hash": plan.tmmu_plan_hash.hex(),
-        "layout_hash": plan.layout_hash.hex(),
-        "steps": plan.steps,
-        "has_inputs_step": plan.has_inputs_step,
+        **{name: getattr(plan, name) for name in _IDENTITY},
         "content_hash": "",
         "execution_order": [] if digest else list(plan.execution_order),
         "arenas": {arena.name: _arena(arena) for arena in plan.arenas},
@@ -113,6 +105,7 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
         "metrics": written_metrics(plan.metrics),
         "notes": plan.notes,
     }
+    header |= {name: value.hex() for name, value in header.items() if isinstance(value, bytes)}
     tensors = tensors_hash(plan)
     if digest:
         header["tensors_hash"] = tensors

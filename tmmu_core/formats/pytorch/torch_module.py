@@ -2,7 +2,7 @@
 
 ::
 
-    module + example inputs ─► AOTAutograd under fake tensors ─► joint graph ─► fx_joint ─► Graph ─► adamw
+    module + example inputs ─► AOTAutograd under fake tensors ─► joint graph ─► fx_joint ─► Graph
 
 Nothing is computed and no weight is needed: tensors have a shape, a dtype and a storage, but no bytes. The joint graph
 is what the eager framework runs, operator by operator, with no decompositions and no fusion. This module is the door:
@@ -14,16 +14,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from tmmu_core.base.errors import InvalidIrShapes, MissingExtra
+from tmmu_core.base.errors import MissingExtra
 from tmmu_core.base.extras import install
-from tmmu_core.formats.pytorch.adamw import add_adamw
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program, refuses
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
-from tmmu_core.formats.pytorch.exported_program.pt2_names import asked_for, with_dims
+from tmmu_core.formats.pytorch.exported_program.pt2_names import chosen_sizes, with_dims
 from tmmu_core.formats.pytorch.joint_graph import fx_child
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, chosen, joint_of, names_of_inputs
 from tmmu_core.graph.model import AnnotatedGraph, Dim, Graph
@@ -38,7 +37,6 @@ def import_torch(
     example_inputs: Sequence[Any] | Mapping[str, Any] = (),
     *,
     train: bool = True,
-    optimizer: Literal["adamw"] | None = None,
     loss: Callable[[Any], Any] | None = None,
     name: str = "",
 ) -> Graph:
@@ -50,23 +48,10 @@ def import_torch(
 
     ``train`` gives forward and backward, tensors that the backward pass reads marked ``saved_for_backward``, parameter
     gradients as outputs; without it the forward pass alone, under ``no_grad``. ``loss`` picks what is differentiated
-    from what the module returns (its ``loss`` attribute where it has one, else all of it). ``optimizer="adamw"`` adds
-    one step per parameter, with states in float32 and float32 masters for narrower parameters.
+    from what the module returns (its ``loss`` attribute where it has one, else all of it).
 
-    Raises ``UnreadableInput`` when PyTorch is not installed or the module cannot be traced, ``InvalidIrShapes`` for
-    options that mean nothing together.
+    Raises ``UnreadableInput`` when PyTorch is not installed or the module cannot be traced.
     """
-    if optimizer not in (None, "adamw"):
-        raise InvalidIrShapes(
-            f"there is no optimizer {optimizer!r}.", reason="unknown_optimizer", node_id="", hint="Choose: adamw."
-        )
-    if optimizer and not train:
-        raise InvalidIrShapes(
-            "an optimizer step needs gradients, and train is off.",
-            reason="optimizer_without_gradients",
-            node_id="",
-            hint="Leave train on, or leave the optimizer out.",
-        )
     torch = _torch("a PyTorch model")
     module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
     exported = module if isinstance(module, torch.export.ExportedProgram) else None
@@ -76,8 +61,8 @@ def import_torch(
         module = exported.module(check_guards=False) if exported else module
     call = Call(args, kwargs, names_of_inputs(module, args, kwargs))
     with TRACING:
-        joint = joint_of(chosen(module, loss), call, train, name)
-    return add_adamw(joint.graph, joint.gradients) if optimizer == "adamw" else joint.graph
+        graph: Graph = joint_of(chosen(module, loss), call, train, name).graph
+    return graph
 
 
 @contextlib.contextmanager
@@ -110,7 +95,7 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     """
     envelopes = envelopes or {}
     program = read_program(data, name)
-    point = asked_for(program, envelopes)
+    point = chosen_sizes(program, envelopes)
     program = program.at(point)
     stem = PurePath(name).name.removesuffix(".pt2") or "exported program"
     saved = with_dims(as_saved(program, f"{stem} (as saved)"), program, envelopes)

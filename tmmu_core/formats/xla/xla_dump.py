@@ -44,11 +44,12 @@ MOST = 2**62
 """Upper limit of bytes and steps: the second file has 64-bit numbers, and ends are exclusive here."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Buffer:
-    """One storage of the plan."""
+    """One storage of the plan; changed while the buffers of an allocation are merged."""
 
-    id: str
+    names: deque[str]
+    """All its values, in the order in which they were merged."""
     birth: int
     death: int
     """Step after the last one."""
@@ -58,6 +59,16 @@ class Buffer:
     role: str
     takes_over: str = ""
     """The input buffer that this one reuses in place: its last read is the instruction that writes this one."""
+
+    @property
+    def id(self) -> str:
+        """Its values' names."""
+        return "+".join(self.names)
+
+    @property
+    def end(self) -> int:
+        """Byte after the last one."""
+        return self.offset + self.size
 
 
 @dataclass(frozen=True)
@@ -72,29 +83,6 @@ class Dump:
     notes: tuple[str, ...]
     made: Mapping[str, StorageOrigin] = field(default_factory=dict)
     """Buffer → its origin, if the program's text contains it."""
-
-
-@dataclass(eq=False)
-class _Row:
-    names: deque[str]
-    """All its values, in the order in which they were merged."""
-    birth: int
-    death: int
-    size: int
-    offset: int
-    role: str
-    takes_over: str = ""
-
-    @property
-    def id(self) -> str:
-        return "+".join(self.names)
-
-    @property
-    def end(self) -> int:
-        return self.offset + self.size
-
-    def buffer(self) -> Buffer:
-        return Buffer(self.id, self.birth, self.death, self.size, self.offset, self.role, self.takes_over)
 
 
 @dataclass
@@ -169,7 +157,7 @@ def read_dump(data: bytes, name: str = "") -> Dump:
             f"the value {twice[0]!r} is assigned to two places.", source=name, hint="Give the files of one module only."
         )
     steps = 1 + max([0, *(end for _, end in ranges.values())])
-    rows: list[_Row] = []
+    rows: list[Buffer] = []
     base = within = left_out = left_bytes = 0
     for allocation in allocations:
         if not any(value in ranges for value, _, _ in allocation.values):
@@ -193,10 +181,10 @@ def read_dump(data: bytes, name: str = "") -> Dump:
     made = _made(ordered, xla_program.origins_of(program))
     if program:
         notes.append(f"the program contains the origin of {len(made)} of {len(ordered)} buffers")
-    return Dump(tuple(row.buffer() for row in ordered), base, within, tuple(notes), made)
+    return Dump(tuple(ordered), base, within, tuple(notes), made)
 
 
-def _made(rows: Sequence[_Row], program: Mapping[str, StorageOrigin]) -> dict[str, StorageOrigin]:
+def _made(rows: Sequence[Buffer], program: Mapping[str, StorageOrigin]) -> dict[str, StorageOrigin]:
     """Return buffer → origin: that of its first value with one. ``tuple{1}`` has the origin of ``tuple``."""
     found = {}
     for row in rows:
@@ -284,7 +272,7 @@ def _plain(value: str) -> str:
     return value.removesuffix("{}")
 
 
-def _rows(allocation: _Allocation, ranges: dict[str, tuple[int, int]], base: int, steps: int) -> list[_Row]:
+def _rows(allocation: _Allocation, ranges: dict[str, tuple[int, int]], base: int, steps: int) -> list[Buffer]:
     known = [(name, size, offset) for name, size, offset in allocation.values if name in ranges]
     parameter = allocation.has(", parameter ")
     kept = allocation.has(", constant") or (parameter and not allocation.has("maybe-live-out"))
@@ -299,11 +287,11 @@ def _rows(allocation: _Allocation, ranges: dict[str, tuple[int, int]], base: int
             role = "input"
         elif allocation.has("maybe-live-out") and last == steps - 1:
             role = "output"
-        rows.append(_Row(deque([name]), birth, last + 1, size, base + offset, role))
+        rows.append(Buffer(deque([name]), birth, last + 1, size, base + offset, role))
     return rows
 
 
-def _carried(rows: list[_Row], phis: set[str]) -> list[_Row]:
+def _carried(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     """Return the rows with those of a phi merged.
 
     The dump does not list them. They are the preceding rows with the same offset and size, as long as no other row uses
@@ -311,7 +299,7 @@ def _carried(rows: list[_Row], phis: set[str]) -> list[_Row]:
     """
     if not phis:
         return rows
-    places: dict[tuple[int, int], list[_Row]] = {}
+    places: dict[tuple[int, int], list[Buffer]] = {}
     for row in sorted(rows, key=lambda row: (row.birth, row.death, row.id.encode())):
         places.setdefault((row.offset, row.size), []).append(row)
     number = {id(row): k for k, row in enumerate(rows)}
@@ -320,7 +308,7 @@ def _carried(rows: list[_Row], phis: set[str]) -> list[_Row]:
     )
     left = []
     for (start, size), here in places.items():
-        carrying: _Row | None = None
+        carrying: Buffer | None = None
         if len(here) > 1:
             beside = np.flatnonzero((offset < start + size) & (start < end))
         for row in reversed(here):
@@ -338,7 +326,7 @@ def _carried(rows: list[_Row], phis: set[str]) -> list[_Row]:
     return left
 
 
-def _peak(rows: list[_Row]) -> int:
+def _peak(rows: list[Buffer]) -> int:
     """Return the maximum of live bytes over all steps."""
     change: Counter[int] = Counter()
     for row in rows:
@@ -347,7 +335,7 @@ def _peak(rows: list[_Row]) -> int:
     return max(accumulate(change[step] for step in sorted(change)))
 
 
-def _settled(rows: list[_Row]) -> list[_Row]:
+def _settled(rows: list[Buffer]) -> list[Buffer]:
     """Return the rows without overlaps in bytes and steps.
 
     An overlap at the one step of the earlier row's last read is an in-place reuse; rows that overlap longer are merged
@@ -380,25 +368,25 @@ class _Settled:
     """
 
     def __init__(self, most: int) -> None:
-        self.rows: list[_Row | None] = []
+        self.rows: list[Buffer | None] = []
         self.at: dict[int, int] = {}
         self.columns = np.zeros((3, most), np.int64)
 
-    def append(self, row: _Row) -> None:
+    def append(self, row: Buffer) -> None:
         k = self.at[id(row)] = len(self.rows)
         self.rows.append(row)
         self.columns[:, k] = row.death, row.offset, row.end
 
-    def remove(self, row: _Row) -> None:
+    def remove(self, row: Buffer) -> None:
         k = self.at.pop(id(row))
         self.rows[k] = None
         self.columns[0, k] = 0  # dead before all others are born
 
-    def shorten(self, row: _Row) -> None:
+    def shorten(self, row: Buffer) -> None:
         """Update the row's end."""
         self.columns[0, self.at[id(row)]] = row.death
 
-    def overlapping(self, row: _Row) -> _Row | None:
+    def overlapping(self, row: Buffer) -> Buffer | None:
         """Return the first row that overlaps ``row`` in bytes and steps."""
         death, offset, end = self.columns[:, : len(self.rows)]
         found = np.flatnonzero((row.birth < death) & (offset < row.end) & (row.offset < end))

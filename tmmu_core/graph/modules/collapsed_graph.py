@@ -1,10 +1,10 @@
 """The visible part of a graph: levels collapsed into one vertex each, or the neighbourhood of one vertex.
 
-A *vertex* is a node, a closed level, the graph's inputs taken together (they are loaded in one step), or one tensor
-that nobody writes and somebody asked for. An *edge* gathers the tensors that one vertex writes and another reads. What
-stays inside a closed level is counted, not lost; two levels that feed each other are two edges: the circle stays one.
+A *vertex* is a node, a closed level, all graph inputs (they are loaded in one step), or one requested tensor without
+producer. An *edge* holds the tensors that one vertex writes and another reads. Tensors inside of a closed level are
+counted; two levels that read from each other have two edges.
 
-Collapsing is a quotient of the graph: whoever reached a node before reaches it still (or is one vertex with it).
+Collapsing is a quotient of the graph: paths between nodes remain paths between their vertices.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def writer_of(index: GraphIndex, tensor: int) -> int:
 def collapse(index: GraphIndex, tree: Tree, request: CollapseRequest) -> Collapsed:
     """Return the graph with each closed level as one vertex; with a radius, the neighbourhood of the middle.
 
-    The middle is the vertex that the asked tensor comes from, else that of the asked node; without either there is no
-    neighbourhood, and the whole graph is seen. O(operands) beside the walk of the neighbourhood.
+    The middle is the vertex that writes the requested tensor, else that of the requested node; without either, the
+    whole graph is returned. O(operands), and the size of the neighbourhood.
     """
     code = _codes(tree, request.opened)
     source, target, tensor = _passages(index, code, request.tensor)

@@ -3,12 +3,12 @@
 Three sources, the best one first::
 
     origins      ("block3", "expand")      origin of the node in the file (:attr:`Graph.origins`)
-    names        block3/expand/op          ONNX scopes, TFLite names: a node, or what it writes, says where it stands
-    parameters   transformer.h.0.mlp.c_fc.weight    PyTorch: who reads a module's parameter runs in that module
+    names        block3/expand/op          ONNX scopes, TFLite names: in the name of a node or of its output
+    parameters   transformer.h.0.mlp.c_fc.weight    PyTorch: a node that reads a parameter is in its module
 
-Under ``parameters`` a node that reads none stands where its neighbours agree: between two layers of ``h.0.mlp`` it is
-in ``h.0.mlp``; a sum that joins two blocks belongs to the later one. That is an inference, and called one
-(:attr:`Modules.known_by`). A path is a tuple of names, the root is ``()``; nothing here is hashed or written.
+Under ``parameters``, a node that reads none is in the common module of its neighbours: between two layers of
+``h.0.mlp`` it is in ``h.0.mlp``; a sum that joins two blocks belongs to the later one (:attr:`Modules.known_by`). A
+path is a tuple of names, the root is ``()``; modules are in no hash and no file.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
     named = [_scope(index, node) for node in range(len(index.node_ids))]
     placed = sum(1 for path in named if path)
     if any(origin.module for origin in index.graph.origins.values()):
-        by_node, known = _by_parameters(index, sequence, _said(index)), "origins"
+        by_node, known = _by_parameters(index, sequence, _modules_of_origins(index)), "origins"
     elif 2 * placed >= len(named) and placed:
         by_node, known = named, "names"
     else:
@@ -129,7 +129,7 @@ def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
     )
 
 
-def modules_told(of_rows: Sequence[Path]) -> Modules:
+def modules_of_rows(of_rows: Sequence[Path]) -> Modules:
     """Return the module tree of storages with paths in a file without a graph; each storage counts as a node."""
     paths = tuple(sorted({(), *of_rows}))
     number = {path: k for k, path in enumerate(paths)}
@@ -157,7 +157,7 @@ def _owner(parameter: str) -> Path:
     return (*parts[:-1], *(stem.groups() if stem else (found[1],)))
 
 
-def _said(index: GraphIndex) -> dict[int, Path]:
+def _modules_of_origins(index: GraphIndex) -> dict[int, Path]:
     """Return the modules of nodes from the file; derived nodes (``conv@grad``) have the same module."""
     origins = index.graph.origins
     found = [origins.get(name) or origins.get(name.split("@")[0]) for name in index.node_ids]
@@ -183,7 +183,7 @@ def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, 
                 weight.update(dict.fromkeys(index.outputs_of(node).tolist(), by_node[node]))
             continue
         writers = [int(index.producer[t]) for t in inputs if index.producer[t] >= 0]
-        by_node[node] = _met([by_node[w] for w in writers], families)
+        by_node[node] = _common_of_producers([by_node[w] for w in writers], families)
     for node in reversed(order):
         if reads_own[node]:
             continue
@@ -194,7 +194,7 @@ def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, 
     return by_node
 
 
-def _met(paths: Sequence[Path], families: Families) -> Path:
+def _common_of_producers(paths: Sequence[Path], families: Families) -> Path:
     """Return the common module of several producers; for different blocks, the block of the last one."""
     paths = [path for path in paths if path]
     if not paths:
@@ -207,7 +207,7 @@ def _met(paths: Sequence[Path], families: Families) -> Path:
 
 
 def _numbered(path: Path) -> tuple[int, str, int]:
-    """By its number, which may have more digits than Python takes for a number."""
+    """Sort key by the number in a name, which may have more digits than Python converts."""
     digits = "".join(_NUMBERED.findall(path[-1])).lstrip("0")
     return len(digits), digits, len(path)
 

@@ -4,13 +4,13 @@
 
     forward                          where a graph has several phases
       transformer                    a module
-        h                            holds blocks alone: it stands for its family, "12 × h.*"
+        h                            holds blocks only: it represents their family, "12 × h.*"
           h.0 … h.11
     block*  17 blocks                a family beside other modules gets a level of its own
     nodes 33–64, or h.32 … h.63      a stretch in the order they run, where too many stand beside one another
 
-A level that says nothing is left out: one that holds all that its parent holds, and one with a single node below it.
-Stretches of nodes follow the order in which these run, so that they never make a circle.
+A level is omitted if it holds everything that its parent holds, or a single node. Ranges of nodes follow the execution
+order, so that they form no cycle.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Tree:
         rest = path[len(above) :]
         if above and rest[0].isdigit():  # a number alone is unclear: h.3
             rest = (above[-1], *rest)
-        return ".".join([_said(part) for part in rest])
+        return ".".join([_without_mark(part) for part in rest])
 
     @cached_property
     def stretches(self) -> frozenset[Path]:
@@ -94,7 +94,7 @@ class Tree:
         return frozenset(opened)
 
 
-def _said(part: str) -> str:
+def _without_mark(part: str) -> str:
     return part.removeprefix(STRETCH).removeprefix(REPEATED)
 
 
@@ -106,12 +106,12 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     families = families_of(modules.paths)
     phases = [node.phase for node in index.graph.nodes]
     several = len(set(phases)) > 1
-    lonely = _lonely(modules.paths, families)
-    levelled = [_levels(path, families, lonely) for path in modules.paths]
+    family_parents = _parents_of_one_family(modules.paths, families)
+    levelled = [_levels(path, families, family_parents) for path in modules.paths]
     wanted = [
         ((phase,) if several else ()) + levelled[k] for k, phase in zip(modules.of_node.tolist(), phases, strict=True)
     ]
-    kept = _telling(wanted)
+    kept = _useful_levels(wanted)
     sequence = [node for node in order if node >= 0]
     inner, kept = _levels_stretched([_innermost(path, kept) for path in wanted], kept, sequence)
     of_node = _nodes_stretched(inner, sequence)
@@ -198,7 +198,7 @@ def _with_stretches(path: Path, gathered: dict[Path, tuple[int, str]]) -> Path:
     return tuple(found)
 
 
-def _lonely(paths: Sequence[Path], families: Collection[tuple[Path, str]]) -> set[Path]:
+def _parents_of_one_family(paths: Sequence[Path], families: Collection[tuple[Path, str]]) -> set[Path]:
     """Return the parents with only one family below them; they represent it."""
     below: dict[Path, set[str]] = {}
     for path in paths:
@@ -207,16 +207,16 @@ def _lonely(paths: Sequence[Path], families: Collection[tuple[Path, str]]) -> se
     return {path for path, names in below.items() if path and len(names) == 1 and (path, next(iter(names))) in families}
 
 
-def _levels(path: Path, families: frozenset[tuple[Path, str]], lonely: set[Path]) -> Path:
+def _levels(path: Path, families: frozenset[tuple[Path, str]], family_parents: set[Path]) -> Path:
     """A module's path with a level for the family of its outermost block, where that needs one."""
     block = block_of(path, families)
-    if not block or block[:-1] in lonely:
+    if not block or block[:-1] in family_parents:
         return path
     depth = len(block) - 1
     return (*path[:depth], REPEATED + starred(path[depth]), *path[depth:])
 
 
-def _telling(wanted: Iterable[Path]) -> set[Path]:
+def _useful_levels(wanted: Iterable[Path]) -> set[Path]:
     """Return the useful levels: more than one node, and fewer than the level above."""
     members: Counter[Path] = Counter()
     for path, times in Counter(wanted).items():

@@ -105,8 +105,8 @@ def fields(data: bytes, source: str = "") -> dict[str, Any]:
     if kind(data) == "json":
         return _decode_json(data, dict[str, msgspec.Raw], source)
     with paused_gc():
-        value = _taken(data, source)
-    _looked_into.document = (data, value)
+        value = _cached_or_loaded(data, source)
+    _last_document.document = (data, value)
     return {key: inner for key, inner in value.items() if isinstance(key, str)} if isinstance(value, dict) else {}
 
 
@@ -150,7 +150,7 @@ def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -
     try:
         with paused_gc():
             if kind(data) == "cbor":
-                return msgspec.convert(_taken(data, source), shape)
+                return msgspec.convert(_cached_or_loaded(data, source), shape)
             repeated = _refused(refuse_repeated_keys, data, source)  # before there are values: not both in memory
             value = _decode_json(data, shape, source)
             if repeated is not None:
@@ -161,7 +161,7 @@ def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -
 
 
 def _refused(check: Callable[[bytes, str], None], data: bytes, source: str) -> UnreadableInput | None:
-    """Error of a check of the text."""
+    """Return the error of a check of the text, or ``None``."""
     try:
         check(data, source)
     except UnreadableInput as error:
@@ -169,14 +169,14 @@ def _refused(check: Callable[[bytes, str], None], data: bytes, source: str) -> U
     return None
 
 
-_looked_into = threading.local()
+_last_document = threading.local()
 """Cache of the last decoded CBOR document: its recognition is followed by its reading."""
 
 
-def _taken(data: bytes, source: str) -> Any:
-    """The CBOR document as loaded when it was looked into, where that was the last one; it is kept no longer."""
-    kept, value = getattr(_looked_into, "document", (None, None))
-    _looked_into.document = (None, None)
+def _cached_or_loaded(data: bytes, source: str) -> Any:
+    """Return the CBOR document, from the cache if it was decoded last; the cache is cleared."""
+    kept, value = getattr(_last_document, "document", (None, None))
+    _last_document.document = (None, None)
     return value if kept is data else _load_cbor(data, source)
 
 
@@ -199,7 +199,7 @@ def _decode_json(data: bytes, shape: Any, source: str) -> Any:
         if not place:
             what = "the text ends in the middle of a value" if text.strip() else "the file is empty"
         raise UnreadableInput(
-            f"this is not JSON: {what}.", source=source, place=_place(text, at), hint="Mend the file at that place."
+            f"this is not JSON: {what}.", source=source, place=_place(text, at), hint="Correct the file at that place."
         ) from error
     except UnicodeDecodeError as error:
         at = text.find(error.object) + error.start
@@ -294,7 +294,7 @@ def _place(text: bytes, at: int) -> str:
 
 
 def _no_tag(*_: Any) -> Any:
-    raise ValueError("it holds a tag, which no document of ours has")
+    raise ValueError("it contains a tag, which plans and graphs do not have")
 
 
 _NO_TAGS = dict.fromkeys(
@@ -340,10 +340,10 @@ def _load_cbor(data: bytes, source: str) -> Any:
         ) from error
     except CBOR_FAULTS as error:
         raise UnreadableInput(
-            f"this is not CBOR as it is read here: {fault_text(error)}.",
+            f"this is not valid CBOR: {fault_text(error)}.",
             source=source,
             place=f"byte {stream.tell()}",
-            hint="Write the file anew.",
+            hint="Write the file again.",
         ) from error
     if stream.tell() != len(data):
         raise UnreadableInput(

@@ -14,7 +14,7 @@ tensor's other fields are then one for all, or a list with one each.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -24,9 +24,11 @@ from tmmu_core.graph import checks
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Inplace, Node, Phase, Role, Shard, Tensor, View
 from tmmu_core.graph.native import document, native_file
 
-T = TypeVar("T")
-
 Shape = tuple[int | str, ...]
+PER_OUTPUT = ("dtype", "role", "alias_group_id", "view", "saved_for_backward", "remat", "alignment", "arena", "shard")
+"""Fields of a node that are one value for all outputs, or a list with one each."""
+SAME = ("node_id", "instr", "phase", "inplace", "in_place_write", "params", "grad_edges")
+"""Fields of a node that are those of the native format."""
 
 
 class Port(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,24 +114,11 @@ def decode(data: bytes, name: str = "") -> Graph:
     nodes: list[Node] = []
     for k, node in enumerate(read.nodes):
         tensors += _tensors(node, k)
-        nodes.append(
-            Node(
-                node_id=node.node_id,
-                instr=node.instr,
-                inputs=tuple(
-                    [
-                        _port(port, widths, f"$.nodes[{k}].inputs[{j}]", node.node_id)
-                        for j, port in enumerate(node.inputs)
-                    ]
-                ),
-                outputs=tuple([f"{node.node_id}:{i}" for i in range(widths[node.node_id])]),
-                phase=node.phase,
-                inplace=node.inplace,
-                in_place_write=node.in_place_write,
-                params=node.params,
-                grad_edges=node.grad_edges,
-            )
-        )
+        ports = enumerate(node.inputs)
+        inputs = [_port(port, widths, f"$.nodes[{k}].inputs[{j}]", node.node_id) for j, port in ports]
+        outputs = tuple([f"{node.node_id}:{i}" for i in range(widths[node.node_id])])
+        fields = {field: getattr(node, field) for field in SAME}
+        nodes.append(Node(**fields, inputs=tuple(inputs), outputs=outputs))
     graph = Graph(
         tensors=tuple(tensors),
         nodes=tuple(nodes),
@@ -155,7 +144,7 @@ def _shapes(node: PortNode) -> tuple[Shape, ...]:
 def _tensors(node: PortNode, k: int) -> list[Tensor]:
     shapes = _checked_shapes(node, k)
 
-    def each(field: str, value: T | tuple[T, ...]) -> tuple[T, ...]:
+    def each(field: str, value: Any) -> tuple[Any, ...]:
         if not isinstance(value, tuple):
             return (value,) * len(shapes)
         if len(value) != len(shapes):
@@ -168,36 +157,17 @@ def _tensors(node: PortNode, k: int) -> list[Tensor]:
             )
         return value
 
-    views = each("view", node.view if node.view_descriptor is None else node.view_descriptor)
-    rows = zip(
-        shapes,
-        each("dtype", cast("str | tuple[str, ...]", node.dtype)) if shapes else (),
-        each("role", node.role),
-        each("alias_group_id", node.alias_group_id),
-        views,
-        each("saved_for_backward", node.saved_for_backward),
-        each("remat", node.remat),
-        each("alignment", node.alignment),
-        each("arena", node.arena),
-        each("shard", node.shard),
-        strict=True,
-    )
+    columns = {field: each(field, getattr(node, field)) for field in PER_OUTPUT if shapes or field != "dtype"}
+    if node.view_descriptor is not None:
+        columns["view"] = each("view", node.view_descriptor)
     return [
         Tensor(
             id=f"{node.node_id}:{i}",
             shape=shape,
-            dtype=dtype,
-            role=role,
-            alias_group_id=group,
-            view=view,
-            saved_for_backward=saved,
-            remat=remat,
             must_not_alias=node.must_not_alias,
-            alignment=alignment,
-            arena=arena,
-            shard=shard,
+            **{field: values[i] for field, values in columns.items()},
         )
-        for i, (shape, dtype, role, group, view, saved, remat, alignment, arena, shard) in enumerate(rows)
+        for i, shape in enumerate(shapes)
     ]
 
 

@@ -55,14 +55,14 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     splits: list[Split | None] = []
     contracted: list[int] = []
     for tensor, shape in zip(graph.tensors, shapes, strict=True):
-        own = _said(tensor, spec)
+        own = _explicit_split(tensor, spec)
         if own is not None:
             _check(tensor, shape, own, spec)
         splits.append(own)
-    said = _Said(graph, spec, shapes, known)
+    inputs = _SplitInputs(graph, spec, shapes, known)
     for i, tensor in enumerate(graph.tensors):
         if splits[i] is None and tensor.view is None:
-            splits[i] = _unsaid(said, i, splits)
+            splits[i] = _implied_split(inputs, i, splits)
             if splits[i] and splits[i] == _contract(tensor, shapes[i], spec):
                 contracted.append(i)
     found = Sharding(
@@ -84,12 +84,16 @@ def _followed(tensor_id: str) -> str:
 
 
 def idle_rules(graph: Graph, spec: ShardSpec) -> list[str]:
-    """Return a warning for each rule of the spec that matches no tensor of ``graph``, its gradients included."""
+    """Return a warning for each rule of the spec that splits no tensor of ``graph``, its gradients included."""
     ids = [tensor.id + end for tensor in graph.tensors for end in ("", *FOLLOWERS)]
+    matches = {name: [k for k, (pattern, _) in enumerate(spec.rules) if fnmatchcase(name, pattern)] for name in ids}
+    matching = {k for found in matches.values() for k in found}
+    applied = {found[0] for name, found in matches.items() if found and name not in spec.tensors}
     return [
-        f"shard rule {k + 1} ({pattern!r}) matches no tensor."
+        f"shard rule {k + 1} ({pattern!r}) "
+        + ("has no effect: earlier rules or entries match first." if k in matching else "matches no tensor.")
         for k, (pattern, _) in enumerate(spec.rules)
-        if not any(fnmatchcase(name, pattern) for name in ids)
+        if k not in applied
     ]
 
 
@@ -136,7 +140,7 @@ def _all_follow(sharding: Sharding, base: int, followers: Sequence[int], place: 
     return True
 
 
-def _said(tensor: Tensor, spec: ShardSpec) -> Split | None:
+def _explicit_split(tensor: Tensor, spec: ShardSpec) -> Split | None:
     """Return the explicit split of the tensor; ``None`` without one."""
     if tensor.id in spec.tensors:
         return spec.tensors[tensor.id]
@@ -156,7 +160,7 @@ def _said(tensor: Tensor, spec: ShardSpec) -> Split | None:
     return None
 
 
-class _Said(NamedTuple):
+class _SplitInputs(NamedTuple):
     """Input of the split: a graph, its spec, the shape of each tensor, and the number of each id."""
 
     graph: Graph
@@ -165,16 +169,16 @@ class _Said(NamedTuple):
     known: Mapping[str, int]
 
 
-def _unsaid(said: _Said, i: int, splits: Sequence[Split | None]) -> Split:
+def _implied_split(inputs: _SplitInputs, i: int, splits: Sequence[Split | None]) -> Split:
     """Return the split that follows from its base tensor, or from the contract of its kind."""
-    graph, spec, shapes, known = said
+    graph, spec, shapes, known = inputs
     tensor = graph.tensors[i]
     for ending in FOLLOWERS:
         leader = known.get(tensor.id.removesuffix(ending), i)
         if leader != i and shapes[leader] == shapes[i]:
             split = splits[leader]
             if split is None and graph.tensors[leader].view is None:
-                split = _unsaid(said, leader, splits)
+                split = _implied_split(inputs, leader, splits)
             if split:
                 return split
     return _contract(tensor, shapes[i], spec)

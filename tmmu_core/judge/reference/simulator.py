@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tmmu_core.base.errors import U64_MAX, AllocationFailure, AllocationOverflow, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.graph.arenas import read_arenas
+from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import MODES, PRESETS, Arena, Graph, Mode, Preset
 from tmmu_core.judge.canonical_hashes import (
     AddressRow,
@@ -30,7 +32,6 @@ from tmmu_core.judge.canonical_hashes import (
     plan_hash,
     token_from_seed,
 )
-from tmmu_core.judge.reference.graph_rules import check_power_of_two, element_bytes
 from tmmu_core.judge.reference.liveness import Lives, lives_of
 from tmmu_core.judge.reference.liveness.ref_handoffs import Handoff
 from tmmu_core.judge.reference.liveness.ref_storages import Storage
@@ -147,7 +148,7 @@ def simulate(graph: Graph, request: SimulationRequest) -> SimulatedPlan:
     """Plan ``graph`` as the contract defines it, in quadratic time. Raises the contract's errors."""
     if request.mode not in MODES or request.preset not in PRESETS:
         raise InvalidIrShapes(f"no mode {request.mode} or preset {request.preset}.", reason="unknown_mode")
-    config = read_arenas(request.arenas or {})
+    config = read_arenas(request.arenas)
 
     # 1. live_ranges ← AnalyzeLiveness(ir_dag, execution_order, mode)
     run = run_of(graph, request.mode, request.preset, request.order, request.dims)
@@ -208,27 +209,6 @@ def simulate(graph: Graph, request: SimulationRequest) -> SimulatedPlan:
 def _placed(name: str, arena: Arena, lives: Lives) -> Place:
     tenants = sorted((s for s in lives.storages.values() if s.arena == name), key=lambda s: s.sort_key)
     return Place(name, arena, addresses(name, arena, assign_slots(tenants, lives.apart)), tenants)
-
-
-def read_arenas(given: Arenas) -> dict[str, Arena]:
-    """Read an arena configuration (§4): all fields are uint64, alignments powers of two (default 128)."""
-    config: dict[str, Arena] = {}
-    for name, value in given.items():
-        if isinstance(value, Arena):
-            arena = value
-        else:
-            default = Arena()
-            arena = Arena(
-                capacity_bytes=value.get("capacity_bytes", default.capacity_bytes),
-                alignment_bytes=value.get("alignment_bytes", default.alignment_bytes),
-                page_size=value.get("page_size", default.page_size),
-            )
-        for figure in (arena.capacity_bytes, arena.alignment_bytes, arena.page_size):
-            if not 0 <= figure <= U64_MAX:
-                raise InvalidIrShapes(f"arena {name}: {figure} is not a uint64.", reason="arena_config")
-        check_power_of_two(arena.alignment_bytes, f"arena {name}")
-        config[name] = arena
-    return config
 
 
 # --- AssignLogicalSlots_v1 ---------------------------------------------------------------------------------------
@@ -376,7 +356,7 @@ def rows_of(run: Run, lives: Lives, slots: Iterable[Slot], config: Mapping[str, 
         if inside or tensor.view is not None:
             # Inside a storage the alignment is the element size, limited by that of the storage's start.
             of_start = max(floor, lives.storages[lives.storage_of[name]].alignment)
-            floor = min(element_bytes(tensor), of_start)
+            floor = min(itemsize(tensor.dtype), of_start)
         rows.append(
             TensorRow(
                 tensor_id=name,

@@ -163,7 +163,7 @@ def verdict_warnings(verdict: Verdict) -> tuple[str, ...]:
         return ("the file is a digest; its totals were checked, but no placement.",)
     rules: dict[str, list[str]] = {}
     for rule, why in verdict.left_out:
-        if why in (OWN_ARENAS, DECLARED_ARENAS, UNKNOWN_ARENAS):
+        if why in (OWN_ARENAS, UNKNOWN_ARENAS):
             rules.setdefault(why, []).append(rule)
     return tuple([f"not checked: {', '.join(names)} ({why})." for why, names in rules.items()])
 

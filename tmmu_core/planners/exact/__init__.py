@@ -74,12 +74,13 @@ def exact_from(
     start = start or best_greedy(cols, bound, goal=goal)
     offset, lower, stopped = list(start.offset), bound.bytes, False
     notes: dict[str, Any] = {"start": f"{start.order}/{start.fit}", "nodes": 0, "attempts": 0}
-    log = ProgressLog(start.extent, lower)
+    meter = metered(progress, options)
+    log = ProgressLog(start.extent, lower, lambda extent, least: meter.improved(problem.arena, extent, least))
     if start.extent > max(lower, goal):
         if not cols.small:
             notes["why"] = "sizes beyond 2^62: greedy only"
         elif budget:
-            use_lns, meter = flag_option(options, "use_lns", True), metered(progress, options)
+            use_lns = flag_option(options, "use_lns", True)
             request = SearchRequest(goal, budget, meter, notes, log, use_lns)
             lower, stopped = pack_components(cols, bound, offset, request)
             notes[PROGRESS_NOTE] = log.rows
@@ -97,9 +98,9 @@ def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
     if bound <= problem.capacity:
         return
     raise ArenaTooSmall(
-        f"no packing fits arena {problem.arena!r}: at least {bound:,} bytes are needed (proven), "
-        f"its capacity is {problem.capacity:,}.",
-        hint="Raise the capacity, or shorten lifetimes or sizes of its tensors.",
+        f"the capacity of arena {problem.arena!r} is {problem.capacity:,} B, at least {bound:,} B are needed.",
+        hint=f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "
+        "Raise the capacity, shorten live ranges or make buffers smaller.",
         arena=problem.arena,
         capacity=problem.capacity,
         required=bound,

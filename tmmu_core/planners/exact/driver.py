@@ -32,7 +32,9 @@ MAX_ENUMERATED_HANDOFFS = 5
 class ProgressLog:
     """Rows ``[nodes, extent, bound]``: a row whenever the extent falls or the bound rises."""
 
-    def __init__(self, extent: int, bound: int) -> None:
+    def __init__(self, extent: int, bound: int, report: Callable[[int, int], None] = lambda *_: None) -> None:
+        self._report = report
+        report(extent, bound)
         self.rows = [[0, extent, bound]]
         self.other_extent = 0
         """Extent of the components that are not being searched."""
@@ -46,6 +48,7 @@ class ProgressLog:
             if self.rows[-1][0] == nodes:
                 self.rows.pop()
             self.rows.append([nodes, *row])
+            self._report(*row)
 
 
 @dataclass(frozen=True, eq=False)

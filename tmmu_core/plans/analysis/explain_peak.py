@@ -30,7 +30,7 @@ from tmmu_core.plans.figures.plan_storages import (
     storages_of,
 )
 from tmmu_core.plans.making.over_capacity import over_limits
-from tmmu_core.plans.model import INVALID, ArenaSummary, Plan
+from tmmu_core.plans.model import GIVEN_OFFSETS, INVALID, ArenaSummary, Plan
 
 Cause = Literal["reuse", "holes", "slot_rounding", "alignment_gaps", "unknown"]
 LONGEST_NAME = 32
@@ -88,8 +88,9 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
         return Explanation(headline, _reason(plan, gap, named=binding is not None), over, gap)
     of = "" if binding is None or len(plan.arenas) == 1 else f" of {binding.name}"
     step, live = peak_step_of(plan, most.name) if of else (totals(plan).peak_step, totals(plan).peak_live_bytes)
+    scope = "with the given offsets" if plan.remark(GIVEN_OFFSETS) else "of this execution order"
     where = f"{short_bytes(live)}{of} are live at {_step(plan, step)}"
-    return Explanation(headline, f"{where}; no plan of this execution order is smaller.", over)
+    return Explanation(headline, f"{where}; no plan {scope} is smaller.", over)
 
 
 def gap_of(plan: Plan, arena: str) -> Gap:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tmmu_core.plans.model import ASSUMED, NO_CONTENT_HASH, READ, UNPLANNED, Plan
+from tmmu_core.plans.model import ASSUMED, GIVEN_OFFSETS, NO_CONTENT_HASH, READ, UNPLANNED, Plan
 
 
 def plan_warnings(plan: Plan) -> tuple[str, ...]:
@@ -13,7 +13,9 @@ def plan_warnings(plan: Plan) -> tuple[str, ...]:
 def input_warnings(plan: Plan) -> tuple[str, ...]:
     """Return the warnings about the input: reader's remarks, assumed sizes, bodies without a plan, no content hash."""
     sizes = plan.remark(ASSUMED)
-    texts = [plan.remark(READ), f"sizes {sizes}" if sizes else ""]
+    given = plan.remark(GIVEN_OFFSETS)
+    texts = [plan.remark(READ), f"{given}; {plan.planner} places the other buffers." if given else ""]
+    texts.append(f"sizes {sizes}" if sizes else "")
     if plan.incomplete:
         texts.append(f"incomplete: {plan.remark(UNPLANNED) or 'a part of the graph is not planned'}")
     if plan.remark(NO_CONTENT_HASH):

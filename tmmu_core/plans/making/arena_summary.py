@@ -122,8 +122,8 @@ def _bound(problem: Problem, steps: int) -> tuple[int, tuple[str, ...], int]:
     return most, tuple([problem.ids[i] for i in alive.tolist()]), step
 
 
-OF_GRAPHS = "Enlarge the arena, or let tmmu fit change what is alive: order, recomputing, offloading, sizes."
-OF_INSTANCES = "Enlarge the arena, shorten lives or make buffers smaller."
+OF_GRAPHS = "Raise the capacity, or use tmmu fit: it reorders nodes, recomputes, offloads or shrinks a dimension."
+OF_INSTANCES = "Raise the capacity, shorten live ranges or make buffers smaller."
 
 
 def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = True) -> None:
@@ -137,8 +137,7 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
     bound = max(summary.bound_bytes, summary.proven_bytes or 0)
     other = _who_fits(problem, bound, summary.capacity_bytes)
     if other == "no":
-        way = f"No planner can fit: {bound:,} B is proven to be the least "
-        way += f"at an alignment of {summary.alignment_bytes:,} B. "
+        way = f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "
         way += OF_GRAPHS if of_graph else OF_INSTANCES
     elif other == "unknown":
         way = f"The least that is proven to be needed is {bound:,} B: a search may fit, "

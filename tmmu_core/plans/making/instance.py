@@ -22,7 +22,7 @@ from tmmu_core.plans.constraints import Constraints
 from tmmu_core.plans.figures.live_bytes import peak_together
 from tmmu_core.plans.making.arena_summary import PackedArena, check_capacity, summarise
 from tmmu_core.plans.making.plan_rows import PlanTotals, assemble, numbered_by_offset, storage_numbers
-from tmmu_core.plans.model import READ, Handoff, Plan, PlanColumns
+from tmmu_core.plans.model import GIVEN_OFFSETS, READ, Handoff, Plan, PlanColumns
 
 
 def plan_problem(
@@ -66,6 +66,7 @@ def plan_problem(
     lives = [each.found.parts for each in placed if each.found.parts is not None]
     birth, end, size = (np.concatenate(column) for column in zip(*lives, strict=True))
     constraints = constraints_of(instance.problems)
+    kept = sum(problem.given_offsets for problem in instance.problems)
     return assemble(
         columns,
         summaries,
@@ -83,6 +84,11 @@ def plan_problem(
         constraints=constraints,
         notes={
             **({READ: "; ".join(instance.notes)} if instance.notes else {}),
+            **(
+                {GIVEN_OFFSETS: f"{kept:,} of {sum(map(len, instance.problems)):,} offsets are given and stay fixed"}
+                if kept
+                else {}
+            ),
             **{each.problem.arena: dict(each.found.packing.notes) for each in placed if each.found.packing.notes},
         },
     )

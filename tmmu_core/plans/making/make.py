@@ -165,16 +165,13 @@ def _plan_of_instance(
 
 
 def _offset_notes(instance: PlainInstance, planner: str) -> tuple[str, ...]:
-    """Whether the offsets of an instance are kept, fixed or discarded; nothing where it has none."""
-    total, fixed = len(instance.problem), instance.problem.fixed
+    """Return whether the offsets of a placed instance are kept or discarded."""
+    total = len(instance.problem)
     if instance.packing is not None and planner == GIVEN:
         return (f"all {total:,} offsets of the file are kept; --planner NAME places the buffers again.",)
     if instance.packing is not None:
         return (f"all {total:,} offsets of the file are discarded: {planner} places every buffer again.",)
-    kept = 0 if fixed is None else int((fixed >= 0).sum())
-    if not kept:
-        return ()
-    return (f"{kept:,} of {total:,} offsets are given and stay fixed; {planner} places the other buffers.",)
+    return ()
 
 
 def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -> tuple[Problem, ...]:

@@ -35,6 +35,8 @@ const DEFAULTS = {
   search: "",
   marked: null,
   step: null,
+  span: null,
+  flags: [],
   arena: null,
   baseline: true,
   transposed: false,
@@ -51,7 +53,6 @@ const DEFAULTS = {
   picture: null,
   zoom: null,
   ghost: null,
-  report_window: false,
 };
 
 const FINEST = 2 ** 40; // parts of everything that one window may be
@@ -62,7 +63,7 @@ const toThousandths = (edge) => Math.round(edge * 1000) / 1000;
 export const charts = new Set();
 
 export class Chart {
-  /** `emit(event, value)` tells the page: select, compare, step, search, window, view, colour, arena. */
+  /** `emit(event, value)` reports to the page: select, compare, step, span, search, view, colour, arena, zoom. */
   constructor(parent, emit) {
     this.emit = emit;
     this.state = { ...DEFAULTS };
@@ -70,7 +71,7 @@ export class Chart {
     this.sent = []; // selections told to the page that it has not answered yet
     this.sentZooms = []; // likewise
     this.selected = this.compared = this.hovered = -1;
-    this.step = null;
+    this.step = this.span = null; // a range of steps is [first, after the last]
     this.overview = new Overview();
     this.tools = { raster: new Raster(), sheet: document.createElement("canvas") };
     this.parts = build({
@@ -172,6 +173,7 @@ export class Chart {
     if ("selected" in fresh) this.selected = this.rowOf(state.selected);
     if ("compared" in fresh) this.compared = this.rowOf(state.compared);
     if ("step" in fresh) this.step = state.step ?? null;
+    if ("span" in fresh) this.span = state.span;
     if ("ghost" in fresh || "selected" in fresh) this.ghost = this.ghostOf(state.ghost);
     if ("window" in fresh && state.window && this.win) [this.win.t0, this.win.t1] = state.window;
     if ("zoom" in fresh) this.wanted = { zoom: state.zoom }; // taken up when it is known how much there is to see
@@ -500,8 +502,6 @@ export class Chart {
     if (quiet) return;
     const { t0, t1, v0, v1 } = this.win;
     this.share({ window: [t0, t1], levels: [v0, v1], scene: this.scene });
-    if (!this.state.report_window) return;
-    this.tellSoon("window", [Math.max(0, Math.floor(t0)), Math.min(this.plan.steps, Math.ceil(t1))], 300);
   }
 
   /** Look at the surroundings of a point of the data, as near as before. */
@@ -576,6 +576,14 @@ export class Chart {
     this.soon("over");
   }
 
+  /** Choose a range of steps as [first, after the last]; null for none. */
+  goSpan(span) {
+    this.span = this.state.span = span;
+    this.share({ span });
+    this.tellSoon("span", span, 0);
+    this.soon("over");
+  }
+
   toPeak() {
     const arena = this.plan?.arenas[this.curve];
     if (arena) this.goStep(arena.peak_step);
@@ -586,6 +594,7 @@ export class Chart {
     this.step = this.state.step = null;
     this.share({ step: null });
     this.tellSoon("step", null, 0);
+    if (this.span) this.goSpan(null);
     this.select(-1, "clear");
   }
 
@@ -647,7 +656,7 @@ export class Chart {
     }
   }
 
-  follow({ window, levels, scene, selected, compared, step }) {
+  follow({ window, levels, scene, selected, compared, step, span }) {
     if (window !== undefined) {
       [this.win.t0, this.win.t1] = window;
       // Bytes are shared where they are the same bytes: one view, as high as the other.
@@ -664,6 +673,7 @@ export class Chart {
       this.compared = this.rowOf(compared);
     }
     if (step !== undefined) this.step = this.state.step = step;
+    if (span !== undefined) this.span = this.state.span = span;
     this.soon("over");
   }
 }

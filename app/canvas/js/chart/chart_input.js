@@ -100,12 +100,19 @@ export class Hands {
     this.fingers.set(event.pointerId, [x, y]);
     if (this.fingers.size === 2) this.beginPinch();
     else this.drag = { x, y, win: { ...chart.win }, moved: false, ghost: chart.holdsGhost(x, y, event.altKey) };
+    if (this.drag && chart.strip && inside(chart.strip, x, y)) this.drag.from = chart.dataAt(x, y).t;
   }
 
   onDrag(x, y) {
     const { chart, drag } = this, dx = x - drag.x, dy = y - drag.y;
     if (!drag.moved && Math.hypot(dx, dy) < CLICK) return;
     drag.moved = true;
+    if (drag.from !== undefined) {
+      const ends = [drag.from, chart.dataAt(x, y).t], last = chart.plan.steps;
+      chart.span = [Math.max(0, Math.floor(Math.min(...ends))), Math.min(last, Math.ceil(Math.max(...ends)))];
+      chart.soon("over");
+      return;
+    }
     const { t, v } = chart.plane.delta(dx, dy), { t0, t1, v0, v1 } = drag.win;
     if (drag.ghost) {
       chart.moveGhost(drag.ghost, { t, v });
@@ -117,8 +124,10 @@ export class Hands {
 
   onUp(event) {
     const { chart } = this, [x, y] = this.at(event), drag = this.letGo(event);
+    if (drag?.moved && drag.from !== undefined) chart.goSpan(chart.span);
     if (!drag || drag.moved) return;
     if (chart.strip && inside(chart.strip, x, y)) {
+      if (chart.span) chart.goSpan(null);
       chart.goStep(Math.floor(chart.dataAt(x, y).t));
       return;
     }

@@ -52,7 +52,7 @@ function show(parent, state, emit) {
 }
 
 /** Entry for Streamlit's components: bytes are for the store, an object is a view's state. */
-function streamlit({ data, parentElement, setTriggerValue, setStateValue }) {
+function streamlit({ data, parentElement, setTriggerValue }) {
   if (data instanceof Uint8Array) {
     if (!packs.has(tokenOf(data))) keep(data);
     return;
@@ -60,9 +60,7 @@ function streamlit({ data, parentElement, setTriggerValue, setStateValue }) {
   if (!data) return;
   const { events = [], ...state } = data, wanted = new Set(events);
   const chart = show(parentElement, state, (event, value) => {
-    if (!wanted.has(event)) return;
-    if (event === "window") setStateValue(event, value); // it lasts
-    else setTriggerValue(event, { value });
+    if (wanted.has(event)) setTriggerValue(event, { value });
   });
   chart.asks = (event) => wanted.has(event);
   return () => {

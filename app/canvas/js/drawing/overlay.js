@@ -2,11 +2,11 @@
 
 import { within } from "./picture.js";
 import { Plane } from "../base/plane.js";
-import { shortBytes, shortened, stepName } from "../base/formats.js";
+import { rangeWords, shortBytes, shortened, stepName } from "../base/formats.js";
 
 const SMALLEST = 5; // pixels: a frame is never smaller than it can be seen
 
-const CONFLICT = "#D55E00", LEGAL = "#009E73";
+const CONFLICT = "#D55E00", LEGAL = "#009E73", FLAG = "#7A3E9D";
 
 /** `chart`: {selected, compared, hovered} rows, −1 for none, the chosen step and the ghost, null for none. */
 export function drawOverlay(pen, sight, chart) {
@@ -24,7 +24,41 @@ export function drawOverlay(pen, sight, chart) {
     if (selected >= 0) drawFrame(pen, sight, selected, [], 2);
     if (ghost && sight.scene.view === "map") drawGhost(pen, sight, ghost, chart.ghostBox(ghost));
   });
+  if (chart.span) drawSpan(pen, sight, chart.span);
+  drawFlags(pen, sight, chart.state.flags ?? []);
   if (step !== null) drawStep(pen, sight, step);
+}
+
+/** The chosen range of steps: shaded over strip and picture, with its ends named. */
+function drawSpan(pen, { plan, plane, plot, strip, look }, [first, end]) {
+  const whole = strip ? around(plot, strip) : plot, { win } = plane;
+  const [x0, y0, x1, y1] = new Plane(whole, win, plane).seenBox(first, end, win.v0, win.v1);
+  if (x1 <= x0 || y1 <= y0) return;
+  pen.fillStyle = look.dark ? "rgba(255,255,255,0.14)" : "rgba(0,0,0,0.10)";
+  pen.fillRect(x0, y0, x1 - x0, y1 - y0);
+  label(pen, look, rangeWords(plan.stepAt(first), plan.stepAt(end)), x0 + 3, y0 + 2);
+}
+
+/** Flags on the timeline, as [step, text]: notes of a review. */
+function drawFlags(pen, { plane, plot, strip, look }, flags) {
+  if (plane.sideways) return;
+  for (const [step, text] of flags) {
+    const x = plane.step(step + 0.5), top = (strip ?? plot).y;
+    if (x < plot.x || x > plot.x + plot.w) continue;
+    pen.fillStyle = FLAG;
+    pen.fillRect(x - 0.75, top, 1.5, plot.y + plot.h - top);
+    label(pen, look, shortened(text, 28), x, top + 20, FLAG);
+  }
+}
+
+function label(pen, look, text, x, y, ground = "#111") {
+  pen.font = look.font;
+  pen.textAlign = "left";
+  pen.textBaseline = "middle";
+  pen.fillStyle = ground;
+  pen.fillRect(x, y, pen.measureText(text).width + 10, 17);
+  pen.fillStyle = "#fff";
+  pen.fillText(text, x + 5, y + 9);
 }
 
 /** A black frame with a white halo, so that it shows on every colour and on either theme. */
@@ -165,13 +199,7 @@ function drawStep(pen, { plan, plane, plot, strip, look, curve }, step) {
   pen.font = look.font;
   const width = pen.measureText(text).width + 10;
   const x = Math.max(plot.x, Math.min(plot.x + plot.w - width, x0 + 4));
-  const y = Math.max(whole.y, y0 - 20) + (y0 === whole.y ? 1 : 0);
-  pen.fillStyle = "#111";
-  pen.fillRect(x, y, width, 17);
-  pen.fillStyle = "#fff";
-  pen.textAlign = "left";
-  pen.textBaseline = "middle";
-  pen.fillText(text, x + 5, y + 9);
+  label(pen, look, text, x, Math.max(whole.y, y0 - 20) + (y0 === whole.y ? 1 : 0));
 }
 
 /** The smallest rectangle that holds two. */

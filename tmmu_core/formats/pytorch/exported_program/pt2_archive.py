@@ -25,7 +25,7 @@ from tmmu_core.formats.pytorch.exported_program.pt2_sizes import (
     LARGEST,
     Size,
     SizeUnknown,
-    hanging_on_data,
+    data_dependent_symbols,
     number,
     symbol_in,
 )
@@ -191,7 +191,7 @@ class Program(msgspec.Struct, frozen=True):
         try:
             return number(size, self.symbols, self.elsewhere)
         except SizeUnknown as error:
-            waiting = sorted({symbol for symbol in hanging_on_data(size) if symbol not in self.symbols})
+            waiting = sorted({symbol for symbol in data_dependent_symbols(size) if symbol not in self.symbols})
             hint = "Export the program with example inputs, or with fixed sizes."
             if waiting:
                 most = ",".join(f"{symbol}=64" for symbol in waiting)
@@ -247,7 +247,10 @@ def read_program(data: bytes | Path, source: str = "") -> Program:
             f"the archive holds {what} under models/.", source=source, hint="Save one program with torch.export.save."
         )
     document = _decoded(_member(archive, own[0], source), Document, own[0], source)
-    weights, lifted = (_table(archive, each, source) for each in (WEIGHTS, LIFTED))
+    weights, lifted = (
+        {name: weight.path_name for name, weight in _table(archive, each, source)[1].items()}
+        for each in (WEIGHTS, LIFTED)
+    )
     module = document.graph_module
     ranges = {symbol: _range(bounds) for symbol, bounds in document.range_constraints.items()}
     symbols = _symbols(module.graph)
@@ -278,11 +281,12 @@ def _member(archive: zipfile.ZipFile, name: str, source: str) -> bytes:
     return data
 
 
-def _table(archive: zipfile.ZipFile, config: str, source: str) -> dict[str, str]:
-    """Return name → member from a table of the archive; empty without one."""
+def _table(archive: zipfile.ZipFile, config: str, source: str) -> tuple[str, dict[str, Weight]]:
+    """Return ``(folder, name → weight)`` of a table of the archive; empty without one."""
     name = next((name for name in archive.namelist() if name.endswith(config)), None)
-    table = _decoded(_member(archive, name, source), _Weights, name, source) if name else _Weights()
-    return {name: weight.path_name for name, weight in table.config.items()}
+    if name is None:
+        return "", {}
+    return name.rpartition("/")[0], _decoded(_member(archive, name, source), _Weights, name, source).config
 
 
 def _decoded(data: bytes, shape: Any, name: str, source: str) -> Any:
@@ -312,7 +316,7 @@ def _symbols(graph: Body) -> dict[str, int]:
 def _by_data(graph: Body) -> list[str]:
     """Return the symbols of data-dependent sizes in the order of their first tensor."""
     sizes = (size for meta in graph.tensor_values.values() for size in (*meta.sizes, *meta.strides))
-    return list(dict.fromkeys(symbol for size in sizes for symbol in hanging_on_data(size)))
+    return list(dict.fromkeys(symbol for size in sizes for symbol in data_dependent_symbols(size)))
 
 
 def _range(bounds: Any) -> tuple[int, int]:
@@ -326,8 +330,6 @@ def members_of(data: Any, source: str = "") -> dict[str, str]:
     found: dict[str, str] = {}
     with zipfile.ZipFile(data) as archive:
         for config in (WEIGHTS, LIFTED):
-            table = next((name for name in archive.namelist() if name.endswith(config)), None)
-            held = _decoded(_member(archive, table, source), _Weights, table, source).config if table else {}
-            folder = table.rpartition("/")[0] if table else ""
-            found |= {name: f"{folder}/{each.path_name}" for name, each in held.items() if not each.use_pickle}
+            folder, weights = _table(archive, config, source)
+            found |= {name: f"{folder}/{each.path_name}" for name, each in weights.items() if not each.use_pickle}
     return found

@@ -138,15 +138,15 @@ class _Reading:
         ]
         self.shared = shared((each.member, self._lies(each.name, self._meta(each.name))) for each in comes)
         for each in comes:
-            self._given(each)
+            self._add_input(each)
         for operation in body.nodes:
             self._operation(operation)
         for left in signature.output_specs:
-            self._left(left)
+            self._add_output(left)
 
     # -- what goes in and out ---------------------------------------------------------------------------------------
 
-    def _given(self, given: Incoming) -> None:
+    def _add_input(self, given: Incoming) -> None:
         name, member = given.name, given.member
         meta = self._meta(name)
         lies = self._lies(name, meta)
@@ -158,15 +158,15 @@ class _Reading:
         kind = DTYPES[meta.dtype], given.role
         several = member in self.shared and lies.own > 0
         if several and member in self.first_of:
-            self._inside(name, given.called, lies, kind, self.first_of[member])
+            self._view_in(name, given.called, lies, kind, self.first_of[member])
         else:
-            value = self._fresh(name, given.called, lies, kind, self.shared[member] if several else None)
+            value = self._own_storage(name, given.called, lies, kind, self.shared[member] if several else None)
             self.inputs += [value.storage] if given.role == "input" else []
             if several:
                 self.first_of[member] = value
         self.by_member.setdefault((member, lies), name)
 
-    def _left(self, left: Any) -> None:
+    def _add_output(self, left: Any) -> None:
         output = left.user_output or left.loss_output or left.gradient_to_parameter or left.gradient_to_user_input
         if output is not None:
             arg = output.get("arg")
@@ -226,12 +226,14 @@ class _Reading:
     def _made(self, name: str, what: Operator, operation: Operation, read: list[_Value]) -> list[str]:
         meta = self._meta(name)
         lies, dtype = self._lies(name, meta), DTYPES[meta.dtype]
-        if not (read and self._hands_out(what, operation, read[0], (lies, dtype))):
-            value = self._fresh(name, self.prefix + name, lies, (dtype, "activation"))
+        if not (read and self._is_in_first_argument(what, operation, read[0], (lies, dtype))):
+            value = self._own_storage(name, self.prefix + name, lies, (dtype, "activation"))
             return [value.id] if value.storage == value.id else [value.storage, value.id]
-        return [self._inside(name, self.prefix + name, lies, (dtype, "activation"), read[0])]
+        return [self._view_in(name, self.prefix + name, lies, (dtype, "activation"), read[0])]
 
-    def _hands_out(self, what: Operator, operation: Operation, first: _Value, made: tuple[StridedLayout, str]) -> bool:
+    def _is_in_first_argument(
+        self, what: Operator, operation: Operation, first: _Value, made: tuple[StridedLayout, str]
+    ) -> bool:
         """Whether the result, of a layout and a dtype, lies in the storage of the first argument."""
         lies, dtype = made
         if what.space not in ("aten", "prims"):
@@ -324,7 +326,7 @@ class _Reading:
         shape = tuple([int(dim) for dim in self.tensors[tensor].shape[row:]])
         dtype = self.tensors[tensor].dtype
         name = self._free(name)
-        return self._fresh(name, name, contiguous(shape, dtypes.itemsize(dtype)), (dtype, "activation")).id
+        return self._own_storage(name, name, contiguous(shape, dtypes.itemsize(dtype)), (dtype, "activation")).id
 
     def place(self, node: Node, scope: str) -> None:
         """Append a node of a scope."""
@@ -342,7 +344,7 @@ class _Reading:
 
     # -- values -----------------------------------------------------------------------------------------------------
 
-    def _inside(self, name: str, called: str, lies: StridedLayout, kind: tuple[str, Role], base: _Value) -> str:
+    def _view_in(self, name: str, called: str, lies: StridedLayout, kind: tuple[str, Role], base: _Value) -> str:
         """A tensor in the storage of ``base``, and its id. Raises ``UnreadableInput`` where it reaches past it."""
         dtype, role = kind
         inside = base.within(lies)
@@ -353,7 +355,7 @@ class _Reading:
         self.values[name] = self.value_of[called] = _Value(called, lies, dtype, base.storage, base.whole, base.starts)
         return called
 
-    def _fresh(
+    def _own_storage(
         self, name: str, called: str, lies: StridedLayout, kind: tuple[str, Role], shared: int | None = None
     ) -> _Value:
         """A tensor in a storage of its own; where it does not fill it, the storage is a tensor, too.

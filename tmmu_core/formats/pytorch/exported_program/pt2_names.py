@@ -62,7 +62,7 @@ def open_dims(program: Program) -> dict[str, str]:
     return found | {symbol: symbol for symbol in program.by_data}
 
 
-def asked_for(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
+def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
     """Symbol → the upper end of what ``envelopes`` gives it. Raises ``InvalidIrShapes`` outside the program's range."""
     point = {}
     for name, symbol in open_dims(program).items():

@@ -1,12 +1,13 @@
-"""The sizes of an exported program, open ones included, read without a formula ever being run.
+"""The sizes of an exported program, open ones included, without running a formula.
 
 A program writes an open size as a formula of SymPy's, ``Mul(Integer(8), Symbol('s77', positive=True))`` or ``8*s77``,
 beside the number that it had in the example. SymPy's own reader evaluates such text as Python; this one knows whole
-numbers, symbols, brackets and the dozen functions below, and nothing else.
+numbers, symbols and the functions below in a parsed syntax tree, which is never compiled.
 """
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -77,7 +78,7 @@ def symbol_in(size: Size) -> tuple[str, int] | None:
     return (found[1] or found[2], formula.hint.as_int) if found else None
 
 
-def hanging_on_data(size: Size) -> list[str]:
+def data_dependent_symbols(size: Size) -> list[str]:
     """Return the data-dependent symbols of a size (``u0`` …)."""
     formula = size.as_expr
     if formula is None or (formula.hint is not None and formula.hint.as_int is not None):
@@ -89,121 +90,39 @@ def evaluated(formula: str, symbols: Mapping[str, int]) -> int:
     """Evaluate ``formula`` to a whole number. Raises :class:`SizeUnknown`."""
     if len(formula) > LONGEST_FORMULA:
         raise SizeUnknown(f"its formula is longer than {LONGEST_FORMULA} characters")
-    value = _Reading(formula, symbols).whole()
+    try:
+        value = _value(ast.parse(formula.strip(), mode="eval").body, symbols, 0)
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise SizeUnknown(f"{_short(formula)} is no formula of sizes") from error
+    except (TypeError, ZeroDivisionError) as error:
+        raise SizeUnknown(f"{_short(formula)} divides by 0, or calls a function with other arguments") from error
     if value.denominator != 1:
         raise SizeUnknown(f"{_short(formula)} comes to no whole number")
     return value.numerator
 
 
-_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|('[^'\\]*')|(\*\*|//|[-+*/%(),=]))")
-
-
-class _Reading:
-    """Recursive descent over the tokens of one formula; every value is bounded, so every step is cheap."""
-
-    def __init__(self, formula: str, symbols: Mapping[str, int]) -> None:
-        self.formula, self.symbols, self.at, self.depth = formula, symbols, 0, 0
-        self.tokens: list[str] = []
-        end, stripped = 0, formula.rstrip()
-        while end < len(stripped):
-            found = _TOKEN.match(stripped, end)
-            if found is None:
-                raise SizeUnknown(f"{_short(formula)} is no formula of sizes")
-            self.tokens.append(found[0].strip())
-            end = found.end()
-
-    def whole(self) -> Fraction:
-        value = self._sum()
-        if self._next():
-            raise self._strange()
-        return value
-
-    def _next(self) -> str:
-        return self.tokens[self.at] if self.at < len(self.tokens) else ""
-
-    def _take(self, *wanted: str) -> str:
-        token = self._next()
-        if wanted and token not in wanted:
-            return ""
-        self.at += 1
-        return token
-
-    def _strange(self) -> SizeUnknown:
-        return SizeUnknown(f"{_short(self.formula)} holds {_short(self._next() or 'an end')}, which sizes do not")
-
-    def _sum(self) -> Fraction:
-        self.depth += 1
-        if self.depth > DEEPEST_FORMULA:
-            raise SizeUnknown(f"its formula is nested more than {DEEPEST_FORMULA} deep")
-        value = self._product()
-        while sign := self._take("+", "-"):
-            other = self._product()
-            value = self._bounded(value + other if sign == "+" else value - other)
-        self.depth -= 1
-        return value
-
-    def _product(self) -> Fraction:
-        value = self._power()
-        while sign := self._take("*", "/", "//", "%"):
-            value = self._bounded(_PAIRWISE[sign](value, self._divisor(sign, self._power())))
-        return value
-
-    def _divisor(self, sign: str, value: Fraction) -> Fraction:
-        if sign != "*" and not value:
-            raise SizeUnknown(f"{_short(self.formula)} divides by 0")
-        return value
-
-    def _power(self) -> Fraction:
-        if self._take("-"):
-            return -self._power()
-        value = self._atom()
-        if self._take("**"):
-            value = _power_of(value, self._atom())
-        return self._bounded(value)
-
-    def _atom(self) -> Fraction:
-        token = self._take()
-        if token == "(":
-            value = self._sum()
-            if not self._take(")"):
-                raise self._strange()
-            return value
-        if token.isdigit():
-            return self._bounded(Fraction(int(token)))
-        if token == "Symbol" and self._take("("):
-            return self._symbol()
-        if token.isidentifier():
-            return self._call(token) if self._take("(") else self._known(token)
-        raise self._strange()
-
-    def _symbol(self) -> Fraction:
-        value = self._known(self._take().strip("'"))
-        while self._next() not in (")", ""):  # assumptions: positive=True, integer=True
-            self.at += 1
-        if not self._take(")"):
-            raise self._strange()
-        return value
-
-    def _known(self, name: str) -> Fraction:
-        if name not in self.symbols:
-            raise SizeUnknown(f'the size "{_short(name)}" stands open, and no example says what it is')
-        return Fraction(self.symbols[name])
-
-    def _call(self, name: str) -> Fraction:
-        arguments = [self._sum()]
-        while self._take(","):
-            arguments.append(self._sum())
-        if not self._take(")") or name not in FUNCTIONS:
-            raise SizeUnknown(f"{_short(self.formula)} holds {_short(name)}, which sizes do not")
-        try:
-            return self._bounded(FUNCTIONS[name](*arguments))
-        except (TypeError, ZeroDivisionError) as error:
-            raise SizeUnknown(f"{_short(self.formula)} gives {_short(name)} what it does not take") from error
-
-    def _bounded(self, value: Fraction) -> Fraction:
-        if abs(value.numerator) > LARGEST or value.denominator > LARGEST:
-            raise SizeUnknown(f"{_short(self.formula)} passes 2^63 − 1")
-        return value
+def _value(node: ast.AST, symbols: Mapping[str, int], depth: int) -> Fraction:
+    """Return the value of a part of a formula. Every value is bounded, so every step is cheap."""
+    if depth > DEEPEST_FORMULA:
+        raise SizeUnknown(f"its formula is nested more than {DEEPEST_FORMULA} deep")
+    match node:
+        case ast.Constant(value=int(number)) if not isinstance(number, bool):
+            found = Fraction(number)
+        case ast.Name(id=name) | ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))]):
+            if name not in symbols:  # a symbol's assumptions (positive=True) are ignored
+                raise SizeUnknown(f'the size "{_short(name)}" stands open, and no example says what it is')
+            found = Fraction(symbols[name])
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            found = -_value(inner, symbols, depth + 1)
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _PAIRWISE:
+            found = _PAIRWISE[type(sign)](_value(left, symbols, depth + 1), _value(right, symbols, depth + 1))
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
+            found = FUNCTIONS[name](*[_value(each, symbols, depth + 1) for each in arguments])
+        case _:
+            raise SizeUnknown(f"{_short(ast.unparse(node))} is no formula of sizes")
+    if abs(found.numerator) > LARGEST or found.denominator > LARGEST:
+        raise SizeUnknown("a value in it passes 2^63 − 1")
+    return found
 
 
 def _power_of(base: Fraction, exponent: Fraction) -> Fraction:
@@ -212,11 +131,14 @@ def _power_of(base: Fraction, exponent: Fraction) -> Fraction:
     return base ** int(exponent)
 
 
-_PAIRWISE: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
-    "*": lambda a, b: a * b,
-    "/": lambda a, b: a / b,
-    "//": lambda a, b: Fraction(a // b),
-    "%": lambda a, b: a % b,
+_PAIRWISE: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+    ast.FloorDiv: lambda a, b: Fraction(a // b),
+    ast.Mod: lambda a, b: a % b,
+    ast.Pow: _power_of,
 }
 FUNCTIONS: dict[str, Callable[..., Fraction]] = {
     "Integer": lambda a: a,

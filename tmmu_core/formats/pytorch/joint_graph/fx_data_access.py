@@ -31,8 +31,13 @@ _WHILE_BUILT: tuple[tuple[str, str, Any], ...] = (
 @contextlib.contextmanager
 def while_traced(train: bool = True) -> Iterator[None]:
     """Inside, ``transformers`` reads no values (where it is loaded), and operators are those that eager mode runs."""
-    with _answering(_WHILE_TRACED), _kernels(_IN_PYTHON | (_IN_TRAINING if train else frozenset())):
+    with answering_while_traced(), _kernels(_IN_PYTHON | (_IN_TRAINING if train else frozenset())):
         yield
+
+
+def answering_while_traced() -> contextlib.AbstractContextManager[None]:
+    """Inside, ``transformers`` reads no values."""
+    return _answering(_WHILE_TRACED)
 
 
 def while_built() -> contextlib.AbstractContextManager[None]:

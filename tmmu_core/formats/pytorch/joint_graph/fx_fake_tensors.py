@@ -8,7 +8,7 @@ which the model makes for itself lie beside the others. The module has its own t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -28,6 +28,11 @@ def shared_mode() -> FakeTensorMode:
         _mode = mode = FakeTensorMode(allow_non_fake_inputs=True)
         mode.__deepcopy__ = lambda memo: mode
     return _mode
+
+
+def mode_of(tensors: Iterable[Any]) -> FakeTensorMode:
+    """Return the fake mode of the first fake tensor, else the shared one."""
+    return next((each.fake_mode for each in tensors if hasattr(each, "fake_mode")), None) or shared_mode()
 
 
 @contextlib.contextmanager
@@ -64,10 +69,13 @@ def convertible() -> Iterator[None]:
 
 
 class StandIns:
-    """Tensors of one fake mode in place of others, tensor for tensor and storage for storage."""
+    """Tensors of one fake mode in place of others, tensor for tensor and storage for storage.
 
-    def __init__(self, mode: Any) -> None:
-        self.mode = mode
+    ``real`` replaces tensors with data on the CPU, too.
+    """
+
+    def __init__(self, mode: Any, *, real: bool = False) -> None:
+        self.mode, self.real = mode, real
         self.tensors: dict[int, tuple[Any, Any]] = {}
         """id of a tensor → the tensor, kept alive, and its stand-in."""
         self.storages: dict[int, Any] = {}
@@ -75,7 +83,8 @@ class StandIns:
     def of(self, value: torch.Tensor) -> torch.Tensor:
         """Return the stand-in of ``value``, or itself if it needs none."""
         foreign = isinstance(value, FakeTensor) and value.fake_mode is not self.mode
-        if value.layout is not torch.strided or not (foreign or value.device.type != "cpu"):
+        is_real = self.real and not isinstance(value, FakeTensor)
+        if value.layout is not torch.strided or not (foreign or is_real or value.device.type != "cpu"):
             return value
         if id(value) not in self.tensors:
             self.tensors[id(value)] = value, self._made(value)

@@ -26,7 +26,6 @@ from torch._functorch._aot_autograd import descriptors
 from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.pytorch import step_checks
 from tmmu_core.formats.pytorch.exported_program.pt2_operators import OVER_FIRST
 from tmmu_core.formats.pytorch.exported_program.pt2_operators import operator as operator_of
 from tmmu_core.formats.pytorch.joint_graph import fx_bodies, fx_origins, fx_partial_writes
@@ -61,7 +60,6 @@ def read_joint(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()
         placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
         reading.run(*[node.meta.get("val") for node in placeholders], enable_io_processing=False)
     found = Joint(reading.native(name), reading.gradients)
-    step_checks.check_step(found.graph)
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,8 +26,29 @@ MOST_FRAMES = 200
 @contextlib.contextmanager
 def kept(module: Any) -> Iterator[None]:
     """Inside, nodes that are traced while a part of ``module`` runs keep which part it is, and the line."""
-    import torch
     from torch.fx.experimental.proxy_tensor import PythonKeyTracer
+
+    create = PythonKeyTracer.create_node
+    with of_operators(module) as origin_now:
+
+        def create_node(tracer: Any, *given: Any, **named: Any) -> Any:
+            node = create(tracer, *given, **named)
+            origin = origin_now()
+            if origin is not None:
+                node.meta[KEY] = origin
+            return node
+
+        PythonKeyTracer.create_node = create_node
+        try:
+            yield
+        finally:
+            PythonKeyTracer.create_node = create
+
+
+@contextlib.contextmanager
+def of_operators(module: Any) -> Iterator[Callable[[], Origin | None]]:
+    """Yield a function that returns the origin of the operator that is dispatched now."""
+    import torch
 
     running: list[tuple[str, ...]] = []
     by_number: dict[int, Origin] = {}
@@ -40,26 +61,20 @@ def kept(module: Any) -> Iterator[None]:
                 part.register_forward_hook(_leaves(running), always_call=True),
             ]
     theirs, ours = str(Path(torch.__file__).parent), str(Path(__file__).parents[3])
-    create = PythonKeyTracer.create_node
 
-    def create_node(tracer: Any, *given: Any, **named: Any) -> Any:
-        node = create(tracer, *given, **named)
+    def origin_now() -> Origin | None:
         undone = torch._C._current_autograd_node()
         if undone is not None:
             origin = by_number.get(undone._sequence_nr())
         else:
             origin = Origin(running[-1], _line(theirs, ours)) if running else None
-        if origin is not None and known(origin):
-            node.meta[KEY] = origin
-        if undone is None and origin is not None:
-            by_number[torch.autograd._get_sequence_nr() - 1] = origin
-        return node
+            if origin is not None:
+                by_number[torch.autograd._get_sequence_nr() - 1] = origin
+        return origin if origin is not None and known(origin) else None
 
-    PythonKeyTracer.create_node = create_node
     try:
-        yield
+        yield origin_now
     finally:
-        PythonKeyTracer.create_node = create
         for hook in hooks:
             hook.remove()
 
@@ -81,7 +96,9 @@ def _leaves(running: list[tuple[str, ...]]) -> Any:
 
 def _line(theirs: str, ours: str) -> str:
     """``gpt2/model.py:12``: the innermost frame that is neither PyTorch's nor ours; ``""`` where there is none."""
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(ours):
+        frame = frame.f_back
     for _ in range(MOST_FRAMES):
         if frame is None:
             break

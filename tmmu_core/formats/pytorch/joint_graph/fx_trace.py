@@ -112,10 +112,10 @@ def exported(
 
     from tmmu_core.formats.pytorch.joint_graph import fx_origins
     from tmmu_core.formats.pytorch.joint_graph.fx_data_access import while_traced
-    from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, shared_mode
+    from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, mode_of
 
     tensors = [*module.parameters(), *module.buffers(), *torch.utils._pytree.tree_leaves((call.args, call.kwargs))]
-    mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), None) or shared_mode()
+    mode = mode_of(tensors)
     stand_ins = StandIns(mode)
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
@@ -129,7 +129,7 @@ def exported(
         try:
             joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
         except Exception as error:  # whatever the model's own code raises under fake tensors
-            raise _not_traceable(error, name) from error
+            raise not_traceable(error, name) from error
         yield joint, mode
 
 
@@ -141,7 +141,8 @@ def _is_on_cpu(tensors: Sequence[Any]) -> bool:
     return all(each.device.type == "cpu" and not hasattr(each, "fake_mode") for each in found)
 
 
-def _not_traceable(error: Exception, name: str) -> UnreadableInput:
+def not_traceable(error: Exception, name: str) -> UnreadableInput:
+    """Return the error of a module whose own code raises ``error`` under fake tensors."""
     line = next(iter(str(error).strip().splitlines()), "")
     words = f"{type(error).__name__}{': ' if line else ''}{line}"
     for mark, hint in _WAYS_OUT:

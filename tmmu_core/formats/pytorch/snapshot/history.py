@@ -97,9 +97,10 @@ class History(Recorded):
         """The first step with the most live bytes."""
         return peak_of_columns(self.birth, self.death, self.size)[0]
 
-    def live_at(self, step: int) -> I64:
-        """Return the rows that are live at a step."""
-        return np.flatnonzero((self.birth <= step) & (step < self.death))
+    def live_at(self, step: int, lane: int | None = None) -> I64:
+        """Return the rows that are live at a step, of one of :attr:`lanes` or of all."""
+        live = (self.birth <= step) & (step < self.death)
+        return np.flatnonzero(live if lane is None else live & (self.lane == lane))
 
     def name(self, key: str, row: int) -> str:
         """Return the name of a row under one of :data:`KEYS`."""
@@ -117,15 +118,15 @@ class History(Recorded):
             return CERTAINTIES[int(self.certainty[row])]
         return self.categories[row] if key == "category" else BEFORE if self.is_before[row] else "during the trace"
 
-    def totals(self, key: str, step: int) -> list[Total]:
+    def totals(self, key: str, step: int, lane: int | None = None) -> list[Total]:
         """Return the live bytes at a step by one of :data:`KEYS`, most first."""
-        return self._summed((self.name(key, row), row) for row in self.live_at(step).tolist())
+        return self._summed((self.name(key, row), row) for row in self.live_at(step, lane).tolist())
 
-    def alike(self, step: int) -> list[tuple[Total, int, int]]:
+    def alike(self, step: int, lane: int | None = None) -> list[tuple[Total, int, int]]:
         """Return ``(total, bytes of one, a row)`` of equal live buffers: of one line, category and size, most first."""
         rows: dict[str, int] = {}
         named = []
-        for row in self.live_at(step).tolist():
+        for row in self.live_at(step, lane).tolist():
             name = f"{self.name('line', row)}\t{self.categories[row]}\t{int(self.size[row])}"
             rows.setdefault(name, row)
             named.append((name, row))
@@ -166,7 +167,7 @@ class History(Recorded):
         """Fragmentation of each pool and stream, most reserved first."""
         found = []
         for k, lane in enumerate(self.lanes):
-            segments = [one for one in self.segments if lane_of(one) == lane]
+            segments = [one for one in self.segments if one.lane == lane]
             step, most = reserved_over_time(self.events, segments, k).peak
             rows = np.flatnonzero(self.lane == k)
             live = rows[(self.birth[rows] <= step) & (step < self.death[rows])]
@@ -243,11 +244,6 @@ class History(Recorded):
                 known[key] = StorageOrigin(Origin(self.paths[stack], source), "", _PHASE_NAMES.get(phase))
             found[name] = known[key]
         return found
-
-
-def lane_of(segment: Segment) -> Lane:
-    """Return the stream and the pool of a segment."""
-    return segment.stream, segment.segment_pool_id
 
 
 def pool_name(lane: Lane) -> str:

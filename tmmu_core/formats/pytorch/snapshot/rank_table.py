@@ -16,6 +16,7 @@ import numpy as np
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.formats.pytorch.snapshot import snapshot_signature
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import reserved_over_time
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import MEMORY_PER_BYTE
 from tmmu_core.formats.pytorch.snapshot.torch_snapshot import (
     BEFORE_TRACE,
     BIRTH,
@@ -29,8 +30,6 @@ from tmmu_core.plans.model import CATEGORIES
 
 MEMORY_BYTES = 3 << 30
 """Memory of all processes together."""
-MEMORY_PER_BYTE = 16
-"""Memory that a process needs per byte of a file, at most."""
 PARALLEL_FROM = 1 << 26
 """Bytes of all files from which several processes are started."""
 SIGNATURE_BYTES = 1 << 12
@@ -70,17 +69,30 @@ def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
             continue
         if snapshot_signature.refuses(start):
             continue
-        match = _RANK.search(path.name)
-        found.append((int(match[1] or match[2]) if match else position, path))
+        found.append((rank_of(path.name, position), path))
     return sorted(found)
+
+
+def rank_of(name: str, position: int) -> int:
+    """Return the rank in a file's name; ``position`` without a number in it."""
+    match = _RANK.search(name)
+    return int(match[1] or match[2]) if match else position
 
 
 def summarise(rank: int, path: Path) -> RankSummary:
     """Return the summary of a file; one that cannot be read has only an error."""
     try:
-        snapshot, device, _ = fullest_device(path.read_bytes(), path.name)
-    except (TmmuError, OSError) as error:
+        return summary_of(rank, path.read_bytes(), path.name)
+    except OSError as error:
         return RankSummary(rank, path.name, error=str(error).splitlines()[0])
+
+
+def summary_of(rank: int, data: bytes, name: str) -> RankSummary:
+    """Return the summary of a snapshot's bytes; of damaged ones only an error."""
+    try:
+        snapshot, device, _ = fullest_device(data, name)
+    except TmmuError as error:
+        return RankSummary(rank, name, error=str(error).splitlines()[0])
     stack, kinds = stacks_and_categories(device, snapshot.stacks)
     step, peak = device.peak
     rows = device.rows
@@ -89,14 +101,13 @@ def summarise(rank: int, path: Path) -> RankSummary:
         label = label_of(int(stack[row]), int(rows[BEFORE_TRACE, row]), snapshot.stacks.lines)
         key = label, CATEGORIES[kinds.code[row]]
         lines[key] = lines.get(key, 0) + int(rows[SIZE, row])
-    return RankSummary(rank, path.name, peak, reserved_over_time(device.events, device.segments).peak[1], lines)
+    return RankSummary(rank, name, peak, reserved_over_time(device.events, device.segments).peak[1], lines)
 
 
 def summaries(files: Sequence[tuple[int, Path]]) -> Iterator[RankSummary]:
     """Yield the summary of each file, in order."""
-    sizes = [path.stat().st_size for _, path in files]
-    workers = min(os.cpu_count() or 1, len(files), MEMORY_BYTES // (max(sizes, default=0) * MEMORY_PER_BYTE + 1))
-    if workers < 2 or sum(sizes) < PARALLEL_FROM:
+    workers = workers_for([path.stat().st_size for _, path in files])
+    if workers < 2:
         yield from (summarise(rank, path) for rank, path in files)
         return
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
@@ -105,6 +116,12 @@ def summaries(files: Sequence[tuple[int, Path]]) -> Iterator[RankSummary]:
                 yield job.result()
             except BrokenProcessPool:
                 yield RankSummary(rank, path.name, error="the process that read it was ended, perhaps out of memory")
+
+
+def workers_for(sizes: Sequence[int]) -> int:
+    """Return the number of processes for files of these bytes: as many as their memory allows; 1 for small files."""
+    most = MEMORY_BYTES // (max(sizes, default=0) * MEMORY_PER_BYTE + 1)
+    return 1 if sum(sizes) < PARALLEL_FROM else max(1, min(os.cpu_count() or 1, len(sizes), most))
 
 
 def first_difference(base: RankSummary, other: RankSummary) -> tuple[str, str, int] | None:

@@ -17,6 +17,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 import msgspec
 
 from tmmu_core.base import limits
+from tmmu_core.base.child_process import address_space
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
@@ -28,10 +29,13 @@ ALLOC, FREE, MAP, UNMAP, OOM = range(5)
 """Codes of actions: bytes are allocated or freed, the allocator gets a segment or returns one, no memory is left."""
 _CODES = {"alloc": ALLOC, "free_completed": FREE, "free": FREE, "oom": OOM}
 _CODES |= dict.fromkeys(("segment_alloc", "segment_map"), MAP) | dict.fromkeys(("segment_free", "segment_unmap"), UNMAP)
+MEMORY_PER_BYTE, LEAST_MEMORY = 16, 1 << 30
+"""Memory that the values of a pickle may take: bytes per byte of the file, and at least so many bytes."""
 _LEAST_BYTES = 8
 """Smallest size of a pickled event, segment or block: a dict with two memoised values."""
 
-Lane = tuple[int, tuple[int, int]]
+Pool = tuple[int, int]
+Lane = tuple[int, Pool]
 """``(stream, memory pool)``: blocks of two lanes never share a segment. The default pool is ``(0, 0)``."""
 Frames = TypeVar("Frames")
 """Type of an undecoded stack: a list from a pickle, ``msgspec.Raw`` from JSON."""
@@ -43,9 +47,9 @@ class Event(msgspec.Struct, Generic[Frames], gc=False):
     action: str
     addr: int = 0
     size: int = 0
-    stream: int = 0
+    stream: int | None = 0
     device_free: int = 0
-    pool_id: tuple[int, int] = (0, 0)
+    pool_id: Pool | None = None
     frames: Frames = None  # type: ignore[assignment]
 
 
@@ -67,9 +71,19 @@ class Segment(msgspec.Struct, Generic[Frames], gc=False):
     address: int
     total_size: int
     device: int = 0
-    stream: int = 0
-    segment_pool_id: tuple[int, int] = (0, 0)
+    stream: int | None = 0
+    segment_pool_id: Pool | None = None
     blocks: list[Block[Frames]] = []
+
+    @property
+    def lane(self) -> Lane:
+        """Its stream and pool."""
+        return lane_of(self.stream, self.segment_pool_id)
+
+
+def lane_of(stream: int | None, pool: Pool | None) -> Lane:
+    """Return the lane of a stream and a pool; ``None`` is the default one."""
+    return stream or 0, pool or (0, 0)
 
 
 class _Document(msgspec.Struct, Generic[Frames], gc=False):
@@ -101,7 +115,7 @@ class Events:
                 self.addr.append(event.device_free if code == OOM else event.addr)
                 self.size.append(event.size)
                 self.stack.append(stacks.row(event.frames))
-                self.lane.append(self.lanes.setdefault((event.stream, event.pool_id), len(self.lanes)))
+                self.lane.append(self.lanes.setdefault(lane_of(event.stream, event.pool_id), len(self.lanes)))
 
 
 class Snapshot(msgspec.Struct, gc=False):
@@ -149,7 +163,8 @@ def _json(data: bytes) -> _Document[msgspec.Raw]:
 def _unpickled(data: bytes, refused: Callable[[str], UnreadableInput]) -> _Document[Any]:
     unpickler = _PlainUnpickler(io.BytesIO(data))
     unpickler.refused = refused
-    found = unpickler.load()
+    with address_space(max(LEAST_MEMORY, 2 * MEMORY_PER_BYTE * len(data))):  # five bytes can request 2^32 memo entries
+        found = unpickler.load()
     if isinstance(found, list):  # torch.cuda.memory_snapshot() returns the segments alone
         found = {"segments": found}
     segments, traces = _items(found, "segments"), _items(found, "device_traces")

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.allocator_plan import LiveRanges, instance_of_columns, normative_order, peak_of_columns, stem_of
 from tmmu_core.formats.pytorch.snapshot.categories import Allocations, Categories, categorise
-from tmmu_core.formats.pytorch.snapshot.history import BEFORE, History, lane_of, settings_of
+from tmmu_core.formats.pytorch.snapshot.history import BEFORE, History, settings_of
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import Lived, layout, reserved_over_time
 from tmmu_core.formats.pytorch.snapshot.snapshot_events import (
     ALLOC,
@@ -177,7 +177,7 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
     for address, (block, segment) in dict(_active(segments)).items():
         if address not in open_:
             size = block.size if block.requested_size is None else block.requested_size
-            lane = events.lanes.setdefault(lane_of(segment), len(events.lanes))
+            lane = events.lanes.setdefault(segment.lane, len(events.lanes))
             found.add(0, max(steps, 1), address, size, block.stack, lane, 0, events.is_recorded)
     rows = found.columns_of_valid_rows()
     return Device(rows[:, np.lexsort((rows[ADDRESS], rows[BIRTH]))], events, segments, max(steps, 1))
@@ -185,13 +185,13 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
 
 def _private_lanes(events: Events, segments: Sequence[Segment]) -> None:
     """Set the pool of events in private segments; older versions of PyTorch write it with the segments alone."""
-    private = [segment for segment in segments if any(segment.segment_pool_id)]
+    private = [segment for segment in segments if any(segment.lane[1])]
     if not private or any(any(pool) for _, pool in events.lanes):
         return
     addr, lane = np.frombuffer(events.addr, np.int64), np.frombuffer(events.lane, np.int32).copy()
     for segment in private:
         inside = (segment.address <= addr) & (addr < segment.address + segment.total_size)
-        lane[inside] = events.lanes.setdefault(lane_of(segment), len(events.lanes))
+        lane[inside] = events.lanes.setdefault(segment.lane, len(events.lanes))
     events.lane = array("i", lane.tobytes())
 
 

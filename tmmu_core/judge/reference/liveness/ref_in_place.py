@@ -9,7 +9,7 @@ from tmmu_core.graph.model import Node
 from tmmu_core.judge.reference.liveness.ref_ranges import Ranges
 from tmmu_core.judge.reference.liveness.ref_storages import Groups
 from tmmu_core.judge.reference.schedule import Run
-from tmmu_core.judge.reference.schedule.ref_views import refuse_far
+from tmmu_core.judge.reference.schedule.ref_tensors import refuse_far
 
 
 def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, int]) -> dict[str, int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tmmu_core.judge.reference.graph_rules import refuse
 from tmmu_core.judge.reference.schedule import Run
+from tmmu_core.judge.reference.schedule.ref_tensors import refuse
 
 
 class Ranges(NamedTuple):

@@ -6,10 +6,10 @@ from collections.abc import Iterable, KeysView, Mapping
 from dataclasses import dataclass
 
 from tmmu_core.base.errors import AlignmentViolation
-from tmmu_core.judge.reference.graph_rules import element_bytes, refuse
+from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.judge.reference.liveness.ref_ranges import Ranges
 from tmmu_core.judge.reference.schedule import Run
-from tmmu_core.judge.reference.schedule.ref_views import refuse_far
+from tmmu_core.judge.reference.schedule.ref_tensors import refuse, refuse_far
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def storage_from(run: Run, members: list[str], arena: str, ranges: Ranges, offse
 
 def refuse_misplaced(run: Run, offset: Mapping[str, int]) -> None:
     """Raise ``AlignmentViolation`` for an offset that misses the tensor's alignment or element size."""
-    for grid_of in (lambda tensor: tensor.alignment or 1, element_bytes):
+    for grid_of in (lambda tensor: tensor.alignment or 1, lambda tensor: itemsize(tensor.dtype)):
         for name in sorted(offset):
             if offset[name] % grid_of(run.tensors[name]):  # possible for a view of a view
                 raise AlignmentViolation(f"{name} has the offset {offset[name]}.", arena="unknown", tensor=name)

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tmmu_core.graph.model import INPUTS_STEP, Graph, Mode, Node, Preset, Tensor
-from tmmu_core.judge.reference.graph_rules import Sizes, check_whole
 from tmmu_core.judge.reference.schedule.ref_backward import with_backward
 from tmmu_core.judge.reference.schedule.ref_order import timeline_order
 from tmmu_core.judge.reference.schedule.ref_remat import with_remat
-from tmmu_core.judge.reference.schedule.ref_views import roots
+from tmmu_core.judge.reference.schedule.ref_tensors import Sizes, roots, sizes_of
 
 
 @dataclass(frozen=True)
@@ -90,18 +89,18 @@ def run_of(
     ``order`` overrides the graph's own. Raises ``InvalidIrShapes`` for an invalid graph or an order that is not a
     permutation, ``LivenessCycle`` for a cycle or a violated dependency.
     """
-    check_whole(graph, dims)
+    sizes = sizes_of(graph, dims)
     retain = "inference" not in (mode, preset)
     given = order if order is not None else graph.execution_order
     ran = timeline_order(graph, mode, given)
     as_run = graph
     if mode == "backward" and not any(node.phase == "backward" for node in graph.nodes):
         as_run, joint = with_backward(graph, ran, retain)
-        check_whole(as_run, dims)
+        sizes = sizes_of(as_run, dims)
         ran = timeline_order(as_run, mode, joint)
     if mode == "backward" and preset == "remat_enabled":
         as_run, joint = with_remat(as_run, ran)
-        check_whole(as_run, dims)
+        sizes = sizes_of(as_run, dims)
         ran = timeline_order(as_run, mode, joint)
     inside = set(ran)
     root, root_offset = roots(as_run)
@@ -110,7 +109,7 @@ def run_of(
         graph=as_run,
         mode=mode,
         retain=retain,
-        sizes=check_whole(as_run, dims),
+        sizes=sizes,
         order=tuple(ran),
         nodes={node.node_id: node for node in as_run.nodes if node.node_id in inside},
         tensors={tensor.id: tensor for tensor in as_run.tensors},

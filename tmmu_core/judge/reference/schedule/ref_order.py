@@ -8,8 +8,7 @@ from heapq import heapify, heappop, heappush
 from tmmu_core.base.cycles import nodes_on_cycles
 from tmmu_core.base.errors import LivenessCycle
 from tmmu_core.graph.model import Graph, Mode, Node
-from tmmu_core.judge.reference.graph_rules import refuse
-from tmmu_core.judge.reference.schedule.ref_views import roots
+from tmmu_core.judge.reference.schedule.ref_tensors import refuse, roots
 
 
 def timeline_order(graph: Graph, mode: Mode, given: Sequence[str] | None) -> list[str]:

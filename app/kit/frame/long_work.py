@@ -1,0 +1,76 @@
+"""Long work on a page: what runs, how far it is, its best result so far, and the last picture, dimmed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from app.kit.charts.chart_base import CONFIG
+from app.kit.charts.search_course import falling
+from app.session.work.jobs import Job
+from app.session.work.tasks import Improvement
+from app.texts import markup, numbers
+from tmmu_core.base.escaping import for_markdown
+from tmmu_core.plans.analysis.search_progress import Moment
+
+REFRESH = 0.5
+"""Seconds between updates."""
+
+
+def progress(job: Job[Any], title: str, *, follow: bool = False) -> None:
+    """Draw how far a job is, with its best result, its time and a stop button; the page runs again when it ends.
+
+    ``follow``: the page also runs when a part is done, for pages that show parts.
+    """
+    begun = job.done, len(job.found)
+
+    @st.fragment(run_every=REFRESH)
+    def watch() -> None:
+        if job.finished or (follow and (job.done, len(job.found)) != begun):
+            st.rerun()
+        share = min(1.0, job.done / job.of) if job.of else 0.0
+        done = f"{job.done:,} of {job.of:,}" if job.of else (f"{job.done:,}" if job.done else "")
+        seconds = f"{time.monotonic() - job.began:,.0f} s"
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key="progress"):
+            st.progress(
+                share, text=for_markdown(" · ".join(filter(None, (title, f"{job.doing} {done}".strip(), seconds))))
+            )
+            st.button(
+                "Stopping …" if job.stopping else "Stop and keep the best plan",
+                on_click=job.stop,
+                disabled=job.stopping,
+                key="stop-job",
+            )
+        _course([found for found in job.found if isinstance(found, Improvement)])
+
+    watch()
+
+
+def _course(found: Sequence[Improvement]) -> None:
+    """Draw the best packing of the arena that is searched, its lower bound, and their course."""
+    if not found:
+        return
+    last = found[-1]
+    size, bound = numbers.short_bytes(last.extent), numbers.short_bytes(last.bound)
+    st.html(
+        f'<div class="tm" id="best-so-far">Best so far: <b>{markup.esc(last.arena)} {size}</b>, lower bound {bound}, '
+        f"gap {numbers.gap(last.extent, last.bound)}</div>"
+    )
+    moments = tuple(Moment(one.nodes, one.extent, one.bound) for one in found if one.arena == last.arena)
+    if len(moments) > 1:
+        st.plotly_chart(falling(moments, last.nodes, height=150), key="course-so-far", config=CONFIG)
+
+
+def dim() -> None:
+    """Dim everything that is drawn after this on the page: it is the picture of the last result."""
+    st.html('<div class="tm-last" aria-hidden="true"></div>')
+
+
+def skeleton() -> None:
+    """Draw the outline of a page whose content is not there yet."""
+    left, right = st.columns([0.755, 0.245], gap="small")
+    left.skeleton(height=420)
+    right.skeleton(height=420)

@@ -1,0 +1,197 @@
+"""Snapshots whose truth is known, against what is read: ``python -m benchmarks.snapshots [RANKS]``.
+
+Writes docs/measured/snapshots.md: reserved peaks, categories, differences of two runs, ranks of a job. Traces of
+real PyTorch modules are added where PyTorch is installed (:mod:`.snapshot_recording`).
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.snapshot_writer import SnapshotWriter, Transformer, transformer_steps
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.planfile.compare_plans import compare
+from tmmu_core.formats.pytorch.caching_allocator import AllocatorSettings
+from tmmu_core.formats.pytorch.snapshot.history import History
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.model import Plan
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measured" / "snapshots.md"
+MIB = 1 << 20
+RANKS = 1024
+MEMORY_LIMIT = 4 << 30
+
+
+def traces() -> Iterator[tuple[str, SnapshotWriter]]:
+    """Yield named runs with their truth."""
+    settings = {
+        "default settings": AllocatorSettings(),
+        "expandable segments": AllocatorSettings(True),
+        "max_split_size_mb:20": AllocatorSettings(max_split_size=20 * MIB),
+    }
+    for name, each in settings.items():
+        yield f"transformer, {name}", transformer_steps(Transformer(writer=SnapshotWriter(each)))
+    for name, how in (
+        ("Python frames only", {"has_cpp_frames": False}),
+        ("checkpointed", {"is_checkpointed": True}),
+        ("recorded from the second step", {"steps": 3, "start_at_step": 1}),
+    ):
+        yield f"transformer, {name}", transformer_steps(Transformer(**how))
+    try:
+        from benchmarks.snapshot_recording import SCENARIOS, record
+    except ImportError:
+        return
+    yield from ((f"PyTorch: {scenario.name}", record(scenario)) for scenario in SCENARIOS)
+
+
+def opened(document: Any) -> tuple[History, Plan]:
+    """Return the history and the given plan of a snapshot, verified."""
+    found = read_any(pickle.dumps(document), "snapshot.pickle")
+    assert isinstance(found, PlainInstance)
+    assert isinstance(found.recorded, History)
+    plan = make_plan(found, PlanRequest()).plan
+    assert verify_plan(plan).ok
+    return found.recorded, plan
+
+
+def right_bytes(history: History, writer: SnapshotWriter) -> tuple[int, int]:
+    """Return ``(bytes whose category is right, all bytes)`` over the allocations of a trace."""
+    recorded = [row for row in range(len(history.ids)) if not history.is_before[row]]
+    recorded.sort(key=lambda row: (int(history.birth[row]), history.ids[row]))
+    truth = [one for one in writer.truth if one[1]]
+    assert [int(history.size[row]) for row in recorded] == [size for _, size in truth]
+    right = sum(
+        size for row, (category, size) in zip(recorded, truth, strict=True) if history.categories[row] == category
+    )
+    whole = sum(size for _, size in truth)
+    before = Counter(writer.before.values())  # what has one size and category is alike
+    read = Counter(
+        (history.categories[row], int(history.size[row])) for row in range(len(history.ids)) if history.is_before[row]
+    )
+    right += sum(size * count for (_, size), count in (before & read).items())
+    whole += sum(size * count for (_, size), count in before.items())
+    return right, whole
+
+
+def trace_rows() -> Iterator[str]:
+    """Yield a row of the first table per run."""
+    for name, writer in traces():
+        history, plan = opened(writer.document())
+        right, whole = right_bytes(history, writer)
+        read, model = totals(plan).reserved_peak_bytes, history.replayed_peak(history.settings)
+        yield (
+            f"| {name} | {len(history.events.action):,} | {writer.reserved_peak:,} | {read:,} | {model:,} "
+            f"| {100 * right / whole:.2f} % |"
+        )
+
+
+def difference_rows() -> Iterator[str]:
+    """Yield a row of the second table per pair of runs."""
+    base = opened(transformer_steps(Transformer()).document())[1]
+    for name, how in (
+        ("twice the tokens", {"tokens": 8192}),
+        ("float32 instead of bfloat16", {"itemsize": 4}),
+        ("checkpointed", {"is_checkpointed": True}),
+        ("16 layers instead of 12", {"layers": 16}),
+    ):
+        other = opened(transformer_steps(Transformer(**how)).document())[1]
+        found = compare(base, other)
+        grown = totals(other).peak_live_bytes - totals(base).peak_live_bytes
+        explained = sum(change.growth_bytes for change in found.lines)
+        yield f"| {name} | {grown:+,} | {explained:+,} | {sum(bool(c.growth_bytes) for c in found.lines)} |"
+
+
+def ranks(folder: Path) -> dict[str, float]:
+    """Read the snapshots in a folder: files, seconds, and the most memory that all processes can have had at once."""
+    from tmmu_core.formats.pytorch.snapshot import rank_table
+
+    begun = time.perf_counter()
+    files = rank_table.snapshot_files(folder)
+    found = list(rank_table.summaries(files))
+    seconds = time.perf_counter() - begun
+    assert not any(one.error for one in found)
+    own, child = (resource.getrusage(who).ru_maxrss << 10 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    workers = rank_table.workers_for([path.stat().st_size for _, path in files])
+    return {"files": len(found), "seconds": seconds, "bytes": own + workers * child, "workers": workers}
+
+
+def rank_rows(count: int) -> Iterator[str]:
+    """Yield a row of the third table: so many ranks of a job, each with a snapshot of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        for rank in range(count):
+            path = Path(folder) / f"job_rank{rank}.pickle"
+            if rank < 4:
+                run = Transformer(layers=24, steps=6, tokens=8192 if rank == 2 else 4096)
+                path.write_bytes(pickle.dumps(transformer_steps(run).document()))
+            else:
+                path.hardlink_to(Path(folder) / f"job_rank{rank % 2}.pickle")
+        size = sum(path.stat().st_size for path in Path(folder).iterdir())
+        command = [sys.executable, "-m", "benchmarks.snapshots", "--ranks", folder]
+        row = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert row["bytes"] < MEMORY_LIMIT, "the ranks of a job need more memory than the limit"
+    yield f"| {row['files']:,} | {size:,} | {row['workers']} | {row['seconds']:.0f} | {row['bytes']:,} |"
+
+
+TEXT = """# PyTorch snapshots against their truth
+
+Written by `python -m benchmarks.snapshots`. Reserved bytes, categories and differences of snapshots whose truth is
+known: a transformer written by a model of the allocator, and training steps of real PyTorch modules on the CPU, whose
+allocations, frees and stacks are PyTorch's own and whose addresses come from the model of the allocator.
+
+## Reserved peak and categories
+
+*Truth* is the reserved peak of the allocator that wrote the trace, *read* the peak of the events that were read,
+*model* a replay of the allocations and frees alone. *Right* is the part of all allocated bytes with the true category.
+
+| trace | events | reserved peak: truth | read | model | right |
+|---|---:|---:|---:|---:|---:|
+{traces}
+
+## Difference of two runs
+
+Growth of the live peak from the transformer above to another run, and the sum of the changes by line and category.
+
+| change | growth of the peak (B) | explained (B) | lines that changed |
+|---|---:|---:|---:|
+{differences}
+
+## Ranks of a job
+
+A folder of snapshots as one table (`tmmu plan FOLDER`); four different files, the others are links to them. Memory
+is the peak of the parent plus that of the largest worker times the number of workers, an upper limit.
+
+| files | bytes of all files | workers | seconds | memory (B) |
+|---:|---:|---:|---:|---:|
+{ranks}
+"""
+
+
+def main() -> None:
+    """Write the page."""
+    if sys.argv[1:2] == ["--ranks"]:
+        print(json.dumps(ranks(Path(sys.argv[2]))))
+        return
+    parts = {
+        "traces": "\n".join(trace_rows()),
+        "differences": "\n".join(difference_rows()),
+        "ranks": "\n".join(rank_rows(int(sys.argv[1]) if sys.argv[1:] else RANKS)),
+    }
+    PAGE.write_text(TEXT.format(**parts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

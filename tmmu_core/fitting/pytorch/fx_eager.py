@@ -1,0 +1,207 @@
+"""Record a training step as eager PyTorch runs it, on fake tensors: one native node per operator that needs memory.
+
+Python variables, autograd's saved tensors and results that nothing reads keep storages alive beyond their last reader.
+The walk observes when each storage is freed; the last node that runs while a storage is alive reads it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, with_optimizer
+from tmmu_core.formats.pytorch.joint_graph import fx_origins
+from tmmu_core.formats.pytorch.joint_graph.fx_data_access import answering_while_traced
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, mode_of
+from tmmu_core.formats.pytorch.joint_graph.fx_joint import WRAPPER
+from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, not_traceable
+from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
+
+
+def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None = None) -> Graph:
+    """Return the graph of one training step of ``module`` (``fx_trace.chosen``) in eager PyTorch.
+
+    Raises ``UnreadableInput`` where the step cannot run without data, or has no backward pass.
+    """
+    leaves = tree_leaves((call.args, call.kwargs))
+    mode = mode_of([*module.parameters(), *module.buffers(), *leaves])
+    stand_ins = StandIns(mode, real=True)
+    with (
+        TRACING,
+        mode,
+        answering_while_traced(),
+        stand_ins.inside(module),
+        fx_origins.of_operators(module.module) as origin,
+    ):
+        recorder = EagerRecorder(origin)
+        for each, value in module.named_parameters():
+            recorder.declare(each.removeprefix(WRAPPER), value, "parameter")
+        for each, value in module.named_buffers():
+            recorder.declare(each.removeprefix(WRAPPER), value, "buffer")
+        args, kwargs = stand_ins.among((call.args, call.kwargs))
+        given = zip(call.input_names, tree_leaves((args, kwargs)), strict=True)
+        inputs = tuple(recorder.declare(*each, "input") for each in given if isinstance(each[1], torch.Tensor))
+        try:
+            _run(module, args, kwargs, recorder)
+        except Exception as error:  # whatever the model's own code raises under fake tensors
+            raise not_traceable(error, name) from error
+        learned = [(each.removeprefix(WRAPPER), value) for each, value in module.named_parameters()]
+        gradients = {
+            each: recorder.name_gradient(each, value.grad) for each, value in learned if value.grad is not None
+        }
+        graph = recorder.graph(name, tuple(dict.fromkeys(inputs)))
+    return with_optimizer(graph, module, gradients, optimizer)
+
+
+def _run(module: Any, args: Any, kwargs: Any, recorder: EagerRecorder) -> None:
+    with recorder, torch.enable_grad():
+        result = module(*args, **kwargs)
+        outputs = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor) and each.requires_grad]
+        recorder.phase = "backward"
+        torch.autograd.backward(outputs, [torch.ones_like(each) for each in outputs])
+
+
+class EagerRecorder(TorchDispatchMode):
+    """Records operators that allocate or write memory; every storage is one tensor."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, origin: Callable[[], Origin | None] = lambda: None) -> None:
+        super().__init__()
+        self.origin = origin
+        self.phase: Phase = "forward"
+        self.tensors: dict[str, Tensor] = {}
+        self.nodes: list[dict[str, Any]] = []
+        self.origins: dict[str, Origin] = {}
+        self.name_of: dict[int, str] = {}
+        """Address of a storage → the tensor that holds its present value."""
+        self.alive: dict[int, StorageWeakRef] = {}
+        self.used: Counter[str] = Counter()
+
+    def declare(self, name: str, value: torch.Tensor, role: Role) -> str:
+        """Return the tensor of the storage of ``value``; a new storage becomes the tensor ``name``."""
+        storage = value.untyped_storage()
+        known = self.alive.get(storage._cdata)
+        if known is not None and not known.expired():
+            return self.name_of[storage._cdata]
+        is_whole = storage.nbytes() == value.numel() * value.element_size()
+        shape = tuple(map(int, value.shape)) if is_whole else (int(storage.nbytes()),)
+        dtype = str(value.dtype).removeprefix("torch.") if is_whole else "uint8"
+        self.used[name] += 1
+        while name in self.tensors:
+            name += "_"
+        self.tensors[name] = Tensor(name, shape, dtype, role)
+        self.name_of[storage._cdata], self.alive[storage._cdata] = name, StorageWeakRef(storage)
+        return name
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._release()
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            result = func(*[self._observed(each) for each in args], **(kwargs or {}))
+        else:
+            result = func(*args, **(kwargs or {}))
+        self._record(func, args, kwargs or {}, result)
+        return result
+
+    def _observed(self, body: Any) -> Any:
+        """Return a function that records what ``body``, an argument of a control-flow operator, runs."""
+        if not callable(body) or isinstance(body, torch.Tensor):
+            return body
+
+        def run(*given: Any) -> Any:
+            with self:
+                return body(*given)
+
+        return run
+
+    def _release(self) -> None:
+        """Let the last node that ran read the storages that were freed after it."""
+        for address in [address for address, storage in self.alive.items() if storage.expired()]:
+            del self.alive[address]
+            name = self.name_of.pop(address)
+            if self.nodes and name not in (*self.nodes[-1]["inputs"], *self.nodes[-1]["outputs"]):
+                self.nodes[-1]["inputs"].append(name)
+
+    def _record(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        """Record an operator that has run if it allocates or writes memory."""
+        read = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        inputs = list(dict.fromkeys(self.declare("constant", each, "constant") for each in read))
+        known, name = set(self.name_of), func.name().partition("::")[2].partition(".")[0] or func.name()
+        node_id = f"{name}_{self.used[name]}" if self.used[name] else name
+        role: Role = "activation" if self.phase == "forward" else "gradient"
+        made = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor)]
+        outputs = [self.declare(node_id, each, role) for each in made if each.untyped_storage()._cdata not in known]
+        written = dict.fromkeys(_written(func, args, kwargs))
+        pairs = []
+        for address in written:
+            old = self.name_of[address]
+            new = f"{old}.{node_id}"
+            before = self.tensors[old]
+            self.tensors[new] = Tensor(new, before.shape, before.dtype, before.role)
+            self.name_of[address] = new
+            pairs.append((inputs.index(old), len(outputs)))
+            outputs.append(new)
+        if not outputs:
+            return
+        self.used[name] += 1
+        origin = self.origin()
+        if origin is not None:
+            self.origins[node_id] = origin
+        self.nodes.append(
+            {
+                "node_id": node_id,
+                "instr": str(func).removeprefix("aten.").removesuffix(".default"),
+                "inputs": inputs,
+                "outputs": outputs,
+                "phase": self.phase,
+                "in_place_write": tuple(pairs),
+            }
+        )
+
+    def name_gradient(self, parameter: str, gradient: torch.Tensor) -> str:
+        """Rename the storage of ``gradient`` after its parameter and return the name."""
+        address, name = gradient.untyped_storage()._cdata, f"{parameter}.grad"
+        old = self.name_of[address]
+        self.tensors[name] = msgspec.structs.replace(self.tensors.pop(old), id=name)
+        self.name_of[address] = name
+        for node in self.nodes:
+            for side in ("inputs", "outputs"):
+                node[side] = [name if each == old else each for each in node[side]]
+        return name
+
+    def graph(self, name: str, inputs: tuple[str, ...]) -> Graph:
+        """Return the recorded step; storages that are still alive are its outputs."""
+        self._release()
+        nodes = tuple(
+            Node(**{**each, "inputs": tuple(each["inputs"]), "outputs": tuple(each["outputs"]), "inplace": "none"})
+            for each in self.nodes
+        )
+        alive = [self.name_of[address] for address in self.alive]
+        return Graph(
+            ir_schema=GRAPH_SCHEMA,
+            tensors=tuple(self.tensors.values()),
+            nodes=nodes,
+            inputs=inputs,
+            outputs=tuple(each for each in alive if not self.tensors[each].persistent),
+            name=name,
+            execution_order=tuple(node.node_id for node in nodes),
+            origins=self.origins,
+        )
+
+
+def _written(func: Any, args: Any, kwargs: Any) -> Iterator[int]:
+    """Addresses of the storages that an operator writes to."""
+    schema = getattr(func, "_schema", None)
+    for k, argument in enumerate(schema.arguments if schema is not None else ()):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = kwargs.get(argument.name) if k >= len(args) else args[k]
+            for each in tree_leaves(value):
+                if isinstance(each, torch.Tensor):
+                    yield each.untyped_storage()._cdata

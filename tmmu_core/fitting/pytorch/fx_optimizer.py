@@ -1,0 +1,84 @@
+"""The optimizer's part of a training step: its states, and the memory that one step needs beside them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+import torch
+
+from tmmu_core.base import strict
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, mode_of
+from tmmu_core.formats.pytorch.joint_graph.fx_joint import WRAPPER
+from tmmu_core.graph.model import Graph, Node, Tensor
+
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+STEP = "optimizer.step"
+
+Optimizer: TypeAlias = str | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer]
+"""A name in ``OPTIMIZERS``, an optimizer whose class and options are used, or a function of the parameters."""
+
+
+def make_optimizer(given: Optimizer, parameters: list[Any]) -> Any:
+    """Return an optimizer of ``parameters`` with its states allocated. Raises ``UnreadableInput`` for unknown names."""
+    if isinstance(given, str):
+        if given not in OPTIMIZERS:
+            raise UnreadableInput(
+                f"there is no optimizer {given!r}.",
+                hint=f"{strict.closest_hint(given, tuple(OPTIMIZERS))} Or give an optimizer of torch.optim.",
+            )
+        optimizer = OPTIMIZERS[given](parameters, lr=1e-3)
+    elif isinstance(given, torch.optim.Optimizer):
+        options = inspect.signature(type(given)).parameters
+        optimizer = type(given)(parameters, **{key: each for key, each in given.defaults.items() if key in options})
+    else:
+        optimizer = given(parameters)
+    for each in parameters:
+        each.grad = torch.zeros_like(each) if each.requires_grad else None
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return optimizer
+
+
+def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], given: Optimizer | None) -> Graph:
+    """Return the graph with one node for the optimizer's step, which reads gradients, parameters and states.
+
+    Its output ``optimizer.step`` has the size of what the step allocates beside them, observed on fake tensors:
+    ``foreach`` variants hold temporaries of all parameters at once. Gradients stay until the end, as in PyTorch.
+    """
+    if given is None:
+        return graph
+    stand_ins = StandIns(mode_of(module.parameters()), real=True)
+    names = {id(each): name.removeprefix(WRAPPER) for name, each in module.named_parameters()}
+    with stand_ins.mode, torch.enable_grad():
+        own = {names[id(each)]: stand_ins.of(each) for each in module.parameters()}
+        learned = [each.detach().requires_grad_(each.requires_grad) for each in own.values()]
+        optimizer = make_optimizer(given, learned)
+        states = {
+            f"{name}.{key}": value
+            for name, each in zip(own, learned, strict=True)
+            for key, value in optimizer.state.get(each, {}).items()
+            if isinstance(value, torch.Tensor)
+        }
+        for each in learned:
+            each.grad = torch.zeros_like(each) if each.requires_grad else None
+        with LiveBytes([*learned, *states.values(), *[each.grad for each in learned if each.grad is not None]]) as live:
+            before = live.held_bytes
+            optimizer.step()
+    workspace = Tensor(STEP, (live.peak_bytes - before,), "uint8", "workspace")
+    held = [
+        Tensor(name, tuple(value.shape), str(value.dtype).removeprefix("torch."), "optimizer_state")
+        for name, value in states.items()
+    ]
+    reads = dict.fromkeys([*gradients.values(), *gradients, *states])
+    node = Node(STEP, "optimizer_step", tuple(reads), (STEP,), "optimizer", "none")
+    return msgspec.structs.replace(
+        graph,
+        tensors=(*graph.tensors, *held, workspace),
+        nodes=(*graph.nodes, node),
+        execution_order=(*(graph.execution_order or ()), STEP),
+    )

@@ -1,0 +1,13 @@
+/* Generated from a memory plan: the constants' bytes, from the files beside. */
+/*% for arena, name, blob in blobs %*/
+    .section .rodata.«name.blob»,"a",%progbits
+    .balign «arena.alignment»
+    .global «name.blob»
+    .type «name.blob», %object
+«name.blob»:
+    .incbin "«blob.sidecar_filename»"
+    .size «name.blob», «blob.size»
+/*% endfor %*/
+#ifdef __linux__
+    .section .note.GNU-stack,"",%progbits
+#endif

@@ -1,0 +1,88 @@
+/* Generated from a memory plan. Do not edit: the assertions below would fail. */
+#ifndef «P»_MEMORY_H
+#define «P»_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define «P»_ASSERT(holds, otherwise) static_assert(holds, otherwise)
+extern "C" {
+#else
+#define «P»_ASSERT(holds, otherwise) _Static_assert(holds, otherwise)
+#endif
+
+#define «P»_PLAN_HASH "«r.plan_hash»"
+#define «P»_PLAN_HASH_32 0x«r.plan_hash[:8]»u
+
+typedef enum {
+/*% for arena, name in regions %*/
+    «name.stem» = «arena.region_id»,
+/*% endfor %*/
+    «P»_REGION_COUNT = «regions | length»
+} «p»_region_t;
+
+/*% for arena, name in regions %*/
+/* «arena.role | comment» in «arena.memory | comment»«(', staged from ' ~ arena.source_memory if arena.is_staged else '') | comment» */
+#define «name.stem»_SIZE «arena.size | literal»
+#define «name.stem»_ALIGNMENT «arena.alignment | literal»
+«P»_ASSERT((«name.stem»_ALIGNMENT & («name.stem»_ALIGNMENT - 1u)) == 0u, "«name.stem»: alignment");
+/*% endfor %*/
+
+/*% for tensor, stem in tensors %*/
+/*% set region = r.region_names[tensor.region_id].stem %*/
+/* «tensor.tensor_id | comment» */
+#define «stem»_REGION «region»
+#define «stem»_OFFSET «tensor.offset | literal»
+#define «stem»_SIZE «tensor.size | literal»
+«P»_ASSERT(«stem»_OFFSET + «stem»_SIZE <= «region»_SIZE, "«stem»: past its region");
+«P»_ASSERT(«stem»_OFFSET % «tensor.alignment | literal» == 0u, "«stem»: alignment");
+/*% endfor %*/
+
+typedef struct {
+    uint32_t region;
+    uint64_t offset;
+    uint64_t size;
+} «p»_slot_t;
+
+#define «P»_TENSOR_COUNT «tensors | length»
+extern const uint64_t «p»_region_size[];
+extern const uint64_t «p»_region_alignment[];
+extern const «p»_slot_t «p»_tensors[];
+extern const char «p»_plan_hash[];
+
+/* Named by the regions and by where tensors lie: what refers to it links with this plan, or not at all. */
+#define «P»_PLAN_SYMBOL «plan_symbol»
+extern const uint32_t «plan_symbol»;
+
+/* Where tensor `index` lies, once the caller has bound each region to memory; NULL for a bad index. */
+void *«p»_address(uint8_t *const bases[], size_t index);
+
+typedef enum {
+/*% for status in statuses %*/
+    «P»_«status» = «loop.index0»«'' if loop.last else ','»
+/*% endfor %*/
+} «p»_status_t;
+
+/* The regions' memory, by region id; a cold constant's is read only. NULL where the caller binds it. */
+extern uint8_t *«p»_arena_buffers[];
+/*% for region in r.blob_of %*/
+extern const uint8_t «r.region_names[region].blob»[];
+/*% endfor %*/
+
+/* Give a region its memory, or a staged region the bytes that it is hydrated from. */
+«p»_status_t «p»_bind(«p»_region_t region, void *base);
+«p»_status_t «p»_bind_source(«p»_region_t region, const void *source);
+
+/* Whether the model writes the region; constants it only reads. */
+int «p»_is_written(«p»_region_t region);
+
+/* Before the first run: check every constant's bytes by their hash, and copy those that are staged. */
+«p»_status_t «p»_hydrate_constants(void);
+void «p»_sha256(const void *data, uint64_t size, uint8_t digest[32]);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* «P»_MEMORY_H */

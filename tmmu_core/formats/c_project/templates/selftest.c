@@ -1,0 +1,124 @@
+/* Generated from a memory plan: hydrates, and checks every constant's bytes and every bound. 0: all is as planned. */
+#include "«p»_memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    uint32_t region;
+    uint64_t offset;
+    uint64_t size;
+    uint8_t digest[32];
+} check_t;
+
+#define CHECKS «checks | length»u
+#define NO_ROOM 77
+
+static const check_t checks[] = {
+/*% for region, part, digest in checks %*/
+    {«region»u, «part.offset | literal», «part.size | literal», «digest | c_bytes»},
+/*% else %*/
+    {0u, 0u, 0u, {0}},
+/*% endfor %*/
+};
+
+/* The plan that these arenas were made for: a symbol of that very name, or no linking. */
+static const uint32_t *const made_for = &«P»_PLAN_SYMBOL;
+
+static int failed(const char *what, unsigned long which) {
+    printf("FAILED: %s %lu\n", what, which);
+    return 1;
+}
+
+static int constants_are_right(void) {
+    unsigned count = CHECKS;
+    for (unsigned k = 0; k < count; k++) {
+        const uint8_t *arena = «p»_arena_buffers[checks[k].region];
+        uint8_t digest[32];
+        «p»_sha256(arena + (size_t)checks[k].offset, checks[k].size, digest);
+        if (memcmp(digest, checks[k].digest, sizeof digest) != 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Arenas that are the caller's to bind get memory of their own here. */
+static int bound(unsigned region) {
+    size_t alignment = (size_t)«p»_region_alignment[region];
+    size_t size = (size_t)«p»_region_size[region];
+    uint8_t *room;
+    if («p»_arena_buffers[region] != NULL) {
+        return 1;
+    }
+    if («p»_region_size[region] > (uint64_t)(SIZE_MAX - alignment)) {
+        return 0;
+    }
+    room = (uint8_t *)calloc(size + alignment, 1);
+    if (room == NULL) {
+        return 0;
+    }
+    room += (alignment - (uintptr_t)room % alignment) % alignment;
+    return «p»_bind((«p»_region_t)region, room) == «P»_OK;
+}
+
+int main(void) {
+    «p»_status_t status;
+    unsigned regions = (unsigned)«P»_REGION_COUNT;
+    unsigned tensors = (unsigned)«P»_TENSOR_COUNT;
+    if (*made_for != «P»_PLAN_HASH_32) {
+        return failed("plan hash", 0);
+    }
+    for (unsigned region = 0; region < regions; region++) {
+        if (!bound(region)) {
+            printf("SKIPPED: no room for region %u, %llu bytes\n", region,
+                   (unsigned long long)«p»_region_size[region]);
+            return NO_ROOM;
+        }
+        if ((uintptr_t)«p»_arena_buffers[region] % (uintptr_t)«p»_region_alignment[region] != 0u) {
+            return failed("alignment of region", region);
+        }
+        printf("region %u: %llu bytes\n", region, (unsigned long long)«p»_region_size[region]);
+    }
+    status = «p»_hydrate_constants();
+    if (status != «P»_OK && (CHECKS != 0u || status != «P»_ERROR_UNBOUND)) {
+        return failed("hydration, status", (unsigned long)status);
+    }
+    if (!constants_are_right()) {
+        return failed("constants after hydration", 0);
+    }
+    for (unsigned k = 0; k < tensors; k++) {
+        uint64_t size = «p»_region_size[«p»_tensors[k].region];
+        if («p»_tensors[k].offset > size || «p»_tensors[k].size > size - «p»_tensors[k].offset) {
+            return failed("bounds of tensor", k);
+        }
+        if («p»_address(«p»_arena_buffers, k) !=
+            «p»_arena_buffers[«p»_tensors[k].region] + (size_t)«p»_tensors[k].offset) {
+            return failed("address of tensor", k);
+        }
+    }
+    /* Every byte of what the model writes is filled, arena by arena; the constants and every other arena stay. */
+    for (unsigned region = 0; region < regions; region++) {
+        if («p»_is_written((«p»_region_t)region)) {
+            memset(«p»_arena_buffers[region], (int)(0x5au ^ (region & 0xffu)),
+                   (size_t)«p»_region_size[region]);
+        }
+    }
+    for (unsigned region = 0; region < regions; region++) {
+        const uint8_t *arena = «p»_arena_buffers[region];
+        uint64_t size = «p»_region_size[region];
+        if («p»_is_written((«p»_region_t)region)) {
+            for (uint64_t k = 0; k < size; k++) {
+                if (arena[(size_t)k] != (uint8_t)(0x5au ^ (region & 0xffu))) {
+                    return failed("bytes of region", region);
+                }
+            }
+        }
+    }
+    if (!constants_are_right()) {
+        return failed("constants after writing every arena", 0);
+    }
+    printf("constants: %u checked\ntensors: %u\nplan %s\nOK\n", CHECKS, tensors, «p»_plan_hash);
+    return 0;
+}

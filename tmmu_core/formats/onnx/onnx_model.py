@@ -1,0 +1,134 @@
+"""Parts of an ONNX model that several steps of the reader need: names, attributes, weights, operators.
+
+Planning needs no weight's bytes, so no external file is opened. A path outside of the model's folder is refused all the
+same: a runtime that loads the model later would follow it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import onnx
+from onnx import helper
+
+from tmmu_core.base.errors import UnreadableInput
+
+Found = tuple[int, list[int | str | None]]
+"""Element type, and dimensions as number, name or ``None``."""
+Known = dict[str, Found]
+"""Value → type and shape."""
+
+ELEMENTWISE_IN_FIRST: frozenset[str] = frozenset({"BatchNormalization"})
+"""Element-wise in the first input; the others hold a value per channel. Inference only."""
+VIEWS: frozenset[str] = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Dropout"})
+"""The output has the bytes of the first input (``Dropout``: outside of training)."""
+SUBGRAPHS: frozenset[str] = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+MEASURES: frozenset[str] = frozenset({"Shape", "Size"})
+"""Constant as soon as the shape of the input is."""
+_OUTSIDE = re.compile(r"[/\\]|[A-Za-z]:|(?:.*[/\\])?\.\.(?:[/\\]|$)", re.S)
+
+
+def operator_name(node: onnx.NodeProto) -> str:
+    """Return the name of an operator of the default set; ``""`` for other sets."""
+    return "" if node.domain else node.op_type
+
+
+def attribute_of(node: onnx.NodeProto, name: str) -> Any:
+    """Return the value of a node's attribute; ``None`` if it has none."""
+    return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), None)
+
+
+def fixed_shape(known: Mapping[str, Found], value: str) -> tuple[int, ...] | None:
+    """Return the shape of a value if all its dimensions are numbers."""
+    shape = known[value][1] if value in known else [None]
+    sizes = tuple([size for size in shape if isinstance(size, int)])
+    return sizes if len(sizes) == len(shape) else None
+
+
+def copy_of(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy of a model."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def declaring(model: onnx.ModelProto, shapes: Mapping[str, Found]) -> onnx.ModelProto:
+    """Return the model with these shapes declared; itself without any."""
+    if not shapes:
+        return model
+    copy = copy_of(model)
+    infos = {value.name: value for value in (*copy.graph.value_info, *copy.graph.output)}
+    for name, (element, shape) in shapes.items():
+        value = infos.get(name) or copy.graph.value_info.add(name=name)
+        value.CopyFrom(helper.make_tensor_value_info(name, element, shape))
+    return copy
+
+
+def unique_ids(nodes: list[tuple[int, str, str]]) -> list[str]:
+    """Return an id per (position, name, operator): the name if it is unique, else ``<operator>_<position>``, made
+    unique.
+    """
+    times = Counter(name for _, name, _ in nodes)
+    taken = {name for name, count in times.items() if name and count == 1}
+    ids: list[str] = []
+    for position, name, operator in nodes:
+        node_id = name if name in taken else f"{operator}_{position}"
+        while name not in taken and node_id in taken:
+            node_id += "_"
+        taken.add(node_id)
+        ids.append(node_id)
+    return ids
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error, without the trace that the onnx package appends."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def write_defaults(model: onnx.ModelProto) -> None:
+    """Write default attributes into ``model`` where inference assumes another value than the specification.
+
+    A ``STFT`` without ``onesided`` is one-sided (specification and onnxruntime); inference returns all bins, twice the
+    bytes.
+    """
+    for node in model.graph.node:
+        if node.op_type == "STFT" and not any(attribute.name == "onesided" for attribute in node.attribute):
+            node.attribute.append(helper.make_attribute("onesided", 1))
+
+
+def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Yield the weights and constants of a model, of its bodies and of its functions."""
+    waiting: list[Any] = [model.graph, *model.functions]
+    while waiting:
+        part = waiting.pop()
+        yield from getattr(part, "initializer", ())
+        for sparse in getattr(part, "sparse_initializer", ()):
+            yield from (sparse.values, sparse.indices)
+        for node in part.node:
+            for attribute in node.attribute:
+                yield from ([attribute.t] if attribute.HasField("t") else [])
+                yield from attribute.tensors
+                waiting += [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+
+
+def check_places(model: onnx.ModelProto, name: str) -> None:
+    """Raise ``UnreadableInput`` for weights with an absolute path or a path that contains ``..``."""
+    for tensor in tensors_of(model):
+        for entry in tensor.external_data:
+            if entry.key == "location" and _OUTSIDE.match(entry.value):
+                raise UnreadableInput(
+                    f'the weight "{tensor.name}" lies outside the model\'s folder: "{entry.value[:80]}".',
+                    source=name,
+                    hint="Save the model with its weights beside it, under a relative path.",
+                )
+
+
+def without_places(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Remove all paths of external files from ``model``, and return it."""
+    for tensor in tensors_of(model):
+        del tensor.external_data[:]
+        tensor.data_location = onnx.TensorProto.DEFAULT
+    return model
