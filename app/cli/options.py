@@ -13,9 +13,9 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -110,6 +110,46 @@ FILES = tuple(name for name, spec in OPTION_SPECS.items() if spec.file)
 """The shared options whose value is a file name."""
 
 
+def option(text: str, metavar: str | None = None, *names: str, default: Any = None, **more: Any) -> Any:
+    """Return a field of a dataclass of options: its help, and the option's name if not that of the field."""
+    return field(default=default, metadata={"option": typer.Option(*names, metavar=metavar, help=text, **more)})
+
+
+def with_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Replace each parameter that is a dataclass of :func:`option` fields by one option per field."""
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    groups: dict[str, Any] = {
+        p.name: p.annotation for p in own if is_dataclass(p.annotation) and p.annotation is not PlanRequest
+    }
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> int:
+        values = {name: {each.name: given.pop(each.name) for each in fields(cls)} for name, cls in groups.items()}
+        return command(**given, **{name: cls(**values[name]) for name, cls in groups.items()})
+
+    return _with_parameters(
+        wrapper, [each for p in own for each in (_fields(groups[p.name]) if p.name in groups else [p])]
+    )
+
+
+def _fields(group: Any) -> list[inspect.Parameter]:
+    types, kind = get_type_hints(group), inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(
+            each.name, kind, default=each.default, annotation=Annotated[types[each.name], each.metadata["option"]]
+        )
+        for each in fields(group)
+    ]
+
+
+def _with_parameters(wrapper: Callable[..., int], parameters: list[inspect.Parameter]) -> Callable[..., int]:
+    """Set the signature that typer reads."""
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    vars(wrapper)["__signature__"] = inspect.Signature(parameters)
+    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapper
+
+
 def _parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
     kind: Any
     if spec.flag:
@@ -133,6 +173,7 @@ _SHARED = [*(_parameter(name, spec) for name, spec in OPTION_SPECS.items()), NO_
 
 def planning(command: Callable[..., int]) -> Callable[..., int]:
     """Replace the command's ``request`` parameter by the shared options."""
+    command = with_options(command)
     own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "request"]
 
     @functools.wraps(command)
@@ -152,10 +193,7 @@ def planning(command: Callable[..., int]) -> Callable[..., int]:
                 error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
             raise
 
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *_SHARED)]
-    vars(wrapper)["__signature__"] = inspect.Signature(parameters)
-    wrapper.__annotations__ = {p.name: p.annotation for p in (*own, *_SHARED)}
-    return wrapper
+    return _with_parameters(wrapper, [*own, *_SHARED])
 
 
 def read_request(given: Mapping[str, str | list[str] | None]) -> PlanRequest:

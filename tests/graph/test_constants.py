@@ -91,7 +91,7 @@ def external(location: str, **entries: str) -> onnx.ModelProto:
 def test_truncated_data_file_names_the_constant(tmp_path: Path) -> None:
     path = saved(tmp_path, external("w.bin", offset="0", length=str(LARGE.nbytes)))
     (tmp_path / "w.bin").write_bytes(LARGE.tobytes()[:-1])
-    with pytest.raises(UnreadableInput, match=r'the bytes of "B": w\.bin is cut short'):
+    with pytest.raises(UnreadableInput, match=r'the bytes of "B": w\.bin is cut off'):
         read(path)["B"]
 
 
@@ -226,7 +226,7 @@ def test_truncated_sidecar_is_rejected(tmp_path: Path, cut: int) -> None:
     path = native_with_sidecar(tmp_path)
     whole = (tmp_path / "w.safetensors").read_bytes()
     (tmp_path / "w.safetensors").write_bytes(whole[:cut])
-    with pytest.raises(UnreadableInput, match="cut short"):
+    with pytest.raises(UnreadableInput, match="cut off"):
         read(path)
 
 

@@ -195,7 +195,7 @@ def test_non_finite_number_is_kept_in_cbor() -> None:
 
 
 def test_unknown_ending_is_rejected() -> None:
-    with pytest.raises(UnreadableInput, match="no known spelling"):
+    with pytest.raises(UnreadableInput, match="not that of a graph format"):
         native_file.encode(Graph(), "graph.yaml")
 
 

@@ -13,7 +13,7 @@
         ├── AllocationOverflow     1303 FATAL   a product, a sum or an align-up past 2^64 − 1
         ├── ArenaTooSmall          1304 ERROR   an arena's extent is over its capacity, or the arena is not declared
         ├── LivenessCycle          1305 ERROR   an order or a graph in which something is read before it is made
-        ├── InvalidIrShapes        1306 ERROR   a graph that says something impossible
+        ├── InvalidIrShapes        1306 ERROR   an invalid graph
         └── AddressCollision       1307 FATAL   two slots at one address (draft-era hashed addresses only)
 
 A verdict (lint, verify, compare) is a value, not an error.

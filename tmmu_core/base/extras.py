@@ -37,7 +37,7 @@ def install(extra: str) -> str:
 
 
 def installed(package: str) -> bool:
-    """Whether the package is there; it is not loaded."""
+    """Return whether the package is installed; it is not imported."""
     return find_spec(package) is not None
 
 
@@ -63,5 +63,5 @@ def need(package: str, what: str, source: str = "") -> Any:
         return import_module(package)
     except ImportError as error:
         if error.name is not None and error.name.partition(".")[0] != top:
-            raise  # it is there, and something that it needs is not
+            raise  # the package is installed, and a package that it needs is not
         raise missing(top, what, source) from error

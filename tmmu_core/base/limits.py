@@ -38,7 +38,7 @@ class Limit:
 _LONGEST = 10**5
 """Maximum seconds: timeouts are milliseconds in 31 bits, and some are multiples of a limit."""
 
-UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes that a compressed file, an archive member or a pipe comes to")
+UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes of a decompressed file, an archive member or a pipe")
 VALUES = Limit("values", 1 << 23, "values in a document, or cells and lines in a text")
 ALLOCATION_VALUES = Limit("allocation-values", 1 << 15, "values in one allocation of an XLA dump")
 ARENAS = Limit("arenas", 1 << 10, "arenas")
@@ -49,10 +49,8 @@ RANKS = Limit("ranks", 1 << 20, "ranks in a mesh")
 SHARES = Limit("shares", 1 << 12, "shares of one tensor to try its views on")
 TRACE_SECONDS = Limit("trace-seconds", 120, "seconds for tracing a program with PyTorch", _LONGEST)
 TRACE_BYTES = Limit("trace-bytes", 1 << 33, "bytes of address space for tracing a program with PyTorch")
-RUN_SECONDS = Limit(
-    "run-seconds", 60, "seconds of processor time for asking onnxruntime (0: it is never asked)", _LONGEST
-)
-RUN_BYTES = Limit("run-bytes", 12 << 30, "bytes of address space for asking onnxruntime")
+RUN_SECONDS = Limit("run-seconds", 60, "seconds of processor time for a run of onnxruntime (0: none)", _LONGEST)
+RUN_BYTES = Limit("run-bytes", 12 << 30, "bytes of address space for a run of onnxruntime")
 WORKER_BYTES = Limit("worker-bytes", 1 << 33, "bytes of address space for a piece of work of the explorer")
 SESSION_WORKERS = Limit("session-workers", 3, "pieces of work at a time for one visitor of the explorer")
 SERVER_WORKERS = Limit("server-workers", 8, "pieces of work at a time for all visitors of the explorer")

@@ -82,7 +82,7 @@ def check_alignment(alignment: int, *, arena: str) -> None:
     if alignment < 1 or alignment & (alignment - 1):
         nearest = 1 << max(alignment, 1).bit_length()
         raise AlignmentViolation(
-            f"arena {arena!r} asks for an alignment of {alignment} B, which is no power of two.",
+            f"arena {arena!r} has the alignment {alignment} B, which is no power of two.",
             arena=arena,
             path=f"$.{arena}.alignment_bytes",
             hint=f"Use a power of two, such as {nearest // 2 or 1} or {nearest}.",

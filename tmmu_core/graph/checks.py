@@ -238,7 +238,7 @@ def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
     makers = (node.node_id for node in graph.nodes if graph.tensors[base].id in node.outputs)
     raise LivenessCycle(
         f"these views are views of each other: {names}.",
-        hint="Let one of them be no view: it is the storage that the others look into.",
+        hint="Make one of them no view: the base of the others.",
         tensor=graph.tensors[base].id,
         node_id=next(makers, ""),
         path=f"$.tensors[{base}].view.base_tensor_uid",
@@ -252,7 +252,7 @@ def check_alignment(tensor: Tensor, i: int) -> None:
     assert alignment is not None
     if alignment < 1 or alignment & (alignment - 1) or alignment >= 1 << 64:
         raise AlignmentViolation(
-            f'the tensor "{tensor.id}" asks for an alignment of {alignment}, which is no power of two ≥ 1.',
+            f'the tensor "{tensor.id}" has the alignment {alignment}, which is no power of two ≥ 1.',
             hint="Give 1, 2, 4, … bytes.",
             tensor=tensor.id,
             path=f"$.tensors[{i}].alignment",

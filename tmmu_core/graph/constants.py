@@ -143,6 +143,6 @@ def not_opened(path: Path, error: OSError) -> UnreadableInput:
 def cut_short(what: str, needed: int, there: int) -> UnreadableInput:
     """Return the error for a file that ends before the requested bytes."""
     return UnreadableInput(
-        f"{what} is cut short: it has {there:,} bytes, and {needed:,} are asked of it.",
+        f"{what} is cut off: it has {there:,} bytes of {needed:,}.",
         hint="Copy the file again.",
     )

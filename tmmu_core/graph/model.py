@@ -205,7 +205,7 @@ ArenaConfig = dict[str, Arena]
 """Arena name → arena. Empty: the three default arenas without limits."""
 
 OFFLOAD_ARENA = "offload"
-"""Another memory, to which tensors are copied while they are idle. It is there without being declared."""
+"""Another memory, to which tensors are copied while they are idle. It needs no declaration."""
 
 ONE_MEMORY = "memory"
 """The arena that holds all tensors where it is the only one that is configured (contract §12)."""

@@ -56,5 +56,5 @@ def scopes_path(text: str) -> tuple[str, ...]:
 
 
 def known(origin: Origin) -> bool:
-    """Whether it says anything."""
+    """Return whether the module or the source line is known."""
     return bool(origin.module or origin.source)

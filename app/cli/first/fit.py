@@ -5,12 +5,11 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from types import FrameType
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-import typer
 
 from app.cli.console import (
     FINDING,
@@ -26,7 +25,7 @@ from app.cli.console import (
     write_json,
     write_output,
 )
-from app.cli.options import AsJson, Source, open_any, planning, progress_on_terminal, show_warnings
+from app.cli.options import AsJson, Source, open_any, option, planning, progress_on_terminal, show_warnings
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.fitting.assumptions import assumptions
@@ -52,45 +51,27 @@ OPEN = NOT_COMPARABLE
 """Exit code: the search found neither a plan that fits nor a proof that none exists."""
 EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": OPEN}
 
-Allow = Annotated[
-    str | None,
-    typer.Option(metavar="KIND,…", help=f"Allowed changes: {', '.join(KINDS)} [{','.join(ALLOWED)}]."),
-]
-MaxCost = Annotated[
-    str | None,
-    typer.Option(metavar="PERCENT", help="Maximum extra compute, in percent of the graph's FLOPs [unlimited]."),
-]
-Largest = Annotated[
-    str | None, typer.Option(metavar="DIM", help="Find the largest size of a named dimension that fits.")
-]
-SmallestMesh = Annotated[
-    str | None,
-    typer.Option(metavar="AXIS", help="Find the smallest size of a mesh axis with which every rank fits."),
-]
-Fitting = Annotated[
-    str | None,
-    typer.Option("-o", "--output", metavar="FITTED", help="Write the changed graph; - writes to standard output."),
-]
-Recipe = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="Write the changes as JSON."),
-]
-KeepPhases = Annotated[
-    bool, typer.Option("--keep-phases", help="Do not move nodes between forward, backward and optimizer.")
-]
+
+@dataclass(frozen=True)
+class FitOptions:
+    """The allowed changes, the goal and the outputs."""
+
+    allow: str | None = option(f"Allowed changes: {', '.join(KINDS)} [{','.join(ALLOWED)}].", "KIND,…")
+    max_cost: str | None = option("Maximum extra compute, in percent of the graph's FLOPs [unlimited].", "PERCENT")
+    largest: str | None = option("Find the largest size of a named dimension that fits.", "DIM")
+    mesh: str | None = option("Find the smallest size of a mesh axis with which every rank fits.", "AXIS")
+    keep_phases: bool = option(
+        "Do not move nodes between forward, backward and optimizer.", None, "--keep-phases", default=False
+    )
+    output: str | None = option("Write the changed graph; - writes to standard output.", "FITTED", "-o", "--output")
+    recipe: str | None = option("Write the changes as JSON.", "FILE")
 
 
 @planning
 def command(
     graph: Source,
     request: PlanRequest,
-    allow: Allow = None,
-    max_cost: MaxCost = None,
-    largest: Largest = None,
-    mesh: SmallestMesh = None,
-    keep_phases: KeepPhases = False,
-    output: Fitting = None,
-    recipe: Recipe = None,
+    wanted: FitOptions,
     json: AsJson = False,
 ) -> int:
     """Make a graph fit into a memory limit (--capacity).
@@ -100,13 +81,14 @@ def command(
 
     Exit code: 0 fits, 1 cannot fit, 3 unknown.
     """
+    output, recipe, largest, mesh = wanted.output, wanted.recipe, wanted.largest, wanted.mesh
     opened = open_any(graph, request.dims)
     if not isinstance(opened, Graph):
         raise UsageError(f"{graph} does not contain a graph.", "Pass a graph: fit changes its nodes.")
     if output == STREAM and (json or recipe == STREAM):
         raise UsageError("standard output can be used only once.", "Write one of the outputs to a file.")
     capacity = _capacity(request)
-    allowed = Allowed(_kinds(allow), _thousandths(max_cost), keep_phases)
+    allowed = Allowed(_kinds(wanted.allow), _thousandths(wanted.max_cost), wanted.keep_phases)
     if largest is not None and mesh is not None:
         raise UsageError("--largest and --mesh exclude each other.", "Run the command once for each.")
     with _interruptible() as progress:

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlencode, urlsplit
-
-import typer
 
 from app.cli.console import FINDING, SUCCESS, Column, UsageError, print_lines, table, write_json, write_output
 from app.cli.findings import AgainstGraph, resolve_with_graph
@@ -18,6 +16,7 @@ from app.cli.options import (
     AsJson,
     Resolved,
     Source,
+    option,
     planning,
     print_findings,
     read_bytes_option,
@@ -28,6 +27,7 @@ from app.cli.options import (
 )
 from app.cli.plan_text import print_line_changes
 from app.cli.stores import PREFIX, StoreUrl, open_store, resolve_side
+from app.report.pull_request import Change, Check, another_model, markdown
 from app.texts import certificate_text, numbers
 from tmmu_core.base import strict
 from tmmu_core.base.escaping import for_annotation
@@ -48,88 +48,51 @@ CHECKED = {
 }
 """What a plan was checked against → its text."""
 
-MaxExtent = Annotated[
-    list[str] | None,
-    typer.Option(metavar="[ARENA=]BYTES", help="Maximum size of all arenas together, or of one. Repeatable."),
-]
-MaxGap = Annotated[
-    list[str] | None,
-    typer.Option(metavar="[ARENA=]PERCENT", help="Maximum arena size above the lower bound. Repeatable."),
-]
-MaxPeak = Annotated[
-    list[str] | None, typer.Option(metavar="[ARENA=]BYTES", help="Maximum live bytes at one step. Repeatable.")
-]
-MinReuse = Annotated[list[str] | None, typer.Option(metavar="[ARENA=]PERCENT", help="Minimum reuse ratio. Repeatable.")]
-MaxReuseCost = Annotated[list[str] | None, typer.Option(metavar="[ARENA=]COST", help="Maximum reuse cost. Repeatable.")]
-AllowIncomplete = Annotated[
-    bool, typer.Option("--allow-incomplete", help="Accept a plan that does not cover its whole graph.")
-]
-Against = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE|store:MODEL@COMMIT|store:BRANCH",
-        help="Plan, trace, graph or stored run whose arenas must not be exceeded.",
-    ),
-]
-MaxGrowth = Annotated[
-    str | None,
-    typer.Option(
-        metavar="BYTES|PERCENT%",
-        help="Allowed growth of peak, size and lower bound of each arena over the baseline [0].",
-    ),
-]
-MaxPeakGrowth = Annotated[
-    str | None, typer.Option(metavar="BYTES|PERCENT%", help="Allowed growth of the peak only [--max-growth].")
-]
-MaxExtentGrowth = Annotated[
-    str | None, typer.Option(metavar="BYTES|PERCENT%", help="Allowed growth of the arena size only [--max-growth].")
-]
-
-OutFolder = Annotated[
-    str | None,
-    typer.Option(
-        "--out",
-        metavar="FOLDER",
-        help="Write summary.md, report.html and the plans to this folder, for a pull request.",
-    ),
-]
-Explorer = Annotated[
-    str | None,
-    typer.Option(
-        "--explorer", metavar="URL", help="URL of an explorer with the same store, for a link in the summary."
-    ),
-]
-
 
 @dataclass(frozen=True)
-class Check:
-    """One limit as texts, with its verdict ``ok``."""
+class GateOptions:
+    """The limits, the baseline and the outputs."""
 
-    what: str
-    arena: str
-    value: str
-    limit: str
-    ok: bool
+    max_extent: list[str] | None = option(
+        "Maximum size of all arenas together, or of one. Repeatable.", "[ARENA=]BYTES"
+    )
+    max_gap: list[str] | None = option("Maximum arena size above the lower bound. Repeatable.", "[ARENA=]PERCENT")
+    max_peak: list[str] | None = option("Maximum live bytes at one step. Repeatable.", "[ARENA=]BYTES")
+    min_reuse: list[str] | None = option("Minimum reuse ratio. Repeatable.", "[ARENA=]PERCENT")
+    max_reuse_cost: list[str] | None = option("Maximum reuse cost. Repeatable.", "[ARENA=]COST")
+    baseline: str | None = option(
+        "Plan, trace, graph or stored run whose arenas must not be exceeded.", "FILE|store:MODEL@COMMIT|store:BRANCH"
+    )
+    max_growth: str | None = option(
+        "Allowed growth of peak, size and lower bound of each arena over the baseline [0].", "BYTES|PERCENT%"
+    )
+    max_peak_growth: str | None = option("Allowed growth of the peak only [--max-growth].", "BYTES|PERCENT%")
+    max_extent_growth: str | None = option("Allowed growth of the arena size only [--max-growth].", "BYTES|PERCENT%")
+    allow_incomplete: bool = option(
+        "Accept a plan that does not cover its whole graph.", None, "--allow-incomplete", default=False
+    )
+    out: str | None = option(
+        "Write summary.md, report.html and the plans to this folder, for a pull request.", "FOLDER"
+    )
+    explorer: str | None = option("URL of an explorer with the same store, for a link in the summary.", "URL")
+
+    @property
+    def growth(self) -> dict[str, str | None]:
+        """The growth options with their texts."""
+        return {
+            "--max-growth": self.max_growth,
+            "--max-peak-growth": self.max_peak_growth,
+            "--max-extent-growth": self.max_extent_growth,
+        }
 
 
 @planning
 def command(
     plan: Source,
     request: PlanRequest,
-    max_extent: MaxExtent = None,
-    max_gap: MaxGap = None,
-    max_peak: MaxPeak = None,
-    min_reuse: MinReuse = None,
-    max_reuse_cost: MaxReuseCost = None,
-    baseline: Against = None,
-    max_growth: MaxGrowth = None,
-    max_peak_growth: MaxPeakGrowth = None,
-    max_extent_growth: MaxExtentGrowth = None,
+    limits: GateOptions,
     graph: AgainstGraph = None,
-    allow_incomplete: AllowIncomplete = False,
     store: StoreUrl = None,
-    out: OutFolder = None,
-    explorer: Explorer = None,
     json: AsJson = False,
 ) -> int:
     """Fail if a plan exceeds limits (for CI).
@@ -140,15 +103,11 @@ def command(
 
     Exit code: 0 passed, 1 failed.
     """
-    growth = {
-        "--max-growth": max_growth,
-        "--max-peak-growth": max_peak_growth,
-        "--max-extent-growth": max_extent_growth,
-    }
-    for option, text in growth.items():
-        if text is not None and baseline is None:
-            raise UsageError(f"{option} requires --baseline.", "Set the plan to compare against.")
-    if not any((max_extent, max_gap, max_peak, min_reuse, max_reuse_cost, baseline, graph)):
+    for option_name, text in limits.growth.items():
+        if text is not None and limits.baseline is None:
+            raise UsageError(f"{option_name} requires --baseline.", "Set the plan to compare against.")
+    given = (limits.max_extent, limits.max_gap, limits.max_peak, limits.min_reuse, limits.max_reuse_cost)
+    if not any((*given, limits.baseline, graph)):
         raise UsageError(
             "no limit is given.",
             "Set --max-extent, --max-gap, --max-peak, --min-reuse, --max-reuse-cost or --baseline, "
@@ -157,25 +116,25 @@ def command(
     judged = resolve_either(plan, request) if graph is None else resolve_with_graph(plan, graph, request)[0]
     if graph is not None:
         whole(judged)
-    before = None if baseline is None else resolve_side(baseline, request, store, judged.plan)
+    before = None if limits.baseline is None else resolve_side(limits.baseline, request, store, judged.plan)
     found = judged.plan
     checks = [check for side in (judged, before) if side is not None for check in _validity(side)]
-    if found.incomplete and not allow_incomplete:
+    if found.incomplete and not limits.allow_incomplete:
         checks.append(Check("completeness", ", ".join(found.incomplete), "incomplete", "complete", False))
     if all(check.ok for check in checks):  # the figures of an invalid plan are meaningless
-        limits = [
-            *_limits("--max-extent", "extent", found, max_extent),
-            *_limits("--max-peak", "peak live bytes", found, max_peak),
-            *_limits("--max-gap", "gap", found, max_gap),
-            *_limits("--min-reuse", "reuse", found, min_reuse),
-            *_limits("--max-reuse-cost", "reuse cost", found, max_reuse_cost),
-            *([] if before is None else _growth(growth)),
+        amounts = [
+            *_limits("--max-extent", "extent", found, limits.max_extent),
+            *_limits("--max-peak", "peak live bytes", found, limits.max_peak),
+            *_limits("--max-gap", "gap", found, limits.max_gap),
+            *_limits("--min-reuse", "reuse", found, limits.min_reuse),
+            *_limits("--max-reuse-cost", "reuse cost", found, limits.max_reuse_cost),
+            *([] if before is None else _growth(limits.growth)),
         ]
-        checks += map(check_row, core.gate(found, limits, None if before is None else before.plan))
+        checks += map(check_row, core.gate(found, amounts, None if before is None else before.plan))
     if before is not None and not judged.ignored:  # the options apply to the candidate
         before = replace(before, ignored=())
-    if out is not None:
-        write_out(Path(out), judged, before, checks, _link(explorer, store, judged.plan, before))
+    if limits.out is not None:
+        write_out(Path(limits.out), judged, before, checks, _link(limits.explorer, store, judged.plan, before))
     if json:
         write_json(_json_record(judged, before, checks))
     else:
@@ -228,8 +187,6 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     if grown:
         print_line_changes(grown)
     if before is not None:
-        from app.report.pull_request import another_model
-
         unrelated = another_model(before.plan, found)
         print_lines(*(("", unrelated) if unrelated else ()))
     show_warnings(_warnings(after, before)[bool(differ) :])
@@ -258,14 +215,10 @@ def error_commands(after: Resolved, before: Resolved | None, checks: Sequence[Ch
 
 def write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Sequence[Check], link: str) -> None:
     """Write ``summary.md``, ``report.html``, ``annotations.txt`` and the plans as ``….plan.json``."""
-    from app.report import pull_request
     from app.report.html_report import build_report
 
-    rows = [pull_request.Check(**vars(check)) for check in checks]
     old = None if before is None else whole(before)
-    summary = pull_request.markdown(
-        pull_request.Change(whole(after), old, rows, link, after.plan.ir_name, _warnings(after, before))
-    )
+    summary = markdown(Change(whole(after), old, checks, link, after.plan.ir_name, _warnings(after, before)))
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

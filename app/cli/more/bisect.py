@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli.console import FINDING, SUCCESS, Column, UsageError, print_lines, table, write_json
-from app.cli.options import AsJson
+from app.cli.options import AsJson, option, with_options
 from app.cli.stores import Branch, Planner, StoreUrl, only, open_store
 from app.texts import numbers
 from tmmu_core.base import strict
@@ -18,23 +19,26 @@ if TYPE_CHECKING:
     from tmmu_core.store.run_label import Run
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Model name.")]
-Good = Annotated[str | None, typer.Option("--good", metavar="COMMIT", help="Commit before the increase [first run].")]
-Bad = Annotated[str | None, typer.Option("--bad", metavar="COMMIT", help="Commit after the increase [last run].")]
-FigureName = Annotated[str, typer.Option("--figure", metavar="NAME", help="extent, peak or bound.")]
-ArenaName = Annotated[str | None, typer.Option("--arena", metavar="NAME", help="Arena [sum of all arenas].")]
-Limit = Annotated[int, typer.Option(min=0, help="Number of tensors to list.")]
 
 
+@dataclass(frozen=True)
+class BisectOptions:
+    """The compared runs and the figure."""
+
+    good: str | None = option("Commit before the increase [first run].", "COMMIT")
+    bad: str | None = option("Commit after the increase [last run].", "COMMIT")
+    figure: str = option("extent, peak or bound.", "NAME", default="extent")
+    arena: str | None = option("Arena [sum of all arenas].", "NAME")
+    limit: int = option("Number of tensors to list.", default=20, min=0)
+
+
+@with_options
 def command(
     model: Model,
+    wanted: BisectOptions,
     store: StoreUrl = None,
-    good: Good = None,
-    bad: Bad = None,
-    figure: FigureName = "extent",
-    arena: ArenaName = None,
     branch: Branch = None,
     planner: Planner = None,
-    limit: Limit = 20,
     json: AsJson = False,
 ) -> int:
     """Find the commit that increased a model's memory.
@@ -44,6 +48,7 @@ def command(
 
     Exit code: 0 no growth, 1 growth.
     """
+    figure, arena = wanted.figure, wanted.arena
     opened_store = open_store(store)
     from tmmu_core.store import find_growth
 
@@ -52,7 +57,7 @@ def command(
     runs = _series(opened_store.known(model), branch, planner)
     if not runs:
         raise UsageError(f"{model} has no run of this branch and planner.", "Use tmmu history to list the runs.")
-    chosen = find_growth.between(runs, good, bad)
+    chosen = find_growth.between(runs, wanted.good, wanted.bad)
     if arena is not None and all(arena not in {a.name for a in run.arenas} for run in chosen):
         raise UsageError(f"no run has an arena {arena!r}.", f"The last run has {_arenas(chosen[-1])}.")
     query = find_growth.Measure(figure, arena)
@@ -69,10 +74,10 @@ def command(
         record: dict[str, Any] = {"model": model, "figure": figure, "arena": arena, "runs": len(chosen)}
         culprit = None if found is None else _step(found)
         record["planned_differently"] = differ
-        write_json({**record, "culprit": culprit, "steps": steps, "arenas": [_blame(b, limit) for b in blamed]})
+        write_json({**record, "culprit": culprit, "steps": steps, "arenas": [_blame(b, wanted.limit) for b in blamed]})
     else:
         _print_growth(chosen, query, found, differ)
-        _print_causes(blamed, limit)
+        _print_causes(blamed, wanted.limit)
     return SUCCESS if found is None else FINDING
 
 

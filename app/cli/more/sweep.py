@@ -26,7 +26,15 @@ from app.cli.console import (
     table,
     write_json,
 )
-from app.cli.options import AsJson, input_of, planning, progress_on_terminal, read_bytes_option, refuse_graph_options
+from app.cli.options import (
+    AsJson,
+    input_of,
+    option,
+    planning,
+    progress_on_terminal,
+    read_bytes_option,
+    refuse_graph_options,
+)
 from app.cli.stores import StoreUrl, open_store
 from app.texts import numbers
 from tmmu_core.base import strict
@@ -49,49 +57,28 @@ MANY = 200
 """Number of points from which a sweep uses one process per core by default, if Dask is installed."""
 
 Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Graphs and instances; - reads standard input.")]
-Planners = Annotated[str | None, typer.Option("--planners", metavar="A,B,…", help="Planners, or all [slots,naive].")]
-Modes = Annotated[str | None, typer.Option("--modes", metavar="A,B,…", help="Modes, or all [default mode].")]
-Presets = Annotated[
-    str | None, typer.Option("--presets", metavar="A,B,…", help="Presets, or all [depends on the mode].")
-]
-Alignments = Annotated[
-    str | None,
-    typer.Option("--alignments", metavar="N,N,…", help="Arena alignments in bytes [of the arenas]."),
-]
-Over = Annotated[
-    str | None,
-    typer.Option(
-        "--over",
-        metavar="B or B=1,8,…",
-        help="Sizes of a named dimension: these, or samples of its range (at most 33).",
-    ),
-]
-Ranks = Annotated[
-    bool, typer.Option("--ranks", help="Plan all ranks of the shard spec, with a row per distinct graph.")
-]
 
 
-Shards = Annotated[
-    str | None, typer.Option("--shards", metavar="FILE,FILE,…", help="Shard specs; the word none is no sharding.")
-]
-Capacities = Annotated[
-    str | None,
-    typer.Option(
-        "--capacities",
-        "--fit",
-        metavar="BYTES,…",
-        help="Run tmmu fit with each of these memory limits instead of planning.",
-    ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        "--workers", min=0, metavar="N", help="Number of processes [one per core for many points]; 0 uses this process."
-    ),
-]
-Scheduler = Annotated[
-    str | None, typer.Option("--scheduler", metavar="tcp://HOST:PORT", help="Address of a running Dask scheduler.")
-]
+@dataclass(frozen=True)
+class SweepOptions:
+    """The combined settings and the processes."""
+
+    planners: str | None = option("Planners, or all [slots,naive].", "A,B,…")
+    modes: str | None = option("Modes, or all [default mode].", "A,B,…")
+    presets: str | None = option("Presets, or all [depends on the mode].", "A,B,…")
+    alignments: str | None = option("Arena alignments in bytes [of the arenas].", "N,N,…")
+    over: str | None = option(
+        "Sizes of a named dimension: these, or samples of its range (at most 33).", "B or B=1,8,…"
+    )
+    shards: str | None = option("Shard specs; the word none is no sharding.", "FILE,FILE,…")
+    fits: str | None = option(
+        "Run tmmu fit with each of these memory limits instead of planning.", "BYTES,…", "--capacities", "--fit"
+    )
+    ranks: bool = option(
+        "Plan all ranks of the shard spec, with a row per distinct graph.", None, "--ranks", default=False
+    )
+    workers: int | None = option("Number of processes [one per core for many points]; 0 uses this process.", "N", min=0)
+    scheduler: str | None = option("Address of a running Dask scheduler.", "tcp://HOST:PORT")
 
 
 @dataclass(frozen=True)
@@ -106,16 +93,7 @@ class Where:
 def command(
     files: Files,
     request: PlanRequest,
-    planners: Planners = None,
-    modes: Modes = None,
-    presets: Presets = None,
-    alignments: Alignments = None,
-    over: Over = None,
-    shards: Shards = None,
-    fits: Capacities = None,
-    ranks: Ranks = False,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
+    wanted: SweepOptions,
     store: StoreUrl = None,
     json: AsJson = False,
 ) -> int:
@@ -125,33 +103,36 @@ def command(
 
     Exit code: 0 if at least one row was planned, else 2.
     """
-    for option, name in ((request.planner, "planner"), (request.mode, "mode"), (request.preset, "preset")):
-        if option is not None:
+    for value, name in ((request.planner, "planner"), (request.mode, "mode"), (request.preset, "preset")):
+        if value is not None:
             raise UsageError(f"--{name} has no effect on a sweep.", f"Use --{name}s.")
-    if scheduler is not None and workers is not None:
+    if wanted.scheduler is not None and wanted.workers is not None:
         raise UsageError("--workers and --scheduler exclude each other.", "A scheduler has its own workers.")
     axes = Axes(
-        modes=_words(modes, MODES) or (None,),
-        presets=_words(presets, PRESETS) or (None,),
-        alignments=tuple(_number(text) for text in alignments.split(",")) if alignments else (None,),
-        planners=_words(planners, tuple(PLANNERS)) or ("slots", "naive"),
-        shards=_shards(shards) if shards else None,
-        fits=tuple({ANY_ARENA: read_bytes_option("--capacities", n)} for n in _commas(fits)) or None,
-        ranks=ranks,
+        modes=_words(wanted.modes, MODES) or (None,),
+        presets=_words(wanted.presets, PRESETS) or (None,),
+        alignments=tuple(_number(text) for text in wanted.alignments.split(",")) if wanted.alignments else (None,),
+        planners=_words(wanted.planners, tuple(PLANNERS)) or ("slots", "naive"),
+        shards=_shards(wanted.shards) if wanted.shards else None,
+        fits=tuple({ANY_ARENA: read_bytes_option("--capacities", n)} for n in _commas(wanted.fits)) or None,
+        ranks=wanted.ranks,
     )
     sources = [Source(spelled_out(called), data) for data, called in map(input_of, files)]
     opened = [_opened(source, alone=len(sources) == 1) for source in sources]
     for one, source in zip(opened, sources, strict=True):
         _check(one, source.name, request, axes)
-    sizes = [_sizes(over, one, source.name) if over else (None,) for one, source in zip(opened, sources, strict=True)]
+    sizes = [
+        _sizes(wanted.over, one, source.name) if wanted.over else (None,)
+        for one, source in zip(opened, sources, strict=True)
+    ]
     points = points_of(request, axes, sizes, [source.name for source in sources] if len(sources) > 1 else [""])
-    rows, name = _run_points(sources, points, Where(scheduler, workers), store)
+    rows, name = _run_points(sources, points, Where(wanted.scheduler, wanted.workers), store)
     if json:
         graph = next((row["name"] for row in rows if row["name"] is not None), None)
         first = {"graph": rows[0]["name"] if len(sources) == 1 and rows else graph or files[0]}
         write_json({**first, **({"sweep": name} if name else {}), "rows": rows})
     else:
-        _print_table(rows, ranks=ranks)
+        _print_table(rows, ranks=wanted.ranks)
         print_lines(*_remark_lines(rows))
     return SUCCESS if any(row["error"] is None for row in rows) else BAD_INPUT
 

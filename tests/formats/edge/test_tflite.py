@@ -182,5 +182,5 @@ def test_tensors_of_one_name_are_numbered() -> None:
 
 def test_string_tensor_is_rejected_by_name() -> None:
     made = written([("words", [1], "STRING", False, b""), ("y", [1], "INT8", False, b"")], ["RELU"])
-    with pytest.raises(InvalidIrShapes, match='"words" is of the type STRING'):
+    with pytest.raises(InvalidIrShapes, match='"words" has the type STRING'):
         read(made)

@@ -50,7 +50,7 @@ def with_metadata(data: bytes, name: bytes, value: bytes, source: str = "") -> b
     fields += [_field(table, OFFSET_OF_OPTIONS) for table in operators]
     for at in set(fields) - {0}:
         (place,) = struct.unpack_from("<Q", data, at)
-        if place > 1:  # 0 and 1 stand for no such data
+        if place > 1:  # 0 and 1 mean no such data
             struct.pack_into("<Q", moved, at + len(new), place + len(new))
     return bytes(moved)
 

@@ -204,7 +204,7 @@ class ModelFile:
         path = f"subgraph {number}, tensor {i}"
         if dtype is None:
             raise InvalidIrShapes(
-                f'the tensor "{name}" is of the type {word}, whose size the file does not say.',
+                f'the tensor "{name}" has the type {word}, which has no fixed size.',
                 reason="unknown_dtype",
                 node_id="",
                 tensor=name,

@@ -260,7 +260,7 @@ def inferred_with_values(model: onnx.ModelProto, name: str) -> tuple[Known, onnx
     """Return the inferred shapes, with computed shapes folded until nothing new is found, and the model with the folded
     values among its weights.
     """
-    model, known = corrected(hide_ranges(model), lambda asked: _once(asked, name, propagate=False))
+    model, known = corrected(hide_ranges(model), lambda given: _once(given, name, propagate=False))
     scopes = sum(is_scope(node) for node in model.graph.node)
     if not scopes and not _missing(model, known):
         return known, model

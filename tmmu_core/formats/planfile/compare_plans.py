@@ -201,8 +201,8 @@ class Comparison:
             verdict = f"INVALID ({', '.join(self.invalid)})"
         elif not self.comparable:
             verdict = f"not comparable ({self.incomparable[0].path[:80]!r})"
-        said = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, (n, _) in self.totals.items() if n)
-        return f"<Comparison {left} → {right}: {verdict}{'; ' * bool(said)}{said}>"
+        changed = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, (n, _) in self.totals.items() if n)
+        return f"<Comparison {left} → {right}: {verdict}{'; ' * bool(changed)}{changed}>"
 
     def _row_difference(self, i: int) -> Difference:
         change, path = self.change(i), f"$.tensors[{self.ids[i]!r}]"

@@ -359,7 +359,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     ("Object contains unknown field", "unknown_field", "Drop the field, or correct its name."),
     ("Object missing required field", "missing_field", "Add the field."),
     ("Invalid enum value", "unknown_value", "Use one of the words that the JSON Schema lists."),
-    ("", "wrong_type", "Give a value of the expected type; the JSON Schema says which."),
+    ("", "wrong_type", "Give a value of the expected type; see the JSON Schema."),
 )
 """Prefix of msgspec's messages → reason and fix."""
 

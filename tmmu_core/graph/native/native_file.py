@@ -132,7 +132,7 @@ def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
     for k, node in enumerate(graph.nodes):
         if not all(map(_finite, _leaves(node.params))):
             raise InvalidIrShapes(
-                f'the params of the node "{node.node_id}" hold a NaN or an infinity, which JSON cannot say.',
+                f'the params of the node "{node.node_id}" hold a NaN or an infinity, which JSON cannot represent.',
                 hint="Write the graph as CBOR.",
                 reason="not_json",
                 node_id=node.node_id,
@@ -169,7 +169,7 @@ def encode(graph: Graph, name: str) -> bytes:
     writer = next((writers[ending] for ending in writers if plain.endswith(ending)), None)
     if writer is None:
         raise UnreadableInput(
-            "the ending of this name asks for no known spelling of a graph.",
+            "the ending of this file name is not that of a graph format.",
             source=name,
             hint="End the name in .json, .cbor, .json.gz or .cbor.gz.",
         )

@@ -70,7 +70,7 @@ def constants(graph: Graph, where: Path | None, name: str = "") -> Constants:
         if not 0 <= begin <= end <= size - start:
             where_it_is = f'"{tensor.id}" lies at bytes {begin} to {end} of {size - start}'
             raise UnreadableInput(
-                f"the sidecar is cut short, or damaged: {where_it_is}.",
+                f"the sidecar is cut off, or damaged: {where_it_is}.",
                 source=str(path),
                 hint="Copy the file again.",
             )

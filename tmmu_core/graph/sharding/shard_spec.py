@@ -17,12 +17,12 @@ The first matching entry determines the sharding of a tensor:
 2. ``rules``, the first whose pattern (``*``, ``?``, ``[…]``) fits;
 3. the tensor's own ``shard`` field;
 4. for ``x@grad`` and ``x@remat`` what is true of ``x``, for a view what keeps it inside its base;
-5. the contract of its kind. A contract speaks of many tensors, so it passes over those without the axis, those with
+5. the contract of its kind. A contract applies to many tensors; it skips those without the axis, those with
    fewer rows than parts and those with a view that could not follow, where 1 to 3 are refused.
 
 An axis of d rows in p parts: every rank gets ``d // p`` rows, the first ``d % p`` ranks one more. Fewer rows than parts
 would leave a rank with nothing and are refused. One tensor may be split along several axes, over different mesh axes:
-then a list of ``{"axis", "mesh"}`` stands in place of one.
+then the value is a list of ``{"axis", "mesh"}``.
 """
 
 from __future__ import annotations

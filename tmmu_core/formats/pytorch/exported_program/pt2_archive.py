@@ -36,7 +36,7 @@ ARCHIVE_MARK = "archive_format"
 OLDER = "exported_program.json"
 LEAST_UNBOUNDED = 1 << 40
 """The upper end of a range from which on it bounds nothing: PyTorch writes the largest integers where none is known."""
-COPY = "Copy the file again, or save the program anew with torch.export.save."
+COPY = "Copy the file again, or save the program again with torch.export.save."
 
 Value = dict[str, Any]
 """A serialized argument: one key for its kind (``as_tensor``, ``as_ints``) with the value."""
@@ -175,7 +175,7 @@ class Program(msgspec.Struct, frozen=True):
     by_data: tuple[str, ...] = ()
     """Symbols of data-dependent sizes; the example has no value for them."""
     elsewhere: bool = False
-    """Whether an open size stands at another number than the example's."""
+    """Whether an open size has another value than in the example."""
 
     def at(self, point: Mapping[str, int]) -> Program:
         """The program with these open sizes, by symbol, at these numbers."""
@@ -196,7 +196,7 @@ class Program(msgspec.Struct, frozen=True):
             if waiting:
                 most = ",".join(f"{symbol}=64" for symbol in waiting)
                 hint = (
-                    f"It hangs on data. Say how large it may be: tmmu convert MODEL --dims {most} -o GRAPH.json; "
+                    f"It depends on data. Give its largest value: tmmu convert MODEL --dims {most} -o GRAPH.json; "
                     "or bound it in the model with torch._check and export it again."
                 )
             raise UnreadableInput(
@@ -215,7 +215,7 @@ def refuses(data: bytes) -> str:
     try:
         names = zipfile.ZipFile(io.BytesIO(data)).namelist()
     except _DAMAGE:
-        return ""  # its reader says so
+        return ""  # its reader reports the damage
     if any(name.rpartition("/")[2] == ARCHIVE_MARK or name.endswith(OLDER) for name in names):
         return ""
     return "the zip archive holds no exported program (torch.export.save writes one; torch.save and TorchScript do not)"
@@ -298,7 +298,7 @@ def _decoded(data: bytes, shape: Any, name: str, source: str) -> Any:
             f"{'it is nested too deeply' if isinstance(error, RecursionError) else error}.",
             source=source,
             place=name,
-            hint="Save it anew with torch.export.save of PyTorch 2.8 or newer.",
+            hint="Save it again with torch.export.save of PyTorch 2.8 or newer.",
         ) from error
 
 

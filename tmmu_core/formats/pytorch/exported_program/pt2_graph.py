@@ -381,7 +381,7 @@ class _Reading:
     def _meta(self, name: str) -> Meta:
         meta = self.body.tensor_values.get(name)
         if meta is None:
-            raise self._broken(f'it tells nothing of the tensor "{name}"')
+            raise self._broken(f'it does not describe the tensor "{name}"')
         if meta.dtype not in DTYPES:
             raise self._broken(f'the tensor "{name}" has the dtype number {meta.dtype}, which is not known')
         if meta.layout != STRIDED:
@@ -434,9 +434,9 @@ class _Reading:
 
     def _broken(self, what: str) -> UnreadableInput:
         return UnreadableInput(
-            f"the exported program is at odds with itself: {what}.",
+            f"the exported program contradicts itself: {what}.",
             source=self.program.source,
-            hint="Save it anew with torch.export.save.",
+            hint="Save it again with torch.export.save.",
         )
 
     def _free(self, name: str) -> str:

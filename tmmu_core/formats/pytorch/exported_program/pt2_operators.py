@@ -32,7 +32,7 @@ PRIM_VIEWS: frozenset[str] = _words("broadcast_in_dim collapse_view slice_in_dim
 """Those that ``prims`` has beside them, which decompositions leave behind."""
 
 SPREADS: frozenset[str] = frozenset({"broadcast_tensors", "meshgrid"})
-"""Operators each of whose results is bytes of the argument at its place."""
+"""Operators that return a view of each argument, in order."""
 
 RESHAPES: frozenset[str] = frozenset({"flatten", "ravel", "reshape", "reshape_as", "unflatten"})
 """Views where the new shape can be had without moving an element, copies else."""
@@ -57,7 +57,7 @@ OVER_FIRST: frozenset[str] = _words(
     put scatter scatter_add scatter_reduce select_scatter slice_scatter
     """
 )
-"""Operators whose result is their first argument but for some places, so that it may lie on that one and no other."""
+"""Operators that copy their first argument and change some elements: the result may overwrite that argument only."""
 NOT_POINTWISE_WITH: frozenset[str] = frozenset({"dim", "other_dim", "names_dim", "dim_IntList"})
 """Overloads of element-wise operators (``max.dim``) that are reductions."""
 

@@ -70,7 +70,7 @@ def number(size: Size, symbols: Mapping[str, int], elsewhere: bool = False) -> i
 
 
 def symbol_in(size: Size) -> tuple[str, int] | None:
-    """The symbol that this size is, with its number in the example, where it is one and the number is there."""
+    """Return ``(symbol, value in the example)`` of a size that is a single symbol; ``None`` for any other size."""
     formula = size.as_expr
     if formula is None or formula.hint is None or formula.hint.as_int is None:
         return None
@@ -97,7 +97,7 @@ def evaluated(formula: str, symbols: Mapping[str, int]) -> int:
     except (TypeError, ZeroDivisionError) as error:
         raise SizeUnknown(f"{_short(formula)} divides by 0, or calls a function with other arguments") from error
     if value.denominator != 1:
-        raise SizeUnknown(f"{_short(formula)} comes to no whole number")
+        raise SizeUnknown(f"{_short(formula)} is no whole number")
     return value.numerator
 
 
@@ -110,7 +110,7 @@ def _value(node: ast.AST, symbols: Mapping[str, int], depth: int) -> Fraction:
             found = Fraction(number)
         case ast.Name(id=name) | ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))]):
             if name not in symbols:  # a symbol's assumptions (positive=True) are ignored
-                raise SizeUnknown(f'the size "{_short(name)}" stands open, and no example says what it is')
+                raise SizeUnknown(f'the size "{_short(name)}" is open, and the example has no value for it')
             found = Fraction(symbols[name])
         case ast.UnaryOp(op=ast.USub(), operand=inner):
             found = -_value(inner, symbols, depth + 1)

@@ -147,7 +147,7 @@ def _stacks_at(points: Sequence[_Event], events: Sequence[_Event]) -> Iterator[l
 
 
 def _frame(name: str) -> dict[str, Any] | None:
-    """Return a span as a frame of a snapshot; ``None`` for one that says nothing about the allocation."""
+    """Return a span as a frame of a snapshot; ``None`` for one that does not describe an allocation."""
     python = _PYTHON.match(name)
     if python:
         file = python[1] if python[1].startswith("/") else f"/{python[1]}"

@@ -190,7 +190,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> NoReturn:
         """Refuse to look up a class or function."""
-        raise self.refused(f"the pickle asks for {module[:200]}.{name[:200]}, not plain data; nothing of it was run.")
+        raise self.refused(f"the pickle refers to {module[:200]}.{name[:200]}, not plain data; nothing was run.")
 
     def persistent_load(self, pid: Any) -> NoReturn:
         """Refuse a reference to data outside of the pickle."""
