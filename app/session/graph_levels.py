@@ -12,7 +12,7 @@ from app.session.work.jobs import remembered
 from tmmu_core.graph.modules.graph_view import GraphView, ViewRequest, walk
 from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.graph.modules.module_tree import Tree, tree_of
-from tmmu_core.plans.analysis.bytes_by_node import held_by_writer
+from tmmu_core.plans.figures.plan_storages import held_by_writer
 
 AROUND, MODEL = "around", "model"
 RADIUS = 2

@@ -242,6 +242,34 @@ def test_moves_that_save_nothing_are_left_out() -> None:
     assert min(move.bytes for move in fit.moves) > 0
 
 
+def test_peak_names_the_module_and_suggests_a_chunked_loss() -> None:
+    class Head(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = nn.Linear(8, 8), nn.Linear(8, 512)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return functional.cross_entropy(self.head(self.body(x).relu()), torch.zeros(256, dtype=torch.long))
+
+    fit = tmmu.fit(Head().train(), "1GiB", example_inputs=torch.randn(256, 8))
+    peak = fit.peak()
+    assert {size for _, size, _ in peak["tensors"][:2]} == {256 * 512 * 4}
+    assert "chunks of tokens" in peak["suggestion"]
+    assert tmmu.fit(nn.Linear(8, 8).train(), "1GiB", example_inputs=torch.randn(256, 8)).peak()["suggestion"] == ""
+
+
+def test_least_bytes_are_within_reach_of_the_capacity_that_cannot_be_met() -> None:
+    module, x = (
+        nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.GELU()) for _ in range(3))).train(),
+        torch.randn(64, 8),
+    )
+    impossible = fitted(module, x, 10)
+    assert impossible.answer == "cannot"
+    least = impossible.least_bytes
+    assert impossible.lower_bound_bytes <= least < impossible.fitted.start.extent_bytes
+    assert tmmu.fit(module, least, example_inputs=(x,), loss=squared)
+
+
 def test_reserve_lowers_the_capacity() -> None:
     module, x = step("attention")
     found = tmmu.fit(module, "1MiB", example_inputs=x, loss=squared, reserve="256KiB")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmmu_core.judge.verifier.box_overlap import Box, Intervals, overlapping
+from tmmu_core.judge.verifier.check_bytes import Box, overlapping
 
 
 def test_touching_boxes_do_not_overlap() -> None:
@@ -40,14 +40,3 @@ def test_overlap_is_found_exactly_if_a_pair_overlaps(some: list[Box]) -> None:
     found = {(max(a, b), min(a, b)) for a, b in overlapping(some)}
     assert found <= pairs
     assert bool(found) == bool(pairs)
-
-
-@given(st.lists(st.integers(0, 3000), unique=True, max_size=2600), st.integers(0, 3000))
-def test_intervals_in_chunks_are_found(starts: list[int], asked: int) -> None:
-    intervals = Intervals()
-    for start in starts:
-        intervals.add(start, start + 1, start)
-    for start in starts[::2]:
-        intervals.remove(start, start + 1, start)
-    left = sorted(starts[1::2])
-    assert intervals.meeting(asked, asked + 40) == [start for start in left if asked <= start < asked + 40]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.planners.packings import extent, faults, offsets, problem, problem_with, problems
 from tmmu_core.base.errors import U64_MAX, AlignmentViolation, AllocationOverflow, InvalidIrShapes
 from tmmu_core.planners.columns import align_up, columns, extent_of, finished
-from tmmu_core.planners.greedy import FITS, ORDERS, by_birth, greedy, place, place_native
+from tmmu_core.planners.greedy import FITS, ORDERS, greedy, place, place_native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.portfolio import RUNS, portfolio
 from tmmu_core.planners.problem import Problem
@@ -62,13 +62,6 @@ def test_end_past_64_bits_overflows() -> None:
         greedy(problem((0, 2, 2**64 - 9), (1, 3, 16)), {})
 
 
-def test_storage_with_two_lives_is_not_mistaken_for_two_storages() -> None:
-    # t0 lives twice, t4 never: as many lives as storages, and yet the free list must not take one for the other.
-    p = problem(*((0, 3, 4), *[(0, 1, 4)] * 4), gaps=(((1, 2),), (), (), (), ((0, 1),)))
-    assert not columns(p).plain
-    assert faults(p, offsets(greedy(p, {"fit": "free_list"}))) == []
-
-
 def test_storage_that_gains_most_off_the_grid_is_placed_on_top() -> None:
     # By size 8, 6, 3 on a grid of 4 end at 19; with the 6 on top they end at 18, and no packing ends lower.
     p = problem((0, 1, 8), (0, 1, 6), (0, 1, 3), alignment=4)
@@ -111,12 +104,6 @@ def test_native_loop_returns_the_offsets_of_plain_python(p: Problem, order: str,
     loops = library()
     if loops is not None:
         assert place_native(loops, cols, sequence, tightest=fit == "tightest") == by_python
-
-
-@given(problems(most=30, steps=40, odd=False))
-def test_free_list_equals_lowest_fit_in_birth_order(p: Problem) -> None:
-    cols = columns(p)
-    assert place(cols, [], "free_list") == place(cols, by_birth(cols), "lowest")
 
 
 @given(problems())

@@ -20,7 +20,7 @@ from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.plans.making.sparse_addresses import in_memory, sparse_address, with_sparse_addresses
 from tmmu_core.runtime.apply import apply_plan
-from tmmu_core.runtime.draft_fill import CHUNK, write_pattern
+from tmmu_core.runtime.philox import DRAFT_CHUNK, write_draft_pattern
 
 TOKEN = bytes(range(32))
 
@@ -136,9 +136,9 @@ def test_debug_fill_writes_the_drafts_pattern() -> None:
 
 
 def test_long_pattern_continues_across_chunks() -> None:
-    target = np.zeros(CHUNK + 5, np.uint8)
-    write_pattern(target, TOKEN, 128, 0)
-    whole = blake3(TOKEN + b"tmmu_fill" + (128).to_bytes(8, "big") + bytes(8)).digest(length=CHUNK + 5)
+    target = np.zeros(DRAFT_CHUNK + 5, np.uint8)
+    write_draft_pattern(target, TOKEN, 128, 0)
+    whole = blake3(TOKEN + b"tmmu_fill" + (128).to_bytes(8, "big") + bytes(8)).digest(length=DRAFT_CHUNK + 5)
     assert target.tobytes() == whole
 
 

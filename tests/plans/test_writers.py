@@ -7,8 +7,7 @@ import pytest
 from app.session import planning
 from app.session.view_state import Choice
 from tests.support.build import residual
-from tmmu_core.plans.analysis.bytes_by_node import held_by_writer
-from tmmu_core.plans.figures.plan_storages import live_bytes, storages_of
+from tmmu_core.plans.figures.plan_storages import held_by_writer, live_bytes, storages_of
 from tmmu_core.plans.making.engine import plan_graph
 
 

@@ -9,9 +9,8 @@ from tmmu_core.base.errors import AlignmentViolation, AllocationFailure, ArenaTo
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.runtime.apply import apply_plan
 from tmmu_core.runtime.arena import PAGE, handle_of, map_arena
-from tmmu_core.runtime.commit import commit_execution
 from tmmu_core.runtime.philox import pattern
-from tmmu_core.runtime.prepare import prepare_memory
+from tmmu_core.runtime.prepare import commit_execution, prepare_memory
 
 
 def weighted():

@@ -19,7 +19,7 @@ OPERATORS: Mapping[str, str] = {
     "UML_OS.TMMU.MapToVirtualAddresses_v1": "tmmu_core.planners.slots:slot_offsets",
     "UML_OS.TMMU.ZeroTensor_v1": "tmmu_core.runtime.apply:Applied.enter",
     "UML_OS.TMMU.DebugFillTensor_v1": "tmmu_core.runtime.apply:Applied.debug_fill",
-    "UML_OS.TMMU.CommitExecution_v1": "tmmu_core.runtime.commit:commit_execution",
+    "UML_OS.TMMU.CommitExecution_v1": "tmmu_core.runtime.prepare:commit_execution",
     "UML_OS.Error.Emit_v1": "tmmu_core.base.errors:ContractError.record",
 }
 """Operator → ``module:name`` of what runs it."""

@@ -12,7 +12,7 @@ from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
-from tmmu_core.fitting.pytorch.layers import layers
+from tmmu_core.fitting.pytorch.layers import at_peak, layers
 from tmmu_core.fitting.search.bisection import bisect_size
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.library.arguments import Amount, Capacities, Share, allowed_moves, amount_of_bytes
@@ -84,6 +84,21 @@ class TorchFit(Fit[Plan]):
         """Peak of the live bytes of eager PyTorch: what the step needs today."""
         request = PlanRequest(planner="auto", one_memory=True)
         return int(Plan.of(initial_candidate(self.step.eager, request).plan).peak_live_bytes)
+
+    @cached_property
+    def least_bytes(self) -> int:
+        """The lowest peak that the search finds, whatever it costs: below it, fit a smaller batch."""
+        _, allowed = self.limits
+        if self.answer == "open":
+            return self.extent_bytes
+        lowest = Capacity(self.lower_bound_bytes)
+        return _fitted(
+            self.step.graph, lowest, replace(allowed, max_cost=None), None, self.step.device
+        ).best.extent_bytes
+
+    def peak(self) -> dict[str, Any]:
+        """Return the node and the module at the peak, the live tensors with bytes and module, and a suggestion."""
+        return at_peak(self.graph, self.plan, self.plan.totals.peak_step)
 
     def layers(self) -> dict[str, dict[str, int]]:
         """Return bytes by module path: parameters, gradients, optimizer state, activations, and what of these is

@@ -16,7 +16,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import CDLL
-from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,7 @@ def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | No
     """Place every storage once, in one order, with one fit.
 
     Options: ``order`` (a key of :data:`ORDERS`, default ``size``) and ``fit`` (one of :data:`FITS`, default
-    ``lowest``). ``free_list`` always uses birth order. Raises AllocationOverflow where an end passes 2^64 − 1.
+    ``lowest``). ``free_list`` is ``lowest`` in birth order. Raises AllocationOverflow where an end passes 2^64 − 1.
     """
     fit = option(options, "fit", "lowest", FITS)
     order = option(options, "order", "size", tuple(ORDERS))
@@ -131,23 +130,14 @@ def widest(cols: Columns) -> list[int]:
     while 2 ** len(levels) <= len(live):
         half = 2 ** (len(levels) - 1)
         levels.append(np.maximum(levels[-1][:-half], levels[-1][half:]))
-    if cols.plain:
-        return _widest_of_one_part(cols, levels)
-    most = [0] * len(cols)
-    lows, highs = cols.part_lo.tolist(), cols.part_hi.tolist()
-    for row, i in enumerate(cols.storage_of_part.tolist()):
-        level = (highs[row] - lows[row]).bit_length() - 1
-        most[i] = max(most[i], int(levels[level][lows[row]]), int(levels[level][highs[row] - 2**level]))
-    return most
-
-
-def _widest_of_one_part(cols: Columns, levels: list[I64]) -> list[int]:
-    width = cols.part_hi - cols.part_lo
-    level = np.searchsorted(2 ** np.arange(len(levels)), width, side="right") - 1
+    level = np.searchsorted(2 ** np.arange(len(levels)), cols.part_hi - cols.part_lo, side="right") - 1
     begin = np.cumsum([0, *map(len, levels)])[level]
     table = np.concatenate(levels)
-    most: list[int] = np.maximum(table[begin + cols.part_lo], table[begin + cols.part_hi - (1 << level)]).tolist()
-    return most
+    most = np.zeros(len(cols), dtype=live.dtype)
+    of_part = np.maximum(table[begin + cols.part_lo], table[begin + cols.part_hi - (1 << level)])
+    np.maximum.at(most, cols.storage_of_part, of_part)
+    found: list[int] = most.tolist()
+    return found
 
 
 ORDERS: Mapping[str, Callable[[Columns], list[int]]] = {
@@ -168,8 +158,6 @@ def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False)
 
     ``plain`` selects the Python loop even where the native library is loaded. The offsets are the same.
     """
-    if fit == "free_list" and cols.plain:
-        return _free_list(cols)
     sequence = order
     if cols.problem.fixed is not None:
         sequence = [i for i in order if cols.fixed[i] >= 0] + [i for i in order if cols.fixed[i] < 0]
@@ -336,43 +324,6 @@ def _is_free(blocked: Sequence[Ranges], at: int, size: int) -> bool:
         if i < len(starts) and starts[i] < at + size:
             return False
     return True
-
-
-def _free_list(cols: Columns) -> list[int]:
-    """Return the offsets of first fit in birth order over a sorted list of free blocks.
-
-    For plain problems only; the same result as ``lowest`` in birth order.
-    """
-    offset = [0] * len(cols)
-    deaths: list[tuple[int, int]] = []
-    starts: list[int] = []  # free blocks below the top, sorted, never touching
-    ends: list[int] = []
-    top = 0
-    lows, highs = cols.part_lo.tolist(), cols.part_hi.tolist()
-    for i in by_birth(cols):
-        while deaths and deaths[0][0] <= lows[i]:
-            gone = heappop(deaths)[1]
-            _merge((starts, ends), offset[gone], offset[gone] + cols.size[gone])
-        if ends and ends[-1] == top:
-            top = starts.pop()
-            ends.pop()
-        size, align = cols.size[i], cols.align[i]
-        for k, begin in enumerate(starts):
-            at = align_up(begin, align)
-            if at + size <= ends[k]:
-                pieces = [(begin, at), (at + size, ends[k])]
-                starts[k : k + 1] = [a for a, b in pieces if a < b]
-                ends[k : k + 1] = [b for a, b in pieces if a < b]
-                break
-        else:
-            at = align_up(top, align)
-            if at > top:
-                starts.append(top)
-                ends.append(at)
-            top = at + size
-        offset[i] = at
-        heappush(deaths, (highs[i], i))
-    return offset
 
 
 __all__ = ["FITS", "ORDERS", "extent_of", "greedy", "place", "widest"]

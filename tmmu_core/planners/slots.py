@@ -15,7 +15,7 @@ slot wastes the rest, which the waste ledger calls slot rounding.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from heapq import heapify, heappop, heappush, heappushpop
+from heapq import heappop, heappush, heappushpop
 from typing import Any
 
 import numpy as np
@@ -64,10 +64,6 @@ def assign_slots(problem: Problem) -> I64:
     return np.array(slot, np.int64)
 
 
-FEW = 32
-"""Forbidden slots up to which each is skipped one by one."""
-
-
 def _forbidden(pairs: I64, storages: int) -> tuple[I64, I64]:
     """Return ``(first, others)``: storage i must not alias ``others[first[i]:first[i + 1]]``."""
     both = np.concatenate([pairs, pairs[:, ::-1]])
@@ -86,11 +82,7 @@ def _assign_apart(problem: Problem, first: I64, others: I64) -> I64:
         while death[gone] <= birth:
             heappush(free, int(slot[dying[gone]]))
             gone += 1
-        apart = others[first[i] : first[i + 1]]
-        if len(apart) < max(len(free), FEW):
-            taken = _passing_over(free, set(slot[apart].tolist()))
-        else:
-            taken = _lowest_but(free, slot[apart])
+        taken = _passing_over(free, set(slot[others[first[i] : first[i + 1]]].tolist()))
         if taken < 0:
             taken = opened
             opened += 1
@@ -106,18 +98,6 @@ def _passing_over(free: list[int], barred: set[int]) -> int:
     taken = heappop(free) if free else -1
     for slot in passed_over:
         heappush(free, slot)
-    return taken
-
-
-def _lowest_but(free: list[int], barred: I64) -> int:
-    """The same for many barred slots."""
-    slots = np.array(free, np.int64)
-    left = slots[~np.isin(slots, barred)]
-    if not len(left):
-        return -1
-    taken = int(left.min())
-    free.remove(taken)
-    heapify(free)
     return taken
 
 

@@ -28,7 +28,7 @@ from tmmu_core.judge.verifier.finished_plan import refuse_invalid
 from tmmu_core.plans.analysis.resource_ledger import ResourceLedger, resource_ledger
 from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import Plan
-from tmmu_core.runtime import draft_fill, philox
+from tmmu_core.runtime import philox
 from tmmu_core.runtime.arena import ArenaHandle, check_base, map_arena
 
 I64 = NDArray[np.int64]
@@ -209,7 +209,7 @@ class Applied:
         arena = self.plan.arenas[self.plan.arena[row]].name
         if self.plan.places == "sparse":
             address = int(self.plan.offset[row])
-            draft_fill.write_pattern(self.array(tensor_id), self.plan.replay_token, address, pattern_seed)
+            philox.write_draft_pattern(self.array(tensor_id), self.plan.replay_token, address, pattern_seed)
         else:
             philox.write_pattern(self.array(tensor_id), arena, int(self.plan.offset[row]), pattern_seed)
         self._note("fill", arena, int(self.plan.offset[row]), int(self.plan.size[row]), pattern_seed)

@@ -1,4 +1,4 @@
-"""Philox4x32-10, and the debug pattern made of it (seed 0.B, ``DebugFillTensor_v1``).
+"""The debug patterns: Philox4x32-10 (seed 0.B, ``DebugFillTensor_v1``), and the superseded draft's (BLAKE3).
 
 A counter-based generator: block i of a stream depends on (key, i) only, so that any part of a pattern can be computed
 alone. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. (numpy has the 4x64
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.cbor import H
+from tmmu_core.base.extras import need
 
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
@@ -23,6 +24,8 @@ _HIGH = np.uint64(32)
 
 BLOCK_BYTES = 16
 CHUNK_BLOCKS = 1 << 16
+DRAFT_CHUNK = 1 << 20
+"""Bytes of the draft's pattern that are generated at once."""
 
 
 def philox4x32(counter: U32, key: tuple[int, int], rounds: int = ROUNDS) -> U32:
@@ -62,3 +65,16 @@ def pattern(length: int, arena: str, offset: int, seed: int) -> U8:
     target = np.empty(length, np.uint8)
     write_pattern(target, arena, offset, seed)
     return target
+
+
+def write_draft_pattern(target: U8, token: bytes, address: int, seed: int) -> None:
+    """Fill ``target`` with the draft's pattern of a logical address, a token and a seed (both uint64).
+
+    It is BLAKE3's extended output over ``replay_token ‖ "tmmu_fill" ‖ address ‖ seed``, both numbers as eight bytes,
+    most significant first (draft 0.C).
+    """
+    blake3 = need("blake3", "the superseded draft's fill").blake3
+    stream = blake3(token + b"tmmu_fill" + address.to_bytes(8, "big") + seed.to_bytes(8, "big"))
+    for at in range(0, len(target), DRAFT_CHUNK):
+        part = target[at : at + DRAFT_CHUNK]
+        part[:] = np.frombuffer(stream.digest(length=len(part), seek=at), np.uint8)

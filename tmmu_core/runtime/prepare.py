@@ -1,4 +1,4 @@
-"""``PrepareMemory_v2``: plan a graph, apply the plan, commit (seed §5)."""
+"""``PrepareMemory_v2``: plan a graph, apply the plan, commit; and ``CommitExecution_v1`` (seed §5)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
+from tmmu_core.base.cbor import H
 from tmmu_core.base.errors import AllocationFailure
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.making.engine import RequestFields, Solution, plan_graph
 from tmmu_core.runtime.apply import Applied, Bound, TmmuState, apply_plan
-from tmmu_core.runtime.arena import ArenaHandle
-from tmmu_core.runtime.commit import commit_execution
+from tmmu_core.runtime.arena import ArenaHandle, barrier
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,3 +57,38 @@ def prepare_memory(
         error.diagnostics["allocation_failures"] = allocation_failures + 1
         raise
     return Prepared(solution, applied, commit_execution(applied))
+
+
+def commit_execution(applied: Applied) -> TmmuState:
+    """Pass the barriers and seal the batch.
+
+    ``state_hash = H(["tmmu_state_v1", [plan hash, batch, the previous state hash, [[arena, extent, committed]…],
+    SHA-256 of the batch's operations]])``. Without operations since the last commit the state is unchanged; the first
+    commit seals even an empty batch.
+    """
+    order = barrier(applied.arenas.values())
+    before = applied.state
+    if before is not None and not applied.pending:
+        return before
+    plan = applied.plan
+    batch = before.batch + 1 if before else 0
+    state = TmmuState(
+        tmmu_plan_hash=plan.tmmu_plan_hash,
+        batch=batch,
+        barriers=order,
+        operations=applied.pending,
+        state_hash=H(
+            [
+                "tmmu_state_v1",
+                [
+                    plan.tmmu_plan_hash,
+                    batch,
+                    before.state_hash if before else b"",
+                    [[arena.name, arena.extent_bytes, arena.committed_bytes] for arena in plan.arenas],
+                    applied.journal_digest,
+                ],
+            ]
+        ),
+    )
+    applied.seal(state)
+    return state

@@ -37,7 +37,7 @@ def command(
     invalid plan is rejected.
     """
     from tmmu_core.runtime.apply import apply_plan
-    from tmmu_core.runtime.commit import commit_execution
+    from tmmu_core.runtime.prepare import commit_execution
 
     found, _ = resolve_with_graph(plan, graph, request)
     note_input_warnings(found)

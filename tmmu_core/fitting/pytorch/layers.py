@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
+from typing import Any
 
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.model import Graph, Tensor
+from tmmu_core.plans.figures.plan_storages import alive_at
+from tmmu_core.plans.model import Plan
 
 COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded")
 """Figures of a module in bytes; ``activations`` = kept + recomputed + offloaded: what the backward pass reads."""
@@ -43,6 +46,40 @@ def layers(given: Graph, fitted: Graph, gradients: Mapping[str, str]) -> dict[st
         add(path, "activations", size)
         add(path, "offloaded" if name in away else "kept" if name in kept else "recomputed", size)
     return dict(sorted(found.items()))
+
+
+LOSS = ("log_softmax", "nll_loss", "cross_entropy")
+"""Operators of a classification loss; the logits are as large as their results."""
+CHUNKED_LOSS = (
+    "The logits and their log-softmax bind the peak: compute head and cross-entropy in chunks of tokens, each under "
+    "torch.utils.checkpoint, so that only one chunk's logits are live."
+)
+
+
+def at_peak(graph: Graph, plan: Plan, step: int) -> dict[str, Any]:
+    """Return what is live at ``step``, the peak of ``plan``, a plan of ``graph``.
+
+    ``node`` and ``module`` run at the peak; ``tensors`` are ``(tensor, bytes, module)`` of all that are not persistent,
+    largest first; ``suggestion`` is a known remedy, or ``""``.
+    """
+    node = plan.node_at(step)
+    module = {each: ".".join(origin.module) for each, origin in graph.origins.items()}
+    makers = {name: each for each in graph.nodes for name in each.outputs}
+    left_out = {tensor.id for tensor in graph.tensors if tensor.persistent or tensor.view is not None}
+    live = []
+    for row in map(plan.row, alive_at(plan, step).tolist()):
+        maker = makers.get(row.tensor_id)
+        if row.tensor_id not in left_out:
+            source = "" if maker is None else maker.recomputes or maker.node_id
+            live.append((row.tensor_id, int(row.size_bytes), module.get(source, "")))
+    of_loss = sum(size for name, size, _ in live if name in makers and any(word in makers[name].instr for word in LOSS))
+    is_loss = 4 * of_loss > sum(size for _, size, _ in live)
+    return {
+        "node": node,
+        "module": module.get(node or "", ""),
+        "tensors": tuple(live),
+        "suggestion": CHUNKED_LOSS if is_loss else "",
+    }
 
 
 def _read_in_backward(graph: Graph) -> set[str]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from tmmu_core.graph.model import PERSISTENT_ROLES
 from tmmu_core.judge.finding import Finding, error
 from tmmu_core.judge.reference.liveness.ref_storages import Groups
-from tmmu_core.judge.verifier.box_overlap import Box, overlapping
 from tmmu_core.judge.verifier.check_constraints import excluded_storages
 from tmmu_core.judge.verifier.row_columns import I64, Mask, PlanFacts
 from tmmu_core.plans.model import Plan
+
+Box = tuple[int, int, int, int]
+"""(first step, step after the last, first byte, byte after the last), half-open."""
 
 
 def check_alignment(facts: PlanFacts) -> Iterator[Finding]:
@@ -226,3 +229,33 @@ def _proven_by_slots(facts: PlanFacts) -> bool:
         if facts.granted.get(before) != (int(birth[at + 1]), after) or facts.death[before] > birth[at + 1]:
             return False
     return True  # ranges are not empty: a tenant that ends before the next one ends before all later ones
+
+
+# --- overlapping boxes --------------------------------------------------------------------------------------------
+
+
+def overlapping(boxes: Sequence[Box]) -> Iterator[tuple[int, int]]:
+    """Yield pairs (earlier, later) of boxes that overlap; empty if and only if no two boxes do.
+
+    A sweep over time keeps the bytes in use as disjoint intervals, sorted by start. A box that overlaps one of them is
+    reported and not added, so not all pairs are found. Empty boxes are ignored. O(n log n) comparisons without
+    overlaps.
+    """
+    solid = [i for i, (birth, death, start, end) in enumerate(boxes) if birth < death and start < end]
+    events = [(boxes[i][1], 0, i) for i in solid] + [(boxes[i][0], 1, i) for i in solid]
+    events.sort()  # at one step, ends sort before begins
+    in_use: list[tuple[int, int, int]] = []  # (start, end, box)
+    inside: set[int] = set()
+    for _, begins, i in events:
+        _, _, start, end = boxes[i]
+        if begins:
+            at = bisect_left(in_use, (start,))
+            first = at - 1 if at and in_use[at - 1][1] > start else at
+            met = in_use[first : bisect_left(in_use, (end,), lo=at)]
+            if met:
+                yield from ((other, i) for _, _, other in met)
+            else:
+                in_use.insert(at, (start, end, i))
+                inside.add(i)
+        elif i in inside:
+            del in_use[bisect_left(in_use, (start, end, i))]

@@ -7,10 +7,10 @@ unpacked weights). XNNPACK, whose memory is not visible, is disabled.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
-from typing import Any
+
+from tmmu_core.runtime.measure.child_process import write_answer
 
 Place = tuple[int, int]
 """First byte, and the byte after the last."""
@@ -72,11 +72,7 @@ def _around(places: Sequence[Place], holding: set[int]) -> Place:
 def main() -> None:
     """Read the model from standard input and write the result as JSON."""
     model = sys.stdin.buffer.read()
-    try:
-        answer: dict[str, Any] = taken(model)
-    except Exception as error:  # set by the parent
-        answer = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
-    sys.stdout.write(json.dumps(answer))
+    write_answer(lambda: taken(model))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ the peak of the resident set is reset through ``/proc/self/clear_refs``.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -14,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tmmu_core.runtime.measure.native_log import printed_to
+from tmmu_core.runtime.measure.child_process import printed_to, write_answer
 
 RUNS = 3
 INFO = 1
@@ -82,14 +83,13 @@ def main() -> None:
     """Read one request from standard input; write JSON, or an empty JSON line and the optimised model."""
     head, _, model = sys.stdin.buffer.read().partition(b"\n")
     request = json.loads(head)
-    try:
-        if not request:
-            sys.stdout.buffer.write(b"{}\n" + optimised(model))
-            return
-        answer: dict[str, Any] = grown(model, **request)
-    except Exception as error:  # the parent reports it
-        answer = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
-    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+    if request:
+        write_answer(lambda: grown(model, **request))
+        return
+    rewritten = b""
+    with contextlib.suppress(Exception):  # without the model the parent has no figures of it
+        rewritten = optimised(model)
+    sys.stdout.buffer.write(b"{}\n" + rewritten)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import re
 import sys
 from typing import Any
 
-from tmmu_core.runtime.measure.native_log import printed_to
+from tmmu_core.runtime.measure.child_process import printed_to, write_answer
 
 RUNS = 3
 LARGEST = 1 << 30
@@ -95,17 +95,18 @@ def measured(model: bytes) -> tuple[dict[str, int], list[bytes]]:
     }, outputs
 
 
+def compared(first: bytes, second: bytes) -> dict[str, Any]:
+    """Return the figures of both models, and whether their outputs are the same bytes."""
+    before, expected = measured(first)
+    after, outputs = measured(second)
+    return {"before": before, "after": after, "outputs_equal": expected == outputs}
+
+
 def main() -> None:
     """Read the two models from standard input and write the result as JSON."""
     head, _, models = sys.stdin.buffer.read().partition(b"\n")
-    first = json.loads(head)["lengths"][0]
-    try:
-        before, expected = measured(models[:first])
-        after, outputs = measured(models[first:])
-        answer: dict[str, Any] = {"before": before, "after": after, "outputs_equal": expected == outputs}
-    except Exception as error:  # the parent reports it
-        answer = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
-    sys.stdout.write(json.dumps(answer))
+    length = json.loads(head)["lengths"][0]
+    write_answer(lambda: compared(models[:length], models[length:]))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ import sys
 import weakref
 from typing import Any
 
+from tmmu_core.runtime.measure.child_process import write_answer
+
 
 def measure_program(data: bytes, name: str, point: dict[str, int]) -> dict[str, Any]:
     """Return the figures of one run at the sizes ``point``, in bytes."""
@@ -136,12 +138,7 @@ def _allocated(profile: Any) -> int:
 def main() -> None:
     """Read the request from standard input and write the result as JSON."""
     point, _, data = sys.stdin.buffer.read().partition(b"\n")
-    out, sys.stdout = sys.stdout, sys.stderr
-    try:
-        answer = measure_program(data, "program.pt2", json.loads(point))
-    except Exception as error:  # the parent reports it
-        answer = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
-    out.write(json.dumps(answer))
+    write_answer(lambda: measure_program(data, "program.pt2", json.loads(point)))
 
 
 if __name__ == "__main__":
