@@ -85,6 +85,15 @@ class Lns(_Call):
     )
 
 
+class Reuse(_Call):
+    """``struct reuse``: local search for placements of least reuse cost."""
+
+    _fields_ = _fields(
+        "n capacity reserved_count rounds threshold most_out bound random cost missing "
+        "size align pin first other mine theirs weight reserved offset best work old out"
+    )
+
+
 class Order(_Call):
     """``struct order``: peak memory of an execution order, and orders that lower it."""
 
@@ -238,6 +247,13 @@ def destroy_and_repair(loops: ctypes.CDLL, n: int, **fields: Any) -> bool:
     assert len(fields["temperature"]) == len(fields["log_table"]) + 1 == 1025
     call = Lns(n=n, sections=len(skyline), noise_rows=noise.shape[1], **fields)
     return bool(loops.tmmu_lns(ctypes.byref(call)))
+
+
+def repair(loops: ctypes.CDLL, **fields: Any) -> tuple[int, int]:
+    """Return the result of :func:`tmmu_core.planners.reuse.local_search.repair`."""
+    call = Reuse(missing=0, **fields)
+    assert loops.tmmu_reuse(ctypes.byref(call)) == DONE
+    return int(call.missing), int(call.cost)
 
 
 def order(loops: ctypes.CDLL, name: str, given: I64, **fields: Any) -> tuple[I64, I64]:
