@@ -41,8 +41,9 @@ def page() -> None:
             st.html(markup.heading(title, note))
             for entry in listed:
                 _row(*entry)
-                if entry.name.endswith(".tflite"):
-                    runtime_card.draw(shown, bytes(entry.make()))
+                model = entry.make() if entry.name.endswith(".tflite") else None
+                if isinstance(model, bytes):
+                    runtime_card.draw(shown, model)
 
 
 def report(shown: Shown, stem: str) -> None:

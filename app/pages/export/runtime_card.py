@@ -6,7 +6,7 @@ import msgspec
 import streamlit as st
 
 from app.kit.charts import chart_base
-from app.kit.frame import page_frame
+from app.kit.frame import long_work
 from app.pages.plan.measured_figure import bars
 from app.session import measuring
 from app.session.opening import card_of
@@ -33,7 +33,7 @@ def draw(shown: Shown, written: bytes) -> None:
         return
     job = measuring.compared(written, shown.opened)
     if not job.finished:
-        page_frame.progress(job, f"Measuring with {MICRO}", follow=True)
+        long_work.progress(job, f"Measuring with {MICRO}", follow=True)
         return
     try:
         _compare(job.answer(), "with this plan")
