@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.planners import MemoryPlannerEntry, planner_named
 from tmmu_core.planners.meter import Meter, metered
-from tmmu_core.planners.problem import GIVEN, I64, U64, Packing, PlainInstance, Problem, Progress
+from tmmu_core.planners.problem import GIVEN, I64, U64, Packing, PlainInstance, Problem, Progress, live_parts
 from tmmu_core.planners.slots import slot_sizes
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures.live_bytes import peak_together
@@ -146,18 +146,12 @@ def _handoffs(
 
 
 def _columns(problem: Problem, packing: Packing, slot: np.ndarray[Any, Any]) -> PlanColumns:
-    if problem.gaps is None or not any(problem.gaps):
-        ids: Sequence[str] = problem.ids
-        order = sorted(range(len(ids)), key=ids.__getitem__)
-        source = np.array(order, np.int64)
-        birth, death = problem.birth[source].astype(np.int64), problem.death[source].astype(np.int64)
-    else:
-        parts = [(i, k, lo, hi) for i in range(len(problem)) for k, (lo, hi) in enumerate(live_parts(problem, i))]
-        ids = [problem.ids[i] + (f"@part{k}" if k else "") for i, k, _, _ in parts]
-        order = sorted(range(len(parts)), key=ids.__getitem__)
-        source = np.array([parts[at][0] for at in order], np.int64)
-        birth = np.array([parts[at][2] for at in order], np.int64)
-        death = np.array([parts[at][3] for at in order], np.int64)
+    first, birth, death = live_parts(problem)
+    whose = np.repeat(np.arange(len(problem)), np.diff(first))
+    part = np.arange(len(whose)) - first[whose]
+    ids = [problem.ids[i] + (f"@part{k}" if k else "") for i, k in zip(whose.tolist(), part.tolist(), strict=True)]
+    order = sorted(range(len(ids)), key=ids.__getitem__)
+    source, birth, death = whose[order], birth[order], death[order]
     arena = np.zeros(len(order), np.int32)
     storage, generation = storage_numbers(arena, slot[source], birth)
     return PlanColumns(
@@ -180,30 +174,14 @@ def _columns(problem: Problem, packing: Packing, slot: np.ndarray[Any, Any]) -> 
 
 
 def _lives(problem: Problem) -> tuple[I64, I64, U64]:
-    """Birth, end and bytes of every live part of every storage."""
-    if problem.gaps is None:
-        return problem.birth, problem.death, problem.size
-    parts = [(i, *part) for i in range(len(problem)) for part in live_parts(problem, i)]
-    whose, birth, end = np.array(parts, np.int64).reshape(-1, 3).T
-    return birth, end, problem.size[whose]
+    """Return birth, end and bytes of every live part of every storage."""
+    first, birth, end = live_parts(problem)
+    return birth, end, np.repeat(problem.size, np.diff(first))
 
 
 def _as_held(problem: Problem) -> Problem:
-    """Births at which each storage is first held: its row is born there, and rows are what numbers go by."""
-    if problem.gaps is None:
-        return problem
-    parts = [live_parts(problem, i) for i in range(len(problem))]
-    birth = np.array([held[0][0] if held else at for held, at in zip(parts, problem.birth.tolist(), strict=True)])
-    return replace(problem, birth=birth.astype(np.int64))
-
-
-def live_parts(problem: Problem, i: int) -> list[tuple[int, int]]:
-    """The half-open ranges in which storage ``i`` holds bytes: its life less its gaps."""
-    parts, at = [], int(problem.birth[i])
-    for lo, hi in sorted(problem.gaps[i]) if problem.gaps is not None else ():
-        if lo > at:
-            parts.append((at, lo))
-        at = max(at, hi)
-    if at < int(problem.death[i]):
-        parts.append((at, int(problem.death[i])))
-    return parts
+    """Return the problem with the birth of each storage at its first live part, by which rows are numbered."""
+    first, begin, _ = live_parts(problem)
+    birth, is_held = problem.birth.copy(), np.diff(first) > 0
+    birth[is_held] = begin[first[:-1][is_held]]
+    return replace(problem, birth=birth)
