@@ -55,6 +55,23 @@ class Known(NamedTuple):
 NOTHING = Known()
 
 
+class ReviewPart(NamedTuple):
+    """What a report says about a review."""
+
+    notes: Sequence[tuple[str, str, str, str]] = ()
+    """``(place, text, author, date)``."""
+    decision: Any = None
+    """Has ``answer``, ``text``, ``author`` and ``date``; ``None`` for an open review."""
+    moves: Sequence[tuple[str, str, int]] = ()
+    """``(kind, details, bytes saved)`` of the changes that Fit made."""
+    element: str = ""
+    embedded: str = ""
+    """A review file, put into an element with this id, so that the report can be opened as a review."""
+
+
+NO_REVIEW = ReviewPart()
+
+
 def build_report(
     source: Solution | Plan,
     *,
@@ -62,6 +79,7 @@ def build_report(
     title: str = "",
     known: Known = NOTHING,
     theme: Theme = "light",
+    review: ReviewPart = NO_REVIEW,
 ) -> bytes:
     """Return the HTML report (UTF-8) of a plan, compared with ``baseline`` if given.
 
@@ -89,6 +107,8 @@ def build_report(
         missing=certificate_text.missing(plan),
         words=numbers,
         theme=theme,
+        review=review,
+        embedded=Markup(review.embedded.replace("<", "\\u003c")),
         arenas=[_arena(plan, summary, theme) for summary in plan.arenas],
         judged=[_judged("verifier", verified), _judged("lint", linted)],
         largest=_rows(plan, _largest(plan)[:LARGEST]),

@@ -71,9 +71,8 @@ def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet | None = None) -
         if pattern:
             parts.append(f'<path d="{path}" fill="url(#p-{account})"/>')
         base = ceiling
-    parts += [_level(y(ledger.extent), "", sheet), _level(y(most), "2 3", sheet)]
-    if capacity:
-        parts.append(_level(y(capacity), "7 5", sheet))
+    levels = [(ledger.extent, ""), (most, "2 3"), *([(capacity, "7 5")] if capacity else [])]
+    parts += [sheet.level(y(value), _LEFT, _RIGHT, dash) for value, dash in levels]
     k = int(np.searchsorted(steps, beat))
     mark = x(k + 0.5)
     anchor = "end" if mark > width * 0.7 else "start"
@@ -135,12 +134,6 @@ def _steps(
         else:
             points[-1] = (x(k + 1), level)
     return points[::-1] if back else points
-
-
-def _level(y: float, dash: str, sheet: Sheet) -> str:
-    dashes = f' stroke-dasharray="{dash}"' if dash else ""
-    line = f'stroke="{sheet.look.ink}" stroke-width="1.6"{dashes} fill="none"'
-    return f'<path d="M{_LEFT} {y:.1f}H{sheet.width - _RIGHT}" {line}/>'
 
 
 def _label(y: float, text: str) -> str:

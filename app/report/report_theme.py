@@ -53,3 +53,9 @@ class Sheet:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}"{size} role="img" '
             f'aria-label="{title}" font-family="sans-serif" font-size="12" fill="{self.look.text}">{ground}'
         )
+
+    def level(self, y: float, left: int, right: int, dash: str = "") -> str:
+        """Return a horizontal line between the left and right margins."""
+        dashes = f' stroke-dasharray="{dash}"' if dash else ""
+        line = f'stroke="{self.look.ink}" stroke-width="1.6"{dashes} fill="none"'
+        return f'<path d="M{left} {y:.1f}H{self.width - right}" {line}/>'

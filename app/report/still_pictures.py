@@ -134,7 +134,7 @@ def _boxes(plan: Plan, drawn: Drawn, sheet: Sheet, capacity: int | None) -> Iter
 def _lines(summary: ArenaSummary, drawn: Drawn, sheet: Sheet) -> list[str]:
     levels = [(summary.extent_bytes, ""), (summary.bound_bytes, "2 3")]
     levels += [(summary.capacity_bytes, "7 5")] if summary.capacity_bytes <= drawn.top else []
-    return [_level(_y(sheet, drawn, value), sheet, dash) for value, dash in levels]
+    return [sheet.level(_y(sheet, drawn, value), _LEFT, _RIGHT, dash) for value, dash in levels]
 
 
 def _marks(plan: Plan, drawn: Drawn, kind: Kind, sheet: Sheet) -> Iterator[str]:
@@ -152,12 +152,6 @@ def _marks(plan: Plan, drawn: Drawn, kind: Kind, sheet: Sheet) -> Iterator[str]:
     for t in range(0, plan.steps, max(1, -(-plan.steps // most))):
         node = escape(numbers.step(t, numbers.shortened(plan.node_at(t), 14)))
         yield f'<text x="{_x(sheet, plan.steps, t):.1f}" y="{sheet.height - 16}">{node}</text>'
-
-
-def _level(y: float, sheet: Sheet, dash: str) -> str:
-    dashes = f' stroke-dasharray="{dash}"' if dash else ""
-    line = f'stroke="{sheet.look.ink}" stroke-width="1.5"{dashes} fill="none"'
-    return f'<path d="M{_LEFT} {y:.1f}H{sheet.width - _RIGHT}" {line}/>'
 
 
 def _ink(colour: str) -> str:

@@ -9,7 +9,7 @@ from app.session import plan_rows
 from app.session.planning import Shown
 from app.session.view_state import Choice
 from app.session.work.jobs import remembered
-from tmmu_core.graph.modules.graph_view import GraphView, ViewRequest, walk
+from tmmu_core.graph.modules.collapsed_graph import GraphView, ViewRequest, walk
 from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.graph.modules.module_tree import Tree, tree_of
 from tmmu_core.plans.figures.plan_storages import held_by_writer

@@ -16,7 +16,7 @@ from app.session.opening import Opened, card_of, content_of, lacks_arenas, open_
 from app.session.rank_sets import spec_of
 from app.session.verification import Judgement, judge
 from app.session.view_state import Choice, from_query
-from app.session.work import tasks
+from app.session.work import tasks, visitors
 from app.session.work.jobs import Job, desk, running_job
 from app.session.work.task_messages import Task, TaskCall, TaskNotFinished
 from tmmu_core.base.errors import ArenaTooSmall, TmmuError
@@ -35,7 +35,7 @@ from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import PlanningResult
 from tmmu_core.plans.making.over_capacity import make_plan_anyway
 from tmmu_core.plans.making.ranks import RankPlans
-from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
+from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, json_text
 from tmmu_core.plans.model import Plan
 
@@ -110,7 +110,8 @@ def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tupl
 def asked_of(opened: Opened) -> Graph | PlainInstance:
     """Return the graph or instance to plan."""
     if opened.problem is not None:
-        return PlainInstance(opened.name, opened.problem, opened.packing, opened.notes, opened.made, opened.recorded)
+        fields = (opened.packing, opened.notes, opened.made, opened.recorded, opened.others)
+        return PlainInstance(opened.name, opened.problem, *fields)
     assert opened.graph is not None
     return opened.graph
 
@@ -150,7 +151,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     if opened.plan is not None:
         return _finished(full, opened, opened.plan)
     opened = at_its_sizes(opened, full)
-    made = _known_rank(full) or _made(full, opened, progress or _heedless)
+    made = _known_rank(full) or _reviewed(full, opened) or _made(full, opened, progress or _heedless)
     if made.plan.planner_options.get(NODE_LIMIT) != full.options.get(NODE_LIMIT):
         full = full.but(options=dict(made.plan.planner_options))  # it was stopped
     if full.planner == GIVEN:
@@ -227,7 +228,8 @@ def requested(full: Choice, opened: Opened) -> PlanRequest:
     """Return the request for the planner. A link's capacities for unused arenas are dropped with a warning."""
     request = full.request
     if opened.problem is not None:
-        fitting = {name: n for name, n in request.capacities.items() if name in (opened.problem.arena, "")}
+        names = [problem.arena for problem in (opened.problem, *opened.others)]
+        fitting = {name: n for name, n in request.capacities.items() if name in (*names, "")}
         return request.but(**_NOT_OF_INSTANCES, capacities=fitting)
     assert opened.graph is not None
     if request.is_plain_about_arenas:
@@ -250,6 +252,25 @@ def ranks_key(choice: Choice) -> tuple[Any, ...]:
         with suppress(TmmuError):  # the job raises it
             spec = spec_of(choice.shard)
     return ("ranks", *choice.of_whole().problem, choice.shard if spec is None else json_text(spec))
+
+
+def keep_reviewed(choice: Choice, plan: Plan) -> None:
+    """Keep the plan of a review file, so that its choice is not planned again."""
+    full = spelled_out(choice, open_source(choice.source))
+    desk().kept.put(("reviewed", *full.problem), finished(plan).plan, owners={visitors.visitor()})
+
+
+def _reviewed(full: Choice, opened: Opened) -> PlanningResult | None:
+    """Return the plan of a review file for this choice, with liveness computed from the graph."""
+    plan = desk().kept.get(("reviewed", *full.problem))
+    if plan is None:
+        return None
+    quick = requested(full, opened).but(planner=DEFAULT_PLANNER, options={})
+    made = make_plan_anyway(asked_of(opened), quick, _heedless)
+    if (made.plan.ir_hash, made.plan.mode) != (plan.ir_hash, plan.mode):
+        return None
+    solution = None if made.solution is None else replace(made.solution, plan=plan)
+    return replace(made, request=full, plan=plan, solution=solution)
 
 
 def _known_rank(full: Choice) -> PlanningResult | None:
@@ -344,7 +365,7 @@ def _all_key(choice: Choice) -> tuple[Any, ...]:
 def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
     """The arenas that the choice's tensors need, by name, whatever their capacities."""
     if opened.problem is not None:
-        return (opened.problem.arena,)
+        return tuple(sorted(problem.arena for problem in (opened.problem, *opened.others)))
     if opened.plan is not None:
         return tuple(arena.name for arena in opened.plan.arenas)
     if choice.is_one_memory:

@@ -22,22 +22,22 @@ _ANY = "any"
 
 
 def command(shown: Shown) -> str:
-    """The command that makes this plan; for a finished plan the one that verifies it."""
+    """Return the command that makes this plan; for a finished plan the one that verifies it."""
     file = file_of(shown)
     if shown.opened.plan is not None:
         return _line(["tmmu", "verify", file])
     parts = ["tmmu", "plan", file]
-    request = _asked(shown)
+    request = _command_request(shown)
     for name, text in written(request).items():
-        said = OPTION_SPECS[name]
+        spec = OPTION_SPECS[name]
         if name == "options":
             for key, value in request.options.items():
-                parts += [said.option, f"{key}={_option(value)}"]
+                parts += [spec.option, f"{key}={_option(value)}"]
         elif name == "capacities":
             for part in capacity_texts(request.capacities):
-                parts += [said.option, part]
+                parts += [spec.option, part]
         else:
-            parts += [said.option, FILES.get(name, text)]
+            parts += [spec.option, FILES.get(name, text)]
     stem = file_stem(shown.opened.name)
     output = f"{stem}.plan.json"
     return _line([*parts, "-o", output if output != file else f"{stem}.repeated.plan.json"])
@@ -64,10 +64,10 @@ def _by_bytes(character: str) -> str:
 
 
 def files(shown: Shown) -> dict[str, bytes]:
-    """Name → bytes of what the command reads beside the graph."""
+    """Return name → bytes of the files that the command reads besides the graph."""
     if shown.opened.plan is not None:
         return {}
-    request = _asked(shown)
+    request = _command_request(shown)
     return {
         file: json.dumps(getattr(request, name), indent=2).encode() + b"\n"
         for name, file in FILES.items()
@@ -75,10 +75,10 @@ def files(shown: Shown) -> dict[str, bytes]:
     }
 
 
-def _asked(shown: Shown) -> PlanRequest:
+def _command_request(shown: Shown) -> PlanRequest:
     """Return the request as command-line options."""
     request = requested(shown.choice, shown.opened)
-    # Offsets that came with the file are taken where no planner is named.
+    # Without --planner, the offsets in the file are used.
     return request.but(planner=None, options={}) if request.planner == GIVEN else request
 
 
@@ -86,15 +86,15 @@ def arenas_spelled_out(plan: Plan) -> bytes:
     """Return the arenas of a plan with explicit defaults, in the format of ``--arenas``, as a template."""
     config = {}
     for arena in plan.arenas:
-        said = {"alignment_bytes": arena.alignment_bytes, "page_size": arena.page_size}
+        settings = {"alignment_bytes": arena.alignment_bytes, "page_size": arena.page_size}
         if arena.capacity_bytes < UNLIMITED:
-            said = {"capacity_bytes": arena.capacity_bytes, **said}
-        config[arena.name] = {name: n for name, n in said.items() if n}
+            settings = {"capacity_bytes": arena.capacity_bytes, **settings}
+        config[arena.name] = {name: n for name, n in settings.items() if n}
     return json.dumps(config, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def file_of(shown: Shown) -> str:
-    """The name of the file that is open, as the command line finds it."""
+    """Return the name of the open file for the command line."""
     kind, _, name = shown.opened.source.partition(":")
     sample = sample_named(name) if kind == "sample" else None
     if sample is not None:
@@ -104,11 +104,11 @@ def file_of(shown: Shown) -> str:
 
 
 STEM_BYTES = 100
-"""Most bytes of a name that a file name begins with: an arena's may follow, and a file system takes 255 in all."""
+"""Maximum bytes of a file name's stem; an arena name may follow, and a file system allows 255 bytes."""
 
 
 def file_stem(name: str) -> str:
-    """A file name's beginning made of a graph's name; no longer than a file system takes with the ending."""
+    """Return a valid file name without extension for a graph's name."""
     safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
     stem = safe.split(".")[0].lstrip("-").encode()[:STEM_BYTES].decode(errors="ignore")
     return f"{stem}_" if _DEVICE.fullmatch(stem) else stem or "plan"

@@ -114,7 +114,7 @@ LANDING = Choice(capacities={"activations": 8 << 20}, colour="operator")
 _VIEWED = tuple(field for field in fields(Choice) if field.name not in OPTION_SPECS)
 _NUMBERS = ("step", "look", "turn", "radius")
 NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
-    name: said.link for name, said in OPTION_SPECS.items() if said.link
+    name: spec.link for name, spec in OPTION_SPECS.items() if spec.link
 }
 """Field → its name in a link, where the two differ."""
 

@@ -270,6 +270,14 @@ def test_least_bytes_are_within_reach_of_the_capacity_that_cannot_be_met() -> No
     assert tmmu.fit(module, least, example_inputs=(x,), loss=squared)
 
 
+def test_reserved_bytes_are_segments_of_the_caching_allocator() -> None:
+    small = tmmu.fit(nn.Linear(8, 8).train(), "1GiB", example_inputs=torch.randn(64, 8))
+    large = tmmu.fit(nn.Linear(8, 8).train(), "1GiB", example_inputs=torch.randn(2**17, 8))
+    assert small.reserved_bytes == 2 * 2**20
+    assert large.plan.peak_live_bytes == 3 * 2**22 + 2 * (8 * 8 + 8) * 4  # input, result, gradient
+    assert large.reserved_bytes == 20 * 2**20 + 2 * 2**20
+
+
 def test_reserve_lowers_the_capacity() -> None:
     module, x = step("attention")
     found = tmmu.fit(module, "1MiB", example_inputs=x, loss=squared, reserve="256KiB")

@@ -12,8 +12,16 @@ from tests.graph.test_modules import two_blocks
 from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.graph.index import GraphIndex, index_graph
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.modules.collapsed_graph import Collapsed, CollapseRequest, collapse, writer_of
-from tmmu_core.graph.modules.graph_view import MOST_DRAWN, MOST_NEAR, ViewRequest, walk
+from tmmu_core.graph.modules.collapsed_graph import (
+    MOST_DRAWN,
+    MOST_NEAR,
+    Collapsed,
+    CollapseRequest,
+    ViewRequest,
+    collapse,
+    walk,
+    writer_of,
+)
 from tmmu_core.graph.modules.module_paths import modules_of
 from tmmu_core.graph.modules.module_tree import A_STRETCH, MOST_BESIDE, Tree, tree_of
 

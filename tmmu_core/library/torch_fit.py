@@ -14,11 +14,13 @@ from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.pytorch.layers import at_peak, layers
 from tmmu_core.fitting.search.bisection import bisect_size
+from tmmu_core.formats.pytorch.caching_allocator import reserved_peak
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.library.arguments import Amount, Capacities, Share, allowed_moves, amount_of_bytes
 from tmmu_core.library.fit_result import Fit
 from tmmu_core.library.plan_result import Plan
 from tmmu_core.planners.problem import Progress
+from tmmu_core.plans.figures.plan_storages import storages_of
 from tmmu_core.plans.making.make import PlanningResult
 from tmmu_core.plans.making.request import PlanRequest
 
@@ -95,6 +97,17 @@ class TorchFit(Fit[Plan]):
         return _fitted(
             self.step.graph, lowest, replace(allowed, max_cost=None), None, self.step.device
         ).best.extent_bytes
+
+    @cached_property
+    def reserved_bytes(self) -> int:
+        """Bytes that PyTorch's caching allocator reserves on a GPU for the plan's storages, by a model of it.
+
+        512-byte blocks in segments of 2 MiB, 20 MiB or a multiple of 2 MiB. Not compared with a GPU; the CUDA context
+        and library workspaces come in addition: see ``reserve``.
+        """
+        storages = storages_of(self.plan)
+        made = storages.size > 0
+        return reserved_peak(storages.birth[made], storages.death[made], storages.size[made])
 
     def peak(self) -> dict[str, Any]:
         """Return the node and the module at the peak, the live tensors with bytes and module, and a suggestion."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import msgspec
-from sqlalchemy import BigInteger, Engine, Select, and_, or_, select, type_coerce
+from sqlalchemy import Engine, Select, and_, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tmmu_core.base.errors import StoreFault
@@ -22,7 +23,7 @@ from tmmu_core.formats.planfile.plan_file import from_document, to_cbor
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.open_store import faults_of, open_engine, writing
 from tmmu_core.store.run_label import ArenaFigures, Label, Run, run_of, split_reference
-from tmmu_core.store.tables import PLANS, RUNS, U64
+from tmmu_core.store.tables import PLANS, RUNS
 
 SHORTEST = 4
 """Fewest characters of an abbreviated commit."""
@@ -123,30 +124,19 @@ class Store:
 
     def lines(self, branch: str | None = None) -> tuple[Line, ...]:
         """Return every series (of one branch) with its last change, sorted by its key. O(runs)."""
-        series = [RUNS.c[name] for name in ("model", "branch", "planner", "mode", "preset")]
-        # Sorted as their covering index, so that no row is read or sorted.
-        statement = select(*series, RUNS.c.number, type_coerce(RUNS.c.extent_bytes, BigInteger)).order_by(
-            *series, RUNS.c.at, RUNS.c.number
-        )
-        found: dict[tuple[str, ...], _Series] = {}
+        series = ("model", "branch", "planner", "mode", "preset")
+        figures = ("at", "commit", "extent_bytes", "peak_live_bytes", "lower_bound_bytes")
+        chosen = select(*(RUNS.c[name] for name in (*series, *figures)))
+        chosen = chosen.order_by(*(RUNS.c[name] for name in series), RUNS.c.at, RUNS.c.number)
         with faults_of(self.name), self.engine.connect() as connection:
-            key, last = None, 0
-            for row in connection.execute(statement if branch is None else statement.where(RUNS.c.branch == branch)):
-                *names, number, extent = row
-                if names != key:
-                    key = names
-                    one = found[tuple(names)] = _Series(number)
-                elif extent != last:
-                    one.changed, one.before = number, last
-                one.latest, last = number, extent
-                one.runs += 1
-            wanted = sorted({number for one in found.values() for number in (one.latest, one.changed)})
-            facts = {
-                row[0]: row[1:]
-                for part in _parts(wanted)
-                for row in connection.execute(_FACTS.where(RUNS.c.number.in_(part)))
-            }
-        return tuple(_line(key, found[key], facts) for key in sorted(found))
+            rows = connection.execute(chosen if branch is None else chosen.where(RUNS.c.branch == branch)).all()
+        found = []
+        for key, runs_of_series in groupby(rows, lambda row: tuple(row[: len(series)])):
+            runs = [tuple(row[len(series) :]) for row in runs_of_series]
+            last_change = max((k for k in range(1, len(runs)) if runs[k][2] != runs[k - 1][2]), default=0)
+            before = runs[last_change - 1][2] if last_change else None
+            found.append(Line(*key, len(runs), *runs[-1], *runs[last_change][:2], before))
+        return tuple(sorted(found, key=lambda line: (line.model, line.branch, line.planner, line.mode, line.preset)))
 
     def resolve(self, reference: str, of: Plan | None = None) -> Run:
         """Return the latest run of ``MODEL@COMMIT``, ``MODEL@BRANCH``, ``COMMIT`` or ``BRANCH``.
@@ -261,33 +251,6 @@ class Store:
 # --- rows --------------------------------------------------------------------------------------------------------
 
 _READ = tuple(RUNS.c[name] for name in Run.__dataclass_fields__)
-
-
-@dataclass
-class _Series:
-    """Run numbers of a series while its rows are read."""
-
-    changed: int
-    latest: int = 0
-    before: int | None = None
-    """As stored in the database."""
-    runs: int = 0
-
-
-def _line(key: tuple[str, ...], one: _Series, facts: Mapping[int, tuple[Any, ...]]) -> Line:
-    before = U64().process_result_value(one.before, None)
-    return Line(*(*key, one.runs, *facts[one.latest], *facts[one.changed][:2], before))
-
-
-_FACTS = select(
-    *(RUNS.c[n] for n in ("number", "at", "commit", "extent_bytes", "peak_live_bytes", "lower_bound_bytes"))
-)
-_PART = 5_000
-"""Run numbers per query."""
-
-
-def _parts(numbers: list[int]) -> list[list[int]]:
-    return [numbers[k : k + _PART] for k in range(0, len(numbers), _PART)]
 
 
 def _run(row: Any) -> Run:

@@ -11,14 +11,15 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from app.report.html_report import Known, build_report
+from app.report.html_report import Known, ReviewPart, build_report
 from app.report.report_figures import ledger_figure
 from app.report.report_theme import Sheet
 from app.report.still_pictures import Kind, still
 from app.report.summary import markdown
-from app.session import plan_rows, planning, repeat_command
+from app.session import fitting, plan_rows, planning, repeat_command, review
 from app.session.opening import content_of
 from app.session.planning import Shown
+from app.session.review import Review
 from app.texts import numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.formats.c_project.c_export import c_project, zipped
@@ -32,6 +33,7 @@ from tmmu_core.formats.planfile import checkpoint, overlays, parquet, plan_file,
 from tmmu_core.formats.weights import constants_in
 from tmmu_core.graph.native import native_file
 from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.plans.model import ArenaSummary, Plan
@@ -153,8 +155,25 @@ def _inputs(shown: Shown, stem: str) -> list[Entry]:
     return found
 
 
-def report(shown: Shown, baseline: Shown | None, *, dark: bool = False) -> bytes:
-    """Return the HTML report, with a baseline if given, and the judge's findings if they are ready in a minute."""
+def _verdict(shown: Shown) -> str:
+    return str(explain_peak(shown.plan, shown.choice.budget, shown.opened.name))
+
+
+def review_json(shown: Shown, now: Review, link: str) -> bytes:
+    """Return the review file as JSON."""
+    return review.to_json(shown, _verdict(shown), now, link)
+
+
+def review_page(shown: Shown, now: Review, link: str) -> bytes:
+    """Return the review file as an HTML report, which is read without a server and holds the JSON."""
+    return report(shown, None, now, embedded=review_json(shown, now, link))
+
+
+def report(shown: Shown, baseline: Shown | None, now: Review, *, dark: bool = False, embedded: bytes = b"") -> bytes:
+    """Return the HTML report, with a baseline if given, and the judge's findings if they are ready in a minute.
+
+    ``now`` is the review whose notes and decision it shows; ``embedded`` is a review file to put into it.
+    """
     job = planning.judgement(shown)
     judged = job.answer() if job.wait(60) else None
     return build_report(
@@ -168,6 +187,13 @@ def report(shown: Shown, baseline: Shown | None, *, dark: bool = False) -> bytes
             shown.choice.budget,
         ),
         theme="dark" if dark else "light",
+        review=ReviewPart(
+            notes=[(note.place, note.text, note.author, note.date) for note in now.notes],
+            decision=now.decision,
+            moves=[(move.kind, move.what, move.bytes) for move in fitting.moves_of(shown.choice)],
+            element=review.ELEMENT,
+            embedded=embedded.decode(),
+        ),
     )
 
 

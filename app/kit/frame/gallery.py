@@ -5,8 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from app.kit.frame import column_picker
-from app.session import opening, planning, state
+from app.session import opening, planning, review, state
 from app.texts import markup
+from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.formats.open_file import READERS
 
@@ -80,9 +81,20 @@ def _open(source: str) -> None:
     state.next_upload()
 
 
+def _open_review(name: str, data: bytes) -> None:
+    state.next_upload()
+    try:
+        review.open_file(data, name)
+    except TmmuError as error:
+        state.refuse(opening.card_of(error, f"{name} was not opened", name))
+
+
 def _uploaded(key: str) -> None:
     files = state.raw(key) or []
     brought = [(file.name, file.getvalue()) for file in files]
+    if len(brought) == 1 and review.is_review(brought[0][1]):
+        _open_review(*brought[0])
+        return
     if len(brought) == 1 and len(brought[0][1]) >= opening.READ_APART_FROM:  # the page shows how far it is
         _open(opening.shelf().put(*brought[0]))
         return

@@ -64,6 +64,8 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
     if step is not None and steps is not None:
         step = int(steps.searchsorted(step, side="right")) - 1
     span = span_of(chosen.span)
+    if steps is not None:
+        more["flags"] = [(_drawn(steps, (at, at + 1))[0], text) for at, text in more.pop("flags", ())]
     picture = Picture(
         view=cast(Any, chosen.view),
         colour=cast(Any, chosen.colour or None),

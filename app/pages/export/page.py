@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 
 from app.kit.download import downloads, pictures
 from app.kit.frame import page_frame
-from app.session import planning, repeat_command, state
+from app.pages.export import runtime_card
+from app.session import planning, repeat_command, review, state
 from app.session.planning import Shown
 from app.session.view_state import to_query
 from app.texts import markup, numbers
@@ -39,6 +41,8 @@ def page() -> None:
             st.html(markup.heading(title, note))
             for entry in listed:
                 _row(*entry)
+                if entry.name.endswith(".tflite"):
+                    runtime_card.draw(shown, bytes(entry.make()))
 
 
 def report(shown: Shown, stem: str) -> None:
@@ -63,7 +67,7 @@ def report(shown: Shown, stem: str) -> None:
         "Download report",
         f"{stem}.report.html",
         "text/html",
-        lambda: downloads.report(shown, baseline if against else None, dark=dark),
+        partial(downloads.report, shown, baseline if against else None, review.current(), dark=dark),
         primary=True,
     )
 

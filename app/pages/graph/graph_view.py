@@ -13,8 +13,7 @@ from app.kit.download import pictures
 from app.session import graph_levels, state
 from app.session.planning import Shown
 from app.texts import numbers
-from tmmu_core.graph.modules.collapsed_graph import Edge, Vertex
-from tmmu_core.graph.modules.graph_view import MOST_DRAWN, GraphView
+from tmmu_core.graph.modules.collapsed_graph import MOST_DRAWN, Edge, GraphView, Vertex
 from tmmu_core.graph.modules.module_tree import Tree
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.plans.figures.plan_storages import live_bytes

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from app.canvas.plan_component import Memory, PlanHandle
-from app.kit import arena_focus, tabs
+from app.kit import arena_focus, review_panel, tabs
 from app.kit.frame import page_frame
 from app.kit.tensor import plan_drawing, tensor_card, tensor_table, verdict, why_here
 from app.pages.plan import fragmentation_view, layers, measured, peak_view, snapshot_view, step_range
@@ -46,6 +46,7 @@ def page() -> None:
         if view == "map":
             layers.pick(shown)
     _body(shown, plan_drawing.store(shown), view)
+    review_panel.draw(shown)
     with st.expander("Arenas"):
         st.html(markup.strip(shown.plan.arenas, glossary.definitions(), slots=shown.plan.has_slots))
         st.html(markup.chips(verdict.facts(shown)))
@@ -87,7 +88,7 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
         if view == "device":
             memory = Memory(plan_drawing.end_to_end(shown.plan), device_bytes(shown))
             how |= {"arena": None, "view": "map", "colour": state.choice().colour or "arena", "memory": memory}
-        plan_drawing.canvas(handle, title=False, marked=marked, **how)
+        plan_drawing.canvas(handle, title=False, marked=marked, flags=review_panel.flags(shown), **how)
         step_range.draw(shown)
         if view == "map":
             _tables(shown)

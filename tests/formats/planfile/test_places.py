@@ -14,7 +14,7 @@ from tests.plans.examples import chain_plan, problem_of, views_graph
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.planfile import plan_file, trace
 from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
-from tmmu_core.formats.planfile.placed_kinds import Addresses, derived
+from tmmu_core.formats.planfile.plan_builder import Addresses, derived
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import Packing, PlainInstance
 from tmmu_core.plans.making.engine import plan_graph

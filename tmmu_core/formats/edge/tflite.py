@@ -38,7 +38,6 @@ from msgspec import structs
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats import scopes
-from tmmu_core.formats.edge.tflite_kernels import nbytes, permission
 from tmmu_core.formats.edge.tflite_subgraph import (
     ABSENT,
     DAMAGED,
@@ -47,6 +46,8 @@ from tmmu_core.formats.edge.tflite_subgraph import (
     Operator,
     Subgraph,
     is_external,
+    nbytes,
+    permission,
 )
 from tmmu_core.graph.constants import Constants, InFile, InMemory, Piece
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor, View

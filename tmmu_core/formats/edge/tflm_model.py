@@ -15,8 +15,7 @@ from msgspec import structs
 
 from tmmu_core.base.errors import Misuse
 from tmmu_core.formats.edge import tflite
-from tmmu_core.formats.edge.tflite_kernels import nbytes, permission
-from tmmu_core.formats.edge.tflite_subgraph import ABSENT
+from tmmu_core.formats.edge.tflite_subgraph import ABSENT, nbytes, permission
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor
 from tmmu_core.plans import canonical
 from tmmu_core.plans.model import Plan

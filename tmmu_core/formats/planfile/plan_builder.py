@@ -7,18 +7,18 @@ source of a hand-off at its last step, are recomputed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
-from tmmu_core.formats.planfile.placed_kinds import Addresses, Placed, derived
 from tmmu_core.formats.planfile.plan_document import (
+    OMITTED,
     ArenaDocument,
     HandoffDocument,
     HeadDocument,
@@ -27,11 +27,23 @@ from tmmu_core.formats.planfile.plan_document import (
 )
 from tmmu_core.formats.planfile.plan_metadata import I64_MAX, check_notes, check_plain, check_sums, figures
 from tmmu_core.graph.native import document
+from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
 from tmmu_core.plans.canonical import DIGEST_BYTES, is_token
 from tmmu_core.plans.figures.live_bytes import peak_and_count
 from tmmu_core.plans.figures.metrics import renewed_metrics
 from tmmu_core.plans.figures.plan_storages import moments, storages_of
-from tmmu_core.plans.model import CHANGED, I64, NO_CONTENT_HASH, PLACES, PLACES_DERIVED, PLAN_SCHEMA, ArenaSummary, Plan
+from tmmu_core.plans.model import (
+    CHANGED,
+    I64,
+    NO_CONTENT_HASH,
+    PLACES,
+    PLACES_DERIVED,
+    PLAN_SCHEMA,
+    U64,
+    ArenaSummary,
+    Places,
+    Plan,
+)
 
 EDITED = "its content hash does not match its content"
 
@@ -93,6 +105,7 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         categories=_categories(ordered),
         notes={**head.notes, PLACES_DERIVED: placed.why} if placed.why else head.notes,
         own_arenas=placed.own_arenas,
+        constraints=None if head.constraints is msgspec.UNSET else head.constraints,
     )
     return _renewed(_with_storage_counts(plan, head))
 
@@ -236,8 +249,8 @@ def _arena(name: str, record: ArenaDocument, source: str) -> ArenaSummary:
     for field, value in values.items():
         if isinstance(value, int) and field != "witness_step":  # −1: no step
             _within(value, f"arenas.{name}.{field}", source)
-    proven = None if record.proven_bytes is msgspec.UNSET else record.proven_bytes
-    return ArenaSummary(name=name, **{**values, "storages": record.storages or 0, "proven_bytes": proven})
+    unset = {field: None for field in OMITTED if values[field] is msgspec.UNSET}
+    return ArenaSummary(name=name, **{**values, "storages": record.storages or 0, **unset})
 
 
 def _within(value: int, field: str, source: str, most: int = U64_MAX) -> int:
@@ -271,3 +284,51 @@ def _digest(text: str, field: str, source: str) -> bytes:
             f"{field} is {text[:80]!r}, not 64 hexadecimal digits.", source=source, place=f"$.{field}"
         )
     return digest
+
+
+class Placed(NamedTuple):
+    """What is placed, and the reason."""
+
+    places: Places
+    own_arenas: bool
+    why: str
+
+
+class Addresses(NamedTuple):
+    """Rows of a plan that is read, as columns by tensor id bytes."""
+
+    arena: Sequence[int]
+    slot: I64
+    generation: I64
+    offset: U64
+    birth: I64
+
+
+def derived(planner: str, notes: Mapping[str, Any], rows: Addresses) -> Placed:
+    """Return what a file without the key ``places`` places."""
+    addressing = notes.get("addressing")
+    if isinstance(addressing, dict) and addressing.get("kind") == "blake3_sparse":
+        return Placed("sparse", False, "its addresses are hashed")
+    if planner in PLANNERS:
+        entry, why = PLANNERS[planner], f"{planner} does so"
+        if isinstance(entry, MemoryPlannerEntry):
+            return Placed("bytes", True, why)
+        return Placed("slots" if entry.has_slots else "bytes", False, why)
+    if _numbered_by_offset(rows):
+        return Placed(
+            "bytes", False, "its storages are numbered by offset, birth and id, none with another in one slot"
+        )
+    return Placed("slots", False, "its storages are not numbered by offset, birth and id")
+
+
+def _numbered_by_offset(rows: Addresses) -> bool:
+    """Whether no slot is reused and numbers rise with (offset, birth, id) in each arena (contract §9)."""
+    arena = np.asarray(rows.arena, np.int64)
+    if (rows.generation > 0).any():
+        return False
+    order = np.lexsort((rows.offset, rows.slot, arena))
+    first = np.ones(len(order), np.bool_)  # rows of a storage share its number: the lowest is its start
+    first[1:] = (arena[order][1:] != arena[order][:-1]) | (rows.slot[order][1:] != rows.slot[order][:-1])
+    heads = order[first]
+    same_arena = arena[heads][1:] == arena[heads][:-1]
+    return not bool((same_arena & (rows.offset[heads][1:] < rows.offset[heads][:-1])).any())

@@ -54,6 +54,9 @@ _FIELDS = {
     # Large neighbourhood search.
     "lns": "n sections noise_rows capacity iterations mean_destroyed unit temperature log_table conflicts first_run "
     "run noise work proximity skyline target progress stop",
+    # Local search for placements of least reuse cost.
+    "reuse": "n capacity reserved_count rounds threshold most_out bound random cost missing "
+    "size align pin first other mine theirs weight reserved offset best work old out",
     # Peak memory of an execution order, and orders that lower it.
     "order": "n storages arenas skip_from skip_to threshold "
     "unit_ptr unit_nodes touch_ptr touch_idx cand_ptr cand_idx out size held initial touched_by arena "
@@ -73,7 +76,7 @@ _STRUCTURES: dict[str, type[_Call]] = {
     name: type(name, (_Call,), {"_fields_": [(field, ctypes.c_int64) for field in fields.split()]})
     for name, fields in _FIELDS.items()
 }
-Near, Tree, Search, NeighbourQuery, Lns, Order, Recompute, Cut, Waste = _STRUCTURES.values()
+Near, Tree, Search, NeighbourQuery, Lns, Reuse, Order, Recompute, Cut, Waste = _STRUCTURES.values()
 
 
 DONE = 0
@@ -194,6 +197,13 @@ def destroy_and_repair(loops: ctypes.CDLL, n: int, **fields: Any) -> bool:
     assert len(fields["temperature"]) == len(fields["log_table"]) + 1 == 1025
     call = Lns(n=n, sections=len(skyline), noise_rows=noise.shape[1], **fields)
     return bool(loops.tmmu_lns(ctypes.byref(call)))
+
+
+def repair(loops: ctypes.CDLL, **fields: Any) -> tuple[int, int]:
+    """Return the result of :func:`tmmu_core.planners.reuse.local_search.repair`."""
+    call = Reuse(missing=0, **fields)
+    assert loops.tmmu_reuse(ctypes.byref(call)) == DONE
+    return int(call.missing), int(call.cost)
 
 
 def order(loops: ctypes.CDLL, name: str, given: I64, **fields: Any) -> tuple[I64, I64]:

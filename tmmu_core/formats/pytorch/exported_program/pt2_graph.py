@@ -17,8 +17,8 @@ from tmmu_core.formats import scopes
 from tmmu_core.formats.pytorch.exported_program import pt2_operators
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import Body, Meta, Operation, Program, Value
 from tmmu_core.formats.pytorch.exported_program.pt2_flows import FLOWS
+from tmmu_core.formats.pytorch.exported_program.pt2_names import Incoming, incoming, shared
 from tmmu_core.formats.pytorch.exported_program.pt2_operators import Operator, operator
-from tmmu_core.formats.pytorch.exported_program.pt2_weights import Incoming, incoming, shared
 from tmmu_core.formats.pytorch.strides import StridedLayout, as_view, contiguous
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Inplace, Node, Origin, Role, Tensor

@@ -1,0 +1,143 @@
+"""The review of the open plan: notes, bookmarked views, decision, and its file."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import streamlit as st
+
+from app.kit.download import downloads
+from app.session import repeat_command, review, state
+from app.session.planning import Shown
+from app.texts import markup, numbers
+from tmmu_core.base.escaping import for_markdown
+
+
+def flags(shown: Shown) -> list[tuple[int, str]]:
+    """Return the notes with a step, or with a tensor at its first write, as flags of the timeline."""
+    plan, found = shown.plan, []
+    for note in review.current().notes:
+        step = int(plan.birth[plan.row_of[note.tensor]]) if note.tensor in plan.row_of else note.step
+        if step is not None and step < plan.steps:
+            found.append((step, note.text))
+    return found
+
+
+def draw(shown: Shown) -> None:
+    """Draw the review, folded until it has something."""
+    now = review.current()
+    count = len(now.notes) + len(now.views)
+    answer = f", {now.decision.answer}" if now.decision else ""
+    title = f"Review: {numbers.count(len(now.notes), 'note')}{answer}" if count or answer else "Review"
+    # A new key per file: an expander keeps whether it is open.
+    with (
+        st.container(key="review"),
+        st.expander(title, expanded=bool(count or answer), key=f"review-{shown.opened.source}"),
+    ):
+        left, right = st.columns([0.6, 0.4], gap="medium")
+        with left:
+            _notes(now)
+            _new_note(shown)
+        with right:
+            _views(now)
+            _decision(now)
+            _files(shown, now)
+
+
+def _notes(now: review.Review) -> None:
+    for k, note in enumerate(now.notes):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"note-{k}"):
+            st.markdown(f"**{for_markdown(note.place)}**: {for_markdown(note.text)}", width="stretch")
+            st.caption(for_markdown(" · ".join(filter(None, (note.author, note.date)))))
+            if note.tensor or note.step is not None:
+                goal = {"selected": note.tensor} if note.tensor else {"step": note.step}
+                st.button("Show", key=f"note-show-{k}", type="tertiary", on_click=state.choose, kwargs=goal)
+            kept = tuple(other for other in now.notes if other is not note)
+            st.button(
+                "✕",
+                key=f"note-drop-{k}",
+                type="tertiary",
+                help="Delete",
+                on_click=review.change,
+                kwargs={"notes": kept},
+            )
+
+
+def _new_note(shown: Shown) -> None:
+    chosen = state.choice()
+    places = ["plan"]
+    if chosen.step is not None:
+        places.insert(0, "step")
+    if chosen.selected in shown.plan.row_of:
+        places.insert(0, "tensor")
+    words = {"plan": "the plan", "step": f"step {chosen.step}", "tensor": f"tensor {for_markdown(chosen.selected)}"}
+    with st.form("new-note", border=False, clear_on_submit=True):
+        place = st.radio("Note at", places, format_func=words.__getitem__, horizontal=True)
+        text = st.text_input("Note", placeholder="What should change, or why it may stay", max_chars=2_000)
+        if st.form_submit_button("Add note") and text.strip():
+            review.add_note(
+                text.strip(),
+                tensor=chosen.selected if place == "tensor" else "",
+                step=chosen.step if place == "step" else None,
+            )
+            st.rerun()
+
+
+def _views(now: review.Review) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="bookmarks"):
+        for k, view in enumerate(now.views):
+            st.button(
+                for_markdown(view.name),
+                key=f"view-{k}",
+                icon=":material/bookmark:",
+                type="tertiary",
+                on_click=lambda view=view: state.choose(**review.view_changes(view)),
+            )
+        chosen = state.choice()
+        name = " ".join(
+            filter(None, (chosen.view, chosen.selected, f"#{chosen.step}" if chosen.step is not None else ""))
+        )
+        st.button("Bookmark this view", key="bookmark", on_click=review.add_view, args=(name,))
+
+
+def _decision(now: review.Review) -> None:
+    made = now.decision
+    st.text_input(
+        "Your name",
+        key=state.set_widget("review.author", now.author),
+        on_change=lambda: review.change(author=str(state.widget_value("review.author") or "").strip()),
+    )
+    st.segmented_control(
+        "Decision",
+        review.ANSWERS,
+        key=state.set_widget("review.answer", made.answer if made else None),
+        on_change=_decided,
+    )
+    if made:
+        st.text_input("Reason", key=state.set_widget("review.reason", made.text), on_change=_decided)
+        st.caption(for_markdown(" · ".join(filter(None, (made.answer, made.author, made.date)))))
+
+
+def _decided() -> None:
+    answer, text = state.widget_value("review.answer"), str(state.widget_value("review.reason") or "")
+    made = review.Decision(answer, text, review.current().author, review.today()) if answer else None
+    review.change(decision=made)
+
+
+def _files(shown: Shown, now: review.Review) -> None:
+    stem = repeat_command.file_stem(shown.opened.name)
+    with st.container(horizontal=True, gap="small", key="review-files"):
+        for label, name, media_type, make in (
+            ("Review file", f"{stem}.tmmu-review.html", "text/html", downloads.review_page),
+            ("JSON", f"{stem}.tmmu-review.json", "application/json", downloads.review_json),
+        ):
+            st.download_button(
+                label,
+                partial(make, shown, now, review.link()),
+                file_name=name,
+                mime=media_type,
+                key=f"download.{name}",
+                on_click="ignore",
+                icon=":material/download:",
+                help=markup.esc("Holds graph, plan, views, notes and decision. Drop it on this page to open it."),
+            )

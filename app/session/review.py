@@ -1,0 +1,172 @@
+"""A design review: notes, bookmarked views and a decision about a plan, in one file that holds the plan and its graph.
+
+The file is JSON, or an HTML report that holds the same JSON. Opening one restores the picture without planning again.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+from datetime import UTC, datetime
+from typing import Literal
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+
+from app.session import state
+from app.session.opening import content_of, shelf
+from app.session.planning import Shown, keep_reviewed
+from app.session.view_state import Choice, from_query, to_query
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.planfile import plan_file
+from tmmu_core.graph.native import unpacking
+
+SCHEMA = "tmmu_review/1"
+ELEMENT = "tmmu-review"
+"""Id of the element that holds the JSON in an HTML review."""
+ANSWERS = ("approved", "changes requested", "rejected")
+_EMBEDDED = re.compile(rb'<script type="application/json" id="' + ELEMENT.encode() + rb'">(.*?)</script>', re.S)
+
+
+class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A note at a tensor, at a step, or at the plan."""
+
+    text: str
+    tensor: str = ""
+    step: int | None = None
+    author: str = ""
+    date: str = ""
+
+    @property
+    def place(self) -> str:
+        """What the note is about: ``tensor r12``, ``step 14`` or ``plan``."""
+        return f"tensor {self.tensor}" if self.tensor else "plan" if self.step is None else f"step {self.step:,}"
+
+
+class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A bookmarked view: the query of its link."""
+
+    name: str
+    link: str
+
+
+class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What was decided, by whom and when."""
+
+    answer: Literal["approved", "changes requested", "rejected"]
+    text: str = ""
+    author: str = ""
+    date: str = ""
+
+
+class Review(msgspec.Struct, frozen=True):
+    """A review of the open plan."""
+
+    notes: tuple[Note, ...] = ()
+    views: tuple[View, ...] = ()
+    decision: Decision | None = None
+    author: str = ""
+
+
+class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of a review file; ``graph`` and ``plan`` are gzipped and base64-coded files."""
+
+    schema: Literal["tmmu_review/1"] = "tmmu_review/1"
+    review: Review
+    verdict: str
+    graph_name: str
+    graph: str
+    plan: str
+    link: str
+    author: str = ""
+    date: str = ""
+
+
+_KEY = "tmmu.review"
+
+
+def current() -> Review:
+    """Return the review of the open file; an empty one after another file is opened."""
+    kept = state.raw(_KEY)
+    return kept[1] if kept and kept[0] == state.choice().source else Review(author=kept[1].author if kept else "")
+
+
+def change(**fields: object) -> None:
+    """Change the review of the open file."""
+    state.put(_KEY, (state.choice().source, msgspec.structs.replace(current(), **fields)))
+
+
+def today() -> str:
+    """Return the date, UTC."""
+    return datetime.now(UTC).date().isoformat()
+
+
+def add_note(text: str, *, tensor: str = "", step: int | None = None) -> None:
+    """Add a note by the current author."""
+    now = current()
+    change(notes=(*now.notes, Note(text, tensor, step, now.author, today())))
+
+
+def link() -> str:
+    """Return the query of the current view."""
+    return urlencode(to_query(state.choice()))
+
+
+def add_view(name: str) -> None:
+    """Bookmark the current view."""
+    now = current()
+    change(views=(*now.views, View(name, link())))
+
+
+def view_changes(view: View) -> dict[str, object]:
+    """Return the changes of the choice that show a bookmarked view of the open file."""
+    chosen, _ = from_query(dict(parse_qsl(view.link)))
+    return {name: getattr(chosen, name) for name in Choice.__dataclass_fields__ if name != "source"}
+
+
+def to_json(shown: Shown, verdict: str, now: Review, link: str) -> bytes:
+    """Return the review file of a plan as JSON; ``link`` is the query of the view that it opens."""
+    data, name = content_of(shown.opened.source)
+    return msgspec.json.encode(
+        ReviewFile(
+            review=now,
+            verdict=verdict,
+            graph_name=name,
+            graph=_coded(data),
+            plan=_coded(plan_file.to_cbor(shown.plan)),
+            link=link,
+            author=now.author,
+            date=today(),
+        )
+    )
+
+
+def is_review(data: bytes) -> bool:
+    """Return whether bytes are a review file, JSON or HTML."""
+    return SCHEMA.encode() in data[:200] or _EMBEDDED.search(data) is not None
+
+
+def open_file(data: bytes, name: str) -> None:
+    """Restore the graph, the plan, the view and the review of a file. Raises ``UnreadableInput``."""
+    embedded = _EMBEDDED.search(data)
+    try:
+        read = msgspec.json.decode(embedded[1] if embedded else data, type=ReviewFile)
+        graph, plan = _decoded(read.graph, name), _decoded(read.plan, name)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise UnreadableInput(f"the review file is damaged: {error}.", source=name, hint="Export it again.") from error
+    source = shelf().put(read.graph_name, graph)
+    chosen, _ = from_query(dict(parse_qsl(read.link)))
+    chosen = chosen.but(source=source)
+    keep_reviewed(chosen, plan_file.from_document(plan, name))
+    state.choose(**{field: getattr(chosen, field) for field in Choice.__dataclass_fields__})
+    author = current().author
+    state.put(_KEY, (source, msgspec.structs.replace(read.review, author=author)))
+
+
+def _coded(data: bytes) -> str:
+    return base64.b64encode(gzip.compress(data, 6, mtime=0)).decode()
+
+
+def _decoded(text: str, name: str) -> bytes:
+    return unpacking.unpack(base64.b64decode(text, validate=True), name)

@@ -1,0 +1,86 @@
+"""Two people exchange a review file and reach a decision."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import Visit, download, open_files, rest, still
+
+pytestmark = pytest.mark.browser
+
+
+def drop(page: Page, file: Path) -> None:
+    """Drop a file in the middle of the page, once its scripts run."""
+    page.locator(".tmmu-canvas[data-paintings]").first.wait_for()
+    rest(page)
+    transfer = page.evaluate_handle(
+        """([text, name]) => {
+            const transfer = new DataTransfer();
+            transfer.items.add(new File([text], name));
+            return transfer;
+        }""",
+        [file.read_text(encoding="utf-8"), file.name],
+    )
+    page.locator(".tm-headline").first.dispatch_event("drop", {"dataTransfer": transfer})
+
+
+def test_two_people_exchange_a_review_and_decide(visit: Visit, tmp_path: Path, browser: Browser) -> None:
+    first = visit(graph="sample:residual_block", planner="exact", tensor="r1")
+    headline = first.locator(".tm-headline h1").inner_text()
+    review = first.locator(".st-key-review summary")
+    review.click()
+    first.get_by_label("Your name").fill("Ada")
+    first.get_by_label("Your name").press("Enter")
+    still(first)
+    first.get_by_placeholder("What should change").fill("Why is <b>r1</b> so large?")
+    first.get_by_role("button", name="Add note").click()
+    expect(first.locator(".st-key-note-0")).to_contain_text("tensor r1: Why is <b>r1</b> so large?")
+    first.get_by_role("button", name="Bookmark this view").click()
+    rest(first)
+    file = tmp_path / "block.tmmu-review.html"
+    download(first, "Review file").save_as(file)
+
+    offline = browser.new_page()
+    offline.goto(file.as_uri())
+    expect(offline.locator("#notes")).to_contain_text("tensor r1: Why is <b>r1</b> so large? Ada")
+    expect(offline.locator(".tmmu-canvas[data-paintings]").first).to_be_visible()
+    offline.close()
+
+    second = visit(graph="sample:linear_chain")
+    drop(second, file)
+    expect(second.locator(".tm-headline h1")).to_have_text(headline)
+    expect(second.locator(".st-key-note-0")).to_contain_text("Why is <b>r1</b> so large?")
+    expect(second.locator(".tmmu-canvas").first).to_have_attribute("data-selected", "r1")
+    second.get_by_label("Your name").fill("Grace")
+    second.get_by_label("Your name").press("Enter")
+    still(second)
+    second.get_by_text("approved", exact=True).click()
+    expect(second.locator(".st-key-review")).to_contain_text("approved · Grace")
+    answer = tmp_path / "answer.tmmu-review.json"
+    download(second, "JSON").save_as(answer)
+
+    open_files(first, answer)
+    expect(first.locator(".st-key-review")).to_contain_text("approved · Grace")
+    expect(first.locator(".st-key-note-0")).to_contain_text(re.compile("Ada"))
+
+
+def test_file_dropped_anywhere_opens(visit: Visit, tmp_path: Path) -> None:
+    page = visit(graph="sample:linear_chain")
+    file = tmp_path / "three.csv"
+    file.write_text("id,lower,upper,size\na,0,4,64\nb,1,5,32\n")
+    drop(page, file)
+    expect(page.locator(".tm-headline h1")).to_contain_text("three needs 96 B")
+
+
+def test_damaged_review_is_refused_and_the_picture_stays(visit: Visit, tmp_path: Path) -> None:
+    page = visit(graph="sample:linear_chain")
+    headline = page.locator(".tm-headline h1").inner_text()
+    file = tmp_path / "bad.tmmu-review.json"
+    file.write_text('{"schema":"tmmu_review/1","review":{}}')
+    drop(page, file)
+    expect(page.locator(".tm-error")).to_contain_text("the review file is damaged")
+    expect(page.locator(".tm-headline h1")).to_have_text(headline)
