@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-
 from hashlib import sha256
 
 from app.session.opening import Opened, content_of

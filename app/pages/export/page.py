@@ -42,7 +42,7 @@ def page() -> None:
             for entry in listed:
                 _row(*entry)
                 if entry.name.endswith(".tflite"):
-                    runtime_card.draw(shown, bytes(entry.make()))
+                    runtime_card.draw(shown, entry.make)
 
 
 def report(shown: Shown, stem: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import streamlit as st
 
 from app.kit.charts import chart_base
-from app.kit.frame import page_frame
+from app.kit.frame import long_work
 from app.pages.plan.measured_figure import bars
 from app.session import measuring
 from app.session.opening import card_of
@@ -17,8 +19,8 @@ from tmmu_core.base.extras import installed
 from tmmu_core.runtime.measure.measure_model import MICRO, Measured
 
 
-def draw(shown: Shown, written: bytes) -> None:
-    """Draw the comparison, or the button that measures; ``written`` is the model with the plan.
+def draw(shown: Shown, make: Callable[[], bytes | str]) -> None:
+    """Draw the comparison, or the button that measures; ``make`` returns the model with the plan.
 
     Without the runtime, the result of ``tmmu measure --runtime tflm --json`` is compared instead.
     """
@@ -31,9 +33,11 @@ def draw(shown: Shown, written: bytes) -> None:
         return
     if not st.toggle(f"Measure with {MICRO}", key="measure-tflm"):
         return
+    written = make()
+    assert isinstance(written, bytes)
     job = measuring.compared(written, shown.opened)
     if not job.finished:
-        page_frame.progress(job, f"Measuring with {MICRO}", follow=True)
+        long_work.progress(job, f"Measuring with {MICRO}", follow=True)
         return
     try:
         _compare(job.answer(), "with this plan")
