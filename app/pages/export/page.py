@@ -41,9 +41,8 @@ def page() -> None:
             st.html(markup.heading(title, note))
             for entry in listed:
                 _row(*entry)
-                model = entry.make() if entry.name.endswith(".tflite") else None
-                if isinstance(model, bytes):
-                    runtime_card.draw(shown, model)
+                if entry.name.endswith(".tflite"):
+                    runtime_card.draw(shown, entry.make)
 
 
 def report(shown: Shown, stem: str) -> None:

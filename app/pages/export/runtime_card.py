@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import streamlit as st
 
@@ -17,8 +19,8 @@ from tmmu_core.base.extras import installed
 from tmmu_core.runtime.measure.measure_model import MICRO, Measured
 
 
-def draw(shown: Shown, written: bytes) -> None:
-    """Draw the comparison, or the button that measures; ``written`` is the model with the plan.
+def draw(shown: Shown, make: Callable[[], bytes | str]) -> None:
+    """Draw the comparison, or the button that measures; ``make`` returns the model with the plan.
 
     Without the runtime, the result of ``tmmu measure --runtime tflm --json`` is compared instead.
     """
@@ -31,6 +33,8 @@ def draw(shown: Shown, written: bytes) -> None:
         return
     if not st.toggle(f"Measure with {MICRO}", key="measure-tflm"):
         return
+    written = make()
+    assert isinstance(written, bytes)
     job = measuring.compared(written, shown.opened)
     if not job.finished:
         long_work.progress(job, f"Measuring with {MICRO}", follow=True)
