@@ -168,10 +168,10 @@ PLANNERS: dict[str, ArenaPlannerEntry | MemoryPlannerEntry] = {
         ),
         ArenaPlannerEntry(
             "reuse",
-            "least cost of shared bytes within the capacity: local search, then branch and bound",
+            "least cost of shared bytes within the capacity: local search, and a lower bound from cliques",
             f"{_HERE}.reuse",
             "plan_reuse",
-            {"rounds": 20_000, "budget": 200_000, "max_nodes": None},
+            {"rounds": 20_000, "max_nodes": None},
         ),
         ArenaPlannerEntry(
             "auto",

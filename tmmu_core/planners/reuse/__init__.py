@@ -2,8 +2,8 @@
 
 A reuse penalty is a pair of buffers with a cost that is paid once where their bytes overlap: on hardware with
 asynchronous engines the second one then waits for the first (Böhnlein et al. 2026, "DSA with reuse penalties").
-:mod:`.local_search` finds placements. The same input gives the same placement
-on every machine: budgets are counts, and all numbers are integers.
+:mod:`.local_search` finds placements, :mod:`.cost_bound` bounds the cost from below.
+The same input gives the same placement on every machine: budgets are counts, and all numbers are integers.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tmmu_core.planners.auto import auto
 from tmmu_core.planners.columns import count_option
 from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import I64, U64, UNLIMITED, Packing, Problem, Progress, ReuseTerms
+from tmmu_core.planners.reuse.cost_bound import cost_bound
 from tmmu_core.planners.reuse.local_search import Placement, repair
 from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
 
@@ -31,7 +32,7 @@ RESTARTS = 3
 def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """Return the placement of least reuse cost found, with the proven lower bound of the cost.
 
-    Options: ``rounds`` of each local search, ``budget`` (nodes of the proof), ``max_nodes`` (:mod:`..meter`). Raises
+    Options: ``rounds`` of each local search, ``max_nodes`` (:mod:`..meter`). Raises
     ``ArenaTooSmall`` where none was found that fits, ``InvalidIrShapes`` (reason ``constraints``) for constraints that
     contradict each other.
     """
@@ -53,9 +54,10 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         if (packed.lower_bound or 0) > problem.capacity:
             raise _too_small(problem, packed.lower_bound)
         start = _units(model, packed.offset)
+    bound = cost_bound(model)
     for seed in range(RESTARTS):
-        if best[:2] > (0, 0) and (seed == 0 or meter("reuse", seed, RESTARTS)):
-            best = min(best, repair(model, start, rounds, 3 + seed, seed), key=lambda found: found[:2])
+        if best[:2] > (0, bound) and (seed == 0 or meter("reuse", seed, RESTARTS)):
+            best = min(best, repair(model, start, rounds, 3 + seed, seed, bound), key=lambda found: found[:2])
     missing, cost, offset = best
     if missing:
         raise _too_small(problem)
@@ -64,7 +66,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         offset = _lowered(problem, model, offset, meter)
     cost = Placement(model, offset).cost() + model.unavoidable
     at = np.array(offset, np.uint64)[model.unit_of] if len(problem) else np.zeros(0, np.uint64)
-    return Packing(at, cost_bound=0 if not cost else model.unavoidable, notes={"reuse_cost": cost})
+    return Packing(at, cost_bound=bound + model.unavoidable, notes={"reuse_cost": cost})
 
 
 def observed_by_all(problem: Problem) -> bool:
