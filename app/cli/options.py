@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from app.cli.console import STREAM, UsageError, print_lines, print_note, read_input
+from app.cli.console import STREAM, UsageError, print_lines, print_note, read_input, write_output
 from app.texts import numbers
 from tmmu_core.base import limits
 from tmmu_core.base.errors import U64_MAX, ContractError, UnreadableInput
 from tmmu_core.formats.open_file import Opened, read_any, read_at, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native import native_file
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.judge.verifier.finished_plan import finished, refuse_invalid
@@ -393,6 +394,11 @@ def sound(found: Resolved, command: str) -> Plan:
     if found.verdict is not None:
         refuse_invalid(plan, OPERATORS.get(command, OPERATORS["export"]), found.verdict)
     return plan
+
+
+def write_graph(graph: Graph, name: str, what: str) -> None:
+    """Write a native graph file in the format of its extension; JSON to standard output."""
+    write_output(name, native_file.encode_json(graph) if name == STREAM else native_file.encode(graph, name), what)
 
 
 def print_findings(found: Resolved) -> None:

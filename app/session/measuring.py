@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from hashlib import sha256
 
 from app.session.opening import Opened, content_of
 from app.session.planning import about
@@ -32,6 +33,13 @@ def measured(choice: Choice, opened: Opened) -> Job[measure_model.Measured]:
     """Return the job that runs this model at these sizes."""
     call = TaskCall(tasks.measured, (*content_of(opened.source), dict(choice.dims) or None))
     return desk().job(_key(choice), "running the model", functools.partial(desk().run_task, call))
+
+
+def compared(written: bytes, opened: Opened) -> Job[measure_model.Measured]:
+    """Return the job that runs a model in TensorFlow Lite Micro without and with the plan in ``written``."""
+    call = TaskCall(tasks.measured, (*content_of(opened.source), None, "tflm", written))
+    key = ("compare", opened.source, sha256(written).digest())
+    return desk().job(key, "running the model", functools.partial(desk().run_task, call))
 
 
 def ours(choice: Choice, opened: Opened) -> Job[int] | None:

@@ -63,6 +63,8 @@ class Opened:
     """``graph``, ``problem``, ``plan`` or ``trace``."""
     graph: Graph | None = None
     problem: Problem | None = None
+    others: tuple[Problem, ...] = ()
+    """Further arenas of a plain problem."""
     plan: Plan | None = None
     packing: Packing | None = None
     """Offsets that came with a plain problem."""
@@ -178,6 +180,7 @@ def read_bytes(data: bytes, name: str, source: str, progress: Progress | None = 
         thing.name,
         "problem",
         problem=thing.problem,
+        others=thing.others,
         packing=thing.packing,
         notes=thing.notes,
         made=thing.made,

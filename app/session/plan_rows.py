@@ -158,7 +158,8 @@ def over_steps(shown: Shown, span: tuple[int, int], arena: str) -> OverSteps:
 @remembered
 def decisions(shown: Shown, arena: str) -> Placed:
     """Return the order in which an arena's storages were placed."""
-    problem = shown.opened.problem if shown.solution is None else problem_of(shown.solution, arena)
+    own = {problem.arena: problem for problem in (shown.opened.problem, *shown.opened.others) if problem is not None}
+    problem = own.get(arena) if shown.solution is None else problem_of(shown.solution, arena)
     return placed_in(shown.plan, arena, problem)
 
 

@@ -110,7 +110,8 @@ def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tupl
 def asked_of(opened: Opened) -> Graph | PlainInstance:
     """Return the graph or instance to plan."""
     if opened.problem is not None:
-        return PlainInstance(opened.name, opened.problem, opened.packing, opened.notes, opened.made, opened.recorded)
+        fields = (opened.packing, opened.notes, opened.made, opened.recorded, opened.others)
+        return PlainInstance(opened.name, opened.problem, *fields)
     assert opened.graph is not None
     return opened.graph
 
@@ -227,7 +228,8 @@ def requested(full: Choice, opened: Opened) -> PlanRequest:
     """Return the request for the planner. A link's capacities for unused arenas are dropped with a warning."""
     request = full.request
     if opened.problem is not None:
-        fitting = {name: n for name, n in request.capacities.items() if name in (opened.problem.arena, "")}
+        names = [problem.arena for problem in (opened.problem, *opened.others)]
+        fitting = {name: n for name, n in request.capacities.items() if name in (*names, "")}
         return request.but(**_NOT_OF_INSTANCES, capacities=fitting)
     assert opened.graph is not None
     if request.is_plain_about_arenas:
@@ -363,7 +365,7 @@ def _all_key(choice: Choice) -> tuple[Any, ...]:
 def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
     """The arenas that the choice's tensors need, by name, whatever their capacities."""
     if opened.problem is not None:
-        return (opened.problem.arena,)
+        return tuple(sorted(problem.arena for problem in (opened.problem, *opened.others)))
     if opened.plan is not None:
         return tuple(arena.name for arena in opened.plan.arenas)
     if choice.is_one_memory:

@@ -8,14 +8,12 @@ from dataclasses import replace
 import msgspec
 import pytest
 import streamlit as st
-from streamlit.testing.v1 import AppTest
 
-from app.kit.frame import platform_form
 from app.session import opening, planning
 from app.session.view_state import Choice, from_query, to_query
 from app.texts import certificate_text, tensor_text
 from tests.app.test_pages import claim, html, opened
-from tmmu_core.planners.boards import BOARDS, options_of
+from tmmu_core.planners.boards import options_of
 from tmmu_core.plans.figures.plan_storages import align_up
 
 
@@ -168,68 +166,6 @@ def test_board_sets_memories_and_the_card_names_the_rule() -> None:
     assert "DTCM, placed by the order of the memories" in tensor_text.details(
         shown.plan, None, shown.plan.tensor_ids[0]
     )
-
-
-def test_rule_is_added_before_the_others() -> None:
-    at = opened(
-        graph="sample:mixed_sizes", planner="helia", options=msgspec.json.encode(options_of("nRF52840")).decode()
-    )
-    at.selectbox(key="w.rule.role").set_value("scratch")
-    at.button(key="FormSubmitter:add-rule-Add rule").click().run()
-    rules = msgspec.json.decode(at.query_params["options"])["rules"]
-    assert rules == [{"memory": "RAM", "role": "scratch"}, {"memory": "FLASH", "role": "constant"}]
-
-
-def test_memories_are_added_moved_and_removed() -> None:
-    at = opened(graph="sample:mixed_sizes", planner="helia")
-    for name, size in (("SRAM", "300KiB"), ("DTCM", "16 KiB")):
-        at.text_input(key="w.memory.name").input(name)
-        at.text_input(key="w.memory.size").input(size)
-        at.button(key="FormSubmitter:add-memory-Add memory").click().run()
-    assert memories(at) == [{"name": "SRAM", "max_size": 300 << 10}, {"name": "DTCM", "max_size": 16 << 10}]
-    at.button(key="memories-up-1").click().run()
-    assert [memory["name"] for memory in memories(at)] == ["DTCM", "SRAM"]
-    at.button(key="memories-drop-0").click().run()
-    assert memories(at) == [{"name": "SRAM", "max_size": 300 << 10}]
-    at.button(key="memories-drop-0").click().run()
-    assert "options" not in at.query_params
-
-
-def memories(at: AppTest) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = msgspec.json.decode(at.query_params["options"])["memories"]
-    return found
-
-
-@pytest.mark.parametrize(
-    ("name", "size", "said"),
-    [
-        ("", "1KiB", "The name is empty."),
-        ("DTCM", "1KiB", "A memory named DTCM exists."),
-        ("X", "wide", "is not a size"),
-    ],
-)
-def test_invalid_memory_is_rejected(name: str, size: str, said: str) -> None:
-    options = msgspec.json.encode(options_of("STM32H743")).decode()
-    at = opened(graph="sample:mixed_sizes", planner="helia", options=options)
-    at.text_input(key="w.memory.name").input(name)
-    at.text_input(key="w.memory.size").input(size)
-    at.button(key="FormSubmitter:add-memory-Add memory").click().run()
-    assert said in html(at)
-    assert len(memories(at)) == 3
-
-
-def test_rules_and_memories_are_described() -> None:
-    rule = {
-        "memory": "FLASH",
-        "role": "constant",
-        "name": "conv*",
-        "constant_destination_memory": "RAM",
-        "min_size": 4096,
-    }
-    assert platform_form.rule_text(rule) == "constant, name conv*, at least 4.00 KiB → FLASH, copied to RAM"
-    assert platform_form.rule_text({"memory": "A"}) == "any role → A"
-    said = [platform_form.memory_text(memory) for memory in BOARDS["nRF52840"][1]]
-    assert said == ["RAM, 256 KiB", "FLASH, 1.00 MiB, read-only"]
 
 
 def test_table_has_the_rule_and_the_next_better_memory() -> None:

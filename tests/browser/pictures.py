@@ -1,17 +1,25 @@
-"""The pictures of the explorer in ``docs/pictures``: ``python -m tests.browser.pictures``."""
+"""Pictures of the explorer: ``python -m tests.browser.pictures`` writes those of ``docs/pictures``.
+
+``python -m tests.browser.pictures FOLDER [FILE…]`` writes every page and view in two themes and three widths, of the
+sample or of files.
+"""
 
 from __future__ import annotations
 
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
+from pathlib import Path
+from typing import Literal
 from urllib.parse import urlencode
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 from app.cli.first.explore import arguments
+from app.session.pages import MOVED, PAGES
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "docs" / "pictures"
@@ -33,12 +41,30 @@ SHOTS: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
+WIDTHS = (390, 1024, 1920)
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+
+def every_page(browser: Browser, server: str, folder: Path) -> None:
+    """Write every page and view of the first file of a server, in all widths and themes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for width in WIDTHS:
+        for theme in THEMES:
+            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
+            for path in ("", *(name for name, _ in PAGES[1:]), *MOVED):
+                page.goto(f"{server}/{path}")
+                page.locator(".tm-headline h1, .tm-empty, .tm-error").first.wait_for(timeout=120_000)
+                page.wait_for_timeout(3_000)
+                page.screenshot(path=folder / f"{path or 'plan'}-{width}-{theme}.png", full_page=True)
+            page.close()
+
+
 def main() -> None:
     """Serve, look at each page at 1440 × 900, and write what is seen."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    server = subprocess.Popen(arguments([], True, port, "localhost"), stdout=subprocess.DEVNULL)
+    server = subprocess.Popen(arguments(sys.argv[2:], True, port, "localhost"), stdout=subprocess.DEVNULL)
     try:
         for _ in range(200):
             try:
@@ -49,6 +75,9 @@ def main() -> None:
         FOLDER.mkdir(parents=True, exist_ok=True)
         with sync_playwright() as play:
             browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            if len(sys.argv) > 1:
+                every_page(browser, f"http://localhost:{port}", Path(sys.argv[1]))
+                return
             for name, (path, query) in SHOTS.items():
                 page = browser.new_page(
                     viewport={"width": 1440, "height": 900}, color_scheme="dark" if "dark" in name else "light"

@@ -30,17 +30,6 @@ def test_click_on_a_row_selects_without_moving_the_table(visit: Visit) -> None:
     assert abs(after["y"] - before["y"]) <= 1
 
 
-def test_click_on_an_area_selects_its_storage(visit: Visit) -> None:
-    page = visit("peak")
-    area = page.locator(".js-plotly-plot .barlayer .point path").first
-    expect(area).to_be_visible()
-    still(page)
-    area.click(force=True)
-    expect(page.locator(".tm-card[data-tensor]")).to_be_visible()
-    expect(page).to_have_url(re.compile("tensor="))
-    expect(page.locator(".js-plotly-plot .barlayer .point path").nth(1)).to_be_visible()  # all areas are still there
-
-
 def test_names_on_a_card_are_selectable(visit: Visit) -> None:
     page = visit(graph="sample:views", tensor="flat")
     card = page.locator(".tm-card[data-tensor]")

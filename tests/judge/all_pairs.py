@@ -41,6 +41,9 @@ def overlap(a: TensorRow, b: TensorRow, plan: Plan) -> bool:
     """
     if a.arena != b.arena and plan.places != "sparse":
         return False
+    names = {row.tensor_id.split("@part")[0] for row in (a, b)}
+    if plan.constraints and any(names == set(pair) for pair in plan.constraints.exclusions):
+        return False
     end = min(a.offset_bytes + a.size_bytes, b.offset_bytes + b.size_bytes)
     if end <= max(a.offset_bytes, b.offset_bytes):
         return False

@@ -102,6 +102,10 @@ READERS: tuple[Reader, ...] = (
     ),
     _reader("plan", "plan file", "plan", _DOCUMENT, "formats.planfile.plan_file", read="from_document"),
     _reader("checkpoint", "checkpoint", "plan", ".cbor .gz", "formats.planfile.checkpoint", read="restore"),
+    _reader(
+        *("structured-problem", "structured packing problem (DSA with reuse penalties)", "instance", ".json .gz"),
+        "formats.structured_problem",
+    ),
     _reader("native", "TMMU graph", "graph", _DOCUMENT, "graph.native.native_file", read="decode"),
     _reader(
         *("node-centric", "UML_Model_IR, node-centric", "graph", _DOCUMENT, "graph.native.node_centric"), read="decode"

@@ -44,6 +44,8 @@ class Certificate:
     """The bound that the file claims, where it is larger."""
     witness: tuple[str, ...] = ()
     witness_step: int = -1
+    reuse_cost_lower_bound: int | None = None
+    """The recomputed lower bound of the reuse cost; ``None`` for a plan without reuse penalties."""
 
 
 @dataclass(frozen=True, repr=False)

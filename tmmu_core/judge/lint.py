@@ -33,7 +33,7 @@ RULES: tuple[LintRule, ...] = (
         (
             *("columns", "range", "row", "alignment", "bounds", "extent", "capacity", "overlap", "slot", "storage"),
             *("sharing", "must_not_alias", "handoff", "illegal_handoff", "tensors", "graph", "arena", "configuration"),
-            *("figures", "certificate", "retention"),
+            *("figures", "certificate", "retention", "constraint", "reuse_cost"),
         ),
     ),
     LintRule(

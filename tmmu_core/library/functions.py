@@ -33,7 +33,7 @@ from tmmu_core.library.arguments import (
 )
 from tmmu_core.library.fit_result import Fit
 from tmmu_core.library.options import suggest_options
-from tmmu_core.library.pack import ARENA, Packed, instance_of
+from tmmu_core.library.pack import ARENA, Packed, Relations, instance_of
 from tmmu_core.library.plan_result import Plan, as_plan, fit_graph
 from tmmu_core.planners.problem import PlainInstance, Progress
 from tmmu_core.plans import model
@@ -306,6 +306,10 @@ def pack(
     capacity: Amount | None = None,
     planner: str = "auto",
     minimise: bool | None = None,
+    separations: ArrayLike | None = None,
+    colocations: ArrayLike | None = None,
+    pinned: Mapping[int, int] | None = None,
+    reuse_penalties: ArrayLike | None = None,
 ) -> Packed:
     """Pack buffers with known live ranges into one arena: return an offset for each (dynamic storage allocation).
 
@@ -325,6 +329,13 @@ def pack(
         Name of the planner ["auto"].
     minimise : bool, optional
         Continue to minimise the extent under a capacity; for the planners ``auto`` and ``exact``.
+    separations, colocations : array of int, shape (m, 2), optional
+        Pairs of buffers that never share a byte, and pairs at one offset.
+    pinned : dict of int to int, optional
+        Buffer → its offset in bytes.
+    reuse_penalties : array of int, shape (m, 3), optional
+        Rows (first, second, cost): the cost is paid once where the two buffers share bytes. The objective is: fit the
+        capacity, then the least cost, then the least extent. Source: Böhnlein et al. 2026, DSA with reuse penalties.
 
     Returns
     -------
@@ -344,9 +355,13 @@ def pack(
     >>> packed = tmmu.pack(lower=[0, 0, 5], upper=[5, 9, 9], size=[4, 8, 4])
     >>> packed.extent_bytes, packed.optimal
     (12, True)
+    >>> tmmu.pack([0, 5], [5, 9], [4, 4], capacity=8, reuse_penalties=[[0, 1, 3]]).reuse_cost
+    0
     """
     columns: dict[str, ArrayLike | None] = {"lower": lower, "upper": upper, "size": size, "alignment": alignment}
-    instance, row_of_buffer = instance_of(columns, None if capacity is None else amount_of_bytes("capacity", capacity))
+    relations = Relations(separations, colocations, pinned, reuse_penalties)
+    limit = None if capacity is None else amount_of_bytes("capacity", capacity)
+    instance, row_of_buffer = instance_of(columns, limit, relations)
     options = {} if minimise is None else {"minimise": minimise}
     made = make_plan(instance, PlanRequest(planner=planner, options=options))
     rows = np.array([made.plan.row_of[name] for name in instance.problem.ids], np.int64)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.library.plan_result import Plan
-from tmmu_core.planners.problem import UNLIMITED, PlainInstance, Problem
+from tmmu_core.planners.problem import UNLIMITED, PlainInstance, Problem, ReuseTerms
 
 ARENA = "arena"
 
@@ -35,6 +36,16 @@ class Packed:
         return self.plan.arenas[0].bound_bytes
 
     @property
+    def reuse_cost(self) -> int:
+        """Sum of the reuse penalties whose buffers share bytes; 0 without penalties."""
+        return self.plan.arenas[0].reuse_cost or 0
+
+    @property
+    def reuse_cost_lower_bound(self) -> int:
+        """Lower bound of the reuse cost of any packing within the capacity."""
+        return self.plan.arenas[0].reuse_cost_lower_bound or 0
+
+    @property
     def optimal(self) -> bool:
         """Whether the extent is proven minimal."""
         return self.plan.arenas[0].status == "optimal"
@@ -57,7 +68,56 @@ class Packed:
         return self.plan._repr_html_()
 
 
-def instance_of(columns: dict[str, ArrayLike | None], capacity: int | None) -> tuple[PlainInstance, NDArray[np.int64]]:
+@dataclass(frozen=True)
+class Relations:
+    """Constraints and costs between buffers, by index, as they are given to :func:`tmmu.pack`."""
+
+    separations: ArrayLike | None = None
+    colocations: ArrayLike | None = None
+    pinned: Mapping[int, int] | None = None
+    reuse_penalties: ArrayLike | None = None
+
+    def given(self) -> bool:
+        """Return whether there are any."""
+        return any(value is not None for value in vars(self).values())
+
+    def rows(self, name: str, width: int, row_of_buffer: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return one argument as rows of ``width`` integers, the first two being storages; refuses bad ones."""
+        given = getattr(self, name)
+        empty = given is None or len(given) == 0
+        table = np.zeros((0, width), np.int64) if empty else _integers(name, given)
+        if table.ndim != 2 or table.shape[1] != width:
+            columns = "first, second" + ", cost" * (width - 2)
+            raise _fault(f"{name} has the shape {table.shape}.", f"Give one row ({columns}) per pair.")
+        pairs, n = table[:, :2], len(row_of_buffer)
+        if ((pairs < 0) | (pairs >= n)).any() or (pairs[:, 0] == pairs[:, 1]).any() or (table[:, 2:] < 0).any():
+            hint = f"Buffers have the numbers 0 to {n - 1:,}, costs are at least 0."
+            raise _fault(f"{name} has a row without two different buffers, or with a negative cost.", hint)
+        return np.concatenate([row_of_buffer[pairs], table[:, 2:]], axis=1)
+
+    def applied(self, problem: Problem, row_of_buffer: NDArray[np.int64]) -> Problem:
+        """Return the problem with these constraints."""
+        if not self.given():
+            return problem
+        fixed = np.full(len(problem), -1, np.int64)
+        for buffer, offset in (self.pinned or {}).items():
+            if not 0 <= buffer < len(problem) or not 0 <= offset < UNLIMITED // 2:
+                raise _fault(f"pinned has the entry {buffer}: {offset}.", "Give {number of a buffer: offset}.")
+            fixed[row_of_buffer[buffer]] = offset
+        apart = self.rows("separations", 2, row_of_buffer)
+        together, paid = self.rows("colocations", 2, row_of_buffer), self.rows("reuse_penalties", 3, row_of_buffer)
+        terms = ReuseTerms(tuple(map(tuple, together.tolist())), (), tuple(map(tuple, paid.tolist())))
+        return replace(
+            problem,
+            must_not_alias=apart if len(apart) else None,
+            fixed=fixed if (fixed >= 0).any() else None,
+            reuse=terms,
+        )
+
+
+def instance_of(
+    columns: dict[str, ArrayLike | None], capacity: int | None, relations: Relations | None = None
+) -> tuple[PlainInstance, NDArray[np.int64]]:
     """Return the instance, rows in the normative order, and the row of each buffer.
 
     Raises ``UnreadableInput`` for arrays that do not match and for values out of range.
@@ -94,7 +154,7 @@ def instance_of(columns: dict[str, ArrayLike | None], capacity: int | None) -> t
         alignment=alignment[order].astype(np.uint64),
         capacity=UNLIMITED if capacity is None else capacity,
     )
-    return PlainInstance("arrays", problem), row_of_buffer
+    return PlainInstance("arrays", (relations or Relations()).applied(problem, row_of_buffer)), row_of_buffer
 
 
 def _integers(name: str, value: ArrayLike) -> NDArray[np.int64]:

@@ -130,6 +130,7 @@ class Plan(model.Plan):
         max_peak: Limits[Amount] = None,
         max_gap: Limits[Share] = None,
         min_reuse: Limits[Share] = None,
+        max_reuse_cost: Limits[Amount] = None,
         baseline: Source | None = None,
         max_growth: Amount | None = None,
         max_peak_growth: Amount | None = None,
@@ -149,6 +150,8 @@ class Plan(model.Plan):
             Largest gap to the lower bound, in percent.
         min_reuse : float, str or dict, optional
             Smallest share of reused bytes, in percent.
+        max_reuse_cost : int or dict, optional
+            Largest reuse cost: the sum of the active reuse penalties.
         baseline : Plan or anything that :func:`tmmu.read` reads, optional
             A plan to compare with.
         max_growth : int or str, optional
@@ -178,6 +181,7 @@ class Plan(model.Plan):
         """
         limits = arguments.limits_of("extent", max_extent) + arguments.limits_of("peak live bytes", max_peak)
         limits += arguments.limits_of("gap", max_gap) + arguments.limits_of("reuse", min_reuse)
+        limits += arguments.limits_of("reuse cost", max_reuse_cost)
         baseline_plan = None if baseline is None else as_plan(baseline)
         if baseline_plan is not None:
             limits += arguments.growths_of(max_growth, max_peak_growth, max_extent_growth)

@@ -75,6 +75,18 @@ class ArenaPlannerEntry(PlannerEntry):
         return packing
 
     def _pack_bytes(self, problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
+        terms = problem.reuse
+        if terms is not None and self.name != "reuse":
+            if self.name == "auto":
+                return ARENA_PLANNERS["reuse"]._pack_bytes(problem, {}, progress)
+            if terms.colocations or terms.exclusions or terms.reserved:
+                raise InvalidIrShapes(
+                    f"planner {self.name!r} does not observe the colocations, temporal exclusions and reserved ranges "
+                    f"of arena {problem.arena!r}.",
+                    reason="planner_option",
+                    node_id="",
+                    hint="Use --planner reuse.",
+                )
         rest, kept = without_empty(problem)
         packing: Packing = self.call(rest, options, progress)
         if rest is problem:
@@ -153,6 +165,13 @@ PLANNERS: dict[str, ArenaPlannerEntry | MemoryPlannerEntry] = {
             f"{_HERE}.exact",
             "exact",
             {"budget": 600_000, "minimise": None, "max_nodes": None},
+        ),
+        ArenaPlannerEntry(
+            "reuse",
+            "least cost of shared bytes within the capacity: local search, and a lower bound from cliques",
+            f"{_HERE}.reuse",
+            "plan_reuse",
+            {"rounds": 20_000, "max_nodes": None},
         ),
         ArenaPlannerEntry(
             "auto",

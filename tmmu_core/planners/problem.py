@@ -25,6 +25,33 @@ Progress = Callable[[str, int, int], bool]
 ``False`` and returns its best result."""
 
 
+Pairs = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ReuseTerms:
+    """Constraints and costs of sharing bytes, by storage index (contract §12, "Reuse costs")."""
+
+    colocations: Pairs = ()
+    """Pairs at one offset."""
+    exclusions: Pairs = ()
+    """Pairs that may share bytes although their live ranges overlap: they are never live together."""
+    penalties: tuple[tuple[int, int, int], ...] = ()
+    """``(i, j, cost)``: the cost is paid once where the byte ranges of the two overlap."""
+    reserved: Pairs = ()
+    """Byte ranges of the arena in which no storage may lie."""
+
+    def renumbered(self, number: I64) -> ReuseTerms:
+        """Return the terms of the storages whose ``number`` is not −1, with these indexes."""
+        new = number.tolist()
+
+        def kept(pairs: Pairs) -> Pairs:
+            return tuple([(new[i], new[j]) for i, j in pairs if new[i] >= 0 <= new[j]])
+
+        paid = tuple([(new[i], new[j], cost) for i, j, cost in self.penalties if new[i] >= 0 <= new[j]])
+        return ReuseTerms(kept(self.colocations), kept(self.exclusions), paid, self.reserved)
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """One arena to pack: n storages, columns in normative order (birth, −bytes, id bytes).
@@ -58,6 +85,8 @@ class Problem:
     """Per storage, half-open ranges inside its lifetime without bytes. ``None``: none."""
     roles: tuple[str, ...] = ()
     """Per storage, its role; empty without a graph."""
+    reuse: ReuseTerms | None = None
+    """Constraints that only the planner ``reuse`` observes, and costs that only it minimises. ``None``: none."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -87,6 +116,8 @@ class Packing:
     """Whether the planner proved that no packing has a smaller extent."""
     stopped: bool = False
     """Whether the callback or a budget ended the search early."""
+    cost_bound: int | None = None
+    """Lower bound of the reuse cost that the planner proved; ``None`` for planners that do not weigh it."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """Deterministic facts about the run: scalars (nodes, order, fit …) and the ``course`` of a search."""
 
@@ -118,7 +149,29 @@ def subproblem(problem: Problem, indices: I64) -> Problem:
         fixed=None if problem.fixed is None else problem.fixed[indices],
         gaps=None if problem.gaps is None else tuple([problem.gaps[i] for i in at]),
         roles=tuple([problem.roles[i] for i in at]) if problem.roles else (),
+        reuse=None if problem.reuse is None else problem.reuse.renumbered(number),
     )
+
+
+def live_parts(problem: Problem) -> tuple[I64, I64, I64]:
+    """Return a ragged table of the live ranges without gaps: first row per storage (n + 1,), begins and ends."""
+    n = len(problem)
+    birth, death = problem.birth.astype(np.int64), problem.death.astype(np.int64)
+    if problem.gaps is None or not any(problem.gaps):
+        return np.arange(n + 1, dtype=np.int64), birth, death
+    first, lo, hi = [0], [], []
+    for i, gaps in enumerate(problem.gaps):
+        at, end = int(birth[i]), int(death[i])
+        for begin, stop in sorted(gaps):
+            if at < min(begin, end):
+                lo.append(at)
+                hi.append(min(begin, end))
+            at = max(at, stop)
+        if at < end:
+            lo.append(at)
+            hi.append(end)
+        first.append(len(lo))
+    return tuple(np.asarray(column, dtype=np.int64) for column in (first, lo, hi))  # type: ignore[return-value]
 
 
 GIVEN = "given"
@@ -148,6 +201,13 @@ class PlainInstance:
     """By storage, its producer if the file names it; neither planned nor hashed."""
     recorded: Recorded | None = None
     """For the snapshot of an allocator."""
+    others: tuple[Problem, ...] = ()
+    """Further arenas of the file, each with ids of its own."""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Every arena, by name."""
+        return tuple(sorted((self.problem, *self.others), key=lambda problem: problem.arena.encode()))
 
     def __repr__(self) -> str:
         placed = ", with offsets" if self.packing is not None else ""

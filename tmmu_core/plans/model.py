@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import U64_MAX
+from tmmu_core.plans.constraints import Constraints
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -97,6 +98,10 @@ class ArenaSummary:
     """The storages, by the ids that name them, that make the lower bound: pairwise in each other's way."""
     witness_step: int = -1
     """Step at which they are live; −1 if unknown or independent of time."""
+    reuse_cost: int | None = None
+    """Sum of the penalties whose pairs share bytes; ``None`` without reuse penalties."""
+    reuse_cost_lower_bound: int | None = None
+    """No plan within the capacity has a smaller cost."""
 
     @property
     def bound_bytes(self) -> int:
@@ -253,6 +258,8 @@ class Plan(PlanColumns):
     """Facts of the planner's run per arena: scalars, and the search progress (``plans.analysis.search_progress``)."""
     own_arenas: bool = False
     """Whether the planner chose the arenas itself, independent of roles and configuration."""
+    constraints: Constraints | None = None
+    """Constraints and costs beyond live ranges; ``None``: none."""
 
     def __post_init__(self) -> None:
         if len(self.taken) != len(self.handoffs):

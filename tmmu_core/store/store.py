@@ -130,13 +130,20 @@ class Store:
         chosen = chosen.order_by(*(RUNS.c[name] for name in series), RUNS.c.at, RUNS.c.number)
         with faults_of(self.name), self.engine.connect() as connection:
             rows = connection.execute(chosen if branch is None else chosen.where(RUNS.c.branch == branch)).all()
-        found = []
+        found: dict[tuple[str, ...], Line] = {}
         for key, runs_of_series in groupby(rows, lambda row: tuple(row[: len(series)])):
-            runs = [tuple(row[len(series) :]) for row in runs_of_series]
-            last_change = max((k for k in range(1, len(runs)) if runs[k][2] != runs[k - 1][2]), default=0)
-            before = runs[last_change - 1][2] if last_change else None
-            found.append(Line(*key, len(runs), *runs[-1], *runs[last_change][:2], before))
-        return tuple(sorted(found, key=lambda line: (line.model, line.branch, line.planner, line.mode, line.preset)))
+            runs = list(runs_of_series)
+            last_change = max(
+                (k for k in range(1, len(runs)) if runs[k].extent_bytes != runs[k - 1].extent_bytes), default=0
+            )
+            found[key] = Line(
+                **runs[-1]._mapping,
+                runs=len(runs),
+                changed_at=runs[last_change].at,
+                changed_commit=runs[last_change].commit,
+                before_bytes=runs[last_change - 1].extent_bytes if last_change else None,
+            )
+        return tuple(found[key] for key in sorted(found))
 
     def resolve(self, reference: str, of: Plan | None = None) -> Run:
         """Return the latest run of ``MODEL@COMMIT``, ``MODEL@BRANCH``, ``COMMIT`` or ``BRANCH``.

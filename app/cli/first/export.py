@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, cast, get_args
 
@@ -17,6 +18,7 @@ from app.cli.options import (
     Source,
     input_of,
     open_any,
+    option,
     planning,
     resolve,
     resolve_opened,
@@ -72,22 +74,16 @@ MODELS = (TFLM, ONNX)
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 
 To = Annotated[str, typer.Option("--to", metavar="FORMAT", help=f"Output format: {', '.join(FORMATS)}.")]
-OfArena = Annotated[
-    str | None, typer.Option("--arena", metavar="NAME", help="Arena to export, for the format instance.")
-]
-FromModel = Annotated[
-    str | None,
-    typer.Option("--model", metavar="FILE", help=f"Model file of a finished plan, for {PROJECT}, {', '.join(MODELS)}."),
-]
-AsBlobs = Annotated[
-    str | None,
-    typer.Option(
-        "--blobs", metavar="HOW", help="Constants of c-project: inline, sidecar or auto [inline up to 1 MiB]."
-    ),
-]
-Prefix = Annotated[
-    str | None, typer.Option("--prefix", metavar="NAME", help="Prefix of C names, for c-project [name of the model].")
-]
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Options of single formats."""
+
+    arena: str | None = option("Arena to export, for the format instance.", "NAME")
+    model: str | None = option(f"Model file of a finished plan, for {PROJECT}, {', '.join(MODELS)}.", "FILE")
+    blobs: str | None = option("Constants of c-project: inline, sidecar or auto [inline up to 1 MiB].", "HOW")
+    prefix: str | None = option("Prefix of C names, for c-project [name of the model].", "NAME")
 
 
 @planning
@@ -95,33 +91,30 @@ def command(
     plan: Source,
     request: PlanRequest,
     to: To,
+    wanted: ExportOptions,
     output: Out = STREAM,
-    arena: OfArena = None,
-    model: FromModel = None,
-    blobs: AsBlobs = None,
-    prefix: Prefix = None,
     json: AsJson = False,
 ) -> int:
     """Export a plan as a table, trace, instance, C code or for another viewer."""
+    arena, model, output = wanted.arena, wanted.model, output or STREAM
     if to not in FORMATS:
         raise UsageError(f"unknown format {to!r}.", strict.closest_hint(to, FORMATS))
     if arena is not None and to != "instance":
         raise UsageError(f"--arena has no effect on the format {to}.", "This format contains all arenas.")
-    of_project = (("--blobs", blobs), ("--prefix", prefix), ("--model", None if to in MODELS else model))
+    of_project = (("--blobs", wanted.blobs), ("--prefix", wanted.prefix), ("--model", None if to in MODELS else model))
     idle = [name for name, value in of_project if value is not None]
     if idle and to != PROJECT:
         raise UsageError(f"{idle[0]} has no effect on the format {to}.", f"Use it with --to {PROJECT}.")
     if to in MODELS:
-        return _write_model(plan, to, request, model, output or STREAM)
+        return _write_model(plan, to, request, model, output)
     found = resolve(plan, request)
     sound_plan = sound(found, "export")
     if to == PROJECT:
-        named = _prefix(sound_plan) if prefix is None else spelled_out(prefix)
+        named = _prefix(sound_plan) if wanted.prefix is None else spelled_out(wanted.prefix)
         render = build_render_plan(sound_plan, _constants(found, model), module_prefix=named)
-        return _write_project(render, output or STREAM, blobs or "auto")
+        return _write_project(render, output, wanted.blobs or "auto")
     data = plan_file.to_instance(sound_plan, arena) if to == "instance" else EXPORTERS[to](sound_plan)
-    name = output or STREAM
-    write_output(name, unpacking.pack(data) if name.endswith(".gz") else data, f"the plan as {to}")
+    write_output(output, unpacking.pack(data) if output.endswith(".gz") else data, f"the plan as {to}")
     return SUCCESS
 
 

@@ -25,7 +25,7 @@ from app.cli.console import (
     write_json,
     write_output,
 )
-from app.cli.options import AsJson, Source, open_any, option, planning, progress_on_terminal, show_warnings
+from app.cli.options import AsJson, Source, open_any, option, planning, progress_on_terminal, show_warnings, write_graph
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.fitting.assumptions import assumptions
@@ -41,7 +41,6 @@ from tmmu_core.fitting.search.smallest_mesh import smallest_mesh
 from tmmu_core.formats.open_file import read_at_sizes
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import Arena, Graph
-from tmmu_core.graph.native import native_file
 from tmmu_core.graph.quantities import parse_percent
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.canonical import ir_hash
@@ -94,7 +93,7 @@ def command(
     with _interruptible() as progress:
         fitted, size = _search((graph, opened), request, (largest, mesh), (capacity, allowed), progress)
     if output is not None:
-        _write_graph(fitted, output)
+        write_graph(fitted.best.fitted_graph, output, "the fitted graph")
     if recipe is not None:
         document = as_recipe(fitted.best.moves, ir_hash(fitted.start.plan_input.graph))
         write_output(recipe, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", "the recipe")
@@ -196,13 +195,6 @@ def _interruptible() -> Iterator[Progress]:
             yield progress
         finally:
             signal.signal(signal.SIGINT, before)
-
-
-def _write_graph(fitted: Fitted, name: str) -> None:
-    graph = fitted.best.fitted_graph
-    write_output(
-        name, native_file.encode_json(graph) if name == STREAM else native_file.encode(graph, name), "the fitted graph"
-    )
 
 
 def as_json(fitted: Fitted) -> dict[str, Any]:

@@ -59,6 +59,7 @@ class GateOptions:
     max_gap: list[str] | None = option("Maximum arena size above the lower bound. Repeatable.", "[ARENA=]PERCENT")
     max_peak: list[str] | None = option("Maximum live bytes at one step. Repeatable.", "[ARENA=]BYTES")
     min_reuse: list[str] | None = option("Minimum reuse ratio. Repeatable.", "[ARENA=]PERCENT")
+    max_reuse_cost: list[str] | None = option("Maximum reuse cost. Repeatable.", "[ARENA=]COST")
     baseline: str | None = option(
         "Plan, trace, graph or stored run whose arenas must not be exceeded.", "FILE|store:MODEL@COMMIT|store:BRANCH"
     )
@@ -105,10 +106,12 @@ def command(
     for option_name, text in limits.growth.items():
         if text is not None and limits.baseline is None:
             raise UsageError(f"{option_name} requires --baseline.", "Set the plan to compare against.")
-    if not any((limits.max_extent, limits.max_gap, limits.max_peak, limits.min_reuse, limits.baseline, graph)):
+    given = (limits.max_extent, limits.max_gap, limits.max_peak, limits.min_reuse, limits.max_reuse_cost)
+    if not any((*given, limits.baseline, graph)):
         raise UsageError(
             "no limit is given.",
-            "Set --max-extent, --max-gap, --max-peak, --min-reuse or --baseline, or verify with --graph.",
+            "Set --max-extent, --max-gap, --max-peak, --min-reuse, --max-reuse-cost or --baseline, "
+            "or verify with --graph.",
         )
     judged = resolve_either(plan, request) if graph is None else resolve_with_graph(plan, graph, request)[0]
     if graph is not None:
@@ -124,6 +127,7 @@ def command(
             *_limits("--max-peak", "peak live bytes", found, limits.max_peak),
             *_limits("--max-gap", "gap", found, limits.max_gap),
             *_limits("--min-reuse", "reuse", found, limits.min_reuse),
+            *_limits("--max-reuse-cost", "reuse cost", found, limits.max_reuse_cost),
             *([] if before is None else _growth(limits.growth)),
         ]
         checks += map(check_row, core.gate(found, amounts, None if before is None else before.plan))
@@ -291,6 +295,7 @@ def _growth(given: Mapping[str, str | None]) -> Iterator[core.Limit]:
 def check_row(check: core.Check) -> Check:
     """Return a check with its figures as texts."""
     texts: dict[str, Callable[[], tuple[str, str]]] = {
+        "reuse cost": lambda: (numbers.count(check.value), numbers.count(int(check.limit))),
         "gap": lambda: (numbers.gap(check.value + check.of, check.of), _percentage(check.limit)),
         "reuse": lambda: (numbers.percent(check.value, check.of), _percentage(check.limit)),
     }

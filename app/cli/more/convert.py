@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-import typer
 
 from app.cli.console import STREAM, SUCCESS, UsageError, print_note, read_input, write_output
-from app.cli.options import AsJson, Out, Source, open_any
+from app.cli.options import AsJson, Out, Source, open_any, option, with_options, write_graph
 from app.texts import numbers as words
 from tmmu_core.base.atomic_files import replace_file_by_parts
 from tmmu_core.formats.csv import csv_table, instance_csv
@@ -17,44 +16,29 @@ from tmmu_core.formats.open_file import read_within
 from tmmu_core.formats.weights import constants_of
 from tmmu_core.graph.assumed_sizes import assumed_at, in_words
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.graph.native import native_file
 from tmmu_core.graph.native import sidecar as native_sidecar
 from tmmu_core.graph.quantities import read_pairs
 from tmmu_core.planners.problem import PlainInstance
 
-Envelopes = Annotated[
-    str | None,
-    typer.Option(metavar="B=1:8,T=512", help="Range of each named dimension, ends included, or one size."),
-]
 
-Columns = Annotated[
-    str | None,
-    typer.Option(metavar="size=BYTES,lower=FROM", help="Read a CSV or JSON table with these columns."),
-]
+@dataclass(frozen=True)
+class ConvertOptions:
+    """What is read, and the second output."""
 
-
-Sidecar = Annotated[
-    str | None,
-    typer.Option(
-        "--sidecar", metavar="FILE", help="Also write the bytes of constants, as safetensors next to the graph."
-    ),
-]
+    dims: str | None = option("Range of each named dimension, ends included, or one size.", "B=1:8,T=512")
+    columns: str | None = option("Read a CSV or JSON table with these columns.", "size=BYTES,lower=FROM")
+    sidecar: str | None = option("Also write the bytes of constants, as safetensors next to the graph.", "FILE")
 
 
-def command(
-    model: Source,
-    output: Out = STREAM,
-    dims: Envelopes = None,
-    columns: Columns = None,
-    sidecar: Sidecar = None,
-    json: AsJson = False,
-) -> int:
+@with_options
+def command(model: Source, wanted: ConvertOptions, output: Out = STREAM, json: AsJson = False) -> int:
     """Convert a model to a native graph file.
 
     Extensions: .json, .cbor, and .gz of either. Allocator snapshots, XLA dumps and, with --columns, tables have live
     ranges but no graph; they become an instance (.csv). Open dimensions are assumed (batch 1 of 1 to 8, others 512)
     unless --dims sets them.
     """
+    columns, dims, sidecar = wanted.columns, wanted.dims, wanted.sidecar
     if columns is not None:
         return _write_instance(csv_table.read(read_input(model), _columns(columns), model), output or STREAM)
     graph = open_any(model) if dims is None else read_within(read_input(model), _envelopes(dims), model)
@@ -64,22 +48,16 @@ def command(
         raise UsageError(f"{model} does not contain a graph.", 'Use "tmmu export" for plans and traces.')
     name = output or STREAM
     if sidecar is None:
-        _write_graph(graph, name)
+        write_graph(graph, name, "the graph")
     else:
         _check_sidecar(model, name, sidecar)
-        _write_graph(_with_sidecar(graph, model, sidecar), name)
+        write_graph(_with_sidecar(graph, model, sidecar), name, "the graph")
     counts = f"{words.count(len(graph.nodes), 'node')}, {words.count(len(graph.tensors), 'tensor')}"
     if name != STREAM:
         print_note(counts)
         if graph.assumed:
             print_note(in_words(assumed_at(graph)))
     return SUCCESS
-
-
-def _write_graph(graph: Graph, name: str) -> None:
-    write_output(
-        name, native_file.encode_json(graph) if name == STREAM else native_file.encode(graph, name), "the graph"
-    )
 
 
 def _check_sidecar(model: str, output: str, sidecar: str) -> None:

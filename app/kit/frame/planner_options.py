@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
 
-from app.kit.frame import platform_form
 from app.session import state
 from app.session.view_state import Choice
 from app.texts import markup
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.planners import PLANNERS
+from tmmu_core.planners.boards import BOARDS, options_of
 from tmmu_core.planners.greedy import FITS, ORDERS
 from tmmu_core.plans.making.request_options import refuse_odd_json
 
 CHOICES: dict[str, tuple[str, ...]] = {"order": tuple(ORDERS), "fit": FITS}
+OWN = "none (custom memories)"
 HELP = {
     "order": "The order in which buffers are placed. `free_list` always uses the order of first writes.",
     "fit": "Where a buffer is placed: the lowest gap, the tightest gap, or first fit with a free list.",
@@ -41,11 +43,29 @@ def draw(full: Choice) -> None:
     chosen = full.options
     st.html(markup.heading(f"Options of {full.planner}"))
     if "memories" in defaults:
-        platform_form.form(chosen)
+        _board(chosen)
     for name, default in defaults.items():
         _widget(name, default, chosen.get(name, default))
     if chosen:
         st.button("Restore defaults", key="no-options", on_click=state.choose, kwargs={"options": {}})
+
+
+def _board(chosen: Mapping[str, Any]) -> None:
+    """Draw the selector of a board, which sets its memories and rules; both can be edited below."""
+    st.selectbox(
+        "Board",
+        (OWN, *BOARDS),
+        key=state.set_widget("board", next((b for b, (_, m) in BOARDS.items() if m == chosen.get("memories")), OWN)),
+        on_change=_take_board,
+        help="\n\n".join(f"{name}: {about}." for name, (about, _) in BOARDS.items()),
+    )
+
+
+def _take_board() -> None:
+    board = state.widget_value("board")
+    if board in BOARDS:
+        kept = {name: value for name, value in state.choice().options.items() if name not in ("memories", "rules")}
+        state.choose(options={**kept, **options_of(board)})
 
 
 def _widget(name: str, default: Any, value: Any) -> None:

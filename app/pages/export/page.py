@@ -9,6 +9,7 @@ import streamlit as st
 
 from app.kit.download import downloads, pictures
 from app.kit.frame import page_frame
+from app.pages.export import runtime_card
 from app.session import planning, repeat_command, review, state
 from app.session.planning import Shown
 from app.session.view_state import to_query
@@ -40,6 +41,8 @@ def page() -> None:
             st.html(markup.heading(title, note))
             for entry in listed:
                 _row(*entry)
+                if entry.name.endswith(".tflite"):
+                    runtime_card.draw(shown, entry.make)
 
 
 def report(shown: Shown, stem: str) -> None:

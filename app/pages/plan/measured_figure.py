@@ -8,10 +8,10 @@ from app.kit.charts.chart_base import FAINT, LINE, LIVE, bytes_axis, figure
 from app.texts import numbers
 
 
-def bars(theirs: int, ours: int, bound: int, name: str = "file", *, height: int = 132) -> go.Figure:
-    """Return three horizontal bars in bytes; ``name`` labels the first."""
-    rows = ((name, theirs, LINE), ("planned", ours, LIVE), ("lower bound", bound, FAINT))
-    fig = figure(height)
+def bars(theirs: int, ours: int, bound: int, name: str = "file", label: str = "planned") -> go.Figure:
+    """Return three horizontal bars in bytes; ``name`` and ``label`` are of the first two."""
+    rows = ((name, theirs, LINE), (label, ours, LIVE), ("lower bound", bound, FAINT))
+    fig = figure(132)
     fig.add_trace(
         go.Bar(
             x=[size for _, size, _ in rows],

@@ -104,10 +104,12 @@ def plan(context: TaskContext, subject: Subject, request: PlanRequest) -> Planni
     return make_plan_anyway(read_subject(context, subject), request, _Search(context))
 
 
-def measured(context: TaskContext, data: bytes, name: str, dims: dict[str, int] | None) -> Measured:
-    """Measure the memory of a model in its runtime."""
+def measured(
+    context: TaskContext, data: bytes, name: str, dims: dict[str, int] | None, runtime: str = "", written: bytes = b""
+) -> Measured:
+    """Measure the memory of a model in its runtime, or in ``runtime`` without and with the plan in ``written``."""
     context.progress("running the model", 0, 0)
-    return measure(data, name, dims)
+    return measure(data, name, dims, runtime, with_own_plan=written)
 
 
 def judge(

@@ -307,12 +307,16 @@ def _certificates(left: Plan, right: Plan) -> Iterator[Difference]:
         if other is not None and arena.least_bytes_claimed != other.least_bytes_claimed:
             path = f"$.arenas.{arena.name}.lower_bound_bytes"
             yield Difference(path, arena.least_bytes_claimed, other.least_bytes_claimed)
+        if other is not None and arena.reuse_cost_lower_bound != other.reuse_cost_lower_bound:
+            path = f"$.arenas.{arena.name}.reuse_cost_lower_bound"
+            yield Difference(path, arena.reuse_cost_lower_bound, other.reuse_cost_lower_bound)
 
 
 _ARENA_FIELDS = tuple(
     name
     for name in ArenaSummary.__dataclass_fields__
-    if name not in ("name", "lower_bound_bytes", "proven_bytes", "status", "witness", "witness_step")
+    if name
+    not in ("name", "lower_bound_bytes", "proven_bytes", "status", "witness", "witness_step", "reuse_cost_lower_bound")
 )
 """The figures of an arena's layout; its certificate is compared separately."""
 

@@ -18,6 +18,7 @@ import numpy as np
 from tmmu_core.base import limits
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.formats.planfile.plan_document import (
+    OMITTED,
     ArenaDocument,
     HandoffDocument,
     HeadDocument,
@@ -104,6 +105,7 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         categories=_categories(ordered),
         notes={**head.notes, PLACES_DERIVED: placed.why} if placed.why else head.notes,
         own_arenas=placed.own_arenas,
+        constraints=None if head.constraints is msgspec.UNSET else head.constraints,
     )
     return _renewed(_with_storage_counts(plan, head))
 
@@ -247,8 +249,8 @@ def _arena(name: str, record: ArenaDocument, source: str) -> ArenaSummary:
     for field, value in values.items():
         if isinstance(value, int) and field != "witness_step":  # −1: no step
             _within(value, f"arenas.{name}.{field}", source)
-    proven = None if record.proven_bytes is msgspec.UNSET else record.proven_bytes
-    return ArenaSummary(name=name, **{**values, "storages": record.storages or 0, "proven_bytes": proven})
+    unset = {field: None for field in OMITTED if values[field] is msgspec.UNSET}
+    return ArenaSummary(name=name, **{**values, "storages": record.storages or 0, **unset})
 
 
 def _within(value: int, field: str, source: str, most: int = U64_MAX) -> int:

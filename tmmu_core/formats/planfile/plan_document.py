@@ -1,8 +1,9 @@
 """The document of a plan file (contract §9): its keys, a plan as such a document, and its content hash.
 
 Keys beside those of §9: ``places``, ``own_arenas``, ``content_hash``, ``has_inputs_step``, ``planner_options``,
-``notes`` and per arena ``storages``, ``lower_bound_bytes``, ``proven_bytes`` (where a search proved more), ``status``,
-``witness`` and ``witness_step``. Unknown keys are ignored on reading.
+``notes``, ``constraints`` (contract §12, "Reuse costs") and per arena ``storages``, ``lower_bound_bytes``,
+``proven_bytes`` (where a search proved more), ``status``, ``witness``, ``witness_step``, ``reuse_cost`` and
+``reuse_cost_lower_bound``. Unknown keys are ignored on reading.
 
 An edit of a file shows in its content hash::
 
@@ -21,12 +22,16 @@ import msgspec
 
 from tmmu_core.base.cbor import H, NotCanonical
 from tmmu_core.base.struct_types import register_types
+from tmmu_core.plans.constraints import Constraints
 from tmmu_core.plans.figures.metrics import written_metrics
 from tmmu_core.plans.model import NO_CONTENT_HASH, PLACES_DERIVED, PLAN_SCHEMA, ArenaSummary, Category, Plan
 
 NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")
 """Keys that the hash of the head leaves out: they are hashed by ``tensors_hash`` or ``execution_order_hash``."""
 
+
+OMITTED = ("proven_bytes", "reuse_cost", "reuse_cost_lower_bound")
+"""Figures of an arena that are written only where there is a value."""
 
 DIGESTS = (
     *("ir_hash", "replay_token", "shard_spec_hash", "arena_config_hash", "execution_order_hash"),
@@ -52,6 +57,8 @@ class ArenaDocument(msgspec.Struct, omit_defaults=False):
     status: str = "feasible"
     witness: tuple[str, ...] = ()
     witness_step: int = -1
+    reuse_cost: int | msgspec.UnsetType | None = msgspec.UNSET
+    reuse_cost_lower_bound: int | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class RowDocument(msgspec.Struct, omit_defaults=False):
@@ -114,6 +121,8 @@ class HeadDocument(msgspec.Struct):
     own_arenas: bool | None = None
     content_hash: str | None = None
     """``None`` in a file of an older version or another writer."""
+    constraints: Constraints | msgspec.UnsetType = msgspec.UNSET
+    """Absent in plans without separations, colocations, pinned offsets and reuse penalties."""
 
 
 class PlanDocument(HeadDocument):
@@ -122,7 +131,7 @@ class PlanDocument(HeadDocument):
     tensors: tuple[RowDocument, ...] = ()
 
 
-register_types(ArenaDocument, RowDocument, HandoffDocument, HeadDocument, PlanDocument)
+register_types(Constraints, ArenaDocument, RowDocument, HandoffDocument, HeadDocument, PlanDocument)
 
 
 def head_document(plan: Plan) -> HeadDocument:
@@ -172,7 +181,10 @@ def _head_without_hash(plan: Plan) -> HeadDocument:
     own = {name: getattr(plan, name) for name in HeadDocument.__struct_fields__ if hasattr(plan, name)}
     own |= {name: own[name].hex() for name in DIGESTS}
     own |= {"arenas": {arena.name: arena_document(arena) for arena in plan.arenas}, "handoffs": handoff_documents(plan)}
-    return HeadDocument(schema=PLAN_SCHEMA, **own | {"metrics": written_metrics(plan.metrics)})
+    own |= {"metrics": written_metrics(plan.metrics)}
+    return HeadDocument(
+        schema=PLAN_SCHEMA, **own | ({"constraints": msgspec.UNSET} if plan.constraints is None else {})
+    )
 
 
 def handoff_documents(plan: Plan) -> tuple[HandoffDocument, ...]:
@@ -183,9 +195,8 @@ def handoff_documents(plan: Plan) -> tuple[HandoffDocument, ...]:
 def arena_document(arena: ArenaSummary) -> ArenaDocument:
     """Return one arena's figures as they are written."""
     fields_of = {field.name: getattr(arena, field.name) for field in msgspec.structs.fields(ArenaDocument)}
-    return ArenaDocument(
-        **{**fields_of, "proven_bytes": msgspec.UNSET if arena.proven_bytes is None else arena.proven_bytes}
-    )
+    unset = {name: msgspec.UNSET for name in OMITTED if fields_of[name] is None}
+    return ArenaDocument(**{**fields_of, **unset})
 
 
 def row_documents(plan: Plan) -> list[RowDocument]:

@@ -19,6 +19,7 @@ from tmmu_core.judge.reference.liveness import Lives
 from tmmu_core.judge.verifier.check_figures import side_by_side
 from tmmu_core.judge.verifier.check_slots import PART
 from tmmu_core.judge.verifier.row_columns import I64, U64, PlanFacts, most_together
+from tmmu_core.plans.constraints import Constraints
 from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, OPTIMAL, ArenaSummary, Plan
 
 
@@ -35,6 +36,8 @@ class Blocks:
     parts: dict[str, list[int]]
     """Name in a witness → its storages: one, or one per live part."""
     apart: frozenset[tuple[str, str]] = frozenset()
+    may_share: bool = False
+    """Whether storages of the plan may share bytes although their live ranges overlap (temporal exclusions)."""
 
     def alive(self, here: I64, step: int) -> list[int]:
         """Return the storages among ``here`` that are live at ``step``."""
@@ -59,7 +62,10 @@ def blocks_of(facts: PlanFacts, lives: Lives | None, *, configured: bool) -> Blo
         for tensor, storage in zip(plan.tensor_ids, plan.storage.tolist(), strict=True):
             for name in {tensor, tensor.rpartition(PART)[0] or tensor}:
                 parts.setdefault(name, []).append(storage)
-        return Blocks(facts.birth, facts.death, facts.size, facts.alignment, facts.arena, names, parts)
+        terms = plan.constraints or Constraints()
+        apart = frozenset([pair for a, b in terms.separations for pair in ((a, b), (b, a))])
+        columns = (facts.birth, facts.death, facts.size, facts.alignment, facts.arena)
+        return Blocks(*columns, names, parts, apart, bool(terms.exclusions))
     found = [storage for storage in lives.storages.values() if storage.name in plan.row_of]
     arena = [int(plan.arena[plan.row_of[storage.name]]) for storage in found]
     floor = [plan.arenas[number].alignment_bytes if configured else 1 for number in arena]
@@ -111,6 +117,7 @@ def _with(arena: ArenaSummary, found: Certificate) -> ArenaSummary:
         proven_bytes=found.claimed_bytes,
         witness=found.witness,
         witness_step=found.witness_step,
+        reuse_cost_lower_bound=found.reuse_cost_lower_bound,
     )
 
 
@@ -120,23 +127,30 @@ Reason = tuple[int, tuple[str, ...], int]
 
 def _certificate(blocks: Blocks, number: int, arena: ArenaSummary) -> Certificate:
     here = np.flatnonzero(blocks.arena == number)
+    if blocks.may_share:
+        return _limited(arena, _of_largest(blocks, here))
     return _limited(arena, _of_witness(blocks, here, arena), _of_peak(blocks, here), _of_largest(blocks, here))
 
 
-def _limited(arena: ArenaSummary, *reasons: Reason) -> Certificate:
+def _limited(arena: ArenaSummary, *reasons: Reason, cost_bound: int = 0) -> Certificate:
     """Return the part of the file's certificate that the recomputed bounds support."""
     claim = arena.least_bytes_claimed
+    stated = arena.reuse_cost_lower_bound
+    cost = None if stated is None else min(stated, cost_bound)
     best = max(reason[0] for reason in reasons)
     bound = min(best, claim if arena.status == CLAIMED else arena.bound_bytes)
     _, witness, step = next((reason for reason in reasons if reason[0] == bound), (bound, (), -1))
     if claim > bound:  # keep the witness of the file: with the graph it may suffice
         witness, step = (arena.witness, arena.witness_step) if arena.witness else (witness, step)
         status = INCOMPLETE if arena.status == INCOMPLETE else CLAIMED
-        return Certificate(arena.name, status, bound, claim, witness, step)
+        return Certificate(arena.name, status, bound, claim, witness, step, cost)
     status = arena.status
-    if status in (OPTIMAL, CLAIMED):
-        status = OPTIMAL if arena.extent_bytes == bound else FEASIBLE
-    return Certificate(arena.name, status, bound, None, witness, step)
+    if cost != stated and status != INCOMPLETE:
+        status = CLAIMED
+    elif status in (OPTIMAL, CLAIMED):
+        is_least = arena.extent_bytes == bound and (arena.reuse_cost or 0) == (cost or 0)
+        status = OPTIMAL if is_least else FEASIBLE
+    return Certificate(arena.name, status, bound, None, witness, step, cost)
 
 
 def _of_witness(blocks: Blocks, here: I64, arena: ArenaSummary) -> Reason:

@@ -10,6 +10,7 @@ import numpy as np
 from tmmu_core.graph.model import PERSISTENT_ROLES
 from tmmu_core.judge.finding import Finding, error
 from tmmu_core.judge.reference.liveness.ref_storages import Groups
+from tmmu_core.judge.verifier.check_constraints import excluded_storages
 from tmmu_core.judge.verifier.row_columns import I64, Mask, PlanFacts
 from tmmu_core.plans.model import Plan
 
@@ -157,7 +158,7 @@ def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
         return
     for space, storages in facts.spaces:
         boxes, owner = _boxes(facts, storages.tolist())
-        for a, b in overlapping(boxes):
+        for a, b in _overlapping(facts, boxes, owner):
             first, second = facts.name(owner[a]), facts.name(owner[b])
             low, high = max(boxes[a][2], boxes[b][2]), min(boxes[a][3], boxes[b][3])
             step = max(boxes[a][0], boxes[b][0])
@@ -176,8 +177,21 @@ def overlaps(facts: PlanFacts) -> Iterator[tuple[int, int]]:
     if not _proven_by_slots(facts):
         for _, storages in facts.spaces:
             boxes, owner = _boxes(facts, storages.tolist())
-            for a, b in overlapping(boxes):
+            for a, b in _overlapping(facts, boxes, owner):
                 yield owner[a], owner[b]
+
+
+def _overlapping(facts: PlanFacts, boxes: list[Box], owner: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield pairs of boxes that overlap; those of a temporal exclusion may."""
+    allowed = excluded_storages(facts.plan)
+    if not allowed:
+        yield from overlapping(boxes)
+        return
+    for a, one in enumerate(boxes):
+        for b, two in enumerate(boxes[:a]):
+            meet = one[0] < two[1] and two[0] < one[1] and one[2] < two[3] and two[2] < one[3]
+            if meet and frozenset((owner[a], owner[b])) not in allowed:
+                yield (b, a) if two[0] <= one[0] else (a, b)
 
 
 def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]:

@@ -79,9 +79,10 @@ def impossible(plan: Plan) -> Iterator[Finding]:
                 f"{arena.name} needs {arena.extent_bytes:,} bytes; its capacity is {arena.capacity_bytes:,}.",
                 arena=arena.name,
             )
+        shared = plan.constraints is not None and plan.constraints.exclusions  # live bytes may share bytes
         for bound, why in (
             (max(arena.lower_bound_bytes or 0, arena.proven_bytes or 0), "are the stated lower bound"),
-            (arena.peak_live_bytes, "are live at one step"),
+            (0 if shared else arena.peak_live_bytes, "are live at one step"),
         ):
             if bound > arena.extent_bytes:
                 yield error(
@@ -101,6 +102,7 @@ def _totals(facts: PlanFacts) -> Iterator[Finding]:
         "peak_step": step,
         "extent_bytes": sum(arena.extent_bytes for arena in plan.arenas),
         "lower_bound_bytes": sum(arena.bound_bytes for arena in plan.arenas),
+        "reuse_cost": None if plan.constraints is None else sum(arena.reuse_cost or 0 for arena in plan.arenas),
     }
     for what, number in counted.items():
         if isinstance(stated, dict) and stated.get(what) != number:

@@ -21,6 +21,7 @@ from tmmu_core.judge.verifier import against_graph
 from tmmu_core.judge.verifier.against_graph import OWN_ARENAS
 from tmmu_core.judge.verifier.certificates import certificates
 from tmmu_core.judge.verifier.check_bytes import check_alignment, check_overlap, check_storages
+from tmmu_core.judge.verifier.check_constraints import check_constraints, check_reuse_cost
 from tmmu_core.judge.verifier.check_figures import check_arenas, check_certificates, check_completeness, check_metrics
 from tmmu_core.judge.verifier.check_rows import check_rows
 from tmmu_core.judge.verifier.check_slots import (
@@ -53,6 +54,8 @@ OWN_RULES: dict[str, str] = {
     "handoff": "in-place reuse is at the input's death and the output's birth, and marked as taken where it is",
     "hash": "the hashes of order, layout and plan follow from the plan",
     "configuration": "arenas have the capacity, alignment and page size of their configuration",
+    "constraint": "separations, colocations, pinned offsets and reserved ranges are observed",
+    "reuse_cost": "the reuse cost is the sum of the penalties whose tensors share bytes",
     "places": "the file states what the planner placed, which selects the rules for offsets",
     "held": "the file has a content hash, which detects every edit",
 }
@@ -104,6 +107,8 @@ def verify_plan(
         *(finding for check in of_facts for finding in check(facts)),
         *check_hashes(facts, arenas),
         *check_metrics(plan),
+        *check_constraints(plan),
+        *check_reuse_cost(plan),
         *check_certificates(facts),
         *check_completeness(plan, graph),
     ]

@@ -61,6 +61,14 @@ struct lns {
     const volatile I *stop;
 };
 
+/* Model of planners/reuse/reuse_model.py and a placement: n units, edges by unit from `first`. `cost` and `missing`
+   (units without a place) are those of `offset` before, of `best` after. */
+struct reuse {
+    I n, capacity, reserved_count, rounds, threshold, most_out, bound, random, cost, missing;
+    const I *size, *align, *pin, *first, *other, *mine, *theirs, *weight, *reserved;
+    I *offset, *best, *work, *old, *out; /* n each */
+};
+
 /* Pairs of units that share a section; n units. Rows are written up to `max_rows`, all are counted. */
 struct neighbour_query {
     I n, max_rows;

@@ -17,7 +17,9 @@ from tmmu_core.plans.model import ArenaSummary, Plan
 ALL = ""
 """The arena of a limit on all arenas together."""
 
-Measure = Literal["extent", "peak live bytes", "gap", "reuse", "peak growth", "extent growth", "lower bound growth"]
+Measure = Literal[
+    "extent", "peak live bytes", "gap", "reuse", "reuse cost", "peak growth", "extent growth", "lower bound growth"
+]
 
 GROWTH: Mapping[Measure, str] = {
     "peak growth": "peak_live_bytes",
@@ -122,6 +124,8 @@ def _figure(plan: Plan, limit: Limit) -> tuple[int, int]:
         return (totals(plan).peak_live_bytes if limit.arena == ALL else chosen[0].peak_live_bytes), 1
     if limit.what == "gap":
         return sum(a.over_bound_bytes for a in chosen), sum(a.bound_bytes for a in chosen)
+    if limit.what == "reuse cost":
+        return sum(a.reuse_cost or 0 for a in chosen), 1
     slots, storages = sum(a.slots for a in chosen), sum(a.storages for a in chosen)
     return storages - slots, storages
 

@@ -74,6 +74,8 @@ class Totals:
     """Σ lower bounds: no plan of these arenas has a smaller sum of extents."""
     reserved_peak_bytes: int | None = None
     """The most bytes that the allocator of a snapshot reserved; ``None`` for other plans."""
+    reuse_cost: int | None = None
+    """Σ costs of the active reuse penalties; ``None`` for plans without penalties."""
 
     def written(self) -> dict[str, int]:
         """Return the figures that are known, by name."""
@@ -88,13 +90,16 @@ class Totals:
 def totals_of(arenas: Sequence[ArenaSummary], peak: tuple[int, int]) -> Totals:
     """The totals of arenas whose bytes are at their most together at ``peak``, a pair (step, bytes)."""
     step, most = peak
-    return Totals(most, step, sum(a.extent_bytes for a in arenas), sum(a.bound_bytes for a in arenas))
+    costs = [a.reuse_cost for a in arenas if a.reuse_cost is not None]
+    extent, bound = sum(a.extent_bytes for a in arenas), sum(a.bound_bytes for a in arenas)
+    return Totals(most, step, extent, bound, reuse_cost=sum(costs) if costs else None)
 
 
 def totals(plan: Plan) -> Totals:
     """Return the totals of a plan: as stated, or computed for a file of an older version."""
     said = plan.metrics.get("totals")
-    if isinstance(said, dict) and said.keys() | {"reserved_peak_bytes"} == Totals.__dataclass_fields__.keys():
+    optional = {"reserved_peak_bytes", "reuse_cost"}
+    if isinstance(said, dict) and said.keys() | optional == Totals.__dataclass_fields__.keys():
         return Totals(**said)
     return counted_totals(plan)
 

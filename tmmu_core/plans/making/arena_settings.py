@@ -39,7 +39,7 @@ def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
 def arenas_in_use(source: Graph | PlainInstance, request: PlanRequest) -> tuple[str, ...]:
     """Return the declared arenas, else the arenas that the tensors need, by name."""
     if isinstance(source, PlainInstance):
-        return (source.problem.arena,)
+        return tuple([problem.arena for problem in source.problems])
     if request.is_one_memory:
         if request.arenas and set(request.arenas) != {ONE_MEMORY}:
             raise InvalidIrShapes(

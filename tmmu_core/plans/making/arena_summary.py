@@ -64,7 +64,22 @@ def summarise(problem: Problem, found: PackedArena, config: Mapping[str, Arena],
         proven_bytes=certificate.proven if certificate.proven > certificate.lower_bound else None,
         witness=certificate.witness,
         witness_step=certificate.step,
+        reuse_cost=reuse_cost(problem, found.packing),
+        reuse_cost_lower_bound=None if problem.reuse is None else found.packing.cost_bound or 0,
     )
+
+
+def reuse_cost(problem: Problem, packing: Packing) -> int | None:
+    """Return the sum of the reuse penalties whose two storages share bytes; ``None`` for a problem without terms."""
+    if problem.reuse is None:
+        return None
+    begin, size = packing.offset.tolist(), problem.size.tolist()
+    paid = [
+        cost
+        for i, j, cost in problem.reuse.penalties
+        if max(begin[i], begin[j]) < min(begin[i] + size[i], begin[j] + size[j])
+    ]
+    return sum(paid)
 
 
 @dataclass(frozen=True)
@@ -88,12 +103,17 @@ def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> Cert
     proven = max(bound, packing.lower_bound or 0)
     otherwise = "unproven" if packing.stopped else "feasible"
     status = "optimal" if packing.optimal or extent == proven else otherwise
+    if (reuse_cost(problem, packing) or 0) > (packing.cost_bound or 0) and status == "optimal":
+        status = otherwise
     if extent < proven:  # such a plan is wrong
         status = INVALID
     return Certificate(bound, proven, status, witness, step)
 
 
 def _bound(problem: Problem, steps: int) -> tuple[int, tuple[str, ...], int]:
+    if problem.reuse is not None and problem.reuse.exclusions:  # live bytes may exceed the extent
+        largest = int(np.argmax(problem.size)) if len(problem) else -1
+        return (int(problem.size[largest]), (problem.ids[largest],), -1) if len(problem) else (0, (), -1)
     if len(problem) <= ALL_BOUNDS_UP_TO:
         best = lower_bound(problem)
         return best.bytes, tuple([problem.ids[i] for i in best.witness]), best.step
@@ -120,7 +140,8 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
         way = f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "
         way += OF_GRAPHS if of_graph else OF_INSTANCES
     elif other == "unknown":
-        way = f"The least that is proven to be needed is {bound:,} B: a search may fit, try --planner exact."
+        way = f"The least that is proven to be needed is {bound:,} B: a search may fit, "
+        way += f"try --planner {'exact' if problem.reuse is None else 'reuse'}."
     else:
         way = f"It fits with --planner {other}."
     raise ArenaTooSmall(
@@ -142,7 +163,7 @@ def _limit_of(arena: str) -> str:
 def _who_fits(problem: Problem, bound: int, capacity: int) -> str:
     if bound > capacity:
         return "no"
-    if len(problem) <= TRIED_UP_TO:
+    if problem.reuse is None and len(problem) <= TRIED_UP_TO:
         packing = ARENA_PLANNERS[TRIED].pack(problem, {}, None)
         extent = int((packing.offset + problem.size).max())
         if extent <= capacity:

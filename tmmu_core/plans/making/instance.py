@@ -1,26 +1,38 @@
-"""Plans of plain instances: one arena, no graph (contract §10)."""
+"""Plans of plain instances: arenas without a graph (contract §10)."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import to_builtins
 
 from tmmu_core.base.cbor import H, Table
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.planners import MemoryPlannerEntry, planner_named
 from tmmu_core.planners.meter import Meter, metered
-from tmmu_core.planners.problem import GIVEN, I64, U64, Packing, PlainInstance, Problem, Progress
+from tmmu_core.planners.problem import (
+    GIVEN,
+    I64,
+    U64,
+    Packing,
+    PlainInstance,
+    Problem,
+    Progress,
+    ReuseTerms,
+    live_parts,
+)
 from tmmu_core.planners.slots import slot_sizes
 from tmmu_core.plans import canonical
+from tmmu_core.plans.constraints import Constraints
 from tmmu_core.plans.figures.live_bytes import peak_together
 from tmmu_core.plans.making.arena_summary import PackedArena, check_capacity, summarise
 from tmmu_core.plans.making.plan_rows import PlanTotals, assemble, numbered_by_offset, storage_numbers
-from tmmu_core.plans.model import GIVEN_OFFSETS, READ, Plan, PlanColumns
+from tmmu_core.plans.model import GIVEN_OFFSETS, READ, Handoff, Plan, PlanColumns
 
 
 def plan_problem(
@@ -31,57 +43,107 @@ def plan_problem(
     token: bytes | None = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """Plan one arena. An instance with complete offsets keeps them: it is a finished plan.
+    """Plan every arena of an instance. An instance with complete offsets keeps them: it is a finished plan.
 
     A storage with gaps becomes one row per live part, ``id``, ``id@part1``, …, all at one offset: a row's
     range covers no gap. Raises what the planner raises, ``ArenaTooSmall``, ``AllocationOverflow``.
     """
     started = time.perf_counter_ns()
     instance = given if isinstance(given, PlainInstance) else PlainInstance("", given)
-    problem, packing, meter = instance.problem, instance.packing, metered(progress, options or {})
-    if packing is None:
-        packing = _packed(problem, planner, options or {}, meter)
-    else:
+    meter = metered(progress, options or {})
+    if instance.packing is not None:
         planner = GIVEN
-    slot = packing.slot if packing.slot is not None else numbered_by_offset(_as_held(problem), packing)
-    sizes = slot_sizes(problem, slot)[0][slot] if packing.slot is not None else problem.size
-    extent = int((packing.offset + sizes).max()) if len(problem) else 0
     reserved = instance.recorded.reserved_peak_bytes if planner == GIVEN and instance.recorded else None
-    extent = max(extent, reserved or 0)
-
-    handoffs, taken, ends = _handoffs(problem, packing)
-    columns = _columns(replace(problem, death=ends[0]), packing, slot)
-    columns = replace(columns, handoffs=handoffs, taken=taken)
+    placed = []
+    for problem in instance.problems:
+        packing = _packed(problem, planner, options or {}, meter) if instance.packing is None else instance.packing
+        placed.append(_placed(problem, packing, reserved or 0))
+    columns = _columns(placed)
+    columns = replace(
+        columns,
+        handoffs=tuple([row for each in placed for row in each.handoffs]),
+        taken=tuple([flag for each in placed for flag in each.taken]),
+    )
     if instance.recorded is not None:
-        kind = dict(zip(problem.ids, instance.recorded.categories, strict=True))
+        kind = dict(zip(instance.problem.ids, instance.recorded.categories, strict=True))
         columns = replace(columns, categories=tuple([kind[name] for name in columns.tensor_ids]))
     steps = int(columns.death.max(initial=1))
-    arena, kept = Arena(problem.capacity, problem.arena_alignment), problem.given_offsets
-    config = {problem.arena: arena}
-    lives = _lives(replace(problem, death=ends[1]))
-    found = PackedArena(packing, int(slot.max(initial=-1)) + 1, extent, ends[1], lives)
-    summary = summarise(problem, found, config, steps)
-    if planner != GIVEN:
-        check_capacity(problem, summary, of_graph=False)
+    config = {each.problem.arena: Arena(each.problem.capacity, each.problem.arena_alignment) for each in placed}
+    summaries = [summarise(each.problem, each.found, config, steps) for each in placed]
+    for each, summary in zip(placed, summaries, strict=True):
+        if planner != GIVEN:
+            check_capacity(each.problem, summary, of_graph=False)
+    lives = [each.found.parts for each in placed if each.found.parts is not None]
+    birth, end, size = (np.concatenate(column) for column in zip(*lives, strict=True))
+    constraints = constraints_of(instance.problems)
+    kept = sum(problem.given_offsets for problem in instance.problems)
     return assemble(
         columns,
-        [summary],
-        _identity(problem, arena),
-        PlanTotals(peak_together(*lives, steps), (0, 0), started, reserved),
+        summaries,
+        _identity(instance.problems, config, constraints),
+        PlanTotals(peak_together(birth, end, size, steps), (0, 0), started, reserved),
         planner=planner,
         planner_options=meter.options(options or {}),
         ir_name=instance.name,
         preset="inference",
-        places="bytes" if packing.slot is None else "slots",
+        places="slots" if placed[0].found.packing.slot is not None else "bytes",
         replay_token=token or canonical.token_from_seed(0),
         steps=steps,
         has_inputs_step=False,
         execution_order=(),
+        constraints=constraints,
         notes={
             **({READ: "; ".join(instance.notes)} if instance.notes else {}),
-            **({GIVEN_OFFSETS: f"{kept:,} of {len(problem):,} offsets are given and stay fixed"} if kept else {}),
-            **({problem.arena: dict(packing.notes)} if packing.notes else {}),
+            **(
+                {GIVEN_OFFSETS: f"{kept:,} of {sum(map(len, instance.problems)):,} offsets are given and stay fixed"}
+                if kept
+                else {}
+            ),
+            **{each.problem.arena: dict(each.found.packing.notes) for each in placed if each.found.packing.notes},
         },
+    )
+
+
+class _Placed(NamedTuple):
+    """One arena of an instance with its packing."""
+
+    problem: Problem
+    """With the deaths of the plan's rows."""
+    slot: I64
+    found: PackedArena
+    handoffs: tuple[Handoff, ...]
+    taken: tuple[bool, ...]
+
+
+def _placed(problem: Problem, packing: Packing, reserved: int) -> _Placed:
+    slot = packing.slot if packing.slot is not None else numbered_by_offset(_as_held(problem), packing)
+    sizes = slot_sizes(problem, slot)[0][slot] if packing.slot is not None else problem.size
+    extent = max(int((packing.offset + sizes).max()) if len(problem) else 0, reserved)
+    handoffs, taken, ends = _handoffs(problem, packing)
+    parts = _lives(replace(problem, death=ends[1]))
+    found = PackedArena(packing, int(slot.max(initial=-1)) + 1, extent, ends[1], parts)
+    return _Placed(replace(problem, death=ends[0]), slot, found, handoffs, taken)
+
+
+def constraints_of(problems: Sequence[Problem]) -> Constraints | None:
+    """Return the constraints of an instance by id; ``None`` where no arena has reuse terms."""
+    if all(problem.reuse is None for problem in problems):
+        return None
+    pairs: dict[str, list[Any]] = {name: [] for name in ("separations", "colocations", "exclusions", "reuse_penalties")}
+    pinned: dict[str, int] = {}
+    for problem in problems:
+        terms, ids = problem.reuse or ReuseTerms(), problem.ids
+        apart = [] if problem.must_not_alias is None else problem.must_not_alias.tolist()
+        for name, rows in zip(pairs, (apart, terms.colocations, terms.exclusions, terms.penalties), strict=True):
+            pairs[name] += [(*sorted((ids[row[0]], ids[row[1]])), *row[2:]) for row in rows]
+        if problem.fixed is not None:
+            pinned |= {ids[i]: int(problem.fixed[i]) for i in np.flatnonzero(problem.fixed >= 0).tolist()}
+    reserved = {p.arena: p.reuse.reserved for p in problems if p.reuse is not None and p.reuse.reserved}
+    return Constraints(
+        **{name: tuple(sorted(set(rows))) for name, rows in pairs.items() if name != "reuse_penalties"},
+        pinned=dict(sorted(pinned.items())),
+        reserved=reserved,
+        reuse_penalties=tuple(sorted(pairs["reuse_penalties"])),
     )
 
 
@@ -97,12 +159,20 @@ def _packed(problem: Problem, planner: str, options: Mapping[str, Any], meter: M
     return entry.pack(problem, entry.checked_options(options), meter)
 
 
-def _identity(problem: Problem, arena: Arena) -> canonical.Identity:
-    limits = {"capacity_bytes": arena.capacity_bytes, "alignment_bytes": arena.alignment_bytes}
+def _identity(
+    problems: Sequence[Problem], config: Mapping[str, Arena], constraints: Constraints | None
+) -> canonical.Identity:
+    content: Any = _identity_rows(problems[0])
+    if len(problems) > 1 or constraints is not None:
+        content = [[[problem.arena, _identity_rows(problem)] for problem in problems], to_builtins(constraints)]
+    limits = {
+        name: {"capacity_bytes": arena.capacity_bytes, "alignment_bytes": arena.alignment_bytes}
+        for name, arena in config.items()
+    }
     return canonical.Identity(
-        ir_hash=H(["tmmu_problem_v1", _identity_rows(problem)]),
+        ir_hash=H(["tmmu_problem_v1", content]),
         mode="inference",
-        arena_config_hash=canonical.arena_config_hash({problem.arena: limits}),
+        arena_config_hash=canonical.arena_config_hash(limits),
         execution_order_hash=canonical.execution_order_hash(()),
         rank=0,
         world_size=1,
@@ -145,65 +215,52 @@ def _handoffs(
     return tuple([(k, problem.ids[x], problem.ids[y]) for k, x, y in rows]), tuple(same.tolist()), (death, held)
 
 
-def _columns(problem: Problem, packing: Packing, slot: np.ndarray[Any, Any]) -> PlanColumns:
-    if problem.gaps is None or not any(problem.gaps):
-        ids: Sequence[str] = problem.ids
-        order = sorted(range(len(ids)), key=ids.__getitem__)
-        source = np.array(order, np.int64)
-        birth, death = problem.birth[source].astype(np.int64), problem.death[source].astype(np.int64)
-    else:
-        parts = [(i, k, lo, hi) for i in range(len(problem)) for k, (lo, hi) in enumerate(live_parts(problem, i))]
-        ids = [problem.ids[i] + (f"@part{k}" if k else "") for i, k, _, _ in parts]
-        order = sorted(range(len(parts)), key=ids.__getitem__)
-        source = np.array([parts[at][0] for at in order], np.int64)
-        birth = np.array([parts[at][2] for at in order], np.int64)
-        death = np.array([parts[at][3] for at in order], np.int64)
-    arena = np.zeros(len(order), np.int32)
+def _columns(placed: Sequence[_Placed]) -> PlanColumns:
+    problems = [each.problem for each in placed]
+    offset, size, alignment, slot = (
+        np.concatenate(column)
+        for column in zip(*((f.packing.offset, p.size, p.alignment, s) for p, s, f, _, _ in placed), strict=True)
+    )
+    lives = [live_parts(problem) for problem in problems]
+    count = np.concatenate([np.diff(first) for first, _, _ in lives])
+    whose = np.repeat(np.arange(len(count)), count)
+    part = (np.arange(len(whose)) - np.repeat(np.cumsum(count) - count, count)).tolist()
+    names = [name for problem in problems for name in problem.ids]
+    ids = [names[i] + (f"@part{k}" if k else "") for i, k in zip(whose.tolist(), part, strict=True)]
+    order = sorted(range(len(ids)), key=ids.__getitem__)
+    source = whose[order]
+    birth, death = (np.concatenate([each[k] for each in lives])[order] for k in (1, 2))
+    arena = np.repeat(np.arange(len(placed), dtype=np.int32), [len(problem) for problem in problems])[source]
+    roles = [role for problem in problems for role in problem.roles or ("activation",) * len(problem)]
     storage, generation = storage_numbers(arena, slot[source], birth)
     return PlanColumns(
         tensor_ids=tuple([ids[at] for at in order]),
         arena=arena,
         logical_slot=slot[source],
-        offset=packing.offset[source],
-        size=problem.size[source],
-        alignment=problem.alignment[source],
+        offset=offset[source],
+        size=size[source],
+        alignment=alignment[source],
         birth=birth,
         death=death,
         generation=generation,
         storage=storage,
-        roles=tuple([problem.roles[i] if problem.roles else "activation" for i in source.tolist()]),
+        roles=tuple([roles[i] for i in source.tolist()]),
         dtypes=("uint8",) * len(order),
-        shapes=tuple(zip(problem.size[source].tolist())),
+        shapes=tuple(zip(size[source].tolist())),
         alias_group_ids=(None,) * len(order),
         base_tensor_uids=(None,) * len(order),
     )
 
 
 def _lives(problem: Problem) -> tuple[I64, I64, U64]:
-    """Birth, end and bytes of every live part of every storage."""
-    if problem.gaps is None:
-        return problem.birth, problem.death, problem.size
-    parts = [(i, *part) for i in range(len(problem)) for part in live_parts(problem, i)]
-    whose, birth, end = np.array(parts, np.int64).reshape(-1, 3).T
-    return birth, end, problem.size[whose]
+    """Return birth, end and bytes of every live part of every storage."""
+    first, birth, end = live_parts(problem)
+    return birth, end, np.repeat(problem.size, np.diff(first))
 
 
 def _as_held(problem: Problem) -> Problem:
-    """Births at which each storage is first held: its row is born there, and rows are what numbers go by."""
-    if problem.gaps is None:
-        return problem
-    parts = [live_parts(problem, i) for i in range(len(problem))]
-    birth = np.array([held[0][0] if held else at for held, at in zip(parts, problem.birth.tolist(), strict=True)])
-    return replace(problem, birth=birth.astype(np.int64))
-
-
-def live_parts(problem: Problem, i: int) -> list[tuple[int, int]]:
-    """The half-open ranges in which storage ``i`` holds bytes: its life less its gaps."""
-    parts, at = [], int(problem.birth[i])
-    for lo, hi in sorted(problem.gaps[i]) if problem.gaps is not None else ():
-        if lo > at:
-            parts.append((at, lo))
-        at = max(at, hi)
-    if at < int(problem.death[i]):
-        parts.append((at, int(problem.death[i])))
-    return parts
+    """Return the problem with the birth of each storage at its first live part, by which rows are numbered."""
+    first, begin, _ = live_parts(problem)
+    birth, is_held = problem.birth.copy(), np.diff(first) > 0
+    birth[is_held] = begin[first[:-1][is_held]]
+    return replace(problem, birth=birth)

@@ -61,7 +61,7 @@ def better_than(plan: Plan, problems: Callable[[], Sequence[Problem]]) -> Better
     """
     extent, bound = (sum(getattr(a, name) for a in plan.arenas) for name in ("extent_bytes", "bound_bytes"))
     storages = sum(arena.storages for arena in plan.arenas)
-    is_packed = not plan.own_arenas and plan.places != "sparse"
+    is_packed = not plan.own_arenas and plan.places != "sparse" and plan.constraints is None
     if plan.planner == BETTER or not is_packed or extent <= bound or storages > MOST_STORAGES:
         return None
     meter = Meter(None, NODES if storages <= NODES_UP_TO else 0)
@@ -87,16 +87,14 @@ class PlanningResult:
     """The ir_hash of the whole graph where the plan is one rank's."""
     warnings: tuple[str, ...] = ()
     """A sentence for each part of the request that has no effect: rules that match nothing."""
-    problem: Problem | None = None
-    """The problem of an instance."""
+    problems: tuple[Problem, ...] = ()
+    """The problem of each arena of an instance."""
 
     @cached_property
     def better(self) -> Better | None:
         """A planner that needs less memory, found by a short search; ``None`` where none was found."""
-        solution, problem = self.solution, self.problem
-        if solution is not None:
-            return better_than(self.plan, lambda: problems_of(solution))
-        return None if problem is None else better_than(self.plan, lambda: [problem])
+        solution = self.solution
+        return better_than(self.plan, lambda: self.problems if solution is None else problems_of(solution))
 
 
 def make_plan(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
@@ -117,8 +115,8 @@ def _made(source: Graph | PlainInstance, request: PlanRequest, progress: Progres
             hint="Tokens of 64 bytes and more are the superseded draft's: --addressing blake3_sparse.",
         )
     if isinstance(source, PlainInstance):
-        problem = problem_as_asked(source.problem, request)
-        return PlanningResult(request, _plan_of_instance(source, problem, request, progress), problem=problem)
+        problems = problems_as_requested(source.problems, request)
+        return PlanningResult(request, _plan_of_instance(source, problems, request, progress), problems=problems)
     refuse_unused_dims(source, request.dims)
     if request.shard_spec is None:
         solution = solve(source, with_arena_settings(source, request), progress=progress)
@@ -147,12 +145,18 @@ def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
 
 
 def _plan_of_instance(
-    instance: PlainInstance, problem: Problem, request: PlanRequest, progress: Progress | None
+    instance: PlainInstance, problems: tuple[Problem, ...], request: PlanRequest, progress: Progress | None
 ) -> Plan:
     given = request.planner == GIVEN and instance.packing is not None
     notes = (*instance.notes, *_offset_notes(instance, request.planner or DEFAULT_PLANNER))
     return plan_problem(
-        replace(instance, problem=problem, packing=instance.packing if given else None, notes=notes),
+        replace(
+            instance,
+            problem=problems[0],
+            others=problems[1:],
+            packing=instance.packing if given else None,
+            notes=notes,
+        ),
         planner=DEFAULT_PLANNER if given else request.planner or DEFAULT_PLANNER,
         options=None if given else request.options,
         token=request.replay_token,
@@ -170,25 +174,29 @@ def _offset_notes(instance: PlainInstance, planner: str) -> tuple[str, ...]:
     return ()
 
 
-def problem_as_asked(problem: Problem, request: PlanRequest) -> Problem:
-    """Apply the configuration of its one arena to an instance; unset fields keep the instance's values.
+def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -> tuple[Problem, ...]:
+    """Apply the configuration of its arenas to an instance; unset fields keep the instance's values.
 
     Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for another arena, and as ``read_arenas`` does.
     """
-    changes: dict[str, Any] = {}
-    if request.arenas:
-        config = read_arenas(request.arenas)
-        capacities_by_name(dict.fromkeys(config, 0), (problem.arena,))
-        arena = config[problem.arena]
-        changes["capacity"] = arena.capacity_bytes
-        if "alignment_bytes" in as_given(request.arenas)[problem.arena]:
-            changes["arena_alignment"] = arena.alignment_bytes
-    capacity = capacities_by_name(request.capacities, (problem.arena,)).get(problem.arena)
-    if capacity is not None:
-        changes["capacity"] = capacity
+    names = tuple([problem.arena for problem in problems])
+    config = read_arenas(request.arenas) if request.arenas else {}
+    capacities_by_name(dict.fromkeys(config, 0), names)
+    capacities = capacities_by_name(request.capacities, names)
     if request.alignment is not None:
-        check_alignment(request.alignment, arena=problem.arena)
-        changes["arena_alignment"] = request.alignment
-    if "arena_alignment" in changes:
-        changes["alignment"] = np.maximum(problem.alignment, np.uint64(changes["arena_alignment"]))
-    return replace(problem, **changes) if changes else problem
+        check_alignment(request.alignment, arena=names[0])
+    changed = []
+    for problem in problems:
+        changes: dict[str, Any] = {}
+        if problem.arena in config:
+            changes["capacity"] = config[problem.arena].capacity_bytes
+            if "alignment_bytes" in as_given(request.arenas or {})[problem.arena]:
+                changes["arena_alignment"] = config[problem.arena].alignment_bytes
+        if problem.arena in capacities:
+            changes["capacity"] = capacities[problem.arena]
+        if request.alignment is not None:
+            changes["arena_alignment"] = request.alignment
+        if "arena_alignment" in changes:
+            changes["alignment"] = np.maximum(problem.alignment, np.uint64(changes["arena_alignment"]))
+        changed.append(replace(problem, **changes) if changes else problem)
+    return tuple(changed)

@@ -83,7 +83,7 @@ def _capacities(source: Graph | PlainInstance, request: PlanRequest, plan: Plan)
     config = read_arenas(request.arenas)
     found = {name: arena.capacity_bytes for name, arena in config.items()}
     if isinstance(source, PlainInstance) and not found:
-        found = {source.problem.arena: source.problem.capacity}
+        found = {problem.arena: problem.capacity for problem in source.problems}
     return found | capacities_by_name(request.capacities, names if len(names) == 1 or found == {} else tuple(found))
 
 

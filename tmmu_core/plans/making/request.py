@@ -23,6 +23,8 @@ DEFAULT_PLANNER = "slots"
 ADDRESSINGS = ("offsets", "blake3_sparse")
 KEEPS_OFFSETS = "greedy"
 """The default planner for an instance with fixed offsets, which ``slots`` cannot keep."""
+WEIGHS_REUSE = "reuse"
+"""The default planner for an instance with separations, colocations, reserved bytes or reuse penalties."""
 ANY_ARENA = ""
 """The name under which a capacity is given that means the only arena there is."""
 
@@ -101,6 +103,8 @@ def default_planner(instance: PlainInstance) -> str:
     """Return the default planner of an instance: ``given`` where all offsets are given, else one that keeps them."""
     if instance.packing is not None:
         return GIVEN
+    if any(problem.reuse is not None for problem in instance.problems):
+        return WEIGHS_REUSE
     fixed = instance.problem.fixed
     return DEFAULT_PLANNER if fixed is None or (fixed < 0).all() else KEEPS_OFFSETS
 

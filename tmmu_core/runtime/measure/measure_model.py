@@ -118,11 +118,18 @@ REST = {
 
 
 def measure(
-    data: bytes, name: str, dims: dict[str, int] | None = None, runtime: str = "", *, in_order: bool = False
+    data: bytes,
+    name: str,
+    dims: dict[str, int] | None = None,
+    runtime: str = "",
+    *,
+    in_order: bool = False,
+    with_own_plan: bytes = b"",
 ) -> Measured:
     """Run the model in ``data`` with its runtime, or with one of ``CHOICES``, and plan it.
 
-    ``in_order`` runs an ONNX model in the order of its nodes, without optimizations.
+    ``in_order`` runs an ONNX model in the order of its nodes, without optimizations. ``with_own_plan`` is the model
+    with the plan that TensorFlow Lite Micro runs for comparison [a plan by ``PLANNER``].
 
     Raises ``UnreadableInput`` where it cannot be run, and as reading does.
     """
@@ -131,7 +138,7 @@ def measure(
         if which != LITERT:
             message = f"{CHOICES[runtime]} runs TensorFlow Lite models, and it is none."
             raise UnreadableInput(message, source=name, hint="Give a .tflite file, or omit --runtime.")
-        return _micro(data, name)
+        return _micro(data, name, with_own_plan)
     if not which:
         hint = "Give an .onnx, .tflite or .pt2 file. What is no model of a runtime is planned: tmmu plan."
         raise UnreadableInput(
@@ -187,11 +194,11 @@ def _litert(data: bytes, name: str) -> Measured:
     return Measured(name, LITERT, arena, figures, _figures(graph, {}), None, {})
 
 
-def _micro(data: bytes, name: str) -> Measured:
+def _micro(data: bytes, name: str, written: bytes) -> Measured:
     _needed("tflite_micro", "'tmmu-plan-explorer[tflm]'", name)
     model = MicroModel(data, name)
     plan = make_plan(model.as_run, PlanRequest(planner=PLANNER)).plan
-    written = with_plan(model, data, plan).data
+    written = written or with_plan(model, data, plan).data
     request = json.dumps({"lengths": [len(data), len(written)]}).encode() + b"\n" + data + written
     answer = _answer("tmmu_core.runtime.measure.tflm_child", request, name, f"{MICRO} does not run the model")
     figures = answer["before"] | {f"{key}_with_plan": value for key, value in answer["after"].items()}

@@ -1,4 +1,4 @@
-// How figures are said; the same words as app/texts/numbers.py (a test holds the two together).
+// Number formats, equal to app/texts/numbers.py (tests/app/canvas/test_chart.py compares them).
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 

@@ -1,0 +1,280 @@
+"""Placements with constraints and reuse penalties, against brute force and under injected faults."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import combinations, product
+from random import Random
+from typing import Any
+
+import pytest
+
+import tmmu
+from tests.judge import all_pairs
+from tests.judge.relation_pairs import relation_faults
+from tmmu_core.base.errors import ContractError
+from tmmu_core.formats import structured_problem
+from tmmu_core.formats.planfile.plan_file import to_json
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.planners.reuse import local_search
+from tmmu_core.planners.reuse.reuse_model import reuse_model
+from tmmu_core.plans.constraints import Constraints
+from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.model import Plan
+
+KINDS = ("separations", "colocations", "temporal_exclusions", "pinned_allocations", "reserved", "intervals")
+CAPACITY = 7
+
+
+def document(rng: Random, kinds: tuple[str, ...], buffers: int = 4) -> dict[str, Any]:
+    """A small random structured problem with constraints of some kinds, and penalties."""
+    rows = []
+    for k in range(buffers):
+        lower = rng.randrange(6)
+        lives = [{"lower": lower, "upper": lower + rng.randint(1, 3)}]
+        if "intervals" in kinds and rng.random() < 0.5:
+            lives.append({"lower": lives[0]["upper"] + 1, "upper": lives[0]["upper"] + 2})
+        size, alignment = rng.randint(1, 3), rng.choice((1, 1, 2))
+        row = {"id": k, "name": f"b{k}", "size": size, "alignment": alignment, "live_intervals": lives}
+        rows.append(row | {"allowed_pools": [0]})
+    pairs = [{"first": a, "second": b} for a, b in combinations(range(buffers), 2)]
+    some = {kind: rng.sample(pairs, 1) if kind in kinds else [] for kind in KINDS[:3]}
+    pin = {"buffer": rng.randrange(buffers), "pool": 0, "offset": 2 * rng.randrange(2)}
+    pins = [{**pin, "exclusive_for_all_time": rng.random() < 0.3}] if "pinned_allocations" in kinds else []
+    reserved = [{"begin": 3, "end": 4}] if "reserved" in kinds else []
+    penalties = [{**pair, "cost": rng.randint(1, 4), "reason": "generic"} for pair in pairs if rng.random() < 0.7]
+    return {
+        "schema_version": 1,
+        "profile": "pypto_research_v1",
+        "instance": "random",
+        "problem": {
+            "pools": [{"id": 0, "name": "UB", "capacity": CAPACITY, "reserved_ranges": reserved}],
+            "buffers": rows,
+            "constraints": {**some, "pinned_allocations": pins},
+            "cost_model": {"reuse_penalties": penalties},
+        },
+    }
+
+
+def instance_of(found: dict[str, Any]) -> PlainInstance:
+    return structured_problem.read(json.dumps(found).encode(), "random.json")
+
+
+def least_cost(found: dict[str, Any]) -> int | None:
+    """The least cost over all offsets, ``None`` where none is valid."""
+    problem = found["problem"]
+    rows, limits = problem["buffers"], problem["constraints"]
+    apart = {(c["first"], c["second"]) for c in limits["separations"]}
+    for pin in limits["pinned_allocations"]:
+        if pin["exclusive_for_all_time"]:
+            apart |= {tuple(sorted((pin["buffer"], k))) for k in range(len(rows)) if k != pin["buffer"]}
+    free = {(c["first"], c["second"]) for c in limits["temporal_exclusions"]}
+
+    def together(a: int, b: int) -> bool:
+        lives = product(rows[a]["live_intervals"], rows[b]["live_intervals"])
+        return any(x["lower"] < y["upper"] and y["lower"] < x["upper"] for x, y in lives)
+
+    hard = {(a, b) for a, b in combinations(range(len(rows)), 2) if together(a, b)} - free | apart
+    fixed = {pin["buffer"]: pin["offset"] for pin in limits["pinned_allocations"]}
+    busy = {byte for r in problem["pools"][0]["reserved_ranges"] for byte in range(r["begin"], r["end"])}
+    places = [
+        [
+            at
+            for at in ([fixed[k]] if k in fixed else range(0, CAPACITY - row["size"] + 1, row["alignment"]))
+            if at % row["alignment"] == 0
+            and at + row["size"] <= CAPACITY
+            and busy.isdisjoint(range(at, at + row["size"]))
+        ]
+        for k, row in enumerate(rows)
+    ]
+    best: int | None = None
+    for offsets in product(*places):
+        share = {
+            (a, b)
+            for a, b in combinations(range(len(rows)), 2)
+            if offsets[a] < offsets[b] + rows[b]["size"] and offsets[b] < offsets[a] + rows[a]["size"]
+        }
+        if share & hard or any(offsets[c["first"]] != offsets[c["second"]] for c in limits["colocations"]):
+            continue
+        cost = sum(c["cost"] for c in problem["cost_model"]["reuse_penalties"] if (c["first"], c["second"]) in share)
+        best = cost if best is None else min(best, cost)
+    return best
+
+
+COMBINATIONS = [kinds for n in range(len(KINDS) + 1) for kinds in combinations(KINDS, n)]
+
+
+@pytest.mark.parametrize("kinds", COMBINATIONS, ids=lambda kinds: "+".join(kinds) or "penalties")
+def test_least_cost_is_that_of_brute_force(kinds: tuple[str, ...]) -> None:
+    rng = Random(repr(kinds))
+    for _ in range(4):
+        found = document(rng, kinds)
+        least = least_cost(found)
+        try:
+            plan = plan_problem(instance_of(found), planner="reuse")
+        except ContractError:
+            assert least is None
+            continue
+        assert plan.arenas[0].reuse_cost == least
+        assert (plan.arenas[0].reuse_cost_lower_bound or 0) <= (least or 0)
+        assert verify_plan(plan).ok, verify_plan(plan).findings
+        assert not [*all_pairs.faults(plan), *relation_faults(plan)]
+
+
+def plans(kinds: tuple[str, ...] = ()) -> Iterator[Plan]:
+    rng = Random(7)
+    while True:
+        try:
+            yield plan_problem(instance_of(document(rng, kinds)), planner="reuse")
+        except ContractError:
+            continue
+
+
+def bytes_of(plan: Plan, name: str) -> range:
+    row = plan.row(plan.row_of[name])
+    return range(row.offset_bytes, row.offset_bytes + row.size_bytes)
+
+
+def pairs_of(plan: Plan, sharing: bool) -> list[tuple[str, str]]:
+    pairs = combinations(plan.tensor_ids, 2)
+    return [(a, b) for a, b in pairs if bool(set(bytes_of(plan, a)) & set(bytes_of(plan, b))) == sharing]
+
+
+def changed(plan: Plan, **terms: Any) -> Plan:
+    fields = {name: getattr(plan.constraints, name) for name in Constraints.__struct_fields__}
+    return replace(plan, constraints=Constraints(**(fields | terms)))
+
+
+def separation_faults(plan: Plan) -> Iterator[Plan]:
+    for pair in pairs_of(plan, sharing=True):
+        yield changed(plan, separations=(pair,))
+
+
+def colocation_faults(plan: Plan) -> Iterator[Plan]:
+    for a, b in combinations(plan.tensor_ids, 2):
+        if bytes_of(plan, a).start != bytes_of(plan, b).start:
+            yield changed(plan, colocations=((a, b),))
+
+
+def pin_faults(plan: Plan) -> Iterator[Plan]:
+    for name in plan.tensor_ids:
+        yield changed(plan, pinned={name: bytes_of(plan, name).start + 1})
+
+
+def reserved_faults(plan: Plan) -> Iterator[Plan]:
+    for name in plan.tensor_ids:
+        for byte in bytes_of(plan, name):
+            yield changed(plan, reserved={"UB": ((byte, byte + 1),)})
+
+
+def cost_faults(plan: Plan) -> Iterator[Plan]:
+    for pair in pairs_of(plan, sharing=True):
+        assert plan.constraints is not None
+        yield changed(plan, reuse_penalties=(*plan.constraints.reuse_penalties, (*pair, 5)))
+    for wrong in (-1, 1):
+        arenas = tuple([replace(arena, reuse_cost=(arena.reuse_cost or 0) + wrong) for arena in plan.arenas])
+        yield replace(plan, arenas=arenas)
+
+
+def bound_faults(plan: Plan) -> Iterator[Plan]:
+    arenas = tuple([replace(arena, reuse_cost_lower_bound=(arena.reuse_cost or 0) + 1) for arena in plan.arenas])
+    yield replace(plan, arenas=arenas)
+
+
+def exclusion_faults(plan: Plan) -> Iterator[Plan]:
+    assert plan.constraints is not None
+    for a, b in plan.constraints.exclusions:
+        one, two = plan.row(plan.row_of[a]), plan.row(plan.row_of[b])
+        if (a, b) in pairs_of(plan, sharing=True) and one.birth < two.death and two.birth < one.death:
+            yield changed(plan, exclusions=())
+
+
+def unknown_name_faults(plan: Plan) -> Iterator[Plan]:
+    for field in ("separations", "colocations", "exclusions"):
+        yield changed(plan, **{field: ((plan.tensor_ids[0], "nobody"),)})
+    yield changed(plan, reuse_penalties=((plan.tensor_ids[0], "nobody", 1),))
+
+
+FAULTS: dict[str, tuple[Callable[[Plan], Iterator[Plan]], str, tuple[str, ...]]] = {
+    "separation": (separation_faults, "constraint", ()),
+    "colocation": (colocation_faults, "constraint", ()),
+    "pin": (pin_faults, "constraint", ()),
+    "reserved range": (reserved_faults, "constraint", ()),
+    "exclusion": (exclusion_faults, "overlap", ("temporal_exclusions",)),
+    "cost": (cost_faults, "reuse_cost", ()),
+    "bound": (bound_faults, "reuse_cost", ()),
+    "unknown name": (unknown_name_faults, "constraint", ()),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_verifier_finds_every_injected_fault(kind: str) -> None:
+    inject, rule, kinds = FAULTS[kind]
+    injected = 0
+    for plan in plans(kinds):
+        for wrong in inject(plan):
+            injected += 1
+            assert rule in {finding.rule for finding in verify_plan(wrong).errors}
+        if injected >= 200:
+            break
+
+
+def test_forged_cost_bound_is_claimed() -> None:
+    plan = next(plan for plan in plans() if (plan.arenas[0].reuse_cost or 0) > 0)
+    arena = plan.arenas[0]
+    forged = replace(plan, arenas=(replace(arena, reuse_cost_lower_bound=arena.reuse_cost, status="optimal"),))
+    certificate = verify_plan(forged).certificates[0]
+    if certificate.reuse_cost_lower_bound != arena.reuse_cost:
+        assert certificate.status == "claimed"
+
+
+def test_plain_form_of_the_local_search_gives_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = Random(3)
+    models = [reuse_model(instance_of(document(rng, (), 9)).problem) for _ in range(6)]
+    starts = [[-1] * len(model) for model in models]
+    native = [local_search.repair(model, start, 300, 2, 5) for model, start in zip(models, starts, strict=True)]
+    monkeypatch.setattr(local_search, "library", lambda: None)
+    assert native == [local_search.repair(model, start, 300, 2, 5) for model, start in zip(models, starts, strict=True)]
+
+
+def test_pack_keeps_separations_colocations_and_pins() -> None:
+    packed = tmmu.pack(
+        [0, 4, 8, 12],
+        [4, 8, 12, 16],
+        [4, 4, 4, 2],
+        capacity=16,
+        separations=[[0, 1]],
+        colocations=[[1, 2]],
+        pinned={3: 14},
+        reuse_penalties=[[0, 2, 9], [1, 2, 1]],
+    )
+    offset = [int(at) for at in packed]
+    assert offset[1] == offset[2]
+    assert offset[3] == 14
+    assert abs(offset[0] - offset[1]) >= 4
+    assert packed.reuse_cost == packed.reuse_cost_lower_bound == 1
+
+
+def test_contradicting_constraints_are_named() -> None:
+    with pytest.raises(ContractError, match='"0" and "1" are at one offset and must not share a byte'):
+        tmmu.pack([0, 4], [4, 8], [4, 4], separations=[[0, 1]], colocations=[[0, 1]])
+
+
+def test_plan_file_keeps_constraints_and_cost(tmp_path: Any) -> None:
+    plan = next(plans(("separations", "pinned_allocations")))
+    path = tmp_path / "plan.json"
+    path.write_bytes(to_json(plan))
+    again = tmmu.read(path)
+    assert isinstance(again, Plan)
+    assert again.constraints == plan.constraints
+    assert again.arenas[0].reuse_cost == plan.arenas[0].reuse_cost
+
+
+def test_gate_limits_the_reuse_cost() -> None:
+    packed = tmmu.pack([0, 5], [5, 9], [4, 4], capacity=7, reuse_penalties=[[0, 1, 3]])
+    assert packed.reuse_cost == 3
+    assert packed.plan.gate(max_reuse_cost=3)
+    assert not packed.plan.gate(max_reuse_cost=2)

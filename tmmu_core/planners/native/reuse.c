@@ -1,0 +1,152 @@
+/* Local search for placements of least reuse cost: ruin and recreate, in integers. The plain form is
+   planners/reuse/local_search.py. */
+#include "native.h"
+
+/* The next pseudo-random number, 31 bits (Knuth's linear congruential generator, upper half). */
+static I draw(struct reuse *r)
+{
+    r->random = r->random * 6364136223846793005 + 1442695040888963407;
+    return (I)((uint64_t)r->random >> 33);
+}
+
+/* Weight of the active penalties between unit u at `at` and placed units; −1 where a hard edge forbids the place.
+   Stops at `most`. */
+static I price(const struct reuse *r, I u, I at, I most)
+{
+    I cost = 0;
+    for (I k = 0; k < r->reserved_count; k++)
+        if (at < r->reserved[2 * k + 1] && r->reserved[2 * k] < at + r->size[u])
+            return -1;
+    for (I e = r->first[u]; e < r->first[u + 1]; e++) {
+        I there = r->offset[r->other[e]];
+        if (there < 0 || at >= there + r->theirs[e] || there >= at + r->mine[e])
+            continue;
+        if (r->weight[e] < 0)
+            return -1;
+        cost += r->weight[e];
+        if (cost >= most)
+            return cost;
+    }
+    return cost;
+}
+
+static void offer(const struct reuse *r, I u, I at, I *cost, I *best)
+{
+    at = (at + r->align[u] - 1) / r->align[u] * r->align[u];
+    if (at > r->capacity - r->size[u])
+        return;
+    I found = price(r, u, at, *cost + (at < *best));
+    if (found >= 0 && (found < *cost || (found == *cost && at < *best))) {
+        *cost = found;
+        *best = at;
+    }
+}
+
+/* Place unit u at the lowest of its cheapest offsets; return the cost, or −1 where no offset fits. */
+static I put(struct reuse *r, I u)
+{
+    const I none = (I)1 << 62;
+    I cost = none, best = none;
+    if (r->pin[u] >= 0) {
+        offer(r, u, r->pin[u], &cost, &best);
+    } else {
+        offer(r, u, 0, &cost, &best);
+        for (I k = 0; k < r->reserved_count; k++)
+            offer(r, u, r->reserved[2 * k + 1], &cost, &best);
+        for (I e = r->first[u]; e < r->first[u + 1]; e++)
+            if (r->offset[r->other[e]] >= 0)
+                offer(r, u, r->offset[r->other[e]] + r->theirs[e], &cost, &best);
+    }
+    if (cost == none)
+        return -1;
+    r->offset[u] = best;
+    return cost;
+}
+
+/* Take `count` related units out, beginning with one that pays; return the cost that they paid. */
+static I ruin(struct reuse *r, I count, I *taken)
+{
+    I *out = r->work, paid = 0, n = 0, from = 0;
+    for (I tries = 0; tries < 6; tries++) {
+        from = draw(r) % r->n;
+        if (r->offset[from] < 0 || price(r, from, r->offset[from], 1) > 0)
+            break;
+    }
+    for (I tries = 0; n < count && tries < 4 * count; tries++) {
+        I u = from;
+        if (n > 0) {
+            I near = out[draw(r) % n], edges = r->first[near + 1] - r->first[near];
+            u = edges && draw(r) % 8 ? r->other[r->first[near] + draw(r) % edges] : draw(r) % r->n;
+        }
+        if (r->out[u])
+            continue;
+        r->out[u] = 1;
+        r->old[u] = r->offset[u];
+        if (r->offset[u] >= 0)
+            paid += price(r, u, r->offset[u], (I)1 << 62);
+        r->offset[u] = -1;
+        out[n++] = u;
+    }
+    for (I u = 0; u < r->n; u++)  /* what has no place is tried again */
+        if (r->offset[u] < 0 && !r->out[u]) {
+            r->out[u] = 1;
+            r->old[u] = -1;
+            out[n++] = u;
+        }
+    *taken = n;
+    return paid;
+}
+
+static void arrange(struct reuse *r, I n)
+{
+    I *out = r->work, by_size = draw(r) % 2;
+    for (I k = n - 1; k > 0; k--) {
+        I j = draw(r) % (k + 1), swap = out[k];
+        out[k] = out[j];
+        out[j] = swap;
+    }
+    for (I k = 1; by_size && k < n; k++)
+        for (I j = k; j > 0 && r->size[out[j]] > r->size[out[j - 1]]; j--) {
+            I swap = out[j];
+            out[j] = out[j - 1];
+            out[j - 1] = swap;
+        }
+}
+
+SHARED I tmmu_reuse(struct reuse *r)
+{
+    I missing = 0, cost = r->cost;
+    for (I u = 0; u < r->n; u++) {
+        missing += r->offset[u] < 0;
+        r->best[u] = r->offset[u];
+    }
+    r->missing = missing;
+    for (I round = 0; round < r->rounds && (r->missing || r->cost > r->bound); round++) {
+        I n, room = r->threshold * (r->rounds - round) / r->rounds;
+        I paid = ruin(r, 1 + draw(r) % r->most_out, &n), now = cost - paid, lost = 0, before = 0;
+        arrange(r, n);
+        for (I k = 0; k < n; k++) {
+            I found = put(r, r->work[k]);
+            before += r->old[r->work[k]] < 0;
+            lost += found < 0;
+            now += found > 0 ? found : 0;
+        }
+        int taken = lost < before || (lost == before && now <= cost + (room ? draw(r) % (room + 1) : 0));
+        for (I k = 0; k < n; k++) {
+            if (!taken)
+                r->offset[r->work[k]] = r->old[r->work[k]];
+            r->out[r->work[k]] = 0;
+        }
+        if (!taken)
+            continue;
+        cost = now;
+        missing += lost - before;
+        if (missing < r->missing || (missing == r->missing && cost < r->cost)) {
+            r->missing = missing;
+            r->cost = cost;
+            for (I u = 0; u < r->n; u++)
+                r->best[u] = r->offset[u];
+        }
+    }
+    return DONE;
+}

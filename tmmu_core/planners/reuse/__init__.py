@@ -1,0 +1,137 @@
+"""Placements of least reuse cost: fit the capacity, then the least cost, then the least extent (contract §12).
+
+A reuse penalty is a pair of buffers with a cost that is paid once where their bytes overlap: on hardware with
+asynchronous engines the second one then waits for the first (Böhnlein et al. 2026, "DSA with reuse penalties").
+:mod:`.local_search` finds placements, :mod:`.cost_bound` bounds the cost from below.
+The same input gives the same placement on every machine: budgets are counts, and all numbers are integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
+from tmmu_core.planners.auto import auto
+from tmmu_core.planners.columns import count_option
+from tmmu_core.planners.meter import Meter, metered
+from tmmu_core.planners.problem import I64, U64, UNLIMITED, Packing, Problem, Progress, ReuseTerms
+from tmmu_core.planners.reuse.cost_bound import cost_bound
+from tmmu_core.planners.reuse.local_search import Placement, repair
+from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
+
+LOWER_NODES = 5_000
+"""Nodes of the search for a smaller extent."""
+RESTARTS = 3
+"""Runs of the local search with other random numbers."""
+
+
+def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
+    """Return the placement of least reuse cost found, with the proven lower bound of the cost.
+
+    Options: ``rounds`` of each local search, ``max_nodes`` (:mod:`..meter`). Raises
+    ``ArenaTooSmall`` where none was found that fits, ``InvalidIrShapes`` (reason ``constraints``) for constraints that
+    contradict each other.
+    """
+    model, meter = reuse_model(problem), metered(progress, options)
+    if model.contradiction:
+        raise InvalidIrShapes(
+            f"arena {problem.arena!r} has no placement: {model.contradiction}.",
+            reason="constraints",
+            node_id="",
+            hint="Drop one of the two constraints.",
+        )
+    rounds = count_option(options, "rounds", 20_000)
+    if observed_by_all(problem) and not (problem.reuse and problem.reuse.penalties):
+        return replace(auto(problem, {}, meter), cost_bound=0)
+    best = (len(model) + 1, 0, [-1] * len(model))
+    start = _first(model)
+    if -1 in start and observed_by_all(problem):
+        packed = auto(problem, {}, meter)
+        if (packed.lower_bound or 0) > problem.capacity:
+            raise _too_small(problem, packed.lower_bound)
+        start = _units(model, packed.offset)
+    bound = cost_bound(model)
+    for seed in range(RESTARTS):
+        if best[:2] > (0, bound) and (seed == 0 or meter("reuse", seed, RESTARTS)):
+            best = min(best, repair(model, start, rounds, 3 + seed, seed, bound), key=lambda found: found[:2])
+    missing, cost, offset = best
+    if missing:
+        raise _too_small(problem)
+    offset = settled(model, offset)
+    if observed_by_all(problem):
+        offset = _lowered(problem, model, offset, meter)
+    cost = Placement(model, offset).cost() + model.unavoidable
+    at = np.array(offset, np.uint64)[model.unit_of] if len(problem) else np.zeros(0, np.uint64)
+    return Packing(at, cost_bound=bound + model.unavoidable, notes={"reuse_cost": cost})
+
+
+def observed_by_all(problem: Problem) -> bool:
+    """Return whether every planner of bytes observes the constraints of the problem: no term is given but penalties."""
+    terms = problem.reuse or ReuseTerms()
+    return not (terms.colocations or terms.exclusions or terms.reserved)
+
+
+def _units(model: ReuseModel, at: U64) -> list[int]:
+    """Return the offset of each unit, given one for each storage."""
+    offset = np.full(len(model), -1, np.int64)
+    offset[model.unit_of] = at
+    found: list[int] = np.where(offset <= model.capacity - model.size, offset, -1).tolist()
+    return found
+
+
+def _lowered(problem: Problem, model: ReuseModel, offset: list[int], meter: Meter) -> list[int]:
+    """Return a placement of a smaller extent in which no further penalty is active; the given one where none is found.
+
+    The pairs of inactive penalties are kept apart, and the problem is packed without costs.
+    """
+    end = [offset[u] + size for u, size in enumerate(model.size.tolist())]
+    apart = [] if problem.must_not_alias is None else problem.must_not_alias.tolist()
+    for a, b, _ in problem.reuse.penalties if problem.reuse is not None else ():
+        if min(end[a], end[b]) <= max(offset[a], offset[b]):
+            apart.append([a, b])
+    pairs = np.array(apart, np.int64).reshape(-1, 2)
+    free = replace(problem, must_not_alias=pairs, reuse=None, capacity=UNLIMITED)
+    found = auto(free, {"max_nodes": LOWER_NODES}, meter)
+    lower = int((found.offset + problem.size).max(initial=0)) < max(end, default=0)
+    return _units(model, found.offset) if lower else offset
+
+
+def _first(model: ReuseModel) -> list[int]:
+    """Return a first placement: units by size and number of edges, each at the lowest of its cheapest offsets."""
+    place = Placement(model)
+    degree: I64 = np.diff(model.first)
+    for u in np.lexsort((-degree, -model.size, model.pin < 0)).tolist():
+        place.put(u)
+    return place.offset
+
+
+def settled(model: ReuseModel, offset: list[int]) -> list[int]:
+    """Return the placement with every unit moved down as long as the cost does not grow."""
+    place = Placement(model, offset)
+    moved = True
+    while moved:
+        moved = False
+        for u in sorted(range(len(offset)), key=lambda u: (place.offset[u], u)):
+            before = place.offset[u]
+            cost = place.price(u, before)
+            lower = (at for at in place.offers(u) if at < before and 0 <= place.price(u, at) <= cost)
+            place.offset[u] = min(lower, default=before)
+            moved |= place.offset[u] != before
+    return place.offset
+
+
+def _too_small(problem: Problem, bound: int | None = None) -> ArenaTooSmall:
+    what = "no placement was found that keeps every constraint of arena" if bound is None else "no placement fits arena"
+    least = "" if bound is None else f": at least {bound:,} B are needed (proven)"
+    return ArenaTooSmall(
+        f"{what} {problem.arena!r} of {problem.capacity:,} B{least}.",
+        arena=problem.arena,
+        capacity=problem.capacity,
+        required=bound or problem.capacity + 1,
+        proven=bound is not None,
+        hint="Raise the capacity, or turn separations into reuse penalties.",
+    )

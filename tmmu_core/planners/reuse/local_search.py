@@ -1,0 +1,154 @@
+"""Local search for placements of least reuse cost: ruin and recreate (Schrimpf et al. 2000).
+
+A round removes a few related units, one of them with an active penalty, and places each again at the lowest of its
+cheapest offsets. A worse placement is accepted up to a threshold that falls to 0. The C form is ``native/reuse.c``;
+both draw the same numbers and give the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tmmu_core.planners.native import native
+from tmmu_core.planners.native.load import library
+from tmmu_core.planners.problem import I64
+from tmmu_core.planners.reuse.reuse_model import HARD, ReuseModel
+
+MOST_OUT = 12
+"""The most units that a round removes on purpose."""
+
+
+class Placement:
+    """Offsets of the units of a model, −1 without one, and the two primitives of every search: price and put."""
+
+    def __init__(self, model: ReuseModel, offset: list[int] | None = None) -> None:
+        self.model = model
+        self.offset = [-1] * len(model) if offset is None else list(offset)
+        self.size, self.align, self.pin = model.size.tolist(), model.align.tolist(), model.pin.tolist()
+        columns = zip(*(c.tolist() for c in (model.other, model.mine, model.theirs, model.weight)), strict=True)
+        rows, first = list(columns), model.first.tolist()
+        self.edges = [rows[a:b] for a, b in pairwise(first)]
+        self.reserved = model.reserved.tolist()
+
+    def price(self, u: int, at: int) -> int:
+        """Return the cost of unit ``u`` at offset ``at``, or −1 where a hard edge or a reserved range forbids it."""
+        if any(at < end and begin < at + self.size[u] for begin, end in self.reserved):
+            return -1
+        cost, offset = 0, self.offset
+        for v, mine, theirs, weight in self.edges[u]:
+            there = offset[v]
+            if there >= 0 and at < there + theirs and there < at + mine:
+                if weight == HARD:
+                    return -1
+                cost += weight
+        return cost
+
+    def offers(self, u: int) -> Iterator[int]:
+        """Yield the offsets that left-justified placements use for unit ``u``, aligned and within the capacity."""
+        ends = [0, *(end for _, end in self.reserved)]
+        ends += [self.offset[v] + theirs for v, _, theirs, _ in self.edges[u] if self.offset[v] >= 0]
+        grid = self.align[u]
+        for end in ends if self.pin[u] < 0 else [self.pin[u]]:
+            at = -(-end // grid) * grid
+            if at <= self.model.capacity - self.size[u]:
+                yield at
+
+    def put(self, u: int) -> int:
+        """Place unit ``u`` at the lowest of its cheapest offsets; return the cost, or −1 where none fits."""
+        found = min(((cost, at) for at in self.offers(u) if (cost := self.price(u, at)) >= 0), default=(-1, -1))
+        self.offset[u] = found[1]
+        return found[0]
+
+    def cost(self) -> int:
+        """Return the cost of all active penalties."""
+        placed = [(u, self.offset[u]) for u in range(len(self.offset)) if self.offset[u] >= 0]
+        return sum(max(self.price(u, at), 0) for u, at in placed) // 2
+
+
+def repair(
+    model: ReuseModel, start: list[int], rounds: int, threshold: int, seed: int, bound: int = 0
+) -> tuple[int, int, list[int]]:
+    """Return (units without a place, cost, offsets) of the best placement found; stops at cost ``bound``."""
+    place, n = Placement(model, start), len(model)
+    first_cost = place.cost()
+    loops = library()
+    if loops is None:
+        return _plain(place, rounds, threshold, seed, bound)
+    names = ("size", "align", "pin", "first", "other", "mine", "theirs", "weight")
+    columns: dict[str, I64] = {name: getattr(model, name) for name in names}
+    room = {name: np.zeros(n, np.int64) for name in ("best", "work", "old", "out")}
+    integers: dict[str, Any] = {"n": n, "capacity": model.capacity, "reserved_count": len(model.reserved)}
+    integers |= {"rounds": rounds, "threshold": threshold, "most_out": MOST_OUT, "bound": bound, "random": seed}
+    offset = np.array(start, np.int64)
+    reserved = np.ascontiguousarray(model.reserved)
+    missing, cost = native.repair(
+        loops, cost=first_cost, **integers, **columns, reserved=reserved, offset=offset, **room
+    )
+    return missing, cost, room["best"].tolist()
+
+
+def _plain(place: Placement, rounds: int, threshold: int, seed: int, bound: int) -> tuple[int, int, list[int]]:
+    offset, state = place.offset, seed
+
+    def draw() -> int:
+        nonlocal state
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+        return state >> 33
+
+    missing, cost = offset.count(-1), place.cost()
+    best = (missing, cost, list(offset))
+    for turn in range(rounds):
+        if not best[0] and best[1] <= bound:
+            break
+        room = threshold * (rounds - turn) // rounds
+        out = _ruin(place, 1 + draw() % MOST_OUT, draw)
+        old = {u: at for u, at in out.items() if at >= 0}
+        paid = 0
+        for u, at in old.items():  # in the order of removal: each pays what those before it have not
+            paid += place.price(u, at)
+            offset[u] = -1
+        units = list(out)
+        by_size = draw() % 2
+        for k in range(len(units) - 1, 0, -1):
+            j = draw() % (k + 1)
+            units[k], units[j] = units[j], units[k]
+        if by_size:
+            units.sort(key=lambda u: -place.size[u])
+        found = [place.put(u) for u in units]
+        lost, before = found.count(-1), len(out) - len(old)
+        now = cost - paid + sum(price for price in found if price > 0)
+        if lost < before or (lost == before and now <= cost + (draw() % (room + 1) if room else 0)):
+            cost, missing = now, missing + lost - before
+            if (missing, cost) < best[:2]:
+                best = (missing, cost, list(offset))
+        else:
+            for u in units:
+                offset[u] = old.get(u, -1)
+    return best
+
+
+def _ruin(place: Placement, count: int, draw: Any) -> dict[int, int]:
+    """Return the units to remove, in order, with their offsets: related ones, then all without a place."""
+    n, offset = len(place.offset), place.offset
+    for _ in range(6):
+        begin = draw() % n
+        if offset[begin] < 0 or place.price(begin, offset[begin]) > 0:
+            break
+    out: dict[int, int] = {}
+    units: list[int] = []
+    for _ in range(4 * count):
+        if len(out) >= count:
+            break
+        u = begin
+        if units:
+            edges = place.edges[units[draw() % len(units)]]
+            u = edges[draw() % len(edges)][0] if edges and draw() % 8 else draw() % n
+        if u not in out:
+            out[u] = offset[u]
+            units.append(u)
+    out.update((u, -1) for u in range(n) if offset[u] < 0 and u not in out)
+    return out

@@ -1,0 +1,151 @@
+"""The placement problem with reuse costs as units and edges.
+
+Buffers at one offset (colocations) are one unit. Two units have a hard edge where members must not share a byte (live
+together, or separated), and an edge per reuse penalty between members. An edge holds the sizes that matter: it is
+active where ``[a, a + mine)`` and ``[b, b + theirs)`` overlap, ``a`` and ``b`` being the offsets of the units. Of the
+hard pairs of two units the widest sizes suffice, since all of them begin at the same two offsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import lcm
+
+import numpy as np
+
+from tmmu_core.base.errors import AllocationOverflow
+from tmmu_core.planners.problem import I64, UNLIMITED, Problem
+
+HARD = -1
+"""Weight of an edge that must not be active."""
+LARGEST = 2**61
+"""Capacity of an unlimited arena: above every offset that is tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReuseModel:
+    """Units and edges as columns. ``first`` (n + 1): where the edges of each unit begin; an edge is in both lists."""
+
+    unit_of: I64
+    """Unit of each storage of the problem."""
+    capacity: int
+    size: I64
+    """Bytes of the largest member."""
+    align: I64
+    pin: I64
+    """Fixed offset, or −1."""
+    first: I64
+    other: I64
+    mine: I64
+    theirs: I64
+    weight: I64
+    reserved: I64
+    """Shape (r, 2): byte ranges without storages."""
+    unavoidable: int
+    """Cost of penalties between colocated storages."""
+    contradiction: str = ""
+    """Why no placement exists, where two constraints contradict each other."""
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    def edges(self) -> list[tuple[int, int, int, int, int]]:
+        """Return every edge once: ``(unit, other, mine, theirs, weight)`` with ``unit < other``."""
+        unit = np.repeat(np.arange(len(self)), np.diff(self.first))
+        rows = np.stack([unit, self.other, self.mine, self.theirs, self.weight], axis=1)
+        return [(a, b, s, t, w) for a, b, s, t, w in rows.tolist() if a < b]
+
+
+def live_together(problem: Problem) -> list[tuple[int, int]]:
+    """Return the pairs of storages that are live at one step, by index; gaps are not live."""
+    parts: list[tuple[int, int, int]] = []
+    for i, (lo, hi) in enumerate(zip(problem.birth.tolist(), problem.death.tolist(), strict=True)):
+        for begin, end in sorted(problem.gaps[i]) if problem.gaps is not None else ():
+            parts.append((lo, begin, i))
+            lo = end
+        parts.append((lo, hi, i))
+    held = () if problem.handoff_from is None else problem.handoff_from[problem.handoff_from >= 0].tolist()
+    last = problem.death.tolist()
+    reused = set(held)  # read at the step of the in-place reuse, which this planner does not use
+    parts = sorted([(lo, hi + (i in reused and hi == last[i]), i) for lo, hi, i in parts if lo < hi])
+    pairs: set[tuple[int, int]] = set()
+    alive: list[tuple[int, int]] = []
+    for lo, hi, i in parts:
+        alive = [(end, j) for end, j in alive if end > lo]
+        pairs.update((min(i, j), max(i, j)) for _, j in alive if i != j)
+        alive.append((hi, i))
+    return sorted(pairs)
+
+
+def reuse_model(problem: Problem) -> ReuseModel:
+    """Return the model of a problem of storages with bytes."""
+    terms, n = problem.reuse, len(problem)
+    leader = list(range(n))
+
+    def find(i: int) -> int:
+        while leader[i] != i:
+            i = leader[i]
+        return i
+
+    for a, b in terms.colocations if terms else ():
+        leader[max(find(a), find(b))] = min(find(a), find(b))
+    roots = [find(i) for i in range(n)]
+    number = {root: k for k, root in enumerate(dict.fromkeys(roots))}
+    unit = [number[root] for root in roots]
+    sizes, grids = problem.size.tolist(), problem.alignment.tolist()
+    if sum(sizes) + max(grids, default=0) > LARGEST:
+        raise AllocationOverflow(
+            f"the storages of arena {problem.arena!r} take more than 2^61 B together.",
+            arena=problem.arena,
+            offset=0,
+            size=sum(sizes),
+            hint="Use another planner: reuse costs are weighed up to 2^61 B.",
+        )
+    fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()
+    size, align, pin, contradiction = [0] * len(number), [1] * len(number), [-1] * len(number), ""
+    for i, u in enumerate(unit):
+        size[u], align[u] = max(size[u], sizes[i]), lcm(align[u], grids[i])
+        if fixed[i] >= 0:
+            if pin[u] not in (-1, fixed[i]):
+                contradiction = f'"{problem.ids[i]}" is at {fixed[i]} and at one offset with a buffer at {pin[u]}'
+            pin[u] = fixed[i]
+    excluded = {(min(a, b), max(a, b)) for a, b in terms.exclusions} if terms else set()
+    apart = [
+        (min(a, b), max(a, b)) for a, b in ([] if problem.must_not_alias is None else problem.must_not_alias.tolist())
+    ]
+    hard: dict[tuple[int, int], tuple[int, int]] = {}
+    for a, b in [*(pair for pair in live_together(problem) if pair not in excluded), *apart]:
+        i, j = unit[a], unit[b]
+        if i == j:
+            contradiction = f'"{problem.ids[a]}" and "{problem.ids[b]}" are at one offset and must not share a byte'
+            continue
+        (i, s), (j, t) = sorted([(i, sizes[a]), (j, sizes[b])])
+        old = hard.get((i, j), (0, 0))
+        hard[i, j] = max(s, old[0]), max(t, old[1])
+    rows = [(i, j, s, t, HARD) for (i, j), (s, t) in hard.items()]
+    unavoidable = 0
+    for a, b, weight in terms.penalties if terms else ():
+        i, j = unit[a], unit[b]
+        if i == j:
+            unavoidable += weight
+        elif weight and not (hard.get((i, j), (0, 0)) >= (sizes[a], sizes[b]) and i < j):
+            rows.append((i, j, sizes[a], sizes[b], weight))
+    both = sorted([*rows, *((j, i, t, s, w) for i, j, s, t, w in rows)])
+    table = np.array(both, np.int64).reshape(-1, 5)
+    first = np.searchsorted(table[:, 0], np.arange(len(number) + 1)).astype(np.int64)
+    other, mine, theirs, weight_of = (np.ascontiguousarray(column) for column in table[:, 1:].T)
+    return ReuseModel(
+        unit_of=np.array(unit, np.int64),
+        capacity=LARGEST if problem.capacity == UNLIMITED else min(problem.capacity, LARGEST),
+        size=np.array(size, np.int64),
+        align=np.array(align, np.int64),
+        pin=np.array(pin, np.int64),
+        first=first,
+        other=other,
+        mine=mine,
+        theirs=theirs,
+        weight=weight_of,
+        reserved=np.array(terms.reserved if terms else (), np.int64).reshape(-1, 2),
+        unavoidable=unavoidable,
+        contradiction=contradiction,
+    )
