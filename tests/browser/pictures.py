@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlencode
 
 from playwright.sync_api import Browser, sync_playwright
@@ -40,7 +41,8 @@ SHOTS: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-WIDTHS, THEMES = (390, 1024, 1920), ("light", "dark")
+WIDTHS = (390, 1024, 1920)
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 def every_page(browser: Browser, server: str, folder: Path) -> None:
@@ -62,9 +64,7 @@ def main() -> None:
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    server = subprocess.Popen(
-        arguments([Path(file) for file in sys.argv[2:]], True, port, "localhost"), stdout=subprocess.DEVNULL
-    )
+    server = subprocess.Popen(arguments(sys.argv[2:], True, port, "localhost"), stdout=subprocess.DEVNULL)
     try:
         for _ in range(200):
             try:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from tmmu_core.planners.bounds import Bound, bound_of, reachable
-from tmmu_core.planners.columns import Columns, columns, extent_of, finished, flag_option
+from tmmu_core.planners.columns import Columns, columns, extent_of, flag_option
 from tmmu_core.planners.exact import exact_from
 from tmmu_core.planners.meter import metered
 from tmmu_core.planners.portfolio import RUNS, Best, best_greedy
@@ -72,14 +72,7 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
 
 
 def _greedy(cols: Columns, bound: Bound, best: Best, why: str) -> Packing:
-    packing = Packing(
-        finished(cols, best.offset),
-        lower_bound=bound.bytes,
-        optimal=best.extent == bound.bytes,
-        stopped=best.stopped,
-        notes=best.notes(cols),
-    )
-    return _noted(packing, "portfolio", why)
+    return _noted(best.packing(cols, bound), "portfolio", why)
 
 
 def _extent(cols: Columns, packing: Packing) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, AlignmentViolation, AllocationOverflow, InvalidIrShapes
-from tmmu_core.planners.problem import I64, Problem
+from tmmu_core.planners.problem import I64, Problem, live_parts
 
 SAFE = 2**62
 """Sums of aligned sizes below this keep all offsets within int64."""
@@ -146,7 +146,7 @@ def columns(problem: Problem) -> Columns:
     size = tuple(np.maximum(problem.size, np.uint64(1)).tolist())
     align = tuple(problem.alignment.tolist())
     fixed = tuple(problem.fixed.tolist()) if problem.fixed is not None else (-1,) * n
-    first, lo, hi = _live_parts(problem)
+    first, lo, hi = live_parts(problem)
     births = _distinct(np.sort(lo))
     cols = Columns(
         problem,
@@ -168,26 +168,6 @@ def _distinct(ascending: I64) -> I64:
     first = np.ones(len(ascending), np.bool_)
     first[1:] = ascending[1:] != ascending[:-1]
     return ascending[first]
-
-
-def _live_parts(problem: Problem) -> tuple[I64, I64, I64]:
-    n = len(problem)
-    birth, death = problem.birth.astype(np.int64), problem.death.astype(np.int64)
-    if problem.gaps is None or not any(problem.gaps):
-        return np.arange(n + 1, dtype=np.int64), birth, death
-    first, lo, hi = [0], [], []
-    for i, gaps in enumerate(problem.gaps):
-        at, end = int(birth[i]), int(death[i])
-        for begin, stop in sorted(gaps):
-            if at < min(begin, end):
-                lo.append(at)
-                hi.append(min(begin, end))
-            at = max(at, stop)
-        if at < end:
-            lo.append(at)
-            hi.append(end)
-        first.append(len(lo))
-    return tuple(np.asarray(column, dtype=np.int64) for column in (first, lo, hi))  # type: ignore[return-value]
 
 
 def _odd_conflicts(problem: Problem) -> ConflictTable | None:

@@ -42,19 +42,22 @@ class Best:
         found: dict[str, Any] = {"order": self.order, "fit": self.fit, "runs": self.runs}
         return found if self.crown < 0 else {**found, "last": cols.problem.ids[self.crown]}
 
+    def packing(self, cols: Columns, bound: Bound, **notes: Any) -> Packing:
+        """Return the run as a packing, with further notes."""
+        return Packing(
+            finished(cols, self.offset),
+            lower_bound=bound.bytes,
+            optimal=self.extent == bound.bytes,
+            stopped=self.stopped,
+            notes={**self.notes(cols), **notes},
+        )
+
 
 def portfolio(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """Return the best packing of all greedy runs. Option: ``max_nodes`` (:mod:`.meter`)."""
     cols = columns(problem)
     bound = bound_of(cols)
-    best = best_greedy(cols, bound, metered(progress, options))
-    return Packing(
-        finished(cols, best.offset),
-        lower_bound=bound.bytes,
-        optimal=best.extent == bound.bytes,
-        stopped=best.stopped,
-        notes=best.notes(cols),
-    )
+    return best_greedy(cols, bound, metered(progress, options)).packing(cols, bound)
 
 
 def best_greedy(

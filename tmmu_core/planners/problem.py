@@ -153,6 +153,27 @@ def subproblem(problem: Problem, indices: I64) -> Problem:
     )
 
 
+def live_parts(problem: Problem) -> tuple[I64, I64, I64]:
+    """Return a ragged table of the live ranges without gaps: first row per storage (n + 1,), begins and ends."""
+    n = len(problem)
+    birth, death = problem.birth.astype(np.int64), problem.death.astype(np.int64)
+    if problem.gaps is None or not any(problem.gaps):
+        return np.arange(n + 1, dtype=np.int64), birth, death
+    first, lo, hi = [0], [], []
+    for i, gaps in enumerate(problem.gaps):
+        at, end = int(birth[i]), int(death[i])
+        for begin, stop in sorted(gaps):
+            if at < min(begin, end):
+                lo.append(at)
+                hi.append(min(begin, end))
+            at = max(at, stop)
+        if at < end:
+            lo.append(at)
+            hi.append(end)
+        first.append(len(lo))
+    return tuple(np.asarray(column, dtype=np.int64) for column in (first, lo, hi))  # type: ignore[return-value]
+
+
 GIVEN = "given"
 """Planner name of a plan whose offsets came with the instance."""
 

@@ -26,6 +26,7 @@ from tmmu_core.base.errors import AlignmentViolation, ArenaTooSmall, InvalidIrSh
 from tmmu_core.graph.model import PERSISTENT_ROLES
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
 from tmmu_core.plans.analysis.resource_ledger import ResourceLedger, resource_ledger
+from tmmu_core.plans.figures.plan_storages import storages_of
 from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import Plan
 from tmmu_core.runtime import philox
@@ -334,15 +335,8 @@ def _check_addresses(plan: Plan, arenas: Mapping[str, ArenaHandle]) -> None:
 
 def storage_blocks(plan: Plan) -> StorageBlocks:
     """Return the blocks of a plan's storages and when they are zeroed."""
-    count = int(plan.storage.max(initial=-1)) + 1
-    arena = np.zeros(count, np.int64)
-    arena[plan.storage] = plan.arena
-    start = np.full(count, np.iinfo(np.uint64).max, np.uint64)
-    np.minimum.at(start, plan.storage, plan.offset)
-    stop = np.zeros(count, np.uint64)
-    np.maximum.at(stop, plan.storage, plan.offset + plan.size)
-    birth = np.full(count, np.iinfo(np.int64).max, np.int64)
-    np.minimum.at(birth, plan.storage, plan.birth)
+    s = storages_of(plan)
+    count, start, stop, birth = len(s), s.offset, s.offset + s.size, s.birth
     persistent = np.fromiter(map(PERSISTENT_ROLES.__contains__, plan.roles), np.bool_, len(plan))
     resident = np.zeros(count, np.bool_)
     np.logical_or.at(resident, plan.storage, persistent)
@@ -358,4 +352,4 @@ def storage_blocks(plan: Plan) -> StorageBlocks:
     zeroed = np.flatnonzero(~resident & (~taken | (zero_from < stop)))
     by_birth = zeroed[np.lexsort((least[zeroed], birth[zeroed]))]
     first = np.searchsorted(birth[by_birth], np.arange(plan.steps + 2))
-    return StorageBlocks(arena, start, stop, birth, resident, taken, zero_from, by_birth, first)
+    return StorageBlocks(s.arena.astype(np.int64), start, stop, birth, resident, taken, zero_from, by_birth, first)

@@ -41,92 +41,42 @@ def _word(value: Any) -> int:
     return address
 
 
-def _fields(names: str) -> list[tuple[str, type[ctypes.c_int64]]]:
-    return [(name, ctypes.c_int64) for name in names.split()]
-
-
-class Near(_Call):
-    """``struct near``: greedy placement by sorting the neighbours."""
-
-    _fields_ = _fields("n tightest sequence first other size align offset spans placed")
-
-
-class Tree(_Call):
-    """``struct tree``: greedy placement with a segment tree over time."""
-
-    _fields_ = _fields(
-        "n leaves tightest pool sequence part_of part_lo part_hi size align fixed odd_of odd_other odd_kind "
-        "begin count room starts ends blocked near offset now"
-    )
-
-
-class Search(_Call):
-    """``struct search``: branch and bound."""
-
-    _fields_ = _fields(
-        "n sections events max_levels shape entry first neighbour mate wall "
-        "unit section order event changed dirty holes placed filled conflict_levels counters "
-        "capacity rank rules budget nodes stop unit_of_level offset_of_level second_branch trail_marks nogoods"
-    )
-
-
-class NeighbourQuery(_Call):
-    """``struct neighbour_query``: units that share a section."""
-
-    _fields_ = _fields("n max_rows entry_of entry first by_section begin seen table")
-
-
-class Lns(_Call):
-    """``struct lns``: large neighbourhood search."""
-
-    _fields_ = _fields(
-        "n sections noise_rows capacity iterations mean_destroyed unit temperature log_table conflicts first_run run "
-        "noise work proximity skyline target progress stop"
-    )
-
-
-class Reuse(_Call):
-    """``struct reuse``: local search for placements of least reuse cost."""
-
-    _fields_ = _fields(
-        "n capacity reserved_count rounds threshold most_out bound random cost missing "
-        "size align pin first other mine theirs weight reserved offset best work old out"
-    )
-
-
-class Order(_Call):
-    """``struct order``: peak memory of an execution order, and orders that lower it."""
-
-    _fields_ = _fields(
-        "n storages arenas skip_from skip_to threshold "
-        "unit_ptr unit_nodes touch_ptr touch_idx cand_ptr cand_idx out size held initial touched_by arena "
-        "given edge_ptr edge_idx waits_for left born live work done one two"
-    )
-
-
-class Recompute(_Call):
-    """``struct recompute``: one execution with recomputation and offloading."""
-
-    _fields_ = _fields(
-        "positions storages loading most_steps most_lives most_reads "
-        "in_ptr in_idx out_ptr out_idx producer made_of size expires at_start used born again away "
-        "life stack pending dropped gone ever first_life further of birth last node at read_ptr reads first totals"
-    )
-
-
-class Cut(_Call):
-    """``struct cut``: minimum cut of a flow network."""
-
-    _fields_ = _fields("vertices start to twin room level queue at path")
-
-
-class Waste(_Call):
-    """``struct waste``: alignment gaps of an arena at every step."""
-
-    _fields_ = _fields(
-        "blocks leaves steps events start end alignment place born births gone deaths "
-        "first last inside tenants gaps top"
-    )
+_FIELDS = {
+    # Greedy placement: by sorting the neighbours, and with a segment tree over time.
+    "near": "n tightest sequence first other size align offset spans placed",
+    "tree": "n leaves tightest pool sequence part_of part_lo part_hi size align fixed odd_of odd_other odd_kind "
+    "begin count room starts ends blocked near offset now",
+    # Branch and bound, and the units that share a section.
+    "search": "n sections events max_levels shape entry first neighbour mate wall "
+    "unit section order event changed dirty holes placed filled conflict_levels counters "
+    "capacity rank rules budget nodes stop unit_of_level offset_of_level second_branch trail_marks nogoods",
+    "neighbour_query": "n max_rows entry_of entry first by_section begin seen table",
+    # Large neighbourhood search.
+    "lns": "n sections noise_rows capacity iterations mean_destroyed unit temperature log_table conflicts first_run "
+    "run noise work proximity skyline target progress stop",
+    # Local search for placements of least reuse cost.
+    "reuse": "n capacity reserved_count rounds threshold most_out bound random cost missing "
+    "size align pin first other mine theirs weight reserved offset best work old out",
+    # Peak memory of an execution order, and orders that lower it.
+    "order": "n storages arenas skip_from skip_to threshold "
+    "unit_ptr unit_nodes touch_ptr touch_idx cand_ptr cand_idx out size held initial touched_by arena "
+    "given edge_ptr edge_idx waits_for left born live work done one two",
+    # One execution with recomputation and offloading.
+    "recompute": "positions storages loading most_steps most_lives most_reads "
+    "in_ptr in_idx out_ptr out_idx producer made_of size expires at_start used born again away "
+    "life stack pending dropped gone ever first_life further of birth last node at read_ptr reads first totals",
+    # Minimum cut of a flow network.
+    "cut": "vertices start to twin room level queue at path",
+    # Alignment gaps of an arena at every step.
+    "waste": "blocks leaves steps events start end alignment place born births gone deaths "
+    "first last inside tenants gaps top",
+}
+"""Structure of ``native.h`` → its fields in order."""
+_STRUCTURES: dict[str, type[_Call]] = {
+    name: type(name, (_Call,), {"_fields_": [(field, ctypes.c_int64) for field in fields.split()]})
+    for name, fields in _FIELDS.items()
+}
+Near, Tree, Search, NeighbourQuery, Lns, Reuse, Order, Recompute, Cut, Waste = _STRUCTURES.values()
 
 
 DONE = 0
@@ -136,7 +86,7 @@ POOL = (1024, 16)
 """Address pairs allocated at first: a constant, and so many per storage."""
 
 
-def near(first: I64, other: I64, size: I64, align: I64) -> Near:
+def near(first: I64, other: I64, size: I64, align: I64) -> _Call:
     """Return the arguments that all runs of :func:`place_near` over the same neighbours share."""
     n = len(first) - 1
     assert len(size) == len(align) == n
@@ -146,7 +96,7 @@ def near(first: I64, other: I64, size: I64, align: I64) -> Near:
     return Near(n=n, tightest=0, first=first, other=other, size=size, align=align, **room)
 
 
-def place_near(loops: ctypes.CDLL, call: Near, sequence: Sequence[int] | I64, tightest: bool) -> list[int]:
+def place_near(loops: ctypes.CDLL, call: _Call, sequence: Sequence[int] | I64, tightest: bool) -> list[int]:
     """Return the offsets (n,) of one greedy run over the neighbours of each storage."""
     call.fields["sequence"][:] = sequence
     call.tightest = int(tightest)

@@ -15,7 +15,17 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.planners import MemoryPlannerEntry, planner_named
 from tmmu_core.planners.meter import Meter, metered
-from tmmu_core.planners.problem import GIVEN, I64, U64, Packing, PlainInstance, Problem, Progress, ReuseTerms
+from tmmu_core.planners.problem import (
+    GIVEN,
+    I64,
+    U64,
+    Packing,
+    PlainInstance,
+    Problem,
+    Progress,
+    ReuseTerms,
+    live_parts,
+)
 from tmmu_core.planners.slots import slot_sizes
 from tmmu_core.plans import canonical
 from tmmu_core.plans.constraints import Constraints
@@ -207,28 +217,21 @@ def _handoffs(
 
 def _columns(placed: Sequence[_Placed]) -> PlanColumns:
     problems = [each.problem for each in placed]
-    ids: Sequence[str] = [name for problem in problems for name in problem.ids]
-    birth, death, offset, size, alignment, slot = (
+    offset, size, alignment, slot = (
         np.concatenate(column)
-        for column in zip(
-            *((p.birth, p.death, f.packing.offset, p.size, p.alignment, s) for p, s, f, _, _ in placed), strict=True
-        )
+        for column in zip(*((f.packing.offset, p.size, p.alignment, s) for p, s, f, _, _ in placed), strict=True)
     )
-    arena = np.repeat(np.arange(len(placed), dtype=np.int32), [len(problem) for problem in problems])
+    lives = [live_parts(problem) for problem in problems]
+    count = np.concatenate([np.diff(first) for first, _, _ in lives])
+    whose = np.repeat(np.arange(len(count)), count)
+    part = (np.arange(len(whose)) - np.repeat(np.cumsum(count) - count, count)).tolist()
+    names = [name for problem in problems for name in problem.ids]
+    ids = [names[i] + (f"@part{k}" if k else "") for i, k in zip(whose.tolist(), part, strict=True)]
+    order = sorted(range(len(ids)), key=ids.__getitem__)
+    source = whose[order]
+    birth, death = (np.concatenate([each[k] for each in lives])[order] for k in (1, 2))
+    arena = np.repeat(np.arange(len(placed), dtype=np.int32), [len(problem) for problem in problems])[source]
     roles = [role for problem in problems for role in problem.roles or ("activation",) * len(problem)]
-    if all(problem.gaps is None or not any(problem.gaps) for problem in problems):
-        order = sorted(range(len(ids)), key=ids.__getitem__)
-        source = np.array(order, np.int64)
-        birth, death = birth[source].astype(np.int64), death[source].astype(np.int64)
-    else:
-        held = [part for problem in problems for part in (live_parts(problem, i) for i in range(len(problem)))]
-        parts = [(i, k, lo, hi) for i, own in enumerate(held) for k, (lo, hi) in enumerate(own)]
-        ids = [ids[i] + (f"@part{k}" if k else "") for i, k, _, _ in parts]
-        order = sorted(range(len(parts)), key=ids.__getitem__)
-        source = np.array([parts[at][0] for at in order], np.int64)
-        birth = np.array([parts[at][2] for at in order], np.int64)
-        death = np.array([parts[at][3] for at in order], np.int64)
-    arena = arena[source]
     storage, generation = storage_numbers(arena, slot[source], birth)
     return PlanColumns(
         tensor_ids=tuple([ids[at] for at in order]),
@@ -250,30 +253,14 @@ def _columns(placed: Sequence[_Placed]) -> PlanColumns:
 
 
 def _lives(problem: Problem) -> tuple[I64, I64, U64]:
-    """Birth, end and bytes of every live part of every storage."""
-    if problem.gaps is None:
-        return problem.birth, problem.death, problem.size
-    parts = [(i, *part) for i in range(len(problem)) for part in live_parts(problem, i)]
-    whose, birth, end = np.array(parts, np.int64).reshape(-1, 3).T
-    return birth, end, problem.size[whose]
+    """Return birth, end and bytes of every live part of every storage."""
+    first, birth, end = live_parts(problem)
+    return birth, end, np.repeat(problem.size, np.diff(first))
 
 
 def _as_held(problem: Problem) -> Problem:
-    """Births at which each storage is first held: its row is born there, and rows are what numbers go by."""
-    if problem.gaps is None:
-        return problem
-    parts = [live_parts(problem, i) for i in range(len(problem))]
-    birth = np.array([held[0][0] if held else at for held, at in zip(parts, problem.birth.tolist(), strict=True)])
-    return replace(problem, birth=birth.astype(np.int64))
-
-
-def live_parts(problem: Problem, i: int) -> list[tuple[int, int]]:
-    """The half-open ranges in which storage ``i`` holds bytes: its life less its gaps."""
-    parts, at = [], int(problem.birth[i])
-    for lo, hi in sorted(problem.gaps[i]) if problem.gaps is not None else ():
-        if lo > at:
-            parts.append((at, lo))
-        at = max(at, hi)
-    if at < int(problem.death[i]):
-        parts.append((at, int(problem.death[i])))
-    return parts
+    """Return the problem with the birth of each storage at its first live part, by which rows are numbered."""
+    first, begin, _ = live_parts(problem)
+    birth, is_held = problem.birth.copy(), np.diff(first) > 0
+    birth[is_held] = begin[first[:-1][is_held]]
+    return replace(problem, birth=birth)
