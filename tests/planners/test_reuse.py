@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import tmmu
+from benchmarks import checker
 from tests.judge import all_pairs
 from tests.judge.relation_pairs import relation_faults
 from tmmu_core.base.errors import ContractError
@@ -122,6 +123,9 @@ def test_least_cost_is_that_of_brute_force(kinds: tuple[str, ...]) -> None:
         assert (plan.arenas[0].reuse_cost_lower_bound or 0) <= (least or 0)
         assert verify_plan(plan).ok, verify_plan(plan).findings
         assert not [*all_pairs.faults(plan), *relation_faults(plan)]
+        offset = {k: int(plan.offset[plan.row_of[f"b{k}"]]) for k in range(4)}
+        assert not list(checker.violations(found["problem"], offset))
+        assert checker.cost(found["problem"], offset) == least
 
 
 def plans(kinds: tuple[str, ...] = ()) -> Iterator[Plan]:

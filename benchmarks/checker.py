@@ -1,0 +1,85 @@
+"""Check offsets against a structured packing problem, independently of the product: ``python -m benchmarks.checker``.
+
+    python -m benchmarks.checker PROBLEM.json OFFSETS.csv
+
+OFFSETS has the columns ``buffer,offset``: the id of each buffer and its first byte. Prints the reuse cost, or the
+violations. Imports the standard library alone, and compares every pair of buffers.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Any
+
+
+def share(a: Mapping[str, Any], b: Mapping[str, Any], offset: Mapping[int, int]) -> bool:
+    """Return whether two buffers of one pool have a byte in common."""
+    first, second = offset[a["id"]], offset[b["id"]]
+    return a["allowed_pools"] == b["allowed_pools"] and first < second + b["size"] and second < first + a["size"]
+
+
+def live_together(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Return whether two buffers are live at one step."""
+    return any(
+        x["lower"] < y["upper"] and y["lower"] < x["upper"] for x in a["live_intervals"] for y in b["live_intervals"]
+    )
+
+
+def violations(problem: Mapping[str, Any], offset: Mapping[int, int]) -> Iterator[str]:
+    """Yield a text for every violated constraint."""
+    pools = {pool["id"]: pool for pool in problem["pools"]}
+    limits, buffers = problem["constraints"], {buffer["id"]: buffer for buffer in problem["buffers"]}
+    pairs = {
+        name: {frozenset((pair["first"], pair["second"])) for pair in limits[name]}
+        for name in ("separations", "temporal_exclusions")
+    }
+    for number, buffer in buffers.items():
+        if number not in offset:
+            yield f"buffer {number} has no offset"
+            return
+        at, end, pool = offset[number], offset[number] + buffer["size"], pools[buffer["allowed_pools"][0]]
+        if at < 0 or at % buffer["alignment"]:
+            yield f"buffer {number} is at {at}, misaligned"
+        if pool["capacity"] is not None and end > pool["capacity"]:
+            yield f"buffer {number} ends at {end}, past the capacity of {pool['name']}"
+        if any(at < r["end"] and r["begin"] < end for r in pool["reserved_ranges"]):
+            yield f"buffer {number} uses reserved bytes"
+    for a, b in combinations(buffers.values(), 2):
+        pair = frozenset((a["id"], b["id"]))
+        apart = pair in pairs["separations"] or (live_together(a, b) and pair not in pairs["temporal_exclusions"])
+        if apart and share(a, b, offset):
+            yield f"buffers {a['id']} and {b['id']} share bytes"
+    for pair in limits["colocations"]:
+        if offset[pair["first"]] != offset[pair["second"]]:
+            yield f"buffers {pair['first']} and {pair['second']} are not at one offset"
+    for pin in limits["pinned_allocations"]:
+        pinned = buffers[pin["buffer"]]
+        others = [b for b in buffers.values() if b["id"] != pin["buffer"] and share(pinned, b, offset)]
+        if offset[pin["buffer"]] != pin["offset"] or (pin["exclusive_for_all_time"] and others):
+            yield f"buffer {pin['buffer']} is not as pinned"
+
+
+def cost(problem: Mapping[str, Any], offset: Mapping[int, int]) -> int:
+    """Return the sum of the penalties whose buffers share bytes."""
+    buffers = {buffer["id"]: buffer for buffer in problem["buffers"]}
+    penalties = problem.get("cost_model", {}).get("reuse_penalties", [])
+    return sum(p["cost"] for p in penalties if share(buffers[p["first"]], buffers[p["second"]], offset))
+
+
+def main() -> int:
+    """Print the cost of an offsets file, or its violations."""
+    with open(sys.argv[1], encoding="utf-8") as file:
+        problem = json.load(file)["problem"]
+    with open(sys.argv[2], encoding="utf-8", newline="") as file:
+        offset = {int(row["buffer"]): int(row["offset"]) for row in csv.DictReader(file)}
+    found = list(violations(problem, offset))
+    print("\n".join(found) if found else f"valid, reuse cost {cost(problem, offset)}")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
