@@ -161,10 +161,10 @@ def runs(ranks: Sequence[int], most: int = 4) -> str:
 
 
 def unknown_operators(found: Sequence[UnknownOperator]) -> str:
-    """Return ``Unknown operators (not recomputed, not moved across …): my.op (2 nodes, 1.00 KiB).``"""
+    """Return ``Unknown operators (kept in order, not recomputed): my.op (2 nodes, 1.00 KiB).``"""
     listed = [
         f"{each.name or '(no name)'} ({count(each.nodes, 'node')}, {short_bytes(each.bytes)})" for each in found[:8]
     ]
     more = [f"{len(found) - 8} more"] * (len(found) > 8)
     names = ", ".join(listed + more)
-    return f"Unknown operators (not recomputed, not moved across random or communicating ones): {names}."
+    return f"Unknown operators (kept in order, not recomputed): {names}."

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.browser
 def test_card_explains_the_offset_and_tries_another(visit: Visit) -> None:
     page = visit(graph="sample:linear_chain_none", planner="greedy", tensor="t1")
     why = page.locator(".tm-card[data-why=t1]")
-    expect(why).to_contain_text("the largest first")
-    expect(why).to_contain_text("lowest legal")
+    expect(why).to_contain_text("largest first")
+    expect(why).to_contain_text("no lower one is free")
     # The selected box is dragged with Alt; the core answers, and the address holds where it was put.
     x, y = pixel_of(page, "t1")
     page.keyboard.down("Alt")
@@ -26,7 +26,7 @@ def test_card_explains_the_offset_and_tries_another(visit: Visit) -> None:
     page.mouse.up()
     page.keyboard.up("Alt")
     expect(page).to_have_url(re.compile("tried="))
-    expect(page.locator("#tried")).to_contain_text(re.compile("legal|conflict"))
+    expect(page.locator("#tried")).to_contain_text(re.compile("possible|conflict"))
     rest(page)
     field = page.get_by_label("Offset (B)")
     field.fill("0")
@@ -35,18 +35,18 @@ def test_card_explains_the_offset_and_tries_another(visit: Visit) -> None:
     expect(page.locator("#tried")).to_contain_text("at 0x0")
 
 
-def test_placement_is_shown_decision_by_decision(visit: Visit) -> None:
+def test_placement_is_replayed_step_by_step(visit: Visit) -> None:
     page = visit(graph="sample:residual_block", planner="greedy")
     page.get_by_role("button", name="Replay the placement").click()
     turns = page.locator(".st-key-turns")
-    expect(turns).to_contain_text(re.compile("Decision 1 of [0-9]+, the largest first"))
+    expect(turns).to_contain_text(re.compile("Placement 1 of [0-9]+, largest first"))
     turns.get_by_role("button", name="›").click()
-    expect(turns).to_contain_text("Decision 2 of")
+    expect(turns).to_contain_text("Placement 2 of")
     expect(page).to_have_url(re.compile("turn=2"))
     turns.get_by_role("button", name="Show all").click()
     expect(turns).to_have_count(0)
 
 
-def test_first_different_decision_of_two_plans_is_shown(visit: Visit) -> None:
+def test_first_different_placement_of_two_plans_is_shown(visit: Visit) -> None:
     page = visit("compare", graph="sample:residual_block", baseline="planner:naive")
-    expect(page.locator("#parting")).to_contain_text(re.compile("decision.*then the baseline places"))
+    expect(page.locator("#parting")).to_contain_text(re.compile("First different placement: .*→"))

@@ -58,8 +58,10 @@ def test_unknown_operators_are_listed_where_nodes_may_be_reordered() -> None:
     assert [each.name for each in fitted(step("acme.mix"), CAPACITY, "order").unknown] == ["acme.mix"]
 
 
-@pytest.mark.parametrize("instr", ["com.microsoft::AllReduce", "all-reduce", "acme::exchange", "ai.onnx::RandomNormal"])
-def test_collectives_keep_their_order(instr: str) -> None:
+@pytest.mark.parametrize(
+    "instr", ["com.microsoft::AllReduce", "all-reduce", "acme::exchange", "ai.onnx::RandomNormal", "MyAllReduce"]
+)
+def test_collectives_random_and_unknown_operators_keep_their_order(instr: str) -> None:
     """Running ``second`` first would free ``big`` before ``other`` is written."""
     sizes = {"x": 16, "big": 4096, "other": 4096, "p": 16, "q": 16, "y": 16}
     nodes = [

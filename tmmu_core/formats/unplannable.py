@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.onnx.onnx_signature import varint
 
 ONNX = "Export the model to ONNX (`.onnx`) or TensorFlow Lite (`.tflite`)."
 FROM_TORCH = (
@@ -174,6 +173,8 @@ _COREML_KINDS = 200
 
 def _protobuf(data: bytes) -> Unplannable | None:
     """Core ML, a SavedModel or a GraphDef, by the numbers of the outer fields."""
+    from tmmu_core.formats.onnx.onnx_signature import varint
+
     if b"saved_model_main_op" in data or (data.startswith(b"\x08\x01\x12") and b"tensorflow" in data):
         return SAVED_MODEL
     if data.startswith(b"\x0a") and (b"Placeholder" in data[:HEAD] or b"Const" in data[:HEAD]):

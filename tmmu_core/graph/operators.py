@@ -102,14 +102,6 @@ class Operator:
         return self.is_unknown or self.is_random or self._has("communicates") or self._has("effects")
 
     @property
-    def is_sequenced(self) -> bool:
-        """Whether it is random, communicates or has side effects, or has the base name of such an operator."""
-        if self.entry is not None or not self.base:
-            return self.keeps_position
-        known = TABLE.get(plain(self.base))
-        return known is not None and bool(known.traits & {"random", "communicates", "effects"})
-
-    @property
     def repeats(self) -> bool:
         """Whether a second run gives the same result, once the state of the generator is restored."""
         return self.is_random or not self.keeps_position

@@ -16,7 +16,7 @@ from tmmu_core.plans.making.engine import Solution
 ENUMERATED_UP_TO = 64
 """Units up to which orders are enumerated when the packing of the first order does not fit."""
 MOST_ORDERS = 64
-WHY = "data dependencies, overwrites, side effects of known operators and scopes keep their order"
+WHY = "data dependencies, overwrites, side effects, unknown operators and scopes keep their order"
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ path.
 Dependencies besides the flow of data, as edges from the given order:
 
 * **overwriting**: nodes that touch a storage stay before or after each of its writers;
-* **effects**: random operators and collectives keep their order;
+* **effects**: random, collective, side-effect and unknown operators keep their order;
 * **scopes**: the nodes of a nested scope (If, Loop, Scan) are one unit, in their order;
 * **phases**, on request.
 """
@@ -220,21 +220,8 @@ def _edges(liveness: Liveness, given: list[int], keep_phases: bool) -> I64:
 
 
 def _sequence(nodes: Sequence[Node], given: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield edges that keep the order of random, collective and side-effect operators, and of unknown ones among them.
-
-    Two unknown operators between the same two sequenced ones may be swapped (contract §12).
-    """
-    last: int | None = None
-    unknown: list[int] = []
-    for node in given:
-        operator = operator_of(nodes[node].instr)
-        if operator.is_sequenced:
-            yield from ((other, node) for other in unknown or ([] if last is None else [last]))
-            last, unknown = node, []
-        elif operator.keeps_position:
-            if last is not None:
-                yield last, node
-            unknown.append(node)
+    """Yield edges that keep the order of random, collective, side-effect and unknown operators."""
+    return pairwise(node for node in given if operator_of(nodes[node].instr).keeps_position)
 
 
 def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
