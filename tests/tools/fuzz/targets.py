@@ -21,6 +21,8 @@ from tests.formats.onnx.test_onnx_scopes import CASES
 from tests.formats.pytorch.test_kineto_trace import PROFILE
 from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE
 from tests.formats.xla.test_xla_program import PROGRAM as HLO
+from tests.planners.test_reuse import KINDS
+from tests.planners.test_reuse import document as structured_document
 from tests.plans.examples import chain_plan, views_graph
 from tests.support.build import chain, graph, node, tensor, view
 from tests.support.paths import DATA, SAMPLES
@@ -272,6 +274,7 @@ def targets() -> dict[str, Target]:
         Target("cbor", _cbor),
         Target("gzip", _gzip),
         Target("instance", _csv),
+        Target("structured-problem", _documents(structured_document(Random(0), KINDS), cbor=False)),
         Target("xla", _xla),
         Target("executorch", _words((GIVEN / "executorch_small.pte").read_bytes(), SMALL_PROGRAM)),
         Target("executorch-trace", _documents(*(_given(name) for name in TRACES), cbor=False)),
