@@ -19,11 +19,14 @@ from tmmu_core.base.errors import ContractError
 from tmmu_core.formats import structured_problem
 from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.planners.reuse import local_search
 from tmmu_core.planners.reuse.reuse_model import reuse_model
 from tmmu_core.plans.constraints import Constraints
 from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 
 KINDS = ("separations", "colocations", "temporal_exclusions", "pinned_allocations", "reserved", "intervals")
@@ -282,3 +285,16 @@ def test_gate_limits_the_reuse_cost() -> None:
     assert packed.reuse_cost == 3
     assert packed.plan.gate(max_reuse_cost=3)
     assert not packed.plan.gate(max_reuse_cost=2)
+
+
+@pytest.mark.parametrize("planner", sorted(ARENA_PLANNERS))
+def test_no_planner_ignores_a_constraint(planner: str) -> None:
+    """A planner places an instance as its constraints demand, or refuses it."""
+    for seed in range(30):
+        rng = Random(seed)
+        found = instance_of(document(rng, tuple(kind for kind in KINDS if rng.random() < 0.5)))
+        try:
+            plan = make_plan(found, PlanRequest(planner=planner)).plan
+        except ContractError:
+            continue
+        assert verify_plan(plan).ok

@@ -59,7 +59,20 @@ class ArenaPlannerEntry(PlannerEntry):
         """
         return self._pack_slots if self.has_slots else self._pack_bytes
 
+    def _refuse_relations(self, problem: Problem) -> None:
+        """Raise ``InvalidIrShapes`` for relations between storages that only the planner ``reuse`` observes."""
+        terms = problem.reuse
+        if self.name != "reuse" and terms is not None and (terms.colocations or terms.exclusions or terms.reserved):
+            raise InvalidIrShapes(
+                f"planner {self.name!r} does not observe the colocations, temporal exclusions and reserved ranges "
+                f"of arena {problem.arena!r}.",
+                reason="planner_option",
+                node_id="",
+                hint="Use --planner reuse.",
+            )
+
     def _pack_slots(self, problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
+        self._refuse_relations(problem)
         packing: Packing = self.call(problem, options, progress)
         if problem.fixed is None:
             return packing
@@ -75,18 +88,9 @@ class ArenaPlannerEntry(PlannerEntry):
         return packing
 
     def _pack_bytes(self, problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-        terms = problem.reuse
-        if terms is not None and self.name != "reuse":
-            if self.name == "auto":
-                return ARENA_PLANNERS["reuse"]._pack_bytes(problem, {}, progress)
-            if terms.colocations or terms.exclusions or terms.reserved:
-                raise InvalidIrShapes(
-                    f"planner {self.name!r} does not observe the colocations, temporal exclusions and reserved ranges "
-                    f"of arena {problem.arena!r}.",
-                    reason="planner_option",
-                    node_id="",
-                    hint="Use --planner reuse.",
-                )
+        if problem.reuse is not None and self.name == "auto":
+            return ARENA_PLANNERS["reuse"]._pack_bytes(problem, {}, progress)
+        self._refuse_relations(problem)
         rest, kept = without_empty(problem)
         packing: Packing = self.call(rest, options, progress)
         if rest is problem:

@@ -25,7 +25,8 @@ from tmmu_core.plans.analysis.resource_ledger import resource_ledger
 from tmmu_core.plans.analysis.search_progress import course
 from tmmu_core.plans.figures.plan_storages import peak
 from tmmu_core.plans.making.engine import plan_graph
-from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 from tmmu_core.seed.memory_plan import memory_plan
 
@@ -43,7 +44,7 @@ def use(data: bytes) -> None:
     if isinstance(found, Graph):
         use_graph(found)
     elif isinstance(found, PlainInstance):
-        use_plan(plan_problem(found))
+        use_plan(make_plan(found, PlanRequest()).plan)
     else:
         use_plan(found.plan if isinstance(found, Trace) else found)
 
