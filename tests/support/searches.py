@@ -61,8 +61,8 @@ def branches(count: int) -> Graph:
     """Branches that begin large and end small; every branch begins before the first one ends."""
     one = [Tensor(id=f"a{k}", shape=(64 * (9 + k % 3),)) for k in range(count)]
     two = [Tensor(id=f"b{k}", shape=(16,)) for k in range(count)]
-    begin = [Node(node_id=f"m{k:02}", instr="OP", inputs=("x",), outputs=(one[k].id,)) for k in range(count)]
-    end = [Node(node_id=f"n{k:02}", instr="OP", inputs=(one[k].id,), outputs=(two[k].id,)) for k in range(count)]
+    begin = [Node(node_id=f"m{k:02}", instr="MATMUL", inputs=("x",), outputs=(one[k].id,)) for k in range(count)]
+    end = [Node(node_id=f"n{k:02}", instr="MATMUL", inputs=(one[k].id,), outputs=(two[k].id,)) for k in range(count)]
     tensors = (Tensor(id="x", shape=(64,), role="input"), *one, *two)
     return Graph(tensors=tensors, nodes=(*begin, *end), inputs=("x",), outputs=tuple(t.id for t in two))
 
