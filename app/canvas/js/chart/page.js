@@ -3,7 +3,7 @@
 
 import { byteLabels, stepTicks } from "../drawing/axes.js";
 import { Chart, charts } from "./chart.js";
-import { decode, tokenOf } from "../plan/columns.js";
+import { decode, inflated, tokenOf } from "../plan/columns.js";
 import { el } from "./element.js";
 import { namerOf } from "../plan/short_names.js";
 import { Plane } from "../base/plane.js";
@@ -29,6 +29,11 @@ function keep(bytes) {
   }
   for (const chart of charts) if (chart.state.plan === pack.token) chart.setPack(pack);
   return pack.token;
+}
+
+/** Keep packed bytes that are gzipped and base64-coded; their token. */
+async function unpack(text) {
+  return keep(await inflated(Uint8Array.from(atob(text), (c) => c.charCodeAt(0))));
 }
 
 /** The chart in `parent`, made when it is not there yet, in the given state. */
@@ -81,4 +86,4 @@ document.addEventListener("keydown", (event) => {
 
 const words = { byteLabels, stepTicks, namerOf, shortBytes, fullBytes, offsetWords, rangeWords, shortened, stepName };
 
-export { charts, decode, keep, Plane, Raster, show, streamlit, words };
+export { charts, decode, keep, Plane, Raster, show, streamlit, unpack, words };

@@ -3,6 +3,12 @@
 export const DECODER = new TextDecoder();
 const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, u8: BigUint64Array };
 
+/** Gunzip bytes. */
+export async function inflated(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
 /** Bytes → {token, plans}. The bytes are copied once, because a message may start them at any address. */
 export function decode(bytes) {
   const data = bytes.slice();
