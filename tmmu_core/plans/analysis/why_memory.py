@@ -28,7 +28,7 @@ class Uplift:
 
 
 def uplift(plan: Plan, tensor_id: str) -> Uplift | None:
-    """Explain the memory of a tensor; ``None`` for a plan with one memory. Raises ``KeyError`` for an unknown tensor."""
+    """Explain the memory of a tensor; ``None`` without several memories. Raises ``KeyError`` for an unknown tensor."""
     row = plan.row(plan.row_of[tensor_id])
     notes = plan.notes.get(row.arena, {})
     if "said_by" not in notes:
