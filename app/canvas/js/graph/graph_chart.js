@@ -1,4 +1,4 @@
-// The graph drawing: boxes and edges come from Python, their layout from the worker.
+// The graph drawing. Python sends boxes and edges; the worker computes their layout.
 
 import { el } from "../chart/element.js";
 import { lookOf } from "../base/theme.js";
@@ -123,7 +123,7 @@ class Walk {
     return undefined;
   }
 
-  /** Take a new layout and keep the clicked box in place. */
+  /** Apply a new layout and keep the clicked box at its place on the screen. */
   take(layout, shape) {
     const before = this.anchor && this.before?.get(this.anchor), { x, y, scale } = this.view;
     this.layout = layout;
@@ -140,7 +140,7 @@ class Walk {
     this.resize();
   }
 
-  /** Show everything if labels are readable then, else the selection, the peak or the start. */
+  /** Fit the whole graph if its labels stay readable; else show the selection, the peak or the start. */
   begin() {
     this.fit(true);
     if (this.view.scale >= READABLE) return;
@@ -185,7 +185,7 @@ class Walk {
     this.paint();
   }
 
-  /** The thing at a point of the stage: {vertex}, {frame} (its title), {edge} or null. */
+  /** Return the item at a point of the stage: {vertex}, {frame} (its title), {edge} or null. */
   at(x, y) {
     if (!this.layout) return null;
     const { view, layout, data } = this, px = (x - view.x) / view.scale, py = (y - view.y) / view.scale;
