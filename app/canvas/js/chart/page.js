@@ -3,7 +3,7 @@
 
 import { byteLabels, stepTicks } from "../drawing/axes.js";
 import { Chart, charts } from "./chart.js";
-import { decode, tokenOf } from "../plan/columns.js";
+import { decode, inflated, tokenOf } from "../plan/columns.js";
 import { el } from "./element.js";
 import { namerOf } from "../plan/short_names.js";
 import { Plane } from "../base/plane.js";
@@ -20,7 +20,12 @@ const mounted = new WeakMap(); // parent element → chart
 
 /** Store packed bytes for all charts of the page and return their token. */
 function keep(bytes) {
-  const began = performance.now(), pack = { ...decode(bytes), bytes: bytes.byteLength, began };
+  const began = performance.now();
+  return adopt({ ...decode(bytes), bytes: bytes.byteLength, began });
+}
+
+/** Store a decoded pack: {token, plans, bytes, began}. */
+export function adopt(pack) {
   packs.delete(pack.token);
   packs.set(pack.token, pack);
   const total = () => [...packs.values()].reduce((sum, kept) => sum + kept.bytes, 0);
@@ -31,8 +36,13 @@ function keep(bytes) {
   return pack.token;
 }
 
+/** Keep packed bytes that are gzipped and base64-coded; their token. */
+async function unpack(text) {
+  return keep(await inflated(Uint8Array.from(atob(text), (c) => c.charCodeAt(0))));
+}
+
 /** Return the chart in `parent` in the given state; create it on the first call. */
-function show(parent, state, emit) {
+export function show(parent, state, emit) {
   let chart = mounted.get(parent);
   if (!chart?.root.isConnected) {
     const sheet = el("style");
@@ -81,4 +91,4 @@ document.addEventListener("keydown", (event) => {
 
 const words = { byteLabels, stepTicks, namerOf, shortBytes, fullBytes, offsetWords, rangeWords, shortened, stepName };
 
-export { charts, decode, keep, Plane, Raster, show, streamlit, words };
+export { charts, decode, keep, Plane, Raster, streamlit, unpack, words };
