@@ -91,8 +91,3 @@ def test_dict_is_read_as_a_native_graph() -> None:
 def test_dict_without_a_graph_is_rejected(document: dict[Any, Any]) -> None:
     with pytest.raises(tmmu.TmmuError):
         tmmu.plan(document)
-
-
-def test_results_have_notebook_views() -> None:
-    for result in (tmmu.pack([0, 1], [2, 3], [4, 8]), tmmu.fit(SAMPLE, "300KiB"), tmmu.plan(SAMPLE)):
-        assert "<svg" in result._repr_html_()

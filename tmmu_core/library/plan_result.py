@@ -43,9 +43,6 @@ T = TypeVar("T")
 Limits: TypeAlias = T | Mapping[str, T] | None
 """A limit over all arenas, or by arena."""
 
-MAP_HEIGHT = 460
-"""Height of the arena map in a notebook, in pixels."""
-
 REMARK_LENGTH = 400
 """Most characters of a remark in a plan's ``repr``."""
 
@@ -317,14 +314,9 @@ class Plan(model.Plan):
         return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}. {why}{more}>"
 
     def _repr_html_(self) -> str:
-        """Return the figures, and an SVG map of the arena with the most reuse."""
-        escape = app_module("texts.markup").esc
-        busiest = max(self.arenas, key=lambda a: (a.max_live < a.storages, a.extent_bytes, a.name), default=None)
-        sheet = app_module("report.report_theme").Sheet(height=MAP_HEIGHT)
-        drawn = (
-            "" if busiest is None else str(app_module("report.still_pictures").map_figure(self, busiest.name, sheet))
-        )
-        return f'<div style="max-width:1100px"><code>{escape(repr(self))}</code>{drawn}</div>'
+        """Return the figures and the arena map, in which one can hover and zoom."""
+        html: str = app_module("report.notebook_view").notebook_view(self, repr(self))
+        return html
 
 
 @dataclass(frozen=True)

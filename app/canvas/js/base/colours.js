@@ -1,4 +1,4 @@
-// Colour schemes. Each is a code per row and a small table, which the legend also reads.
+// Colour schemes: a code per row and a small table of colours, which the legend reads too.
 
 // Distinct with every kind of colour blindness (tests/app/test_colours.py); equal to app/texts/markup.py.
 const ROLE_COLOURS = {
@@ -37,13 +37,13 @@ export const CONFLICT = "#D55E00";
 const SLOT_HUES = 24;
 const SIZE_SHADES = 32;
 
-/** {codes, table: [[r, g, b]], legend: [[name, css]], ramp, note} for a plan under a scheme. */
+/** Return {codes, table: [[r, g, b]], legend: [[name, css]], ramp, note} of a plan in a scheme. */
 export function paint(plan, scheme) {
   const paints = painted(plan, scheme);
   return plan.conflict ? withConflicts(plan, paints) : paints;
 }
 
-/** Under every scheme, who holds bytes that another holds at the same time is told by one colour of its own. */
+/** In every scheme, rows that overlap another in bytes and steps get the colour of conflicts. */
 function withConflicts(plan, paints) {
   const codes = Uint16Array.from(paints.codes);
   for (let i = 0; i < plan.n; i++) if (plan.conflict[i]) codes[i] = paints.table.length;
@@ -75,7 +75,7 @@ function byRole(plan) {
   };
 }
 
-/** What the bytes of an allocator's snapshot are for. */
+/** Colours by category of an allocator's snapshot. */
 function byCategory(plan) {
   const { names, codes } = plan.category, colours = names.map((name) => CATEGORY_COLOURS[name] ?? OTHER);
   return {
@@ -105,7 +105,7 @@ function byArena(plan) {
   return { codes: plan.arena, table, legend, note: "colour = arena" };
 }
 
-/** The operators that write most bytes. A view writes none: it has the colour of what it looks at. */
+/** Colours of the operators that write most bytes. A view writes none: it has the colour of its base. */
 function byOperator(plan) {
   const { names, codes } = plan.operator, writes = names.map(() => false), writer = (i) => codes[rootOf(plan, i)];
   for (let i = 0; i < plan.n; i++) if (!plan.isView[i] && plan.size[i]) writes[codes[i]] = true;
@@ -122,7 +122,7 @@ function byOperator(plan) {
   };
 }
 
-/** A hue per layer, in the order in which they stand; the legend names those that write most bytes. */
+/** A hue per layer, in the order of the graph. The legend lists the layers that write most bytes. */
 function byModule(plan) {
   const { names, codes } = plan.module, bytes = names.map(() => 0), first = names.map(() => Infinity);
   for (let i = 0; i < plan.n; i++) {
@@ -189,7 +189,7 @@ function bySize(plan) {
   };
 }
 
-/** Per row, which of CHANGES tells it from its twin: the first that holds. */
+/** Return per row the first of CHANGES in which it differs from its twin. */
 function byChange(plan) {
   const bits = CHANGES.map(([name]) => 1 << plan.kinds.indexOf(name));
   const first = (i) => bits.findIndex((bit, k) => k > 0 && plan.changes[i] & bit);

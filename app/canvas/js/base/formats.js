@@ -2,7 +2,7 @@
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/** A count of bytes in three or more digits: "1.50 MiB". Whole numbers only, halves round up. */
+/** Format a whole number of bytes with at least three digits: "1.50 MiB". Halves round up. */
 export function shortBytes(count) {
   const n = BigInt(count);
   let unit = 0;
@@ -18,23 +18,23 @@ export function shortBytes(count) {
   return `${threeDigits(hundredths)} ${UNITS[unit]}`;
 }
 
-/** Hundredths in at least three digits: 1234n → "12.3". */
+/** Format hundredths with at least three digits: 1234n → "12.3". */
 function threeDigits(hundredths) {
   if (hundredths >= 10000n) return `${(hundredths + 50n) / 100n}`;
   if (hundredths >= 1000n) return `${(hundredths + 5n) / 100n}.${((hundredths + 5n) / 10n) % 10n}`;
   return `${hundredths / 100n}.${String(hundredths % 100n).padStart(2, "0")}`;
 }
 
-/** The same without idle zeros, for axes: "4 MiB". */
+/** Format bytes without trailing zeros, for axes: "4 MiB". */
 export const tickBytes = (n) => shortBytes(n).replace(/\.0+ /, " ").replace(/(\.\d*[1-9])0+ /, "$1 ");
 export const grouped = (n) => BigInt(n).toLocaleString("en-US");
 export const fullBytes = (n) => (BigInt(n) < 1024n ? `${grouped(n)} B` : `${shortBytes(n)} (${grouped(n)} B)`);
 export const offsetWords = (n) => `${grouped(n)} (0x${BigInt(n).toString(16).toUpperCase()})`;
-/** A step and the node that runs there: "#104 conv_12". */
+/** Format a step and its node: "#104 conv_12". */
 export const stepName = (t, node = "") => `#${grouped(t)} ${node}`.trimEnd();
 export const rangeWords = (a, b) => `[${grouped(a)}, ${grouped(b)})`;
 
-/** A name cut in its middle, where names differ least. */
+/** Shorten a name in its middle, where names differ least. */
 export function shortened(text, width) {
   if (text.length <= width) return text;
   if (width < 3) return text.slice(0, Math.max(0, width));

@@ -1,9 +1,9 @@
-// Where a step and a byte lie on the page. Which axis runs which way is known here and nowhere else.
+// Conversion between (step, byte) and pixels. Only this module knows the direction of the axes.
 //
-// `t` is a step, `v` is what stands across the steps: a byte, a slot or a row. Three ways to lie:
+// `t` is a step; `v` is the other coordinate: a byte, a slot or a row. Three orientations:
 //
 //   upright   steps run right, v runs up      (the arena map, the slots, the curve of live bytes)
-//   falling   steps run right, v runs down    (lifetimes: a row per tensor, read like a text)
+//   falling   steps run right, v runs down    (lifetimes: a row per tensor, from top to bottom)
 //   sideways  steps run down,  v runs right   (all of them with their axes swapped)
 //
 // A rectangle of pixels is {x, y, w, h}; a window of data is {t0, t1, v0, v1}; a box in pixels is [x0, y0, x1, y1].
@@ -13,25 +13,25 @@ export class Plane {
     this.rect = rect;
     this.win = win;
     this.sideways = sideways;
-    this.up = sideways || falling ? 1 : -1; // the sign, in pixels, of a growing v
+    this.up = sideways || falling ? 1 : -1; // direction of v in pixels
     [this.alongSteps, this.alongLevels] = this.turned(rect.w, rect.h); // pixels
     this.perStep = this.alongSteps / (win.t1 - win.t0);
     this.perLevel = this.alongLevels / (win.v1 - win.v0);
   }
 
-  /** What belongs to the steps and to v → what belongs to x and to y; and back, for it is its own inverse. */
+  /** Swap a pair from (step, v) order to (x, y) order if sideways. Its own inverse. */
   turned(ofSteps, ofLevels) {
     return this.sideways ? [ofLevels, ofSteps] : [ofSteps, ofLevels];
   }
 
   // --- data → pixels ---------------------------------------------------------------------------------------------
 
-  /** The pixel of a step on the axis of steps. */
+  /** Return the pixel of a step. */
   step(t) {
     return (this.sideways ? this.rect.y : this.rect.x) + (t - this.win.t0) * this.perStep;
   }
 
-  /** The pixel of a v on the other axis. */
+  /** Return the pixel of a v. */
   level(v) {
     const far = (v - this.win.v0) * this.perLevel;
     if (this.sideways) return this.rect.x + far;
@@ -42,7 +42,7 @@ export class Plane {
     return this.turned(this.step(t), this.level(v));
   }
 
-  /** A pixel that lies `pixelsOn` further along the steps and `pixelsUp` further along v than a point. */
+  /** Return the pixel `pixelsOn` further along the steps and `pixelsUp` further along v than a point. */
   beside([x, y], pixelsOn, pixelsUp) {
     const [dx, dy] = this.turned(pixelsOn, pixelsUp * this.up);
     return [x + dx, y + dy];
@@ -53,7 +53,7 @@ export class Plane {
     return [Math.min(x0, x1), Math.min(y0, y1), Math.max(x0, x1), Math.max(y0, y1)];
   }
 
-  /** The part of a box that is seen. */
+  /** Return the visible part of a box. */
   clipped([x0, y0, x1, y1]) {
     const { x, y, w, h } = this.rect;
     return [Math.max(x0, x), Math.max(y0, y), Math.min(x1, x + w), Math.min(y1, y + h)];
@@ -63,23 +63,23 @@ export class Plane {
     return this.clipped(this.box(t0, t1, v0, v1));
   }
 
-  /** Ends of the line at one v, from step to step: [x0, y0, x1, y1]. `snap` puts it where it is sharp. */
+  /** Return the ends of the line at one v, from step to step: [x0, y0, x1, y1]. `snap` aligns it to pixels. */
   levelLine(v, t0, t1, snap = sharp) {
     const at = snap(this.level(v));
     return [...this.turned(this.step(t0), at), ...this.turned(this.step(t1), at)];
   }
 
-  /** Ends of the line at one step, across the whole rectangle. */
+  /** Return the ends of the line at one step, across the whole rectangle. */
   stepLine(t, snap = sharp) {
     return this.acrossSteps(snap(this.step(t)));
   }
 
-  /** Ends of the line across the rectangle at a pixel of the axis of steps. */
+  /** Return the ends of the line across the rectangle at a pixel of the axis of steps. */
   acrossSteps(px) {
     return this.sideways ? lyingAt(this.rect, px) : standingAt(this.rect, px);
   }
 
-  /** Ends of the line across the rectangle at a pixel of the other axis. */
+  /** Return the ends of the line across the rectangle at a pixel of the other axis. */
   acrossLevels(px) {
     return this.sideways ? standingAt(this.rect, px) : lyingAt(this.rect, px);
   }
@@ -92,7 +92,7 @@ export class Plane {
     return { t: win.t0 + on / this.perStep, v: win.v0 + far / this.perLevel };
   }
 
-  /** A way in pixels → the same way in steps and in v. */
+  /** Convert a movement in pixels to steps and v. */
   delta(dx, dy) {
     const [on, across] = this.turned(dx, dy);
     return { t: on / this.perStep, v: (this.up * across) / this.perLevel };
@@ -102,7 +102,7 @@ export class Plane {
 const lyingAt = ({ x, w }, px) => [x, px, x + w, px];
 const standingAt = ({ y, h }, px) => [px, y, px, y + h];
 
-/** The middle of the nearest pixel. */
+/** Return the centre of the nearest pixel, where a thin line is sharp. */
 export const sharp = (px) => Math.round(px) + 0.5;
 
 export const inside = (rect, x, y) => x >= rect.x && x <= rect.x + rect.w && y >= rect.y && y <= rect.y + rect.h;

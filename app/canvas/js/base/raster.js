@@ -1,8 +1,8 @@
-// Any number of boxes onto a pixel buffer in O(boxes + pixels), by exact area.
+// Draw boxes into a pixel buffer in O(boxes + pixels) by exact area.
 //
-// Each box adds ±coverage at its four corners (split over two pixels where an edge falls inside one); a running sum
-// over rows and columns then gives every pixel the share of it that is covered and the mean colour there. So where
-// boxes are thinner than a pixel the picture shades by occupancy, and no box hides another by being drawn later.
+// Each box adds ±coverage at its four corners (split over two pixels if an edge is inside one). A running sum over rows
+// and columns then gives the covered share and the mean colour of every pixel. Boxes thinner than a pixel are therefore
+// shaded by occupancy, and no box hides another.
 
 export class Raster {
   resize(width, height) {

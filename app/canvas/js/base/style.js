@@ -1,4 +1,4 @@
-// The canvas brings its own style, for it is drawn in pages that know nothing of it.
+// The style of the canvas. It is part of the script, because reports and notebooks have no other style sheet.
 
 export const STYLE = `
 .tmmu-canvas {

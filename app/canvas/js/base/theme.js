@@ -1,12 +1,12 @@
-// What the theme says about lines, inks and grounds, read from the element once per theme.
+// Colours of lines, text and background, read from the element once per theme.
 
 import { luminance } from "./colours.js";
 
 export const FONT = "11px ";
-/** Pixels that a letter of FONT takes, about. */
+/** Approximate width of a letter of FONT in pixels. */
 export const LETTER = 6.1;
 
-/** {ink, paper, solid, dark, hatch, font, soft, grid, line, panel} of an element's colours. */
+/** Return {ink, paper, solid, dark, hatch, font, soft, grid, line, panel} of an element. */
 export function lookOf(element, ratio) {
   const style = getComputedStyle(element), paper = style.backgroundColor;
   const channels = (paper.match(/[\d.]+/g) ?? [255, 255, 255]).map(Number);
@@ -28,7 +28,7 @@ export function lookOf(element, ratio) {
   };
 }
 
-/** A small canvas to be repeated: thin lines from the lower left to the upper right. */
+/** Return a small canvas to repeat as a pattern: thin diagonal lines. */
 function hatched(colour, ratio) {
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = 8 * ratio;

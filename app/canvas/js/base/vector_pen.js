@@ -1,10 +1,10 @@
-// A pen that writes SVG where a canvas's pen would paint: what draws need not know which of the two it holds.
+// A drawing context that writes SVG. It has the interface of a canvas context, so that the same functions draw on both.
 
-const ILLEGAL = /[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/gu; // no letters of XML at all
+const ILLEGAL = /[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/gu; // characters that XML does not allow
 const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 const ANCHORS = { left: "start", center: "middle", right: "end" };
 
-/** Text as text: whatever it says, it opens no element and ends no attribute. */
+/** Escape a text for elements and attributes. */
 export const escaped = (text) =>
   String(text)
     .replace(ILLEGAL, "\uFFFD")
@@ -12,7 +12,7 @@ export const escaped = (text) =>
 
 const near = (n) => String(Math.round(n * 100) / 100);
 
-/** As much of CanvasRenderingContext2D as drawings here use; widths of words are those of a real one. */
+/** The part of CanvasRenderingContext2D that the drawings use. A real context measures the texts. */
 export class VectorPen {
   constructor() {
     this.real = document.createElement("canvas").getContext("2d");
@@ -23,12 +23,12 @@ export class VectorPen {
     Object.assign(this, { textAlign: "left", textBaseline: "middle" });
   }
 
-  /** A colour as every reader of SVG knows it: six digits, and how much of it. */
+  /** Return a colour as SVG attributes: six hexadecimal digits, and the opacity. */
   paint(name, colour) {
     this.real.fillStyle = "#000";
     this.real.fillStyle = colour;
-    const said = this.real.fillStyle, parts = said.match(/[\d.]+/g);
-    if (said.startsWith("#")) return ` ${name}="${said}"`;
+    const parsed = this.real.fillStyle, parts = parsed.match(/[\d.]+/g);
+    if (parsed.startsWith("#")) return ` ${name}="${parsed}"`;
     return ` ${name}="rgb(${parts.slice(0, 3).join()})" ${name}-opacity="${parts[3]}"`;
   }
 
@@ -85,7 +85,7 @@ export class VectorPen {
     const parts = /^(?:(\d+) )?([\d.]+)px (.*)$/s.exec(this.font);
     const [, weight, size, family] = parts ?? [null, null, "11", "sans-serif"];
     const look = `font-family="${escaped(family)}" font-size="${size}"${weight ? ` font-weight="${weight}"` : ""}`;
-    // Where letters stand on their line is said by numbers: not every reader knows dominant-baseline.
+    // The baseline is shifted by numbers, because not every SVG reader supports dominant-baseline.
     const place = `x="${near(x)}" y="${near(y + 0.35 * size)}" text-anchor="${ANCHORS[this.textAlign]}"`;
     this.written.push(`<text ${place} ${look}${this.paint("fill", this.fillStyle)}>${escaped(text)}</text>`);
   }
@@ -99,7 +99,7 @@ export class VectorPen {
     this.dash = dash;
   }
 
-  /** The document: what was drawn of [x, y, w, h], ``size`` pixels large, on a ground. */
+  /** Return the document: the part [x, y, w, h] of the drawing, `size` in pixels, on a background. */
   document([x, y, w, h], [width, height], ground, title) {
     const head = `xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}"`;
     const box = `viewBox="${[x, y, w, h].map(near).join(" ")}" role="img"`;

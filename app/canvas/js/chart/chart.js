@@ -1,4 +1,4 @@
-// One chart: the state that the page or the person sets, the window that is looked at, and drawing once a frame.
+// One chart: state set by the page or the user, the visible window, and drawing once per frame.
 
 import { drawGrid, drawPhases, drawTicks, ticksOf } from "../drawing/axes.js";
 import { css, paint } from "../base/colours.js";
@@ -55,7 +55,7 @@ const DEFAULTS = {
   ghost: null,
 };
 
-const FINEST = 2 ** 40; // parts of everything that one window may be
+const FINEST = 2 ** 40; // the narrowest window, as a fraction of the whole
 
 const toThousandths = (edge) => Math.round(edge * 1000) / 1000;
 
@@ -67,8 +67,8 @@ export class Chart {
   constructor(parent, emit) {
     this.emit = emit;
     this.state = { ...DEFAULTS };
-    this.asked = {}; // what the page asked for last, by name
-    this.sent = []; // selections told to the page that it has not answered yet
+    this.asked = {}; // last state from the page, by name
+    this.sent = []; // selections sent to the page and not yet confirmed
     this.sentZooms = []; // likewise
     this.selected = this.compared = this.hovered = -1;
     this.step = this.span = null; // a range of steps is [first, after the last]
@@ -85,7 +85,7 @@ export class Chart {
     this.root.tmmuPixelOf = (id) => this.pixelOf(id);
     parent.append(this.root);
     new ResizeObserver(() => this.soon("layout")).observe(this.stage);
-    // A change of theme shows as a transition of the root's colour; nothing else tells of it.
+    // A theme change is only visible as a transition of the root's colour.
     this.root.addEventListener("transitionend", (e) => {
       if (e.target === this.root) this.newTheme();
     });
@@ -98,9 +98,9 @@ export class Chart {
     this.root.remove();
   }
 
-  // --- state: what the page (or the person) asks for -------------------------------------------------------------
+  // --- state from the page or the user --------------------------------------------------------------------------
 
-  /** State from outside: only what changed there since the last time is taken, so that a choice made here stays. */
+  /** Apply state from the page. Only fields that the page changed are applied, so that a local choice stays. */
   update(state) {
     const fresh = {};
     for (const [name, value] of Object.entries(state)) {
@@ -112,19 +112,19 @@ export class Chart {
     }
     const before = this.selected;
     this.apply(fresh);
-    // What was chosen elsewhere on the page must be seen here.
+    // Scroll to a selection made elsewhere on the page.
     const elsewhere = "selected" in fresh && this.selected >= 0 && this.selected !== before;
     if (elsewhere && this.scene && this.win) this.reveal(this.selected, true);
   }
 
-  /** An answer to an older click must not undo a newer one. */
+  /** Ignore the confirmation of an older click, so that it does not undo a newer one. */
   answersAnOlderClick(selected) {
     const k = this.sent.indexOf(selected), older = k >= 0 && k < this.sent.length - 1;
     this.sent = older ? this.sent.slice(k + 1) : [];
     return older;
   }
 
-  /** A zoom that the page says after this chart told it is no news; what it says again and again never is. */
+  /** Return whether the page's zoom is new: neither the chart's own report nor a repetition. */
   answersAZoom(zoom) {
     const k = this.sentZooms.indexOf(JSON.stringify(zoom));
     this.sentZooms = this.sentZooms.slice(k + 1);
@@ -140,16 +140,16 @@ export class Chart {
     this.selected = this.compared = this.hovered = -1;
     this.scene = this.paints = this.hits = this.namer = null;
     if (!keep) this.win = null;
-    else this.win.v0 = this.win.v1 = NaN; // the same steps, but other slots and bytes
+    else this.win.v0 = this.win.v1 = NaN; // keep the steps, reset slots and bytes
     this.root.classList.remove("waiting");
     this.fillMenus();
-    // Another plan is seen whole in v; the first is seen as the page says.
+    // The first plan uses the page's zoom; another plan resets v to its full range.
     const { zoom, ...rest } = this.state;
     this.apply(first ? { ...rest, zoom } : rest);
     this.root.dataset.ready = pack.token;
   }
 
-  /** Whether the plan that is drawn is the candidate: the first of a pack. */
+  /** Whether the drawn plan is the candidate, the first of a pack. */
   get candidate() {
     return this.pack.plans[0] === this.plan;
   }
@@ -176,12 +176,12 @@ export class Chart {
     if ("span" in fresh) this.span = state.span;
     if ("ghost" in fresh || "selected" in fresh) this.ghost = this.ghostOf(state.ghost);
     if ("window" in fresh && state.window && this.win) [this.win.t0, this.win.t1] = state.window;
-    if ("zoom" in fresh) this.wanted = { zoom: state.zoom }; // taken up when it is known how much there is to see
+    if ("zoom" in fresh) this.wanted = { zoom: state.zoom }; // applied when the size of the scene is known
     this.showState();
     this.soon("layout");
   }
 
-  /** Forget where boxes lie; another view or another arena is seen whole in v, its steps stay. */
+  /** Discard the scene. Another view or arena resets v to its full range and keeps the steps. */
   newScene() {
     const { view, arena } = this.state, other = this.scene?.view !== view || this.shownArena !== arena;
     this.scene = null;
@@ -198,13 +198,13 @@ export class Chart {
     return id === null || id === undefined ? -1 : this.plan.rowOf(id);
   }
 
-  /** The place that the page tries for the selected storage, as {row, offset, birth, conflicts, legal, extent}. */
+  /** The offset tried for the selected storage: {row, offset, birth, conflicts, legal, extent}. */
   ghostOf(ghost) {
     const row = ghost ? this.rowOf(ghost.id) : -1;
     return row < 0 ? null : { ...ghost, row };
   }
 
-  /** Whether a pixel lies on what can be dragged to another place: the ghost, or with alt the selected box. */
+  /** Whether a pixel is on a box that can be dragged: the ghost, or with alt the selected box. */
   holdsGhost(x, y, alt) {
     const row = this.ghost?.row ?? (alt ? this.selected : -1);
     if (row < 0 || this.scene.view !== "map" || !this.asks?.("ghost")) return null;
@@ -214,7 +214,7 @@ export class Chart {
     return { row, offset, birth };
   }
 
-  /** Where a storage tried elsewhere would lie: t0, t1, v0, v1. */
+  /** Return the box of a tried offset: t0, t1, v0, v1. */
   ghostBox({ row, offset, birth }) {
     const { plan, scene } = this, held = plan.held(row), v0 = scene.v0[row] - plan.offset[row] + offset;
     return [birth, birth + held.death - held.birth, v0, v0 + scene.v1[row] - scene.v0[row]];
@@ -247,7 +247,7 @@ export class Chart {
     const { state, plan, parts } = this;
     for (const tab of parts.tabs) tab.setAttribute("aria-pressed", String(tab.dataset.view === state.view));
     parts.colours.value = state.colour ?? "";
-    if (!parts.colours.value) parts.colours.value = ""; // another plan may not have what colours told of the last
+    if (!parts.colours.value) parts.colours.value = ""; // the new plan may lack the previous scheme
     parts.arenas.value = state.arena ?? "";
     parts.outlines.checked = state.baseline;
     const chosen = plan.arenas.findIndex((a) => a.name === state.arena);
@@ -272,7 +272,7 @@ export class Chart {
     return this.state.colour ?? (this.state.view === "slots" ? "slot" : own);
   }
 
-  // --- where things lie ------------------------------------------------------------------------------------------
+  // --- coordinates -----------------------------------------------------------------------------------------------
 
   layout() {
     const width = this.stage.clientWidth, height = this.stage.clientHeight, ratio = window.devicePixelRatio || 1;
@@ -304,13 +304,13 @@ export class Chart {
     this.tellZoom();
   }
 
-  /** Whether less than everything is seen. */
+  /** Whether the window is smaller than the whole plan. */
   get zoomed() {
     const { win: w, full: f } = this, part = (low, high) => (w[high] - w[low]) / (f[high] - f[low]) < 0.999;
     return part("t0", "t1") || part("v0", "v1");
   }
 
-  /** The part that is looked at, null for all of it: told once it rests, where it is another than the page knows. */
+  /** Report the visible window (null: the whole) to the page once it rests, if it differs from the page's. */
   tellZoom() {
     const { win: w } = this;
     const zoom = this.zoomed ? [w.t0, w.t1, w.v0, w.v1].map(toThousandths) : null;
@@ -320,12 +320,12 @@ export class Chart {
     this.tellSoon("zoom", zoom, 400);
   }
 
-  /** Where steps and v lie now. */
+  /** Return the current coordinate system. */
   get plane() {
     return new Plane(this.plot, this.win, { sideways: this.state.transposed, falling: this.scene.falling });
   }
 
-  /** All that the drawing functions need, for one frame. */
+  /** Return the input of the drawing functions for one frame. */
   sight() {
     const { plan, other, scene, plane, plot, strip, shown, hits, curve, ratio, width, height } = this;
     const look = (this.look ??= lookOf(this.root, ratio)), paints = (this.paints ??= paint(plan, this.scheme));
@@ -333,7 +333,7 @@ export class Chart {
     return { plan, other, scene, plane, plot, strip, shown, hits, curve, ratio, width, height, look, paints, namer };
   }
 
-  /** Pixel of the stage → {t, v}. */
+  /** Convert a pixel of the stage to {t, v}. */
   dataAt(x, y) {
     return this.plane.at(x, y);
   }
@@ -342,7 +342,7 @@ export class Chart {
     return inside(this.plot, x, y) ? rowAt(this, x, y) : -1;
   }
 
-  /** The middle of what is seen of a tensor, in pixels of the page; null where it is not. For tests and tours. */
+  /** Return the centre of the visible part of a tensor in pixels of the page, or null. For tests. */
   pixelOf(id) {
     const row = this.plan ? this.plan.rowOf(id) : -1;
     if (row < 0 || !this.win || !this.shown[this.plan.arena[row]]) return null;
@@ -392,12 +392,12 @@ export class Chart {
       paintMs: (performance.now() - began).toFixed(1),
       paintings: this.paintings,
     });
-    // From the bytes to the first picture of them, for whoever measures.
+    // Time from the bytes to their first picture, for benchmarks.
     if (this.painted !== this.pack) this.root.dataset.firstMs = (performance.now() - this.pack.began).toFixed(1);
     this.painted = this.pack;
   }
 
-  /** The whole picture with any pen: {count, thin, outlined} of what was drawn. */
+  /** Draw the whole picture with a canvas or SVG context. Return {count, thin, outlined}. */
   drawPicture(pen, sight) {
     const { plan, plot, look } = sight, ticks = guarded(() => ticksOf(sight), { steps: [], levels: [] });
     let outlined = null;
@@ -426,14 +426,14 @@ export class Chart {
     return { ...drawn, outlined };
   }
 
-  /** The picture as it is seen, on its ground, as a PNG: at the size that the page asks for, or at twice its own. */
+  /** Return the visible picture as a PNG, in the size given by the page or at twice its own size. */
   save() {
     if (!this.plan || !this.win) return;
     const [w, h] = this.state.picture ?? [2 * this.width, 2 * this.height], ratio = w / this.width;
     const { width, height, plot, strip, ratio: shown } = this, high = h / ratio;
     const sheet = document.createElement("canvas"), pen = sheet.getContext("2d");
     Object.assign(sheet, { width: w, height: h });
-    // A hatch is made for a ratio: the look is read anew.
+    // The hatch depends on the pixel ratio, so the colours are read again.
     Object.assign(this, { ratio, height: high, look: null }, rectangles(width, high, this.state));
     const sight = this.sight();
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -464,7 +464,7 @@ export class Chart {
 
   // --- the window ------------------------------------------------------------------------------------------------
 
-  /** Zoom about a point of the data, in steps, in v or in both. */
+  /** Zoom about a point of the data along steps, v or both. */
   zoom(factor, { t, v }, { steps, levels }) {
     const w = this.win, held = (a, b) => Math.max(factor, Math.min(1, this.least(b) / (w[b] - w[a])));
     const [along, across] = [held("t0", "t1"), held("v0", "v1")];
@@ -473,12 +473,12 @@ export class Chart {
     this.moved();
   }
 
-  /** The narrowest window of an axis: one step or one byte; more where a double has no such parts of an offset. */
+  /** Return the narrowest window of an axis: one step or one byte, or the resolution of a double. */
   least(edge) {
     return Math.max(1, this.full[edge] / FINEST);
   }
 
-  /** Keep the window inside the data, neither wider than everything nor narrower than one step or one byte. */
+  /** Clamp the window to the data, and to at least one step and one byte. */
   clamp() {
     const { win: w, full: f } = this;
     const hold = (a, b) => {
@@ -488,12 +488,12 @@ export class Chart {
     };
     hold("t0", "t1");
     hold("v0", "v1");
-    // One finger moves the page up and down as long as the whole height is seen; after zooming in it moves the picture.
+    // One finger scrolls the page while the whole height is visible; after zooming in it pans the picture.
     const [, upright] = this.plane.turned("t", "v"), low = `${upright}0`, high = `${upright}1`;
     this.stage.style.touchAction = w[high] - w[low] < (f[high] - f[low]) * 0.999 ? "none" : "pan-y";
   }
 
-  /** After the window changed; `quiet`: without telling the other charts and the page. */
+  /** Redraw after a change of the window; `quiet`: do not notify the other charts and the page. */
   moved(quiet = false) {
     this.clamp();
     this.soon("base");
@@ -504,7 +504,7 @@ export class Chart {
     this.share({ window: [t0, t1], levels: [v0, v1], scene: this.scene });
   }
 
-  /** Look at the surroundings of a point of the data, as near as before. */
+  /** Centre the window on a point of the data and keep the zoom. */
   lookAt({ t, v }) {
     const { t0, t1, v0, v1 } = this.win, dt = t - (t0 + t1) / 2, dv = v - (v0 + v1) / 2;
     Object.assign(this.win, { t0: t0 + dt, t1: t1 + dt, v0: v0 + dv, v1: v1 + dv });
@@ -517,7 +517,7 @@ export class Chart {
     this.moved();
   }
 
-  /** Bring a row into the window without changing how far one has zoomed. */
+  /** Scroll a row into the window and keep the zoom. */
   reveal(row, quiet = false) {
     const { win: w, plan, scene } = this;
     const bring = (a, b, low, high) => {
@@ -533,7 +533,7 @@ export class Chart {
 
   // --- selecting -------------------------------------------------------------------------------------------------
 
-  /** What is said of a row, as [heading, text] pairs. */
+  /** Return the tooltip of a row as [heading, text] pairs. */
   lines(row) {
     const { plan, other, candidate } = this;
     return guarded(() => linesOf(plan, row, { other, candidate }), [["", plan.ids.at(row)]]);
@@ -576,7 +576,7 @@ export class Chart {
     this.soon("over");
   }
 
-  /** Choose a range of steps as [first, after the last]; null for none. */
+  /** Select a range of steps as [first, after the last], or null. */
   goSpan(span) {
     this.span = this.state.span = span;
     this.share({ span });
@@ -612,7 +612,7 @@ export class Chart {
 
   // --- searching -------------------------------------------------------------------------------------------------
 
-  /** Finds tensors, or else those that the page marks; the rest is dimmed, not hidden. */
+  /** Highlight the tensors found, or those marked by the page; the rest is dimmed. */
   search() {
     const text = this.state.search ?? "", { plan } = this, marked = this.state.marked ?? [];
     this.hits = null;
@@ -623,7 +623,7 @@ export class Chart {
     }
     this.hitRows = this.hits && plan.byBirth().filter((row) => this.hits[row]);
     const count = this.hitRows?.length;
-    // What the page marks are storages; what is searched are tensors.
+    // The page marks storages; the search finds tensors.
     const marks = text || !this.hitRows ? 0 : new Set(Array.from(this.hitRows, (row) => plan.head(row))).size;
     const said = text ? `${grouped(count ?? 0)} found` : `${counted(marks, "storage")} marked`;
     this.parts.count.textContent = this.hitRows ? said : "";
@@ -640,14 +640,14 @@ export class Chart {
     this.parts.count.textContent = `${grouped(next + 1)} of ${grouped(rows.length)} found`;
   }
 
-  // --- telling ---------------------------------------------------------------------------------------------------
+  // --- events ----------------------------------------------------------------------------------------------------
 
   tellSoon(event, value, wait) {
     clearTimeout((this.timers ??= {})[event]);
     this.timers[event] = setTimeout(() => this.emit(event, value), wait);
   }
 
-  /** Charts of the same link follow at once, without a trip to the server. */
+  /** Linked charts follow at once, without a round trip to the server. */
   share(part) {
     if (!this.state.link) return;
     for (const chart of charts) {
@@ -659,7 +659,7 @@ export class Chart {
   follow({ window, levels, scene, selected, compared, step, span }) {
     if (window !== undefined) {
       [this.win.t0, this.win.t1] = window;
-      // Bytes are shared where they are the same bytes: one view, as high as the other.
+      // Byte ranges are shared only between the same view with the same height.
       const alike = this.scene && scene.view === this.scene.view && scene.top === this.scene.top;
       if (alike) [this.win.v0, this.win.v1] = levels;
       this.moved(true);
@@ -679,8 +679,8 @@ export class Chart {
 }
 
 /**
- * {plot, strip}: where picture and strip of live bytes lie on the stage; strip is null where none is wanted. One
- * margin for all views: charts above one another share their steps, and switching views moves nothing.
+ * Return {plot, strip}: the rectangles of picture and live-bytes strip on the stage; strip is null if it is hidden. All
+ * views have the same margins, so that stacked charts align and switching views moves nothing.
  */
 function rectangles(width, height, { transposed, strip }) {
   const x = width > 800 ? 108 : 80, beside = strip ? MARGIN.strip + MARGIN.gap : 0;

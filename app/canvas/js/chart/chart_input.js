@@ -1,15 +1,15 @@
-// What a person does on a chart: hover, click, drag, pinch, wheel, keys.
+// Input for a chart: hover, click, drag, pinch, wheel and keys.
 
 import { el } from "./element.js";
 import { inside } from "../base/plane.js";
 
-const CLICK = 4; // pixels that a click may wander
-const FINGERS = 20; // pixels: two fingers closer than this count as so far apart
-const WHEEL = 0.0018; // of a notch of 100, to the exponent of the zoom
+const CLICK = 4; // pixels of movement that still count as a click
+const FINGERS = 20; // pixels: the least distance of two fingers that counts
+const WHEEL = 0.0018; // exponent of the zoom per unit of the wheel (a notch is 100)
 
 const holdTwo = (e) => e.touches.length > 1 && e.cancelable && e.preventDefault();
 
-/** A line of the tooltip as elements. */
+/** Return a line of the tooltip as elements. */
 function lineOf([heading, text]) {
   if (!heading) return [el("b", {}, text)];
   return [el("span", { class: "head" }, heading), el("span", {}, text)];
@@ -26,7 +26,7 @@ export class Hands {
     on("pointerdown", (e) => this.onDown(e));
     on("pointerup", (e) => this.onUp(e));
     on("pointercancel", (e) => this.letGo(e));
-    // Two fingers are ours; one that moves along the page is the page's where there is nothing to pan.
+    // The chart handles two fingers. One finger scrolls the page unless the chart can pan.
     for (const type of ["touchstart", "touchmove"]) on(type, holdTwo, { passive: false });
     on("wheel", (e) => this.onWheel(e), { passive: false });
     on("dblclick", () => chart.fit());
@@ -52,7 +52,7 @@ export class Hands {
     else this.hover(x, y);
   }
 
-  /** Looks for a row at most once a frame. */
+  /** Find the hovered row at most once per frame. */
   hover(x, y) {
     this.pointer = [x, y];
     this.hovering ??= requestAnimationFrame(() => {
@@ -94,7 +94,7 @@ export class Hands {
     const { chart } = this;
     if (event.button !== 0 || !chart.win) return;
     chart.stage.focus({ preventScroll: true });
-    chart.root.classList.remove("keyed"); // the ring is for those who came by keyboard
+    chart.root.classList.remove("keyed"); // the focus ring is shown for the keyboard only
     const [x, y] = this.at(event);
     chart.stage.setPointerCapture(event.pointerId);
     this.fingers.set(event.pointerId, [x, y]);
@@ -144,7 +144,7 @@ export class Hands {
 
   // --- two fingers -----------------------------------------------------------------------------------------------
 
-  /** Apart zooms in, together out, about what lies between them; along one axis alone where they lie along it. */
+  /** Pinch: zoom about the midpoint of two fingers; along one axis only if they lie along it. */
   beginPinch() {
     const { middle, apart, across } = this.spread(), { plane, win } = this.chart;
     const [onSteps, onLevels] = plane.turned(...across);
@@ -169,7 +169,7 @@ export class Hands {
     chart.moved();
   }
 
-  /** The middle of two fingers, and how far they are apart: in all, and [along x, along y]. */
+  /** Return the midpoint of two fingers, their distance, and their distance along x and y. */
   spread() {
     const [[x0, y0], [x1, y1]] = this.fingers.values();
     return {
@@ -179,7 +179,7 @@ export class Hands {
     };
   }
 
-  /** A finger leaves; one that stays after a pinch goes on panning, and its end is no click. */
+  /** Handle the end of a touch. A finger that remains after a pinch pans, and its end is not a click. */
   letGo(event) {
     this.fingers.delete(event.pointerId);
     const { drag, pinch } = this, [rest] = this.fingers.values();
@@ -190,7 +190,7 @@ export class Hands {
 
   // --- wheel and keys --------------------------------------------------------------------------------------------
 
-  /** Zooms at the pointer; over an axis or the strip, or with shift or alt, along one axis alone. */
+  /** Zoom at the pointer; along one axis only if it is over an axis or the strip, or with shift or alt. */
   onWheel(event) {
     const { chart } = this;
     if (!chart.win) return;
@@ -238,7 +238,7 @@ export class Hands {
     action();
   }
 
-  /** One arrow key: along the steps it chooses a step, across them the neighbour that lies that way. */
+  /** Arrow keys: along the steps select a step, across them select the neighbouring tensor. */
   walk(dx, dy, far) {
     const { chart } = this, { t, v } = chart.plane.delta(dx, dy), { win, selected, plan } = chart;
     if (v) {

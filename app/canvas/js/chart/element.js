@@ -1,8 +1,8 @@
-// The element: a title that states its claim, a toolbar, a canvas for the picture, one for what moves on it, a legend.
+// The element of a chart: title, toolbar, a canvas for the picture, a canvas for the overlay, and a legend.
 
 import { VIEWS } from "../plan/scene.js";
 
-/** A DOM element with attributes and children; texts are only ever set as text. */
+/** Return a DOM element with attributes and children. Strings are set as text, never as HTML. */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

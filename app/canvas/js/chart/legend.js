@@ -4,7 +4,7 @@ import { CONFLICT, css, rgbOf } from "../base/colours.js";
 import { el } from "./element.js";
 import { counted, grouped, shortBytes } from "../base/formats.js";
 
-/** The legend's entries as elements: what the arenas that are shown have. */
+/** Return the entries of the legend for the arenas shown, as elements. */
 export function legendOf({ plan, shown, paints, scene }) {
   const items = [el("span", { class: "note" }, paints.note)];
   const entry = (mark, name) => items.push(el("span", {}, mark, name));
@@ -30,7 +30,7 @@ export function legendOf({ plan, shown, paints, scene }) {
 /** Whether the line of a band's capacity is drawn. */
 const hasLine = ({ arena, height }) => arena.capacity !== null && Number(arena.capacity) <= height;
 
-/** The entries whose colour a shown tensor has; all of a comparison's, for outlines have some of them. */
+/** Return the entries whose colour occurs; all entries in a comparison, because outlines use some of them. */
 function inUse({ legend, table, codes, whole }, plan, shown) {
   if (whole) return legend;
   const used = new Set();
@@ -39,10 +39,10 @@ function inUse({ legend, table, codes, whole }, plan, shown) {
   return legend.filter(([, colour]) => colour === "transparent" || colours.has(css(rgbOf(colour))));
 }
 
-/** `count` tensors are seen, `thin` of them thinner than a pixel; `outlined` of how many changed, or null. */
+/** `count`: visible tensors; `thin`: those thinner than a pixel; `outlined`: [outlined, changed] or null. */
 export function statusOf(total, { count, thin, outlined }) {
-  const said = [`${grouped(count)} of ${counted(total, "tensor")} drawn`];
-  if (thin) said.push(`${grouped(thin)} thinner than a pixel, shaded by occupancy`);
-  if (outlined) said.push(`${grouped(outlined[0])} of ${grouped(outlined[1])} changed outlined`);
-  return said.join("; ");
+  const parts = [`${grouped(count)} of ${counted(total, "tensor")} drawn`];
+  if (thin) parts.push(`${grouped(thin)} thinner than a pixel, shaded by occupancy`);
+  if (outlined) parts.push(`${grouped(outlined[0])} of ${grouped(outlined[1])} changed outlined`);
+  return parts.join("; ");
 }

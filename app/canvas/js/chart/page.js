@@ -1,9 +1,9 @@
-// How charts get into a page. Plans are kept by their token for the whole page: a store brings the bytes once, and any
-// number of charts, come before or after them, draw by the token alone.
+// Mounts charts in a page. The page keeps plans by token: their bytes arrive once, and any number of charts, mounted
+// before or after, refer to them by token.
 
 import { byteLabels, stepTicks } from "../drawing/axes.js";
 import { Chart, charts } from "./chart.js";
-import { decode, tokenOf } from "../plan/columns.js";
+import { decode, inflated, tokenOf } from "../plan/columns.js";
 import { el } from "./element.js";
 import { namerOf } from "../plan/short_names.js";
 import { Plane } from "../base/plane.js";
@@ -11,16 +11,21 @@ import { Raster } from "../base/raster.js";
 import { STYLE } from "../base/style.js";
 import { fullBytes, offsetWords, rangeWords, shortBytes, shortened, stepName } from "../base/formats.js";
 
-// A page may bring a plan per planner before its charts come; only large plans press for room.
+// A page may send one plan per planner before its charts; only large plans are evicted.
 const KEPT_PLANS = 32;
 const KEPT_LARGE = 6;
 const KEPT_BYTES = 256 * 2 ** 20;
 const packs = new Map(); // token → pack
 const mounted = new WeakMap(); // parent element → chart
 
-/** Keep packed bytes for all charts of the page; their token. */
+/** Store packed bytes for all charts of the page and return their token. */
 function keep(bytes) {
-  const began = performance.now(), pack = { ...decode(bytes), bytes: bytes.byteLength, began };
+  const began = performance.now();
+  return adopt({ ...decode(bytes), bytes: bytes.byteLength, began });
+}
+
+/** Store a decoded pack: {token, plans, bytes, began}. */
+export function adopt(pack) {
   packs.delete(pack.token);
   packs.set(pack.token, pack);
   const total = () => [...packs.values()].reduce((sum, kept) => sum + kept.bytes, 0);
@@ -31,8 +36,13 @@ function keep(bytes) {
   return pack.token;
 }
 
-/** The chart in `parent`, made when it is not there yet, in the given state. */
-function show(parent, state, emit) {
+/** Keep packed bytes that are gzipped and base64-coded; their token. */
+async function unpack(text) {
+  return keep(await inflated(Uint8Array.from(atob(text), (c) => c.charCodeAt(0))));
+}
+
+/** Return the chart in `parent` in the given state; create it on the first call. */
+export function show(parent, state, emit) {
   let chart = mounted.get(parent);
   if (!chart?.root.isConnected) {
     const sheet = el("style");
@@ -51,7 +61,7 @@ function show(parent, state, emit) {
   return chart;
 }
 
-/** Entry for Streamlit's components: bytes are for the store, an object is a view's state. */
+/** Entry point for Streamlit components: bytes are stored, an object is the state of a view. */
 function streamlit({ data, parentElement, setTriggerValue }) {
   if (data instanceof Uint8Array) {
     if (!packs.has(tokenOf(data))) keep(data);
@@ -81,4 +91,4 @@ document.addEventListener("keydown", (event) => {
 
 const words = { byteLabels, stepTicks, namerOf, shortBytes, fullBytes, offsetWords, rangeWords, shortened, stepName };
 
-export { charts, decode, keep, Plane, Raster, show, streamlit, words };
+export { charts, decode, keep, Plane, Raster, streamlit, unpack, words };

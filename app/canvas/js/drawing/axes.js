@@ -1,33 +1,33 @@
-// The axes: which steps and which values of v are marked, and how they are written at the left and at the foot.
+// The axes: ticks of steps and of v, and their labels at the left and at the bottom.
 
 import { css, PHASE_COLOURS } from "../base/colours.js";
 import { LETTER } from "../base/theme.js";
 import { sharp } from "../base/plane.js";
 import { grouped, shortened, stepName, tickBytes } from "../base/formats.js";
 
-/** Steps of 1, 2, 5 × 10^k, at least `least`. */
+/** Return the smallest of 1, 2, 5 × 10^k that is at least `least`. */
 function tens(least) {
   const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
   for (const factor of [1, 2, 5, 10]) if (factor * power >= least) return factor * power;
   return 10 * power;
 }
-/** Powers of two, at least `least`. */
+/** Return the smallest power of two that is at least `least`. */
 const twos = (least) => 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(least, 1))));
 
 /**
- * How marks that are `every` bytes apart are written, so that no two are written alike: "1.25 GiB" as long as three
- * digits tell them apart, whole bytes beyond that, in hexadecimal where those have no room.
+ * Return the label format of ticks that are `every` bytes apart, so that all labels differ: "1.25 GiB" if three digits
+ * suffice, else whole bytes, in hexadecimal if those are too wide.
  */
 export function byteLabels(every, highest, letters) {
   let unit = 1;
   while (unit * 1024 <= highest) unit *= 1024;
-  const last = highest / unit >= 100 ? 1 : highest / unit >= 10 ? 0.1 : 0.01; // what the third digit is worth
+  const last = highest / unit >= 100 ? 1 : highest / unit >= 10 ? 0.1 : 0.01; // value of the third digit
   if (every >= last * unit) return tickBytes;
   const room = grouped(highest).length + 2 <= letters;
   return room ? (n) => `${grouped(n)} B` : (n) => `0x${n.toString(16).toUpperCase()}`;
 }
 
-/** {steps, levels}: the ticks of both axes as {px, text, more}. `more` is said where there is room for it. */
+/** Return the ticks of both axes as {px, text, more}. `more` is drawn if there is space. */
 export function ticksOf(sight) {
   return { steps: stepTicks(sight), levels: levelTicks(sight) };
 }
@@ -56,7 +56,7 @@ function levelTicks(sight) {
 
 function byteTicks({ plane, plot }, { base, height }) {
   const { v0, v1 } = plane.win, [, room] = plane.turned(84, 34), every = twos(room / plane.perLevel), ticks = [];
-  const highest = Math.ceil(Math.min(height, v1 - base)); // an edge of the window may lie inside a byte
+  const highest = Math.ceil(Math.min(height, v1 - base)); // the edge of the window may be a fraction of a byte
   const label = byteLabels(every, highest, Math.floor((plot.x - 8) / LETTER));
   for (let k = Math.max(0, Math.ceil((v0 - base) / every)); k * every <= height && base + k * every <= v1; k++) {
     ticks.push({ px: plane.level(base + k * every), text: label(k * every) });
@@ -73,7 +73,7 @@ function slotTicks({ plane }, { base, height }) {
   return ticks;
 }
 
-/** A row's number, or where every row can be told from its neighbours and names stand at the left, its tensor. */
+/** Return ticks with the tensor's name if every row has space for it at the left, else with the row number. */
 function rowTicks({ plan, plane, plot, scene }) {
   const { v0, v1 } = plane.win, [, room] = plane.turned(60, 15), every = tens(room / plane.perLevel), ticks = [];
   const mark = (lane, text) => ticks.push({ px: plane.level(lane + 0.5), text });
@@ -133,15 +133,15 @@ function drawFoot(pen, { plot, look }, ticks) {
   for (const { px, text, more } of [...ticks].sort((a, b) => a.px - b.px)) {
     if (px < plot.x - 1 || px > plot.x + plot.w + 1) continue;
     const letters = Math.max(text.length, Math.floor((room - 10) / 6.2));
-    const said = room >= 70 && more ? shortened(`${text} ${more}`, letters) : text;
-    const half = pen.measureText(said).width / 2;
+    const label = room >= 70 && more ? shortened(`${text} ${more}`, letters) : text;
+    const half = pen.measureText(label).width / 2;
     const x = Math.max(plot.x - 30 + half, Math.min(plot.x + plot.w + 10 - half, px));
     if (x - half < last + 6) continue;
     pen.beginPath();
     pen.moveTo(Math.round(px) + 0.5, floor);
     pen.lineTo(Math.round(px) + 0.5, floor + 4);
     pen.stroke();
-    pen.fillText(said, x, floor + 6);
+    pen.fillText(label, x, floor + 6);
     last = x + half;
   }
 }
@@ -161,7 +161,7 @@ function drawLeft(pen, { plot }, ticks) {
 
 const BAND = 5; // pixels
 
-/** Forward, backward, optimizer: a band along the steps, at their edge of the picture, named where there is room. */
+/** Draw forward, backward and optimizer as a band along the steps, with a name if there is space. */
 export function drawPhases(pen, { plan, plane, plot, look }) {
   for (const [phase, start, end] of plan.stretches) {
     const { t0, t1 } = plane.win, from = Math.max(start, t0), to = Math.min(end, t1);

@@ -1,4 +1,4 @@
-// The strip: live bytes of one arena over the same window of steps, as steps; where many share a pixel, their highest.
+// The strip: live bytes of one arena over the visible steps, as a step curve. Per pixel the maximum.
 
 import { CONFLICT } from "../base/colours.js";
 import { Plane } from "../base/plane.js";
@@ -35,7 +35,7 @@ export function drawStrip(pen, sight) {
   drawLabels(pen, sight, bytes, arena);
 }
 
-/** All arenas of one memory as one: the sum of their live bytes. */
+/** Return the arenas of one memory as one arena: the sum of their live bytes. */
 function allOf({ plan, scene }) {
   if (scene.sum) return scene.sum;
   const live = new Float64Array(plan.steps);
@@ -76,7 +76,7 @@ function level(pen, plane, bytes, dash) {
   pen.setLineDash([]);
 }
 
-/** A small arrow that stands on the curve and points at a point of it. */
+/** Draw a small arrow that points at a point of the curve. */
 function arrowAt(pen, plane, tip) {
   pen.beginPath();
   for (const [x, y] of [tip, plane.beside(tip, -4, 7), plane.beside(tip, 4, 7)]) pen.lineTo(x, y);

@@ -1,14 +1,14 @@
-// What moves on the picture: selection, comparison, hover, the chosen step. Drawn on a canvas of its own.
+// The overlay: selection, comparison, hover and the selected step. It has its own canvas, so that the picture stays.
 
 import { within } from "./picture.js";
 import { Plane } from "../base/plane.js";
 import { rangeWords, shortBytes, shortened, stepName } from "../base/formats.js";
 
-const SMALLEST = 5; // pixels: a frame is never smaller than it can be seen
+const SMALLEST = 5; // pixels: the least size of a frame
 
 const CONFLICT = "#D55E00", LEGAL = "#009E73", FLAG = "#7A3E9D";
 
-/** `chart`: {selected, compared, hovered} rows, −1 for none, the chosen step and the ghost, null for none. */
+/** `chart`: {selected, compared, hovered} rows (−1: none), the selected step and the ghost (null: none). */
 export function drawOverlay(pen, sight, chart) {
   const { selected, compared, hovered, step, ghost } = chart;
   const { x, y, w, h } = sight.plot;
@@ -29,7 +29,7 @@ export function drawOverlay(pen, sight, chart) {
   if (step !== null) drawStep(pen, sight, step);
 }
 
-/** The chosen range of steps: shaded over strip and picture, with its ends named. */
+/** Shade the selected range of steps over strip and picture, and label its ends. */
 function drawSpan(pen, { plan, plane, plot, strip, look }, [first, end]) {
   const whole = strip ? around(plot, strip) : plot, { win } = plane;
   const [x0, y0, x1, y1] = new Plane(whole, win, plane).seenBox(first, end, win.v0, win.v1);
@@ -39,7 +39,7 @@ function drawSpan(pen, { plan, plane, plot, strip, look }, [first, end]) {
   label(pen, look, rangeWords(plan.stepAt(first), plan.stepAt(end)), x0 + 3, y0 + 2);
 }
 
-/** Flags on the timeline, as [step, text]: notes of a review. */
+/** Draw the notes of a review as flags on the timeline: [step, text]. */
 function drawFlags(pen, { plane, plot, strip, look }, flags) {
   if (plane.sideways) return;
   for (const [step, text] of flags) {
@@ -61,7 +61,7 @@ function label(pen, look, text, x, y, ground = "#111") {
   pen.fillText(text, x + 5, y + 9);
 }
 
-/** A black frame with a white halo, so that it shows on every colour and on either theme. */
+/** Draw a black frame with a white halo, visible on every colour in both themes. */
 function drawFrame(pen, { plan, scene, plane, shown }, row, dash, width) {
   if (!shown[plan.arena[row]]) return;
   const [x0, y0, x1, y1] = plane.seenBox(plan.birth[row], plan.death[row], scene.v0[row], scene.v1[row]);
@@ -79,7 +79,7 @@ function drawFrame(pen, { plan, scene, plane, shown }, row, dash, width) {
   pen.setLineDash([]);
 }
 
-/** The selected storage at another place: who is in its way in red, and the line up to which the arena would reach. */
+/** Draw the selected storage at another offset, its conflicts in red, and the extent that the arena would have. */
 function drawGhost(pen, { plan, plane, scene, look }, ghost, box) {
   const [x0, y0, x1, y1] = plane.box(...box).map(Math.round);
   const ink = ghost.conflicts === null ? look.line : ghost.legal ? LEGAL : CONFLICT;
@@ -113,7 +113,7 @@ function drawGhost(pen, { plan, plane, scene, look }, ghost, box) {
 
 const MOST_MOVES = 40;
 
-/** Rows whose way from the baseline is drawn: the selected and the hovered one, and all where they are few. */
+/** Rows whose move from the baseline is drawn: the selected and the hovered row, or all if they are few. */
 function movedRows(plan, chart) {
   if (chart.moves?.plan !== plan) {
     const rows = [];
@@ -131,7 +131,7 @@ function elsewhere(plan, other, row) {
   return plan.offset[row] !== other.offset[twin];
 }
 
-/** Baseline → candidate: from the middle of the place that a tensor had to the middle of the one that it has. */
+/** Draw a line from the centre of a tensor's box in the baseline to the centre of its box in the candidate. */
 function drawMove(pen, { plan, other, scene, plane, shown, look }, row, candidate) {
   if (!shown[plan.arena[row]]) return;
   const twin = plan.twin[row] - 1, base = scene.v0[row] - plan.offset[row], half = plan.size[row] / 2;
@@ -159,7 +159,7 @@ function widened(a, b) {
   return [middle - SMALLEST / 2, middle + SMALLEST / 2];
 }
 
-/** Hand-offs of the selected tensor: a line from the giver's end to the taker's beginning. */
+/** Draw the in-place reuses of the selected tensor: a line from the end of the input to the start of the output. */
 function drawHandoffs(pen, { plan, scene, plane, look }, selected) {
   const middle = (row) => (scene.v0[row] + scene.v1[row]) / 2;
   for (const [step, from, to] of plan.handoffs) {
@@ -178,11 +178,11 @@ function drawHandoffs(pen, { plan, scene, plane, look }, selected) {
   }
 }
 
-/** The chosen step: a line through picture and strip, and what runs and lives there. */
+/** Draw the selected step: a line through picture and strip, its node and its live bytes. */
 function drawStep(pen, { plan, plane, plot, strip, look, curve }, step) {
   const { t0, t1 } = plane.win, arena = plan.arenas[curve];
   if (step + 0.5 < t0 || step + 0.5 > t1) return;
-  // The line goes through the strip too, which lies above the picture or at its right.
+  // The line crosses the strip too, which is above the picture or to its right.
   const whole = strip ? around(plot, strip) : plot;
   const [x0, y0, x1, y1] = new Plane(whole, plane.win, plane).acrossSteps(plane.step(step + 0.5));
   for (const [ink, width] of [["#fff", 3], ["#000", 1.5]]) {
@@ -202,7 +202,7 @@ function drawStep(pen, { plan, plane, plot, strip, look, curve }, step) {
   label(pen, look, text, x, Math.max(whole.y, y0 - 20) + (y0 === whole.y ? 1 : 0));
 }
 
-/** The smallest rectangle that holds two. */
+/** Return the bounding box of two rectangles. */
 function around(a, b) {
   const x = Math.min(a.x, b.x), y = Math.min(a.y, b.y);
   return { x, y, w: Math.max(a.x + a.w, b.x + b.w) - x, h: Math.max(a.y + a.h, b.y + b.h) - y };

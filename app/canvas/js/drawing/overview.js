@@ -1,4 +1,4 @@
-// A small picture of everything with the part that is looked at framed in it, once one has zoomed.
+// The overview after zooming in: a small picture of the whole plan with a frame around the visible part.
 
 import { drawBoxes } from "./picture.js";
 import { Plane } from "../base/plane.js";
@@ -7,15 +7,15 @@ import { Raster } from "../base/raster.js";
 const SHARE = 0.17; // of the plot's width
 const INSET = 8;
 
-/** Kept from frame to frame: the small picture is drawn anew only when what it shows has changed. */
+/** Cached between frames: the small picture is redrawn only after a change of its content. */
 export class Overview {
   constructor() {
     this.tools = { raster: new Raster(), sheet: document.createElement("canvas") };
     this.canvas = document.createElement("canvas");
-    this.plane = null; // where things lie in it, null while it is not shown
+    this.plane = null; // its coordinate system, or null while hidden
   }
 
-  /** Draw it in the plot's upper right; `full` is the window in which everything is seen. */
+  /** Draw it in the upper right of the plot; `full` is the window of the whole plan. */
   draw(pen, sight, full) {
     const { plot, plane, look } = sight, w = Math.round(plot.w * SHARE), h = Math.round(plot.h * SHARE);
     const rect = { x: plot.x + plot.w - w - INSET, y: plot.y + INSET, w, h };
@@ -52,7 +52,7 @@ export class Overview {
     this.plane = null;
   }
 
-  /** {t, v} under a pixel of the stage, null where the small picture is not. */
+  /** Return {t, v} under a pixel of the stage, or null outside of the small picture. */
   at(x, y) {
     const rect = this.plane?.rect;
     if (!rect || x < rect.x || x > rect.x + rect.w || y < rect.y || y > rect.y + rect.h) return null;

@@ -1,7 +1,7 @@
-// The picture: ground, boxes, views, names, lines, the baseline's outlines.
+// The picture: background, boxes, views, names, lines, outlines of the baseline.
 //
-// Each function draws with a pen (a 2-D context) what a sight holds: {plan, other, scene, plane, plot, shown, paints,
-// hits, look, ratio, curve}. `plane` says where things lie, `shown` which arenas are seen, `hits` what is not dimmed.
+// Each function draws with a pen (a 2-D context) and a sight: {plan, other, scene, plane, plot, shown, paints, hits,
+// look, ratio, curve}. `plane` converts coordinates, `shown`: visible arenas, `hits`: rows that are not dimmed.
 
 import { CONFLICT, css, luminance } from "../base/colours.js";
 import { LETTER } from "../base/theme.js";
@@ -24,11 +24,11 @@ export function within(pen, { x, y, w, h }, draw) {
   }
 }
 
-const reported = new Set(); // messages of faults that the console has
+const reported = new Set(); // messages already reported to the console
 
 /**
- * Return what `make` returns, or `otherwise` if it fails. Labels, ticks and tooltips are made in here: a fault in one
- * of them is reported once and leaves the boxes drawn.
+ * Return the result of `make`, or `otherwise` if it throws. Labels, ticks and tooltips run in it: an error in one of
+ * them is reported once, and the boxes are still drawn.
  */
 export function guarded(make, otherwise = undefined) {
   try {
@@ -53,7 +53,7 @@ function fill(pen, [x0, y0, x1, y1]) {
   pen.fillRect(x0, y0, x1 - x0, y1 - y0);
 }
 
-/** Draw the ground under the boxes: free bytes of an arena hatched, the bytes up to its capacity plain. */
+/** Draw the background: free bytes of an arena hatched, the bytes up to its capacity plain. */
 export function drawGround(pen, { plan, scene, plane, look, ratio }) {
   const pattern = pen.createPattern(look.hatch, "repeat");
   pattern.setTransform(new DOMMatrix().scale(1 / ratio));
@@ -68,12 +68,12 @@ export function drawGround(pen, { plan, scene, plane, look, ratio }) {
 // --- boxes -------------------------------------------------------------------------------------------------------
 
 /**
- * Every box onto the raster, and that onto the pen. {count, thin, big}: how many are seen, how many of them are thinner
- * than a pixel, and the rows that are large enough for a name. `tools`: {raster, sheet}, kept from frame to frame.
+ * Draw all boxes through the raster. Return {count, thin, big}: the number of visible boxes, of those thinner than a
+ * pixel, and the rows large enough for a name. `tools`: {raster, sheet}, reused between frames.
  */
 export function drawBoxes(pen, sight, tools) {
   const { plan, scene, plane, plot, shown, paints, hits, look, ratio } = sight;
-  // A very large screen is rastered at single resolution: four doubles a pixel must stay below 100 MB.
+  // A very large screen uses single resolution, because four doubles per pixel must stay below 100 MB.
   const scale = plot.w * plot.h * ratio * ratio > 3e6 ? 1 : ratio;
   const W = Math.max(1, Math.round(plot.w * scale)), H = Math.max(1, Math.round(plot.h * scale));
   const { raster, sheet } = tools, { win, sideways } = plane, flip = plane.up < 0;
@@ -94,8 +94,8 @@ export function drawBoxes(pen, sight, tools) {
     const wide = b - a, high = d - c;
     if (map && isView[i]) {
       if (wide * high > large) big.push(i);
-      if (wide >= scale && high >= scale) continue; // drawn as views are
-      a = (plan.aloneFrom.get(i) - t0) * perStep; // too thin for that: it shades what its base has left
+      if (wide >= scale && high >= scale) continue; // drawn by drawViews
+      a = (plan.aloneFrom.get(i) - t0) * perStep; // too thin for an inset: draw it where it alone uses the bytes
       if (a >= b) continue;
     }
     if (wide >= 3 && high >= 3) {
@@ -104,7 +104,7 @@ export function drawBoxes(pen, sight, tools) {
       c = Math.round(c);
       d = Math.round(d);
       if (wide >= 5 && high >= 5) {
-        b -= 1; // a hairline tells neighbours apart
+        b -= 1; // a hairline between neighbours
         d -= 1;
       }
       if (wide * high > large) big.push(i);
@@ -151,14 +151,14 @@ export function drawOver(pen, sight, { sheet }) {
   pen.restore();
 }
 
-/** The colours as one column, full ones first; what is dimmed lies `dim` further on. */
+/** Return the colours as one column; the dimmed colours start at `dim`. */
 function inksOf(table, look) {
   const ground = look.solid.map((v) => (look.dark ? v + 28 : v - 16));
   const faint = table.map((c) => c.map((v, k) => Math.round(0.16 * v + 0.84 * ground[k])));
   return { inks: Float64Array.from([...table, ...faint].flat()), dim: 3 * table.length };
 }
 
-/** Views lie inside their base: a lighter inset with a dashed frame, once they are large enough to be told apart. */
+/** Draw views inside their base: a lighter inset, with a dashed frame if it is large enough. */
 export function drawViews(pen, { plan, scene, plane, shown, paints, hits }) {
   if (scene.view !== "map") return;
   pen.lineWidth = 1;
@@ -182,16 +182,16 @@ export function drawViews(pen, { plan, scene, plane, shown, paints, hits }) {
   pen.globalAlpha = 1;
 }
 
-// --- words in the picture ----------------------------------------------------------------------------------------
+// --- names and figures -------------------------------------------------------------------------------------------
 
 /**
- * Names inside the boxes that have room for them, the largest first. A box carries its storage's name: tensors that
- * share one are counted, and the largest box of them says so. In lifetimes every tensor has a row, and its own name.
- * What a larger box says is said of no other: two names that read alike once they are cut are told apart by none.
+ * Draw names inside the boxes with enough space, the largest first. A box has the name of its storage and the number of
+ * further tensors in it. In lifetimes every tensor has its own row and name. If two shortened names are equal, only the
+ * larger box gets the name, because equal names would not identify anything.
  */
 export function drawNames(pen, sight, rows) {
   const { plan, scene, paints, hits, look, namer } = sight, places = roomForNames(sight, rows);
-  const each = scene.view === "lifetimes", named = new Set(), said = new Set();
+  const each = scene.view === "lifetimes", named = new Set(), drawn = new Set();
   pen.textBaseline = "middle";
   pen.textAlign = "left";
   for (const { row, box } of places.slice(0, MOST_NAMES)) {
@@ -201,8 +201,8 @@ export function drawNames(pen, sight, rows) {
     named.add(head);
     const more = !each && others > 0 ? ` +${others}` : "", letters = Math.floor((x1 - x0 - 9) / LETTER) - more.length;
     const name = namer.brief(plan.ids.at(head), letters), y = Math.min((y0 + y1) / 2, y0 + 60) + 0.5;
-    if (said.has(name)) continue;
-    said.add(name);
+    if (drawn.has(name)) continue;
+    drawn.add(name);
     if (!each && plan.isView[row]) pen.fillStyle = "#111"; // views are light
     else if (hits && !hits[row]) pen.fillStyle = look.soft;
     else pen.fillStyle = luminance(paints.table[paints.codes[row]]) > 0.22 ? "#000" : "#fff";
@@ -220,7 +220,7 @@ function roomForNames({ plan, scene, plane }, rows) {
   return places.sort((a, b) => b.area - a.area || a.row - b.row);
 }
 
-/** Extent (full), lower bound (dotted), capacity (dashed), and each arena's name and figures above its band. */
+/** Draw extent (solid), lower bound (dotted), capacity (dashed), and name and figures of each arena above its band. */
 export function drawLines(pen, sight) {
   const { plan, scene, plane, look, curve } = sight, arena = plan.arenas[curve];
   const level = (v, dash) => stroke(pen, plane.levelLine(v, 0, plan.steps), dash);
@@ -248,7 +248,7 @@ export function drawLines(pen, sight) {
   if (scene.memory && scene.limit !== null) level(scene.limit, [7, 5]);
 }
 
-/** Arenas end to end have no room between them for a name: all are named above the highest one that is seen. */
+/** Draw the names of arenas placed end to end above the highest visible one, because there is no space between them. */
 function nameStack(pen, sight) {
   const { plane, plot } = sight, { t0, t1 } = plane.win;
   const seen = sight.scene.bands.filter(({ base, height }) => {
@@ -260,7 +260,8 @@ function nameStack(pen, sight) {
 
 function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height }, below = []) {
   const { t0, t1 } = plane.win, [left, top, right, bottom] = plane.box(t0, t1, base, base + height);
-  const x = Math.max(plot.x, left) + 6, y = Math.max(plot.y + 10, top - 9);
+  const x = Math.max(plot.x, left) + 6, above = top - 9; // beside the line, not on it
+  const y = above < plot.y + 9 ? Math.max(plot.y, top) + 10 : above;
   const room = Math.min(plot.x + plot.w, right) - x - 6;
   if (room < 50 || bottom <= plot.y || top - 4 >= plot.y + plot.h) return;
   const bold = `600 ${look.font}`;
@@ -269,13 +270,13 @@ function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height
   pen.font = look.font;
   const ofBytes = scene.memory ? shortBytes(arena.extent) : byteFigures(arena);
   const figures = scene.view === "slots" ? slotFigures(plan, arena) : ofBytes;
-  const under = (said) => below.map((other) => ` · on ${said(other)}`).join("");
+  const under = (label) => below.map((other) => ` · on ${label(other)}`).join("");
   const more = [
     `  ${figures}${under((other) => `${other.name} ${shortBytes(other.extent)}`)}`,
     `  ${figures}${under((other) => other.name)}`,
     below.length ? under((other) => other.name) : `  ${figures}`,
   ];
-  const second = more.find((said) => first + 10 + pen.measureText(said).width <= room) ?? "";
+  const second = more.find((text) => first + 10 + pen.measureText(text).width <= room) ?? "";
   pen.fillStyle = look.paper === "rgba(0, 0, 0, 0)" ? css(look.solid) : look.paper;
   pen.globalAlpha = 0.86;
   pen.fillRect(x - 3, y - 8, first + pen.measureText(second).width + 6, 16);
@@ -296,13 +297,13 @@ function slotFigures(plan, { slots, storages }) {
 }
 
 function byteFigures({ bound, extent, capacity }) {
-  const room = capacity === null ? "unlimited" : shortBytes(capacity);
-  return `lower bound ${shortBytes(bound)} · arena size ${shortBytes(extent)} · limit ${room}`;
+  const limit = capacity === null ? "" : ` · limit ${shortBytes(capacity)}`;
+  return `lower bound ${shortBytes(bound)} · arena size ${shortBytes(extent)}${limit}`;
 }
 
 // --- the baseline ------------------------------------------------------------------------------------------------
 
-/** Where the tensors that differ lie in the baseline, as dashed outlines, the largest first: [outlined, changed]. */
+/** Draw the changed tensors at their place in the baseline as dashed outlines. Return [outlined, changed]. */
 export function drawBaseline(pen, { other, scene, plane, look }) {
   const bands = new Map(scene.bands.map((band) => [band.arena.name, band])), outlines = [];
   const rows = scene.view === "lifetimes", slots = scene.view === "slots";

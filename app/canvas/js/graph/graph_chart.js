@@ -1,4 +1,4 @@
-// The graph drawing: boxes and edges come from Python, their layout from the worker.
+// The graph drawing. Python sends boxes and edges; the worker computes their layout.
 
 import { el } from "../chart/element.js";
 import { lookOf } from "../base/theme.js";
@@ -7,7 +7,7 @@ import { graphAsSvg, paintGraph, SHADES } from "./graph_picture.js";
 import { Steps } from "./graph_input.js";
 import { WORKER } from "./worker.js";
 
-const READABLE = 0.85; // zoom below which labels are too small
+const READABLE = 1; // smallest zoom of the first view: labels have 11 pixels
 const KEPT = 24; // layouts
 const EDGE = 12, LOW = 0.85; // pixels above the first row; lowest place of the focused box
 const HALF_ROWS = 24, LETTER = 6.3;
@@ -123,7 +123,7 @@ class Walk {
     return undefined;
   }
 
-  /** Take a new layout and keep the clicked box in place. */
+  /** Apply a new layout and keep the clicked box at its place on the screen. */
   take(layout, shape) {
     const before = this.anchor && this.before?.get(this.anchor), { x, y, scale } = this.view;
     this.layout = layout;
@@ -140,12 +140,12 @@ class Walk {
     this.resize();
   }
 
-  /** Show everything if labels are readable then, else the selection, the peak or the start. */
+  /** Fit the whole graph if its labels stay readable; else show the selection, the peak or the start. */
   begin() {
     this.fit(true);
     if (this.view.scale >= READABLE) return;
     const { selected, peak } = this.data.marks, first = selected >= 0 ? selected : peak;
-    this.view.scale = 0.9;
+    this.view.scale = READABLE;
     const box = this.layout.boxes[first >= 0 ? first : 0] ?? [0, 0, 0, 0];
     this.centre(box, first >= 0 ? 0.5 : 0.1);
     this.withTop(box);
@@ -179,13 +179,13 @@ class Walk {
 
   goTo(vertex) {
     if (!this.layout || !(vertex >= 0)) return;
-    this.view.scale = Math.max(this.view.scale, 0.9);
+    this.view.scale = Math.max(this.view.scale, READABLE);
     this.centre(this.layout.boxes[vertex]);
     this.cursor = vertex;
     this.paint();
   }
 
-  /** The thing at a point of the stage: {vertex}, {frame} (its title), {edge} or null. */
+  /** Return the item at a point of the stage: {vertex}, {frame} (its title), {edge} or null. */
   at(x, y) {
     if (!this.layout) return null;
     const { view, layout, data } = this, px = (x - view.x) / view.scale, py = (y - view.y) / view.scale;

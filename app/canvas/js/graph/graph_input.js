@@ -112,14 +112,14 @@ export class Steps {
     does();
   }
 
-  /** Step along an edge: from its end `from` (0: source, 1: target) to the other; to the one nearest below or above. */
+  /** Move the cursor along an edge, from its end `from` (0: source, 1: target) to the nearest box at the other end. */
   along(from, to) {
     const { walk } = this, here = this.here();
     const ends = walk.data.edges.filter((edge) => edge[from] === here).map((edge) => edge[to]);
     this.stand(nearest(walk.layout.boxes, here, ends), "nothing further that way");
   }
 
-  /** Step to what stands beside it, at about the same height. */
+  /** Move the cursor to the box beside it, at about the same height. */
   beside(way) {
     const { walk } = this, here = this.here(), { boxes } = walk.layout, [x, y, w, h] = boxes[here];
     const level = boxes.map((_, k) => k).filter((k) => {
@@ -167,7 +167,7 @@ function nearest(boxes, here, among) {
 
 const saidOf = ({ vertices }, k) => [vertices[k].name, ...vertices[k].tip.map((pair) => pair.join(" "))].join(", ");
 
-/** Rows of the tip. Names are other people's text, and are only ever set as text. */
+/** Rows of the tooltip. Names come from the file, so they are set as text, never as HTML. */
 function tipOf({ vertices, edges, levels }, { vertex, edge, frame }) {
   let [title, rows] = frame >= 0 ? [levels[frame][2], [["open", "a click closes it"]]] : [];
   if (vertex >= 0) [title, rows] = [vertices[vertex].name, vertices[vertex].tip];

@@ -87,7 +87,7 @@ function edges({ pen, data, look, seen, scale }, route, under) {
   }
 }
 
-/** Through the middles between points, bent at the points. */
+/** Draw a smooth curve through the midpoints of the segments, with the points as control points. */
 function smooth(pen, points) {
   let i = 2;
   for (; i < points.length - 2; i += 2) {

@@ -1,5 +1,5 @@
-// Layout of a collapsed graph, innermost level first: each open level is laid out by the library on its own and is one
-// box of the level above. The cost grows with the largest level; equal levels are laid out once. Runs in a worker.
+// Layout of a collapsed graph, innermost level first. The library lays out each open level on its own; the level above
+// treats it as one box. The cost grows with the largest level. Equal levels are laid out once. Runs in a worker.
 
 const TITLE = 28;
 const PAD = 10;
@@ -7,10 +7,10 @@ const BESIDE = 16;
 const BETWEEN = 34;
 
 /**
- * {boxes: [[x, y, w, h]], frames: [[x, y, w, h]], routes: [[x, y, …] or null], width, height} of a drawing: `sizes`
- * of the vertices as [w, h], the level that each stands `within`, `edges` as [source, target], `levels` as [number,
- * parent], parents first (0 is the root and not among them), and how wide their `titles` are. A route is null where
- * an edge crosses a frame.
+ * Return {boxes: [[x, y, w, h]], frames: [[x, y, w, h]], routes: [[x, y, …] or null], width, height}. Arguments:
+ * `sizes` of the vertices as [w, h], the level that contains each (`within`), `edges` as [source, target], `levels` as
+ * [number, parent] with parents first (without the root, 0), and the widths of their `titles`. A route is null if its
+ * edge crosses a frame.
  */
 export function arrange(dagre, { sizes, within, edges, levels, titles }) {
   const parent = new Map(levels), below = new Map([[0, []]]), size = new Map(), place = new Map(), known = new Map();
@@ -54,7 +54,7 @@ function liftAll(edges, within, parent) {
   return { of, at };
 }
 
-/** One level: {at: [[x, y]] of the middles, routes: points per link, width, height}. Levels alike share an answer. */
+/** Lay out one level: {at: [[x, y]] of the centres, routes: points per link, width, height}. Cached per content. */
 function layOut(dagre, { below, size, links }, known) {
   const number = new Map(below.map((name, k) => [name, k])), pairs = [...links.keys()].map((key) => {
     return key.split(" ").map((name) => number.get(name));
@@ -74,7 +74,7 @@ function laidOut(dagre, sizes, pairs) {
   const label = graph.graph(), at = [];
   let width = joined.size ? label.width : 0, height = joined.size ? label.height : 0;
   for (const k of joined) at[k] = [graph.node(String(k)).x, graph.node(String(k)).y];
-  // Who has no neighbour here stands below, in rows about as wide as the rest.
+  // Boxes without neighbours are placed below, in rows about as wide as the rest.
   const alone = sizes.map((_, k) => k).filter((k) => !joined.has(k));
   const area = alone.reduce((sum, k) => sum + (sizes[k][0] + BESIDE) * (sizes[k][1] + BESIDE), 0);
   const room = Math.max(width, 1.3 * Math.sqrt(area), ...alone.map((k) => sizes[k][0]));
@@ -91,7 +91,7 @@ function laidOut(dagre, sizes, pairs) {
   return { at, routes, width, height };
 }
 
-/** From places within levels to places in the drawing. */
+/** Convert positions within levels to positions in the drawing. */
 function absolute({ sizes, edges, levels, below, size, place, lifted }) {
   const boxes = sizes.map(() => [0, 0, 0, 0]), frames = new Map(), corner = new Map([[0, [0, 0]]]);
   for (const level of [0, ...levels.map(([number]) => number)]) {

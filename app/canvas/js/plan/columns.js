@@ -1,9 +1,15 @@
-// Reading the bytes that app/canvas/pack.py writes: typed columns are used where they lie, names decoded when asked.
+// Reader of the bytes that app/canvas/pack.py writes. Typed columns are views of the buffer; names are decoded on use.
 
 export const DECODER = new TextDecoder();
 const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, u8: BigUint64Array };
 
-/** Bytes → {token, plans}. The bytes are copied once, because a message may start them at any address. */
+/** Gunzip bytes. */
+export async function inflated(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** Parse bytes to {token, plans}. Copies them once, because in a message they may start at an unaligned address. */
 export function decode(bytes) {
   const data = bytes.slice();
   if (DECODER.decode(data.subarray(0, 8)) !== "TMMUCANV") throw new Error("these bytes are no packed plan");
@@ -12,11 +18,12 @@ export function decode(bytes) {
   const length = numbers.getUint32(12, true);
   const header = JSON.parse(DECODER.decode(data.subarray(16, 16 + length)));
   const base = data.byteOffset + 16 + length;
-  const plans = header.plans.map((plan) => new Columns(plan, header.kinds, data.buffer, base));
+  const read = ([kind, start, count]) => new KINDS[kind](data.buffer, base + start, count);
+  const plans = header.plans.map((plan) => new Columns(plan, header.kinds, read));
   return { token: header.token, plans };
 }
 
-/** The token of packed bytes, without decoding their columns. */
+/** Return the token of packed bytes without decoding their columns. */
 export function tokenOf(bytes) {
   const length = new DataView(bytes.buffer, bytes.byteOffset, 16).getUint32(12, true);
   return /"token":"([0-9a-f]+)"/.exec(DECODER.decode(bytes.subarray(16, 16 + Math.min(length, 80))))?.[1];
@@ -39,7 +46,7 @@ class Pool {
     return DECODER.decode(this.blob.subarray(this.start(i), Number(this.ends[i])));
   }
 
-  /** The string's number, −1 where there is none: compared as bytes, without decoding them all. */
+  /** Return the index of a string, or −1. Compares bytes, so that not all strings are decoded. */
   indexOf(text) {
     const needle = new TextEncoder().encode(text), { blob, ends } = this;
     for (let i = 0, start = 0; i < this.length; i++) {
@@ -54,7 +61,7 @@ class Pool {
     return -1;
   }
 
-  /** Marks every string that holds the text, upper and lower Latin letters alike, into flags (1 = found). */
+  /** Set a flag for every string that contains the text, ignoring the case of Latin letters. */
   find(text, flags) {
     const needle = new TextEncoder().encode(text).map(fold);
     if (!needle.length) return;
@@ -75,7 +82,7 @@ class Pool {
 }
 const fold = (byte) => (byte >= 65 && byte <= 90 ? byte + 32 : byte);
 
-/** Strings that repeat: a code per row and each string once. */
+/** A dictionary-encoded column: a code per row, and each string once. */
 class Table {
   constructor(spec, read) {
     this.codes = read(spec.codes);
@@ -88,11 +95,14 @@ class Table {
   }
 }
 
-/** One plan. Columns are for drawing (numbers); exact() gives the same figure as a BigInt, for words. */
-class Columns {
-  constructor(spec, kinds, buffer, base) {
-    const read = ([kind, start, count]) => new KINDS[kind](buffer, base + start, count);
-    const numbers = (triple) => (triple[0] === "u8" ? Float64Array.from(read(triple), Number) : read(triple));
+/** One plan. Columns hold numbers for drawing; exact() returns the same figure as a BigInt for texts. */
+export class Columns {
+  /** `read` returns the array that a place of `spec` stands for. */
+  constructor(spec, kinds, read) {
+    const numbers = (place) => {
+      const values = read(place);
+      return values instanceof BigUint64Array ? Float64Array.from(values, Number) : values;
+    };
     this.kinds = kinds; // the names of the bits of `changes`
     this.name = spec.name;
     this.planner = spec.planner;
@@ -101,11 +111,11 @@ class Columns {
     this.preset = spec.preset;
     this.n = spec.rows;
     this.steps = spec.steps;
-    this.events = spec.events ? read(spec.events) : null; // the step of the plan that each drawn one stands for
+    this.events = spec.events ? read(spec.events) : null; // the plan's step of each drawn step
     this.raw = Object.fromEntries(Object.entries(spec.columns).map(([name, triple]) => [name, read(triple)]));
     this.birth = numbers(spec.columns.birth);
-    this.death = numbers(spec.columns.death); // until when its bytes are in use, which is what is drawn
-    this.stillRead = new Set(Array.from(read(spec.still_read), Number)); // their range ends a step before that
+    this.death = numbers(spec.columns.death); // end of the use of its bytes; this is drawn
+    this.stillRead = new Set(Array.from(read(spec.still_read), Number)); // their live range ends one step earlier
     this.offset = numbers(spec.columns.offset);
     this.size = numbers(spec.columns.size);
     this.slot = numbers(spec.columns.slot);
@@ -118,8 +128,8 @@ class Columns {
     this.dtype = new Table(spec.dtype, read);
     this.shape = new Table(spec.shape, read);
     this.operator = spec.operator && new Table(spec.operator, read);
-    this.ranked = spec.ranked; // the operators that have a colour to themselves, on every page the same
-    this.module = spec.module ? new Table(spec.module, read) : null; // the layer that each row comes from
+    this.ranked = spec.ranked; // operators with a colour of their own, the same on every page
+    this.module = spec.module ? new Table(spec.module, read) : null; // the layer of each row
     this.phase = spec.phase ? new Table(spec.phase, read) : null;
     this.stretches = spec.stretches ?? []; // [phase, first step, step after the last]
     this.extra = spec.extra.map(([heading, table]) => [heading, new Table(table, read)]);
@@ -131,22 +141,22 @@ class Columns {
     for (const row of this.viewRows) this.isView[row] = 1;
     this.aloneFrom = viewsBeyondTheirBase(this);
     const shared = Array.from(read(spec.shared), Number), heads = Array.from(read(spec.heads), Number);
-    this.headOf = new Map(shared.map((row, k) => [row, heads[k]])); // rows that share a storage → its first-born
+    this.headOf = new Map(shared.map((row, k) => [row, heads[k]])); // row of a shared storage → its first tensor
     this.members = new Map(heads.map((head) => [head, []])); // head → all rows of its storage
     shared.forEach((row, k) => this.members.get(heads[k]).push(row));
     const flat = Array.from(read(spec.handoffs), Number);
     this.handoffs = [];
     for (let k = 0; k < flat.length; k += 3) this.handoffs.push(flat.slice(k, k + 3));
-    this.conflict = spec.conflict ? read(spec.conflict) : null; // per row, whether it holds bytes that others hold too
+    this.conflict = spec.conflict ? read(spec.conflict) : null; // per row: overlaps another in bytes and steps
     this.changes = spec.changes ? read(spec.changes) : null; // per row, bit k: kinds[k]
-    this.twin = spec.twin ? read(spec.twin) : null; // row in the other plan, plus one; 0 where there is none
+    this.twin = spec.twin ? read(spec.twin) : null; // row in the other plan plus one, or 0
   }
 
   exact(column, row) {
     return BigInt(this.raw[column][row]);
   }
 
-  /** The plan's own number of a step that is drawn, or of its end: what is said of steps says these. */
+  /** Return the plan's step of a drawn step or of its end. Texts show the plan's steps. */
   stepAt(t) {
     return BigInt(this.events ? (this.events[t] ?? this.events.at(-1)) : t);
   }
@@ -160,12 +170,12 @@ class Columns {
     return this.ids.indexOf(id);
   }
 
-  /** The row that a storage is called by: its first-born tensor. */
+  /** Return the row that names a storage: its first tensor. */
   head(row) {
     return this.headOf.get(row) ?? row;
   }
 
-  /** {birth, death} of the storage that a row lies in: its bytes are held as long as any of its tensors lives. */
+  /** Return {birth, death} of the storage of a row: its bytes are in use while any of its tensors is live. */
   held(row) {
     const rows = this.members.get(this.head(row)) ?? [row];
     let birth = Infinity, death = 0;
@@ -176,7 +186,7 @@ class Columns {
     return { birth, death };
   }
 
-  /** Rows in the contract's order of birth: (birth, larger first, id bytes). A counting sort, then small groups. */
+  /** Return rows in the contract's order of birth: (birth, larger first, id bytes). A counting sort. */
   byBirth() {
     if (this.order) return this.order;
     const heads = new Uint32Array(this.steps + 2);
@@ -191,7 +201,7 @@ class Columns {
     return (this.order = order);
   }
 
-  /** The tenants of a row's slot, first to last; views are no tenants. */
+  /** Return the tensors that use a row's slot, first to last, without views. */
   tenants(row) {
     const found = [];
     for (let i = 0; i < this.n; i++) {
@@ -202,7 +212,7 @@ class Columns {
   }
 }
 
-/** View → the step from which neither its base nor an older view of the same bytes is alive beside it. */
+/** View → the step from which it alone uses its bytes: its base and older views are dead. */
 function viewsBeyondTheirBase({ viewRows, baseOf, birth, death, offset, size }) {
   const alone = new Map(), until = new Map();
   for (const row of Array.from(viewRows, Number).sort((a, b) => birth[a] - birth[b] || a - b)) {

@@ -1,10 +1,10 @@
-// Which row is meant: by a pixel, or as the neighbour of another.
+// Find a row by a pixel, or as the neighbour of another row.
 
 const NEAR = 3; // pixels
 
 /**
- * The row under a pixel, −1 where there is none. Boxes are tested exactly, so that one among thousands in a pixel can
- * be meant once one zooms; within three pixels the nearest counts, and inside several the smallest.
+ * Return the row under a pixel, or −1. Of several boxes that contain it the smallest wins; else the nearest box within
+ * three pixels. Boxes are tested exactly, so that zooming in separates boxes that share a pixel.
  */
 export function rowAt({ plan, plane, scene, shown }, x, y) {
   const { t, v } = plane.at(x, y), { perStep, perLevel } = plane, { birth, death, arena } = plan, { v0, v1 } = scene;
@@ -25,8 +25,8 @@ export function rowAt({ plan, plane, scene, shown }, x, y) {
 }
 
 /**
- * The next row in the order of v among those alive at `step`; without one among those that live beside row `here`, or
- * among all where there is none. −1 at the end. `direction`: 1 for a greater v, −1 for a smaller.
+ * Return the next row in the order of v, or −1: among the rows live at `step`, else among those that overlap row `here`
+ * in time, else among all. `direction`: 1 for a greater v, −1 for a smaller.
  */
 export function nextInOrder({ plan, scene, shown }, here, direction, step) {
   const { birth, death, arena } = plan, from = here >= 0 ? scene.v0[here] : -direction * Infinity;
@@ -43,7 +43,7 @@ export function nextInOrder({ plan, scene, shown }, here, direction, step) {
   return best;
 }
 
-/** Rows of the arenas shown whose id holds the text, or whose writing node does: a flag per row. */
+/** Return a flag per row: whether its id or the id of its producer contains the text, in the arenas shown. */
 export function found(plan, text, shown) {
   const hits = new Uint8Array(plan.n), nodes = new Uint8Array(plan.steps);
   plan.ids.find(text, hits);

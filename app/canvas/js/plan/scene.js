@@ -1,17 +1,17 @@
-// Where each box lies: time is the same in every view; v is the row, the slot or the byte.
+// The position of each box. All views share the time axis; v is the row, the slot or the byte.
 
 export const VIEWS = { lifetimes: "Lifetimes", slots: "Slots", map: "Arena map" };
 
-/** Above an arena's band there is room for its name: this part of all bands. */
+/** Space for an arena's name above its band, as a fraction of the height of all bands. */
 const NAME_ROOM = 0.062;
 
 /**
- * {view, v0, v1, bands, top, falling}: per row its half-open range in v; per arena a band
- * {arena, base, height, extent}.
- * Arenas are stacked on one scale, the first on top (sideways: first on the left), each with its own zero at its bottom
- * and room for its name above. `reach`: bytes that each band shows at least, so that several charts stand on one scale.
- * `memory`: {capacity, arenas}: the map shows these arenas end to end in one memory, the first at the bottom, under one
- * capacity (null: not told). `over`: what lies above a capacity, as {low, high} in v.
+ * Return {view, v0, v1, bands, top, falling}: the half-open range in v of each row, and a band
+ * {arena, base, height, extent} of each arena.
+ * Arenas are stacked on one scale, the first on top (sideways: first on the left). Each has its zero at its bottom and
+ * space for its name above. `reach`: the least bytes that each band shows, so that several charts have one scale.
+ * `memory`: {capacity, arenas}: the map shows these arenas end to end in one memory, the first at the bottom, with one
+ * capacity (null: unlimited). `over`: the ranges above a capacity, as {low, high} in v.
  */
 export function sceneOf(plan, { view, shown, sideways, other, reach = 0, memory = null }) {
   if (view === "lifetimes") return rowsByBirth(plan, shown);
@@ -81,8 +81,8 @@ function oneMemory(plan, { shown, other, memory }) {
 const used = (arena, view) => (!arena ? 0 : view === "slots" ? arena.slots : Number(arena.extent));
 
 /**
- * A band is as high as what it must show: the extent, a capacity or the other plan's extent unless they are so much
- * greater that the plan itself would be small; never lower than `reach`.
+ * Return the height of a band: the largest of the extent, `reach`, and the capacity and the other plan's extent unless
+ * these would make the plan itself too small to read.
  */
 function bandHeight(arena, view, other, reach) {
   const extent = Math.max(1, used(arena, view));
@@ -94,7 +94,7 @@ function bandHeight(arena, view, other, reach) {
   return Math.max(...wanted);
 }
 
-/** The arena whose live bytes change most: the one the curve shows when nobody chose. */
+/** The arena whose live bytes change most: the default arena of the curve. */
 export function liveliest(plan) {
   let best = 0, most = -1;
   plan.arenas.forEach((arena, k) => {

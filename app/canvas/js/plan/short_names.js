@@ -1,15 +1,15 @@
-// How a name is cut to the room it has: what names have in common goes first, what tells them apart stays. Where
-// something went stands "…", so that what stands between is found as it stands.
+// Shortens names to the width available. Words that many names share are removed first, so that short names stay
+// distinct. "…" replaces what is removed; the rest is verbatim, so that a search finds it.
 
 import { shortened } from "../base/formats.js";
 
-const MOST_READ = 4000; // names that are looked at to learn what is common
-const MOST_KEPT = 20000; // names whose cuts are remembered
+const MOST_READ = 4000; // names sampled to count common words
+const MOST_KEPT = 20000; // cached results
 const PART = /[A-Za-z0-9]+|[^A-Za-z0-9]/g;
 
-/** {brief(name, letters)} that has learnt what the names of a plan have in common. */
+/** Return {brief(name, letters)} with the word counts of a plan's names. */
 export function namerOf(plan) {
-  const holders = new Map(), every = Math.max(1, Math.ceil(plan.n / MOST_READ)); // word → the rows that have it
+  const holders = new Map(), every = Math.max(1, Math.ceil(plan.n / MOST_READ)); // word → rows that contain it
   for (let row = 0; row < plan.n; row += every) {
     for (const part of wordsOf(partsOf(plan.ids.at(row)))) {
       if (!holders.has(part)) holders.set(part, new Set());
@@ -29,10 +29,10 @@ const partsOf = (name) => name.match(PART) ?? [];
 const isWord = (part) => /[A-Za-z0-9]/.test(part);
 const wordsOf = (parts) => new Set(parts.filter(isWord));
 
-/** Letters of room that a text takes: "…" is as wide as two. */
+/** Return the width of a text in letters; "…" counts as two. */
 const breadth = (text) => text.length + text.split("…").length - 1;
 
-/** The name without as many of its commonest words as must go; where even that is too long, how it begins. */
+/** Return the name without its most common words, as few as necessary; if that is too long, its beginning. */
 function brief(name, letters, cutsOf) {
   if (name.length <= letters) return name;
   const made = cutsOf(name), least = made.at(-1), fitting = made.find((cut) => breadth(cut) <= letters);
@@ -42,7 +42,7 @@ function brief(name, letters, cutsOf) {
   return `${before}${least.slice(before.length, before.length + room).replace(/…+$/u, "")}…`;
 }
 
-/** The name with fewer and fewer words, the commonest gone first; one without which other names are meant too stays. */
+/** Yield the name with fewer and fewer words, the most common removed first; words that keep it unique stay. */
 function cuts(name, holders) {
   const parts = partsOf(name), kept = parts.map(() => true), made = [name];
   const words = parts.map((_, k) => k).filter((k) => isWord(parts[k]));
@@ -58,7 +58,7 @@ function cuts(name, holders) {
 
 const count = (holders, word) => holders.get(word)?.size ?? 0;
 
-/** How many of the names that were looked at have all these words. */
+/** Return the number of sampled names that contain all these words. */
 function sharing(words, holders) {
   const sets = Array.from(words, (word) => holders.get(word) ?? new Set()).sort((a, b) => a.size - b.size);
   let found = 0;
@@ -66,7 +66,7 @@ function sharing(words, holders) {
   return found;
 }
 
-/** What is kept, as it stands in the name, and "…" for what is between. */
+/** Return the kept words verbatim, with "…" between them. */
 function elided(parts, kept) {
   let text = "", between = "", gone = false;
   parts.forEach((part, k) => {

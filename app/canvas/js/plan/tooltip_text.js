@@ -2,7 +2,7 @@
 
 import { counted, fullBytes, offsetWords, rangeWords, shortBytes, stepName } from "../base/formats.js";
 
-/** [heading, text] pairs of a row. `other`: the plan that it is compared with, or null; `candidate`: which of both. */
+/** Return [heading, text] pairs of a row. `other`: the compared plan or null; `candidate`: `plan` is newer. */
 export function linesOf(plan, row, { other = null, candidate = true } = {}) {
   const birth = plan.birth[row], death = plan.rangeEnd(row);
   const lines = [
@@ -29,7 +29,7 @@ export function linesOf(plan, row, { other = null, candidate = true } = {}) {
   return lines;
 }
 
-/** Lines for a buffer that several tensors share: its tensors, and its live range. */
+/** Return lines for a storage of several tensors: its tensors and its live range. */
 function storage(plan, row) {
   const head = plan.head(row), members = plan.members.get(head);
   if (!members) return [];
@@ -56,21 +56,21 @@ const named = (plan, t) => stepName(plan.stepAt(t), plan.nodes.at(t));
 const range = (plan, from, to) => rangeWords(plan.stepAt(from), plan.stepAt(to));
 const livesOf = (plan, row) => range(plan, plan.birth[row], plan.rangeEnd(row));
 
-/** A range of drawn steps and its length, both in the plan's own. */
+/** Return a range of drawn steps and its length, in the plan's steps. */
 function livesFor(plan, from, to) {
   return `${range(plan, from, to)} · ${counted(plan.stepAt(to) - plan.stepAt(from), "step")}`;
 }
 
-/** Baseline → candidate, of what differs. */
+/** Return lines "baseline → candidate" for the fields that differ. */
 function against(plan, other, row, candidate) {
   if (!plan.twin[row]) return [["compared", candidate ? "not in the baseline" : "not in the candidate"]];
   const twin = plan.twin[row] - 1, lines = [];
-  const said = (heading, mine, theirs) => {
+  const addIfChanged = (heading, mine, theirs) => {
     if (mine !== theirs) lines.push([heading, candidate ? `${theirs} → ${mine}` : `${mine} → ${theirs}`]);
   };
-  said("size", shortBytes(plan.exact("size", row)), shortBytes(other.exact("size", twin)));
-  said("offset", offsetWords(plan.exact("offset", row)), offsetWords(other.exact("offset", twin)));
-  said("tensor live", livesOf(plan, row), livesOf(other, twin));
-  if (plan.slotted && other.slotted) said("slot", String(plan.slot[row]), String(other.slot[twin]));
+  addIfChanged("size", shortBytes(plan.exact("size", row)), shortBytes(other.exact("size", twin)));
+  addIfChanged("offset", offsetWords(plan.exact("offset", row)), offsetWords(other.exact("offset", twin)));
+  addIfChanged("tensor live", livesOf(plan, row), livesOf(other, twin));
+  if (plan.slotted && other.slotted) addIfChanged("slot", String(plan.slot[row]), String(other.slot[twin]));
   return lines.length ? lines : [["compared", "unchanged"]];
 }

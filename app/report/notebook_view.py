@@ -1,0 +1,34 @@
+"""The canvas of a plan in a notebook: an HTML fragment that needs no network and no extension."""
+
+from __future__ import annotations
+
+import base64
+
+from markupsafe import escape
+
+from app.canvas.pack import pack_plan
+from app.canvas.script import canvas_script
+from tmmu_core.graph.native import unpacking
+from tmmu_core.plans.model import Plan
+
+HEIGHT = 420
+"""Height of the drawing, in pixels."""
+ROOM = 110
+"""Height of what is around it: heading, curve of live bytes, legend."""
+
+_PAGE = """<!doctype html><meta charset="utf-8"><title>plan</title><body style="margin:0;background:#fff">
+<div id="map" style="font:14px system-ui,sans-serif"></div><script>{script}</script><script>
+const state = {{ view: "map", link: "notebook", strip: true, height: {height} }}, map = document.getElementById("map");
+tmmuCanvas.unpack("{packed}").then((plan) => tmmuCanvas.show(map, {{ plan, ...state }}, () => {{}}));
+</script></body>"""
+
+
+def notebook_view(plan: Plan, text: str) -> str:
+    """Return ``text`` and the arena map of a plan as HTML; the map shows tensors on hover and zooms with the wheel.
+
+    The map is a document in an ``iframe``: a notebook shows it where it runs scripts, that is in trusted notebooks.
+    """
+    packed = base64.b64encode(unpacking.pack(pack_plan(plan).data)).decode("ascii")
+    page = escape(_PAGE.format(script=canvas_script(), packed=packed, height=HEIGHT))
+    frame = f'<iframe title="Arena map" srcdoc="{page}" style="width:100%;height:{HEIGHT + ROOM}px;border:0"></iframe>'
+    return f'<div style="max-width:1100px"><code>{escape(text)}</code>{frame if len(plan) else ""}</div>'
