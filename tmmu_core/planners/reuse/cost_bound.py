@@ -56,7 +56,8 @@ def cost_bound(model: ReuseModel) -> Parts:
 def searched(model: ReuseModel, parts: Parts, offset: list[int], work: int) -> Parts:
     """Return the groups, those of a component replaced by it where an exhaustive search proves more.
 
-    The search takes the units of the component that have penalties, then all of them. ``offset`` is a placement, whose cost is the upper bound. ``work``: see :func:`.exact_cost.least_cost`.
+    The search takes the units of the component that have penalties, then all of them. ``offset`` is a placement,
+    whose cost is the upper bound. ``work``: see :func:`.exact_cost.least_cost`.
     """
     place = Placement(model, offset)
     paying = [u for u, edges in enumerate(place.edges) if any(weight != HARD for *_, weight in edges)]
