@@ -185,3 +185,16 @@ def test_conditions_that_changed_the_answer_are_warnings(tmmu: Tmmu, tmp_path: P
         gate = ("gate", *arguments, "--max-extent", "1GiB")
         assert text in " ".join(json.loads(tmmu(*gate, "--json")[1])["warnings"])
         assert text in tmmu(*gate)[1]
+
+
+@pytest.mark.parametrize(("plan", "baseline"), [("DIGEST", MIXED), (MIXED, "DIGEST"), ("DIGEST", "DIGEST")])
+def test_unknown_bound_of_a_digest_is_no_growth(tmmu: Tmmu, tmp_path: Path, plan: str, baseline: str) -> None:
+    digest = str(tmp_path / "d.jsonl")
+    tmmu("trace", MIXED, "--digest", "-o", digest)
+    plan, baseline = (digest if each == "DIGEST" else each for each in (plan, baseline))
+    code, out = tmmu("gate", plan, "--baseline", baseline, "--max-growth", "0", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert {check["what"] for check in found["checks"]} >= {"peak growth", "extent growth"}
+    assert "lower bound growth" not in {check["what"] for check in found["checks"]}
+    assert "growth of the lower bound was not checked" in found["warnings"][0]
