@@ -126,6 +126,7 @@ def build_report(
         definitions={term: glossary.define(term) or text for term, text in DEFINITIONS.items()},
         looks=ACCOUNT_LOOKS,
         patterns=patterns(),
+        style=style(),
         script=Markup(canvas_script()),
         token=packed.token,
         packed=base64.b64encode(unpacking.pack(packed.data)).decode("ascii"),
@@ -135,6 +136,11 @@ def build_report(
         else "",
     )
     return text.encode("utf-8", "replace")
+
+
+def style() -> Markup:
+    """Return the style sheet of a report."""
+    return Markup((files(__package__) / "report.css").read_text(encoding="utf-8"))
 
 
 # --- template values ----------------------------------------------------------------------------------

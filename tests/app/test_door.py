@@ -102,7 +102,7 @@ def repeated(asked: bytes, request: PlanRequest, name: str = "asked.tmmu.json") 
         return shown, json.loads(Path(words[-1]).read_text())
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_command_of_a_request_gives_its_plan(data: st.DataObject) -> None:
     of = data.draw(graphs(max_nodes=5))
@@ -114,7 +114,6 @@ def test_command_of_a_request_gives_its_plan(data: st.DataObject) -> None:
     assert written == msgspec.json.decode(plan_file.to_json(shown.plan))
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_request_round_trips_through_a_link(data: st.DataObject) -> None:
     of = data.draw(graphs(max_nodes=3))

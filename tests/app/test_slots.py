@@ -11,7 +11,7 @@ import pytest
 import streamlit as st
 
 from app.cli.main import run
-from app.kit.tensor.tensor_table import frame_of
+from app.kit.tensor.tensor_table import filled, frame_of
 from app.report.html_report import build_report
 from app.texts import markup, numbers, tensor_text
 from tests.app.small import chain
@@ -89,3 +89,7 @@ def test_details_name_no_slot_without_slots() -> None:
 def test_table_has_no_slot_columns_without_slots() -> None:
     columns = set(frame_of(chain().plan, np.arange(2))) - set(frame_of(chain(planner="greedy").plan, np.arange(2)))
     assert columns == {"slot", "use of slot"}
+
+
+def test_empty_columns_are_not_shown() -> None:
+    assert {"view of"} == set(frame_of(chain().plan, np.arange(2))) - set(filled(frame_of(chain().plan, np.arange(2))))

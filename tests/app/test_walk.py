@@ -71,7 +71,9 @@ def test_view_carries_the_storage_of_its_base() -> None:
     assert {("_softmax_3", "detach_6"), ("detach_6", "detach_43")} <= carried
 
 
-@pytest.mark.parametrize("sample", ["llama3_405b_train_b1_s2048", "resnet50_train_b32_224"])
+@pytest.mark.parametrize(
+    "sample", [pytest.param("llama3_405b_train_b1_s2048", marks=pytest.mark.slow), "resnet50_train_b32_224"]
+)
 def test_large_graph_begins_collapsed(sample: str) -> None:
     drawing = sent(opened("graph", graph=f"sample:{sample}"))
     assert len(drawing["vertices"]) <= 61

@@ -38,7 +38,7 @@ from tmmu_core.liveness.views import view_roots
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import ArenaSummary
 
-LAW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=25)
+LAW = settings(suppress_health_check=list(HealthCheck))
 KIB = 1024
 
 
@@ -348,9 +348,7 @@ def test_long_chain_goes_below_what_one_cut_reaches(tensors: int, further_runs: 
     assert found.flops <= further_runs * KIB // 4
 
 
-@pytest.mark.parametrize(
-    ("tensors", "capacity", "further_runs"), [(24, 5, 94), (40, 10, 118), (40, 6, 214), (40, 5, 270), (40, 4, 390)]
-)
+@pytest.mark.parametrize(("tensors", "capacity", "further_runs"), [(24, 5, 94), (40, 4, 390)])
 def test_the_way_below_a_cut_begins_at_the_cut(tensors: int, capacity: int, further_runs: int) -> None:
     """From nothing dropped, the same takes 102, 126, 254, 382 and 606."""
     plan_input = long_chain(tensors)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -247,7 +247,6 @@ def test_pack_stops_at_the_first_fit_unless_minimise_is_set() -> None:
     assert asked.extent_bytes == tmmu.pack(*buffers, alignment=64).extent_bytes <= least.extent_bytes
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 9), st.integers(1, 6), st.integers(0, 9), st.sampled_from((1, 2, 4))),

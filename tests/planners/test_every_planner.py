@@ -18,7 +18,7 @@ from tmmu_core.planners.problem import Problem
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
 
-EXAMPLES = int(os.environ.get("TESTS_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("TESTS_EXAMPLES", "10"))
 """Random instances for each planner; ``TESTS_EXAMPLES=2000`` asks for more."""
 OF_ONE_ARENA = sorted(ARENA_PLANNERS)
 SMALL = [file for file in sample_files() if (SAMPLES / file).stat().st_size < 25_000]

@@ -180,7 +180,7 @@ GIVEN = "given"
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Recorded:
-    """What an allocator recorded beside the live ranges. Readers add to it in classes of their own."""
+    """Base class of an allocator's records beyond live ranges. Readers define subclasses."""
 
     categories: tuple[str, ...]
     """Per storage, what its bytes are for."""

@@ -283,7 +283,7 @@ class Plan(PlanColumns):
 
     @property
     def has_slots(self) -> bool:
-        """Whether rows lie in slots; where bytes are placed, ``logical_slot`` only numbers the storages."""
+        """Whether the planner fills slots. If it places bytes, ``logical_slot`` only numbers the storages."""
         return self.places != "bytes"
 
     @cached_property

@@ -71,6 +71,11 @@ def test_summary_of_an_invalid_plan_begins_with_that() -> None:
     assert "a and b share bytes" in said
 
 
+def test_summary_of_a_plan_over_its_capacity_has_no_error() -> None:
+    over = Verdict((Finding("capacity", "error", "too large", "", ""),), ("capacity",))
+    assert "✓ verified" in markdown(plan_of(), over).decode()
+
+
 def test_name_stays_in_its_code_and_cell() -> None:
     plan = plan_of((("x`|<b>", "activations", 0, 0, 4096, 0, 4),))
     assert "`x'¦<b>`" in markdown(plan, verify_plan(plan)).decode()

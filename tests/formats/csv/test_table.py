@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.cli.main import run
@@ -57,7 +57,6 @@ def test_other_content_is_rejected_with_a_hint(data: bytes) -> None:
     assert caught.value.hint
 
 
-@settings(max_examples=40)
 @given(st.binary(max_size=80) | st.text(alphabet='size,id\n0x19;{}[]":', max_size=60).map(str.encode))
 def test_any_bytes_are_read_or_rejected(data: bytes) -> None:
     with contextlib.suppress(TmmuError):

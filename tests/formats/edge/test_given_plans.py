@@ -260,7 +260,7 @@ def test_uploaded_dump_is_joined_per_module() -> None:
 # --- any damage --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from([(GIVEN / name).read_bytes() for name in (*FIGURES, "executorch_trace_stacked.json")]), st.data()
 )
