@@ -210,13 +210,13 @@ def test_trace_of_a_session_has_its_replans() -> None:
 
 def test_ranks_of_the_first_preset_are_planned() -> None:
     at = opened("ranks", graph=DYNAMIC)
-    assert claim(at).startswith("dynamic_batch on 8 ranks: each needs 361 KiB, 20.6 % of the whole graph's")
+    assert claim(at).startswith("dynamic_batch on 8 ranks: each needs 305 KiB, 17.4 % of the whole graph's")
     assert "✓ verified" in html(at)
 
 
 def test_ranks_over_a_capacity_show_their_excess() -> None:
     at = opened("ranks", graph=DYNAMIC, capacity="activations=1KiB")
-    assert claim(at).startswith("dynamic_batch on 8 ranks: each needs 361 KiB")
+    assert claim(at).startswith("dynamic_batch on 8 ranks: each needs 305 KiB")
     page = html(at)
     assert "over the limit of 1.00 KiB" in page
     assert "The ranks could not be planned" not in page

@@ -67,11 +67,16 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
             if splits[i] and splits[i] == _contract(tensor, shapes[i], spec):
                 contracted.append(i)
     if spec.following:
-        own = {i for i, split in enumerate(splits) if split}
+        given = {i for i, split in enumerate(splits) if split}
         for i, split in following_splits(graph, known, shapes, splits).items():
             tensor = graph.tensors[i]
             is_large_enough = all(shapes[i][axis] >= spec.sizes[mesh] for axis, mesh in split)
-            if i not in own and tensor.view is None and KIND_OF_ROLE[tensor.role] in spec.following and is_large_enough:
+            if (
+                i not in given
+                and tensor.view is None
+                and KIND_OF_ROLE[tensor.role] in spec.following
+                and is_large_enough
+            ):
                 splits[i] = split
                 contracted.append(i)
     found = Sharding(
