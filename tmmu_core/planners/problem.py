@@ -204,7 +204,7 @@ class PlainInstance:
     recorded: Recorded | None = None
     """For the snapshot of an allocator."""
     others: tuple[Problem, ...] = ()
-    """Further arenas of the file, each with ids of its own."""
+    """Further arenas, each with ids of its own. Their offsets follow those of ``problem`` in ``packing``."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
