@@ -140,8 +140,34 @@ def test_bisect_names_changed_planner_options(tmmu: Any, tmp_path: Path, store: 
         record(store, file, f"net@c{hour}", hour, "--alignment", alignment)
     code, out, _ = tmmu("bisect", "net", "--store", store)
     assert code == 1
-    assert "plan settings changed (arena configuration)" in out
+    assert "plan settings changed (alignment of activations 128 → 4096)" in out
     assert "increased the extent" not in out
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--alignment", "4096"), "alignment of activations 128 → 4096"),
+        (("--capacity", "activations=1MiB"), "capacity of activations unlimited → 1048576"),
+        (("--page-size", "4096"), "page size of activations 0 → 4096"),
+        (("--one-memory",), "arenas activations → memory"),
+        (("--planner", "greedy"), "planner slots → greedy"),
+        (("--addressing", "blake3_sparse"), "addressing offsets → "),
+        (("--world-size", "2"), "world size 1 → 2"),
+    ],
+)
+def test_history_names_changed_settings(
+    tmmu: Any,  # noqa: F811
+    tmp_path: Path,
+    store: str,
+    options: tuple[str, ...],
+    named: str,
+) -> None:
+    for hour, more in enumerate(((), options)):
+        record(store, file_of(tmp_path, {"a": 1, "b": 1 + hour}), f"net@c{hour}", hour, *more)
+    first, second = json.loads(tmmu("history", "net", "--store", store, "--json")[1])["runs"]
+    assert (first["planned_differently"], named in second["planned_differently"]) == ("", True)
+    assert named in tmmu("history", "net", "--store", store)[1]
 
 
 def test_bisect_without_growth_passes(tmmu: Any, grown: str) -> None:  # noqa: F811
