@@ -21,6 +21,7 @@ from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Dim
 from tmmu_core.graph.sharding.shard_spec import read_spec
+from tmmu_core.graph.sharding.splits import shard
 from tmmu_core.plans.making.ranks import plan_ranks
 from tmmu_core.plans.making.replan import peak_over_dim
 from tmmu_core.plans.making.request import PlanRequest
@@ -83,6 +84,15 @@ def test_every_preset_is_planned(sample: str) -> None:
     assert whole is not None
     for preset in rank_sets.presets(whole):
         assert plan_ranks(whole, PlanRequest(shard_spec=preset.spec)).world_size == read_spec(preset.spec).world_size
+
+
+def test_tensor_parallel_preset_shards_heads_and_mlp_activations() -> None:
+    whole = opening.open_source("sample:llama3_8b_train_b1_s2048").graph
+    assert whole is not None
+    split = shard(whole, read_spec(rank_sets.presets(whole)[0].spec))
+    shares = {shape: own for shape, own in zip(split.shapes, split.splits, strict=True) if own}
+    assert shares[1, 32, 2048, 2048] == ((1, "tp"),)  # scores of 32 heads
+    assert shares[1, 2048, 14336] == ((2, "tp"),)  # hidden units of the MLP
 
 
 # --- drawings ----------------------------------------------------------------------------------------------------
@@ -175,13 +185,13 @@ def test_trace_of_a_session_has_its_replans() -> None:
 
 def test_ranks_of_the_first_preset_are_planned() -> None:
     at = opened("ranks", graph=DYNAMIC)
-    assert claim(at).startswith("dynamic_batch on 8 ranks: each needs 361 KiB, 20.6 % of the whole graph's")
+    assert claim(at).startswith("dynamic_batch on 8 ranks: each needs 305 KiB, 17.4 % of the whole graph's")
     assert "✓ verified" in html(at)
 
 
 def test_ranks_over_a_capacity_show_their_excess() -> None:
     at = opened("ranks", graph=DYNAMIC, capacity="activations=1KiB")
-    assert claim(at).startswith("dynamic_batch on 8 ranks: each needs 361 KiB")
+    assert claim(at).startswith("dynamic_batch on 8 ranks: each needs 305 KiB")
     page = html(at)
     assert "over the limit of 1.00 KiB" in page
     assert "The ranks could not be planned" not in page

@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import streamlit as st
 
 from app.cli.main import run
+from app.kit.tensor.tensor_table import filled, frame_of
 from tests.app.small import chain
 from tests.app.test_pages import html, opened
 from tests.support.paths import SAMPLES
@@ -52,3 +54,7 @@ def test_comparison_shows_a_dash_for_missing_slots(capsys: pytest.CaptureFixture
     assert run(["compare", baseline, candidate]) == 1
     assert figures(capsys.readouterr().out)["slots"] == "1 → –"
     assert "1 → –" in html(opened("compare", graph="sample:linear_chain", planner="greedy", baseline="planner:slots"))
+
+
+def test_empty_columns_are_not_shown() -> None:
+    assert {"view of"} == set(frame_of(chain().plan, np.arange(2))) - set(filled(frame_of(chain().plan, np.arange(2))))

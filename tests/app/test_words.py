@@ -92,6 +92,12 @@ def test_malformed_size_is_rejected(text: str) -> None:
         parse_bytes(text)
 
 
+@pytest.mark.parametrize("text", ["9" * 5000, "0x" + "f" * 5000, "9" * 5000 + "KiB", "18446744073709551616", "16EiB"])
+def test_size_over_64_bits_is_called_so(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is over 2\^64 − 1"):
+        parse_bytes(text)
+
+
 @given(st.integers(0, 2**64))
 def test_short_size_has_at_most_four_digits(n: int) -> None:
     assert len(numbers.short_bytes(n).split()[0].replace(".", "")) <= 4

@@ -21,7 +21,7 @@ from tests.support.build import chain, graph, node, tensor, view
 from tests.tools.fuzz.targets import sharded
 from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, TmmuError, UnreadableInput
-from tmmu_core.formats.onnx.onnx_shape_run import WAIT
+from tmmu_core.formats.onnx.onnx_symbolic import WAIT
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import Arena, Graph

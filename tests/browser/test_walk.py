@@ -55,6 +55,11 @@ def test_click_on_a_node_selects_its_output(visit: Visit) -> None:
     expect(drawing(page)).to_have_attribute("data-selected", "")
 
 
+@pytest.mark.parametrize("graph", ["sample:resnet50", "sample:linear_chain"])
+def test_labels_of_the_first_picture_are_legible(visit: Visit, graph: str) -> None:
+    assert seen(visit("graph", graph=graph))[2] >= 1  # labels have 11 pixels at this zoom
+
+
 def test_first_box_is_not_cut_off(visit: Visit) -> None:
     page = visit("graph", graph="sample:resnet50")
     top = drawing(page).locator(".stage").bounding_box()

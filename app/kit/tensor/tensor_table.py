@@ -75,11 +75,14 @@ def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd
         }
     )
     if origins is not None:
-        known = {"producer": origins.producer, "module": origins.module, "phase": origins.phase}
-        for name, texts in known.items():
-            if any(texts[i] for i in ids):
-                frame[name] = [texts[i] for i in ids]
+        for name, texts in {"producer": origins.producer, "module": origins.module, "phase": origins.phase}.items():
+            frame[name] = [texts[i] for i in ids]
     return frame if plan.has_slots else frame.drop(columns=["slot", "use of slot"])
+
+
+def filled(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table without its empty columns."""
+    return frame.loc[:, [not len(frame) or bool((frame[name] != "").any()) for name in frame]]
 
 
 def by_size(plan: Plan, rows: np.ndarray) -> np.ndarray:
@@ -111,7 +114,7 @@ def _frame(plan_key: str, search: str, arena: str | None, layer: str | None, _sh
         uplifts = [lifted[plan.row_of[name]] for name in frame["tensor"]]
         frame["placed by"] = ["" if one is None else tensor_text.put_there_by(one) for one in uplifts]
         frame["next better memory"] = ["" if one is None else tensor_text.one_up(one) for one in uplifts]
-    return frame, len(rows)
+    return filled(frame), len(rows)
 
 
 def table(shown: Shown, arena: str | None, *, height: int = 330) -> None:

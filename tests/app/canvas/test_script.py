@@ -11,6 +11,7 @@ from playwright.sync_api import Page
 
 from app.canvas.script import (
     DOOR,
+    VIEWER_DOOR,
     WALK_DOOR,
     WORKER,
     WORKER_MODULES,
@@ -33,7 +34,7 @@ def test_folders_are_small_and_module_names_unique() -> None:
 
 def test_modules_follow_those_they_import() -> None:
     reached = set()
-    for door in (DOOR, WALK_DOOR):
+    for door in (DOOR, WALK_DOOR, VIEWER_DOOR):
         names = [name for name, _ in ordered(sources(), door)]
         reached |= set(names)
         for name, text in ordered(sources(), door):

@@ -94,7 +94,7 @@ def test_growth_limits_can_be_set_apart(tmmu: Tmmu, tmp_path: Path, limits: tupl
         (("--planner", "slots"), "planner slots → greedy"),
         (("--planner", "greedy", "--mode", "forward"), "mode forward → inference"),
         (("--planner", "greedy", "--option", "order=size"), "planner options order=size → none"),
-        (("--planner", "greedy", "--alignment", "4096"), "arena configuration"),
+        (("--planner", "greedy", "--alignment", "4096"), "alignment of activations 4096 → 128"),
     ],
 )
 def test_baseline_made_differently_is_named_in_the_first_line(
@@ -112,8 +112,8 @@ def test_baseline_made_differently_is_named_in_the_first_line(
 @pytest.mark.parametrize(
     ("rows", "options", "question"),
     [
-        (("a,0,2,64,0", "b,2,4,64,64"), (), "all 2 offsets of the file are kept"),
-        (("a,0,2,64,0", "b,2,4,64,64"), ("--planner", "greedy"), "all 2 offsets of the file are discarded"),
+        (("a,0,2,64,0", "b,2,4,64,64"), (), "all 2 offsets of the input are kept"),
+        (("a,0,2,64,0", "b,2,4,64,64"), ("--planner", "greedy"), "all 2 offsets of the input are discarded"),
         (("a,0,2,64,0", "b,2,4,64,"), ("--planner", "greedy"), "1 of 2 offsets are given and stay fixed"),
         (("a,0,2,64,", "b,2,4,64,"), ("--planner", "greedy"), ""),
     ],
@@ -131,6 +131,11 @@ def test_use_of_given_offsets_is_named(
         assert bool(warnings) == bool(question)
         assert question in " ".join(warnings)
         assert question in tmmu(*command, *options)[1]
+    for ending in ("md", "html"):
+        report = tmp_path / f"x.{ending}"
+        tmmu("report", path, *options, "-o", str(report))
+        assert question in report.read_text()
+        assert ("Warning: " in report.read_text()) == bool(question)
 
 
 def test_proofs_name_the_given_offsets(tmmu: Tmmu, tmp_path: Path) -> None:

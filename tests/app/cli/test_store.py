@@ -127,6 +127,32 @@ def test_bisect_names_a_changed_planner(tmmu: Any, store: str) -> None:  # noqa:
 
 
 @pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--alignment", "4096"), "alignment of activations 128 → 4096"),
+        (("--capacity", "activations=1MiB"), "capacity of activations unlimited → 1048576"),
+        (("--page-size", "4096"), "page size of activations 0 → 4096"),
+        (("--one-memory",), "arenas activations → memory"),
+        (("--planner", "greedy"), "planner slots → greedy"),
+        (("--addressing", "blake3_sparse"), "addressing offsets → "),
+        (("--world-size", "2"), "world size 1 → 2"),
+    ],
+)
+def test_history_names_changed_settings(
+    tmmu: Any,  # noqa: F811
+    tmp_path: Path,
+    store: str,
+    options: tuple[str, ...],
+    named: str,
+) -> None:
+    for hour, more in enumerate(((), options)):
+        record(store, file_of(tmp_path, {"a": 1, "b": 1 + hour}), f"net@c{hour}", hour, *more)
+    first, second = json.loads(tmmu("history", "net", "--store", store, "--json")[1])["runs"]
+    assert (first["planned_differently"], named in second["planned_differently"]) == ("", True)
+    assert named in tmmu("history", "net", "--store", store)[1]
+
+
+@pytest.mark.parametrize(
     ("arguments", "why"),
     [
         (("history", "net"), "no store is given"),

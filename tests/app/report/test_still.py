@@ -63,3 +63,8 @@ def test_summary_of_an_invalid_plan_begins_with_that() -> None:
     said = markdown(plan_of(), red).decode()
     assert said.index("✗ **1 error**") < said.index("| arena |")
     assert "a and b share bytes" in said
+
+
+def test_summary_of_a_plan_over_its_capacity_has_no_error() -> None:
+    over = Verdict((Finding("capacity", "error", "too large", "", ""),), ("capacity",))
+    assert "✓ verified" in markdown(plan_of(), over).decode()
