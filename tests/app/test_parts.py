@@ -49,10 +49,6 @@ def test_members_of_an_alias_group_are_listed() -> None:
     assert all(f"<b>{name}</b>" in page for name, _ in sharing.groups(plan))
 
 
-def test_graph_without_groups_has_no_table_of_them() -> None:
-    assert "alias group" not in html(opened("graph", graph="sample:linear_chain"))
-
-
 def test_rematerialisation_shows_saved_bytes_and_added_steps() -> None:
     at = opened("graph", graph="sample:remat")
     assert "Rematerialization saves 256 KiB of activations (28.6 %) for 3 more steps" in html(at)
