@@ -71,9 +71,8 @@ def _growth() -> str:
         )
     return f"""## Growth of `slots`
 
-From a graph in memory, its hash known, to the plan with both hashes; best of {scale.RUNS}, each size in a process
-of its own. Beside it, greedy colouring by networkx of the explicit interval graph, up to {scale.PEER_UP_TO:,} tensors
-(its edges grow with what is alive together).
+Seconds from a graph in memory to the plan with both hashes, best of {scale.RUNS}, each size in its own process. Peer:
+greedy colouring of the interval graph by networkx, up to {scale.PEER_UP_TO:,} tensors.
 
 {_table(("tensors", "seconds", "µs per tensor", "peak memory", "slots = max live", "networkx seconds"), lines)}"""
 
@@ -115,11 +114,10 @@ def _instances() -> str:
     remark = "" if python else " The peers were not installed: `make bench` installs them where it can."
     return f"""## Real instances
 
-Extent over the lower bound, and CPU seconds, of all threads; ● marks a proven optimum. `exact` took {sum(exact):.1f} s
-over A to F in all. Asked whether {peers.CAPACITY:,} bytes are enough, it ends as soon as they are. CP-SAT is asked the
-same within {peers.CP_SAT_SECONDS:.0f} s with two workers, and MiniMalloc within {minimalloc.SECONDS} s
-(`MINIMALLOC=FOLDER make bench` builds it from its sources); Vela's hill climb makes {peers.VELA_ITERATIONS:,}
-iterations.{remark}
+Extent over the lower bound, and CPU seconds of all threads; ● marks a proven optimum. `exact` took {sum(exact):.1f} s
+over A to F. *Does it fit*: `exact` with a capacity of {peers.CAPACITY:,} bytes. CP-SAT has the same capacity and
+{peers.CP_SAT_SECONDS:.0f} s with two workers, MiniMalloc {minimalloc.SECONDS} s (`MINIMALLOC=FOLDER make bench` builds
+it), Vela's hill climb {peers.VELA_ITERATIONS:,} iterations.{remark}
 
 {_table(heads, lines)}"""
 
@@ -165,14 +163,12 @@ def _variants() -> str:
     budget = PLANNERS["exact"].options["budget"]
     mean = sum(row["gaps"]["exact"] * row["instances"] for row in rows) / count
     heads = ("family", "instances", "`exact` at the bound", *variants.PLANNERS, "seconds of `exact`")
-    return f"""## Instances nobody tuned for
+    return f"""## Unseen instances
 
-`exact` begins with six orders that do well on A to F, so those six say little about others. These are made from seeds
-(`benchmarks/variants.py`); the gaps are means over the lower bound, which not every instance can reach. `exact` ends
+`exact` starts with six orders that were chosen on A to F. These instances are generated from seeds
+(`benchmarks/variants.py`). Gaps are means over the lower bound, which not every instance can reach. `exact` ends
 {sum(row["optimal"] for row in rows)} of the {count} at their bound, {mean:.4f} % over it on average, in
-{sum(row["seconds"] for row in rows):,.0f} CPU seconds. Nearly all of those are D's: a search of
-its default of {budget:,} nodes comes first, and what it leaves open is torn down and put up again (decision 5),
-longest where a run left out one storage.
+{sum(row["seconds"] for row in rows):,.0f} CPU seconds: up to {budget:,} nodes of search, then large neighbourhoods.
 
 {_table(heads, lines)}"""
 
@@ -197,6 +193,7 @@ def _samples() -> str:
     by_sample: dict[str, list[dict[str, Any]]] = {}
     for row in samples.rows():
         by_sample.setdefault(f"{row['sample']} ({row['mode']})", []).append(row)
+    apart = {name: rows for name, rows in by_sample.items() if any(row["extent"] != row["bound"] for row in rows)}
     lines = [
         (
             name,
@@ -204,13 +201,13 @@ def _samples() -> str:
             _bytes(rows[0]["bound"]),
             *(_cell(row["extent"], row["bound"], row["seconds"], row["optimal"]) for row in rows),
         )
-        for name, rows in by_sample.items()
+        for name, rows in apart.items()
     ]
     return f"""## Sample graphs
 
-All arenas together, in each graph's default mode; extent over the sum of the arenas' lower bounds, and seconds from
-the graph in memory to the plan. A slot plan may use hand-offs that a byte plan cannot, so its bound can be the lower
-one; the column shows `slots`'.
+All arenas together, in each graph's default mode: extent over the sum of the lower bounds, and seconds from the graph
+in memory to the plan. `slots` may use in-place reuse that byte planners cannot; the bound is that of `slots`. Every
+planner reaches the bound on {len(by_sample) - len(apart)} more samples.
 
 {_table(("sample", "tensors", "bound", *samples.PLANNED_WITH), lines)}"""
 

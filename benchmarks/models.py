@@ -33,8 +33,6 @@ PLANNED = ("activations", "gradients", "arena")
 """Arenas whose bytes are reused. Parameters and states live from end to end: there is nothing to plan."""
 MICRO = {name: {"alignment_bytes": 16} for name in ("activations", "gradients", "parameters")}
 """The Micro runtime's alignment; all other graphs are planned at the default of 128 bytes."""
-ALIGNMENT = 128
-"""The default, in bytes."""
 QUICK = ("ffd", "greedy", "portfolio")
 SEARCHING = tuple(name for name in PLANNERS if name not in (*QUICK, "slots", "naive", "helia"))
 """Asked only where no quick planner reaches the lower bound, and only for what they can bear."""
@@ -168,95 +166,45 @@ def _of_dump(file: Path) -> Row:
 HEAD = """\
 # Real models
 
-Written by `python -m benchmarks.models`. Bytes are those of the arenas whose memory is reused (activations and
-gradients, each an arena of its own); parameters, buffers, constants and optimizer states live from end to end and are
-left out. Graphs that carry their backward pass are planned in mode `backward`, all others in mode `inference`.
-*Lower bound* is the most that is alive at one step, or what is proven beyond it; *gap* is how far the best plan is
-above it; *best* is the lowest of the planners named, the quickest of equals. Seconds are of one run in one process,
-on two shared cores: reading the file, planning with `slots`, planning with the best planner. Alignment is 128 bytes,
-16 for TensorFlow Lite (as its Micro runtime), 1 for XLA (its dumps do not say it).
+Written by `python -m benchmarks.models`. Bytes count the arenas whose memory is reused: activations and gradients.
+Graphs with a backward pass are planned in mode `backward`, all others in mode `inference`. *Lower bound*: no plan is
+smaller. *Gap*: extent of the best plan above it. *Best*: the smallest plan of the listed planners. Seconds are from one
+run on two shared cores: read the file, plan with `slots`, plan with the best planner. Alignment is 128 bytes, 16 for
+TensorFlow Lite and 1 for XLA.
 """
 
 
 def gaps(measured: list[Row]) -> str:
-    """What stands in the way where a gap is left, or that none is; a paragraph."""
+    """Return a sentence that lists the models with a gap."""
     open_ = [row for row in measured if row.best > row.bound]
     if not open_:
-        return "Every best plan is as low as the bound, which no plan is below.\n"
+        return "Every best plan is equal to its lower bound.\n"
     named = ", ".join(f"{row.name} ({row.best - row.bound:,} bytes)" for row in open_)
-    reasons = []
-    if any(row.best - row.bound < ALIGNMENT for row in open_):
-        reasons.append(
-            f"A gap of less than {ALIGNMENT} bytes is below one step of the alignment: how many small tensors must be "
-            "rounded up to it is not known exactly."
-        )
-    if any(row.best - row.bound >= ALIGNMENT for row in open_):
-        reasons.append(
-            "Hand-offs stand in the way: the bound counts every permitted one as used, and a planner that places bytes "
-            "can use one only by giving the output exactly its input's offset, which pins two storages to one place."
-        )
-    text = f"A gap is left in {named}; that no plan is lower is not proven there. {' '.join(reasons)}"
-    return "\n".join(textwrap.wrap(text, 120, break_long_words=False)) + "\n"
+    return textwrap.fill(f"These plans are above their bound and not proven optimal: {named}.", 120) + "\n"
 
 
 def dumps(measured: list[Row]) -> str:
-    """What XLA's own plans leave to be won, and where; a paragraph."""
+    """Return a paragraph about XLA's plans: as compiled, temporaries placed again, everything placed again."""
     parts = [
-        f"{row.name}: XLA {row.peer.removeprefix('XLA ')}; its temporaries at best within their allocation "
-        f"{row.within:,}; everything laid anew {row.best:,}."
+        f"{row.name}: XLA {row.peer.removeprefix('XLA ')}, temporaries placed again in their allocation "
+        f"{row.within:,}, everything placed again {row.best:,} bytes."
         for row in measured
         if row.within
     ]
-    text = (
-        "XLA lays only its temporaries into one allocation, and a donated parameter's buffer is written over by values "
-        "of its own size; a re-plan puts temporaries into every buffer that is free. In bytes: " + " ".join(parts)
-    )
-    return "\n".join(textwrap.wrap(text, 120, break_long_words=False)) + "\n"
+    text = "XLA places only its temporaries in one allocation; a re-plan uses every free buffer. " + " ".join(parts)
+    return textwrap.fill(text, 120, break_long_words=False) + "\n"
 
 
 TAIL = """
-## What is imported, and what is not
+## Notes on the models
 
-**PyTorch** (`import_torch`, extra `torch`; saved programs, `.pt2`, need no PyTorch to be opened). The joint graph of
-AOTAutograd under fake tensors, functional, without decompositions, one node per operator as the eager framework runs it
-on a CPU. Views are told by the identity of storages. Tied weights are one parameter; their gradients are added where
-the second arrives. `batch_norm` writes its running statistics in place. The gradient of an output comes from a node
-`tangent`, which stands for whatever follows the model. Workspaces that a kernel allocates for itself are not in the
-graph, nor is the allocator's rounding. The optimizer is left out: `tmmu.fit(module, …)` counts it.
-Shapes are those of the example inputs; the symbolic ones of an exported program are not
-kept, and the graph's name says so. An operator with bodies (`cond`, `scan`) is one node whose `params` name them.
+**PyTorch.** The joint graph of AOTAutograd under fake tensors, without decompositions: one node per operator. Kernel
+workspaces, the rounding of the allocator and the optimizer are not included; `tmmu.fit(module, …)` counts it.
+Training samples use attention in plain operators (`attn_implementation="eager"`), inference samples
+`scaled_dot_product_attention`. `python -m sample_graphs.make_torch settings` prints the saved bytes of both.
 
-What is counted and saved depends on how attention is written, so the training samples take the one in plain operators
-(`attn_implementation="eager"`) and the inference samples scaled-dot-product attention (`sdpa`), which PyTorch runs as
-one fused operator on a CPU, but as plain math where dropout is on. GPT-2's 72 MiB between the two are, in each of its
-12 layers, the scaled query and the scaled key (3 MiB each), which plain math scales before it multiplies them.
-`python -m sample_graphs.make_torch settings` printed:
-
-| training step (batch 1 of 1,024, 8 of 512, 1 of 2,048) | nodes | tensors | with bytes of their own | saved bytes |
-|---|---:|---:|---:|---:|
-| GPT-2 small, plain operators, dropout 0.1 | 1,676 | 1,988 | 1,085 | 2,647,953,420 |
-| GPT-2 small, plain operators, no dropout | 1,639 | 1,914 | 1,011 | 2,477,297,676 |
-| GPT-2 small, plain operators, dropout 0.1, logits summed up for a loss | 1,667 | 1,977 | 1,079 | 2,442,092,544 |
-| GPT-2 small, `sdpa` (plain math, for there is dropout) | 1,769 | 2,081 | 1,161 | 2,723,450,892 |
-| GPT-2 small, `sdpa`, no dropout (one fused operator) | 1,228 | 1,539 | 883 | 1,269,927,948 |
-| BERT base, plain operators | 1,980 | 2,328 | 1,100 | 5,776,379,908 |
-| BERT base, `sdpa` (plain math, for there is dropout) | 2,028 | 2,376 | 1,124 | 5,776,379,908 |
-| Llama 3 8B, plain operators | 8,405 | 8,701 | 4,480 | 40,847,843,340 |
-| Llama 3 8B, `sdpa` (one fused operator) | 6,790 | 7,182 | 3,928 | 14,281,121,804 |
-
-A saved program is read from the JSON in its archive and never loaded, because loading runs what is in it
-(`docs/explanation/security.md`). Without PyTorch it is its forward pass as it was saved, at the granularity of
-`torch.export`
-(`linear`, `conv2d`), and its name ends in "(as saved)". With PyTorch it is rebuilt from the same JSON, call by call,
-and traced like a live module, in a process of its own under `--max-trace-seconds` and `--max-trace-bytes`: a training
-step when its only output is a scalar. The two are different graphs with different hashes: `tmmu convert model.pt2 -o
-graph.tmmu.json` writes down the one that is meant.
-
-Modules on the `meta` device, of several fake modes, or wrapped by `torch.compile` are traced as on a CPU. While one is
-traced, `transformers` 5 does not look at position numbers (a row is one sequence) nor at masks (one that is given is
-used). Refused by name: branches and sizes that depend on values (`nonzero`, a mixture of experts whose experts are
-called one by one; in bfloat16, or with `experts_implementation="batched_mm"`, it is traced), loops without a fixed
-count, sparse gradients.
+A `.pt2` file is read from its JSON and never loaded. Without PyTorch it is planned as saved; with PyTorch it is traced
+again, as a training step if its only output is a scalar. The two graphs have different hashes.
 
 ```python
 from tmmu_core.graph import native
@@ -268,22 +216,13 @@ graph = import_torch(model, {"input_ids": words, "labels": words})
 Path("step.tmmu.cbor.gz").write_bytes(native.encode(graph, "step.tmmu.cbor.gz"))
 ```
 
-**TensorFlow Lite** (extra `tflite`). The first subgraph in the file's order; the others are told in the graph's name.
-Scratch buffers, which the Micro runtime's head includes, are not in the file. Variables are persistent, those behind a
-handle too. An offline plan in the file is not used.
+**TensorFlow Lite.** The first subgraph. Scratch buffers of the Micro runtime are not in the file.
 
-**XLA**. The figures of the peer are the sum of all allocations of the module that hold a value, parameters and
-constants included; the best plan lays the same values, at the same times, anew. What a loop carries round is one
-storage.
-
+**XLA.** The peer's figure is the sum of all allocations that hold a value, parameters and constants included.
 DUMPS_HERE
 
-A larger step that is known from elsewhere (84,788,336 bytes by XLA where 84,788,288 are possible) was not at hand.
-
-**ONNX**. Bodies of `If`, `Loop` and `Scan` are planned as nested scopes (`docs/decisions/04-control-flow.md`), local
-functions are inlined, weights beside the file are not opened; sequences, optionals and what else has no plan are
-refused by name (`tmmu_core/formats/onnx/onnx_reader.py`). ExecuTorch's figure for ResNet-50 is of its own export of the
-same topology; without hand-offs the bound is 9,633,792 bytes.
+**ONNX.** ExecuTorch's figure for ResNet-50 is from its own export of the same topology. Without in-place reuse the
+bound is 9,633,792 bytes.
 """
 
 

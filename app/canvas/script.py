@@ -18,6 +18,8 @@ DOOR = "page.js"
 """The module whose exports are that object."""
 WALK_ENTRY, WALK_DOOR = "tmmuWalk", "graph_chart.js"
 """The same for the graph drawing, a separate script that reports do not need."""
+VIEWER_ENTRY, VIEWER_DOOR = "tmmuViewer", "viewer.js"
+"""The same for the page that opens plan files without a server."""
 WORKER = "worker.js"
 """A generated module: the text of the layout worker."""
 WORKER_MODULES = ("layout.js", "worker_main.js")
@@ -40,6 +42,12 @@ def canvas_script() -> str:
 def walk_script() -> str:
     """Return JavaScript that defines ``globalThis.tmmuWalk``."""
     return _joined(WALK_ENTRY, WALK_DOOR)
+
+
+@cache
+def viewer_script() -> str:
+    """Return JavaScript that defines ``globalThis.tmmuViewer``: ``open`` a file in the page."""
+    return _joined(VIEWER_ENTRY, VIEWER_DOOR)
 
 
 def _joined(entry: str, door: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -41,23 +41,45 @@ def drawn_steps(ledger: WasteLedger) -> NDArray[np.int64]:
 def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet | None = None) -> Markup:
     """Return the stacked chart of live bytes and the four kinds of waste over the steps."""
     sheet = sheet or Sheet(WIDTH, HEIGHT)
-    width, height, look = sheet.width, sheet.height, sheet.look
-    summary = plan.arena_of[ledger.arena]
-    beat, most = peak_of(ledger.live)
-    at = int(ledger.steps[beat])
-    steps = drawn_steps(ledger)
+    steps, capacity = drawn_steps(ledger), plan.arena_of[ledger.arena].capacity_bytes
     top = max(ledger.extent, 1)
-    capacity = summary.capacity_bytes if summary.capacity_bytes <= 2 * top else 0
-    top = max(top, capacity)
-    high = height - _TOP - _BOTTOM
+    top, shown_capacity = (max(top, capacity), [(capacity, "7 5")]) if capacity <= 2 * top else (top, [])
+    high = sheet.height - _TOP - _BOTTOM
 
     def x(k: float) -> float:
-        return _LEFT + (width - _LEFT - _RIGHT) * k / max(1, len(steps))
+        return _LEFT + (sheet.width - _LEFT - _RIGHT) * k / max(1, len(steps))
 
     def y(count: int) -> float:
         return _TOP + high - high * count / top
 
-    parts = []
+    beat, most = peak_of(ledger.live)
+    levels = [(ledger.extent, ""), (most, "2 3"), *shown_capacity]
+    node = _step_text(plan, int(ledger.steps[beat]), 36)
+    peak_text = f"peak {numbers.short_bytes(most)} at {node}"
+    mark = x(int(np.searchsorted(steps, beat)) + 0.5)
+    anchor, shift = ("end", -8) if mark > sheet.width * 0.7 else ("start", 8)
+    parts = [
+        *_account_areas(ledger, steps, x, y),
+        *(sheet.level(y(value), _LEFT, _RIGHT, dash) for value, dash in levels),
+        f'<path d="M{mark:.1f} {y(most):.1f}l-5 -9h10z" fill="{sheet.look.ink}"/>',
+        f'<text x="{mark + shift:.1f}" y="{_TOP - 6}" text-anchor="{anchor}">{escape(peak_text)}</text>',
+        *(_label(y(value), numbers.short_bytes(value)) for value in (0, ledger.extent)),
+    ]
+    if high * (ledger.extent - most) / top > 14 and high * most / top > 14:
+        parts.append(_label(y(most), numbers.short_bytes(most)))
+    parts += _step_axis(plan, ledger, steps, sheet, x)
+    title = f"{ledger.arena}: {peak_text}; arena size {numbers.short_bytes(ledger.extent)}"
+    shared = str(patterns()) if sheet.whole else ""
+    return Markup(f"{sheet.opened(escape(title))}{shared}{''.join(parts)}</svg>")
+
+
+def _step_text(plan: Plan, step: int, letters: int) -> str:
+    return numbers.step(step, numbers.shortened(plan.node_at(step), letters))
+
+
+def _account_areas(
+    ledger: WasteLedger, steps: NDArray[np.int64], x: Callable[[float], float], y: Callable[[int], float]
+) -> Iterator[str]:
     base = np.zeros(len(steps), np.uint64)
     for account in ACCOUNTS:
         column = np.asarray(getattr(ledger, account))[steps]
@@ -67,39 +89,25 @@ def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet | None = None) -
         outline = _steps(x, y, ceiling.tolist()) + _steps(x, y, base.tolist(), back=True)
         name, colour, pattern = ACCOUNT_LOOKS[account]
         path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in outline) + "Z"
-        parts.append(f'<path d="{path}" fill="{colour}"><title>{name}</title></path>')
+        yield f'<path d="{path}" fill="{colour}"><title>{name}</title></path>'
         if pattern:
-            parts.append(f'<path d="{path}" fill="url(#p-{account})"/>')
+            yield f'<path d="{path}" fill="url(#p-{account})"/>'
         base = ceiling
-    levels = [(ledger.extent, ""), (most, "2 3"), *([(capacity, "7 5")] if capacity else [])]
-    parts += [sheet.level(y(value), _LEFT, _RIGHT, dash) for value, dash in levels]
-    k = int(np.searchsorted(steps, beat))
-    mark = x(k + 0.5)
-    anchor = "end" if mark > width * 0.7 else "start"
-    peak_text = f"peak {numbers.short_bytes(most)} at {numbers.step(at, numbers.shortened(plan.node_at(at), 36))}"
-    shift = 8 if anchor == "start" else -8
-    parts.append(f'<path d="M{mark:.1f} {y(most):.1f}l-5 -9h10z" fill="{look.ink}"/>')
-    parts.append(f'<text x="{mark + shift:.1f}" y="{_TOP - 6}" text-anchor="{anchor}">{escape(peak_text)}</text>')
-    parts += [_label(y(0), "0 B"), _label(y(ledger.extent), numbers.short_bytes(ledger.extent))]
-    if high * (ledger.extent - most) / top > 14 and high * most / top > 14:
-        parts.append(_label(y(most), numbers.short_bytes(most)))
+
+
+def _step_axis(
+    plan: Plan, ledger: WasteLedger, steps: NDArray[np.int64], sheet: Sheet, x: Callable[[float], float]
+) -> Iterator[str]:
+    count, last = len(ledger.live), len(steps) - 1
     for j in range(0, len(steps), _round(-(-len(steps) // 9))):
-        step = int(ledger.steps[steps[j]])
-        node = numbers.step(step, numbers.shortened(plan.node_at(step), 14))
-        where, middle = (
-            ("start", x(j)) if j == 0 else ("end", x(len(steps))) if j == len(steps) - 1 else ("middle", x(j + 0.5))
-        )
-        parts.append(f'<text x="{middle:.1f}" y="{height - 16}" text-anchor="{where}">{escape(node)}</text>')
-    some = f", {len(steps):,} of {numbers.count(len(ledger.live), 'step')} drawn"
-    note = "" if len(steps) == len(ledger.live) else some
-    if len(ledger.live) < plan.steps:
+        node = escape(_step_text(plan, int(ledger.steps[steps[j]]), 14))
+        anchor, at = ("start", x(0)) if j == 0 else ("end", x(last + 1)) if j == last else ("middle", x(j + 0.5))
+        yield f'<text x="{at:.1f}" y="{sheet.height - 16}" text-anchor="{anchor}">{node}</text>'
+    note = "" if len(steps) == count else f", {len(steps):,} of {numbers.count(count, 'step')} drawn"
+    if count < plan.steps:
         note = f"s at which a range begins or ends{note}"
-    parts.append(
-        f'<text x="{width - _RIGHT}" y="{height - 2}" text-anchor="end" class="soft">step{escape(note)}</text>'
-    )
-    title = f"{ledger.arena}: {peak_text}; arena size {numbers.short_bytes(ledger.extent)}"
-    shared = str(patterns()) if sheet.whole else ""
-    return Markup(f"{sheet.opened(escape(title))}{shared}{''.join(parts)}</svg>")
+    end = f'x="{sheet.width - _RIGHT}" y="{sheet.height - 2}" text-anchor="end" class="soft"'
+    yield f"<text {end}>step{escape(note)}</text>"
 
 
 def patterns() -> Markup:

@@ -6,6 +6,7 @@ from app.texts import certificate_text, numbers, totals_text
 from tmmu_core.base.escaping import for_markdown, natural, visible
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.plans.analysis.explain_peak import explain_peak
+from tmmu_core.plans.analysis.plan_warnings import remarks
 from tmmu_core.plans.figures.live_bytes import peak_of
 from tmmu_core.plans.figures.plan_storages import live_bytes, storages_of
 from tmmu_core.plans.making.make import Better
@@ -22,10 +23,12 @@ def markdown(plan: Plan, verified: Verdict, title: str = "", better: Better | No
     mode, planner = for_markdown(plan.mode), for_markdown(plan.planner)  # any text in a finished plan
     lines = [f"### {code(title or plan.ir_name or 'a graph')}: {mode}, planned by {planner}", ""]
     lines += [for_markdown(str(explain_peak(plan))), ""]
-    lines += ["✓ verified" if verified.ok else f"✗ **{numbers.count(len(verified.errors), 'error')}**", ""]
-    first = [numbers.shortened(finding.message, 4 * LONGEST_NAME) for finding in verified.errors[:FINDINGS]]
-    lines += [f"* {for_markdown(message)}" for message in first] + ([""] if not verified.ok else [])
+    errors = [error for error in verified.errors if error.rule != "capacity"]  # the first line says what is over
+    lines += [f"✗ **{numbers.count(len(errors), 'error')}**" if errors else "✓ verified", ""]
+    first = [numbers.shortened(finding.message, 4 * LONGEST_NAME) for finding in errors[:FINDINGS]]
+    lines += [f"* {for_markdown(message)}" for message in first] + [""] * bool(errors)
     lines += [line for text in certificate_text.missing(plan) for line in (f"✗ **{for_markdown(text)}**", "")]
+    lines += [line for text in remarks(plan) for line in (f"Warning: {for_markdown(text)}", "")]
     lines += [f"* {name}: {figure}" for name, figure in totals_text.rows(plan, code)]
     lines += [f"* {totals_text.better(better)}"] * (better is not None) + [""]
     lines += ["| arena | lower bound | arena size | gap | capacity | optimality |", "|---|--:|--:|--:|--:|---|"]

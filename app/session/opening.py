@@ -327,7 +327,7 @@ def lacks_arenas(error: TmmuError) -> bool:
 
 
 def arenas_named(graph: Graph) -> dict[str, dict[str, Any]]:
-    """Every arena that a graph's tensors can need, without limits: those they name, and those of their roles."""
+    """Return every arena of a graph's tensors, by name or by role, without capacities."""
     by_role = {"gradient": "gradients"} | dict.fromkeys(PERSISTENT_ROLES, "parameters")
     roles = {by_role.get(tensor.role, "activations") for tensor in graph.tensors if tensor.arena is None}
     named = {tensor.arena for tensor in graph.tensors if tensor.arena is not None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from tmmu_core.liveness.idle_time import Idle
 from tmmu_core.liveness.why_live import REFUSAL_WORDS, Event, Explanation, explain
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.analysis.why_memory import Uplift, uplift
+from tmmu_core.plans.figures.plan_storages import align_up
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.model import Plan
 
@@ -71,6 +73,7 @@ def details(
     colour = ROLE_COLOURS.get(row.role, PERSISTENT_COLOUR)
     rows: list[tuple[str, str] | None] = [
         ("size", _exact(row.size_bytes)),
+        *_padded(row.size_bytes, row.alignment),
         (
             "shape",
             f"{esc(numbers.shape(row.shape))} <span class=soft>{esc(row.dtype)}{_said(solution, tensor_id)}</span>",
@@ -115,6 +118,12 @@ def details(
         f'<div class="kind"><span class="swatch" style="background:{colour}"></span>{esc(row.role)}</div>'
         f"{definition_list(rows)}</div>"
     )
+
+
+def _padded(size: int, alignment: int) -> list[tuple[str, str]]:
+    """Return the size with padding to the alignment, if it differs."""
+    padded = align_up(size, alignment)
+    return [] if padded == size else [("padded", _exact(padded))]
 
 
 def _said(solution: Solution | None, tensor_id: str) -> str:
@@ -189,9 +198,10 @@ def largest(
         alike = (size, line_of(plan.tensor_ids[row])) if plan.categories else row
         groups.setdefault(alike, []).append((row, size))
     shown = sorted(groups.values(), key=lambda group: -len(group) * group[0][1])[:MOST_AT_PEAK]
+    skipped = _common_path([plan.tensor_ids[group[0][0]] for group in shown])
     items = [
         f"<dt>{_many(len(group), group[0][1])}</dt>"
-        f"<dd>{_swatch(colour_of(group[0][0]))}{_name(plan.tensor_ids[group[0][0]], 30)}</dd>"
+        f"<dd>{_swatch(colour_of(group[0][0]))}{_name(plan.tensor_ids[group[0][0]], 48, skipped)}</dd>"
         for group in shown
     ]
     note = numbers.of(sum(map(len, shown)), len(storages), "buffer")
@@ -239,11 +249,21 @@ def _exact(n: int) -> str:
     return esc(numbers.full_bytes(n))
 
 
-def _name(tensor_id: str | None, width: int = 10_000) -> str:
-    """A tensor's name as a link that selects it."""
+def _common_path(names: Sequence[str]) -> int:
+    """Return the length of the path that all names begin with; 0 for a single name."""
+    if len(names) < 2:
+        return 0
+    first, last = min(names), max(names)
+    common = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))
+    return 1 + max(common.rfind("/"), common.rfind("."))
+
+
+def _name(tensor_id: str | None, width: int = 10_000, skipped: int = 0) -> str:
+    """Return a tensor's name, without ``skipped`` first characters, as a link that selects it."""
     if tensor_id is None:
         return '<span class="soft">unknown</span>'
-    return link_to(tensor_id, f"<code>{esc(numbers.shortened(tensor_id, width))}</code>")
+    text = "…" * bool(skipped) + tensor_id[skipped:]
+    return link_to(tensor_id, f"<code>{esc(numbers.shortened(text, width))}</code>")
 
 
 def _storage(plan: Plan, solution: Solution | None, row: int) -> list[tuple[str, str] | None]:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from app.session import graph_levels, opening, planning
 from app.session.graph_levels import path_text, paths_of, with_, without
+from app.session.view_state import Choice
 from tests.app.test_pages import html, opened
+from tests.support.build import graph, node, tensor
+from tmmu_core.graph.native import native_file
 
 
 def sent(at: AppTest) -> dict[str, Any]:
@@ -71,7 +76,9 @@ def test_view_carries_the_storage_of_its_base() -> None:
     assert {("_softmax_3", "detach_6"), ("detach_6", "detach_43")} <= carried
 
 
-@pytest.mark.parametrize("sample", ["llama3_405b_train_b1_s2048", "resnet50_train_b32_224"])
+@pytest.mark.parametrize(
+    "sample", [pytest.param("llama3_405b_train_b1_s2048", marks=pytest.mark.slow), "resnet50_train_b32_224"]
+)
 def test_large_graph_begins_collapsed(sample: str) -> None:
     drawing = sent(opened("graph", graph=f"sample:{sample}"))
     assert len(drawing["vertices"]) <= 61
@@ -89,3 +96,12 @@ def test_module_paths_are_escaped_in_links() -> None:
     text = with_(path_text(("x",)), path_text(path))
     assert paths_of(text) == {("x",), path}
     assert paths_of(without(text, path_text(path))) == {("x",)}
+
+
+def test_search_covers_attributes_of_nodes() -> None:
+    tensors = [tensor("x", role="input"), tensor("a"), tensor("y")]
+    conv = msgspec.structs.replace(node("n0", "x", "a", instr="CONV"), params={"kernel_shape": [3, 3]})
+    one = graph(tensors, [conv, node("n1", "a", "y", instr="RELU")], "x", "y")
+    source = opening.shelf().put("g.tmmu.json", native_file.encode_json(one))
+    found = graph_levels.found_steps(planning.make_plan(Choice(source=source)), "KERNEL_shape=[3, 3]")
+    assert list(found.values()) == ["a"]

@@ -100,14 +100,15 @@ def test_bad_files_are_rejected_one_by_one(visit: Visit) -> None:
 
 def test_many_errors_are_dismissed_one_by_one_or_at_once(visit: Visit) -> None:
     page = visit()
+    before = page.locator(".tm-headline h1").bounding_box() or {}
     names = ("truncated.onnx", "cycle.tmmu.json", "text.onnx", "array.json", "no_nodes.onnx", "empty.json", "if.onnx")
     open_files(page, *(BROKEN / name for name in names if (BROKEN / name).exists()))
     expect(page.locator(".tm-error").nth(3)).to_be_attached()
     refused = page.locator(".tm-error").count()
     expect(page.get_by_text(f"{refused} errors")).to_be_visible()
     page.keyboard.press("Escape")
-    expect(page.locator(".tm-headline h1")).to_be_in_viewport(ratio=1)
-    expect(page.locator(".tmmu-canvas").first).to_be_in_viewport()
+    after = page.locator(".tm-headline h1").bounding_box() or {}
+    assert abs(after["y"] - before["y"]) < 10  # the plan stays in its place
     expect(page.locator(".tm-error details ul").first).to_be_hidden()
     page.locator(".tm-error summary").first.click()
     expect(page.locator(".tm-error details ul").first).to_be_visible()

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from urllib.parse import parse_qs, urlparse
 
+import pytest
 from markdown_it import MarkdownIt
 from playwright.sync_api import Browser, expect
 
@@ -21,6 +22,7 @@ from tmmu_core.graph.native import native_file
 from tmmu_core.plans.making.engine import plan_graph
 
 
+@pytest.mark.slow
 def test_hostile_graph_causes_no_request_on_any_page(
     visit: Visit, listener: tuple[str, list[str]], tmp_path: Path
 ) -> None:

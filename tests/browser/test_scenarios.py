@@ -16,7 +16,6 @@ from tmmu_core.formats.planfile.trace import Trace
 pytestmark = pytest.mark.browser
 
 
-@pytest.mark.gate
 def test_session_that_leaves_the_envelope_is_replanned(visit: Visit, tmp_path: Path) -> None:
     page = visit("shapes", graph="sample:linear_chain")
     page.get_by_role("button", name="Open a sample with a dynamic batch").click()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.build import graph, node, tensor
@@ -43,7 +43,6 @@ def units_in(model: OrderModel, liveness: Liveness) -> np.ndarray:
     return np.array([unit_of[int(k)] for k in liveness.timeline.node_at if k >= 0], np.int64)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_peaks_are_those_of_liveness_for_every_order(data: st.DataObject) -> None:
     ir = data.draw(graphs(own_backward=True))

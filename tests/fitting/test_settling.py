@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.base.errors import ContractError
@@ -23,7 +23,6 @@ def lives(liveness: Liveness) -> dict[str, tuple[int, ...]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
 @given(plannable_cases())
 def test_every_storage_keeps_its_live_range(case: Case) -> None:
     try:

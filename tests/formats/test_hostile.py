@@ -68,13 +68,12 @@ def opened(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_damaged_file_is_read_or_rejected(name: str, data: st.DataObject) -> None:
     opened(data.draw(damaged(FILES[name])))
 
 
-@settings(max_examples=50)
 @given(st.binary(max_size=64))
 def test_any_bytes_are_read_or_rejected(data: bytes) -> None:
     opened(data)

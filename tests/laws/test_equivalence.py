@@ -28,7 +28,7 @@ TRIALS = int(os.environ.get("TESTS_TRIALS", "1"))
 LAW = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    max_examples=40 * TRIALS,
+    max_examples=20 * TRIALS,
     # Many trials only ask whether there is a difference, not for the smallest one.
     phases=[Phase.explicit, Phase.generate] if TRIALS > 1 else list(Phase),
 )

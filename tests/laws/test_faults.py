@@ -18,11 +18,8 @@ from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
 
-SMALL_SAMPLES = (
-    *("linear_chain", "linear_chain_none", "residual_block", "fan_out_fan_in", "early_output", "mixed_sizes"),
-    *("two_arenas", "views", "alias_group", "in_place", "must_not_alias", "remat", "training_step"),
-)
-LAW = settings(deadline=None, max_examples=5, suppress_health_check=list(HealthCheck), derandomize=True)
+SMALL_SAMPLES = ("residual_block", "two_arenas", "views", "must_not_alias", "remat", "training_step")
+LAW = settings(deadline=None, max_examples=3, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 def planned(case: Case) -> Plan:
@@ -64,16 +61,15 @@ def test_every_kind_of_fault_is_found_on_a_sample(sample: str) -> None:
         plan = plan_graph(graph, mode=mode).plan  # type: ignore[arg-type]
         assert verify_plan(plan, graph).ok
         for kind, fault in {**IN_CONTENT, **IN_HASHES}.items():
-            for choice in range(2):
-                faulty = fault(plan, Random(choice))
-                if faulty is None:
-                    continue
-                if kind == "slot_opened" and any(tensor.must_not_alias for tensor in graph.tensors):
-                    continue  # excused (contract §3)
-                if kind in IN_CONTENT and kind != "range_emptied":
-                    faulty = rehashed(faulty)
-                if verify_plan(faulty, graph).ok:
-                    missed.append((mode, kind, choice))
+            faulty = fault(plan, Random(0))
+            if faulty is None:
+                continue
+            if kind == "slot_opened" and any(tensor.must_not_alias for tensor in graph.tensors):
+                continue  # excused (contract §3)
+            if kind in IN_CONTENT and kind != "range_emptied":
+                faulty = rehashed(faulty)
+            if verify_plan(faulty, graph).ok:
+                missed.append((mode, kind))
     assert not missed
 
 

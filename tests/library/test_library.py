@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -247,7 +247,6 @@ def test_pack_stops_at_the_first_fit_unless_minimise_is_set() -> None:
     assert asked.extent_bytes == tmmu.pack(*buffers, alignment=64).extent_bytes <= least.extent_bytes
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 9), st.integers(1, 6), st.integers(0, 9), st.sampled_from((1, 2, 4))),
@@ -321,8 +320,8 @@ def test_plan_with_dims_is_verified_at_these_sizes() -> None:
         ({"world_size": 0}, "no world of 0 ranks"),
         ({"token": "00" * 32, "seed": 3}, "exclude each other"),
         ({"addressing": "sideways"}, "no addressing 'sideways'"),
-        ({"seed": -1}, "no whole number"),
-        ({"budget": 2**64}, "not between 0 and"),
+        ({"seed": -1}, "not a whole number"),
+        ({"budget": 2**64}, "is over 2"),
     ],
 )
 def test_invalid_request_is_rejected(how: dict[str, Any], why: str) -> None:

@@ -129,7 +129,6 @@ def test_capacity_that_greedy_fits_needs_no_search() -> None:
     assert (packing.notes["nodes"], packing.stopped) == (0, False)
 
 
-@settings(deadline=None, max_examples=40)
 @given(problems(most=5), st.integers(0, 3))
 def test_plan_fits_the_capacity_or_is_refuted(p: Problem, room: int) -> None:
     capacity = max(smallest_extent(p) + room - 1, 0)
@@ -181,7 +180,6 @@ def test_stop_flag_ends_the_search() -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=30)
 @given(problems(most=25, steps=15))
 def test_result_is_between_its_bound_and_the_portfolio(p: Problem) -> None:
     packing = exact(p, {})
@@ -287,7 +285,6 @@ def beside(p: Problem, q: Problem) -> Problem:
     return problem(*[(int(b), int(d), int(s)) for b, d, s, _ in rows], alignment=[int(row[3]) for row in rows])
 
 
-@settings(deadline=None, max_examples=40)
 @given(problems(most=5, odd=False), problems(most=5, odd=False))
 def test_independent_parts_take_the_extent_of_the_larger(p: Problem, q: Problem) -> None:
     both = beside(p, q)

@@ -58,7 +58,6 @@ def test_stopped_search_keeps_its_best_packing() -> None:
     assert (packing.stopped, packing.notes["iterations"], faults(p, offsets(packing))) == (True, 5, [])
 
 
-@settings(deadline=None, max_examples=50)
 @given(problems())
 def test_auto_packs_validly(p: Problem) -> None:
     assert faults(p, offsets(auto(p, {}))) == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.planners.packings import extent, faults, problem, problem_with, problems, smallest_extent
@@ -102,7 +102,6 @@ def problem_of(g: Graph) -> Problem:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=25)
 @given(small_graphs())
 def test_no_planner_and_no_packing_is_below_the_bound(g: Graph) -> None:
     problem = problem_of(g)
@@ -115,7 +114,6 @@ def test_no_planner_and_no_packing_is_below_the_bound(g: Graph) -> None:
         assert verify_plan(plan, g).ok
 
 
-@settings(deadline=None, max_examples=25)
 @given(small_graphs())
 def test_slots_respect_the_constraints_of_the_problem(g: Graph) -> None:
     problem = problem_of(g)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.support.build import chain, graph, node, tensor
 from tests.support.strategies import Case, plannable_cases
@@ -107,7 +107,6 @@ def test_placement_order_holds_each_storage_once(planner: str) -> None:
     assert sorted(placed.storages) == list(range(solution.plan.arena_of["activations"].storages))
 
 
-@settings(max_examples=20)
 @given(plannable_cases())
 def test_ghost_at_the_lowest_offset_has_no_conflict(case: Case) -> None:
     plan = plan_graph(case.graph, planner="greedy", arenas=case.arenas, mode=case.mode, preset=case.preset).plan

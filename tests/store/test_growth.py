@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.store.plans import label, plan_of
@@ -103,7 +103,6 @@ def test_grown_arenas_are_sorted_by_growth() -> None:
 LINES = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 6), min_size=1, max_size=5)
 
 
-@settings(max_examples=25)
 @given(LINES, LINES)
 def test_shares_sum_up_to_the_growth_of_the_peak(one: dict[str, int], two: dict[str, int]) -> None:
     before, after = plan_of(one), plan_of(two)

@@ -15,7 +15,7 @@ from tmmu_core.base.atomic_files import replace_file
 from tmmu_core.base.errors import TmmuError
 
 REFUSALS = SAMPLES / "golden" / "refusals.json"
-INPUTS = 30
+INPUTS = 15
 """Damaged files per reader."""
 LIBRARY_DEPENDENT = ("gzip", "stored", "sidecar", "torch-snapshot")
 """Targets whose input bytes depend on the release of a library, so that they have no fixed table."""

@@ -228,13 +228,13 @@ QUESTIONS: dict[str, Callable[[], Row]] = {
 }
 
 
-def said(row: Row) -> Row:
-    """As it comes back from the file."""
+def through_json(row: Row) -> Row:
+    """Return the row as it is read back from a file."""
     return json.loads(json.dumps(row))  # type: ignore[no-any-return]
 
 
-def kept() -> dict[str, Row]:
-    """Question → answer, as the file has them."""
+def golden_results() -> dict[str, Row]:
+    """Return the golden file: question → result."""
     return json.loads(SEARCHES.read_text())  # type: ignore[no-any-return]
 
 

@@ -46,10 +46,10 @@ class Host(Protocol):
 
     @property
     def nodes(self) -> Sequence[Ends]:
-        """All nodes so far."""
+        """Nodes added so far."""
 
     def root(self, tensor: str) -> str:
-        """The tensor whose storage a tensor lies in: itself, or the base of its views."""
+        """Return the tensor that owns a tensor's storage: itself or the base of its views."""
 
     def same_bytes(self, first: str, second: str) -> bool:
         """Whether two tensors are storages of the same size."""

@@ -70,7 +70,7 @@ class InFile:
 
 @dataclass(frozen=True)
 class Computed:
-    """Bytes that are computed on access."""
+    """Bytes computed on access."""
 
     make: Callable[[], bytes]
 

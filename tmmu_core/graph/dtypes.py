@@ -110,7 +110,7 @@ def bits(dtype: str) -> int:
 
 
 def itemsize(dtype: str) -> int:
-    """Bytes of one element, at least 1: the grid that a view's offset keeps to (contract §3)."""
+    """Return the bytes of one element, at least 1: the alignment of a view's offset (contract §3)."""
     return -(-bits(dtype) // 8)
 
 

@@ -85,7 +85,7 @@ class GraphFlops:
 
     @property
     def contraction(self) -> int:
-        """Those of matrix products, convolutions and attention."""
+        """FLOPs of matrix products, convolutions and attention."""
         return sum(each.contraction for each in self.of_node if each is not None)
 
 
@@ -126,7 +126,7 @@ def _read(count: int) -> Formula:
 
 
 def _nothing(call: Call) -> Flops:
-    """No operations: bytes are moved, or nothing is done."""
+    """Return 0: the operator only moves bytes or does nothing."""
     return Flops()
 
 
@@ -139,7 +139,7 @@ def _fold(call: Call) -> Flops:
 
 
 def _select(call: Call) -> Flops:
-    """One of two by a mask; PyTorch's is a view of one index."""
+    """Cost of a selection by a mask; PyTorch's ``select`` is a view."""
     return Flops(elementwise=call.result if len(call.inputs) > 2 else 0)
 
 
@@ -149,7 +149,7 @@ def _dropout(call: Call) -> Flops:
 
 
 def _touched(call: Call) -> Flops:
-    """One operation for each element that is read or written."""
+    """Return one operation per element read or written."""
     return Flops(elementwise=sum(map(prod, (*call.inputs, *call.outputs))))
 
 

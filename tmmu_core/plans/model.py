@@ -102,6 +102,8 @@ class ArenaSummary:
     """Sum of the penalties whose pairs share bytes; ``None`` without reuse penalties."""
     reuse_cost_lower_bound: int | None = None
     """No plan within the capacity has a smaller cost."""
+    reuse_cost_witness: tuple[tuple[str, ...], ...] | None = None
+    """Groups of tensors whose penalties make that bound, each group alone; ``None``: none."""
 
     @property
     def bound_bytes(self) -> int:
@@ -283,7 +285,7 @@ class Plan(PlanColumns):
 
     @property
     def has_slots(self) -> bool:
-        """Whether rows lie in slots; where bytes are placed, ``logical_slot`` only numbers the storages."""
+        """Whether the planner fills slots. If it places bytes, ``logical_slot`` only numbers the storages."""
         return self.places != "bytes"
 
     @cached_property

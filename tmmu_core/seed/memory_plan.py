@@ -32,7 +32,7 @@ class ArenaRole(StrEnum):
 
 
 class MemoryPlannerType(StrEnum):
-    """Which planner; there is one."""
+    """The planner; the document defines one."""
 
     greedy = "greedy"
 
@@ -49,18 +49,18 @@ class TensorBinding:
 
 @dataclass
 class TensorLifetime:
-    """From the first operator that uses or makes a tensor to the last one, both included."""
+    """Live range of a tensor: first and last operator that writes or reads it, both included."""
 
     tensor_id: str
     start_op: int
     end_op: int
 
     def add_op(self, op_idx: int) -> None:
-        """Stretch it to one more operator."""
+        """Extend the live range to one more operator."""
         self.start_op, self.end_op = min(self.start_op, op_idx), max(self.end_op, op_idx)
 
     def merge(self, other: TensorLifetime) -> None:
-        """Stretch it over another one, as aliases need it."""
+        """Extend the live range by that of an alias."""
         self.add_op(other.start_op)
         self.add_op(other.end_op)
 
@@ -101,7 +101,7 @@ class ArenaUsage:
 
 @dataclass(frozen=True)
 class MemoryConstraint:
-    """A memory that there is: at most ``max_size`` bytes, every slot on ``arena_alignment`` bytes."""
+    """A memory of the platform: at most ``max_size`` bytes, slots aligned to ``arena_alignment`` bytes."""
 
     name: MemoryType
     max_size: int | None = None
@@ -111,7 +111,7 @@ class MemoryConstraint:
 
 @dataclass(frozen=True)
 class TensorAttributes:
-    """Memories of tensors; of constants: the memory that stores them, and the one they are read from if it differs."""
+    """Memory of a tensor. A constant has the memory that stores it, and the one it is read from if it differs."""
 
     memory: MemoryType
     constant_destination_memory: MemoryType | None = None
@@ -127,7 +127,7 @@ class MemoryFreeBlock:
 
 @dataclass(frozen=True)
 class MemoryActiveBlock:
-    """Bytes that are held through operator ``end_time``."""
+    """A range of bytes that is in use up to operator ``end_time``."""
 
     end_time: int
     offset: int
@@ -136,7 +136,7 @@ class MemoryActiveBlock:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Allocations by tensor, arenas by role and memory, lifetimes; ``plan`` is what they were written down from."""
+    """Allocations by tensor, arenas by role and memory, lifetimes, and the ``plan`` that they come from."""
 
     tensor_allocs: Mapping[str, TensorAllocation] = field(default_factory=dict)
     arena_usages: Mapping[MemoryType, ArenaUsage] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class MemoryPlan:
 
 
 class GreedyMemoryPlanner:
-    """Memories in the order of preference, and what belongs where: a role, a tensor role or a name's pattern each."""
+    """Memories in the order of preference, and rules by role, tensor role or name pattern."""
 
     type = MemoryPlannerType.greedy
 
@@ -178,7 +178,7 @@ class GreedyMemoryPlanner:
 
 
 def memory_plan(plan: Plan) -> MemoryPlan:
-    """A plan of ``helia`` in the document's classes."""
+    """Convert a plan of ``helia`` to the classes of the document."""
     arenas: dict[ArenaRole, dict[MemoryType, ArenaUsage]] = {role: {} for role in ArenaRole}
     for name, notes in plan.notes.items():
         if name not in plan.arena_of or "memory" not in notes:

@@ -65,7 +65,7 @@ class Done:
 
     @property
     def failed(self) -> bool:
-        """Whether a row of it tells an error."""
+        """Whether one of its rows is an error."""
         return any(row["error"] is not None for row in self.rows)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.console import STREAM, UsageError
+from app.cli.console import STREAM, SUCCESS, UsageError, write_output
 from app.cli.options import modules_in
 from app.cli.stores import VARIABLE, StoreUrl, open_store
 from app.serving.reach import PROXY_HEADER, TOKEN, is_here
@@ -37,6 +37,11 @@ Address = Annotated[
     str, typer.Option(metavar="HOST", help="Address to listen on; a non-local address requires a token.")
 ]
 
+Viewer = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Write a page that opens plans and review files without a server, and stop."),
+]
+
 
 def command(
     files: Files = None,
@@ -45,8 +50,14 @@ def command(
     address: Address = "localhost",
     base_path: BasePath = "",
     store: StoreUrl = None,
+    viewer: Viewer = None,
 ) -> int:
     """Open the explorer in the browser, with files or a sample. Ctrl-C stops it."""
+    if viewer is not None:
+        from app.report.viewer import viewer_page
+
+        write_output(viewer, viewer_page(), "the page")
+        return SUCCESS
     names = [str(Path(name).resolve()) for name in files or () if name != STREAM]
     if len(names) != len(files or ()):
         raise UsageError("the explorer cannot read standard input.", "Pass file names, or open files in the browser.")

@@ -85,6 +85,26 @@ class GateOptions:
             "--max-extent-growth": self.max_extent_growth,
         }
 
+    @property
+    def amounts(self) -> dict[str, tuple[core.Measure, list[str] | None]]:
+        """Option → its measure and its texts, for the options that limit one figure."""
+        return {
+            "--max-extent": ("extent", self.max_extent),
+            "--max-peak": ("peak live bytes", self.max_peak),
+            "--max-gap": ("gap", self.max_gap),
+            "--min-reuse": ("reuse", self.min_reuse),
+            "--max-reuse-cost": ("reuse cost", self.max_reuse_cost),
+        }
+
+    def refuse_missing(self, graph: str | None) -> None:
+        """Raise :class:`UsageError` if there is nothing to check, or a growth limit without a baseline."""
+        for name, text in self.growth.items():
+            if text is not None and self.baseline is None:
+                raise UsageError(f"{name} requires --baseline.", "Set the plan to compare against.")
+        if not (graph or self.baseline or any(texts for _, texts in self.amounts.values())):
+            hint = f"Set {', '.join(self.amounts)} or --baseline, or verify with --graph."
+            raise UsageError("no limit is given.", hint)
+
 
 @planning
 def command(
@@ -103,34 +123,12 @@ def command(
 
     Exit code: 0 passed, 1 failed.
     """
-    for option_name, text in limits.growth.items():
-        if text is not None and limits.baseline is None:
-            raise UsageError(f"{option_name} requires --baseline.", "Set the plan to compare against.")
-    given = (limits.max_extent, limits.max_gap, limits.max_peak, limits.min_reuse, limits.max_reuse_cost)
-    if not any((*given, limits.baseline, graph)):
-        raise UsageError(
-            "no limit is given.",
-            "Set --max-extent, --max-gap, --max-peak, --min-reuse, --max-reuse-cost or --baseline, "
-            "or verify with --graph.",
-        )
+    limits.refuse_missing(graph)
     judged = resolve_either(plan, request) if graph is None else resolve_with_graph(plan, graph, request)[0]
     if graph is not None:
         whole(judged)
     before = None if limits.baseline is None else resolve_side(limits.baseline, request, store, judged.plan)
-    found = judged.plan
-    checks = [check for side in (judged, before) if side is not None for check in _validity(side)]
-    if found.incomplete and not limits.allow_incomplete:
-        checks.append(Check("completeness", ", ".join(found.incomplete), "incomplete", "complete", False))
-    if all(check.ok for check in checks):  # the figures of an invalid plan are meaningless
-        amounts = [
-            *_limits("--max-extent", "extent", found, limits.max_extent),
-            *_limits("--max-peak", "peak live bytes", found, limits.max_peak),
-            *_limits("--max-gap", "gap", found, limits.max_gap),
-            *_limits("--min-reuse", "reuse", found, limits.min_reuse),
-            *_limits("--max-reuse-cost", "reuse cost", found, limits.max_reuse_cost),
-            *([] if before is None else _growth(limits.growth)),
-        ]
-        checks += map(check_row, core.gate(found, amounts, None if before is None else before.plan))
+    checks = _checks(limits, judged, before)
     if before is not None and not judged.ignored:  # the options apply to the candidate
         before = replace(before, ignored=())
     if limits.out is not None:
@@ -140,6 +138,19 @@ def command(
     else:
         _print_gate(judged, before, checks)
     return SUCCESS if all(check.ok for check in checks) else FINDING
+
+
+def _checks(limits: GateOptions, judged: Resolved, before: Resolved | None) -> list[Check]:
+    """Return validity and completeness; if both hold, also the limits (figures of an invalid plan are meaningless)."""
+    found = judged.plan
+    checks = [check for side in (judged, before) if side is not None for check in _validity(side)]
+    if found.incomplete and not limits.allow_incomplete:
+        checks.append(Check("completeness", ", ".join(found.incomplete), "incomplete", "complete", False))
+    if not all(check.ok for check in checks):
+        return checks
+    amounts = [amount for name, (what, texts) in limits.amounts.items() for amount in _limits(name, what, found, texts)]
+    amounts += [] if before is None else _growth(limits.growth)
+    return [*checks, *map(check_row, core.gate(found, amounts, None if before is None else before.plan))]
 
 
 def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> dict[str, Any]:

@@ -186,10 +186,20 @@ class Tools:
     # --- helpers ------------------------------------------------------------------------------------------------
 
     def _inside(self, path: str) -> Path:
-        """Return the absolute path of a file in one of the folders, links resolved. Raises ``UnreadableInput``."""
-        found = (self._folders[0] / path).resolve()
+        """Return the absolute path of a file in one of the folders, links resolved. Raises ``UnreadableInput``.
+
+        Pipes and devices are refused: reading one can block the server.
+        """
+        try:
+            found = (self._folders[0] / path).resolve()
+        except RuntimeError as error:
+            raise UnreadableInput(
+                "the path is a loop of links.", source=path, hint="Use the file's own path."
+            ) from error
         if not any(found.is_relative_to(folder) for folder in self._folders):
             raise UnreadableInput("the file is outside of the folders.", source=path, hint="Use a path inside of them.")
+        if found.exists() and not found.is_file():
+            raise UnreadableInput("the path is not a regular file.", source=path, hint="Use the path of a file.")
         return found
 
     def _plan(self, path: str, planner: str = "auto", *, one_memory: bool = False) -> Plan:

@@ -1,4 +1,4 @@
-"""Error cards at the top of every page."""
+"""Error cards: of the present settings above the plan, of refused files beside it."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from app.texts import markup
 
 
 def draw(more: list[dict[str, Any]]) -> None:
-    """Draw the error cards as one group. Cards in ``more`` cannot be dismissed."""
-    kept = state.refusals()
-    if not kept and not more:
-        column_picker.draw()
-        return
-    many = len(kept) + len(more) > 1
-    with st.container(key="refusals"):
-        if many:
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                st.html(markup.heading(f"{len(kept) + len(more):,} errors"))
-                if kept:
-                    st.button("Dismiss all", on_click=state.dismiss, key="dismiss", type="tertiary", width="content")
-        with st.container(key="refused-list"):
-            for n, card in enumerate([*kept, *more]):
-                with st.container(key=f"refused-{n}"):
-                    st.html(markup.error_card(card))
-                    if n < len(kept):
-                        st.button(
-                            "✕",
-                            key=f"dismiss.{n}" if many else "dismiss",
-                            help="Dismiss",
-                            type="tertiary",
-                            on_click=state.dismiss,
-                            args=(n,),
-                        )
+    """Draw the cards ``more`` in the page, and the refusals, which can be dismissed, over its lower right corner."""
+    for card in more:
+        st.html(markup.error_card(card))
+    if kept := state.refusals():
+        with st.container(key="refusals"):
+            _refused(kept)
     column_picker.draw()
+
+
+def _refused(cards: list[dict[str, Any]]) -> None:
+    many = len(cards) > 1
+    if many:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.html(markup.heading(f"{len(cards):,} errors"))
+            st.button("Dismiss all", on_click=state.dismiss, key="dismiss", type="tertiary", width="content")
+    with st.container(key="refused-list"):
+        for n, card in enumerate(cards):
+            with st.container(key=f"refused-{n}"):
+                st.html(markup.error_card(card))
+                st.button(
+                    "Dismiss",
+                    key=f"dismiss.{n}" if many else "dismiss",
+                    type="tertiary",
+                    on_click=state.dismiss,
+                    args=(n,),
+                )

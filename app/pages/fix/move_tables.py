@@ -65,7 +65,9 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     note = f"{found.planned:,} of {found.weighed:,} planned, each alone; click to preview"
     st.html(markup.heading("Savings of each change", note))
     if not found.moves:
-        st.html(markup.empty("No single change saves memory", "A combination can: Fit tries them above."))
+        st.html(
+            markup.empty("No single change saves memory", "With a memory limit, combinations of changes are tried.")
+        )
         return
     worth = [move for move in found.moves if move.bytes * WORTH >= today] or list(found.moves)
     listed = tuple(sorted(worth, key=lambda move: move.kind != "planner")[:LISTED])  # another planner costs nothing

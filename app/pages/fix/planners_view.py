@@ -57,7 +57,7 @@ def results(shown: Shown) -> tuple[dict[str, Shown], dict[str, TmmuError]]:
 
 def claim(shown: Shown, plans: dict[str, Plan]) -> str:
     """Return the title: ``portfolio is best: 105 MiB, the lower bound; slots needs 2.2 % more``."""
-    valid = [name for name, plan in plans.items() if _status(plan) != INVALID]
+    valid = [name for name, plan in plans.items() if _status(plan) != INVALID and not _own_memories(name)]
     if not valid:
         return "No planner has finished"
     best = min(valid, key=lambda name: _order(plans[name], name))
@@ -66,6 +66,11 @@ def claim(shown: Shown, plans: dict[str, Plan]) -> str:
     more = numbers.gap(now, least.extent_bytes)
     rest = "" if now <= least.extent_bytes else f"; {shown.plan.planner} needs {more} more"
     return f"{best} is best: {numbers.short_bytes(least.extent_bytes)}, {reach}{rest}"
+
+
+def _own_memories(name: str) -> bool:
+    """Return whether a planner selects memories itself: its sizes do not compare with those of the others."""
+    return isinstance(PLANNERS.get(name), MemoryPlannerEntry)
 
 
 def _status(plan: Plan) -> str:
@@ -78,7 +83,7 @@ def _order(plan: Plan, name: str) -> tuple[int, int, str]:
 
 
 def _table(shown: Shown, answers: dict[str, Shown], refusals: dict[str, TmmuError]) -> str:
-    ordered = sorted(answers, key=lambda name: _order(answers[name].plan, name))
+    ordered = sorted(answers, key=lambda name: (_own_memories(name), *_order(answers[name].plan, name)))
     arena = arena_focus.arena(shown)
     rows = [_row(name, answers[name].plan, arena) for name in ordered]
     for name, error in refusals.items():
@@ -93,8 +98,9 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
     here = arena if arena in plan.arena_of else arena_focus.largest(plan)
     summary = PLANNERS[name].summary if name in PLANNERS else "Offsets of the file."
     about = certificate_text.planner_tells(plan, here) or summary
+    memories = f" (memories: {', '.join(plan.arena_of)})" if _own_memories(name) else ""
     return [
-        f'<abbr title="{markup.esc(about)}">{markup.esc(certificate_text.planner_of(plan, here))}</abbr>',
+        f'<abbr title="{markup.esc(about)}">{markup.esc(certificate_text.planner_of(plan, here) + memories)}</abbr>',
         f'<span title="{numbers.exact_bytes(sums.extent_bytes)}">{numbers.short_bytes(sums.extent_bytes)}</span>',
         markup.esc(numbers.short_bytes(sums.gap[0])),
         markup.esc(numbers.over_bound(*sums.gap)),
@@ -106,7 +112,7 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
 
 def _why(shown: Shown, name: str, error: TmmuError) -> str:
     """Return why a planner has no plan."""
-    if shown.opened.problem is not None and isinstance(PLANNERS.get(name), MemoryPlannerEntry):
+    if shown.opened.problem is not None and _own_memories(name):
         return "needs a graph: it selects memories by tensor role"
     return " ".join(filter(None, (f"failed: {getattr(error, 'message', error)}", error.hint)))
 

@@ -95,6 +95,8 @@ def _list(shown: Shown, rows: np.ndarray) -> None:
     listed = numbers.of(min(len(rows), tensor_table.MOST_ROWS), len(rows), "tensor")
     st.html(markup.heading("Live tensors", f"{listed}; tensors of one buffer share its bytes"))
     wanted = ("tensor", "size", "category", "role", "first write", "freed", "slot", "offset", "shape", "view of")
-    frame_ = tensor_table.frame_of(plan, tensor_table.by_size(plan, rows)[: tensor_table.MOST_ROWS])
+    frame_ = tensor_table.filled(
+        tensor_table.frame_of(plan, tensor_table.by_size(plan, rows)[: tensor_table.MOST_ROWS])
+    )
     frame_ = frame_[[column for column in wanted if column in frame_]]
     tensor_table.selectable(frame_, f"alive.{shown.key}", state.choice().selected, height=410)

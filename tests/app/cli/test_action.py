@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import onnx
 import pytest
 import yaml
 
@@ -216,12 +215,10 @@ def test_grown_model_fails_with_bars_tensors_and_report(act: Callable[..., Ran],
     assert "not comparable" in (ran.folder / "compare.txt").read_text()
 
 
-@pytest.mark.parametrize("model", ["tflite/hello_world_int8.tflite", "squeezenet"])
 def test_exceeded_limit_is_annotated_at_the_model_with_its_planner(
-    act: Callable[..., Ran], capfd: pytest.CaptureFixture[str], model: str
+    act: Callable[..., Ran], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    light = Path(onnx.__file__).parent / "backend/test/data/light/light_squeezenet.onnx"
-    file = light if model == "squeezenet" else DATA / model
+    file = DATA / "tflite" / "hello_world_int8.tflite"
     ran = act(plan=str(file), limits="--max-extent activations=16 --planner greedy")
     assert ran.verdict == "red"
     (annotation,) = re.findall(r"^::error .*$", capfd.readouterr().out, re.M)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
@@ -74,12 +75,18 @@ def test_server_offers_six_described_tools(folder: Path) -> None:
 
 def test_files_outside_of_the_folders_are_refused(folder: Path) -> None:
     (folder / "link.json").symlink_to("/etc/hostname")
+    (folder / "loop.json").symlink_to("loop.json")
+    (folder / "up").symlink_to("..")
+    os.mkfifo(folder / "pipe.json")
 
     async def talk(client: Any, call: Call) -> None:
-        for path in ("/etc/hostname", "../../etc/hostname", "link.json"):
+        for path in (".", "pipe.json", "loop.json", "mixed_sizes.tmmu.json\0"):
+            assert set(await call("plan", path=path)) == {"error"}
+        for path in ("/etc/hostname", "../../etc/hostname", "link.json", "up/x.json", f"../{folder.name}-2/x.json"):
             assert "outside of the folders" in (await call("verify", path=path))["error"]
-        answer = await call("plan", path="mixed_sizes.tmmu.json", output="../out.json")
-        assert "outside of the folders" in answer["error"]
+        for path in ("../out.json", "up/out.json", "link.json"):
+            answer = await call("plan", path="mixed_sizes.tmmu.json", output=path)
+            assert "outside of the folders" in answer["error"]
 
     with_server(folder, talk)
 

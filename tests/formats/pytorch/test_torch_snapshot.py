@@ -185,7 +185,7 @@ def test_damaged_snapshot_is_rejected_with_a_hint(wrong: Any) -> None:
     assert caught.value.hint
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from([pickle.dumps(SNAPSHOT, 2), pickle.dumps(SNAPSHOT, 4), json.dumps(SNAPSHOT).encode()]), st.data()
 )

@@ -71,7 +71,7 @@ def _eager(model: OrderModel, given: I64) -> I64:
 
 
 def _late(model: OrderModel, given: I64) -> I64:
-    """From the end backwards: remove a ready unit without which fewer bytes are live, otherwise the last one."""
+    """Build an order backwards: take the ready unit that frees most bytes, otherwise the last one."""
     counters, ready = Counters(model), _Ready(predecessors(model), np.diff(model.succ_ptr))
     left = counters.left = [0] * len(model.size)
     wanted, done = given.tolist(), [False] * len(given)

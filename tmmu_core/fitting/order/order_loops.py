@@ -102,7 +102,7 @@ def run_native(name: str, model: OrderModel, order: I64, **fields: Any) -> tuple
 
 
 class Counters:
-    """Which storages are live while units run: the plain Python form of ``planners/native/order.c``."""
+    """Live storages while units run: the plain Python version of ``planners/native/order.c``."""
 
     def __init__(self, model: OrderModel) -> None:
         self.units, self.touches, self.candidates = model.units, model.touches, model.candidates

@@ -20,12 +20,12 @@ class StridedLayout:
 
     @property
     def own(self) -> int:
-        """Bytes of its elements, one by one."""
+        """Number of elements × bytes per element."""
         return math.prod(self.shape) * self.itemsize
 
     @property
     def covered(self) -> int:
-        """Bytes from its first element to the end of its last."""
+        """Bytes from the first element to the end of the last one."""
         if not self.own:
             return 0
         return (

@@ -53,7 +53,7 @@ class Modules:
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
-        """Per path, the layer it lies in: its block where blocks repeat, else as deep as :data:`MOST_LAYERS` allows."""
+        """Return the layer of each path: its repeated block, else as many levels as :data:`MOST_LAYERS` allows."""
         blocks = self._blocks
         if any(blocks):
             ways = {block[:k] for block in blocks for k in range(1, len(block))}

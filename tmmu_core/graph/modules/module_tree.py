@@ -1,4 +1,4 @@
-"""The tree by which a graph is collapsed: phases, then modules, then families of repeated blocks, then nodes.
+"""The tree of a collapsible graph: phases, then modules, then families of repeated blocks, then nodes.
 
 ::
 
@@ -43,9 +43,9 @@ class Tree:
     parent: I64
     """Shape (levels,): the level above; the root's is 0."""
     members: I64
-    """Shape (levels,): nodes at it and below."""
+    """Shape (levels,): number of nodes in the level and below."""
     blocks: I64
-    """Shape (levels,): how many blocks of one family are all that lies right below it; 0 for none."""
+    """Shape (levels,): number of blocks if all children are blocks of one family, else 0."""
     of_node: I64
     """Shape (nodes,): the innermost level."""
 
@@ -55,7 +55,7 @@ class Tree:
         return {path: k for k, path in enumerate(self.paths)}
 
     def above(self, node: int) -> tuple[Path, ...]:
-        """The levels that a node lies in, the outermost first, the root aside. ``IndexError`` for no node."""
+        """Return the levels that contain a node, outermost first, without the root. Raises ``IndexError``."""
         found = []
         level = int(self.of_node[node])
         while level:
@@ -73,11 +73,11 @@ class Tree:
 
     @cached_property
     def stretches(self) -> frozenset[Path]:
-        """The levels that are stretches of nodes and no modules."""
+        """Return the levels that are ranges of nodes, not modules."""
         return frozenset([path for path in self.paths if _is_stretch(path)])
 
     def opened(self, most: int) -> frozenset[Path]:
-        """The levels to open at first: one depth after the other, as long as no more than ``most`` are seen."""
+        """Return the levels to open initially: whole depths, up to ``most`` visible boxes."""
         count = len(self.paths)
         below: list[list[int]] = [[] for _ in range(count)]
         for level in range(1, count):
@@ -147,7 +147,7 @@ def _width(count: int) -> int:
 
 
 def _nodes_stretched(of_node: Sequence[Path], order: Sequence[int]) -> list[Path]:
-    """The innermost levels, those with too many nodes of their own cut into stretches, and these again."""
+    """Return the innermost levels; split those with too many nodes into ranges, recursively."""
     own: dict[Path, list[int]] = {}
     for node in order:
         own.setdefault(of_node[node], []).append(node)
@@ -208,7 +208,7 @@ def _parents_of_one_family(paths: Sequence[Path], families: Collection[tuple[Pat
 
 
 def _levels(path: Path, families: frozenset[tuple[Path, str]], family_parents: set[Path]) -> Path:
-    """A module's path with a level for the family of its outermost block, where that needs one."""
+    """Return a module's path with an extra level for the family of its outermost block if necessary."""
     block = block_of(path, families)
     if not block or block[:-1] in family_parents:
         return path
@@ -230,7 +230,7 @@ def _useful_levels(wanted: Iterable[Path]) -> set[Path]:
 
 
 def _innermost(path: Path, kept: set[Path]) -> Path:
-    """The longest prefix that is kept."""
+    """Return the longest prefix that is a kept level."""
     return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in kept), ())
 
 

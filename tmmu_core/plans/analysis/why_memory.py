@@ -20,15 +20,15 @@ class Uplift:
     """``rule 2``, ``tensor`` (its own ``arena``) or ``order`` (the first memory that has room)."""
     memory: str
     spilled: str = ""
-    """Why it did not get the memory that it belongs to; empty where it did."""
+    """Reason why it is not in its preferred memory; empty if it is."""
     above: str = ""
-    """The next better memory; empty where there is none."""
+    """The next better memory; empty if there is none."""
     lacking_bytes: int = 0
-    """By how much that memory would have to be larger; 0: there is room, and a rule would put it there."""
+    """Bytes that the better memory lacks; 0: it has space, but a rule selects another memory."""
 
 
 def uplift(plan: Plan, tensor_id: str) -> Uplift | None:
-    """Of a tensor of a plan over memories; ``None`` for other plans. Raises ``KeyError`` for a tensor not there."""
+    """Explain the memory of a tensor; ``None`` without several memories. Raises ``KeyError`` for an unknown tensor."""
     row = plan.row(plan.row_of[tensor_id])
     notes = plan.notes.get(row.arena, {})
     if "said_by" not in notes:
@@ -61,7 +61,7 @@ def uplifts(plan: Plan) -> list[Uplift | None] | None:
 
 
 def cells(found: Uplift | None) -> dict[str, str | int]:
-    """An uplift as a table writes it, a cell per column; empty ones where there is none, or nothing is above."""
+    """Return the table cells of an uplift by column; empty texts without an uplift."""
     if found is None:
         return {"memory": "", "put_there_by": "", "one_memory_up": "", "lacking_bytes": ""}
     lacking = found.lacking_bytes if found.above else ""
@@ -74,7 +74,7 @@ def cells(found: Uplift | None) -> dict[str, str | int]:
 
 
 def _above(plan: Plan, notes: dict[str, Any]) -> Memory | None:
-    """The memory before this one in the order of preference that may hold the same role."""
+    """Return the next better memory that allows the same role."""
     memories = read_platform(plan.planner_options).memories
     names = [memory.name for memory in memories]
     if notes["memory"] not in names:
@@ -117,7 +117,7 @@ def _lacking(plan: Plan, mates: list[int], notes: dict[str, Any], above: Memory)
 
 
 def _first_fit(plan: Plan, mates: list[int], arena: str, wanted: tuple[int, int]) -> int:
-    """The lowest offset at which ``(size, grid)`` lies beside all that is alive with it in that arena."""
+    """Return the lowest offset in the arena for ``(size, alignment)`` without an overlap."""
     size, grid = wanted
     birth = min(int(plan.birth[mate]) for mate in mates)
     death = max(int(plan.held_until[mate]) for mate in mates)

@@ -25,29 +25,29 @@ from tmmu_core.plans.model import Plan
 
 @dataclass(frozen=True)
 class Wall:
-    """Bytes ``[start, end)`` that a storage could not have."""
+    """Bytes ``[start, end)`` that another storage occupies."""
 
     row: int
-    """Row of the tensor that lies there."""
+    """Row of the tensor that occupies the bytes."""
     start: int
     end: int
     step: int
-    """The first step at which the two are alive together."""
+    """The first step at which both are live."""
 
 
 @dataclass(frozen=True)
 class SlotMade:
-    """The slot of a storage, in a plan that has slots."""
+    """The slot of a storage, in a plan with slots."""
 
     slot: int
     backing: int
-    """Bytes of the slot."""
+    """Size of the slot in bytes."""
     largest: int
-    """The row that names the tenant whose bytes they are: the first of the largest."""
+    """Row of the largest tenant, which determines the size; of equal ones the first."""
     unused: int
     """Bytes of the slot beyond the storage in question."""
     held: tuple[tuple[int, int], ...]
-    """``(slot, row)`` of the lower slots that had a tenant at the storage's birth, by slot."""
+    """``(slot, row)`` of the lower slots that were occupied at the storage's birth, by slot."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,15 @@ class WhyHere:
     offset: int
     size: int
     turn: int | None
-    """Its position in the placement order of its arena, from 0; ``None`` where the order is not known."""
+    """Its position in the placement order of its arena, from 0; ``None`` if the order is unknown."""
     of: int
     """Storages of the arena."""
     walls: tuple[Wall, ...]
     """Storages that block the bytes below, by start; only those placed earlier if the order is known."""
     rooms: tuple[tuple[int, int], ...]
-    """``[start, end)`` below it that no wall covers, by start."""
+    """Free ranges ``[start, end)`` below it, by start."""
     lowest: int
-    """The lowest offset that is legal for it while all others lie as they lie."""
+    """The lowest legal offset if all other storages keep theirs."""
     slot: SlotMade | None
 
 
@@ -106,7 +106,7 @@ def _grid(plan: Plan, s: PlanStorages, me: int) -> int:
 
 
 def _meeting(s: PlanStorages, among: I64, me: int, birth: int, death: int) -> I64:
-    """The others that have bytes and are alive at some step of ``[birth, death)``."""
+    """Return the other storages with bytes that are live at a step of ``[birth, death)``."""
     alive = (s.birth[among] < death) & (s.death[among] > birth) & (s.size[among] > 0) & (among != me)
     found: I64 = among[alive] if s.size[me] else among[:0]
     return found
@@ -155,20 +155,20 @@ def _slot(s: PlanStorages, here: I64, me: int) -> SlotMade:
 
 @dataclass(frozen=True)
 class Ghost:
-    """A storage tried at another place, everything else as it lies."""
+    """The effect of another offset for one storage, with all others unchanged."""
 
     row: int
     offset: int
     birth: int
     death: int
     conflicts: tuple[int, ...]
-    """Rows that name those it would share bytes with while both are alive, by start."""
+    """Rows of the storages that it would overlap in bytes and steps, by start."""
     aligned: bool
-    """Whether the offset is one that the storage's alignment allows."""
+    """Whether the offset has the storage's alignment."""
     extent: int
-    """Bytes that the arena would take."""
+    """Extent that the arena would have, in bytes."""
     before: int
-    """Bytes that it takes now."""
+    """Extent of the arena in the plan, in bytes."""
 
     @property
     def legal(self) -> bool:
@@ -206,7 +206,7 @@ def ghost(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> 
 
 
 def on_grid(plan: Plan, tensor_id: str, offset: int) -> int:
-    """The offset nearest to ``offset`` at which the storage of ``tensor_id`` may begin; of two, the lower one."""
+    """Return the aligned offset nearest to ``offset`` for the storage of ``tensor_id``; of two, the lower one."""
     s = storages_of(plan)
     grid = _grid(plan, s, int(plan.storage[plan.row_of[tensor_id]]))
     return max(0, (offset + (grid - 1) // 2) // grid * grid)
@@ -217,14 +217,14 @@ def on_grid(plan: Plan, tensor_id: str, offset: int) -> int:
 
 @dataclass(frozen=True)
 class Parting:
-    """The first decision at which two plans of one problem part. ``None`` on a side: it places nothing there."""
+    """The first different placement of two plans of one problem. ``None`` on a side: no further placement."""
 
     alike: int
-    """Decisions before it that are the same in both."""
+    """Number of equal placements before it."""
     by: str
     """Order in which placements are compared: the planners' own (``size``, ``birth`` …), or ``birth``."""
     left: str | None
-    """The storage that the baseline places there, by the id that names it."""
+    """Id of the storage that the baseline places."""
     right: str | None
     left_offset: int | None
     right_offset: int | None

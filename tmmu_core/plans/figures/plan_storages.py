@@ -49,7 +49,7 @@ def moments(plan: Plan) -> int:
 
 
 def storages_of(plan: Plan) -> PlanStorages:
-    """Gather a plan's rows into storages: hulls of bytes, and of the steps at which they are in use.
+    """Group a plan's rows by storage: the range of bytes and the range of steps in use.
 
     A giver that is not taken over is read at the step at which it dies, and holds its bytes through it. A range that
     reaches out of the timeline, which only a damaged plan has, is cut to it.

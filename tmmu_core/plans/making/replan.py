@@ -47,7 +47,7 @@ Point = tuple[tuple[str, int], ...]
 """Values of all named dimensions, by name bytes."""
 PlanAt = Literal["upper", "point"]
 CURVE_POINTS = 33
-"""Points of a curve over an envelope that is longer than this: the ends and others evenly between."""
+"""Maximum number of points of a curve: both ends of the envelope and evenly spaced values between."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Iteration:
     solution: Solution
     replanned: bool
     cached: bool
-    """Whether the plan had been made before."""
+    """Whether the plan came from the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ class ReplanLog:
     plans: int
     """The number of plans that were made, without cached ones."""
     aborted: ContractError | None = None
-    """Why the session ended early."""
+    """Reason for an early end; empty otherwise."""
 
 
 class Rule(NamedTuple):
@@ -166,7 +166,7 @@ class _Session:
         return ReplanLog(self.graph, tuple(self.iterations), tuple(self.replans), len(self.cache), aborted)
 
     def run(self, number: int, shape: Mapping[str, int]) -> None:
-        """One iteration: keep the plan, or make another at the boundary before it."""
+        """Run one iteration: keep the plan, or replan at the boundary before it."""
         before = self.iterations[-1] if self.iterations else None
         outside = self._outside(shape)
         if outside and self.policy == "ABORT":
@@ -209,7 +209,7 @@ class _Session:
         return Iteration(number, point, wanted, key, self.cache[key, wanted], replanned, cached)
 
     def _outside(self, shape: Mapping[str, int]) -> list[str]:
-        """The dimensions of ``shape`` that leave their envelopes, by name."""
+        """Return the dimensions of ``shape`` outside of their envelopes, by name."""
         for name, value in sorted(shape.items()):
             if name not in self.dims:
                 raise InvalidIrShapes(
@@ -246,7 +246,7 @@ class _Session:
         )
 
     def _safepoint(self, number: int, before: Iteration) -> str:
-        """The last declared safepoint of the plan before."""
+        """Return the last declared safepoint of the previous plan."""
         if not self.graph.safepoints:
             raise InvalidIrShapes(
                 f"iteration {number} needs another plan, but the graph declares no safepoint at which to change it.",
@@ -301,11 +301,11 @@ def _record(now: Iteration, before: Iteration, safepoint: str, reason: str) -> d
 
 @dataclass(frozen=True, eq=False)
 class DimCurve:
-    """Figures of plans made along one dimension; figures have shape (values, arenas), in bytes."""
+    """Figures of one plan per value of a dimension. Shape (values, arenas), in bytes."""
 
     dim: str
     values: I64
-    """Ascending; those whose plan was refused are in ``refused``."""
+    """Values, ascending, without those in ``refused``."""
     arena_names: tuple[str, ...]
     peak_live_bytes: U64
     extent_bytes: U64
@@ -350,7 +350,7 @@ def peak_over_dim(
 
 
 def sample_points(dim: Dim) -> list[int]:
-    """All sizes of an envelope, or ``CURVE_POINTS`` of them with both ends, in integers."""
+    """Return all sizes of an envelope, or ``CURVE_POINTS`` of them with both ends."""
     span = dim.max - dim.min
     count = min(span, CURVE_POINTS - 1)
     return sorted({dim.min + span * k // max(count, 1) for k in range(count + 1)})

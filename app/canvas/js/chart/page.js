@@ -20,7 +20,12 @@ const mounted = new WeakMap(); // parent element → chart
 
 /** Store packed bytes for all charts of the page and return their token. */
 function keep(bytes) {
-  const began = performance.now(), pack = { ...decode(bytes), bytes: bytes.byteLength, began };
+  const began = performance.now();
+  return adopt({ ...decode(bytes), bytes: bytes.byteLength, began });
+}
+
+/** Store a decoded pack: {token, plans, bytes, began}. */
+export function adopt(pack) {
   packs.delete(pack.token);
   packs.set(pack.token, pack);
   const total = () => [...packs.values()].reduce((sum, kept) => sum + kept.bytes, 0);
@@ -37,7 +42,7 @@ async function unpack(text) {
 }
 
 /** Return the chart in `parent` in the given state; create it on the first call. */
-function show(parent, state, emit) {
+export function show(parent, state, emit) {
   let chart = mounted.get(parent);
   if (!chart?.root.isConnected) {
     const sheet = el("style");
@@ -86,4 +91,4 @@ document.addEventListener("keydown", (event) => {
 
 const words = { byteLabels, stepTicks, namerOf, shortBytes, fullBytes, offsetWords, rangeWords, shortened, stepName };
 
-export { charts, decode, keep, Plane, Raster, show, streamlit, unpack, words };
+export { charts, decode, keep, Plane, Raster, streamlit, unpack, words };

@@ -260,7 +260,8 @@ function nameStack(pen, sight) {
 
 function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height }, below = []) {
   const { t0, t1 } = plane.win, [left, top, right, bottom] = plane.box(t0, t1, base, base + height);
-  const x = Math.max(plot.x, left) + 6, y = Math.max(plot.y + 10, top - 9);
+  const x = Math.max(plot.x, left) + 6, above = top - 9; // beside the line, not on it
+  const y = above < plot.y + 9 ? Math.max(plot.y, top) + 10 : above;
   const room = Math.min(plot.x + plot.w, right) - x - 6;
   if (room < 50 || bottom <= plot.y || top - 4 >= plot.y + plot.h) return;
   const bold = `600 ${look.font}`;
@@ -296,8 +297,8 @@ function slotFigures(plan, { slots, storages }) {
 }
 
 function byteFigures({ bound, extent, capacity }) {
-  const room = capacity === null ? "unlimited" : shortBytes(capacity);
-  return `lower bound ${shortBytes(bound)} · arena size ${shortBytes(extent)} · limit ${room}`;
+  const limit = capacity === null ? "" : ` · limit ${shortBytes(capacity)}`;
+  return `lower bound ${shortBytes(bound)} · arena size ${shortBytes(extent)}${limit}`;
 }
 
 // --- the baseline ------------------------------------------------------------------------------------------------

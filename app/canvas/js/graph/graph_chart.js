@@ -7,7 +7,7 @@ import { graphAsSvg, paintGraph, SHADES } from "./graph_picture.js";
 import { Steps } from "./graph_input.js";
 import { WORKER } from "./worker.js";
 
-const READABLE = 0.85; // zoom below which labels are too small
+const READABLE = 1; // smallest zoom of the first view: labels have 11 pixels
 const KEPT = 24; // layouts
 const EDGE = 12, LOW = 0.85; // pixels above the first row; lowest place of the focused box
 const HALF_ROWS = 24, LETTER = 6.3;
@@ -145,7 +145,7 @@ class Walk {
     this.fit(true);
     if (this.view.scale >= READABLE) return;
     const { selected, peak } = this.data.marks, first = selected >= 0 ? selected : peak;
-    this.view.scale = 0.9;
+    this.view.scale = READABLE;
     const box = this.layout.boxes[first >= 0 ? first : 0] ?? [0, 0, 0, 0];
     this.centre(box, first >= 0 ? 0.5 : 0.1);
     this.withTop(box);
@@ -179,7 +179,7 @@ class Walk {
 
   goTo(vertex) {
     if (!this.layout || !(vertex >= 0)) return;
-    this.view.scale = Math.max(this.view.scale, 0.9);
+    this.view.scale = Math.max(this.view.scale, READABLE);
     this.centre(this.layout.boxes[vertex]);
     this.cursor = vertex;
     this.paint();

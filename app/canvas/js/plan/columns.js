@@ -18,7 +18,8 @@ export function decode(bytes) {
   const length = numbers.getUint32(12, true);
   const header = JSON.parse(DECODER.decode(data.subarray(16, 16 + length)));
   const base = data.byteOffset + 16 + length;
-  const plans = header.plans.map((plan) => new Columns(plan, header.kinds, data.buffer, base));
+  const read = ([kind, start, count]) => new KINDS[kind](data.buffer, base + start, count);
+  const plans = header.plans.map((plan) => new Columns(plan, header.kinds, read));
   return { token: header.token, plans };
 }
 
@@ -95,10 +96,13 @@ class Table {
 }
 
 /** One plan. Columns hold numbers for drawing; exact() returns the same figure as a BigInt for texts. */
-class Columns {
-  constructor(spec, kinds, buffer, base) {
-    const read = ([kind, start, count]) => new KINDS[kind](buffer, base + start, count);
-    const numbers = (triple) => (triple[0] === "u8" ? Float64Array.from(read(triple), Number) : read(triple));
+export class Columns {
+  /** `read` returns the array that a place of `spec` stands for. */
+  constructor(spec, kinds, read) {
+    const numbers = (place) => {
+      const values = read(place);
+      return values instanceof BigUint64Array ? Float64Array.from(values, Number) : values;
+    };
     this.kinds = kinds; // the names of the bits of `changes`
     this.name = spec.name;
     this.planner = spec.planner;

@@ -112,7 +112,7 @@ class OutputSpec(msgspec.Struct, frozen=True):
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """Which input is a parameter, and so on; in the order of the graph's inputs and outputs."""
+    """The kind of each input and output (parameter, buffer, user input …), in graph order."""
 
     input_specs: tuple[InputSpec, ...] = ()
     output_specs: tuple[OutputSpec, ...] = ()
@@ -209,7 +209,7 @@ register_types(CallSignature, Call, Module, Document, Weight, _Weights, Program)
 
 
 def refuses(data: bytes) -> str:
-    """Why these bytes are no exported program; ``""`` when they are."""
+    """Return the reason why the bytes are not an exported program, or ``""``."""
     if not data.startswith(b"PK\x03\x04"):
         return "it does not begin like the zip archive that a .pt2 file is"
     try:

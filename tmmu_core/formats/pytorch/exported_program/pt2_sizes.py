@@ -1,4 +1,4 @@
-"""The sizes of an exported program, open ones included, without running a formula.
+"""Sizes of an exported program, including open ones. Formulas are parsed, never executed.
 
 A program writes an open size as a formula of SymPy's, ``Mul(Integer(8), Symbol('s77', positive=True))`` or ``8*s77``,
 beside the number that it had in the example. SymPy's own reader evaluates such text as Python; this one knows whole

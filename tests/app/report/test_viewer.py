@@ -1,0 +1,99 @@
+"""The page that opens finished plans and review files without a server, from local files in the browser."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+import tmmu
+from app.cli.main import run
+from tests.support.paths import DATA, SAMPLES
+from tmmu_core.formats.planfile import plan_file
+
+BLOCK = SAMPLES / "residual_block.tmmu.json"
+pytestmark = [pytest.mark.browser, pytest.mark.gate]
+
+
+@pytest.fixture
+def viewer(browser: Browser, tmp_path: Path) -> Iterator[Page]:
+    path = tmp_path / "viewer.html"
+    assert run(["explore", "--viewer", str(path)]) == 0
+    page = browser.new_context(offline=True).new_page()
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(path.as_uri())
+    yield page
+    page.close()
+    assert wrong == []
+
+
+def review_file(plan: bytes) -> bytes:
+    review = {"notes": [{"text": "why so late?", "tensor": "c1"}], "decision": {"answer": "approved"}}
+    coded = base64.b64encode(gzip.compress(plan)).decode()
+    return json.dumps({"schema": "tmmu_review/1", "review": review, "plan": coded}).encode()
+
+
+def test_plans_of_every_planner_and_encoding_are_drawn(viewer: Page, tmp_path: Path) -> None:
+    for k, name in enumerate(("residual_block", "training_step", "views", "two_arenas")):
+        for planner, suffix in (("slots", ".json"), ("greedy", ".cbor")):
+            plan = tmmu.plan(next(SAMPLES.glob(f"{name}.tmmu.json")), planner=planner)
+            path = tmp_path / f"{k}{planner}{suffix}.gz"
+            path.write_bytes(gzip.compress(plan.save(tmp_path / f"plan{suffix}").read_bytes()))
+            viewer.set_input_files("#file", path)
+            expect(viewer.locator("h2")).to_have_text(f"{plan.ir_name}: {plan.mode}, planned by {planner}")
+            expect(viewer.locator("#facts .good")).to_be_visible()
+            for arena in plan.arenas:
+                expect(viewer.locator("#facts table")).to_contain_text(f"({arena.extent_bytes:,} B)")
+    viewer.locator("#slots .tmmu-canvas[data-paintings]").wait_for()
+
+
+def test_plans_of_earlier_versions_are_drawn(viewer: Page) -> None:
+    for path in sorted((DATA / "versions").glob("*/*plan*.json")):
+        viewer.set_input_files("#file", path)
+        expect(viewer.locator("h2")).to_be_visible()
+        expect(viewer.locator("#problem")).to_be_hidden()
+
+
+def test_live_bytes_are_those_of_the_report(viewer: Page, tmp_path: Path) -> None:
+    plan = tmmu.plan(SAMPLES / "training_step.tmmu.json", planner="greedy")
+    viewer.set_input_files("#file", plan.save(tmp_path / "plan.json"))
+    drawn = "document.querySelector('#map .tmmu-canvas .claim').textContent"
+    viewer.locator("#map .tmmu-canvas[data-paintings]").wait_for()
+    in_viewer = viewer.evaluate(drawn)
+    viewer.set_content(plan._repr_html_())
+    frame = viewer.frame_locator("iframe")
+    frame.locator(".tmmu-canvas[data-paintings]").wait_for()
+    assert frame.locator(".claim").text_content() == in_viewer
+
+
+def test_review_files_show_notes_and_decision(viewer: Page, tmp_path: Path) -> None:
+    data = review_file(plan_file.to_cbor(tmmu.plan(BLOCK)))
+    html = b'<html><script type="application/json" id="tmmu-review">' + data + b"</script></html>"
+    for name, content in (("review.json", data), ("review.html", html)):
+        (tmp_path / name).write_bytes(content)
+        viewer.reload()
+        viewer.set_input_files("#file", tmp_path / name)
+        expect(viewer.locator("#notes")).to_contain_text("tensor c1: why so late?")
+        expect(viewer.locator("#decision")).to_contain_text("approved")
+
+
+def test_overlapping_tensors_are_reported(viewer: Page, tmp_path: Path) -> None:
+    plan = tmmu.plan(BLOCK)
+    path = tmp_path / "plan.json"
+    path.write_bytes(plan_file.to_json(replace(plan, offset=plan.offset * 0)))
+    viewer.set_input_files("#file", path)
+    expect(viewer.locator("#facts .bad").last).to_contain_text("tensors overlap in time and bytes")
+
+
+def test_other_files_are_refused_with_the_reason(viewer: Page, tmp_path: Path) -> None:
+    (tmp_path / "damaged.cbor").write_bytes(plan_file.to_cbor(tmmu.plan(BLOCK))[:-9])
+    for path in (BLOCK, SAMPLES / "instances" / "A.1048576.csv", tmp_path / "damaged.cbor"):
+        viewer.set_input_files("#file", path)
+        expect(viewer.locator("#problem")).to_contain_text(f"{path.name} cannot be opened here")
