@@ -20,8 +20,9 @@ ROOM = 110
 
 _PAGE = """<!doctype html><meta charset="utf-8"><title>plan</title><body style="margin:0;background:#fff">
 <div id="map" style="font:14px system-ui,sans-serif"></div><script>{script}</script><script>
-const state = {{ view: "map", link: "notebook", arena: {arena}, height: {height} }}, map = document.getElementById("map");
-tmmuCanvas.unpack("{packed}").then((plan) => tmmuCanvas.show(map, {{ plan, ...state }}, () => {{}}));
+const state = {{ view: "map", link: "notebook", arena: {arena}, height: {height} }};
+const map = document.getElementById("map"), plan = tmmuCanvas.unpack("{packed}");
+plan.then((token) => tmmuCanvas.show(map, {{ plan: token, ...state }}, () => {{}}));
 </script></body>"""
 
 
