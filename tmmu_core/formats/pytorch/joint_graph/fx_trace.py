@@ -120,6 +120,8 @@ def exported(
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
         stack.enter_context(mode)
+        if torch.is_grad_enabled():  # oneDNN's LSTM saves nothing for a backward pass that autograd does not see
+            stack.enter_context(_without_onednn(torch))
         stack.enter_context(while_traced(torch.is_grad_enabled() and not (eager and _is_on_cpu(tensors))))
         stack.enter_context(fx_origins.kept(module.module))
         args, kwargs = call.args, call.kwargs
@@ -131,6 +133,16 @@ def exported(
         except Exception as error:  # whatever the model's own code raises under fake tensors
             raise not_traceable(error, name) from error
         yield joint, mode
+
+
+@contextlib.contextmanager
+def _without_onednn(torch: Any) -> Iterator[None]:
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 def _is_on_cpu(tensors: Sequence[Any]) -> bool:

@@ -287,6 +287,7 @@ def instance_of_device(name: str, device: Device, snapshot: Snapshot, notes: lis
         birth=birth[order],
         death=death[order],
         size=size[order],
+        address=address[order],
         stack=stack[order],
         lane=lane[order],
         certainty=kinds.certainty[order],
