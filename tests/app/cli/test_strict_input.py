@@ -214,12 +214,6 @@ def test_order_written_as_an_object_is_rejected(text: str, tmp_path: Path, capfd
     assert "object" in record["message"]
 
 
-def test_order_is_read_from_lines(tmp_path: Path) -> None:
-    (tmp_path / "graph.json").write_text(json.dumps(GRAPH))
-    (tmp_path / "order.txt").write_text("first\nsecond\n")
-    assert run(["plan", str(tmp_path / "graph.json"), "--order", str(tmp_path / "order.txt")]) == 0
-
-
 def test_helia_rejects_the_capacity_of_an_arena(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     arguments = (*PLAN, "--planner", "helia", "--capacity", "activations=10")
     assert call(Written(None, arguments), None, tmp_path, capfd)[0] == 2
@@ -255,13 +249,6 @@ def test_number_of_5000_digits_is_rejected_with_a_record(
     assert "NUMBER" in arguments or re.search(r"2\^64 − 1|64 bits", str(record))
 
 
-@pytest.mark.parametrize(
-    "key", ["step", "look", "turn", "radius", "seed", "fit", "budget", "capacity", "zoom", "tried"]
-)
-def test_number_of_5000_digits_in_a_link_is_reported(key: str) -> None:
-    assert len(from_query({"graph": "sample:resnet50", key: LONG})[1]) == 1
-
-
 @given(st.text(max_size=30), st.integers(0, 2**64))
 def test_whole_number_reads_what_digits_write_up_to_its_limit(text: str, number: int) -> None:
     assert strict.whole_number(f" {number:030d}") == number if number < 2**64 else True
@@ -269,9 +256,3 @@ def test_whole_number_reads_what_digits_write_up_to_its_limit(text: str, number:
         assert 0 <= strict.whole_number(text) < 2**64
     except ValueError:
         assert not (text.strip().isascii() and text.strip().isdigit()) or int(text) >= 2**64
-
-
-@given(st.sampled_from(sorted(SETTINGS)), st.data())
-def test_name_with_one_letter_changed_has_the_name_as_its_closest(name: str, data: st.DataObject) -> None:
-    at = data.draw(st.integers(0, len(name) - 1))
-    assert strict.closest(name[:at] + "#" + name[at + 1 :], SETTINGS) == name

@@ -11,6 +11,9 @@ A spec is a JSON object, hashed as it is given::
 ``mesh`` lists the axes from the slowest to the fastest; the ranks run through it as through a C array. Written as an
 object (``{"dp": 2, "tp": 4}``) it is taken by name bytes, for a JSON object has no order.
 
+A contract ``"follow"`` of ``activations`` or ``gradients`` gives them the split that follows from that of the weights
+(:mod:`.follow`): heads and the hidden units of an MLP are then shared by the ranks.
+
 The first matching entry determines the sharding of a tensor:
 
 1. ``tensors``, by id; ``null`` means on every rank whole;
@@ -40,6 +43,7 @@ Split = tuple[tuple[int, str], ...]
 """(axis, mesh axis) pairs; empty where the tensor is whole on every rank."""
 
 FIELDS = ("mesh", "tensors", "rules", "contracts")
+FOLLOW = "follow"
 KINDS: tuple[str, ...] = ("parameters", "activations", "gradients", "optimizer_state")
 
 
@@ -52,6 +56,8 @@ class ShardSpec:
     tensors: Mapping[str, Split]
     rules: tuple[tuple[str, Split], ...]
     contracts: Mapping[str, Split]
+    following: frozenset[str] = frozenset()
+    """Kinds whose splits follow from those of the weights."""
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -113,13 +119,16 @@ def read_spec(given: Mapping[str, Any]) -> ShardSpec:
             raise refused(f"{path} is no rule.", path, 'Write {"match": "layers.*.w1", "axis": 1, "mesh": "tp"}.')
         rest = {key: value for key, value in rule.items() if key != "match"}
         rules.append((rule["match"], _split(rest.pop("split", rest) if set(rest) == {"split"} else rest, names, path)))
-    contracts = {}
+    contracts, following = {}, set()
     for kind, value in _mapping(given.get("contracts", {}), "$.contracts").items():
         if kind not in KINDS:
             raise refused(
                 f"there is no contract for {kind!r}.", f"$.contracts.{kind}", strict.closest_hint(kind, KINDS)
             )
-        contracts[kind] = _split(value, names, f"$.contracts.{kind}")
+        if value == FOLLOW and kind in ("activations", "gradients"):
+            following.add(kind)
+        else:
+            contracts[kind] = _split(value, names, f"$.contracts.{kind}")
     return ShardSpec(
         mesh=mesh,
         tensors={
@@ -128,6 +137,7 @@ def read_spec(given: Mapping[str, Any]) -> ShardSpec:
         },
         rules=tuple(rules),
         contracts=contracts,
+        following=frozenset(following),
     )
 
 

@@ -20,7 +20,7 @@ from tmmu_core.planners.auto import auto
 from tmmu_core.planners.columns import count_option
 from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import I64, U64, UNLIMITED, Packing, Problem, Progress, ReuseTerms
-from tmmu_core.planners.reuse.cost_bound import cost_bound, searched
+from tmmu_core.planners.reuse.cost_bound import Parts, cost_bound, searched
 from tmmu_core.planners.reuse.local_search import Placement, repair
 from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
 
@@ -35,7 +35,7 @@ WORK = 4_000_000_000
 def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """Return the placement of least reuse cost found, with the proven lower bound of the cost.
 
-    Options: ``rounds`` of each local search, ``max_nodes`` (:mod:`..meter`). Raises
+    Options: ``rounds`` of each local search, ``work`` of the exhaustive search, ``max_nodes`` (:mod:`..meter`). Raises
     ``ArenaTooSmall`` where none was found that fits, ``InvalidIrShapes`` (reason ``constraints``) for constraints that
     contradict each other.
     """
@@ -47,7 +47,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
             node_id="",
             hint="Drop one of the two constraints.",
         )
-    rounds = count_option(options, "rounds", 20_000)
+    rounds, work = count_option(options, "rounds", 20_000), count_option(options, "work", WORK)
     if observed_by_all(problem) and not (problem.reuse and problem.reuse.penalties):
         return replace(auto(problem, {}, meter), cost_bound=0)
     best = (len(model) + 1, 0, [-1] * len(model))
@@ -62,8 +62,8 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         bound = sum(cost for cost, _ in parts)
         if best[:2] > (0, bound) and (seed == 0 or meter("reuse", seed, RESTARTS)):
             best = min(best, repair(model, start, rounds, 3 + seed, seed, bound), key=lambda found: found[:2])
-            parts = searched(model, parts, best[2], WORK) if seed == 0 and not best[0] else parts
-    bound = sum(cost for cost, _ in parts)
+            parts = searched(model, parts, best[2], work) if seed == 0 and not best[0] else parts
+    bound = sum(cost for cost, _ in parts) + model.unavoidable
     missing, cost, offset = best
     if missing:
         raise _too_small(problem)
@@ -72,7 +72,15 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         offset = _lowered(problem, model, offset, meter)
     cost = Placement(model, offset).cost() + model.unavoidable
     at = np.array(offset, np.uint64)[model.unit_of] if len(problem) else np.zeros(0, np.uint64)
-    return Packing(at, cost_bound=bound + model.unavoidable, notes={"reuse_cost": cost})
+    return Packing(at, cost_bound=bound, cost_witness=_names(problem, model, parts), notes={"reuse_cost": cost})
+
+
+def _names(problem: Problem, model: ReuseModel, parts: Parts) -> tuple[tuple[str, ...], ...] | None:
+    """Return the groups by the ids of their largest storages."""
+    largest = {
+        u: problem.ids[i] for i, u in reversed([*enumerate(model.unit_of.tolist())]) if problem.size[i] == model.size[u]
+    }
+    return tuple([tuple([largest[u] for u in units]) for _, units in parts]) or None
 
 
 def observed_by_all(problem: Problem) -> bool:
