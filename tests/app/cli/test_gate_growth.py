@@ -131,6 +131,7 @@ def test_use_of_given_offsets_is_named(
         assert bool(warnings) == bool(question)
         assert question in " ".join(warnings)
         assert question in tmmu(*command, *options)[1]
+    assert question in repr(library.plan(path, planner=options[1] if options else None))
     for ending in ("md", "html"):
         report = tmp_path / f"x.{ending}"
         tmmu("report", path, *options, "-o", str(report))
