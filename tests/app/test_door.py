@@ -181,14 +181,6 @@ def test_command_of_an_instance_gives_its_plan(asked: bytes, request_: PlanReque
     assert written == msgspec.json.decode(plan_file.to_json(shown.plan))
 
 
-def test_command_does_not_overwrite_its_input() -> None:
-    shown, written = repeated(
-        native_file.encode(oddly_named("B"), "asked.json"), PlanRequest(arenas={"B": {}}), "asked.plan.json"
-    )
-    assert written == msgspec.json.decode(plan_file.to_json(shown.plan))
-    assert shlex.split(repeat_command.command(shown))[-1] != "asked.plan.json"
-
-
 @pytest.mark.parametrize(
     ("query", "left"),
     [

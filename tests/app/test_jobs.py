@@ -33,14 +33,6 @@ def started(what: str, work: Callable[[Progress], T]) -> Job[T]:
     return job
 
 
-def test_jobs_with_one_key_run_once() -> None:
-    desk, runs = JobTable(), []
-    first = desk.job("a", "work", lambda _: runs.append(1))
-    assert desk.job("a", "work", lambda _: runs.append(2)) is first
-    assert first.wait(5)
-    assert runs == [1]
-
-
 def test_stopped_job_keeps_its_result() -> None:
     begun = threading.Event()
 
@@ -247,21 +239,6 @@ def test_cache_is_limited_by_bytes_and_visitors(there: set[str]) -> None:
 
 
 # --- a stop, or a visitor who leaves, changes nothing for other visitors ---------------------------------------------
-
-
-def test_stopped_result_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = JobTable(lambda _: True)
-    visiting(monkeypatch, "ann")
-    hers = endless(desk)
-    assert until(lambda: hers.done > 0)
-    hers.stop()
-    assert hers.wait(30)
-    assert endless(desk) is hers
-    visiting(monkeypatch, "bob")
-    his = endless(desk)
-    assert his is not hers
-    assert not his.finished
-    his.abandon()
 
 
 def test_stopped_search_has_a_link_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import streamlit as st
 
-from app.pages.graph import remat, sharing
+from app.pages.graph import sharing
 from app.session import planning
 from app.session.view_state import Choice
 from tests.app.test_pages import html, opened
@@ -49,11 +49,3 @@ def test_rematerialisation_shows_saved_bytes_and_added_steps() -> None:
     at.button(key="use-remat").click().run()
     assert at.selectbox(key="w.variant").value == "backward/remat_enabled"
     assert at.button(key="use-remat").disabled
-
-
-def test_rematerialisation_has_the_figures_of_its_plan() -> None:
-    before, after = (
-        plan_of("remat", mode="backward", preset=preset).plan for preset in ("train_full", "remat_enabled")
-    )
-    assert (before.steps, after.steps) == (13, 16)
-    assert "896 KiB → 640 KiB" in remat.table(before, after)

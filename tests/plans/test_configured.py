@@ -11,9 +11,7 @@ import pytest
 from tests.plans.examples import problem_of
 from tests.support.build import chain
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.graph.model import Arena
 from tmmu_core.planners.problem import PlainInstance
-from tmmu_core.plans.figures.metrics import committed_bytes
 from tmmu_core.plans.making.arena_settings import arena_config, arenas_in_use, with_arena_settings
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, KEEPS_OFFSETS, PlanRequest, default_planner
@@ -56,12 +54,6 @@ def test_capacity_of_an_unknown_arena_is_rejected() -> None:
 def test_memory_limit_beside_declared_arenas_is_rejected() -> None:
     with pytest.raises(InvalidIrShapes, match="one memory for all"):
         arena_config(chain(2), PlanRequest(capacities={ANY_ARENA: 9}, arenas={"activations": {}, "weights": {}}))
-
-
-def test_default_arena_is_unlimited_without_pages() -> None:
-    arena = Arena()
-    assert (arena.capacity_bytes, arena.alignment_bytes, arena.page_size) == (2**64 - 1, 128, 0)
-    assert committed_bytes(1000, arena.page_size, arena="a") == 1000
 
 
 @pytest.mark.parametrize(

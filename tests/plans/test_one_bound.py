@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.planners.packings import extent, faults, problem, problem_with, problems, smallest_extent
 from tests.plans.examples import problem_of as instance
 from tests.support.build import graph, node, tensor
-from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
+from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -47,18 +47,6 @@ def test_growing_chain_has_one_bound_and_reaches_it(planner: str) -> None:
     assert verify_plan(plan, growing()).ok
     if planner not in ("naive", "helia"):
         assert (arena.extent_bytes, arena.status, plan.taken) == (4096, "optimal", (True, True))
-
-
-@pytest.mark.parametrize("planner", ["slots", "ffd", "greedy", "portfolio", "search", "exact", "auto"])
-def test_capacity_that_slots_fit_is_fit_by_every_planner(planner: str) -> None:
-    (arena,) = plan_graph(growing(), planner=planner, arenas={"activations": {"capacity_bytes": 4096}}).plan.arenas
-    assert arena.headroom_bytes == 0
-
-
-def test_no_planner_can_fit_is_reported_below_the_bound_only() -> None:
-    with pytest.raises(ArenaTooSmall) as fault:
-        plan_graph(growing(), arenas={"activations": {"capacity_bytes": 4095}})
-    assert fault.value.diagnostics["another_planner_would_fit"] == "no"
 
 
 def test_bound_proven_by_a_search_is_kept_beside_the_lower_bound() -> None:

@@ -17,7 +17,7 @@ from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.sweep import sweep_worker
-from tmmu_core.sweep.sweep_points import Axes, Done, Point, Source, points_of
+from tmmu_core.sweep.sweep_points import Axes, Point, Source, points_of
 from tmmu_core.sweep.sweep_worker import FIGURES, FIT_FIGURES, figures, refused, work
 
 INSTANCE = Source("few.csv", b"id,lower,upper,size\na,0,2,8\nb,1,3,4\n")
@@ -72,12 +72,6 @@ def test_key_of_a_point_covers_everything_its_rows_depend_on() -> None:
     assert Point(0, 0, request, fits={"y": 9, "x": 8}).key(of) == asked[5].key(of)
 
 
-def test_point_with_an_error_row_has_failed() -> None:
-    assert Done(0, ({"error": None}, {"error": {}})).failed
-    assert not Done(0, ({"error": None},)).failed
-    assert not Done(0, ()).failed
-
-
 def test_row_has_the_figures_of_its_plan() -> None:
     source = sample("two_arenas")
     plan = plan_graph(read_graph(source.data, source.name), planner="slots").plan
@@ -113,12 +107,6 @@ def test_open_size_is_set_by_the_point() -> None:
         assert row["layout_hash"] == made.plan.layout_hash.hex()
         extents.append(row["extent_bytes"])
     assert extents[0] < extents[1]
-
-
-def test_ranks_of_one_graph_share_a_row() -> None:
-    request = PlanRequest(planner="slots", shard_spec={"mesh": {"dp": 2}})
-    rows = work(sample("linear_chain"), Point(0, 0, request, ranks=True)).rows
-    assert [(row["ranks"], row["error"]) for row in rows] == [([0, 1], None)]
 
 
 def test_capacity_is_for_all_arenas_or_one() -> None:

@@ -41,15 +41,6 @@ def test_open_size_of_the_inputs_stays_open() -> None:
     assert (found["a"], found["b"], found["y"]) == (("N", 3), ("N", 5), ("N", 5))
 
 
-def test_declared_names_stay() -> None:
-    """A name for a size says the same as the size, and a size of what inference knows nothing of is what there is."""
-    proto = stale(["N", 3], ["N", 3], ["batch", 5])  # type: ignore[list-item]
-    assert shapes(proto)["y"] == ("N", 5)
-    own = model([op("Own", "x", "a", domain="own"), op("Relu", "a", "y")], [value("x", [2])], [value("y", [7])])
-    own.graph.value_info.append(value("a", [7]))
-    assert shapes(own) == {"x": (2,), "a": (7,), "y": (7,)}
-
-
 def pooled(operator: str, size: int, opset: int, **said: object) -> onnx.ModelProto:
     """A pool over so much of one axis, and a step after it; nothing is declared of either."""
     nodes = [op(operator, "x", "a", ceil_mode=1, **said), op("Relu", "a", "y")]

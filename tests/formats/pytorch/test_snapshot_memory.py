@@ -97,13 +97,6 @@ def test_pages_released_from_an_expandable_segment_lower_the_reserved_bytes() ->
     assert verify_plan(given_plan(writer.document())).ok
 
 
-def test_offsets_of_a_replanned_snapshot_are_not_bound_to_the_reserved_peak() -> None:
-    document = transformer_steps(Transformer(**TINY)).document()
-    plan = make_plan(opened(document), PlanRequest(planner="portfolio")).plan
-    assert totals(plan).reserved_peak_bytes is None
-    assert len(plan.categories) == len(plan)
-
-
 # --- names ------------------------------------------------------------------------------------------------------
 
 
@@ -210,13 +203,6 @@ def test_equal_buffers_are_one_group_and_sizes_are_counted_by_powers_of_two() ->
     groups = [(total.count, size, total.size) for total, size, _ in found.alike(found.peak_step)]
     assert groups == [(1, 4096, 4096), (3, 1000, 3000)]
     assert found.sizes() == [(9, 3, 3000), (12, 1, 4096)]
-
-
-def test_model_replays_its_own_events_to_the_byte() -> None:
-    writer = transformer_steps(Transformer(**TINY))
-    found = history(writer.document())
-    assert found.replayed_peak(found.settings) == writer.reserved_peak
-    assert found.replayed_peak(AllocatorSettings(True)) <= writer.reserved_peak
 
 
 def test_advice_names_what_to_checkpoint_and_the_error_of_the_model() -> None:
