@@ -24,7 +24,7 @@ ANSWERS = {0: "answered", 1: "a finding", 2: "refused", 3: "not comparable"}
 HEAD = """# Attacks on memory and time
 
 Written by `python -m benchmarks.limits`; `tests/formats/test_exhausting.py` runs smaller forms below 1 GiB. A row is
-one file and one `tmmu` process. CPU seconds include the start of the process (about half a second); memory is the resident
+one file and one `tmmu` process. CPU seconds include its start (about half a second); memory is the resident
 peak. A limit is raised with `--max-NAME N` or `TMMU_MAX_NAME=N`.
 
 | attack | file, bytes | command | result | limit | CPU s | memory, MiB |

@@ -29,8 +29,8 @@ def test_bare_address_shows_a_plan_over_its_limit_that_one_click_fits() -> None:
 
 
 def test_terms_are_explained_and_names_are_not() -> None:
-    said = explained("Two storages at the peak, a peak of slot/0 and my-slot")
-    assert said.count("<abbr") == 2
-    assert f'title="{define("storage")}">storages</abbr>' in said
-    assert "slot/0" in said
-    assert "my-slot" in said
+    shown_text = explained("Two storages at the peak, a peak of slot/0 and my-slot")
+    assert shown_text.count("<abbr") == 2
+    assert f'title="{define("storage")}">storages</abbr>' in shown_text
+    assert "slot/0" in shown_text
+    assert "my-slot" in shown_text

@@ -41,12 +41,12 @@ def test_error_card_has_code_place_readers_and_hint() -> None:
         "hint": "Break it.",
     }
     html = markup.error_card(card)
-    for said in ("x.json was not opened", "LIVENESS_CYCLE 1305", "$.nodes[1]", "not protobuf", "Break it."):
-        assert said in html
+    for shown_text in ("x.json was not opened", "LIVENESS_CYCLE 1305", "$.nodes[1]", "not protobuf", "Break it."):
+        assert shown_text in html
 
 
 def test_details_name_producer_readers_and_end() -> None:
     solution = chain()
     card = tensor_text.details(solution.plan, solution, "h0")
-    for said in ("#1 n0", "#2 n1", "reuses its memory", "[1, 2)", "slot", "0 (0x0)"):
-        assert said in card
+    for shown_text in ("#1 n0", "#2 n1", "reuses its memory", "[1, 2)", "slot", "0 (0x0)"):
+        assert shown_text in card

@@ -63,7 +63,7 @@ def test_list_has_the_colours_of_the_map() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "said"),
+    ("page", "shown_text"),
     [
         ("peak", "of activations live in 3 buffers at the peak, #14"),
         ("fragmentation", "of activations are live at #14"),
@@ -73,8 +73,8 @@ def test_list_has_the_colours_of_the_map() -> None:
         ("report", "Export resnet50"),
     ],
 )
-def test_page_has_its_claim(page: str, said: str) -> None:
-    assert said in claim(opened(page))
+def test_page_has_its_claim(page: str, shown_text: str) -> None:
+    assert shown_text in claim(opened(page))
 
 
 def test_arena_too_small_is_drawn_with_its_excess_and_a_fix() -> None:
@@ -161,11 +161,11 @@ def test_digest_is_a_card_without_drawing() -> None:
 
 def test_invalid_plan_is_red_and_claims_nothing() -> None:
     source = opening.shelf().put("two.csv", b"id,lower,upper,size,offset\na,0,3,64,0\nb,1,4,64,0\n")
-    said = html(opened(graph=source))
-    assert "failed" in said
-    assert '<tr class="invalid">' in said
-    assert 'class="optimal"' not in said
-    assert "impossible" in said
+    shown_text = html(opened(graph=source))
+    assert "failed" in shown_text
+    assert '<tr class="invalid">' in shown_text
+    assert 'class="optimal"' not in shown_text
+    assert "impossible" in shown_text
     assert "✗ the baseline is invalid" in html(opened("compare", graph="sample:linear_chain", baseline=source))
 
 

@@ -134,16 +134,16 @@ def test_planner_that_needs_a_graph_is_a_row_without_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "query", "said"),
+    ("page", "query", "shown_text"),
     [
         ("plan", {"capacity": "nowhere=1"}, "a capacity of the arena nowhere"),
         ("plan", {"graph": "sample:A", "mode": "backward"}, "the mode backward"),
         ("shapes", {"graph": "sample:dynamic_batch", "dim": "Q"}, "the dimension Q"),
     ],
 )
-def test_unknown_choice_in_a_link_is_reported(page: str, query: dict[str, str], said: str) -> None:
+def test_unknown_choice_in_a_link_is_reported(page: str, query: dict[str, str], shown_text: str) -> None:
     at = opened(page, **query)
-    assert f"The link selects {said}, which this plan does not have." in html(at)
+    assert f"The link selects {shown_text}, which this plan does not have." in html(at)
 
 
 def test_unknown_rank_is_reported() -> None:

@@ -196,7 +196,7 @@ def test_current_rank_is_the_plan_of_the_command_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "shown_text"),
     [
         ("{", "the shard spec is not JSON"),
         ('{"mesh":{"tp":16},"tensors":{"w2":{"axis":1,"mesh":"tp"}}}', "too few for the 16 parts"),
@@ -205,9 +205,9 @@ def test_current_rank_is_the_plan_of_the_command_line() -> None:
         ('{"meshes":{}}', "unknown field"),
     ],
 )
-def test_malformed_spec_is_a_card_with_a_fix(spec: str, said: str) -> None:
+def test_malformed_spec_is_a_card_with_a_fix(spec: str, shown_text: str) -> None:
     at = opened("ranks", graph=DYNAMIC, shard=spec)
     page = html(at)
     assert claim(at) == "This shard spec cannot be planned"
-    assert said in page
+    assert shown_text in page
     assert "Fix:" in page

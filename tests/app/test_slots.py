@@ -26,8 +26,8 @@ def _fresh() -> Iterator[None]:
     st.cache_resource.clear()
 
 
-def figures(said: str) -> dict[str, str]:
-    head, *rows = [line.split("  ") for line in said.splitlines() if line.startswith(("arena  ", "activations"))]
+def figures(shown_text: str) -> dict[str, str]:
+    head, *rows = [line.split("  ") for line in shown_text.splitlines() if line.startswith(("arena  ", "activations"))]
     names, cells = ([cell.strip() for cell in row if cell.strip()] for row in (head, rows[0]))
     return dict(zip(names, cells, strict=True))
 

@@ -57,6 +57,6 @@ def test_folder_that_disappears_is_reported(
 
     monkeypatch.setattr(os.path, "isdir", and_gone)
     assert run([*command, str(dump)]) == 2
-    said = capsys.readouterr().err
-    assert str(dump) in said
-    assert "the folder cannot be opened: no such file or directory." in said
+    shown_text = capsys.readouterr().err
+    assert str(dump) in shown_text
+    assert "the folder cannot be opened: no such file or directory." in shown_text

@@ -94,6 +94,6 @@ def test_snapshot_is_recognised_by_its_keys_together(
     opening: bytes, marks: tuple[bytes, ...], needed: tuple[set[int], ...]
 ) -> None:
     for chosen in range(1 << len(marks)):
-        there = {k for k in range(len(marks)) if chosen >> k & 1}
-        data = opening + b" ".join(marks[k] for k in sorted(there))
-        assert (not REFUSES["torch-snapshot"](data)) is any(words <= there for words in needed), data
+        existing = {k for k in range(len(marks)) if chosen >> k & 1}
+        data = opening + b" ".join(marks[k] for k in sorted(existing))
+        assert (not REFUSES["torch-snapshot"](data)) is any(words <= existing for words in needed), data

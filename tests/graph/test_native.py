@@ -141,10 +141,10 @@ def test_unknown_ending_is_rejected() -> None:
 @pytest.mark.parametrize("write", [lambda d: json.dumps(d).encode(), cbor2.dumps])
 def test_tensor_without_shape_is_refused_by_name(write: Any) -> None:
     """Unless the first version wrote the file, which left out every float32 and the shape of a scalar."""
-    said = {"id": "h", "shape": [], "dtype": "float32"}
-    whole = {"tensors": [{"id": "x", "shape": [4], "dtype": "float32"}, said]}
+    shown_text = {"id": "h", "shape": [], "dtype": "float32"}
+    whole = {"tensors": [{"id": "x", "shape": [4], "dtype": "float32"}, shown_text]}
     assert read_graph(write(whole)).tensors[1] == Tensor("h", (), "float32")
-    del said["shape"]
+    del shown_text["shape"]
     with pytest.raises(InvalidIrShapes, match=r'the tensor "h".*shape') as caught:
         read_graph(write(whole))
     diagnostics = caught.value.diagnostics

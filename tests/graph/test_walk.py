@@ -32,8 +32,8 @@ def grown(which: Graph) -> tuple[GraphIndex, Tree]:
 
 
 def names(index: GraphIndex, tree: Tree, found: Collapsed) -> list[str]:
-    said = {"node": lambda i: index.node_ids[i], "level": tree.label, "inputs": lambda _: "@", "tensor": str}
-    return [said[v.kind](v.item) for v in found.vertices]
+    shown_text = {"node": lambda i: index.node_ids[i], "level": tree.label, "inputs": lambda _: "@", "tensor": str}
+    return [shown_text[v.kind](v.item) for v in found.vertices]
 
 
 def arrows(index: GraphIndex, tree: Tree, found: Collapsed) -> set[str]:

@@ -55,9 +55,9 @@ def test_defaults_are_omitted_from_the_graph_object() -> None:
 
 
 def test_two_spellings_of_a_graph_have_one_hash() -> None:
-    said = graph([tensor("x", role="input", dtype="f32")], [], "x", ir_schema="uml_model_ir/1")
-    unsaid = graph([tensor("x", role="input")], [], "x")
-    assert ir_hash(said) == ir_hash(unsaid)
+    shown_text = graph([tensor("x", role="input", dtype="f32")], [], "x", ir_schema="uml_model_ir/1")
+    defaults = graph([tensor("x", role="input")], [], "x")
+    assert ir_hash(shown_text) == ir_hash(defaults)
 
 
 def test_schema_is_hashed() -> None:

@@ -63,8 +63,8 @@ def test_unwritten_view_without_its_base_is_not_planned() -> None:
         "x",
         "y",
     )
-    there = {"inference": {"x", "y", "w"}, "backward": {"x", "y", "w", "m", "u", "v"}}
-    for mode, names in there.items():
+    existing = {"inference": {"x", "y", "w"}, "backward": {"x", "y", "w", "m", "u", "v"}}
+    for mode, names in existing.items():
         plan = plan_graph(g, mode=mode).plan  # type: ignore[arg-type]
         assert set(plan.tensor_ids) == names
         assert verify_plan(plan, g).ok

@@ -118,8 +118,8 @@ def test_fixed_offset_off_its_grid_is_rejected_by_name_and_step() -> None:
     p = problem_with(problem((3, 5, 8), (4, 6, 8), alignment=[8, 16]), fixed=np.array([8, 24]))
     with pytest.raises(AlignmentViolation, match="'t1' of arena 'arena' is fixed at offset 24") as caught:
         columns(p)
-    said = caught.value.diagnostics
-    assert (caught.value.t, said["tensor_id"], said["logical_slot"]) == (4, "t1", -1)
+    shown_text = caught.value.diagnostics
+    assert (caught.value.t, shown_text["tensor_id"], shown_text["logical_slot"]) == (4, "t1", -1)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +148,10 @@ def test_colliding_fixed_offsets_are_rejected(
         return
     with pytest.raises(InvalidIrShapes, match=r"'t0' and 't[12]'") as caught:
         columns(p)
-    said = caught.value.diagnostics
+    shown_text = caught.value.diagnostics
     other = len(rows) - 1
-    assert (caught.value.t, said["tensor_id"], said["other_tensor_id"]) == (rows[other][0], "t0", f"t{other}")
+    assert (caught.value.t, shown_text["tensor_id"], shown_text["other_tensor_id"]) == (
+        rows[other][0],
+        "t0",
+        f"t{other}",
+    )

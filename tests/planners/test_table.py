@@ -56,8 +56,8 @@ def test_planner_option_is_parsed_or_rejected() -> None:
         with pytest.raises(InvalidIrShapes, match=r"planner option n=.* is not possible") as caught:
             count_option({"n": wrong}, "n", 7)
         assert caught.value.diagnostics["reason"] == "planner_option"
-    said = [flag_option({"f": given}, "f", False) for given in (True, False, "true", "False", None)]
-    assert said == [True, False, True, False, False]
+    shown_text = [flag_option({"f": given}, "f", False) for given in (True, False, "true", "False", None)]
+    assert shown_text == [True, False, True, False, False]
     assert flag_option({}, "f", True)
     for wrong in ("yes", 1, ""):
         with pytest.raises(InvalidIrShapes, match="f="):

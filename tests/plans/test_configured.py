@@ -18,7 +18,7 @@ from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, KEEPS_OFF
 
 
 @pytest.mark.parametrize(
-    ("said", "made"),
+    ("shown_text", "made"),
     [
         ({}, None),
         ({"alignment": 64}, {"activations": {"alignment_bytes": 64}}),
@@ -33,8 +33,10 @@ from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, KEEPS_OFF
         ),
     ],
 )
-def test_each_arena_setting_alone_makes_a_configuration(said: dict[str, Any], made: dict[str, Any] | None) -> None:
-    request = PlanRequest(**said)
+def test_each_arena_setting_alone_makes_a_configuration(
+    shown_text: dict[str, Any], made: dict[str, Any] | None
+) -> None:
+    request = PlanRequest(**shown_text)
     assert arena_config(chain(2), request) == made
     whole = with_arena_settings(chain(2), request)
     assert (whole.alignment, whole.page_size, dict(whole.capacities)) == (None, None, {})
@@ -67,7 +69,7 @@ def test_default_planner_keeps_given_offsets(fixed: list[int] | None, planner: s
 
 def test_unknown_mode_or_preset_is_rejected_beside_arena_settings() -> None:
     unknown: tuple[dict[str, Any], ...] = ({"mode": "else", "alignment": 64}, {"preset": "else", "page_size": 64})
-    for said in unknown:
-        asked = PlanRequest(**said)
+    for shown_text in unknown:
+        asked = PlanRequest(**shown_text)
         with pytest.raises(InvalidIrShapes, match=r"there is no (mode|preset) 'else'"):
             make_plan(chain(2), asked)

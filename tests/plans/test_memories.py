@@ -128,8 +128,10 @@ def test_contradicting_rules_are_rejected(
 def test_plan_names_the_rule_for_each_tensor() -> None:
     rules = [{"name": "y", "memory": "SRAM"}, {"role": "constant", "memory": "MRAM"}]
     plan = planned(model(4), memories=[TCM, SRAM, MRAM], rules=rules)
-    said = {name: who for notes in plan.notes.values() for who, names in notes["said_by"].items() for name in names}
-    assert said == {"x": "order", "y": "rule 1", "c0": "rule 2"}
+    shown_text = {
+        name: who for notes in plan.notes.values() for who, names in notes["said_by"].items() for name in names
+    }
+    assert shown_text == {"x": "order", "y": "rule 1", "c0": "rule 2"}
 
 
 def test_uplift_names_the_missing_bytes_of_the_next_memory() -> None:

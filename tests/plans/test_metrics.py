@@ -125,8 +125,8 @@ def test_total_of_arenas_past_64_bits_overflows(planner: str) -> None:
     for activations, parameters, largest in ((half, half, "parameters"), (half + 1, half - 1, "activations")):
         with pytest.raises(AllocationOverflow) as caught:
             plan_graph(of(activations, parameters), arenas=arenas, planner=planner)
-        said = caught.value.diagnostics
-        assert (said["arena"], said["size"], said["offset"]) == (
+        shown_text = caught.value.diagnostics
+        assert (shown_text["arena"], shown_text["size"], shown_text["offset"]) == (
             largest,
             max(activations, parameters),
             2**64 - max(activations, parameters),

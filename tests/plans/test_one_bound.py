@@ -76,8 +76,8 @@ def small_graphs(draw: st.DrawFn) -> Graph:
     n = draw(st.integers(1, 5))
     tensors, nodes = [tensor("t0", draw(st.integers(0, 6)), "input")], []
     for i in range(1, n + 1):
-        there = [t.id for t in tensors]
-        reads = draw(st.lists(st.sampled_from(there), min_size=1, max_size=3))
+        existing = [t.id for t in tensors]
+        reads = draw(st.lists(st.sampled_from(existing), min_size=1, max_size=3))
         tensors.append(tensor(f"t{i}", draw(st.integers(0, 6)), alignment=draw(st.sampled_from([None, None, 8, 16]))))
         nodes.append(node(f"n{i}", " ".join(reads), f"t{i}", inplace=draw(st.sampled_from(["any", "any", "none"]))))
     return graph(tensors, nodes, "t0", f"t{n}")

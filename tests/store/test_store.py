@@ -44,9 +44,9 @@ def test_run_has_the_figures_of_its_plan(store: Store) -> None:
     plan = plan_of({"a": 1, "b": 2})
     store.record(plan, label("c1", branch="topic"))
     (run,) = store.runs("net")
-    said = totals(plan)
+    shown_text = totals(plan)
     assert (run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes) == (4 * 128, 4 * 128, 4 * 128)
-    assert run.peak_step == said.peak_step
+    assert run.peak_step == shown_text.peak_step
     assert (run.commit, run.branch, run.planner, run.at) == ("c1", "topic", "slots", "2026-01-01T00:00:00.000000Z")
     assert run.layout_hash == plan.layout_hash
     assert [(arena.name, arena.extent_bytes) for arena in run.arenas] == [("activations", 512)]

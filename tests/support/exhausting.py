@@ -22,7 +22,7 @@ from onnx import TensorProto, helper
 from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE
 from tests.support.build import chain
 from tests.tools.fuzz import flat_program
-from tests.tools.fuzz.flat_program import Scalar, There
+from tests.tools.fuzz.flat_program import Placed, Scalar
 from tmmu_core.graph.native import native_file
 
 
@@ -168,9 +168,9 @@ def _model(builder: Any, subgraph: dict[int, Any]) -> bytes:
 def tflite_operands(length: int) -> bytes:
     """So many operators that all read one list of so many operands."""
     builder = flatbuffers.Builder(1024)
-    operands = There(flat_program.written(builder, [0] * length))
+    operands = Placed(flat_program.written(builder, [0] * length))
     operator = flat_program.table(builder, {1: operands, 2: operands})
-    operators = There(flat_program.tables_vector(builder, [operator] * length))
+    operators = Placed(flat_program.tables_vector(builder, [operator] * length))
     return _model(builder, {0: [{0: [4], 3: "a"}], 1: [0], 2: [0], 3: operators})
 
 
@@ -178,14 +178,14 @@ def tflite_name(length: int) -> bytes:
     """So many tensors that share one name of so many letters."""
     builder = flatbuffers.Builder(1024)
     one = flat_program.table(builder, {0: [4], 3: "a" * length})
-    return _model(builder, {0: There(flat_program.tables_vector(builder, [one] * length)), 1: [0], 2: [0]})
+    return _model(builder, {0: Placed(flat_program.tables_vector(builder, [one] * length)), 1: [0], 2: [0]})
 
 
 def tflite_inputs(length: int) -> bytes:
     """So many tensors, each of them looked for among so many inputs."""
     builder = flatbuffers.Builder(1024)
     one = flat_program.table(builder, {0: [4], 3: "a"})
-    tensors = There(flat_program.tables_vector(builder, [one] * length))
+    tensors = Placed(flat_program.tables_vector(builder, [one] * length))
     return _model(builder, {0: tensors, 1: [length - 1] * length, 2: [0]})
 
 

@@ -133,17 +133,17 @@ def test_row_without_a_plan_has_no_figures(point: Point, more: tuple[str, ...]) 
     assert row == {"mode": "m", "error": {"code_id": "X"}} | dict.fromkeys((*FIGURES, *more))
 
 
-def said(source: Source, **asked: Any) -> Any:
+def shown_text(source: Source, **asked: Any) -> Any:
     (row,) = work(source, Point(0, 0, PlanRequest(planner="slots"), **asked)).rows
     return row["error"] and (row["error"]["code_id"], row["error"]["message"])
 
 
 def test_source_without_a_graph_is_rejected_in_its_row() -> None:
     plan = plan_graph(chain(3)).plan
-    assert said(INSTANCE) is None
-    assert "finished plan" in said(Source("p.json", plan_file.WRITERS["json"](plan)))[1]
-    assert "no graph" in said(INSTANCE, ranks=True)[1]
-    assert "no graph" in said(INSTANCE, fits={"": 99})[1]
+    assert shown_text(INSTANCE) is None
+    assert "finished plan" in shown_text(Source("p.json", plan_file.WRITERS["json"](plan)))[1]
+    assert "no graph" in shown_text(INSTANCE, ranks=True)[1]
+    assert "no graph" in shown_text(INSTANCE, fits={"": 99})[1]
     overlapping = Source("given.csv", b"id,lower,upper,size,offset\na,0,2,100,0\nb,1,3,100,50\n")
     (row,) = work(overlapping, Point(0, 0, PlanRequest())).rows
     assert row["error"]["code_id"] != "INTERNAL"
@@ -155,6 +155,6 @@ def test_internal_error_is_reported_with_its_place(monkeypatch: pytest.MonkeyPat
         raise ZeroDivisionError("no")
 
     monkeypatch.setattr(sweep_worker, "make_plan", broken)
-    code, message = said(INSTANCE)
+    code, message = shown_text(INSTANCE)
     assert (code, message.partition(" (")[0]) == ("INTERNAL", "ZeroDivisionError: no")
     assert message.partition(" (")[2].startswith("test_points.py:")

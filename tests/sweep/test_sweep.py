@@ -190,8 +190,8 @@ def scheduler(tmp_path: Path) -> Iterator[str]:
 @pytest.mark.slow
 def test_external_scheduler_is_used(tmmu: Any, scheduler: str) -> None:  # noqa: F811
     asked = ("sweep", CHAIN, BLOCK, "--alignments", "48,64", "--json")
-    here, there = (json.loads(tmmu(*asked, *how)[1]) for how in ((), ("--scheduler", scheduler)))
-    assert [*map(_untimed, there["rows"])] == [*map(_untimed, here["rows"])]
+    here, existing = (json.loads(tmmu(*asked, *how)[1]) for how in ((), ("--scheduler", scheduler)))
+    assert [*map(_untimed, existing["rows"])] == [*map(_untimed, here["rows"])]
 
 
 # --- in a store --------------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def act(tmp_path: Path, programs: dict[str, str]) -> Callable[..., Ran]:
     """Run the steps as a runner does: in order, each where its condition holds; what others wrote is only noted."""
 
     def run(**inputs: str) -> Ran:
-        values = {f"inputs.{name}": str(said.get("default", "")) for name, said in ACTION["inputs"].items()}
+        values = {f"inputs.{name}": str(shown_text.get("default", "")) for name, shown_text in ACTION["inputs"].items()}
         values |= GITHUB | {f"inputs.{name}": text for name, text in ({"install": "false"} | inputs).items()}
         files = {name: tmp_path / name.lower() for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "GITHUB_PATH")}
         for path in files.values():

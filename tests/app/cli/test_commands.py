@@ -41,7 +41,7 @@ def plan_file(tmp_path: Path, name: str, *options: str, as_file: str = "plan.jso
 
 @pytest.fixture
 def tmmu(capsysbinary: pytest.CaptureFixture[bytes]) -> Any:
-    """``told(*arguments) -> (exit code, stdout, stderr)``."""
+    """``tmmu(*arguments) -> (exit code, stdout, stderr)``."""
 
     def call(*arguments: str) -> tuple[int, str, str]:
         capsysbinary.readouterr()

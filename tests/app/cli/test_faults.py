@@ -30,7 +30,7 @@ RECORD = {
 
 @pytest.fixture
 def tmmu(capsysbinary: pytest.CaptureFixture[bytes]) -> Any:
-    """``told(*arguments) -> (exit code, stdout, stderr)``."""
+    """``tmmu(*arguments) -> (exit code, stdout, stderr)``."""
 
     def call(*arguments: str) -> tuple[int, str, str]:
         capsysbinary.readouterr()

@@ -45,10 +45,10 @@ def test_gate_fails_with_the_first_findings(
 ) -> None:
     capsys.readouterr()
     assert run(["gate", tampered, *limits]) == 1
-    said = capsys.readouterr().out
-    assert said.startswith("failed: ")
-    assert "both use bytes" in said
-    assert "−" not in said
+    shown_text = capsys.readouterr().out
+    assert shown_text.startswith("failed: ")
+    assert "both use bytes" in shown_text
+    assert "−" not in shown_text
     assert run(["gate", tampered, *limits, "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)
     assert (answer["ok"], answer["valid"]) == (False, False)
@@ -92,10 +92,10 @@ def test_offsets_of_an_instance_are_verified(capsys: pytest.CaptureFixture[str],
     path = tmp_path / "two.csv"
     path.write_text(OVERLAPPING)
     assert run(["plan", str(path)]) == 1
-    said = capsys.readouterr().out
-    assert "INVALID" in said
-    assert not re.search(r"\boptimal\b", said)
-    assert "impossible" in said
+    shown_text = capsys.readouterr().out
+    assert "INVALID" in shown_text
+    assert not re.search(r"\boptimal\b", shown_text)
+    assert "impossible" in shown_text
     assert run(["gate", str(path), "--max-gap", "5"]) == 1
     assert run(["plan", str(path), "-o", str(tmp_path / "plan.json")]) == 2
     assert not (tmp_path / "plan.json").exists()

@@ -19,7 +19,7 @@ Command = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def tmmu(capsysbinary: pytest.CaptureFixture[bytes]) -> Command:
-    """``told(*arguments) -> (exit code, stdout, stderr)``."""
+    """``tmmu(*arguments) -> (exit code, stdout, stderr)``."""
 
     def call(*arguments: str) -> tuple[int, str, str]:
         capsysbinary.readouterr()
@@ -38,18 +38,18 @@ def spec(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "shown_text"),
     [
         (("--rank", "4"), "no rank 4 among 4"),
         (("--rank", "0", "--world-size", "8"), "the world has 8 ranks"),
     ],
 )
 def test_world_size_that_differs_from_the_mesh_is_rejected(
-    tmmu: Command, spec: str, options: tuple[str, ...], said: str
+    tmmu: Command, spec: str, options: tuple[str, ...], shown_text: str
 ) -> None:
     code, _, err = tmmu("plan", DYNAMIC, "--shard", spec, *options)
     assert code == 2
-    assert said in err
+    assert shown_text in err
 
 
 def test_plan_of_a_rank_verifies_against_its_share(tmmu: Command, spec: str, tmp_path: Path) -> None:

@@ -46,9 +46,9 @@ def test_printed_report_has_its_plan(tmp_path: Path) -> None:
 
 def test_summary_of_an_invalid_plan_begins_with_that() -> None:
     red = Verdict((Finding("overlap", "error", "a and b share bytes", "a", "b"),), ("overlap",))
-    said = markdown(plan_of(), red).decode()
-    assert said.index("✗ **1 error**") < said.index("| arena |")
-    assert "a and b share bytes" in said
+    shown_text = markdown(plan_of(), red).decode()
+    assert shown_text.index("✗ **1 error**") < shown_text.index("| arena |")
+    assert "a and b share bytes" in shown_text
 
 
 def test_summary_of_a_plan_over_its_capacity_has_no_error() -> None:

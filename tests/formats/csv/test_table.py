@@ -57,10 +57,10 @@ def test_any_bytes_are_read_or_rejected(data: bytes) -> None:
 
 
 def test_convert_writes_an_instance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    there, out = tmp_path / "table.csv", tmp_path / "instance.csv"
-    there.write_text(TEXT)
+    existing, out = tmp_path / "table.csv", tmp_path / "instance.csv"
+    existing.write_text(TEXT)
     columns = ",".join(f"{field}={own}" for field, own in COLUMNS.items())
-    assert run(["convert", str(there), "--columns", columns, "-o", str(out)]) == 0
+    assert run(["convert", str(existing), "--columns", columns, "-o", str(out)]) == 0
     assert out.read_text() == "id,lower,upper,size,offset\na,0,2,8,0\nb,1,3,4,8\n"
     assert run(["plan", str(out)]) == 0
     assert "given" in capsys.readouterr().out

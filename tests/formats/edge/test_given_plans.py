@@ -218,9 +218,11 @@ def test_folder_of_one_module_opens_and_several_are_listed(tmp_path: Path, capsy
     for ending in ("buffer-assignment.txt", "live-range.txt"):
         (tmp_path / f"module_0002.jit_b-{ending}").write_bytes((GIVEN / f"xla_step-{ending}").read_bytes() + b"\n")
     assert run(["plan", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert "the dump holds 2 modules" in said
-    assert said.index("module_0002.jit_b-buffer-assignment.txt") < said.index("module_0001.jit_a-buffer-assignment.txt")
+    shown_text = capsys.readouterr().err
+    assert "the dump holds 2 modules" in shown_text
+    assert shown_text.index("module_0002.jit_b-buffer-assignment.txt") < shown_text.index(
+        "module_0001.jit_a-buffer-assignment.txt"
+    )
 
 
 def test_folder_without_a_module_is_rejected_with_a_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -373,7 +373,7 @@ def test_plan_is_right_for_any_number_of_iterations(case: Case, planner: str) ->
         results = run.run()
         assert run.differences == []
         assert [here.tobytes() for here in results] == [
-            there.tobytes() for there in reference(case.model, fed(case.model, feeds))
+            existing.tobytes() for existing in reference(case.model, fed(case.model, feeds))
         ]
 
 
@@ -464,8 +464,8 @@ def test_published_scan_gives_its_published_results(published: dict[str, Any], n
     results = run.run()
     assert run.differences == []
     # Bits of a product depend on how numpy lays operands out, so the results are held to the case's own tolerance.
-    for here, there in zip(results, case.data_sets[0][1], strict=True):
-        np.testing.assert_allclose(here, there, rtol=case.rtol, atol=case.atol)
+    for here, existing in zip(results, case.data_sets[0][1], strict=True):
+        np.testing.assert_allclose(here, existing, rtol=case.rtol, atol=case.atol)
 
 
 # --- models that nobody thought of -------------------------------------------------------------------------------
@@ -541,7 +541,7 @@ def test_random_nesting_is_right_for_all_branches(data: st.DataObject) -> None:
         run = NestedRun(proto, graph, plan, feeds)
         results = run.run()
         assert run.differences == []
-        assert [here.tobytes() for here in results] == [there.tobytes() for there in reference(proto, feeds)]
+        assert [here.tobytes() for here in results] == [existing.tobytes() for existing in reference(proto, feeds)]
 
 
 def test_scan_with_mismatched_values_is_rejected() -> None:
