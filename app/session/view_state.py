@@ -21,7 +21,7 @@ FIRST_SAMPLE = "sample:resnet50"
 VIEWS = ("lifetimes", "slots", "map")
 VIEW_NAMES = {"lifetimes": "Lifetimes", "slots": "Slots", "map": "Arena map"}
 TABS = (
-    *("map", "peak", "device", "fragmentation", "snapshot"),
+    *("map", "peak", "device", "fragmentation", "snapshot", "reuse"),
     *("changes", "planners", "compare", "history", "shapes", "ranks"),
 )
 COLOURS = ("role", "category", "slot", "arena", "operator", "module", "phase", "size")

@@ -11,7 +11,16 @@ from app.canvas.plan_component import Memory, PlanHandle
 from app.kit import arena_focus, review_panel, tabs
 from app.kit.frame import page_frame
 from app.kit.tensor import plan_drawing, tensor_card, tensor_table, verdict, why_here
-from app.pages.plan import fragmentation_view, freed_late, layers, measured, peak_view, snapshot_view, step_range
+from app.pages.plan import (
+    fragmentation_view,
+    freed_late,
+    layers,
+    measured,
+    peak_view,
+    reuse_view,
+    snapshot_view,
+    step_range,
+)
 from app.session import planning, state
 from app.session.planning import Shown
 from app.texts import glossary, markup, numbers
@@ -23,8 +32,9 @@ OF_A_STEP: dict[str, Callable[[Shown], None]] = {
     "peak": peak_view.draw,
     "fragmentation": fragmentation_view.draw,
     "snapshot": snapshot_view.draw,
+    "reuse": reuse_view.draw,
 }
-"""Views of one step, drawn below a smaller map."""
+"""Views drawn below a smaller map."""
 
 
 def page() -> None:
@@ -37,6 +47,8 @@ def page() -> None:
     titles = {"map": "Map", "peak": "Peak", "device": "Device", "fragmentation": "Fragmentation"}
     if len(shown.plan.arenas) < 2:
         del titles["device"]
+    if any(arena.reuse_cost is not None for arena in shown.plan.arenas):
+        titles["reuse"] = "Reuse cost"
     if snapshot_view.history_of(shown) is not None:
         titles["snapshot"] = "Snapshot"
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="views"):

@@ -10,7 +10,9 @@ import { namerOf } from "../plan/short_names.js";
 import { drawOverlay } from "../drawing/overlay.js";
 import { Overview } from "../drawing/overview.js";
 import { found, nextInOrder, rowAt } from "../plan/picking.js";
-import { drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOver, drawViews } from "../drawing/picture.js";
+import {
+  drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOver, drawReuses, drawViews,
+} from "../drawing/picture.js";
 import { guarded, within } from "../drawing/picture.js";
 import { inside, Plane } from "../base/plane.js";
 import { Raster } from "../base/raster.js";
@@ -410,6 +412,7 @@ export class Chart {
       drawViews(pen, sight);
       guarded(() => drawNames(pen, sight, drawn.big));
       guarded(() => drawLines(pen, sight));
+      this.root.dataset.reuses = guarded(() => drawReuses(pen, sight), 0);
       if (this.other && this.state.baseline) outlined = drawBaseline(pen, sight);
     });
     guarded(() => drawTicks(pen, sight, ticks));
