@@ -1,7 +1,6 @@
 """What fitting brings beside its peers: ``python -m benchmarks.fit [JOINT]`` writes ``docs/measured/fit.md``.
 
-Recomputation beside AOTAutograd's partitioner, order beside Inductor's three, and how long the ranking of single moves
-takes (``python -m benchmarks.fit --what-if`` measures that alone). ``JOINT`` is a folder with what
+Recomputation beside AOTAutograd's partitioner, and order beside Inductor's three. ``JOINT`` is a folder with what
 ``benchmarks/joint.py`` wrote, which needs PyTorch; without it ``.venv-peers`` is asked to write it.
 """
 
@@ -24,7 +23,7 @@ from tmmu_core.fitting.order.order_model import order_model
 from tmmu_core.fitting.order.order_search import best_order
 from tmmu_core.fitting.problem.lower_bounds import grids_of
 from tmmu_core.fitting.problem.lowered_graph import lower_graph
-from tmmu_core.fitting.problem.planner_calls import PlanInput, extents, initial_candidate, solve_input
+from tmmu_core.fitting.problem.planner_calls import PlanInput, extents, solve_input
 from tmmu_core.fitting.recompute import lower
 from tmmu_core.fitting.recompute.live_curve import Choice, run
 from tmmu_core.fitting.recompute.min_cut import boundary
@@ -33,12 +32,10 @@ from tmmu_core.fitting.recompute.recompute_moves import Bytes
 from tmmu_core.fitting.recompute.recompute_search import choice_of
 from tmmu_core.fitting.recompute.write_graph import write_graph
 from tmmu_core.fitting.search.apply_moves import apply_moves
-from tmmu_core.fitting.search.what_if import what_if
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
-from tmmu_core.plans.making.request import PlanRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "measured" / "fit.md"
@@ -166,19 +163,6 @@ def order_lines(graphs: Iterable[tuple[str, Graph]]) -> Iterator[str]:
         print(name, found.tried, found.peak, found.bound, round(seconds, 1), flush=True)
 
 
-def what_if_lines() -> list[str]:
-    """CPU seconds in which single moves on GPT-2's step are ranked, the first time and again."""
-    start = initial_candidate(read_graph_file(SAMPLES / f"{WHAT_IF_ON}.tmmu.cbor.gz"), PlanRequest())
-    lines = []
-    for ranking in ("first", "again"):
-        began = time.process_time()
-        found = what_if(start)
-        spent = time.process_time() - began
-        lines.append(f"| {ranking} | {found.weighed} | {found.planned} | {len(found.moves)} | {spent:.2f} |")
-        print(lines[-1], flush=True)
-    return lines
-
-
 def page(folder: Path) -> str:
     files = joint(folder)
     lines = [HEAD]
@@ -202,56 +186,33 @@ def page(folder: Path) -> str:
             )
     lines.append(ORDER)
     lines += order_lines(ordered_graphs(folder))
-    lines.append(WHAT_IF)
-    lines += what_if_lines()
     return "\n".join(lines) + "\n"
 
 
 HEAD = """# Fitting, measured
 
-`python -m benchmarks.fit` writes this page; `make bench` installs what it compares with. Figures of one run on a
-shared two-core machine: bytes and FLOPs are exact and the same every time, seconds are not.
+`python -m benchmarks.fit` writes this page; `make bench` installs what it compares with. Bytes and FLOPs are exact;
+seconds are of one run on two cores. Peaks are the sum of all arenas' extents; [PyTorch steps](real.md) compares
+measured peaks in one memory.
 
 ## Recomputation beside AOTAutograd's partitioner
 
-Joint graphs (forward and backward) of PyTorch, each traced once, attention written out, dropouts off. For each memory
-budget of the partitioner (PyTorch's `activation_memory_budget`, solver `dp`) the values that it saves are carried
-over: everything else that its backward pass needs is dropped behind the forward pass and made again just before its
-first reader, as `tmmu` writes it. That graph is planned (planner `auto`) and gives a peak, the sum of all arenas'
-extents, parameters and gradients included, and FLOPs (`tmmu_core/graph/flops.py`). Then `fit`'s recomputation, the
-order left as it is, is asked for the cheapest plan within that very peak. Budgets that lead to one and the same choice
-have one row. Every plan is verified.
-
-The partitioner minimises what is saved, not the peak: at small budgets it makes more at once than is needed, and its
-peak rises again. A plan with nothing recomputed may already be within its peak; then ours costs nothing. Its FLOPs are
-counted as ours are, element-wise operators included, so they are not the ones that it weighs by itself.
+Joint graphs of PyTorch with attention written out and dropout off. At each `activation_memory_budget` (solver `dp`)
+everything that the partitioner does not save is recomputed before its first reader in the backward pass. That graph is
+planned with `auto`. Then `fit` searches for the cheapest recomputation within the same peak, in the given order. Equal
+choices have one row. Every plan is verified.
 """
 
 ORDER = """
 ## Order beside Inductor's three
 
-MiB over all arenas without what is persistent, the sum of the arenas' peaks: the order as given; Inductor's LPMF (the
-better of with and without the rule of pytorch#161810), breadth first and depth first on the same rules (data, bytes
-written over, effects); the order of `fit`; what is proven. `randwire` and `searched` are drawn at random by
-`benchmarks/wired.py`: networks wired by WS(4, 0.75), and cells stacked as a search for architectures finds them.
+MiB over all arenas without persistent tensors: the given order, Inductor's LPMF (the better of with and without the
+rule of pytorch#161810), breadth first, depth first, `fit`, and what is proven. `randwire` and `searched` are random
+networks of `benchmarks/wired.py`.
 
 | graph | nodes | given | LPMF | BFS | DFS | fit | proven | s |
 |---|---|---|---|---|---|---|---|---|"""
 
 
-WHAT_IF_ON = "gpt2_small_train_b1_s1024"
-
-WHAT_IF = f"""
-## What if
-
-Single moves on `{WHAT_IF_ON}`: those that the live curve does not rule out are weighed, the best of each kind planned
-anew (`python -m benchmarks.fit --what-if`). The first ranking also loads what is compiled. CPU seconds.
-
-| ranking | weighed | planned | told | CPU s |
-|---|---:|---:|---:|---:|"""
-
-
-if __name__ == "__main__" and sys.argv[1:] == ["--what-if"]:
-    what_if_lines()
-elif __name__ == "__main__":
+if __name__ == "__main__":
     PAGE.write_text(page(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".venv-peers" / "joint"))

@@ -109,14 +109,15 @@ class SnapshotWriter:
             self.before[one.block.addr] = category, one.size
 
     def _segment(self, action: str, addr: int, size: int) -> None:
+        caller = self._lane
         if action in ("segment_alloc", "segment_map"):
             self.mapped[addr] = size, self._lane
-        elif action == "segment_free":
-            del self.mapped[addr]
-        else:
+        else:  # of any stream and pool
+            self._lane = next(lane for start, (own, lane) in self.mapped.items() if start <= addr < start + own)
             self._unmap(addr, addr + size)
         self.reserved_peak = max(self.reserved_peak, self.allocator.reserved)
         self._write(action, addr, size, [])
+        self._lane = caller
 
     def _unmap(self, start: int, end: int) -> None:
         for addr, (size, lane) in list(self.mapped.items()):
@@ -165,6 +166,7 @@ class SnapshotWriter:
                 state = {"address": one.block.addr, "size": one.block.size, "requested_size": one.size}
                 segment["blocks"].append({**state, "state": "active_allocated", "frames": one.frames})
                 position, at = one.block.addr + one.block.size, at + 1
+                segment["segment_type"] = "small" if one.block.pool.is_small else "large"
             _gap(segment, position, end)
         most = self.settings.max_split_size
         return {

@@ -22,6 +22,7 @@ from benchmarks.snapshot_writer import SnapshotWriter, Transformer, transformer_
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.formats.pytorch.caching_allocator import AllocatorSettings
+from tmmu_core.formats.pytorch.snapshot.allocator_replay import replayed_peak
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
@@ -92,7 +93,7 @@ def trace_rows() -> Iterator[str]:
     for name, writer in traces():
         history, plan = opened(writer.document())
         right, whole = right_bytes(history, writer)
-        read, model = totals(plan).reserved_peak_bytes, history.replayed_peak(history.settings)
+        read, model = totals(plan).reserved_peak_bytes, replayed_peak(history, history.settings)
         yield (
             f"| {name} | {len(history.events.action):,} | {writer.reserved_peak:,} | {read:,} | {model:,} "
             f"| {100 * right / whole:.2f} % |"
@@ -155,7 +156,8 @@ allocations, frees and stacks are PyTorch's own and whose addresses come from th
 ## Reserved peak and categories
 
 *Truth* is the reserved peak of the allocator that wrote the trace, *read* the peak of the events that were read,
-*model* a replay of the allocations and frees alone. *Right* is the part of all allocated bytes with the true category.
+*model* a replay of the allocations and frees from the first segments. *Right* is the part of all allocated bytes with
+the true category.
 
 | trace | events | reserved peak: truth | read | model | right |
 |---|---:|---:|---:|---:|---:|

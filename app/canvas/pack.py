@@ -28,12 +28,15 @@ from app.texts import numbers as words
 from app.texts import palette
 from tmmu_core.formats.planfile.compare_plans import KINDS, compare
 from tmmu_core.judge.verifier.finished_plan import conflicting_rows
+from tmmu_core.plans.analysis.reuse_costs import costly_reuses
 from tmmu_core.plans.figures.live_bytes import peak_of
 from tmmu_core.plans.figures.plan_storages import PlanStorages, beats_of, live_bytes, peak_step_of, storages_of
 from tmmu_core.plans.model import INVALID, ArenaSummary, Plan
 
 MAGIC = b"TMMUCANV"
 VERSION = 1
+MOST_REUSES = 200
+"""The most reuses that are marked with their price."""
 _NARROW = (("u1", 2**8), ("u2", 2**16), ("u4", 2**32))
 
 
@@ -271,8 +274,15 @@ def _pack_one(
         "shared": arrays.add(shared),
         "heads": arrays.add(storages.head[plan.storage[shared]]),
         "handoffs": arrays.add(np.array(handoffs, np.int64).reshape(-1)),
+        "reuses": arrays.add(_reuses(whole)),
         "still_read": arrays.add(np.flatnonzero(plan.held_until > plan.death)),
     }
+
+
+def _reuses(plan: Plan) -> NDArray[np.int64]:
+    """Return the rows and the price of the most expensive reuses, flat."""
+    found = [(reuse.first, reuse.second, min(reuse.cost, 2**53)) for reuse in costly_reuses(plan)[:MOST_REUSES]]
+    return np.array(found, np.int64).reshape(-1)
 
 
 def _arenas(
@@ -307,11 +317,11 @@ def _is_invalid(plan: Plan) -> bool:
 
 
 def _shapes(plan: Plan) -> Iterable[str]:
-    said: dict[tuple[int, ...], str] = {}
+    texts: dict[tuple[int, ...], str] = {}
     for shape in plan.shapes:
-        if shape not in said:
-            said[shape] = words.shape(shape)
-        yield said[shape]
+        if shape not in texts:
+            texts[shape] = words.shape(shape)
+        yield texts[shape]
 
 
 def _json(value: Any) -> bytes:

@@ -131,8 +131,8 @@ def build_report(
         script=Markup(canvas_script()),
         token=packed.token,
         packed=base64.b64encode(unpacking.pack(packed.data)).decode("ascii"),
-        first_arena=_first_arena(plan),
-        still=map_figure(plan, _first_arena(plan) or plan.arenas[0].name, Sheet(WIDTH, HEIGHT, theme))
+        first_arena=first_arena(plan),
+        still=map_figure(plan, first_arena(plan) or plan.arenas[0].name, Sheet(WIDTH, HEIGHT, theme))
         if plan.arenas and plan.steps
         else "",
     )
@@ -213,7 +213,7 @@ def _largest(plan: Plan) -> list[int]:
     return sorted(range(len(plan)), key=lambda row: (-sizes[row], row))
 
 
-def _first_arena(plan: Plan) -> str | None:
+def first_arena(plan: Plan) -> str | None:
     """Return the arena to show first: activations or gradients if another arena is four times as large, else all."""
     most = max((arena.extent_bytes for arena in plan.arenas), default=0)
     moving = [a for a in plan.arenas if a.extent_bytes and a.name in ("activations", "gradients")]

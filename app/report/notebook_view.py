@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 
 from markupsafe import escape
 
 from app.canvas.pack import pack_plan
 from app.canvas.script import canvas_script
+from app.report.html_report import first_arena
 from tmmu_core.graph.native import unpacking
 from tmmu_core.plans.model import Plan
 
@@ -18,8 +20,9 @@ ROOM = 110
 
 _PAGE = """<!doctype html><meta charset="utf-8"><title>plan</title><body style="margin:0;background:#fff">
 <div id="map" style="font:14px system-ui,sans-serif"></div><script>{script}</script><script>
-const state = {{ view: "map", link: "notebook", strip: true, height: {height} }}, map = document.getElementById("map");
-tmmuCanvas.unpack("{packed}").then((plan) => tmmuCanvas.show(map, {{ plan, ...state }}, () => {{}}));
+const state = {{ view: "map", link: "notebook", arena: {arena}, height: {height} }};
+const map = document.getElementById("map"), plan = tmmuCanvas.unpack("{packed}");
+plan.then((token) => tmmuCanvas.show(map, {{ plan: token, ...state }}, () => {{}}));
 </script></body>"""
 
 
@@ -29,6 +32,8 @@ def notebook_view(plan: Plan, text: str) -> str:
     The map is a document in an ``iframe``: a notebook shows it where it runs scripts, that is in trusted notebooks.
     """
     packed = base64.b64encode(unpacking.pack(pack_plan(plan).data)).decode("ascii")
-    page = escape(_PAGE.format(script=canvas_script(), packed=packed, height=HEIGHT))
+    page = escape(
+        _PAGE.format(script=canvas_script(), packed=packed, height=HEIGHT, arena=json.dumps(first_arena(plan)))
+    )
     frame = f'<iframe title="Arena map" srcdoc="{page}" style="width:100%;height:{HEIGHT + ROOM}px;border:0"></iframe>'
     return f'<div style="max-width:1100px"><code>{escape(text)}</code>{frame if len(plan) else ""}</div>'

@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tmmu_core.base.errors import UnwritableOutput
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 SECONDS = 120
 
@@ -16,16 +18,21 @@ def browser() -> str | None:
     return next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
 
-def pdf(report: bytes, program: str) -> bytes:
-    """Return the report as PDF. Raises ``OSError`` if the browser writes no file."""
+def pdf(report: bytes) -> bytes:
+    """Return the report as PDF. Raises ``UnwritableOutput`` without a browser, and if it writes no file."""
+    program = browser()
+    if program is None:
+        raise UnwritableOutput("a PDF needs a browser, and none is installed.", "Install Chromium, or write .html.")
     with TemporaryDirectory() as folder:
         page, paper = Path(folder) / "report.html", Path(folder) / "report.pdf"
         page.write_bytes(report)
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer"]
         options.append(f"--user-data-dir={folder}/profile")
-        done = subprocess.run(
-            [program, *options, f"--print-to-pdf={paper}", page.as_uri()], capture_output=True, timeout=SECONDS
-        )
-        if not paper.exists():
-            raise OSError(f"{program} wrote no PDF (exit code {done.returncode})")
-        return paper.read_bytes()
+        command = [program, *options, f"--print-to-pdf={paper}", page.as_uri()]
+        try:
+            subprocess.run(command, capture_output=True, timeout=SECONDS)
+            return paper.read_bytes()
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UnwritableOutput(
+                f"the browser did not print the report: {error}.", "Write .html, and print that."
+            ) from error

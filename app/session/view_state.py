@@ -21,7 +21,7 @@ FIRST_SAMPLE = "sample:resnet50"
 VIEWS = ("lifetimes", "slots", "map")
 VIEW_NAMES = {"lifetimes": "Lifetimes", "slots": "Slots", "map": "Arena map"}
 TABS = (
-    *("map", "peak", "device", "fragmentation", "snapshot"),
+    *("map", "peak", "device", "fragmentation", "snapshot", "reuse"),
     *("changes", "planners", "compare", "history", "shapes", "ranks"),
 )
 COLOURS = ("role", "category", "slot", "arena", "operator", "module", "phase", "size")
@@ -55,7 +55,7 @@ class Choice(PlanRequest):
     selected: str = ""
     search: str = ""
     marked: str = ""
-    """``witness`` where the tensors that make the lower bound are marked; ``layer:<name>`` for those of a layer."""
+    """Marked tensors: ``witness`` of the lower bound, ``late`` for those freed late, ``layer:<name>`` of a layer."""
     step: int | None = None
     span: str = ""
     """Chosen range of steps: ``first~end``, half-open; empty: none."""
@@ -158,17 +158,17 @@ def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
         try:
             values[name] = _read(name, text)
         except ValueError as error:
-            complaints.append(f"The link says {key}={text!r}: {error}")
+            complaints.append(f"The link has {key}={text!r}: {error}")
         except UnreadableInput as error:
-            complaints.append(f"The link says {key}={text!r}: {error.message}")
+            complaints.append(f"The link has {key}={text!r}: {error.message}")
     if "rank" in values and not {"shard_spec", "world_size"} & values.keys():  # name in links of earlier versions
         try:
             values["shard_spec"] = spec_of(values.get("shard", ""))
         except UnreadableInput as error:
-            complaints.append(f"The link says rank={values.pop('rank')}: {error.message}")
+            complaints.append(f"The link has rank={values.pop('rank')}: {error.message}")
     choice = Choice(**values)
     while (wrong := contradiction(choice)) is not None:
-        complaints.append(f"The link asks for what cannot be: {wrong.what} {wrong.way_out}")
+        complaints.append(f"The link has settings that exclude each other: {wrong.what} {wrong.way_out}")
         choice = choice.but(**{wrong.field: getattr(Choice(), wrong.field)})
     return choice, tuple(complaints)
 
@@ -183,8 +183,8 @@ def _read(name: str, text: str) -> Any:
         if text not in ("0", "1"):
             raise ValueError("write 1 or 0.")
         return text == "1"
-    if name == "marked" and text != "witness" and not text.startswith("layer:"):
-        raise ValueError("choose witness, or layer: with the name of a layer.")
+    if name == "marked" and text not in ("witness", "late") and not text.startswith("layer:"):
+        raise ValueError("choose witness, late, or layer: with the name of a layer.")
     if name == "tried":
         return tried_text(*tried_of(text)) if text else ""
     if name == "zoom":

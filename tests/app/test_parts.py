@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import streamlit as st
 
+from app.kit.tensor import tensor_table
 from app.pages.graph import sharing
 from app.session import planning
 from app.session.view_state import Choice
+from app.texts import tensor_text
 from tests.app.test_pages import html, opened
+from tests.support.build import chain
+from tmmu_core.plans.making.engine import plan_graph
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,3 +55,20 @@ def test_rematerialisation_shows_saved_bytes_and_added_steps() -> None:
     at.button(key="use-remat").click().run()
     assert at.selectbox(key="w.variant").value == "backward/remat_enabled"
     assert at.button(key="use-remat").disabled
+
+
+def test_buffer_that_waits_for_its_last_reader_is_flagged_with_it() -> None:
+    at = opened(graph="sample:residual_block", marked="late")
+    (drawing,) = [
+        one for one in (json.loads(e.proto.json) for e in at.get("bidi_component") if e.proto.json) if one.get("flags")
+    ]
+    ((step, text),) = drawing["flags"]
+    shown = plan_of("residual_block")
+    assert text == f"{shown.plan.node_at(step)} frees x"
+    assert drawing["marked"] == [shown.plan.row_of["x"]]
+
+
+def test_card_and_table_show_padded_sizes() -> None:
+    plan = plan_graph(chain(2, floats=5)).plan
+    assert "128 B" in tensor_text.details(plan, None, "t1").split("padded")[1].split("</dd>")[0]
+    assert tensor_table.frame_of(plan, np.array([0]))["padded"].tolist() == [128]

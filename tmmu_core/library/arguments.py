@@ -199,23 +199,33 @@ def limits_of(what: Measure, given: Any) -> list[Limit]:
     if given is None:
         return []
     each = given.items() if isinstance(given, Mapping) else [(ALL, given)]
+    return [limit_of(what, what, value, arena) for arena, value in each]
+
+
+def limit_of(name: str, what: Measure, value: Any, arena: str = ALL) -> Limit:
+    """Return one limit; errors name the option ``name``."""
     read = ratio if what in ("gap", "reuse") else amount_of_bytes
-    return [Limit(what, Fraction(read(what, value)), arena) for arena, value in each]
+    return Limit(what, Fraction(read(name, value)), arena)
 
 
-def growths_of(overall: Any, peak: Any, extent: Any) -> list[Limit]:
-    """Return the growth limits of live peak, extent and lower bound; ``overall`` is the default of each, and 0 its own.
+def growths_of(given: Mapping[str, Any]) -> list[Limit]:
+    """Return the growth limits of live peak, extent and lower bound, from the options of all, peak and extent.
 
-    The lower bound falls back to the limit of the peak.
+    The default of peak and extent is the option of all; that of the lower bound is the limit of the peak; then 0.
     """
-    given = {"peak growth": (peak, overall), "extent growth": (extent, overall), "lower bound growth": (overall, peak)}
-    return [_growth_of(what, next((value for value in given[what] if value is not None), 0)) for what in GROWTH]
-
-
-def _growth_of(what: Measure, given: Any) -> Limit:
-    if isinstance(given, str) and given.strip().endswith("%"):
-        return Limit(what, ratio(what, given), relative=True)
-    return Limit(what, Fraction(amount_of_bytes(what, given)))
+    overall, peak, extent = given
+    options = {
+        "peak growth": (peak, overall),
+        "extent growth": (extent, overall),
+        "lower bound growth": (overall, peak),
+    }
+    limits = []
+    for what in GROWTH:
+        name = next((name for name in options[what] if given[name] is not None), overall)
+        value = 0 if given[name] is None else given[name]
+        relative = isinstance(value, str) and value.strip().endswith("%")
+        limits.append(Limit(what, Fraction((ratio if relative else amount_of_bytes)(name, value)), relative=relative))
+    return limits
 
 
 def capacity_of(given: Capacities) -> Capacity:

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from tmmu_core.base.app_package import app_module
 from tmmu_core.base.atomic_files import write_output_file
-from tmmu_core.base.errors import UnreadableInput, UnwritableOutput
+from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.escaping import visible
 from tmmu_core.base.extras import need, require
 from tmmu_core.fitting.problem.answer import Allowed
@@ -181,7 +181,12 @@ class Plan(model.Plan):
         limits += arguments.limits_of("reuse cost", max_reuse_cost)
         baseline_plan = None if baseline is None else as_plan(baseline)
         if baseline_plan is not None:
-            limits += arguments.growths_of(max_growth, max_peak_growth, max_extent_growth)
+            growths = {
+                "max_growth": max_growth,
+                "max_peak_growth": max_peak_growth,
+                "max_extent_growth": max_extent_growth,
+            }
+            limits += arguments.growths_of(growths)
         if not limits:
             raise ValueError("a gate without a limit can never be red. Give max_extent, max_peak, max_gap or baseline.")
         found = _checked(self, self.verify(graph), limits, baseline_plan)
@@ -262,8 +267,8 @@ class Plan(model.Plan):
         """Write a report (``.html``, offline; ``.md``, a summary; ``.pdf``) and return its path.
 
         Without ``path``, return the HTML as bytes. ``baseline`` is a plan to compare with.
-        Raises ``UnreadableInput`` for another suffix, and for PDF without an installed browser;
-        ``UnwritableOutput`` where the file cannot be written.
+        Raises ``UnreadableInput`` for another suffix; ``UnwritableOutput`` where the file cannot be written, and for
+        PDF without an installed browser.
         """
         suffix = "" if path is None else Path(path).suffix.lower()
         if suffix not in ("", ".html", ".htm", ".md", ".pdf"):
@@ -280,7 +285,7 @@ class Plan(model.Plan):
             )
         if path is None:
             return data
-        write_output_file(Path(path), _printed(data) if suffix == ".pdf" else data)
+        write_output_file(Path(path), app_module("report.pdf").pdf(data) if suffix == ".pdf" else data)
         return Path(path)
 
     def show(self, *, browser: bool = True) -> subprocess.Popen[bytes]:
@@ -373,19 +378,6 @@ def fit_graph(
         fitted,
         Plan.of(best.plan, PlanningResult(PlanRequest(planner=best.plan_input.planner), best.plan, best.solution)),
     )
-
-
-def _printed(report: bytes) -> bytes:
-    """Return an HTML report as PDF."""
-    printer = app_module("report.pdf")
-    browser = printer.browser()
-    if browser is None:
-        raise UnreadableInput("a PDF needs an installed browser.", hint="Write .html instead.")
-    try:
-        printed: bytes = printer.pdf(report, browser)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UnwritableOutput(f"the report was not printed: {error}.", "Write .html, and print that.") from error
-    return printed
 
 
 def _checked(plan: Plan, verdict: Verdict, limits: list[Limit], baseline: model.Plan | None) -> Gate:

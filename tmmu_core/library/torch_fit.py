@@ -110,13 +110,14 @@ class TorchFit(Fit[Plan]):
         return reserved_peak(storages.birth[made], storages.death[made], storages.size[made])
 
     def peak(self) -> dict[str, Any]:
-        """Return the node and the module at the peak, the live tensors with bytes and module, and a suggestion."""
+        """Return the node and module at the peak, the live tensors, their bytes by module, and a suggestion."""
         return at_peak(self.graph, self.plan, self.plan.totals.peak_step)
 
     def layers(self) -> dict[str, dict[str, int]]:
-        """Return bytes by module path: parameters, gradients, optimizer state, activations, and what of these is
-        kept, recomputed and offloaded."""
-        return layers(self.fitted.start.plan_input.graph, self.graph, self.step.executed.gradients)
+        """Return bytes by module path: parameters, gradients, optimizer state, activations, what of these is kept,
+        recomputed and offloaded, and what is live at the peak."""
+        given, gradients = self.fitted.start.plan_input.graph, self.step.executed.gradients
+        return layers(given, self.graph, gradients, self.peak()["modules"])
 
 
 @dataclass(frozen=True)

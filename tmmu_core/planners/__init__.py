@@ -172,10 +172,10 @@ PLANNERS: dict[str, ArenaPlannerEntry | MemoryPlannerEntry] = {
         ),
         ArenaPlannerEntry(
             "reuse",
-            "least cost of shared bytes within the capacity: local search, and a lower bound from cliques",
+            "least cost of shared bytes within the capacity: local search, and a lower bound from cliques and search",
             f"{_HERE}.reuse",
             "plan_reuse",
-            {"rounds": 20_000, "max_nodes": None},
+            {"rounds": 20_000, "work": 4_000_000_000, "max_nodes": None},
         ),
         ArenaPlannerEntry(
             "auto",

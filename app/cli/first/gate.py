@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +19,6 @@ from app.cli.options import (
     option,
     planning,
     print_findings,
-    read_bytes_option,
     resolve_either,
     show_warnings,
     warnings_of,
@@ -32,7 +31,7 @@ from app.texts import certificate_text, numbers
 from tmmu_core.base import strict
 from tmmu_core.base.escaping import for_annotation
 from tmmu_core.formats.planfile.plan_file import to_json
-from tmmu_core.graph.quantities import parse_percent
+from tmmu_core.library.arguments import growths_of, limit_of
 from tmmu_core.plans.analysis import gate as core
 from tmmu_core.plans.analysis.peak_lines import changes_at_peak
 from tmmu_core.plans.figures.metrics import totals
@@ -149,7 +148,7 @@ def _checks(limits: GateOptions, judged: Resolved, before: Resolved | None) -> l
     if not all(check.ok for check in checks):
         return checks
     amounts = [amount for name, (what, texts) in limits.amounts.items() for amount in _limits(name, what, found, texts)]
-    amounts += [] if before is None else _growth(limits.growth)
+    amounts += [] if before is None else growths_of(limits.growth)
     return [*checks, *map(check_row, core.gate(found, amounts, None if before is None else before.plan))]
 
 
@@ -286,21 +285,7 @@ def _limits(option: str, what: core.Measure, plan: Plan, given: list[str] | None
         arena, separator, value = text.rpartition("=")
         if separator and arena not in plan.arena_of:
             raise UsageError(f"the plan has no arena {arena!r}.", strict.closest_hint(arena, plan.arena_of))
-        amount = _percent(option, value) if what in ("gap", "reuse") else Fraction(read_bytes_option(option, value))
-        yield core.Limit(what, amount, arena if separator else core.ALL)
-
-
-def _growth(given: Mapping[str, str | None]) -> Iterator[core.Limit]:
-    """The limit of each growth measure, from its own option or ``--max-growth``."""
-    options = {"peak growth": "--max-peak-growth", "extent growth": "--max-extent-growth"}
-    for what in core.GROWTH:
-        # A larger peak implies a larger bound, so without --max-growth the bound has the limit of the peak.
-        options_of_limit = (options[what], "--max-growth") if what in options else ("--max-growth", "--max-peak-growth")
-        option = next((name for name in options_of_limit if given[name] is not None), "--max-growth")
-        text = given[option] or "0"
-        relative = text.strip().endswith("%")
-        amount = _percent(option, text) if relative else Fraction(read_bytes_option(option, text))
-        yield core.Limit(what, amount, relative=relative)
+        yield limit_of(option, what, value, arena if separator else core.ALL)
 
 
 def check_row(check: core.Check) -> Check:
@@ -319,10 +304,3 @@ def check_row(check: core.Check) -> Check:
 
 def _percentage(ratio: Fraction) -> str:
     return f"{float(ratio * 100):.10g} %"
-
-
-def _percent(option: str, text: str) -> Fraction:
-    try:
-        return parse_percent(text)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from None

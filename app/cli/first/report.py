@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,6 +48,7 @@ def command(
     Exit code: 0; 1 if the plan is invalid, which the report shows.
     """
     from app.report.html_report import Known, build_report
+    from app.report.pdf import pdf
     from app.report.report_theme import LOOKS
     from app.report.summary import markdown
     from tmmu_core.judge.lint import lint_verdict
@@ -75,24 +75,9 @@ def command(
             known=Known(verified, lint_verdict(whole(found), found.graph, **how)),
             theme=theme,
         )
-        data = _to_pdf(data) if form == "pdf" else data
+        data = pdf(data) if form == "pdf" else data
         write_output(output, unpacking.pack(data) if gzipped else data, "the report")
     if not verified.ok:
         print_note(f"{plan} is an invalid plan, as its report shows: {verified}")
         return FINDING
     return SUCCESS
-
-
-def _to_pdf(report: bytes) -> bytes:
-    """Return the report as PDF. Raises :class:`UsageError` if no browser can print it."""
-    from app.report.pdf import browser, pdf
-
-    program = browser()
-    if program is None:
-        raise UsageError("a PDF needs a browser, and none is installed.", "Install Chromium, or write .html.")
-    try:
-        return pdf(report, program)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(
-            f"the browser did not print the report: {error}.", "Write .html and print that file."
-        ) from error

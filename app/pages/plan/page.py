@@ -11,7 +11,16 @@ from app.canvas.plan_component import Memory, PlanHandle
 from app.kit import arena_focus, review_panel, tabs
 from app.kit.frame import page_frame
 from app.kit.tensor import plan_drawing, tensor_card, tensor_table, verdict, why_here
-from app.pages.plan import fragmentation_view, layers, measured, peak_view, snapshot_view, step_range
+from app.pages.plan import (
+    fragmentation_view,
+    freed_late,
+    layers,
+    measured,
+    peak_view,
+    reuse_view,
+    snapshot_view,
+    step_range,
+)
 from app.session import planning, state
 from app.session.planning import Shown
 from app.texts import glossary, markup, numbers
@@ -23,8 +32,9 @@ OF_A_STEP: dict[str, Callable[[Shown], None]] = {
     "peak": peak_view.draw,
     "fragmentation": fragmentation_view.draw,
     "snapshot": snapshot_view.draw,
+    "reuse": reuse_view.draw,
 }
-"""Views of one step, drawn below a smaller map."""
+"""Views drawn below a smaller map."""
 
 
 def page() -> None:
@@ -37,6 +47,8 @@ def page() -> None:
     titles = {"map": "Map", "peak": "Peak", "device": "Device", "fragmentation": "Fragmentation"}
     if len(shown.plan.arenas) < 2:
         del titles["device"]
+    if any(arena.reuse_cost is not None for arena in shown.plan.arenas):
+        titles["reuse"] = "Reuse cost"
     if snapshot_view.history_of(shown) is not None:
         titles["snapshot"] = "Snapshot"
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="views"):
@@ -81,14 +93,15 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
     """Draw the canvas, the card and what the view adds; a click reruns only this fragment."""
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
-        marked = why_here.turns(shown) or layers.marked(shown)
+        marked = why_here.turns(shown) or layers.marked(shown) or freed_late.marked(shown)
+        flags = [*review_panel.flags(shown), *freed_late.flags(shown)]
         how: dict[str, Any] = {"height": 300} if view in OF_A_STEP else {"height": 400, "room": ROOM}
         if view in OF_A_STEP:
             how["step"] = arena_focus.step_and_arena(shown, arena_focus.arena(shown))
         if view == "device":
             memory = Memory(plan_drawing.end_to_end(shown.plan), device_bytes(shown))
             how |= {"arena": None, "view": "map", "colour": state.choice().colour or "arena", "memory": memory}
-        plan_drawing.canvas(handle, title=False, marked=marked, flags=review_panel.flags(shown), **how)
+        plan_drawing.canvas(handle, title=False, marked=marked, flags=flags, **how)
         step_range.draw(shown)
         if view == "map":
             _tables(shown)
@@ -104,7 +117,8 @@ def _tables(shown: Shown) -> None:
     with st.expander("Tensors"):
         tensor_table.table(shown, arena)
     if shown.solution is not None:
-        with st.expander("Buffers by idle bytes"):
+        with st.expander("Buffers by idle bytes", expanded=state.choice().marked == freed_late.LATE):
+            freed_late.button(shown)
             tensor_table.storages(shown, arena)
 
 

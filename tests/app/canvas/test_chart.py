@@ -215,6 +215,11 @@ def test_click_selects_and_escape_clears(draw: Draw) -> None:
     assert sent(page, "select") == [{"id": "b", "row": 1, "how": "click"}, {"id": None, "row": -1, "how": "clear"}]
 
 
+def test_no_hue_is_close_to_the_colour_over_a_limit(draw: Draw) -> None:
+    hues = draw(plan_of(), view="slots").evaluate("() => charts[0].paints.table")
+    assert min(np.linalg.norm(np.subtract(hue, (0xD5, 0x5E, 0x00))) for hue in hues) > 70
+
+
 def test_selected_box_has_a_frame(draw: Draw) -> None:
     page = draw(plan_of(), view="map", selected="b")
     settle(page)

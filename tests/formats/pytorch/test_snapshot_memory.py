@@ -17,6 +17,7 @@ from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.formats.pytorch.caching_allocator import AllocatorSettings
 from tmmu_core.formats.pytorch.snapshot.advice import model_error, modules_to_checkpoint, settings_to_try
+from tmmu_core.formats.pytorch.snapshot.allocator_replay import replayed_peak
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
@@ -203,6 +204,35 @@ def test_equal_buffers_are_one_group_and_sizes_are_counted_by_powers_of_two() ->
     groups = [(total.count, size, total.size) for total, size, _ in found.alike(found.peak_step)]
     assert groups == [(1, 4096, 4096), (3, 1000, 3000)]
     assert found.sizes() == [(9, 3, 3000), (12, 1, 4096)]
+
+
+@pytest.mark.parametrize("is_expandable", [False, True])
+@pytest.mark.parametrize("first_step", [0, 1])
+def test_model_replays_its_own_events_to_the_byte(first_step: int, is_expandable: bool) -> None:
+    settings = AllocatorSettings(is_expandable)
+    writer = transformer_steps(Transformer(**TINY, steps=3, start_at_step=first_step, writer=SnapshotWriter(settings)))
+    found = history(writer.document())
+    assert replayed_peak(found, settings) == writer.reserved_peak
+
+
+@pytest.mark.parametrize("is_expandable", [False, True])
+def test_model_begins_with_the_gaps_of_released_and_kept_segments(is_expandable: bool) -> None:
+    settings = AllocatorSettings(is_expandable)
+    writer = SnapshotWriter(settings, is_recording=False)
+    sizes = [500_000, 30 * MIB, 12 * MIB, 9 * MIB + 300_000, 700_000, 80 * MIB]
+    for k, size in enumerate(sizes):
+        writer.alloc(k, size, LINE, "other", stream=k % 2)
+    for k in (1, 3, 4):
+        writer.free(k, LINE)
+    writer.start()
+    for k, size in enumerate((29 * MIB, 8 * MIB, 90 * MIB, 600_000), len(sizes)):
+        writer.alloc(k, size, LINE, "other", stream=k % 2)
+    for k in (2, 5, 6):
+        writer.free(k, LINE)
+    writer.allocator.empty_cache()
+    writer.alloc("last", 60 * MIB, LINE, "other")
+    found = history(writer.document())
+    assert replayed_peak(found, settings) == writer.reserved_peak
 
 
 def test_advice_names_what_to_checkpoint_and_the_error_of_the_model() -> None:

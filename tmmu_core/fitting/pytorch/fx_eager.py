@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, with_optimizer
 from tmmu_core.formats.pytorch.joint_graph import fx_origins
@@ -84,6 +85,8 @@ class EagerRecorder(TorchDispatchMode):
         """Address of a storage → the tensor that holds its present value."""
         self.alive: dict[int, StorageWeakRef] = {}
         self.used: Counter[str] = Counter()
+        self.updated: set[str] = set()
+        """Persistent tensors after a write."""
 
     def declare(self, name: str, value: torch.Tensor, role: Role) -> str:
         """Return the tensor of the storage of ``value``; a new storage becomes the tensor ``name``."""
@@ -107,6 +110,8 @@ class EagerRecorder(TorchDispatchMode):
             result = func(*[self._observed(each) for each in args], **(kwargs or {}))
         else:
             result = func(*args, **(kwargs or {}))
+            if func is torch.ops.aten.mkldnn_rnn_layer.default:
+                result = (*result[:3], _workspace(func, args))
         self._record(func, args, kwargs or {}, result)
         return result
 
@@ -136,14 +141,18 @@ class EagerRecorder(TorchDispatchMode):
         known, name = set(self.name_of), func.name().partition("::")[2].partition(".")[0] or func.name()
         node_id = f"{name}_{self.used[name]}" if self.used[name] else name
         role: Role = "activation" if self.phase == "forward" else "gradient"
-        made = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor)]
+        leaves = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor)]
+        made = {each.untyped_storage()._cdata: each for each in leaves}.values()
         outputs = [self.declare(node_id, each, role) for each in made if each.untyped_storage()._cdata not in known]
         written = dict.fromkeys(_written(func, args, kwargs))
         pairs = []
         for address in written:
             old = self.name_of[address]
-            new = f"{old}.{node_id}"
             before = self.tensors[old]
+            if old in self.updated:
+                continue  # the bytes of a persistent tensor are held anyway: its first write is recorded
+            new = f"{old}.{node_id}"
+            self.updated |= {new} if before.persistent else set()
             self.tensors[new] = Tensor(new, before.shape, before.dtype, before.role)
             self.name_of[address] = new
             pairs.append((inputs.index(old), len(outputs)))
@@ -169,6 +178,8 @@ class EagerRecorder(TorchDispatchMode):
         """Rename the storage of ``gradient`` after its parameter and return the name."""
         address, name = gradient.untyped_storage()._cdata, f"{parameter}.grad"
         old = self.name_of[address]
+        if old.endswith(".grad"):  # two parameters share one gradient
+            return old
         self.tensors[name] = msgspec.structs.replace(self.tensors.pop(old), id=name)
         self.name_of[address] = name
         for node in self.nodes:
@@ -194,6 +205,14 @@ class EagerRecorder(TorchDispatchMode):
             execution_order=tuple(node.node_id for node in nodes),
             origins=self.origins,
         )
+
+
+def _workspace(func: Any, args: Any) -> torch.Tensor:
+    """Return the workspace of oneDNN's LSTM. Its fake kernel has none, so the kernel runs once on zeros."""
+    with unset_fake_temporarily(), torch.enable_grad():
+        zeros = tree_map_only(torch.Tensor, lambda each: torch.zeros(each.shape, dtype=each.dtype), args)
+        size = func(*zeros)[3].nbytes
+    return torch.empty(size, dtype=torch.uint8)
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> Iterator[int]:

@@ -119,7 +119,7 @@ class _Executed(Reading):
             self.outputs.append(tensor_id)
             if isinstance(of, descriptors.ParamAOTInput):
                 self.gradients[self.tensor_of[self.ends.placeholder_of[of].name]] = tensor_id
-        held = dict.fromkeys([*self.outputs, *self.inputs])
+        held = dict.fromkeys([*self.outputs, *(self.mutated.get(name, name) for name in self.inputs)])
         self.outputs = [name for name in held if not self.tensors[name].persistent]
 
     def _name_gradients(self) -> None:

@@ -17,6 +17,8 @@ class LiveBytes(TorchDispatchMode):
     Scratch memory inside of a kernel is not a storage of any tensor and is not counted.
     """
 
+    supports_higher_order_operators = True
+
     def __init__(self, held: Iterable[Any] = ()) -> None:
         super().__init__()
         self.live: dict[int, tuple[Any, int]] = {}

@@ -126,8 +126,10 @@ class TorchStep:
 
     @contextlib.contextmanager
     def _as_it_is(self) -> Iterator[None]:
-        """Afterwards parameters, gradients, buffers and the generator are as before."""
-        state = [(tensor, tensor.detach().clone()) for tensor in (*self.module.parameters(), *self.module.buffers())]
+        """Afterwards parameters, gradients, buffers, inputs and the generator are as before."""
+        inputs = [each for each in tree_leaves((self.call.args, self.call.kwargs)) if isinstance(each, torch.Tensor)]
+        kept = (*self.module.parameters(), *self.module.buffers(), *inputs)
+        state = [(tensor, tensor.detach().clone()) for tensor in kept]
         gradients = [(each, each.grad) for each in self.module.parameters()]
         generators = {where: generator_state(where) for where in {"cpu", self.device}}
         for each, _ in gradients:
@@ -204,4 +206,9 @@ def _signature(arguments: Any) -> tuple[Any, ...]:
 
 def _equal(one: list[Any], other: list[Any]) -> bool:
     pairs = zip(one, other, strict=True)
-    return all(a is b if a is None or b is None else torch.equal(a, b) for a, b in pairs)
+    return all(a is b if a is None or b is None else torch.equal(_bits(a), _bits(b)) for a, b in pairs)
+
+
+def _bits(value: torch.Tensor) -> torch.Tensor:
+    """Return the bytes of a tensor; unlike its values, those of a NaN are equal to themselves."""
+    return value.detach().contiguous().flatten().view(torch.uint8)

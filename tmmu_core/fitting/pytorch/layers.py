@@ -11,14 +11,19 @@ from tmmu_core.graph.model import Graph, Tensor
 from tmmu_core.plans.figures.plan_storages import alive_at
 from tmmu_core.plans.model import Plan
 
-COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded")
-"""Figures of a module in bytes; ``activations`` = kept + recomputed + offloaded: what the backward pass reads."""
+COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")
+"""Figures of a module in bytes; ``activations`` = kept + recomputed + offloaded: what the backward pass reads.
+``at_peak`` is what the module's operators hold at the peak, gradients included: the modules that bind it.
+"""
 
 
-def layers(given: Graph, fitted: Graph, gradients: Mapping[str, str]) -> dict[str, dict[str, int]]:
+def layers(
+    given: Graph, fitted: Graph, gradients: Mapping[str, str], peak: Mapping[str, int]
+) -> dict[str, dict[str, int]]:
     """Return the bytes of each module, by its path: ``COLUMNS`` of its own parameters and operators.
 
-    ``given`` is the step before the fit, ``gradients`` maps a parameter to its gradient.
+    ``given`` is the step before the fit, ``gradients`` maps a parameter to its gradient, ``peak`` is ``modules`` of
+    :func:`at_peak`.
     """
     found: dict[str, dict[str, int]] = {}
 
@@ -45,6 +50,8 @@ def layers(given: Graph, fitted: Graph, gradients: Mapping[str, str]) -> dict[st
         size = _bytes(tensors[name])
         add(path, "activations", size)
         add(path, "offloaded" if name in away else "kept" if name in kept else "recomputed", size)
+    for path, size in peak.items():
+        add(path, "at_peak", size)
     return dict(sorted(found.items()))
 
 
@@ -60,39 +67,47 @@ def at_peak(graph: Graph, plan: Plan, step: int) -> dict[str, Any]:
     """Return what is live at ``step``, the peak of ``plan``, a plan of ``graph``.
 
     ``node`` and ``module`` run at the peak; ``tensors`` are ``(tensor, bytes, module)`` of all that are not persistent,
-    largest first; ``suggestion`` is a known remedy, or ``""``.
+    largest first; ``modules`` their bytes by module, largest first; ``suggestion`` is a known remedy, or ``""``.
     """
     node = plan.node_at(step)
     module = {each: ".".join(origin.module) for each, origin in graph.origins.items()}
     makers = {name: each for each in graph.nodes for name in each.outputs}
-    left_out = {tensor.id for tensor in graph.tensors if tensor.persistent or tensor.view is not None}
-    live = []
-    for row in map(plan.row, alive_at(plan, step).tolist()):
-        maker = makers.get(row.tensor_id)
-        if row.tensor_id not in left_out:
-            source = "" if maker is None else maker.recomputes or maker.node_id
-            live.append((row.tensor_id, int(row.size_bytes), module.get(source, "")))
-    of_loss = sum(size for name, size, _ in live if name in makers and any(word in makers[name].instr for word in LOSS))
-    is_loss = 4 * of_loss > sum(size for _, size, _ in live)
+    tensors = {tensor.id: tensor for tensor in graph.tensors}
+    live: list[tuple[str, int, str]] = []
+    modules: dict[str, int] = {}
+    of_loss = 0
+    rows = {int(plan.storage[k]): plan.row(k) for k in reversed(alive_at(plan, step).tolist())}
+    for row in reversed(rows.values()):
+        tensor = _base(tensors, row.tensor_id)
+        if tensor.persistent:
+            continue
+        maker, size = makers.get(tensor.id), int(row.size_bytes)
+        path = "" if maker is None else module.get(maker.recomputes or maker.node_id, "")
+        live.append((tensor.id, size, path))
+        modules[path] = modules.get(path, 0) + size
+        of_loss += size if maker is not None and any(word in maker.instr for word in LOSS) else 0
     return {
         "node": node,
         "module": module.get(node or "", ""),
         "tensors": tuple(live),
-        "suggestion": CHUNKED_LOSS if is_loss else "",
+        "modules": dict(sorted(modules.items(), key=lambda each: (-each[1], each[0]))),
+        "suggestion": CHUNKED_LOSS if 4 * of_loss > sum(modules.values()) else "",
     }
+
+
+def _base(tensors: Mapping[str, Tensor], name: str) -> Tensor:
+    """Return the tensor that owns the storage of ``name``."""
+    found = tensors[name]
+    while found.view is not None:
+        found = tensors[found.view.base_tensor_uid]
+    return found
 
 
 def _read_in_backward(graph: Graph) -> set[str]:
     """Storages, by the tensor that names them, that a node of the backward pass reads."""
-    base = {tensor.id: tensor.view.base_tensor_uid for tensor in graph.tensors if tensor.view is not None}
-    found = set()
-    for node in graph.nodes:
-        if node.phase == "backward" and node.instr != "tangent":
-            for name in node.inputs:
-                while name in base:
-                    name = base[name]
-                found.add(name)
-    return found
+    tensors = {tensor.id: tensor for tensor in graph.tensors}
+    read = [node.inputs for node in graph.nodes if node.phase == "backward" and node.instr != "tangent"]
+    return {_base(tensors, name).id for inputs in read for name in inputs}
 
 
 def _owner(parameter: str) -> str:

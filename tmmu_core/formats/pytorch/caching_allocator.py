@@ -14,8 +14,9 @@ Source: ``c10/cuda/CUDACachingAllocator.cpp`` (``malloc``, ``get_free_block``, `
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -115,8 +116,7 @@ class CachingAllocator:
             found = self._new_block(blocks, size)
         if found is None:
             raise OutOfMemory(f"{size:,} bytes are requested; {self.capacity - self.reserved:,} are free.")
-        rest = found.size - size
-        if rest >= GRAIN if is_small or self.settings.expandable_segments else self._splits(size, rest):
+        if self._splits(is_small, size, found.size - size):
             self._cut(found, size)
         found.is_free = False
         self.allocated += found.size
@@ -138,6 +138,44 @@ class CachingAllocator:
                     pool.remove(block)
                     self._reserve("segment_free", block.addr, -block.size)
 
+    def adopt(
+        self,
+        regions: Sequence[tuple[int, int]],
+        held: Sequence[tuple[int, int]],
+        stream: Hashable = 0,
+        pool: Hashable = 0,
+        *,
+        is_small: bool,
+    ) -> dict[int, Block]:
+        """Add segments ``(first address, end)`` of a pool, in order, and the allocations ``(address, bytes)`` in them.
+
+        Return the allocated blocks by address. Bytes between allocations become free blocks, if a block is ever split
+        so; else they belong to the allocation before them.
+        """
+        own = self._pools.setdefault((pool, stream, is_small), _Pool(is_small))
+        found: dict[int, Block] = {}
+        last: Block | None = None
+        for start, end in regions:
+            self._next_address = max(self._next_address, end + ADDRESS_SPACE)
+            self._reserve("segment_alloc", start, end - start)
+            if not self.settings.expandable_segments:
+                last = None
+            elif last is not None:
+                last = self._append(last, Block(last.addr + last.size, start - last.addr - last.size, own, True, False))
+            inside = held[bisect_left(held, (start, 0)) : bisect_left(held, (end, 0))]
+            last = self._append(last, Block(start, (inside[0][0] if inside else end) - start, own))
+            for (addr, size), (after, _) in pairwise([*inside, (end, 0)]):
+                size = min(max(GRAIN, -(-size // GRAIN) * GRAIN), after - addr)
+                rest = after - addr - size
+                used = size if self._splits(is_small, size, rest) else size + rest
+                found[addr] = Block(addr, used, own, False)
+                last = self._append(last, found[addr])
+                self.allocated += used
+                last = self._append(last, Block(addr + used, size + rest - used, own))
+        if last is not None and self.settings.expandable_segments:
+            self._append(last, Block(last.addr + last.size, ADDRESS_SPACE, own, True, False))
+        return found
+
     # --- blocks ---------------------------------------------------------------------------------------------------
 
     def _best_fit(self, pool: _Pool, size: int) -> Block | None:
@@ -156,7 +194,9 @@ class CachingAllocator:
         del pool.free[at]
         return found
 
-    def _splits(self, size: int, rest: int) -> bool:
+    def _splits(self, is_small: bool, size: int, rest: int) -> bool:
+        if is_small or self.settings.expandable_segments:
+            return rest >= GRAIN
         return size < self.settings.max_split_size and rest > SMALL_SIZE
 
     def _cut(self, block: Block, size: int) -> None:
@@ -165,6 +205,17 @@ class CachingAllocator:
             block.after.before = rest
         block.size, block.after = size, rest
         block.pool.insert(rest)
+
+    def _append(self, last: Block | None, block: Block) -> Block | None:
+        """Add a block behind the last one; return the last one now. A block of no bytes is left out."""
+        if not block.size:
+            return last
+        block.before = last
+        if last is not None:
+            last.after = block
+        if block.is_free:
+            block.pool.insert(block)
+        return block
 
     def _merged(self, block: Block) -> Block:
         """Return the block that covers ``block``, which is in no list, and its free neighbours of the same kind."""

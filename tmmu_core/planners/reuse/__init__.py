@@ -35,7 +35,7 @@ WORK = 4_000_000_000
 def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """Return the placement of least reuse cost found, with the proven lower bound of the cost.
 
-    Options: ``rounds`` of each local search, ``max_nodes`` (:mod:`..meter`). Raises
+    Options: ``rounds`` of each local search, ``work`` of the exhaustive search, ``max_nodes`` (:mod:`..meter`). Raises
     ``ArenaTooSmall`` where none was found that fits, ``InvalidIrShapes`` (reason ``constraints``) for constraints that
     contradict each other.
     """
@@ -47,7 +47,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
             node_id="",
             hint="Drop one of the two constraints.",
         )
-    rounds = count_option(options, "rounds", 20_000)
+    rounds, work = count_option(options, "rounds", 20_000), count_option(options, "work", WORK)
     if observed_by_all(problem) and not (problem.reuse and problem.reuse.penalties):
         return replace(auto(problem, {}, meter), cost_bound=0)
     best = (len(model) + 1, 0, [-1] * len(model))
@@ -62,7 +62,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         bound = sum(cost for cost, _ in parts)
         if best[:2] > (0, bound) and (seed == 0 or meter("reuse", seed, RESTARTS)):
             best = min(best, repair(model, start, rounds, 3 + seed, seed, bound), key=lambda found: found[:2])
-            parts = searched(model, parts, best[2], WORK) if seed == 0 and not best[0] else parts
+            parts = searched(model, parts, best[2], work) if seed == 0 and not best[0] else parts
     bound = sum(cost for cost, _ in parts) + model.unavoidable
     missing, cost, offset = best
     if missing:

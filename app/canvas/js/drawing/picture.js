@@ -301,6 +301,34 @@ function byteFigures({ bound, extent, capacity }) {
   return `lower bound ${shortBytes(bound)} · arena size ${shortBytes(extent)}${limit}`;
 }
 
+/** Mark every costly reuse on the map where the second tensor begins: a bar over the shared bytes, and its price. */
+export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
+  if (scene.view !== "map") return 0;
+  const prices = new Map(); // pixel → [x, y, sum of the prices there]
+  for (const [first, second, price] of plan.reuses) {
+    const low = Math.max(scene.v0[first], scene.v0[second]), high = Math.min(scene.v1[first], scene.v1[second]);
+    if (!shown[plan.arena[second]] || low >= high) continue;
+    const [x0, y0, x1, y1] = plane.box(plan.birth[second], plan.birth[second], low, high);
+    const x = (x0 + x1) / 2, y = (y0 + y1) / 2;
+    if (x < plot.x || y < plot.y || x > plot.x + plot.w || y > plot.y + plot.h) continue;
+    pen.fillStyle = CONFLICT;
+    fill(pen, [x0 - 1.5, y0 - 1.5, x1 + 1.5, y1 + 1.5]);
+    const at = `${Math.round(x / 6)}/${Math.round(y / 14)}`, sum = prices.get(at)?.[2] ?? 0;
+    prices.set(at, [x, y, sum + price]);
+  }
+  pen.font = look.font;
+  pen.textAlign = "left";
+  pen.textBaseline = "middle";
+  for (const [x, y, sum] of prices.values()) {
+    const text = `+${sum.toLocaleString("en")}`, wide = pen.measureText(text).width + 6;
+    pen.fillStyle = CONFLICT;
+    pen.fillRect(x, y - 7, wide, 14);
+    pen.fillStyle = "#000";
+    pen.fillText(text, x + 3, y + 0.5);
+  }
+  return prices.size;
+}
+
 // --- the baseline ------------------------------------------------------------------------------------------------
 
 /** Draw the changed tensors at their place in the baseline as dashed outlines. Return [outlined, changed]. */

@@ -147,6 +147,9 @@ export class Columns {
     const flat = Array.from(read(spec.handoffs), Number);
     this.handoffs = [];
     for (let k = 0; k < flat.length; k += 3) this.handoffs.push(flat.slice(k, k + 3));
+    const reuses = spec.reuses ? Array.from(read(spec.reuses), Number) : [];
+    this.reuses = []; // [freed row, written row, price]
+    for (let k = 0; k < reuses.length; k += 3) this.reuses.push(reuses.slice(k, k + 3));
     this.conflict = spec.conflict ? read(spec.conflict) : null; // per row: overlaps another in bytes and steps
     this.changes = spec.changes ? read(spec.changes) : null; // per row, bit k: kinds[k]
     this.twin = spec.twin ? read(spec.twin) : null; // row in the other plan plus one, or 0

@@ -2,7 +2,8 @@
 
 Version 5 of ``transformers`` checks whether position ids hold several packed sequences, and whether a padding mask
 masks anything; both read values. Its own check for traced tensors does not recognise those of AOTAutograd. The patch
-makes it return true: a row is one sequence, and a given mask is used.
+makes it return true: a row is one sequence, and a given mask is used. ``torch.nn.Transformer`` compares a mask with the
+causal one; the patch uses the mask unless ``is_causal`` is given.
 
 PyTorch redraws values outside of a truncated normal distribution. A fake model has no values, so the patch skips it.
 
@@ -20,6 +21,7 @@ from typing import Any
 _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
     ("transformers.utils.import_utils", "is_fake_tensor", lambda value: hasattr(value, "untyped_storage")),
     ("transformers.masking_utils", "find_packed_sequence_indices", lambda position_ids: None),
+    ("torch.nn.modules.transformer", "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
 )
 """(module, function, replacement while a model is traced)."""
 _WHILE_BUILT: tuple[tuple[str, str, Any], ...] = (

@@ -119,7 +119,11 @@ def exported(
     stand_ins = StandIns(mode)
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
+        stack.callback(_put_back, [(each._parameters, dict(each._parameters)) for each in module.modules()])
+        stack.callback(_put_back, [(each._buffers, dict(each._buffers)) for each in module.modules()])
         stack.enter_context(mode)
+        if torch.is_grad_enabled():  # oneDNN's LSTM saves nothing for a backward pass that autograd does not see
+            stack.enter_context(_without_onednn(torch))
         stack.enter_context(while_traced(torch.is_grad_enabled() and not (eager and _is_on_cpu(tensors))))
         stack.enter_context(fx_origins.kept(module.module))
         args, kwargs = call.args, call.kwargs
@@ -131,6 +135,22 @@ def exported(
         except Exception as error:  # whatever the model's own code raises under fake tensors
             raise not_traceable(error, name) from error
         yield joint, mode
+
+
+def _put_back(state: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    """Restore parameters or buffers: PyTorch does not where a module has several names."""
+    for now, before in state:
+        now.update(before)
+
+
+@contextlib.contextmanager
+def _without_onednn(torch: Any) -> Iterator[None]:
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 def _is_on_cpu(tensors: Sequence[Any]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tmmu_core.formats.pytorch.caching_allocator import UNLIMITED
+from tmmu_core.formats.pytorch.snapshot.allocator_replay import replayed_peak
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import BACKWARD
 
@@ -47,16 +48,23 @@ def modules_to_checkpoint(history: History) -> list[Module]:
 
 def model_error(history: History) -> tuple[int, int]:
     """Return ``(reserved peak of the model, recorded reserved peak)`` in bytes under the recorded settings."""
-    return history.replayed_peak(history.settings), history.reserved.peak[1]
+    return replayed_peak(history, history.settings), history.reserved.peak[1]
 
 
 def settings_to_try(history: History) -> Iterator[Setting]:
-    """Yield other settings of ``PYTORCH_CUDA_ALLOC_CONF`` and the reserved peak of the model under each."""
+    """Yield other settings of ``PYTORCH_CUDA_ALLOC_CONF`` and the reserved peak of the model under each.
+
+    Segments at the beginning of a trace are of the recorded settings. So the change to expandable segments, or from
+    them, is that of two replays which begin with no segment.
+    """
     recorded = history.settings
-    now = history.replayed_peak(recorded)
+    now = replayed_peak(history, recorded)
     tried = [("expandable_segments:True", replace(recorded, expandable_segments=True, max_split_size=UNLIMITED))]
     tried += [(f"max_split_size_mb:{most >> 20}", replace(recorded, max_split_size=most)) for most in SPLITS]
     for name, settings in tried:
         if settings != recorded:
-            peak = history.replayed_peak(settings)
-            yield Setting(name, peak, peak - now)
+            is_same_kind = settings.expandable_segments == recorded.expandable_segments
+            change = replayed_peak(history, settings, from_segments=is_same_kind) - (
+                now if is_same_kind else replayed_peak(history, recorded, from_segments=False)
+            )
+            yield Setting(name, now + change, change)

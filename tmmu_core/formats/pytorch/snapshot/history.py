@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.formats.allocator_plan import peak_of_columns
-from tmmu_core.formats.pytorch.caching_allocator import UNLIMITED, AllocatorSettings, Block, CachingAllocator
+from tmmu_core.formats.pytorch.caching_allocator import UNLIMITED, AllocatorSettings
 from tmmu_core.formats.pytorch.snapshot.categories import CERTAINTIES
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import Reserved, reserved_over_time
-from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, OOM, UNMAP, Events, Lane, Segment
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, OOM, Events, Lane, Segment
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import BACKWARD, FORWARD, OPTIMIZER
 from tmmu_core.graph.model import Origin, Phase, StorageOrigin
 from tmmu_core.planners.problem import Recorded
@@ -77,6 +77,7 @@ class History(Recorded):
     birth: I64
     death: I64
     size: I64
+    address: I64
     stack: I64
     lane: I64
     certainty: NDArray[np.uint8]
@@ -200,38 +201,6 @@ class History(Recorded):
             room += found[k].size
             k += 1
         return found[:k]
-
-    # --- the model of the allocator -------------------------------------------------------------------------------
-
-    def replayed_peak(self, settings: AllocatorSettings) -> int:
-        """Return the reserved peak (bytes) that the model of the allocator computes for the same calls.
-
-        Cached blocks are released where the trace releases a segment.
-        """
-        allocator, blocks = CachingAllocator(settings), dict[int, Block]()
-        ending: dict[int, list[int]] = {}
-        for row in np.flatnonzero(self.is_before).tolist():
-            blocks[-1 - row] = allocator.alloc(int(self.size[row]), *self.lanes[int(self.lane[row])])
-            ending.setdefault(int(self.death[row]), []).append(row)
-        events, step, released = self.events, 0, False
-        for action, addr, size, lane in zip(events.action, events.addr, events.size, events.lane, strict=True):
-            if action == UNMAP:
-                if not released:
-                    allocator.empty_cache()
-                released = True
-                continue
-            released = False
-            if action not in (ALLOC, FREE):
-                continue
-            for row in ending.pop(step, ()):
-                allocator.free(blocks.pop(-1 - row))
-            held = blocks.pop(addr, None)
-            if held is not None:
-                allocator.free(held)
-            if action == ALLOC and size:
-                blocks[addr] = allocator.alloc(size, *self.lanes[lane])
-            step += 1
-        return allocator.reserved_peak
 
     def made(self) -> Mapping[str, StorageOrigin]:
         """Return the producer of each buffer by id."""

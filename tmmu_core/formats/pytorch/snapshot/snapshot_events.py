@@ -73,6 +73,8 @@ class Segment(msgspec.Struct, Generic[Frames], gc=False):
     device: int = 0
     stream: int | None = 0
     segment_pool_id: Pool | None = None
+    segment_type: str = ""
+    """``small`` or ``large``: the allocations that it serves."""
     blocks: list[Block[Frames]] = []
 
     @property

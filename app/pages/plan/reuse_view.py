@@ -1,0 +1,139 @@
+"""The view Reuse cost: what each costly reuse costs, why it is unavoidable, and what more memory saves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from app.kit import arena_focus
+from app.kit.charts.chart_base import BAD, CONFIG, LINE, LIVE, bytes_axis, figure
+from app.session.planning import Shown
+from app.session.work.jobs import remembered
+from app.texts import markup, numbers
+from tmmu_core.planners.problem import Problem
+from tmmu_core.plans.analysis.reuse_costs import CostPoint, cost_curve, costly_reuses
+from tmmu_core.plans.model import ArenaSummary, Plan
+
+MOST_LISTED = 50
+
+
+def draw(shown: Shown) -> None:
+    """Draw the claim, the costly reuses, the certificate and the curve of bytes against cost."""
+    plan, name = shown.plan, arena_focus.arena(shown)
+    arena = plan.arena_of[name]
+    st.html(markup.claim(claim(arena)))
+    left, right = st.columns([0.5, 0.5], gap="medium")
+    with left:
+        st.html(reuse_table(plan, name))
+    with right:
+        st.html(f'<div class="tm">{"<br>".join(map(markup.esc, reasons(plan, arena)))}</div>')
+        problem = problem_of(shown, name)
+        if problem is not None:
+            points = points_of(shown.opened.source, name, problem)
+            st.html(markup.heading("Bytes against cost", savings(points, arena)))
+            st.plotly_chart(curve(points, arena), key=f"reuse.{shown.key}.{name}", config=CONFIG)
+
+
+@remembered
+def points_of(source: str, arena: str, _problem: Problem) -> list[CostPoint]:
+    """Return the curve of an arena of a file."""
+    del source, arena
+    return cost_curve(_problem)
+
+
+def problem_of(shown: Shown, arena: str) -> Problem | None:
+    """Return the problem of an arena; ``None`` for a finished plan and a graph."""
+    opened = shown.opened
+    problems = () if opened.problem is None else (opened.problem, *opened.others)
+    return next((problem for problem in problems if problem.arena == arena and problem.reuse), None)
+
+
+def claim(arena: ArenaSummary) -> str:
+    """Return the title: ``Reuse cost 12 in Mat within 512 KiB, proven least``."""
+    cost, bound = arena.reuse_cost or 0, arena.reuse_cost_lower_bound or 0
+    proof = "proven least" if cost == bound else f"lower bound {numbers.grouped(bound)}"
+    limit = arena.capacity_bytes
+    within = f" within {numbers.short_bytes(limit)}" if limit < numbers.UNLIMITED else ""
+    return f"Reuse cost {numbers.grouped(cost)} in {arena.name}{within}, {proof}"
+
+
+def reuse_table(plan: Plan, arena: str) -> str:
+    """Return the table of the costly reuses of an arena."""
+    found = [reuse for reuse in costly_reuses(plan) if plan.arenas[plan.arena[reuse.first]].name == arena]
+    rows = [
+        [
+            markup.esc(plan.tensor_ids[reuse.second]),
+            markup.esc(plan.tensor_ids[reuse.first]),
+            numbers.grouped(reuse.cost),
+            markup.esc(numbers.short_bytes(reuse.high - reuse.low)),
+            numbers.grouped(reuse.low),
+        ]
+        for reuse in found[:MOST_LISTED]
+    ]
+    listed = numbers.of(len(rows), len(found), "costly reuse")
+    head = ("tensor", "waits for the bytes of", "cost", "shared", "from byte")
+    return markup.heading("Costly reuses", listed) + markup.table(head, rows, numbers=(2, 3, 4))
+
+
+def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
+    """Return why the cost is unavoidable: a sentence for each group of the certificate."""
+    limit = numbers.short_bytes(arena.capacity_bytes)
+    found = []
+    for names in arena.reuse_cost_witness or ():
+        size = sum(int(plan.size[plan.row_of[name]]) for name in names if name in plan.row_of)
+        found.append(
+            f"{numbers.count(len(names), 'buffer')} of {numbers.short_bytes(size)} together conflict or have penalties "
+            f"and share {limit}: {', '.join(numbers.shortened(name, 20) for name in names[:6])}"
+            + (" …" if len(names) > 6 else "")
+        )
+    if found:
+        bound = numbers.grouped(arena.reuse_cost_lower_bound or 0)
+        found.insert(0, f"Why it is unavoidable: every placement of these groups costs at least {bound}.")
+    return found
+
+
+def savings(points: Sequence[CostPoint], arena: ArenaSummary) -> str:
+    """Return what the next bytes save: ``64 KiB more saves 2``."""
+    cost = arena.reuse_cost or 0
+    cheaper = [point for point in points if point.cost < cost and point.extent > arena.capacity_bytes]
+    if not cheaper:
+        return "more memory saves nothing"
+    nearest, free = cheaper[-1], cheaper[0]
+    texts = [
+        f"{numbers.short_bytes(point.extent - arena.capacity_bytes)} more saves {numbers.grouped(cost - point.cost)}"
+        for point in dict.fromkeys((nearest, free))
+    ]
+    return "; ".join(texts)
+
+
+def curve(points: Sequence[CostPoint], arena: ArenaSummary) -> go.Figure:
+    """Return the least cost for each capacity, and the lower bound where it is lower."""
+    fig = figure(260)
+    ordered = sorted(points, key=lambda point: point.extent)
+    top = max([point.extent for point in points] + [arena.extent_bytes])
+    x = [point.extent for point in ordered] + [top + top // 12]
+    for name, colour, dash, y in (
+        ("least cost found", LIVE, "solid", [point.cost for point in ordered]),
+        ("lower bound", LINE, "dot", [point.bound for point in ordered]),
+    ):
+        line = {"shape": "hv", "width": 1.6, "color": colour, "dash": dash}
+        hover = [numbers.full_bytes(value) for value in x]
+        fig.add_trace(
+            go.Scatter(
+                x=x,
+                y=[*y, y[-1]] if y else [],
+                mode="lines+markers" if dash == "solid" else "lines",
+                name=name,
+                line=line,
+                customdata=hover,
+                hovertemplate=f"{name} from %{{customdata}}: %{{y:,d}}<extra></extra>",
+            )
+        )
+    if arena.capacity_bytes <= top:
+        fig.add_vline(x=arena.capacity_bytes, line={"color": BAD, "width": 1.5, "dash": "dash"})
+    fig.update_xaxes(bytes_axis(top), title_text="capacity")
+    fig.update_yaxes(title_text="reuse cost", rangemode="tozero", fixedrange=True)
+    fig.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.14, "x": 0}, margin={"b": 44})
+    return fig

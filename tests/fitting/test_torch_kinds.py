@@ -1,0 +1,175 @@
+"""Training steps of many kinds: each runs within its capacity at the planned peak, with equal gradients and buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+import tmmu_core as tmmu
+from tmmu_core.library.torch_fit import TorchFit
+
+pytestmark = pytest.mark.torch
+
+
+class Step(nn.Module):
+    """A module whose forward pass is ``run(module, inputs…)``."""
+
+    def __init__(self, run: Callable[..., Any], **parts: Any) -> None:
+        super().__init__()
+        for name, part in parts.items():
+            if isinstance(part, Tensor) and not isinstance(part, nn.Parameter):
+                self.register_buffer(name, part)
+            else:
+                setattr(self, name, part)
+        self.run = run
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.run(self, *args, **kwargs)
+
+
+def blocks(*more: nn.Module) -> nn.Sequential:
+    return nn.Sequential(
+        *(nn.Sequential(nn.Linear(32, 128), nn.GELU(), *more, nn.Linear(128, 32), nn.LayerNorm(32)) for _ in range(3))
+    )
+
+
+def running_mean(step: Any, x: Tensor) -> Tensor:
+    for block in step.body:
+        x = block(x)
+        step.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+        step.count.add_(1)
+    return (x - step.mean).square().mean()
+
+
+def accumulated(step: Any, x: Tensor) -> Tensor:
+    return torch.stack([step.body(part).square().mean() for part in x.chunk(3)]).mean()
+
+
+def autocast(step: Any, x: Tensor) -> Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        made = step.body(x)
+    return made.float().square().mean()
+
+
+def checkpointed(step: Any, x: Tensor) -> Tensor:
+    for block in step.body:
+        x = checkpoint(block, x, use_reentrant=False)
+    return x.square().mean()
+
+
+def in_place(step: Any, x: Tensor) -> Tensor:
+    x.mul_(2)
+    made = step.body(x)
+    made[:, :8] = 0
+    return functional.silu(made.add_(1), inplace=True).square().mean()
+
+
+def losses(step: Any, x: Tensor, weight: Tensor) -> dict[str, Tensor]:
+    made = step.body(x)
+    return {"loss": (made * weight).square().mean() + 0.1 * functional.smooth_l1_loss(made, x), "made": made}
+
+
+def fourier(step: Any, x: Tensor) -> Tensor:
+    for block in step.body:
+        x = x + torch.fft.irfft(torch.fft.rfft(block(x)) * torch.view_as_complex(step.filter), n=32)
+    return x.square().mean()
+
+
+def factorized(step: Any, x: Tensor) -> Tensor:
+    made = step.body(x).view(-1, 4, 8)
+    return torch.linalg.cholesky(made @ made.transpose(1, 2) + torch.eye(4)).square().mean()
+
+
+def hooked() -> nn.Module:
+    body = blocks()
+    body[0].register_forward_hook(lambda module, given, made: made * 1.5)
+    body[1].register_full_backward_hook(lambda module, before, after: (before[0] * 2,))
+    return Step(lambda step, x: step.body(x).square().mean(), body=body)
+
+
+def transformer() -> nn.Module:
+    def run(step: Any, source: Tensor, target: Tensor) -> Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+        return step.body(source, target, tgt_mask=mask).square().mean()
+
+    return Step(run, body=nn.Transformer(16, 2, 1, 1, 32, dropout=0.0, batch_first=True))
+
+
+def tied() -> nn.Module:
+    embed, head = nn.Embedding(64, 32), nn.Linear(32, 64, bias=False)
+    head.weight = embed.weight
+
+    def run(step: Any, tokens: Tensor) -> Tensor:
+        return functional.cross_entropy(step.head(step.body(step.embed(tokens))), tokens)
+
+    return Step(run, embed=embed, head=head, body=blocks())
+
+
+ROWS = (96, 32)
+STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
+    "nn.LSTM": (
+        lambda: Step(lambda step, x: step.body(x)[0].square().mean(), body=nn.LSTM(32, 32, bidirectional=True)),
+        lambda: (torch.randn(4, 16, 32),),
+    ),
+    "nn.Transformer with a causal mask": (transformer, lambda: (torch.randn(2, 24, 16), torch.randn(2, 16, 16))),
+    "buffers written several times": (
+        lambda: Step(running_mean, body=blocks(), mean=torch.zeros(32), count=torch.zeros((), dtype=torch.long)),
+        lambda: (torch.randn(ROWS),),
+    ),
+    "gradient accumulation with batch norm": (
+        lambda: Step(accumulated, body=blocks(nn.BatchNorm1d(128), nn.ReLU(inplace=True))),
+        lambda: torch.randn(ROWS),
+    ),
+    "autocast": (lambda: Step(autocast, body=blocks()), lambda: torch.randn(ROWS)),
+    "checkpoint with dropout": (lambda: Step(checkpointed, body=blocks(nn.Dropout(0.2))), lambda: torch.randn(ROWS)),
+    "in-place operators and a mutated input": (lambda: Step(in_place, body=blocks()), lambda: torch.randn(ROWS)),
+    "named inputs and several results": (
+        lambda: Step(losses, body=blocks()),
+        lambda: {"x": torch.randn(ROWS), "weight": torch.rand(96, 1)},
+    ),
+    "complex numbers": (
+        lambda: Step(fourier, body=blocks(), filter=nn.Parameter(torch.randn(17, 2))),
+        lambda: torch.randn(ROWS),
+    ),
+    "operator with an effect": (lambda: Step(factorized, body=blocks()), lambda: torch.randn(ROWS)),
+    "hooks": (hooked, lambda: torch.randn(ROWS)),
+    "tied embeddings": (tied, lambda: torch.randint(64, (96,))),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_fitted_step_runs_as_planned_with_equal_gradients_and_buffers(name: str) -> None:
+    torch.manual_seed(0)
+    make, inputs = STEPS[name]
+    module, example = make().train(), inputs()
+    whole = tmmu.fit(module, "1TiB", example_inputs=example)
+    assert isinstance(whole, TorchFit)
+    eager = whole.step.measured(whole.step.module)
+    assert abs(whole.eager_peak_bytes - eager.peak_bytes) <= 0.03 * eager.peak_bytes
+    fit = tmmu.fit(module, whole.extent_bytes * 88 // 100, example_inputs=example, allow="recompute")
+    found = fit.check()
+    assert fit
+    assert found["measured_peak_bytes"] <= fit.fitted.capacity.limit_bytes
+    assert abs(found["measured_peak_bytes"] - found["planned_peak_bytes"]) <= 0.03 * found["planned_peak_bytes"]
+    assert found["gradients_equal"]
+    assert found["buffers_equal"]
+    compiled = fit.step.measured(fit.compile())
+    for one, other in zip(compiled.gradients, eager.gradients, strict=True):
+        assert (one - other).abs().max() <= 2e-3 * other.abs().max()
+
+
+def test_step_that_depends_on_values_is_refused_with_the_operator() -> None:
+    def run(step: Any, x: Tensor) -> Tensor:
+        return step.body(x[x[:, 0].nonzero()[:, 0]]).square().mean()
+
+    with pytest.raises(tmmu.TmmuError, match=r"nonzero(.|\n)*must not depend on the values"):
+        tmmu.fit(Step(run, body=blocks()).train(), "1GiB", example_inputs=torch.randn(ROWS))

@@ -1,0 +1,90 @@
+"""Reuses that a plan pays for, and the least reuse cost for each capacity (contract §12, "Reuse costs")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tmmu_core.base.errors import ArenaTooSmall
+from tmmu_core.planners.problem import UNLIMITED, Problem
+from tmmu_core.planners.reuse import plan_reuse
+from tmmu_core.plans.model import Plan
+
+MOST_POINTS = 24
+"""The most points of a curve."""
+EFFORT = {"rounds": 4_000, "work": 300_000_000}
+"""Options of the planner for each point."""
+
+
+@dataclass(frozen=True)
+class CostlyReuse:
+    """Two rows that share bytes at a price; ``first`` is freed before ``second`` is written, if their lives differ."""
+
+    first: int
+    second: int
+    cost: int
+    low: int
+    high: int
+    """Shared bytes ``[low, high)`` of the arena."""
+
+
+def costly_reuses(plan: Plan) -> list[CostlyReuse]:
+    """Return every active penalty of a plan, the most expensive first, at the live parts next to each other in time."""
+    found: list[CostlyReuse] = []
+    for a, b, cost in plan.constraints.reuse_penalties if plan.constraints is not None else ():
+        pairs = [
+            (abs(int(plan.birth[j]) - int(plan.death[i])), i, j) if plan.birth[i] <= plan.birth[j] else (0, j, i)
+            for i in _rows(plan, a)
+            for j in _rows(plan, b)
+            if plan.arena[i] == plan.arena[j]
+        ]
+        if not pairs or not cost:
+            continue
+        _, i, j = min(pairs)
+        low = max(int(plan.offset[i]), int(plan.offset[j]))
+        high = min(int(plan.offset[i] + plan.size[i]), int(plan.offset[j] + plan.size[j]))
+        if low < high:
+            found.append(CostlyReuse(i, j, cost, low, high))
+    return sorted(found, key=lambda reuse: (-reuse.cost, plan.birth[reuse.second], reuse.low))
+
+
+def _rows(plan: Plan, name: str) -> Iterator[int]:
+    """Yield the rows of a tensor: one, or one per live part."""
+    part, k = name, 0
+    while part in plan.row_of or not k:
+        if part in plan.row_of:
+            yield plan.row_of[part]
+        k += 1
+        part = f"{name}@part{k}"
+
+
+@dataclass(frozen=True)
+class CostPoint:
+    """With ``extent`` bytes or more, up to the next point, the least reuse cost found is ``cost``."""
+
+    extent: int
+    cost: int
+    bound: int
+    """Lower bound of the cost for every capacity below the next point's extent."""
+
+
+def cost_curve(problem: Problem) -> list[CostPoint]:
+    """Return the points of bytes against cost, from the least cost to the least bytes; at most ``MOST_POINTS``."""
+    points: list[CostPoint] = []
+    capacity = UNLIMITED
+    while len(points) < MOST_POINTS:
+        try:
+            packing = plan_reuse(replace(problem, capacity=capacity), EFFORT)
+        except ArenaTooSmall:
+            break
+        extent = int((packing.offset + problem.size).max(initial=np.uint64(0)))
+        point = CostPoint(extent, int(packing.notes.get("reuse_cost", 0)), packing.cost_bound or 0)
+        if points and point.cost == points[-1].cost:
+            points.pop()  # the same cost in fewer bytes
+        points.append(point)
+        capacity = extent - 1
+        if capacity < 0:
+            break
+    return points
