@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 from streamlit.testing.v1 import AppTest
 
@@ -27,6 +28,7 @@ def test_snapshot_is_summed_by_category_line_and_stream() -> None:
     assert "reserved," in text
     assert "optimizer_state" in text
     assert "checkpoint model/Block/forward" in text
+    assert re.search(r'<span title="[\d,]+ B">[\d.]+ MiB</span> at the peak', text)
     assert "expandable_segments:True" in text
     sums = next(control for control in at.get("button_group") if control.key == "w.sum-by")
     sums.set_value(["stream"]).run()
@@ -47,7 +49,9 @@ def test_failed_allocation_is_shown() -> None:
     writer = SnapshotWriter(capacity=100 << 20)
     writer.alloc("x", 60 << 20, [{"filename": "/a/net.py", "line": 5, "name": "forward"}], "activation")
     writer.alloc("y", 90 << 20, [], "activation")
-    assert "out of memory at #1: 90.0 MiB" in html(view(shelved("oom.pickle", writer)))
+    assert 'out of memory at #1: <span title="94,371,840 B">90.0 MiB</span>' in html(
+        view(shelved("oom.pickle", writer))
+    )
 
 
 def test_other_plans_have_no_view_of_a_snapshot() -> None:

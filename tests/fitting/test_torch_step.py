@@ -234,6 +234,18 @@ def test_layers_add_up_to_parameters_and_activations() -> None:
         assert row["activations"] == row["kept"] + row["recomputed"] + row["offloaded"]
 
 
+def test_layers_and_peak_count_every_live_byte_at_the_peak_once() -> None:
+    module, x = step("attention")
+    fit = tmmu.fit(module, "1GiB", example_inputs=(x,), loss=squared)
+    held = sum(each.nbytes for each in module.parameters())
+    peak = fit.peak()
+    live = sum(size for _, size, _ in peak["tensors"])
+    assert held + live == pytest.approx(fit.plan.peak_live_bytes, abs=64)  # sizes are rounded to the alignment
+    assert sum(peak["modules"].values()) == live
+    assert {path: row["at_peak"] for path, row in fit.layers().items() if row["at_peak"]} == peak["modules"]
+    assert max(peak["modules"], key=peak["modules"].get) in ("0", "1")
+
+
 def test_moves_that_save_nothing_are_left_out() -> None:
     torch.manual_seed(0)
     module, inputs = REAL_STEPS["U-Net with dropout"]()

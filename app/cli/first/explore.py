@@ -17,6 +17,7 @@ from app.cli.options import modules_in
 from app.cli.stores import VARIABLE, StoreUrl, open_store
 from app.serving.reach import PROXY_HEADER, TOKEN, is_here
 from tmmu_core.base.extras import require
+from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
 
 FIRST_PORT = 8501
 BASE_PATH = "TMMU_BASE_PATH"
@@ -63,8 +64,8 @@ def command(
         raise UsageError("the explorer cannot read standard input.", "Pass file names, or open files in the browser.")
     for name in names:
         if os.path.isdir(name):
-            if not modules_in(Path(name)):
-                raise UsageError(f"{name} is a folder but not an XLA dump.", "Pass the files in it.")
+            if not (modules_in(Path(name)) or snapshot_files(Path(name))):
+                raise UsageError(f"{name} has neither an XLA dump nor PyTorch snapshots.", "Pass the files in it.")
         elif not os.path.isfile(name):
             raise UsageError(f"file not found: {name}.", "Check the name.")
     require("streamlit", "the explorer")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import plotly.graph_objects as go
 import streamlit as st
 
@@ -18,6 +20,8 @@ MOST_ROWS = 40
 ALL_LANES = "all streams and pools"
 SAMPLES = 4_000
 """Most points of a curve: narrower changes are not visible."""
+_FULL, _HOVER = re.compile(r"(\S+ \wiB) \(([\d,]+ B)\)"), r'<span title="\2">\1</span>'
+"""Bytes as ``numbers.full_bytes`` writes them, and as HTML."""
 
 
 def history_of(shown: Shown) -> History | None:
@@ -155,7 +159,8 @@ def _advice(key: str, _shown: Shown) -> str:
     assert history is not None
     lines = [snapshot_text.failure(history, one) for one in history.failures[: snapshot_text.MOST_FAILURES]]
     lines += snapshot_text.advice(history)
-    items = "".join(f"<li>{markup.esc(line)}</li>" for line in lines)
+    # The exact number of bytes is shown on hover.
+    items = "".join(f"<li>{_FULL.sub(_HOVER, markup.esc(line))}</li>" for line in lines)
     return markup.heading("What to change") + f'<div class="tm"><ul>{items}</ul></div>' if lines else ""
 
 

@@ -7,6 +7,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,19 @@ def test_taken_port_is_skipped() -> None:
         held.listen()
         taken: int = held.getsockname()[1]
         assert next_free_port("localhost", taken) > taken
+
+
+@pytest.mark.parametrize("has_snapshot", [False, True])
+def test_folder_of_snapshots_can_be_opened(
+    has_snapshot: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if has_snapshot:
+        (tmp_path / "job_rank0.json").write_text('{"segments": [], "device_traces": [[]]}')
+    with socket.socket() as held:
+        held.bind(("localhost", 0))
+        held.listen()
+        assert run(["explore", str(tmp_path), "--no-browser", "--port", str(held.getsockname()[1])]) == 2
+    assert ("is in use" if has_snapshot else "neither an XLA dump nor PyTorch snapshots") in capsys.readouterr().err
 
 
 def test_named_port_that_is_taken_is_reported_first(

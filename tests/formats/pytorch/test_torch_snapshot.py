@@ -100,7 +100,7 @@ def test_allocation_before_the_trace_lives_from_its_start() -> None:
         {"segments": [segment(0, 2048, (512, "inactive"), (512, "active_allocated"))], "device_traces": [traced]}
     )
     assert rows(found) == [("unknown line #0", 0, 2, 512, 512), ("before the trace #0", 0, 1, 256, 0)]
-    assert any("1 allocations (256 bytes) began before the trace" in line for line in found.notes)
+    assert any("1 allocations (256 B) began before the trace" in line for line in found.notes)
 
 
 def test_snapshot_without_trace_is_one_step() -> None:
@@ -121,7 +121,7 @@ def test_device_with_the_highest_peak_is_shown() -> None:
     small, large = event("alloc", 0, 8), event("alloc", 0, 512)
     found = opened({"segments": [], "device_traces": [[small], [large]]})
     assert [row[3] for row in rows(found)] == [512]
-    assert found.notes[0] == "device 1 is shown; the snapshot also holds device 0 (peak 8 bytes)"
+    assert found.notes[0] == "device 1 is shown; the snapshot also holds device 0 (peak 8 B)"
 
 
 def test_negative_device_has_no_trace() -> None:
@@ -205,7 +205,7 @@ def test_command_line_plans_it_as_given(tmp_path: Path, capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     assert "given" in out.splitlines()[0]
     assert "hint: auto needs 1.50 KiB, 25 % less: add --planner auto" in out
-    assert "reserved: at most 2,048 bytes" in out
+    assert "reserved: at most 2.00 KiB" in out
 
 
 @pytest.mark.parametrize("wrong", [{"size": -1}, {"requested_size": -(1 << 31)}, {"address": -1}, {"size": 1 << 63}])
@@ -328,7 +328,7 @@ def test_expandable_segments_are_one_address_space(write: Any) -> None:
     found = read_any(write({"segments": parts, "device_traces": [events]}), "grown")
     assert isinstance(found, PlainInstance)
     assert [row[1:] for row in rows(found)] == [(0, 4, 512, 0), (1, 2, 1024, 512), (3, 4, 1024, 2048)]
-    assert any("reserved: at most 4,096 bytes" in line for line in found.notes)
+    assert any("reserved: at most 4.00 KiB" in line for line in found.notes)
 
 
 def test_block_awaiting_free_lives_to_the_end() -> None:

@@ -119,6 +119,8 @@ def exported(
     stand_ins = StandIns(mode)
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
+        stack.callback(_put_back, [(each._parameters, dict(each._parameters)) for each in module.modules()])
+        stack.callback(_put_back, [(each._buffers, dict(each._buffers)) for each in module.modules()])
         stack.enter_context(mode)
         if torch.is_grad_enabled():  # oneDNN's LSTM saves nothing for a backward pass that autograd does not see
             stack.enter_context(_without_onednn(torch))
@@ -133,6 +135,12 @@ def exported(
         except Exception as error:  # whatever the model's own code raises under fake tensors
             raise not_traceable(error, name) from error
         yield joint, mode
+
+
+def _put_back(state: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    """Restore parameters or buffers: PyTorch does not where a module has several names."""
+    for now, before in state:
+        now.update(before)
 
 
 @contextlib.contextmanager

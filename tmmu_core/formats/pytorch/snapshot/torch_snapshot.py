@@ -41,6 +41,7 @@ from tmmu_core.formats.pytorch.snapshot.snapshot_events import (
     refuse_many_devices,
 )
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
+from tmmu_core.graph.quantities import short_bytes
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.model import CATEGORIES
 
@@ -80,7 +81,9 @@ def fullest_device(data: bytes, name: str) -> tuple[Snapshot, Device, list[str]]
     shown = found[chosen]
     if not shown.rows.size:
         raise UnreadableInput("nothing is allocated in the snapshot.", source=name, hint=HINT)
-    others = ", ".join(f"{device} (peak {found[device].peak[1]:,} bytes)" for device in devices if device != chosen)
+    others = ", ".join(
+        f"{device} (peak {short_bytes(found[device].peak[1])})" for device in devices if device != chosen
+    )
     notes = [f"device {chosen} is shown; the snapshot also holds device {others}"] if others else []
     return snapshot, shown, notes
 
@@ -328,15 +331,15 @@ def _notes(found: History, device: Device) -> Iterable[str]:
         yield "reserved bytes are not recorded"
     else:
         live = int(found.size[found.live_at(min(at, device.steps - 1))].sum())
-        yield f"reserved: at most {reserved:,} bytes, at step {at:,} with {live:,} in use"
+        yield f"reserved: at most {short_bytes(reserved)}, at step {at:,} with {short_bytes(live)} in use"
     if not device.events.is_recorded:
         yield "the snapshot has no trace: it is one moment; record one with torch.cuda.memory._record_memory_history()"
         return
     if found.is_before.any():
         size = int(found.size[found.is_before].sum())
-        yield f"{int(found.is_before.sum()):,} allocations ({size:,} bytes) began {BEFORE} and live from its start"
+        yield f"{int(found.is_before.sum()):,} allocations ({short_bytes(size)}) began {BEFORE} and live from its start"
     for failure in found.failures[:1]:
         yield (
             f"{len(found.failures):,} allocations failed; the first, at step {failure.step:,}, requested "
-            f"{failure.requested:,} bytes with {failure.free:,} free"
+            f"{short_bytes(failure.requested)} with {short_bytes(failure.free)} free"
         )
