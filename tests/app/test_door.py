@@ -89,7 +89,7 @@ def repeated(asked: bytes, request: PlanRequest, name: str = "asked.tmmu.json") 
     choice = choice_of(request, source=opening.shelf().put(name, asked))
     opened = opening.open_source(choice.source)
     full = planning.spelled_out(choice, opened)
-    made = make_plan(planning.asked_of(opened), planning.requested(full, opened))
+    made = make_plan(planning.planning_input(opened), planning.requested(full, opened))
     shown = planning.Shown(full, opened, made.plan, made.solution)
     words = as_a_shell_reads(repeat_command.command(shown))
     assert words[0] == "tmmu"

@@ -73,7 +73,7 @@ def test_error_of_a_job_is_raised_to_its_caller() -> None:
 
 def searching(desk: JobTable) -> Job[PlanningResult]:
     """A search that does not end in anybody's time: 10^15 nodes of a hard instance."""
-    instance = planning.asked_of(planning.open_source("sample:D"))
+    instance = planning.planning_input(planning.open_source("sample:D"))
     question = TaskCall(tasks.plan, (instance, PlanRequest(planner="exact", options={"budget": 10**15})))
     return desk.job("searching", "searching", lambda progress: desk.run_task(question, progress))
 
@@ -214,7 +214,10 @@ def _lives(process: int) -> bool:
 
 
 def test_error_of_a_worker_is_raised_unchanged() -> None:
-    instance, request = planning.asked_of(planning.open_source("sample:A")), PlanRequest(options={"order": "nobody's"})
+    instance, request = (
+        planning.planning_input(planning.open_source("sample:A")),
+        PlanRequest(options={"order": "nobody's"}),
+    )
     desk = JobTable()
     job = desk.job("a", "planning", lambda progress: desk.run_task(TaskCall(tasks.plan, (instance, request)), progress))
     assert job.wait(60)

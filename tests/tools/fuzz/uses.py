@@ -100,7 +100,7 @@ def tell(plan: Plan, verdict: Verdict) -> None:
     for arena in plan.arenas:
         course(plan, arena.name)
         certificate_text.planner_of(plan, arena.name)
-        certificate_text.planner_tells(plan, arena.name)
+        certificate_text.planner_remark(plan, arena.name)
         certificate_text.certificate(plan, arena.name)
     for name in plan.tensor_ids[:3]:
         tensor_text.details(plan, None, name)
