@@ -55,11 +55,6 @@ def test_failed_allocation_is_shown() -> None:
     )
 
 
-def test_other_plans_have_no_view_of_a_snapshot() -> None:
-    at = opened("plan", graph="sample:mixed_sizes", tab="snapshot")
-    assert "Streams and pools" not in html(at)
-
-
 def test_tables_can_be_limited_to_a_stream() -> None:
     writer = SnapshotWriter()
     writer.alloc("a", 30 << 20, [frame("/work/train.py", 3, "main")], "other")

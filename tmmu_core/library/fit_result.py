@@ -60,6 +60,11 @@ class Fit(Generic[P]):
         return self.fitted.lower_bound_bytes
 
     @property
+    def next_steps(self) -> tuple[str, ...]:
+        """Changes of the request to try where nothing fits."""
+        return self.fitted.next_steps
+
+    @property
     def unknown_operators(self) -> tuple[UnknownOperator, ...]:
         """Operators with unknown properties: they are neither moved nor recomputed."""
         return self.fitted.unknown

@@ -228,6 +228,7 @@ def as_json(fitted: Fitted) -> dict[str, Any]:
             }
             for move in fitted.best.moves
         ],
+        "next_steps": list(fitted.next_steps),
         "unknown_operators": [{"name": each.name, "nodes": each.nodes, "bytes": each.bytes} for each in fitted.unknown],
         "bound": [
             {
@@ -267,6 +268,8 @@ def _print_fit(fitted: Fitted) -> None:
     else:
         over = numbers.full_bytes(fitted.over_bytes)
         print_lines(f"Best plan found: {reached}, {over} over capacity. Lower bound: {bound}.")
+    if fitted.next_steps:
+        print_lines(f"  To try next: {'; '.join(fitted.next_steps)}.")
     print_lines(_assumed(fitted))
     if fitted.unknown:
         print_lines(numbers.unknown_operators(fitted.unknown))

@@ -78,6 +78,9 @@ def test_open_fit_exits_with_3(tmmu: Any, branches: str) -> None:
     code, answer = fitted(tmmu, branches, "--planner", "naive", "--capacity", "1000", "--allow", "order")
     assert (code, answer["answer"]) == (3, "open")
     assert answer["lower_bound_bytes"] < 1000 < answer["extent_bytes"]
+    least, *others = answer["next_steps"]
+    assert least == f"a capacity of {answer['extent_bytes']:,} bytes"
+    assert others == ["allow planner, inplace, recompute, offload"]
 
 
 def test_fitted_file_needs_no_further_options(tmmu: Any, branches: str, tmp_path: Path) -> None:
@@ -103,6 +106,7 @@ def test_capacity_of_one_arena_is_compared_with_its_own_bytes(tmmu: Any) -> None
         "Does not fit: needs at least 6.89 MiB (7,225,344 B), capacity 1.00 MiB (1,048,576 B) in activations."
     )
     assert why.startswith("  activations: 6.89 MiB")
+    assert "  To try next: a capacity of at least 7,225,344 bytes; allow order, " in out
     assert "  parameters: " not in out  # nothing limits them
 
 
@@ -115,7 +119,7 @@ def test_largest_size_is_reported(tmmu: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "shown_text"),
     [
         ((), "--capacity"),
         (("--capacity", "1MiB", "--allow", "magic"), "magic"),
@@ -125,10 +129,10 @@ def test_largest_size_is_reported(tmmu: Any) -> None:
         (("--capacity", "1MiB", "--largest", "Q"), "Q"),
     ],
 )
-def test_bad_options_are_rejected_by_name(tmmu: Any, arguments: tuple[str, ...], said: str) -> None:
+def test_bad_options_are_rejected_by_name(tmmu: Any, arguments: tuple[str, ...], shown_text: str) -> None:
     code, out, err = tmmu("fit", TRAINING, *arguments)
     assert (code, out) == (2, "")
-    assert said in err
+    assert shown_text in err
 
 
 def test_interrupted_fit_keeps_the_best_plan(tmmu: Any, branches: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,8 +61,9 @@ def test_plans_of_earlier_versions_are_drawn(viewer: Page) -> None:
         expect(viewer.locator("#problem")).to_be_hidden()
 
 
-def test_live_bytes_are_those_of_the_report(viewer: Page, tmp_path: Path) -> None:
-    plan = tmmu.plan(SAMPLES / "training_step.tmmu.json", planner="greedy")
+@pytest.mark.parametrize("sample", ["mixed_sizes", "training_step"])
+def test_peak_size_and_gap_are_those_of_the_notebook_view(viewer: Page, tmp_path: Path, sample: str) -> None:
+    plan = tmmu.plan(SAMPLES / f"{sample}.tmmu.json")
     viewer.set_input_files("#file", plan.save(tmp_path / "plan.json"))
     drawn = "document.querySelector('#map .tmmu-canvas .claim').textContent"
     viewer.locator("#map .tmmu-canvas[data-paintings]").wait_for()

@@ -98,13 +98,6 @@ def test_pages_released_from_an_expandable_segment_lower_the_reserved_bytes() ->
     assert verify_plan(given_plan(writer.document())).ok
 
 
-def test_offsets_of_a_replanned_snapshot_are_not_bound_to_the_reserved_peak() -> None:
-    document = transformer_steps(Transformer(**TINY)).document()
-    plan = make_plan(opened(document), PlanRequest(planner="portfolio")).plan
-    assert totals(plan).reserved_peak_bytes is None
-    assert len(plan.categories) == len(plan)
-
-
 # --- names ------------------------------------------------------------------------------------------------------
 
 

@@ -53,6 +53,22 @@ class Fitted:
 
     unknown: tuple[UnknownOperator, ...] = ()
     """Operators with unknown properties that limit the answer."""
+    allowed: Allowed = Allowed()
+    """The moves that the search could use."""
+
+    @property
+    def next_steps(self) -> tuple[str, ...]:
+        """Changes of the request to try where nothing fits: the least capacity, and what was not allowed."""
+        if self.answer == "fits":
+            return ()
+        is_open = self.answer == "open"
+        least = self.capacity.taken(self.best.plan) if is_open else self.bound_within(self.capacity)
+        others = [kind for kind in ALLOWED if kind not in self.allowed.kinds]
+        sizes = sorted(self.start.plan_input.graph.dims) if "sizes" not in self.allowed.kinds else []
+        steps = [f"a capacity of {least:,} bytes" if is_open else f"a capacity of at least {least:,} bytes"]
+        steps += ["a larger maximum cost"] * (self.allowed.max_cost is not None)
+        steps += [f"allow {', '.join(others)}"] * bool(others)
+        return (*steps, *(f"a smaller {name}" for name in sizes))
 
     @property
     def warnings(self) -> tuple[str, ...]:

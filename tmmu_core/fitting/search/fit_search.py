@@ -192,6 +192,7 @@ class _FitSearch:
             self.flops,
             self.watch.stopped,
             self.limiting(answer),
+            self.allowed,
         )
 
     def leave_out_small_moves(self) -> None:

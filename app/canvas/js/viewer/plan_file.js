@@ -2,7 +2,7 @@
 
 import { cborValue } from "./cbor.js";
 import { Columns, DECODER, inflated } from "../plan/columns.js";
-import { shortBytes, stepName } from "../base/formats.js";
+import { grouped, shortBytes, stepName } from "../base/formats.js";
 
 const UNLIMITED = 2n ** 63n;
 const EMBEDDED = /<script type="application\/json" id="tmmu-review">(.*?)<\/script>/s;
@@ -147,7 +147,7 @@ function arenaOf(plan, name, storages, { drawn, steps, events, nodes }) {
   const extent = mine.reduce((most, { stop }) => (stop > most ? stop : most), 0n);
   const peak = BigInt(live[peakStep]), bound = BigInt(given.lower_bound_bytes ?? given.peak_live_bytes);
   const step = stepName(events ? events[peakStep] : peakStep, nodes[peakStep] ?? "");
-  const gap = bound ? `${(Math.round((Number(extent - bound) / Number(bound)) * 1000) / 10).toString()} %` : "0 %";
+  const gap = extent < bound ? "impossible" : percent(extent - bound, bound);
   return {
     name,
     capacity: BigInt(given.capacity_bytes) >= UNLIMITED ? null : String(given.capacity_bytes),
@@ -161,6 +161,14 @@ function arenaOf(plan, name, storages, { drawn, steps, events, nodes }) {
     gap,
     live,
   };
+}
+
+/** Return part / of in percent with one decimal, as app/texts/numbers.py does. */
+function percent(part, of) {
+  if (!of) return part ? "unknown" : "0 %";
+  const tenths = (part * 2000n + of) / (2n * of);
+  if (!tenths && part) return "<0.1 %";
+  return `${grouped(tenths / 10n)}${tenths % 10n ? `.${tenths % 10n}` : ""} %`;
 }
 
 const whole = (values) => BigUint64Array.from(values, BigInt);
