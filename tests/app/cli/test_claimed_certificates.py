@@ -96,13 +96,3 @@ def test_instance_keeps_its_alignment_unless_one_is_given(capsys: pytest.Capture
     capsys.readouterr()
     assert run(["plan", str(instance), "--arenas", str(arenas)]) == 2
     assert "at alignment 128 B" in capsys.readouterr().err
-
-
-def test_fit_names_its_assumptions(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, ["fit", GRAPH, "--capacity", "1KiB"], 1)
-    assert found["answer"] == "cannot"
-    assert found["assumptions"]["unit"] == "byte"
-    assert found["assumptions"]["alignment_bytes"] == {"memory": 128}
-    assert found["assumptions"]["not_recomputable"]
-    assert run(["fit", GRAPH, "--capacity", "1KiB"]) == 1
-    assert "alignment: 128 B in memory; operators that are not recomputed: " in capsys.readouterr().out
