@@ -188,6 +188,7 @@ def test_failed_allocation_is_reported_with_what_would_make_room() -> None:
     writer.alloc("weight", 40 * MIB, [frame("/x/torch/nn/modules/linear.py", 9, "Linear.__init__")], "parameter")
     writer.alloc("x", 30 * MIB, forward, "activation")
     assert not writer.alloc("y", 60 * MIB, forward, "activation")
+    writer.alloc("after", 10 * MIB, LINE, "other")  # a segment that comes later does not count
     found = history(writer.document())
     (failure,) = found.failures
     assert (failure.requested, failure.free, failure.reserved) == (60 * MIB, 30 * MIB, 70 * MIB)
