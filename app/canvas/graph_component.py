@@ -64,7 +64,7 @@ class Drawing:
     """Everything to draw, with marks."""
 
     title: str
-    said: str
+    status: str
     """A line below the drawing."""
     boxes: Sequence[Box]
     arrows: Sequence[Arrow]
@@ -84,7 +84,7 @@ def walk_canvas(drawing: Drawing, *, key: str, height: int, on: Mapping[str, Cal
     data = {
         "shape": hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16],
         "title": drawing.title,
-        "said": drawing.said,
+        "status": drawing.status,
         "vertices": [_box(box) for box in drawing.boxes],
         "edges": edges,
         "levels": frames,
@@ -92,7 +92,7 @@ def walk_canvas(drawing: Drawing, *, key: str, height: int, on: Mapping[str, Cal
         "height": height,
         "saved": drawing.saved,
     }
-    callbacks = {f"on_{event}_change": _callback(key, event, tell) for event, tell in on.items()}
+    callbacks = {f"on_{event}_change": _callback(key, event, callback) for event, callback in on.items()}
     _component()(key=key, data=data, height="content", **callbacks)
 
 
@@ -115,11 +115,11 @@ def _tip(tip: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(head, visible(text)) for head, text in tip]
 
 
-def _callback(key: str, event: str, tell: Callable[[str], None]) -> Callable[[], None]:
+def _callback(key: str, event: str, callback: Callable[[str], None]) -> Callable[[], None]:
     def called() -> None:
         happened = cast(Mapping[str, Any], state.raw(key) or {}).get(event)
         if isinstance(happened, Mapping):
-            tell(str(happened["value"]))
+            callback(str(happened["value"]))
 
     return called
 

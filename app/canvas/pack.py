@@ -317,11 +317,11 @@ def _is_invalid(plan: Plan) -> bool:
 
 
 def _shapes(plan: Plan) -> Iterable[str]:
-    said: dict[tuple[int, ...], str] = {}
+    texts: dict[tuple[int, ...], str] = {}
     for shape in plan.shapes:
-        if shape not in said:
-            said[shape] = words.shape(shape)
-        yield said[shape]
+        if shape not in texts:
+            texts[shape] = words.shape(shape)
+        yield texts[shape]
 
 
 def _json(value: Any) -> bytes:

@@ -122,16 +122,16 @@ class Listeners:
 
     def by_event(self) -> dict[str, Callable[[Any], None]]:
         """Canvas event → callback for its value."""
-        heard: dict[str, Callable[[Any], None]] = {}
+        found: dict[str, Callable[[Any], None]] = {}
         for event, (field, read) in _EVENTS.items():
-            tell = getattr(self, field)
-            if tell is not None:
-                heard[event] = _reading(read, tell)
-        return heard
+            callback = getattr(self, field)
+            if callback is not None:
+                found[event] = _reading(read, callback)
+        return found
 
 
-def _reading(read: Callable[[Any], Any], tell: Callable[[Any], None]) -> Callable[[Any], None]:
-    return lambda value: tell(read(value))
+def _reading(read: Callable[[Any], Any], callback: Callable[[Any], None]) -> Callable[[Any], None]:
+    return lambda value: callback(read(value))
 
 
 _EVENTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
@@ -146,7 +146,7 @@ _EVENTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "zoom": ("zoom", lambda v: v),
     "ghost": ("ghost", lambda v: v),
 }
-"""Event → the field of :class:`Listeners` that hears it, and how its value is read."""
+"""Event → the field of :class:`Listeners` for it, and how its value is read."""
 
 
 NOBODY = Listeners()
@@ -174,7 +174,7 @@ def plan_canvas(plan: PlanHandle, picture: Picture, listeners: Listeners = NOBOD
 
     Nothing is returned: pass the page's own state, and let the listeners write into it.
     """
-    heard, memory = listeners.by_event(), picture.memory
+    callbacks, memory = listeners.by_event(), picture.memory
     description = {
         "plan": plan.token,
         "plan_index": 1 if picture.draw_baseline_itself and plan.baseline is not None else 0,
@@ -202,19 +202,19 @@ def plan_canvas(plan: PlanHandle, picture: Picture, listeners: Listeners = NOBOD
         "zoom": None if picture.zoom is None else list(picture.zoom),
         "ghost": None if picture.ghost is None else dict(picture.ghost),
         "link": picture.link,
-        "events": sorted(heard),
+        "events": sorted(callbacks),
     }
-    callbacks = {f"on_{event}_change": _callback(key, event, tell) for event, tell in heard.items()}
-    _component()(key=key, data=description, height="content", **callbacks)
+    on_change = {f"on_{event}_change": _callback(key, event, callback) for event, callback in callbacks.items()}
+    _component()(key=key, data=description, height="content", **on_change)
 
 
-def _callback(key: str, event: str, tell: Callable[[Any], None]) -> Callable[[], None]:
+def _callback(key: str, event: str, callback: Callable[[Any], None]) -> Callable[[], None]:
     """A Streamlit callback has no arguments; the event is read from the state of the component's key."""
 
     def called() -> None:
         happened = cast(Mapping[str, Any], state.raw(key) or {}).get(event)
         if isinstance(happened, Mapping):  # a trigger comes wrapped, so that "cleared" differs from "did not happen"
-            tell(happened["value"])
+            callback(happened["value"])
 
     return called
 

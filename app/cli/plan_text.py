@@ -48,7 +48,7 @@ def print_plan(plan: Plan) -> None:
     peaks = {} if plan.steps > 1 << 28 else {a.name: peak(plan, a.name).step for a in plan.arenas}
     table(ARENA_COLUMNS, [_arena(plan, arena, peaks.get(arena.name)) for arena in plan.arenas])
     print_lines("", *(f"{name:<21}  {value}" for name, value in totals_text.rows(plan)))
-    remarks = {arena.name: certificate_text.planner_tells(plan, arena.name) for arena in plan.arenas}
+    remarks = {arena.name: certificate_text.planner_remark(plan, arena.name) for arena in plan.arenas}
     print_lines(*(f"{name}: {remark}" for name, remark in remarks.items() if remark))
     print_lines(
         *(

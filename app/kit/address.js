@@ -66,6 +66,22 @@ function onDrop(event) {
   input.dispatchEvent(new Event("change", { bubbles: true }));
 }
 
+let chosen = null;
+
+/** Name the chosen files at once: reading and sending a large file takes seconds. */
+function onChange({ target }) {
+  if (target.type !== "file" || !target.files.length) return;
+  chosen = target;
+  document.body.dataset.opening = `Opening ${Array.from(target.files, (file) => file.name).join(", ")} …`;
+}
+
+/** The server replaces the field when it has the files. */
+function clearOpening() {
+  if (!chosen || chosen.isConnected) return;
+  chosen = null;
+  delete document.body.dataset.opening;
+}
+
 function onDrag(event) {
   if (!hasFiles(event)) return;
   event.preventDefault();
@@ -82,6 +98,7 @@ function begin({ setTriggerValue }) {
     waiting ??= requestAnimationFrame(() => {
       waiting = null;
       follow();
+      clearOpening();
       for (const plot of document.querySelectorAll(".js-plotly-plot")) listen(plot);
     });
   };
@@ -97,6 +114,7 @@ function begin({ setTriggerValue }) {
   document.addEventListener("click", onClick);
   for (const kind of ["dragover", "dragleave"]) document.addEventListener(kind, onDrag);
   document.addEventListener("drop", onDrop);
+  document.addEventListener("change", onChange, { capture: true });
   new MutationObserver(soon).observe(document.body, { childList: true, subtree: true });
   soon();
 }

@@ -74,10 +74,10 @@ def claim(name: str, plan: Plan, arena_name: str) -> str:
         return f"{name}: no tensors to plan"
     summary = plan.arena_of[arena_name]
     bound, extent = summary.bound_bytes, summary.extent_bytes
-    said = f"{name}: {numbers.takes(arena_name)} {numbers.short_bytes(extent)}"
+    text = f"{name}: {numbers.takes(arena_name)} {numbers.short_bytes(extent)}"
     if extent == bound:
-        return f"{said}, the minimum"
-    return f"{said}, {numbers.over_bound(*summary.gap)} over the lower bound"
+        return f"{text}, the minimum"
+    return f"{text}, {numbers.over_bound(*summary.gap)} over the lower bound"
 
 
 def step_and_arena(shown: Shown, arena_name: str) -> int:

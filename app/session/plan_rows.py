@@ -52,7 +52,7 @@ class Origins:
     modules: Modules
 
 
-def are_told(shown: Shown) -> bool:
+def have_origins(shown: Shown) -> bool:
     """Return whether the origins of rows are known: from a graph, or from the file of a finished plan."""
     return shown.solution is not None or bool(shown.opened.made)
 
@@ -60,7 +60,7 @@ def are_told(shown: Shown) -> bool:
 @remembered
 def origins(shown: Shown) -> Origins | None:
     """Return producer, layer, module and phase of each row; ``None`` if unknown for the plan."""
-    if not are_told(shown):
+    if not have_origins(shown):
         return None
     if shown.solution is None:
         known = [shown.opened.made.get(name, StorageOrigin()) for name in shown.plan.tensor_ids]

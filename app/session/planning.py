@@ -107,7 +107,7 @@ def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tupl
     return opened, cards
 
 
-def asked_of(opened: Opened) -> Graph | PlainInstance:
+def planning_input(opened: Opened) -> Graph | PlainInstance:
     """Return the graph or instance to plan."""
     if opened.problem is not None:
         fields = (opened.packing, opened.notes, opened.made, opened.recorded, opened.others)
@@ -129,7 +129,7 @@ def spelled_out(choice: Choice, opened: Opened) -> Choice:
     """Return the choice with explicit defaults (contract §10)."""
     if opened.plan is not None:
         return choice.but(mode=opened.plan.mode, preset=opened.plan.preset, planner=opened.plan.planner)
-    return choice.spelled_out(asked_of(opened))
+    return choice.spelled_out(planning_input(opened))
 
 
 def plan_job(choice: Choice) -> Job[Shown]:
@@ -186,17 +186,17 @@ def _heedless(_doing: str, _done: int, _of: int) -> bool:
 
 def _made(full: Choice, opened: Opened, progress: Progress) -> PlanningResult:
     """Plan short problems in this process, others in a worker that can be killed."""
-    asked, request = asked_of(opened), requested(full, opened)
-    count = len(asked.tensors) if isinstance(asked, Graph) else len(asked.problem)
+    subject, request = planning_input(opened), requested(full, opened)
+    count = len(subject.tensors) if isinstance(subject, Graph) else len(subject.problem)
     if full.planner in LINEAR and full.shard_spec is None and count <= HERE_UP_TO:
-        return make_plan_anyway(asked, request, progress)
+        return make_plan_anyway(subject, request, progress)
     made: PlanningResult = desk().run_task(about(tasks.plan, opened, full.dims, request), progress)
     return made
 
 
 def about(task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) -> TaskCall:
     """Return the request of a task about ``opened``, with the sizes that its reader assumed."""
-    subject: tasks.Subject = asked_of(opened)
+    subject: tasks.Subject = planning_input(opened)
     known: dict[str, Any] = {}
     if isinstance(subject, Graph):
         known = {tasks.THE_GRAPH: subject}
@@ -266,7 +266,7 @@ def _reviewed(full: Choice, opened: Opened) -> PlanningResult | None:
     if plan is None:
         return None
     quick = requested(full, opened).but(planner=DEFAULT_PLANNER, options={})
-    made = make_plan_anyway(asked_of(opened), quick, _heedless)
+    made = make_plan_anyway(planning_input(opened), quick, _heedless)
     if (made.plan.ir_hash, made.plan.mode) != (plan.ir_hash, plan.mode):
         return None
     solution = None if made.solution is None else replace(made.solution, plan=plan)

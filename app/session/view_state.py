@@ -158,17 +158,17 @@ def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
         try:
             values[name] = _read(name, text)
         except ValueError as error:
-            complaints.append(f"The link says {key}={text!r}: {error}")
+            complaints.append(f"The link has {key}={text!r}: {error}")
         except UnreadableInput as error:
-            complaints.append(f"The link says {key}={text!r}: {error.message}")
+            complaints.append(f"The link has {key}={text!r}: {error.message}")
     if "rank" in values and not {"shard_spec", "world_size"} & values.keys():  # name in links of earlier versions
         try:
             values["shard_spec"] = spec_of(values.get("shard", ""))
         except UnreadableInput as error:
-            complaints.append(f"The link says rank={values.pop('rank')}: {error.message}")
+            complaints.append(f"The link has rank={values.pop('rank')}: {error.message}")
     choice = Choice(**values)
     while (wrong := contradiction(choice)) is not None:
-        complaints.append(f"The link asks for what cannot be: {wrong.what} {wrong.way_out}")
+        complaints.append(f"The link has settings that exclude each other: {wrong.what} {wrong.way_out}")
         choice = choice.but(**{wrong.field: getattr(Choice(), wrong.field)})
     return choice, tuple(complaints)
 

@@ -13,7 +13,7 @@ from tmmu_core.plans.model import GIVEN_OFFSETS, INCOMPLETE, UNPLANNED, ArenaSum
 def certificate(plan: Plan, arena: str) -> str:
     """Return the card of an arena's optimality: status, lower bound and planner note."""
     summary = plan.arena_of[arena]
-    remark = planner_tells(plan, arena)
+    remark = planner_remark(plan, arena)
     return (
         f'<div class="tm tm-card" data-certificate="{esc(arena)}"><h3>Optimality: '
         f'<span class="{esc(summary.status)}">{esc(summary.status)}</span></h3><div class="kind">{esc(arena)}</div>'
@@ -94,7 +94,7 @@ def planner_of(plan: Plan, arena: str) -> str:
     return plan.planner + (f" ({', '.join(options)})" if options else "") + (f" → {picked}" if picked else "")
 
 
-def planner_tells(plan: Plan, arena: str) -> str:
+def planner_remark(plan: Plan, arena: str) -> str:
     """Return why ``auto`` chose a planner, or how much region sharing saved; "" for other planners."""
     notes = dict(plan.notes.get(arena) or {})
     if "sharing_pairs" in notes:

@@ -200,8 +200,8 @@ def _folded(card: Mapping[str, Any], rest: Sequence[tuple[str, str]]) -> str:
     record = card.get("record")
     if not rest and not record:
         return ""
-    asked = sum(readers.count(",") + 1 for readers, _ in rest)
-    parts = [words.count(asked, "other reader")] if rest else []
+    count = sum(readers.count(",") + 1 for readers, _ in rest)
+    parts = [words.count(count, "other reader")] if rest else []
     parts += ["the error record"] if record else []
     lines = "".join(f"<li><b>{esc(readers)}</b>: {esc(reason)}</li>" for readers, reason in rest)
     listed = f"<ul>{lines}</ul>" if lines else ""

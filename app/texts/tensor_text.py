@@ -70,13 +70,13 @@ def details(
     """
     i = plan.row_of[tensor_id]
     row, why, near = plan.row(i), explanation(solution, tensor_id), neighbours(plan, tensor_id)
-    colour = ROLE_COLOURS.get(row.role, PERSISTENT_COLOUR)
+    colour, source = ROLE_COLOURS.get(row.role, PERSISTENT_COLOUR), _shape_from(solution, tensor_id)
     rows: list[tuple[str, str] | None] = [
         ("size", _exact(row.size_bytes)),
         *_padded(row.size_bytes, row.alignment),
         (
             "shape",
-            f"{esc(numbers.shape(row.shape))} <span class=soft>{esc(row.dtype)}{_said(solution, tensor_id)}</span>",
+            f"{esc(numbers.shape(row.shape))} <span class=soft>{esc(row.dtype)}{source}</span>",
         ),
         None,
         ("arena", esc(row.arena)),
@@ -126,7 +126,7 @@ def _padded(size: int, alignment: int) -> list[tuple[str, str]]:
     return [] if padded == size else [("padded", _exact(padded))]
 
 
-def _said(solution: Solution | None, tensor_id: str) -> str:
+def _shape_from(solution: Solution | None, tensor_id: str) -> str:
     """Return the source of the shape if it is not the file itself."""
     who = solution.graph.shapes_from.get(tensor_id) if solution is not None else None
     return f" · {esc(SHAPE_SOURCES[who])}" if who else ""
@@ -302,9 +302,9 @@ def _idle(plan: Plan, solution: Solution, tensor_id: str, idle: Idle) -> list[tu
     if not steps:
         return [("idle", f"0 of {numbers.count(held, 'step')}"), None]
     a, b = int(idle.gap_from[k]), int(idle.gap_to[k])
-    said = f"{steps:,} of {numbers.count(held, 'step')}, longest {numbers.live_range(a, b)}"
+    text = f"{steps:,} of {numbers.count(held, 'step')}, longest {numbers.live_range(a, b)}"
     last, before = int(idle.last[k]), int(idle.before[k])
-    rows: list[tuple[str, str] | None] = [("idle", esc(said))]
+    rows: list[tuple[str, str] | None] = [("idle", esc(text))]
     if last >= 0 and before >= 0 and last - before > 1 and not bool(liveness.storages.persistent[k]):
         saved = numbers.short_bytes(int(liveness.storages.size[k]))
         who, then = _at(plan, last), _at(plan, before)

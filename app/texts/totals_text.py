@@ -90,7 +90,7 @@ def changed(before: Plan, after: Plan) -> str:
 
 def how(plan: Plan, other: Plan) -> str:
     """Return the planner, with mode and preset where the other plan's differ."""
-    said = [plan.planner]
-    said += [plan.mode] if plan.mode != other.mode else []
-    said += [plan.preset] if plan.preset != other.preset else []
-    return " ".join(said)
+    parts = [plan.planner]
+    parts += [plan.mode] if plan.mode != other.mode else []
+    parts += [plan.preset] if plan.preset != other.preset else []
+    return " ".join(parts)

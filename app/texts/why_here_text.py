@@ -75,8 +75,8 @@ def _walls(plan: Plan, why: WhyHere, placed: Placed) -> str:
         return "nothing: it is at offset 0"
     parts = []
     for wall in why.walls:
-        said = f"{numbers.short_bytes(wall.end - wall.start)}, both live from #{wall.step:,}"
-        parts.append((wall.start, f"{_name(plan, wall.row)} <span class=soft>{esc(said)}</span>"))
+        text = f"{numbers.short_bytes(wall.end - wall.start)}, both live from #{wall.step:,}"
+        parts.append((wall.start, f"{_name(plan, wall.row)} <span class=soft>{esc(text)}</span>"))
     for start, end in why.rooms:
         note = "too small" if end - start < why.size else "not used"
         parts.append((start, f"<i>{esc(numbers.short_bytes(end - start))} free</i> <span class=soft>{note}</span>"))
@@ -101,15 +101,15 @@ def tried(plan: Plan, ghost: Ghost) -> str:
     grown = numbers.delta_bytes(ghost.extent - ghost.before)
     extent = f"arena size {numbers.short_bytes(ghost.extent)} ({grown})"
     if not ghost.aligned:
-        said, css = "not aligned", "worse"
+        text, css = "not aligned", "worse"
     elif ghost.conflicts:
-        said, css = f"{numbers.count(len(ghost.conflicts), 'conflict')}", "worse"
+        text, css = f"{numbers.count(len(ghost.conflicts), 'conflict')}", "worse"
     else:
-        said, css = "possible", "better"
+        text, css = "possible", "better"
     items = "".join(f"<li>{_name(plan, row)}</li>" for row in ghost.conflicts[:MOST])
     more = f"<li class=soft>and {len(ghost.conflicts) - MOST:,} more</li>" if len(ghost.conflicts) > MOST else ""
     return (
-        f'<div class="tm tm-table" role="status" id="tried"><b class="{css}">{esc(said)}</b> '
+        f'<div class="tm tm-table" role="status" id="tried"><b class="{css}">{esc(text)}</b> '
         f"<span class=soft>at {esc(where)}; {esc(extent)}</span><ul class=plain>{items}{more}</ul></div>"
     )
 

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.browser
 def drop(page: Page, file: Path) -> None:
     """Drop a file in the middle of the page, once its scripts run."""
     page.locator(".tmmu-canvas[data-paintings]").first.wait_for()
+    page.wait_for_function("window.history.tmmuSteps")
     rest(page)
     transfer = page.evaluate_handle(
         """([text, name]) => {
@@ -72,8 +73,13 @@ def test_file_dropped_anywhere_opens(visit: Visit, tmp_path: Path) -> None:
     page = visit(graph="sample:linear_chain")
     file = tmp_path / "three.csv"
     file.write_text("id,lower,upper,size\na,0,4,64\nb,1,5,32\n")
+    page.evaluate(
+        """() => { window.openings = []; new MutationObserver(() => openings.push(document.body.dataset.opening ?? ""))
+             .observe(document.body, { attributes: true, attributeFilter: ["data-opening"] }); }"""
+    )
     drop(page, file)
     expect(page.locator(".tm-headline h1")).to_contain_text("three needs 96 B")
+    assert page.evaluate("openings") == ["Opening three.csv …", ""]  # named at once, until the server has it
 
 
 def test_damaged_review_is_refused_and_the_picture_stays(visit: Visit, tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from app.kit import address, arena_focus
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.session.view_state import tried_of, tried_text
-from app.texts import numbers
-from app.texts import why_here_text as say
+from app.texts import numbers, why_here_text
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.plans.analysis.why_offset import Ghost, ghost, on_grid, why_here
 from tmmu_core.plans.model import Plan
@@ -29,7 +28,7 @@ def panel(shown: Shown, name: str) -> None:
     plan = shown.plan
     arena = plan.arenas[int(plan.arena[plan.row_of[name]])].name
     order = plan_rows.decisions(shown, arena)
-    st.html(address.linked(say.card(plan, why_here(plan, name, order.storages), order)))
+    st.html(address.linked(why_here_text.card(plan, why_here(plan, name, order.storages), order)))
     with st.expander("Try another place", expanded=bool(state.choice().tried)):
         _try(plan, name)
 
@@ -50,7 +49,7 @@ def _try(plan: Plan, name: str) -> None:
     if now is None:
         st.caption("Or hold Alt in the arena map and drag the selected box.")
         return
-    st.html(address.linked(say.tried(plan, now)))
+    st.html(address.linked(why_here_text.tried(plan, now)))
     st.button("Undo", key="untried", type="tertiary", on_click=state.choose, kwargs={"tried": ""})
 
 
@@ -127,7 +126,9 @@ def turns(shown: Shown) -> list[int] | None:
         row = int(plan_rows.storages(shown).head[order.storages[now - 1]])
         where = f"{numbers.short_bytes(int(plan.size[row]))} at 0x{int(plan.offset[row]):X}"
         who = for_markdown(numbers.shortened(plan.tensor_ids[row], 40))
-        st.markdown(f"Placement **{now:,}** of {last:,}, {say.ORDER_WORDS.get(order.by, order.by)}: {who}, {where}")
+        st.markdown(
+            f"Placement **{now:,}** of {last:,}, {why_here_text.ORDER_WORDS.get(order.by, order.by)}: {who}, {where}"
+        )
         st.button("Show all", key="turn.all", type="tertiary", on_click=state.choose, kwargs={"turn": None})
     so_far = set(order.storages[:now])
     return [row for row, storage in enumerate(plan.storage.tolist()) if storage in so_far]

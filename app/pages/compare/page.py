@@ -247,10 +247,10 @@ def reasons(found: Comparison) -> str:
 
 
 def _both(d: Difference) -> str:
-    return f"{_said(d.left)} → {_said(d.right)}"
+    return f"{_value_text(d.left)} → {_value_text(d.right)}"
 
 
-def _said(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = "none" if value is None else f"{value:,}" if type(value) is int else str(value)
     return markup.esc(numbers.shortened(text, 60))
 
@@ -367,13 +367,18 @@ def changes(found: Comparison, baseline: Shown, candidate: Shown) -> None:
             markup.empty("No tensor changed", "Every tensor has the same offset, size and live range in both plans.")
         )
         return
-    said = {
+    labels = {
         kind: f"{kind.replace('_', ' ')} {n:,} ({size})"
         for kind, (n, b) in totals.items()
         for size in [numbers.delta_bytes(b) if kind == "resized" else numbers.short_bytes(b)]
     }
     picked = st.pills(
-        "Changes", list(said), format_func=said.__getitem__, key="w.kinds", label_visibility="collapsed", default=None
+        "Changes",
+        list(labels),
+        format_func=labels.__getitem__,
+        key="w.kinds",
+        label_visibility="collapsed",
+        default=None,
     )
     everything = totals[picked][0] if picked else int((found.kinds != 0).sum())
     listed = found.largest(picked, MOST_CHANGES)

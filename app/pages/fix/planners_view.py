@@ -97,7 +97,7 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
     sums, status = totals(plan), _status(plan)
     here = arena if arena in plan.arena_of else arena_focus.largest(plan)
     summary = PLANNERS[name].summary if name in PLANNERS else "Offsets of the file."
-    about = certificate_text.planner_tells(plan, here) or summary
+    about = certificate_text.planner_remark(plan, here) or summary
     memories = f" (memories: {', '.join(plan.arena_of)})" if _own_memories(name) else ""
     return [
         f'<abbr title="{markup.esc(about)}">{markup.esc(certificate_text.planner_of(plan, here) + memories)}</abbr>',

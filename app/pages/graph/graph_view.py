@@ -177,7 +177,7 @@ def drawing(scene: Scene) -> Drawing:
         at = next(iter(loose + inputs), -1)
     return Drawing(
         title=f"the graph of {scene.shown.opened.name}",
-        said=said(scene),
+        status=status_text(scene),
         boxes=[_box(scene, vertex, n, total) for vertex, n in zip(found.vertices, held, strict=True)],
         arrows=[_arrow(scene, edge) for edge in found.edges],
         frames=[_frame(scene.tree, level) for level in found.levels],
@@ -198,7 +198,7 @@ def _carrying(scene: Scene, tensor: int) -> list[int]:
     return sorted({edge for member in members for edge in scene.found.collapsed.carrying(member)})
 
 
-def said(scene: Scene) -> str:
+def status_text(scene: Scene) -> str:
     """Return a line: number of boxes and edges drawn, and what is left out."""
     found = scene.found
     boxes, edges = len(found.collapsed.vertices), len(found.collapsed.edges)

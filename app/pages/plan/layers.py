@@ -18,7 +18,7 @@ KNOWN_BY = {
 
 def pick(shown: Shown) -> None:
     """Draw the menu if the plan has layers."""
-    if not plan_rows.are_told(shown) or (
+    if not plan_rows.have_origins(shown) or (
         len(shown.plan) > plan_rows.MOST_UNASKED and certificate.layer_of(_marked()) is None
     ):
         return

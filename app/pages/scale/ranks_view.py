@@ -25,47 +25,47 @@ MOST_CLASSES = 24
 
 def draw(graph: Graph) -> None:
     """Draw the shard spec, all ranks, and the plan of one rank."""
-    asked = state.choice()
-    asked = asked.of_whole().but(shard=asked.shard or rank_sets.compact(rank_sets.presets(graph)[0].text))
-    job = scenarios.all_ranks(asked)
+    chosen = state.choice()
+    chosen = chosen.of_whole().but(shard=chosen.shard or rank_sets.compact(rank_sets.presets(graph)[0].text))
+    job = scenarios.all_ranks(chosen)
     job.wait(planning.PATIENCE)
     found = job.answer() if job.worked else None
     if found is not None:
-        st.html(markup.claim(claim(asked, found), chips(found)))
+        st.html(markup.claim(claim(chosen, found), chips(found)))
     else:
         st.html(markup.claim("This shard spec cannot be planned" if job.finished else "Planning every rank"))
     left, right = st.columns([0.3, 0.7], gap="medium")
     with left:
-        editor(graph, asked)
+        editor(graph, chosen)
     with right:
         if found is not None:
-            heat(asked, found)
+            heat(chosen, found)
         elif job.finished:
-            refused(job, asked)
+            refused(job, chosen)
         else:
             long_work.progress(job, "Planning the ranks")
     if found is not None:
-        opened_rank(asked, found)
+        opened_rank(chosen, found)
 
 
-def refused(job: Job[RankPlans], asked: Choice) -> None:
+def refused(job: Job[RankPlans], chosen: Choice) -> None:
     """Draw the error of the shard spec."""
     try:
         job.answer()
     except TmmuError as error:
         st.html(markup.error_card(opening.card_of(error, "The ranks could not be planned", "shard spec")))
     if job.stopping:
-        st.button("Start again", on_click=scenarios.start_again, args=(asked,))
+        st.button("Start again", on_click=scenarios.start_again, args=(chosen,))
 
 
 # --- the spec ----------------------------------------------------------------------------------------------------
 
 
-def editor(graph: Graph, asked: Choice) -> None:
+def editor(graph: Graph, chosen: Choice) -> None:
     """Draw the text of the shard spec and its presets."""
     offered = rank_sets.presets(graph)
     texts = {rank_sets.compact(preset.text): preset for preset in offered}
-    now = texts.get(asked.shard)
+    now = texts.get(chosen.shard)
     st.html(markup.heading("Shard spec", "tensor axes split over mesh axes"))
     st.pills(
         "Presets",
@@ -78,7 +78,7 @@ def editor(graph: Graph, asked: Choice) -> None:
         st.caption(for_markdown(f"{now.name}: {now.text_about}."))
     st.text_area(
         "Shard spec as JSON",
-        key=state.set_widget("shard-text", now.text if now else _readable(asked.shard)),
+        key=state.set_widget("shard-text", now.text if now else _readable(chosen.shard)),
         height=300,
         on_change=lambda: _spec(state.widget_value("shard-text") or ""),
         label_visibility="collapsed",
@@ -113,7 +113,7 @@ def _spec(text: str) -> None:
 # --- all ranks ---------------------------------------------------------------------------------------------------
 
 
-def claim(asked: Choice, found: RankPlans) -> str:
+def claim(chosen: Choice, found: RankPlans) -> str:
     """Return the title: ``gpt2 on 8 ranks: each needs 1.2 GiB, 54 % of the whole graph's 2.2 GiB``."""
     totals = found.extents.sum(axis=1)
     most, least = int(totals.max()), int(totals.min())
@@ -121,7 +121,7 @@ def claim(asked: Choice, found: RankPlans) -> str:
     who = "each" if alike else f"rank {int(totals.argmax()):,} is the largest and"
     sentence = f"{found.graph.name or 'the graph'} on {numbers.count(found.world_size, 'rank')}: "
     sentence += f"{who} needs {numbers.short_bytes(most)}"
-    job = planning.plan_job(asked)
+    job = planning.plan_job(chosen)
     if job.wait(planning.PATIENCE) and job.worked:
         whole = sum(arena.extent_bytes for arena in job.answer().plan.arenas)
         sentence += f", {numbers.percent(most, whole)} of the whole graph's {numbers.short_bytes(whole)}"
@@ -136,7 +136,7 @@ def chips(found: RankPlans) -> list[str]:
     ]
 
 
-def heat(asked: Choice, found: RankPlans) -> None:
+def heat(chosen: Choice, found: RankPlans) -> None:
     """Draw the heat map; a click opens a rank."""
     relative = _colour()
     st.html(
@@ -148,7 +148,7 @@ def heat(asked: Choice, found: RankPlans) -> None:
     )
     places = [rank_sets.place(found.spec, rank) for rank in range(found.world_size)]
     look = _look(found)
-    key = f"ranks.{asked.shard}.{asked.problem}.{relative}.{look}"
+    key = f"ranks.{chosen.shard}.{chosen.problem}.{relative}.{look}"
     st.plotly_chart(
         charts.heat_map(found, places, look=look, relative=relative),
         key=key,
@@ -211,13 +211,13 @@ def _classes(found: RankPlans, look: int) -> str:
 # --- one rank ----------------------------------------------------------------------------------------------------
 
 
-def opened_rank(asked: Choice, found: RankPlans) -> None:
+def opened_rank(chosen: Choice, found: RankPlans) -> None:
     """Draw the plan of the open rank."""
     look = _look(found)
-    chosen = state.choice().look
-    if chosen is not None and chosen != look:
-        st.caption(f"The link opens rank {chosen:,}, which this mesh does not have: the largest rank is shown.")
-    job = planning.plan_job(asked.but(shard_spec=rank_sets.spec_of(asked.shard), rank=look))
+    linked = state.choice().look
+    if linked is not None and linked != look:
+        st.caption(f"The link opens rank {linked:,}, which this mesh does not have: the largest rank is shown.")
+    job = planning.plan_job(chosen.but(shard_spec=rank_sets.spec_of(chosen.shard), rank=look))
     job.wait(60)
     mine = job.answer()
     st.html(
@@ -248,8 +248,8 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
             help="All pages show this plan." if current else "Show the plan of this rank on all pages.",
             on_click=state.choose,
             kwargs={
-                "shard": asked.shard,
-                "shard_spec": rank_sets.spec_of(asked.shard),
+                "shard": chosen.shard,
+                "shard_spec": rank_sets.spec_of(chosen.shard),
                 "rank": look,
                 "look": look,
             },
@@ -266,7 +266,7 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
     st.html(markup.strip(mine.plan.arenas, glossary.definitions(), slots=mine.plan.has_slots))
     verdict.findings(mine)
     handle = plan_store(mine.plan, operators=plan_rows.operators(mine), key="bytes.rank")
-    body(asked, mine, handle)
+    body(chosen, mine, handle)
 
 
 def section(title: str, notes: list[str]) -> str:
@@ -283,7 +283,7 @@ def _company(found: RankPlans, look: int) -> str:
 
 
 @st.fragment
-def body(asked: Choice, mine: Shown, handle: PlanHandle) -> None:
+def body(chosen: Choice, mine: Shown, handle: PlanHandle) -> None:
     """Draw everything that depends on the selection."""
     chosen = state.choice()
     arena = chosen.arena if chosen.arena in mine.plan.arena_of else arena_focus.largest(mine.plan)
@@ -303,7 +303,7 @@ def body(asked: Choice, mine: Shown, handle: PlanHandle) -> None:
             key="rank-map",
         )
     with right:
-        job = planning.plan_job(asked)
+        job = planning.plan_job(chosen)
         if job.finished and job.worked:
             st.html(markup.heading("Whole graph → this rank", "grey: whole graph; blue: this rank"))
             whole = job.answer().plan.arena_of

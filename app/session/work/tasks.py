@@ -170,12 +170,12 @@ def curve_down(
 def ranks(context: TaskContext, subject: Subject, request: PlanRequest) -> RankPlans:
     """Plan every rank of the shard spec."""
 
-    def heard(doing: str, done: int, of: int) -> bool:
+    def report(doing: str, done: int, of: int) -> bool:
         if not context.progress(doing, done, of):
             raise TaskNotFinished("planning the ranks was stopped.", "Start it again, or choose another spec.")
         return True
 
-    planned = plan_ranks_anyway(_graph_of(context, subject), request, heard)
+    planned = plan_ranks_anyway(_graph_of(context, subject), request, report)
     _ = planned.plan_hashes  # a thousand hashes are work too: not when the page is drawn
     return planned
 

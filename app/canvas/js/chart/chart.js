@@ -69,7 +69,7 @@ export class Chart {
   constructor(parent, emit) {
     this.emit = emit;
     this.state = { ...DEFAULTS };
-    this.asked = {}; // last state from the page, by name
+    this.received = {}; // last state from the page, by name
     this.sent = []; // selections sent to the page and not yet confirmed
     this.sentZooms = []; // likewise
     this.selected = this.compared = this.hovered = -1;
@@ -106,8 +106,8 @@ export class Chart {
   update(state) {
     const fresh = {};
     for (const [name, value] of Object.entries(state)) {
-      if (JSON.stringify(this.asked[name]) === JSON.stringify(value)) continue;
-      this.asked[name] = value;
+      if (JSON.stringify(this.received[name]) === JSON.stringify(value)) continue;
+      this.received[name] = value;
       if (name === "selected" && this.answersAnOlderClick(value)) continue;
       if (name === "zoom" && this.answersAZoom(value)) continue;
       fresh[name] = value;
@@ -209,7 +209,7 @@ export class Chart {
   /** Whether a pixel is on a box that can be dragged: the ghost, or with alt the selected box. */
   holdsGhost(x, y, alt) {
     const row = this.ghost?.row ?? (alt ? this.selected : -1);
-    if (row < 0 || this.scene.view !== "map" || !this.asks?.("ghost")) return null;
+    if (row < 0 || this.scene.view !== "map" || !this.wants?.("ghost")) return null;
     const { offset, birth } = this.ghost ?? { offset: this.plan.offset[row], birth: this.plan.held(row).birth };
     const [x0, y0, x1, y1] = this.plane.box(...this.ghostBox({ row, offset, birth }));
     if (x < x0 || x > x1 || y < y0 || y > y1) return null;
@@ -226,7 +226,7 @@ export class Chart {
     const held = this.plan.held(from.row), most = this.plan.steps - (held.death - held.birth);
     const offset = Math.max(0, Math.round(from.offset + v)), birth = Math.round(from.birth + t);
     this.ghost = { row: from.row, offset, birth: Math.max(0, Math.min(most, birth)), conflicts: null };
-    this.tellSoon("ghost", { id: this.plan.ids.at(from.row), offset, birth: this.ghost.birth }, 120);
+    this.emitSoon("ghost", { id: this.plan.ids.at(from.row), offset, birth: this.ghost.birth }, 120);
     this.soon("over");
   }
 
@@ -303,7 +303,7 @@ export class Chart {
       this.wanted = null;
     }
     this.clamp();
-    this.tellZoom();
+    this.emitZoom();
   }
 
   /** Whether the window is smaller than the whole plan. */
@@ -313,13 +313,13 @@ export class Chart {
   }
 
   /** Report the visible window (null: the whole) to the page once it rests, if it differs from the page's. */
-  tellZoom() {
+  emitZoom() {
     const { win: w } = this;
     const zoom = this.zoomed ? [w.t0, w.t1, w.v0, w.v1].map(toThousandths) : null;
     if (JSON.stringify(zoom) === JSON.stringify(this.state.zoom)) return;
     this.state.zoom = zoom;
     this.sentZooms = [...this.sentZooms.slice(-20), JSON.stringify(zoom)];
-    this.tellSoon("zoom", zoom, 400);
+    this.emitSoon("zoom", zoom, 400);
   }
 
   /** Return the current coordinate system. */
@@ -501,7 +501,7 @@ export class Chart {
     this.clamp();
     this.soon("base");
     this.parts.tip.hidden = true;
-    this.tellZoom();
+    this.emitZoom();
     if (quiet) return;
     const { t0, t1, v0, v1 } = this.win;
     this.share({ window: [t0, t1], levels: [v0, v1], scene: this.scene });
@@ -551,8 +551,8 @@ export class Chart {
     this.sent.push(id);
     if (how !== "click") this.parts.tip.hidden = true;
     if (how !== "click" && row >= 0) this.reveal(row);
-    const said = row >= 0 ? this.lines(row).map(([heading, text]) => `${heading} ${text}`).join(", ") : "";
-    this.parts.live.textContent = said || "selection cleared";
+    const lines = row >= 0 ? this.lines(row).map((line) => line.join(" ")).join(", ") : "";
+    this.parts.live.textContent = lines || "selection cleared";
     this.share({ selected: id });
     this.emit("select", { id, row, how });
     this.soon("over");
@@ -575,7 +575,7 @@ export class Chart {
       this.moved();
     }
     this.share({ step: t });
-    this.tellSoon("step", t, 150);
+    this.emitSoon("step", t, 150);
     this.soon("over");
   }
 
@@ -583,7 +583,7 @@ export class Chart {
   goSpan(span) {
     this.span = this.state.span = span;
     this.share({ span });
-    this.tellSoon("span", span, 0);
+    this.emitSoon("span", span, 0);
     this.soon("over");
   }
 
@@ -596,7 +596,7 @@ export class Chart {
   clear() {
     this.step = this.state.step = null;
     this.share({ step: null });
-    this.tellSoon("step", null, 0);
+    this.emitSoon("step", null, 0);
     if (this.span) this.goSpan(null);
     this.select(-1, "clear");
   }
@@ -628,8 +628,8 @@ export class Chart {
     const count = this.hitRows?.length;
     // The page marks storages; the search finds tensors.
     const marks = text || !this.hitRows ? 0 : new Set(Array.from(this.hitRows, (row) => plan.head(row))).size;
-    const said = text ? `${grouped(count ?? 0)} found` : `${counted(marks, "storage")} marked`;
-    this.parts.count.textContent = this.hitRows ? said : "";
+    const label = text ? `${grouped(count ?? 0)} found` : `${counted(marks, "storage")} marked`;
+    this.parts.count.textContent = this.hitRows ? label : "";
     this.root.dataset.hits = count ?? "";
     this.soon("base");
   }
@@ -645,7 +645,7 @@ export class Chart {
 
   // --- events ----------------------------------------------------------------------------------------------------
 
-  tellSoon(event, value, wait) {
+  emitSoon(event, value, wait) {
     clearTimeout((this.timers ??= {})[event]);
     this.timers[event] = setTimeout(() => this.emit(event, value), wait);
   }

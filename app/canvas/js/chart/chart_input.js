@@ -254,7 +254,7 @@ export class Hands {
   onSearch(wait) {
     const { chart } = this;
     chart.apply({ search: chart.find.value });
-    chart.tellSoon("search", chart.find.value, wait);
+    chart.emitSoon("search", chart.find.value, wait);
   }
 
   onSearchKey(event) {

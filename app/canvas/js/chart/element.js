@@ -14,13 +14,13 @@ export function el(tag, attributes = {}, ...children) {
 }
 
 /**
- * Everything that one chart shows, by name. `tell` holds what its controls do: choose(name, value), toPeak(), fit(),
+ * Everything that one chart shows, by name. `actions` holds what its controls do: choose(name, value), toPeak(), fit(),
  * swap(), save().
  */
-export function build(tell) {
+export function build(actions) {
   const button = (text, title, onclick) => el("button", { type: "button", title, "aria-label": title, onclick }, text);
   const menu = (label, name) => {
-    return el("select", { "aria-label": label, onchange: (e) => tell.choose(name, e.target.value || null) });
+    return el("select", { "aria-label": label, onchange: (e) => actions.choose(name, e.target.value || null) });
   };
   const parts = {
     base: el("canvas", { class: "base" }),
@@ -28,7 +28,7 @@ export function build(tell) {
     tip: el("div", { class: "tip", hidden: "" }),
     title: el("div", { class: "claim" }),
     tabs: Object.entries(VIEWS).map(([view, name]) => {
-      return el("button", { type: "button", "data-view": view, onclick: () => tell.choose("view", view) }, name);
+      return el("button", { type: "button", "data-view": view, onclick: () => actions.choose("view", view) }, name);
     }),
     colours: menu("colour by", "colour"),
     arenas: menu("arena", "arena"),
@@ -39,7 +39,7 @@ export function build(tell) {
       spellcheck: "false",
     }),
     count: el("span", { class: "count" }),
-    outlines: el("input", { type: "checkbox", onchange: (e) => tell.choose("baseline", e.target.checked) }),
+    outlines: el("input", { type: "checkbox", onchange: (e) => actions.choose("baseline", e.target.checked) }),
     legend: el("span", { class: "legend" }),
     status: el("span", { class: "status" }),
     live: el("span", { class: "unseen", "aria-live": "polite" }),
@@ -56,10 +56,10 @@ export function build(tell) {
     el("span", { class: "grow" }),
     count,
     find,
-    button("⇄", "swap axes (t)", () => tell.swap()),
-    button("peak", "go to the peak (p)", () => tell.toPeak()),
-    button("fit", "show everything (double click)", () => tell.fit()),
-    button("PNG", "save as PNG, at double size or at the size set on Export", () => tell.save()),
+    button("⇄", "swap axes (t)", () => actions.swap()),
+    button("peak", "go to the peak (p)", () => actions.toPeak()),
+    button("fit", "show everything (double click)", () => actions.fit()),
+    button("PNG", "save as PNG, at double size or at the size set on Export", () => actions.save()),
   );
   const foot = el("div", { class: "foot" }, legend, status);
   const root = el("div", { class: "tmmu-canvas" }, title, bar, stage, foot, live);

@@ -72,7 +72,7 @@ function streamlit({ data, parentElement, setTriggerValue }) {
   const chart = show(parentElement, state, (event, value) => {
     if (wanted.has(event)) setTriggerValue(event, { value });
   });
-  chart.asks = (event) => wanted.has(event);
+  chart.wants = (event) => wanted.has(event);
   return () => {
     mounted.get(parentElement)?.destroy();
     mounted.delete(parentElement);

@@ -14,7 +14,7 @@ const HALF_ROWS = 24, LETTER = 6.3;
 const layouts = new Map(); // shape → layout
 const waiting = new Map(); // number → [resolve, reject]
 const mounted = new WeakMap();
-let worker = null, asked = 0;
+let worker = null, requests = 0;
 
 /** Compute the layout in the worker. */
 function laidOut(drawing) {
@@ -27,10 +27,10 @@ function laidOut(drawing) {
       else failed(new Error(why));
     });
   }
-  asked += 1;
+  requests += 1;
   return new Promise((done, failed) => {
-    waiting.set(asked, [done, failed]);
-    worker.postMessage({ number: asked, drawing });
+    waiting.set(requests, [done, failed]);
+    worker.postMessage({ number: requests, drawing });
   });
 }
 
@@ -103,7 +103,7 @@ class Walk {
     if (this.shape === data.shape && this.layout) return this.paint();
     const shape = data.shape, began = performance.now();
     if (!layouts.has(shape)) {
-      this.say(`computing the layout of ${data.vertices.length.toLocaleString("en")} boxes …`);
+      this.showStatus(`computing the layout of ${data.vertices.length.toLocaleString("en")} boxes …`);
       const titles = new Map(data.levels.map(([number, , name, , count]) => {
         return [number, 30 + LETTER * Math.min(40, name.length + count.length)];
       }));
@@ -112,7 +112,7 @@ class Walk {
       try {
         layouts.set(shape, await laidOut({ sizes: this.sizes, within, edges, levels, titles }));
       } catch (error) {
-        this.say(`layout failed: ${error.message}`);
+        this.showStatus(`layout failed: ${error.message}`);
         return undefined;
       }
       while (layouts.size > KEPT) layouts.delete(layouts.keys().next().value);
@@ -243,11 +243,11 @@ class Walk {
       paintGraph(this);
       this.root.dataset.view = [this.view.x, this.view.y, this.view.scale].map((n) => n.toFixed(3)).join();
       this.root.dataset.drawn = this.shape;
-      this.say(this.data.said);
+      this.showStatus(this.data.status);
     });
   }
 
-  say(text) {
+  showStatus(text) {
     if (this.status.textContent !== text) this.status.textContent = text;
   }
 

@@ -137,7 +137,7 @@ export class Steps {
   stand(vertex, otherwise) {
     const { walk } = this, before = walk.cursor;
     walk.cursor = vertex >= 0 ? vertex : this.here();
-    walk.live.textContent = vertex >= 0 || before < 0 ? saidOf(walk.data, walk.cursor) : otherwise;
+    walk.live.textContent = vertex >= 0 || before < 0 ? describe(walk.data, walk.cursor) : otherwise;
     const [x, y, w, h] = walk.layout.boxes[walk.cursor], { view, stage } = walk;
     const left = view.x + x * view.scale, top = view.y + y * view.scale;
     const right = left + w * view.scale, bottom = top + h * view.scale;
@@ -165,7 +165,7 @@ function nearest(boxes, here, among) {
   return best;
 }
 
-const saidOf = ({ vertices }, k) => [vertices[k].name, ...vertices[k].tip.map((pair) => pair.join(" "))].join(", ");
+const describe = ({ vertices }, k) => [vertices[k].name, ...vertices[k].tip.map((pair) => pair.join(" "))].join(", ");
 
 /** Rows of the tooltip. Names come from the file, so they are set as text, never as HTML. */
 function tipOf({ vertices, edges, levels }, { vertex, edge, frame }) {

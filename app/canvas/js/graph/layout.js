@@ -20,8 +20,8 @@ export function arrange(dagre, { sizes, within, edges, levels, titles }) {
   sizes.forEach((pair, k) => size.set(`v${k}`, pair));
   const lifted = liftAll(edges, within, parent);
   for (const level of [...levels.map(([number]) => number).reverse(), 0]) {
-    const asked = { below: below.get(level), size, links: lifted.of.get(level) ?? new Map() };
-    const laid = layOut(dagre, asked, known);
+    const content = { below: below.get(level), size, links: lifted.of.get(level) ?? new Map() };
+    const laid = layOut(dagre, content, known);
     place.set(level, laid);
     const least = level ? (titles.get(level) ?? 0) : 0;
     size.set(`l${level}`, [Math.max(laid.width, least) + 2 * PAD, laid.height + TITLE + 2 * PAD]);
@@ -59,9 +59,9 @@ function layOut(dagre, { below, size, links }, known) {
   const number = new Map(below.map((name, k) => [name, k])), pairs = [...links.keys()].map((key) => {
     return key.split(" ").map((name) => number.get(name));
   });
-  const asked = JSON.stringify([below.map((name) => size.get(name)), pairs]);
-  if (!known.has(asked)) known.set(asked, laidOut(dagre, below.map((name) => size.get(name)), pairs));
-  return known.get(asked);
+  const content = JSON.stringify([below.map((name) => size.get(name)), pairs]);
+  if (!known.has(content)) known.set(content, laidOut(dagre, below.map((name) => size.get(name)), pairs));
+  return known.get(content);
 }
 
 function laidOut(dagre, sizes, pairs) {
