@@ -1,4 +1,4 @@
-"""What attacks on memory and time take: ``python -m benchmarks.limits [ATTACK …]`` writes ``docs/measured/limits.md``.
+"""Attacks on memory and time: ``python -m benchmarks.limits [ATTACK …]`` writes ``docs/measured/limits.md``.
 
 Each attack of ``tests/support/exhausting.py`` is a file that one ``tmmu`` process reads, which may take
 6 GiB of address space and 60 s of the processor. Processor seconds are those of the process, not those by the clock,
@@ -21,15 +21,13 @@ from tests.support.exhausting import ATTACKS, Attack
 PAGE = ROOT / "docs" / "measured" / "limits.md"
 COMMAND = "import sys; from app.cli.main import run; sys.exit(run(sys.argv[1:]))"
 ANSWERS = {0: "answered", 1: "a finding", 2: "refused", 3: "not comparable"}
-HEAD = """# What attacks on memory and time take
+HEAD = """# Attacks on memory and time
 
-`python -m benchmarks.limits` writes this page; `tests/formats/test_exhausting.py` runs the same attacks, smaller,
-and holds each below a GiB. A row is one file that `tmmu` is asked about, in a process of its own. CPU seconds are those
-of that process, its start among them (`python -m benchmarks.startup`: about half a second); memory is the most that was
-resident. A limit that refused is named in the message with the two ways to raise it: `--max-NAME N` in any command, or
-`TMMU_MAX_NAME=N`.
+Written by `python -m benchmarks.limits`; `tests/formats/test_exhausting.py` runs smaller forms below 1 GiB. A row is
+one file and one `tmmu` process. CPU seconds include its start (about half a second); memory is the resident
+peak. A limit is raised with `--max-NAME N` or `TMMU_MAX_NAME=N`.
 
-| attack | file, bytes | asked for | ended | by the limit | CPU s | memory, MiB |
+| attack | file, bytes | command | result | limit | CPU s | memory, MiB |
 |---|---:|---|---|---|---:|---:|
 """
 
@@ -63,10 +61,10 @@ def row(attack: Attack) -> str:
             )
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
-        said = (Path(folder) / "err").read_text(errors="replace")
+        errors = (Path(folder) / "err").read_text(errors="replace")
         size = file.stat().st_size
     ended = ANSWERS.get(process.returncode, f"**{process.returncode}**")
-    limit = f"`{attack.limit}`" if attack.limit and f"--max-{attack.limit} " in said else ""
+    limit = f"`{attack.limit}`" if attack.limit and f"--max-{attack.limit} " in errors else ""
     seconds, memory = used.ru_utime + used.ru_stime, used.ru_maxrss // 1024
     return f"| {attack.what} | {size:,} | `{attack.command[0]}` | {ended} | {limit} | {seconds:.1f} | {memory} |"
 

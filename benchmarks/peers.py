@@ -25,9 +25,9 @@ Buffer = tuple[int, int, int]
 """lower, upper, size: half-open steps, bytes."""
 
 
-def interpreter() -> str | None:
+def interpreter(*needed: str) -> str | None:
     """The Python that has the peers: this one, else ``.venv-peers``; ``None`` where neither does."""
-    if importlib.util.find_spec("ortools") and importlib.util.find_spec("ethosu"):
+    if all(importlib.util.find_spec(name) for name in needed or ("ortools", "ethosu")):
         return sys.executable
     own = ROOT / ".venv-peers" / "bin" / "python"
     return str(own) if own.exists() else None
@@ -48,23 +48,25 @@ def read(path: Path) -> list[Buffer]:
         return [(int(r["lower"]), int(r["upper"]), int(r["size"])) for r in csv.DictReader(file)]
 
 
-def cp_sat(buffers: list[Buffer]) -> dict[str, Any]:
+def cp_sat(buffers: list[Buffer], seconds: float = CP_SAT_SECONDS) -> dict[str, Any]:
     """A plain two-dimensional no-overlap model, asked to fit :data:`CAPACITY`."""
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
-    xs, ys = [], []
+    xs, ys, offsets = [], [], []
     for i, (lower, upper, size) in enumerate(buffers):
         offset = model.new_int_var(0, max(CAPACITY - size, 0), f"o{i}")
+        offsets.append(offset)
         xs.append(model.new_fixed_size_interval_var(lower, upper - lower, f"x{i}"))
         ys.append(model.new_fixed_size_interval_var(offset, size, f"y{i}"))
     model.add_no_overlap_2d(xs, ys)
     solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = CP_SAT_SECONDS
+    solver.parameters.max_time_in_seconds = seconds
     solver.parameters.num_workers = 2
     solver.parameters.random_seed = 0
     fits = solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    return {"extent": CAPACITY if fits else None, "limit_seconds": CP_SAT_SECONDS}
+    found = [solver.value(offset) for offset in offsets] if fits else None
+    return {"extent": CAPACITY if fits else None, "limit_seconds": seconds, "offset": found}
 
 
 def vela(buffers: list[Buffer], hillclimb: bool) -> dict[str, Any]:
@@ -90,7 +92,11 @@ def main() -> None:
     peer, path = sys.argv[1], Path(sys.argv[2])
     buffers = read(path)
     begun = time.process_time()
-    answer = cp_sat(buffers) if peer == "cp_sat" else vela(buffers, hillclimb=peer == "vela_hillclimb")
+    answer = (
+        cp_sat(buffers, *map(float, sys.argv[3:]))
+        if peer == "cp_sat"
+        else vela(buffers, hillclimb=peer == "vela_hillclimb")
+    )
     print(json.dumps({"peer": peer, "seconds": time.process_time() - begun, **answer}))
 
 

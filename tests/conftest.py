@@ -8,13 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 os.environ.setdefault("TMMU_STAND_BACK", "0")  # a low priority starves workers while tests use every processor
 # The gate draws the same few examples each time. ``make laws`` draws more and others.
 settings.register_profile("house", deadline=None, derandomize=True, max_examples=15)
 settings.register_profile("drawn", deadline=None, print_blob=True)
 settings.load_profile("house")
+expect.set_options(timeout=40_000)  # tests share the processors
 
 
 @pytest.fixture(scope="session")

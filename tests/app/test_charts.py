@@ -1,10 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
-from urllib.parse import unquote
-
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 from playwright.sync_api import Browser
 from plotly.offline import get_plotlyjs
@@ -17,23 +13,11 @@ from app.kit.charts.chart_base import (
     steps_axis,
     ticks,
 )
-from app.pages.fix import figures as fit
 from app.pages.plan.live_treemap import treemap
 from app.texts import palette
 from tests.app.canvas.plans import plan_of
 from tests.app.small import chain
 from tmmu_core.plans.analysis.search_progress import Moment
-
-
-def trace_named(figure: go.Figure, name: str) -> Any:
-    return next(trace for trace in figure.data if trace.name == name)
-
-
-def test_only_bytes_over_the_capacity_have_its_colour() -> None:
-    over = trace_named(fit.memory(np.array([700, 1200, 900], np.uint64), None, 1000), "over the limit")
-    assert (over.fill, over.line.width, list(over.y)) == ("tonexty", 0, [700, 1200, 900, 900])
-    assert [bool(said) for said in over.hovertemplate] == [False, True, False, False]
-    assert over.hoverinfo == ("skip", "all", "skip", "skip")
 
 
 def test_thinned_curve_keeps_its_peak() -> None:
@@ -97,15 +81,3 @@ def test_ticks_of_a_step_axis_are_distinct(browser: Browser) -> None:
         marks = page.locator(".xtick text").all_text_contents()
         assert len(set(marks)) == len(marks), marks
     page.close()
-
-
-def test_treemap_has_a_box_per_module_and_buffer() -> None:
-    bytes_of = {"a": 400, "b": 300, "<b>c</b>": 200, "d": 100}
-    plan = plan_of(tuple((name, "x", 0, 0, size, 0, 4) for name, size in bytes_of.items()))
-    paths = {0: ("m", "h0"), 1: ("m", "h0"), 2: ("m", "h1"), 3: ()}
-    storages = [(0, 400), (1, 300), (2, 200), (3, 100)]
-    drawn = treemap(plan, storages, paths.__getitem__).data[0]
-    found = dict(zip(drawn.ids, drawn.values, strict=True))
-    assert (found["m"], found["m/h0"], found["m/h1"]) == (900, 700, 200)
-    tensors = [unquote(data[0]) for data in drawn.customdata if data[0]]
-    assert tensors == [plan.tensor_ids[row] for row, _ in storages]

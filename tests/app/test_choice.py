@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.session.view_state import COLOURS, VIEWS, Choice, from_query, to_query, zoom_text
-from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.making.arena_settings import arena_config
 from tmmu_core.plans.making.request import PlanRequest
@@ -77,13 +76,6 @@ IN_USE = ("activations", "parameters")
 def test_chosen_capacity_declares_every_arena_in_use() -> None:
     config = arena_config(Graph(), PlanRequest(capacities={"activations": 4096}), IN_USE)
     assert config == {"activations": {"capacity_bytes": 4096}, "parameters": {}}
-
-
-def test_capacity_of_an_unused_arena_is_rejected_by_name() -> None:
-    with pytest.raises(InvalidIrShapes, match="'gone'") as caught:
-        arena_config(Graph(), PlanRequest(capacities={"gone": 1}), IN_USE)
-    assert caught.value.diagnostics["reason"] == "unknown_arena"
-    assert caught.value.hint == "Did you mean 'activations'? Known: activations, parameters."
 
 
 def test_unknown_key_is_reported() -> None:

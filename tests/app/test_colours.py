@@ -78,15 +78,6 @@ def test_canvas_has_the_same_palette() -> None:
 
 
 @pytest.mark.parametrize("sight", SIGHT)
-@pytest.mark.parametrize("ground", ["#ffffff", "#12161c"])
-def test_marks_of_a_graph_are_distinguishable(sight: str, ground: str) -> None:
-    shades = re.findall(r'(?:held|peak): "(#[0-9A-F]{6})"', sources()["graph_picture.js"])
-    assert len(shades) == 2
-    seen = [oklab(SIGHT[sight] @ linear(colour)) for colour in (*shades, ground)]
-    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) >= CLEARLY
-
-
-@pytest.mark.parametrize("sight", SIGHT)
 def test_first_operator_colours_differ_from_overflow_colour(sight: str) -> None:
     overflow = oklab(SIGHT[sight] @ linear("#D55E00"))
     for colour in CATEGORIES[:5]:

@@ -80,13 +80,6 @@ def test_link_holds_the_declaration() -> None:
     }
 
 
-@pytest.mark.parametrize("text", ["[]", '{"a": 1}', "{"])
-def test_malformed_declaration_in_a_link_is_reported(text: str) -> None:
-    chosen, complaints = from_query({"arenas": text})
-    assert chosen == Choice()
-    assert len(complaints) == 1
-
-
 def test_duplicate_arena_is_rejected_by_its_name() -> None:
     """Contract §11."""
     with pytest.raises(UnreadableInput, match="'activations' twice"):

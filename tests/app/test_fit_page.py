@@ -41,11 +41,6 @@ def test_a_plan_over_its_capacity_is_drawn_and_says_by_how_much(page: str) -> No
     assert "over the limit of" in html(at)
 
 
-def test_limit_of_an_earlier_link_is_the_memory_limit() -> None:
-    at = opened("fit", graph=GRAPH, fit="1GiB")
-    assert at.text_input(key="w.limit").value == "1 GiB"
-
-
 def test_what_cannot_fit_says_why() -> None:
     at = opened("fit", graph=GRAPH, fit="1")
     assert "Does not fit: needs at least" in claim(at)
@@ -61,12 +56,6 @@ def test_a_fitted_plan_is_opened_beside_the_one_it_came_from_and_undone() -> Non
     assert "without changes" in claim(at)
     at.button(key="fit-undo").click().run()
     assert "planner" not in at.query_params
-
-
-def test_instance_has_planners_only() -> None:
-    at = opened("fit", graph="sample:A")
-    assert "needs" in html(at)
-    assert not [box for box in at.multiselect if box.key == "w.fit_kinds"]
 
 
 def test_single_moves_are_ranked_by_the_bytes_that_each_alone_brings() -> None:

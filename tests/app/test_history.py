@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from app.pages.compare.history_figure import over_commits
 from app.session import history, opening
 from tests.app.test_pages import claim, html, opened
 from tests.store.plans import NEW_YEAR, label, plan_of, swept
@@ -37,12 +36,6 @@ def test_history_is_hidden_without_a_store(monkeypatch: pytest.MonkeyPatch) -> N
     assert not [switch for switch in at.segmented_control if switch.key == "w.tab"]
 
 
-def test_runs_are_offered_as_baselines(runs: tuple[Run, ...]) -> None:
-    at = opened("compare", graph=history.source_of(runs[2]))
-    offered = at.selectbox(key="w.baseline").options
-    assert "baseline: commit c1 on main, 384 B" in offered
-
-
 def test_unreadable_store_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(history.VARIABLE, f"sqlite:///{tmp_path}/no/such/folder.db")
     assert claim(opened("history")) == "The store cannot be read"
@@ -56,11 +49,6 @@ def test_page_shows_when_the_extent_changed(runs: tuple[Run, ...]) -> None:
     at = opened("history")
     assert claim(at) == "net on main takes 640 B since c2 (+256 B)"
     assert "all 2 lines" in html(at)
-
-
-def test_only_points_of_the_extent_are_hoverable(runs: tuple[Run, ...]) -> None:
-    reacting = [trace for trace in over_commits(runs, None).data if trace.hoverinfo != "skip"]
-    assert [(trace.name, trace.mode) for trace in reacting] == [("arena size", "lines+markers")]
 
 
 def test_branches_are_separate_lines(runs: tuple[Run, ...]) -> None:
@@ -94,10 +82,4 @@ def test_file_survives_a_restart_with_a_store(store: Store) -> None:
     source = opening.Shelf().put("mine.json", data, "somebody")
     assert opening.Shelf().get(source) == ("mine.json", data)
     opening.Shelf().drop(source)
-    assert opening.Shelf().get(source) is None
-
-
-def test_file_is_kept_by_its_server_only_without_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(history.VARIABLE, raising=False)
-    source = opening.Shelf().put("mine.json", b"{}", "somebody")
     assert opening.Shelf().get(source) is None

@@ -13,7 +13,6 @@ from app.pages.plan.live_treemap import treemap
 from app.session import opening, pages
 from tests.app.test_pages import opened
 from tests.support.hostile import hostile_graph, hostile_names
-from tmmu_core.base import escaping
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.graph.native import native_file
@@ -22,15 +21,6 @@ from tmmu_core.plans.making.engine import plan_graph
 IMAGE, LINK, SCRIPT, FORMULA, COLOURS = HOSTILE = hostile_names("http://127.0.0.1:9")
 ARENAS = {"activations": {}, IMAGE: {}}
 GRAPH = hostile_graph(HOSTILE)
-
-
-def test_markdown_is_escaped() -> None:
-    assert escaping.for_markdown("![x](a.b)") == r"\!\[x\]\(a\.b\)"
-
-
-@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@a", " =1", "\uff1d1+1", '"=1'])
-def test_formula_cell_gets_an_apostrophe(name: str) -> None:
-    assert escaping.for_cell(name) == f"'{name}"
 
 
 def test_csv_of_a_plan_has_no_formula() -> None:

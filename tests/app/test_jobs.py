@@ -33,14 +33,6 @@ def started(what: str, work: Callable[[Progress], T]) -> Job[T]:
     return job
 
 
-def test_jobs_with_one_key_run_once() -> None:
-    desk, runs = JobTable(), []
-    first = desk.job("a", "work", lambda _: runs.append(1))
-    assert desk.job("a", "work", lambda _: runs.append(2)) is first
-    assert first.wait(5)
-    assert runs == [1]
-
-
 def test_stopped_job_keeps_its_result() -> None:
     begun = threading.Event()
 
@@ -107,22 +99,22 @@ def visiting(monkeypatch: pytest.MonkeyPatch, one: str) -> None:
 
 
 @pytest.fixture
-def there() -> set[str]:
+def existing() -> set[str]:
     """Who is there."""
     return {"ann", "bob"}
 
 
 @pytest.mark.slow
 def test_heavy_job_runs_in_a_process_that_ends_with_its_visitor(
-    monkeypatch: pytest.MonkeyPatch, there: set[str]
+    monkeypatch: pytest.MonkeyPatch, existing: set[str]
 ) -> None:
-    desk, before = JobTable(there.__contains__, grace=0.1), processes()
+    desk, before = JobTable(existing.__contains__, grace=0.1), processes()
     visiting(monkeypatch, "ann")
     job = searching(desk)
     assert until(lambda: job.done > 0)
     working = processes() - before
     assert len(working) == 1
-    there.discard("ann")
+    existing.discard("ann")
     assert job.wait(60)
     assert until(lambda: not working & processes())
     with pytest.raises(TaskNotFinished, match="cancelled"):
@@ -130,21 +122,21 @@ def test_heavy_job_runs_in_a_process_that_ends_with_its_visitor(
     assert desk.known("searching") is None
 
 
-def test_job_of_two_visitors_continues_for_the_second(monkeypatch: pytest.MonkeyPatch, there: set[str]) -> None:
-    desk = JobTable(there.__contains__, grace=0.1)
+def test_job_of_two_visitors_continues_for_the_second(monkeypatch: pytest.MonkeyPatch, existing: set[str]) -> None:
+    desk = JobTable(existing.__contains__, grace=0.1)
     for one in ("ann", "bob"):
         visiting(monkeypatch, one)
         job = endless(desk)
     assert until(lambda: job.done > 0)
-    there.discard("ann")
+    existing.discard("ann")
     time.sleep(0.5)
     assert not job.finished
-    there.discard("bob")
+    existing.discard("bob")
     assert job.wait(60)
 
 
 @pytest.mark.slow
-def test_stopped_search_returns_its_best_plan(there: set[str]) -> None:
+def test_stopped_search_returns_its_best_plan(existing: set[str]) -> None:
     job = searching(JobTable())
     assert until(lambda: job.done > 0)
     job.stop()
@@ -153,9 +145,9 @@ def test_stopped_search_returns_its_best_plan(there: set[str]) -> None:
 
 
 @pytest.mark.slow
-def test_unwatched_job_yields_its_place(monkeypatch: pytest.MonkeyPatch, there: set[str]) -> None:
+def test_unwatched_job_yields_its_place(monkeypatch: pytest.MonkeyPatch, existing: set[str]) -> None:
     monkeypatch.setenv(SESSION_WORKERS.variable, "1")
-    desk = JobTable(there.__contains__, grace=0.1)
+    desk = JobTable(existing.__contains__, grace=0.1)
     visiting(monkeypatch, "ann")
     first = endless(desk, "first")
     assert until(lambda: first.done > 0)
@@ -169,7 +161,7 @@ def test_unwatched_job_yields_its_place(monkeypatch: pytest.MonkeyPatch, there: 
     assert endless(desk, "second") is second
     assert first.wait(60)
     assert until(lambda: second.done > 0)
-    there.clear()
+    existing.clear()
     assert all(job.wait(60) for job in (second, others))
 
 
@@ -236,13 +228,13 @@ def test_worker_over_its_memory_limit_is_reported() -> None:
         job.answer()
 
 
-def test_cache_is_limited_by_bytes_and_visitors(there: set[str]) -> None:
-    kept = MemoryCache(1000, there.__contains__, after=0)
+def test_cache_is_limited_by_bytes_and_visitors(existing: set[str]) -> None:
+    kept = MemoryCache(1000, existing.__contains__, after=0)
     for key in "abc":
         kept.put(key, b"x" * 400, owners={"ann"})
     assert [key for key in "abc" if kept.get(key)] == ["b", "c"]
     kept.owned("b", {"bob"})
-    there.discard("ann")
+    existing.discard("ann")
     for _ in range(2):
         kept.look()
         time.sleep(0.01)
@@ -250,21 +242,6 @@ def test_cache_is_limited_by_bytes_and_visitors(there: set[str]) -> None:
 
 
 # --- a stop, or a visitor who leaves, changes nothing for other visitors ---------------------------------------------
-
-
-def test_stopped_result_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = JobTable(lambda _: True)
-    visiting(monkeypatch, "ann")
-    hers = endless(desk)
-    assert until(lambda: hers.done > 0)
-    hers.stop()
-    assert hers.wait(30)
-    assert endless(desk) is hers
-    visiting(monkeypatch, "bob")
-    his = endless(desk)
-    assert his is not hers
-    assert not his.finished
-    his.abandon()
 
 
 def test_stopped_search_has_a_link_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,19 +30,6 @@ def test_foreign_text_is_escaped(text: str) -> None:
     assert '"' not in markup.esc(text)
 
 
-def test_strip_has_bound_extent_gap_and_reuse() -> None:
-    strip = markup.strip([arena()], {})
-    for said in ("100 B", "150 B", "50 %", "unlimited", "no limit", "2 <span class=soft>(minimum)</span>"):
-        assert said in strip
-
-
-def test_bars_have_one_byte_scale() -> None:
-    strip = markup.strip([arena(), arena(name="b", extent_bytes=300, peak_live_bytes=300)], {})
-    assert "0 … 300 B" in strip
-    assert 'class="live" style="left:0;width:33.33%"' in strip
-    assert 'class="live" style="left:0;width:100.00%"' in strip
-
-
 def test_error_card_has_code_place_readers_and_hint() -> None:
     card = {
         "title": "x.json was not opened",
@@ -54,18 +41,12 @@ def test_error_card_has_code_place_readers_and_hint() -> None:
         "hint": "Break it.",
     }
     html = markup.error_card(card)
-    for said in ("x.json was not opened", "LIVENESS_CYCLE 1305", "$.nodes[1]", "not protobuf", "Break it."):
-        assert said in html
+    for shown_text in ("x.json was not opened", "LIVENESS_CYCLE 1305", "$.nodes[1]", "not protobuf", "Break it."):
+        assert shown_text in html
 
 
 def test_details_name_producer_readers_and_end() -> None:
     solution = chain()
     card = tensor_text.details(solution.plan, solution, "h0")
-    for said in ("#1 n0", "#2 n1", "reuses its memory", "[1, 2)", "slot", "0 (0x0)"):
-        assert said in card
-
-
-def test_neighbours_are_the_tenants_before_and_after() -> None:
-    plan = chain().plan
-    assert tensor_text.neighbours(plan, "x") == tensor_text.Neighbours(None, "h0", 4)
-    assert tensor_text.neighbours(plan, "h1") == tensor_text.Neighbours("h0", "h2", 4)
+    for shown_text in ("#1 n0", "#2 n1", "reuses its memory", "[1, 2)", "slot", "0 (0x0)"):
+        assert shown_text in card

@@ -8,7 +8,7 @@ import pytest
 import streamlit as st
 
 from app.session import planning
-from app.session.view_state import Choice, from_query, to_query
+from app.session.view_state import Choice
 from app.texts import certificate_text, tensor_text
 from tests.app.test_pages import claim, html, opened
 from tmmu_core.planners.boards import options_of
@@ -29,13 +29,6 @@ def test_option_is_in_the_plan_and_the_link() -> None:
     assert "by greedy (order=area)" in html(at)
 
 
-def test_options_are_reset_with_the_planner() -> None:
-    at = opened(graph="sample:mixed_sizes", planner="greedy", options='{"order":"area"}')
-    at.selectbox(key="w.planner").select("search").run()
-    assert "options" not in at.query_params
-    assert at.number_input(key="w.option.iterations").value == 400
-
-
 def test_malformed_memories_are_reported_and_kept() -> None:
     at = opened(graph="sample:mixed_sizes", planner="helia")
     before = claim(at)
@@ -50,12 +43,6 @@ def test_memories_become_arenas() -> None:
     at = opened(graph="sample:mixed_sizes", planner="helia")
     at.text_area(key="w.option.memories").input('[{"name": "DTCM", "max_size": 4096}, {"name": "SRAM"}]').run()
     assert "scratch@SRAM" in html(at)
-
-
-def test_options_are_read_from_a_link() -> None:
-    choice = Choice(planner="search", options={"iterations": 5, "seed": 3})
-    assert from_query(to_query(choice)) == (choice, ())
-    assert choice.options == {"iterations": 5, "seed": 3}
 
 
 def test_best_plan_is_found_with_one_click() -> None:
@@ -107,16 +94,6 @@ def test_witness_of_the_timeline_has_the_bytes_of_the_bound(sample: str) -> None
         least = sum(int(plan.size[row]) for row in heads)
         most = sum(align_up(int(plan.size[row]), int(plan.alignment[row])) for row in heads)
         assert least <= (arena.lower_bound_bytes or 0) <= most
-
-
-def test_report_page_offers_every_format() -> None:
-    at = opened("report", alignment="64")
-    names = html(at)
-    for name in ("arenas.json", "resnet50.plan.parquet", "resnet50_memory.h", "resnet50_memory.c"):
-        assert f"<code>{name}</code>" in names
-    for name in ("resnet50.residency.json", "resnet50.activations.csv", "resnet50.checkpoint.cbor"):
-        assert f"<code>{name}</code>" in names
-    assert at.code[0].value.endswith("--arenas arenas.json -o resnet50.plan.json")
 
 
 def test_board_sets_memories_and_the_card_names_the_rule() -> None:

@@ -11,11 +11,10 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app.session import opening, pages, plan_rows, planning
+from app.session import opening, pages, planning
 from app.session.view_state import Choice
 from app.texts.palette import CATEGORIES
 from tests.support.paths import DATA, ROOT
-from tmmu_core.plans.figures.plan_storages import live_bytes
 
 BROKEN = DATA / "broken"
 PAGES = tuple(name for name, _ in pages.PAGES)
@@ -55,10 +54,6 @@ def claim(at: AppTest) -> str:
     return unescape(found[1])
 
 
-def test_first_screen_is_a_planned_sample() -> None:
-    assert claim(opened()) == "resnet50 needs 107 MiB; activations are 1.19 MiB over the limit of 8.00 MiB."
-
-
 def test_list_has_the_colours_of_the_map() -> None:
     card = html(opened(colour="operator", graph="sample:resnet50")).split("Largest at the peak")[1]
     swatches = re.findall(r'swatch" style="background:(#\w+)"></span> .*?<code>([^<]*)</code>', card)
@@ -68,7 +63,7 @@ def test_list_has_the_colours_of_the_map() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "said"),
+    ("page", "shown_text"),
     [
         ("peak", "of activations live in 3 buffers at the peak, #14"),
         ("fragmentation", "of activations are live at #14"),
@@ -78,22 +73,8 @@ def test_list_has_the_colours_of_the_map() -> None:
         ("report", "Export resnet50"),
     ],
 )
-def test_page_has_its_claim(page: str, said: str) -> None:
-    assert said in claim(opened(page))
-
-
-def test_link_restores_selection_and_planner() -> None:
-    at = opened(tensor="r12", planner="greedy")
-    assert 'data-tensor="r12"' in html(at)
-    assert at.selectbox(key="w.planner").value == "greedy"
-
-
-def test_mode_is_planned_and_written_to_the_link() -> None:
-    at = opened(graph="sample:residual_block")
-    before = claim(at)
-    at.selectbox(key="w.variant").select("backward/train_full").run()
-    assert claim(at) != before
-    assert "backward" in at.query_params["mode"]
+def test_page_has_its_claim(page: str, shown_text: str) -> None:
+    assert shown_text in claim(opened(page))
 
 
 def test_arena_too_small_is_drawn_with_its_excess_and_a_fix() -> None:
@@ -152,11 +133,6 @@ def test_compare_names_baseline_and_candidate_and_swaps() -> None:
     assert claim(at) == "resnet50, slots → naive: activations 9.19 MiB → 144 MiB (+135 MiB)"
 
 
-def test_plan_is_identical_to_itself() -> None:
-    at = opened("compare", baseline="planner:slots")
-    assert "✓ identical" in html(at)
-
-
 def test_finished_plan_explains_why_it_cannot_change() -> None:
     at = opened(graph=opening.shelf().put("p.json", plan_bytes()))
     mode = at.selectbox(key="w.variant")
@@ -185,11 +161,11 @@ def test_digest_is_a_card_without_drawing() -> None:
 
 def test_invalid_plan_is_red_and_claims_nothing() -> None:
     source = opening.shelf().put("two.csv", b"id,lower,upper,size,offset\na,0,3,64,0\nb,1,4,64,0\n")
-    said = html(opened(graph=source))
-    assert "failed" in said
-    assert '<tr class="invalid">' in said
-    assert 'class="optimal"' not in said
-    assert "impossible" in said
+    shown_text = html(opened(graph=source))
+    assert "failed" in shown_text
+    assert '<tr class="invalid">' in shown_text
+    assert 'class="optimal"' not in shown_text
+    assert "impossible" in shown_text
     assert "✗ the baseline is invalid" in html(opened("compare", graph="sample:linear_chain", baseline=source))
 
 
@@ -200,32 +176,11 @@ def plan_bytes() -> bytes:
     return files.to_json(chain().plan)
 
 
-def test_csv_instance_is_planned() -> None:
-    source = opening.shelf().put("tiny.csv", b"id,lower,upper,size\na,0,2,64\nb,1,3,64\nc,2,4,64\n")
-    assert "tiny needs 128 B" in claim(opened(graph=source, planner="greedy"))
-
-
-def test_link_to_a_missing_file_offers_the_gallery() -> None:
-    at = opened(graph="file:0123456789abcdef")
-    assert "the link names a file that this server does not hold" in html(at)
-    at.button(key="open.sample:linear_chain").click().run()
-    assert "linear" in claim(at)
-
-
 def test_chosen_step_is_kept_between_pages() -> None:
     at = opened("peak")
     at.number_input(key="w.step").set_value(40).run()
     at.segmented_control(key="w.tab").set_value("fragmentation").run()
     assert "holds no live tensor at #40" in claim(at)
-
-
-@pytest.mark.parametrize("sample", ["views", "alias_group", "in_place", "gpt2_small_train_b1_s1024"])
-def test_live_storages_have_the_live_bytes_of_the_step(sample: str) -> None:
-    shown = planning.make_plan(Choice(source=f"sample:{sample}"))
-    for arena in shown.plan.arenas:
-        live = live_bytes(shown.plan, arena.name)
-        for step in {0, shown.plan.steps // 2, int(live.argmax())}:
-            assert sum(size for _, size in plan_rows.storages_alive(shown, step, arena.name)) == int(live[step])
 
 
 def test_hostile_names_are_text() -> None:

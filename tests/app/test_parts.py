@@ -10,7 +10,7 @@ import pytest
 import streamlit as st
 
 from app.kit.tensor import tensor_table
-from app.pages.graph import remat, sharing
+from app.pages.graph import sharing
 from app.session import planning
 from app.session.view_state import Choice
 from app.texts import tensor_text
@@ -55,14 +55,6 @@ def test_rematerialisation_shows_saved_bytes_and_added_steps() -> None:
     at.button(key="use-remat").click().run()
     assert at.selectbox(key="w.variant").value == "backward/remat_enabled"
     assert at.button(key="use-remat").disabled
-
-
-def test_rematerialisation_has_the_figures_of_its_plan() -> None:
-    before, after = (
-        plan_of("remat", mode="backward", preset=preset).plan for preset in ("train_full", "remat_enabled")
-    )
-    assert (before.steps, after.steps) == (13, 16)
-    assert "896 KiB → 640 KiB" in remat.table(before, after)
 
 
 def test_buffer_that_waits_for_its_last_reader_is_flagged_with_it() -> None:

@@ -9,7 +9,6 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app.pages.plan.measured_figure import bars
 from app.session import opening
 from tests.app.test_pages import opened
 from tests.runtime.test_measure import products
@@ -26,28 +25,19 @@ def captions(at: AppTest) -> str:
     return "\n".join(element.value for element in at.caption)
 
 
-def until(at: AppTest, said: str) -> str:
+def until(at: AppTest, shown_text: str) -> str:
     """Run the page again until it says so."""
     ends = time.monotonic() + 60
-    while said not in captions(at) and time.monotonic() < ends:
+    while shown_text not in captions(at) and time.monotonic() < ends:
         time.sleep(0.2)
         at.run()
     return captions(at)
 
 
-def test_bar_has_its_bytes() -> None:
-    (bar,) = bars(4096, 2048, 1024, "LiteRT").data
-    assert list(zip(bar.y, bar.x, bar.text, strict=True)) == [
-        ("LiteRT", 4096, "4.00 KiB"),
-        ("planned", 2048, "2.00 KiB"),
-        ("lower bound", 1024, "1.00 KiB"),
-    ]
-
-
 def test_given_plan_is_compared_with_ours_and_the_bound() -> None:
-    said = until(opened(graph="sample:xla_transformer_step"), "lower bound")
-    assert "The file's plan: 2.37 MiB (2,485,860 B); planned 2.25 MiB (2,354,708 B)" in said
-    assert "lower bound 2.25 MiB (2,354,708 B)" in said
+    shown_text = until(opened(graph="sample:xla_transformer_step"), "lower bound")
+    assert "The file's plan: 2.37 MiB (2,485,860 B); planned 2.25 MiB (2,354,708 B)" in shown_text
+    assert "lower bound 2.25 MiB (2,354,708 B)" in shown_text
 
 
 def test_model_is_run_on_request() -> None:
@@ -56,11 +46,7 @@ def test_model_is_run_on_request() -> None:
     assert "lower bound" not in captions(at)
     at.button(key="measure").click().run()
     assert not at.exception
-    said = until(at, "lower bound")
-    assert "onnxruntime: " in said
-    assert "lower bound 8.00 MiB (8,388,608 B)" in said
+    shown_text = until(at, "lower bound")
+    assert "onnxruntime: " in shown_text
+    assert "lower bound 8.00 MiB (8,388,608 B)" in shown_text
     assert any("Difference to the lower bound" in each.proto.body for each in at.get("html"))
-
-
-def test_sample_without_file_cannot_be_run() -> None:
-    assert [button.key for button in opened(graph="sample:linear_chain").button if button.key == "measure"] == []

@@ -12,11 +12,10 @@ from streamlit.testing.v1 import AppTest
 from app.cli.console import error_text
 from app.cli.first.explore import MAIN
 from app.session import opening
-from app.session.view_state import from_query
 from app.texts import markup, refusal_text
 from tests.app.test_pages import BROKEN, claim, html, opened
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.open_file import READERS, read_any
+from tmmu_core.formats.open_file import read_any
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,19 +53,6 @@ def test_nearest_reader_is_the_one_that_took_the_file(name: str, reader: str) ->
     assert near[0] == reader
 
 
-def test_readers_with_one_reason_share_a_line() -> None:
-    rows = [("trace", "no JSON"), ("plan", "no JSON"), ("onnx", "no field"), ("csv", "no columns")]
-    assert refusal_text.others(rows, ("onnx", "no field")) == [("trace, plan", "no JSON"), ("csv", "no columns")]
-
-
-def test_every_reader_is_listed_once() -> None:
-    error = refusal("text.onnx")
-    near = refusal_text.nearest(error.tried, error.message, error.source)
-    assert near is not None
-    rest = [name for readers, _ in refusal_text.others(error.tried, near) for name in readers.split(", ")]
-    assert sorted([near[0], *rest]) == sorted(reader.name for reader in READERS)
-
-
 def test_other_readers_and_the_record_are_folded() -> None:
     error = refusal("text.onnx")
     card = {"title": "text.onnx was not opened", "message": error.message, "source": error.source, "hint": error.hint}
@@ -101,12 +87,6 @@ def with_refused(*names: str) -> AppTest:
 
 def cards(at: AppTest) -> list[str]:
     return re.findall(r"<h3>(.*?) was not opened</h3>", html(at))
-
-
-def test_several_errors_are_one_group() -> None:
-    at = with_refused("truncated.onnx", "cycle.tmmu.json", "text.onnx")
-    assert "3 errors" in html(at)
-    assert cards(at) == ["truncated.onnx", "cycle.tmmu.json", "text.onnx"]
 
 
 def test_error_is_dismissed_alone_or_with_all() -> None:
@@ -147,44 +127,25 @@ def test_selection_survives_a_mode_without_it() -> None:
 # --- controls that cannot apply ------------------------------------------------------------------------------------
 
 
-def test_instance_has_neither_mode_nor_preset() -> None:
-    at = opened(graph="sample:A")
-    assert [box.key for box in at.selectbox if box.key in ("w.variant", "w.planner")] == ["w.planner"]
-
-
 def test_planner_that_needs_a_graph_is_a_row_without_error() -> None:
     page = html(opened("planners", graph="sample:A", planner="greedy"))
     assert "needs a graph: it selects memories by tensor role" in page
     assert "tm-error" not in page
 
 
-def test_title_names_the_rank() -> None:
-    spec = '{"mesh":{"tp":4},"tensors":{"w1":{"axis":1,"mesh":"tp"}}}'
-    at = opened(graph="sample:dynamic_batch", shard=spec, rank="2")
-    assert claim(at).startswith("dynamic_batch, rank 2 of 4 needs 559 KiB")
-
-
 @pytest.mark.parametrize(
-    ("page", "query", "said"),
+    ("page", "query", "shown_text"),
     [
         ("plan", {"capacity": "nowhere=1"}, "a capacity of the arena nowhere"),
         ("plan", {"graph": "sample:A", "mode": "backward"}, "the mode backward"),
         ("shapes", {"graph": "sample:dynamic_batch", "dim": "Q"}, "the dimension Q"),
     ],
 )
-def test_unknown_choice_in_a_link_is_reported(page: str, query: dict[str, str], said: str) -> None:
+def test_unknown_choice_in_a_link_is_reported(page: str, query: dict[str, str], shown_text: str) -> None:
     at = opened(page, **query)
-    assert f"The link selects {said}, which this plan does not have." in html(at)
+    assert f"The link selects {shown_text}, which this plan does not have." in html(at)
 
 
 def test_unknown_rank_is_reported() -> None:
     at = opened("ranks", graph="sample:dynamic_batch", look="99")
     assert any("The link opens rank 99" in caption.value for caption in at.caption)
-
-
-@pytest.mark.parametrize("step", ["-1", "1.5", "1 KiB", "9" * 30])
-def test_step_must_be_an_integer(step: str) -> None:
-    chosen, complaints = from_query({"step": step})
-    assert chosen.step is None
-    assert len(complaints) == 1
-    assert f"step={step!r}" in complaints[0]

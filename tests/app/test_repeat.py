@@ -54,24 +54,10 @@ def test_command_repeats_the_plan(choice: Choice, tmp_path: Path, monkeypatch: p
     assert without_time((tmp_path / words[-1]).read_bytes()) == without_time(plan_file.to_json(shown.plan))
 
 
-def test_opened_file_keeps_its_name() -> None:
-    data = (SAMPLES / "views.tmmu.json").read_bytes()
-    shown = planning.make_plan(Choice(source=opening.shelf().put("mine.json", data)))
-    assert repeat_command.command(shown).startswith(
-        "tmmu plan mine.json --mode inference --preset inference --planner slots"
-    )
-
-
 def test_file_name_is_not_taken_for_an_option() -> None:
     data = (SAMPLES / "views.tmmu.json").read_bytes()
     shown = planning.make_plan(Choice(source=opening.shelf().put("-mine.json", data)))
     assert repeat_command.command(shown).startswith("tmmu plan ./-mine.json ")
-
-
-def test_text_that_looks_like_json_stays_a_text() -> None:
-    shown = planning.make_plan(Choice(source="sample:views", planner="greedy"))
-    object.__setattr__(shown.choice, "options", {"order": "1"})
-    assert "--option 'order=\"1\"'" in repeat_command.command(shown)
 
 
 CONTROLS = "\x15touch pwned\n\x1b[201~'$(id)`\\x7f\u202e"
@@ -106,9 +92,3 @@ def test_control_characters_of_a_name_are_quoted() -> None:
 def test_stored_name_is_visible_and_has_no_folder(name: str, kept: str) -> None:
     source = opening.shelf().put(name, b"{}")
     assert opening.shelf().name_of(source) == kept
-
-
-@pytest.mark.parametrize("name", ["con", "NUL", "aux.json", "Com1", "lpt9.tmmu.json", "COM¹"])
-def test_download_name_is_no_windows_device(name: str) -> None:
-    assert repeat_command.file_stem(name) == name.split(".")[0] + "_"
-    assert repeat_command.file_stem(f"{name.split('.')[0]}x") == f"{name.split('.')[0]}x"

@@ -26,13 +26,8 @@ def _fresh() -> Iterator[None]:
     st.cache_resource.clear()
 
 
-@pytest.mark.parametrize(("planner", "has"), [("slots", True), ("naive", True), ("greedy", False), ("exact", False)])
-def test_slot_planners_have_slots(planner: str, has: bool) -> None:
-    assert chain(planner=planner).plan.has_slots is has
-
-
-def figures(said: str) -> dict[str, str]:
-    head, *rows = [line.split("  ") for line in said.splitlines() if line.startswith(("arena  ", "activations"))]
+def figures(shown_text: str) -> dict[str, str]:
+    head, *rows = [line.split("  ") for line in shown_text.splitlines() if line.startswith(("arena  ", "activations"))]
     names, cells = ([cell.strip() for cell in row if cell.strip()] for row in (head, rows[0]))
     return dict(zip(names, cells, strict=True))
 

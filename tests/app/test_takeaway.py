@@ -19,7 +19,7 @@ from app.cli.first.export import EXPORTERS
 from app.kit.download import downloads
 from app.session import opening, planning
 from app.session.view_state import Choice
-from tests.app.test_pages import html, opened, plan_bytes
+from tests.app.test_pages import html, opened
 from tests.support.paths import DATA
 from tmmu_core.formats.planfile import parquet, plan_file
 from tmmu_core.graph.model import Graph, Node, Tensor
@@ -53,12 +53,6 @@ def test_every_export_format_is_offered_with_its_bytes() -> None:
         assert plan_file.to_instance(shown.plan, arena.name) in offered
 
 
-def test_files_have_a_purpose_and_distinct_names() -> None:
-    listed = [row for rows in downloads.entries(planning.make_plan(Choice()), "it").values() for row in rows]
-    assert all(what for _, _, _, what, _ in listed)
-    assert len({name for _, name, _, _, _ in listed}) == len(listed)
-
-
 def test_arenas_with_similar_names_have_distinct_files() -> None:
     names = ("a.1", "a.2", "plan")
     tensors = tuple(Tensor(id=name, shape=(4,), arena=name) for name in names)
@@ -77,11 +71,6 @@ def test_downloaded_graph_and_arenas_give_the_same_layout() -> None:
     assert plan_graph(graph, arenas=arenas).plan.layout_hash == shown.plan.layout_hash
 
 
-def test_finished_plan_has_no_downloads_for_planning() -> None:
-    shown = planning.make_plan(Choice(source=opening.shelf().put("p.json", plan_bytes())))
-    assert not {"it.tmmu.json", downloads.ARENAS} & set(made(shown))
-
-
 def test_nothing_is_made_before_it_is_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> bytes:
         raise AssertionError
@@ -98,11 +87,6 @@ def test_nothing_is_made_before_it_is_requested(monkeypatch: pytest.MonkeyPatch)
 
 
 # --- the link ------------------------------------------------------------------------------------------------------
-
-
-def test_page_shows_the_link() -> None:
-    shown = [block.value for block in opened("report", planner="greedy", tensor="r12").code]
-    assert shown[1].endswith("/?graph=sample:resnet50&planner=greedy&tensor=r12")
 
 
 def test_c_project_is_an_archive_with_the_constants_of_the_file() -> None:

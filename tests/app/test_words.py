@@ -25,10 +25,6 @@ def test_bytes_have_their_exact_count(n: int | None, text: str) -> None:
     assert numbers.full_bytes(n) == text
 
 
-def test_unlimited_capacity_has_its_word() -> None:
-    assert numbers.capacity(2**64 - 1) == "unlimited"
-
-
 def test_offset_is_decimal_and_hexadecimal() -> None:
     assert numbers.offset(1_998_848) == "1,998,848 (0x1E8000)"
 
@@ -46,10 +42,6 @@ def test_offset_is_decimal_and_hexadecimal() -> None:
 )
 def test_percentage_has_one_decimal_and_shows_small_rests(part: int | None, whole: int | None, text: str) -> None:
     assert numbers.percent(part, whole) == text
-
-
-def test_change_has_a_sign() -> None:
-    assert [numbers.delta_bytes(n) for n in (2048, 0, -5)] == ["+2.00 KiB", "±0 B", "−5 B"]
 
 
 @pytest.mark.parametrize(

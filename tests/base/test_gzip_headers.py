@@ -16,7 +16,7 @@ from tests.plans.examples import views_graph
 from tests.support.paths import ROOT, SAMPLES
 from tmmu_core.formats.c_project.c_export import zipped
 from tmmu_core.graph.constants import InMemory
-from tmmu_core.graph.native import native_file, unpacking
+from tmmu_core.graph.native import native_file
 
 NOTHING = bytes(4) + b"\x02\xff"
 """Bytes 4 to 9 of a gzip header: no time, packed as small as possible, no system named."""
@@ -55,11 +55,6 @@ def test_only_one_module_writes_gzip() -> None:
         or (isinstance(node, ast.Call) and ast.unparse(node.func) == "zlib.compressobj")
     ]
     assert set(uses) == {OURS}
-
-
-def test_packing_round_trips() -> None:
-    for data in (b"", b"a", bytes(100_000)):
-        assert unpacking.unpack(unpacking.pack(data), "x") == data
 
 
 def test_zipped_project_has_neither_time_nor_system(monkeypatch: pytest.MonkeyPatch) -> None:

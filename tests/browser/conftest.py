@@ -22,7 +22,6 @@ from app.cli.first.explore import arguments
 from tests.support.served import free_port
 
 SECONDS = 40
-expect.set_options(timeout=SECONDS * 1000)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from PIL import Image
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from app.cli.first.explore import arguments
 from app.session.pages import MOVED, PAGES
@@ -59,6 +59,7 @@ def tour(browser: Browser, server: str) -> list[bytes]:
 
     def shoot() -> None:
         page.locator(".tm-headline h1").wait_for(timeout=60_000)
+        expect(page.get_by_test_id("stSkeleton")).to_have_count(0, timeout=60_000)
         page.wait_for_timeout(6_000)  # charts are drawn one after the other
         frames.append(page.screenshot())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.build import chain, graph, node, tensor
+from tests.support.build import graph, node, tensor
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, Cost, Move
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, solve_input
 from tmmu_core.fitting.search.apply_moves import apply_moves
@@ -10,17 +10,8 @@ from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.judge.verifier.verify import verify_plan
 
 
-def test_costs_are_added_per_figure() -> None:
-    assert Cost(1, 2, 3) + Cost(10, 20, 30) == Cost(11, 22, 33)
-
-
 def test_moved_byte_weighs_its_number_of_operations() -> None:
     assert Cost(5, 2, 9).weight == 5 + 2 * FLOPS_PER_MOVED_BYTE
-
-
-def test_planner_move_selects_the_planner() -> None:
-    plan_input = PlanInput(chain(3, "none"))
-    assert apply_moves(plan_input, [Move("planner", "naive", details={"planner": "naive"})]).planner == "naive"
 
 
 def test_order_move_writes_the_execution_order() -> None:

@@ -12,7 +12,6 @@ from tmmu_core.fitting.moves.offload import lower, single_moves
 from tmmu_core.fitting.problem.capacity import extents
 from tmmu_core.fitting.problem.planner_calls import PlanInput, solve_input
 from tmmu_core.fitting.recompute import lower as lower_by_recomputing
-from tmmu_core.fitting.recompute import single_moves as single_by_recomputing
 from tmmu_core.fitting.recompute.live_curve import run
 from tmmu_core.fitting.recompute.recompute_moves import Bytes
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
@@ -38,29 +37,9 @@ def test_offloaded_tensor_is_copied_out_after_its_last_use_and_back_before_the_n
     assert extents(solve_input(after).plan) == {"activations": 9 * KIB, "gradients": 2 * KIB}
 
 
-def test_offload_move_has_its_bytes_and_idle_steps() -> None:
-    (move, *_) = single_moves(chain_step(), None)
-    assert move.tensors == ("a",)
-    assert (move.cost.moved_bytes, move.cost.extra_flops, move.cost.extra_steps) == (8 * KIB, 0, 2)
-    assert move.bytes == KIB
-    assert move.details["steps_idle"] == 3  # fb at 1, bb at 4
-
-
 def test_tensor_that_cannot_be_offloaded_is_rejected() -> None:
     with pytest.raises(InvalidIrShapes, match="cannot be offloaded"):
         apply_moves(chain_step(), [Move("offload", "", details={"drops": [["gx", "ba"]]})])
-
-
-def test_recompute_and_offload_moves_commute() -> None:
-    plan_input = chain_step()
-    moves = [
-        Move("offload", "", details={"drops": [["a", "fb"]]}),
-        Move("recompute", "", details={"drops": [["b", "fc"]]}),
-    ]
-    one, other = apply_moves(plan_input, moves).graph, apply_moves(plan_input, reversed(moves)).graph
-    assert one == other
-    assert one.execution_order == ("fa", "fb", "a@copy_out", "fc", "a@back", "fb@remat", "bc", "bb", "ba")
-    sound(plan_input, one)
 
 
 def idle_twice() -> PlanInput:
@@ -93,14 +72,6 @@ def test_offloaded_tensor_leaves_again_for_the_cost_of_the_way_back() -> None:
     assert [drops for moves in lower(after, None, Bytes(12 * KIB)) for m in moves for drops in m.details["drops"]] == [
         ["h", "fi"]
     ]
-
-
-def test_offloaded_tensor_is_not_recomputed() -> None:
-    plan_input = idle_twice()
-    assert {move.tensors for move in single_by_recomputing(plan_input, None)} == {("h",)}
-    after = apply_moves(plan_input, [Move("offload", "", details={"drops": [["h", "fh"]]})])
-    assert list(single_by_recomputing(after, None)) == []
-    assert list(lower_by_recomputing(after, None, Bytes(12 * KIB))) == []
 
 
 def test_third_of_the_activations_of_resnet50_is_offloaded() -> None:

@@ -44,11 +44,6 @@ def test_tensors_of_two_arenas_share_the_bytes_of_one_memory() -> None:
     assert verify_plan(plan, made).ok
 
 
-def test_fit_compares_a_capacity_for_all_arenas_with_one_memory() -> None:
-    fitted = fit(initial_candidate(apart(), PlanRequest(one_memory=True)), Capacity(20_000))
-    assert (fitted.answer, fitted.best.moves) == ("fits", ())
-
-
 def test_library_plans_and_fits_in_one_memory() -> None:
     assert tmmu.plan(apart(), capacity="20KiB").arena_of["memory"].capacity_bytes == 20_480
     fitted = tmmu.fit(apart(), capacity=20_000)
@@ -70,10 +65,6 @@ def test_every_move_keeps_to_one_memory() -> None:
     fitted = fit(start, Capacity(start.extent_bytes * 9 // 10), Allowed(kinds))
     assert {arena.name for arena in fitted.best.plan.arenas} <= {"memory", "offload"}
     assert verify_plan(fitted.best.plan, fitted.best.plan_input.graph).ok
-
-
-def test_default_plan_has_the_arenas_of_the_roles() -> None:
-    assert {arena.name for arena in make_plan(apart(), PlanRequest()).plan.arenas} == {"activations", "gradients"}
 
 
 def test_command_line_names_the_limit_that_is_exceeded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from tests.support.strategies import graphs
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.problem.planner_calls import PlanInput, initial_candidate, solve_input
-from tmmu_core.fitting.recompute import lower, recompute_to, single_moves
+from tmmu_core.fitting.recompute import lower, recompute_to
 from tmmu_core.fitting.recompute.live_curve import Choice, run
 from tmmu_core.fitting.recompute.min_cut import boundary, cheapest, minimum_cut
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
@@ -310,14 +310,6 @@ def test_moves_commute() -> None:
     assert one == other
 
 
-def test_peak_is_lowered_by_single_moves_with_most_bytes_first() -> None:
-    plan_input = chain_step()
-    moves = list(single_moves(plan_input, None))
-    assert [move.tensors for move in moves] == [("a",)]  # b is read by the very step that is fullest
-    assert moves[0].bytes == KIB  # a and b are together where b is made: 9 of the 10 KiB stay
-    assert moves[0].cost.extra_flops == KIB
-
-
 def long_chain(count: int) -> PlanInput:
     """x → h0 → h1 … and back: the gradient of each needs what the one before it gave; every tensor is 1 KiB."""
     h = ["x", *(f"h{k}" for k in range(count))]
@@ -371,14 +363,6 @@ def test_model_goes_below_its_lowest_cut() -> None:
     assert found.valid
     assert found.total <= 1_725_052_134
     assert found.flops < 17 * 10**9
-
-
-def test_impossible_capacity_ends_at_the_lowest_peak_found() -> None:
-    plan_input = long_chain(16)
-    totals = [run(*recover_choice(apply_moves(plan_input, moves))).total for moves in lower(plan_input, None, Bytes(1))]
-    assert totals == sorted(totals, reverse=True)
-    assert 2 < len(totals) <= 16
-    assert totals[-1] == 5 * KIB  # 3 of activations, 2 of gradients
 
 
 def test_empty_permission_list_permits_nothing() -> None:
@@ -545,8 +529,3 @@ def test_moves_are_sorted_by_cost_and_lower_the_peak(gpt2: PlanInput) -> None:
     assert costs == sorted(costs)
     assert gains == sorted(set(gains))
     assert gains[-1] > search.nothing.run.total // 3
-
-
-@pytest.mark.parametrize(("here", "over"), [({}, 0), ({"a": 4, "b": 5}, 0), ({"a": 4, "b": 9}, 3)])
-def test_excess_over_a_total_is_the_sum_over_arenas(here: dict[str, int], over: int) -> None:
-    assert Bytes(10).over(here) == over

@@ -30,15 +30,15 @@ def test_attack_ends_below_a_gibibyte(name: str, tmp_path: Path) -> None:
     if not child:
         _run(attack.command, file, tmp_path)
     _, status, used = os.wait4(child, 0)
-    said = (tmp_path / "err").read_text()
-    assert os.waitstatus_to_exitcode(status) in (0, 1, 2), said[-2000:]
-    assert "internal error" not in said
+    shown_text = (tmp_path / "err").read_text()
+    assert os.waitstatus_to_exitcode(status) in (0, 1, 2), shown_text[-2000:]
+    assert "internal error" not in shown_text
     assert used.ru_maxrss * 1024 < _taken() + GIB
     if attack.limit:
         (limit,) = [limit for limit in LIMITS if limit.name == attack.limit]
         assert os.waitstatus_to_exitcode(status) == 2
-        assert f"--max-{limit.name}" in said
-        assert limit.variable in said
+        assert f"--max-{limit.name}" in shown_text
+        assert limit.variable in shown_text
 
 
 def _taken() -> int:

@@ -15,7 +15,7 @@ import pytest
 
 from app.cli.main import run
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.open_file import read_any, refuse_unplannable
+from tmmu_core.formats.open_file import read_any
 
 
 def archive(*names: str) -> bytes:
@@ -72,15 +72,6 @@ def test_recognised_format_is_named_with_what_to_convert_it_to(name: str) -> Non
         read_any(data, name)
     assert refused.value.message.count(". ") == 0
     assert target in refused.value.hint
-
-
-def test_large_weights_are_refused_by_their_beginning(tmp_path: Path) -> None:
-    path = tmp_path / "large.gguf"
-    with path.open("wb") as file:
-        file.write(b"GGUF\x03\0\0\0")
-        file.truncate(1 << 40)
-    with pytest.raises(UnreadableInput, match="GGUF"):
-        refuse_unplannable(path)
 
 
 @pytest.mark.parametrize(

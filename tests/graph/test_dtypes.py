@@ -8,16 +8,6 @@ from hypothesis import strategies as st
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
 from tmmu_core.graph import dtypes
 
-NUMPY_NAMES = (
-    *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
-    *("float16", "float32", "float64", "complex64", "complex128"),
-)
-
-
-@pytest.mark.parametrize("name", NUMPY_NAMES)
-def test_item_size_equals_that_of_numpy(name: str) -> None:
-    assert dtypes.itemsize(name) == np.dtype(name).itemsize
-
 
 @pytest.mark.parametrize(
     ("name", "bits"),
@@ -31,26 +21,6 @@ def test_bits_of_types_unknown_to_numpy(name: str, bits: int) -> None:
     assert dtypes.bits(name) == bits
 
 
-@pytest.mark.parametrize(
-    ("spelling", "name"),
-    [
-        *[
-            ("f32", "float32"),
-            ("fp32", "float32"),
-            ("float", "float32"),
-            ("FLOAT", "float32"),
-            ("torch.float32", "float32"),
-        ],
-        *[("half", "float16"), ("bf16", "bfloat16"), ("torch.bfloat16", "bfloat16"), ("double", "float64")],
-        *[("i8", "int8"), ("s8", "int8"), ("u8", "uint8"), ("long", "int64"), ("pred", "bool"), ("c64", "complex64")],
-        *[("f8e4m3fn", "float8_e4m3fn"), ("fp8_e5m2", "float8_e5m2"), ("FLOAT8E4M3FNUZ", "float8_e4m3fnuz")],
-        *[("FLOAT8E8M0", "float8_e8m0fnu"), ("FLOAT4E2M1", "float4_e2m1fn"), ("fp4", "float4_e2m1fn")],
-    ],
-)
-def test_usual_spelling_is_normalised(spelling: str, name: str) -> None:
-    assert dtypes.normalise(spelling) == name
-
-
 @pytest.mark.parametrize("spelling", dtypes.ALIASES)
 def test_alias_maps_to_a_dtype_and_is_none(spelling: str) -> None:
     assert dtypes.ALIASES[spelling] in dtypes.BITS
@@ -61,16 +31,6 @@ def test_unknown_dtype_is_rejected_by_name() -> None:
     with pytest.raises(InvalidIrShapes, match='"float99"') as caught:
         dtypes.bits("float99")
     assert caught.value.diagnostics["reason"] == "unknown_dtype"
-
-
-@pytest.mark.parametrize("name", ["float32", "bfloat16", "float8_e5m2", "float4_e2m1fn", "complex64"])
-def test_floating_point_types_have_gradients(name: str) -> None:
-    assert dtypes.is_floating(name)
-
-
-@pytest.mark.parametrize("name", ["bool", "int8", "uint4", "int64"])
-def test_integer_types_have_no_gradients(name: str) -> None:
-    assert not dtypes.is_floating(name)
 
 
 @pytest.mark.parametrize(

@@ -65,11 +65,6 @@ def test_scoped_names_win_over_parameters() -> None:
     assert modules.repeated == (("model.block*", 2),)
 
 
-def test_graph_without_scoped_names_has_no_modules() -> None:
-    which = graph([tensor("x", role="input"), tensor("y")], [node("n", "x", "y")], "x", "y")
-    assert (modules_in(which).known_by, modules_in(which).paths) == ("", ((),))
-
-
 def test_block_is_the_path_to_the_first_repeated_name() -> None:
     paths = [("gpu_0", "h", "0", "mlp"), ("gpu_0", "h", "1", "mlp"), ("gpu_0", "norm_1")]
     families = families_of(paths)
@@ -127,13 +122,6 @@ def test_view_is_in_the_module_of_its_writer_or_of_its_base() -> None:
     stands = {name: found.paths[found.of_tensor[number]] for name, number in index.tensor_of.items()}
     assert stands["t"] == stands["loose"] == stands["of a view"] == ("m", "k")
     assert (stands["written"], stands["a/b/w"], stands["x"]) == (("m", "l"), ("a", "b"), ())
-
-
-def test_graph_without_modules_has_one_empty_path() -> None:
-    tensors = [tensor("x", role="input"), tensor("a.b.weight", role="parameter"), tensor("y")]
-    index = index_graph(graph(tensors, [node("n", "x", "y")], "x", "y"))
-    found = modules_of(index, [0])
-    assert (found.known_by, found.paths, found.of_tensor.tolist()) == ("", ((),), [0, 0, 0])
 
 
 def test_derived_node_is_in_the_module_of_its_source_unless_stated() -> None:

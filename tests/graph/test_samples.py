@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from sample_graphs import lessons, make, mobilenet
-from tests.support.build import graph
 from tmmu_core.formats.open_file import read_any, read_graph_file
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
@@ -46,12 +43,6 @@ def test_catalogue_and_page_list_every_sample() -> None:
     assert {path.name for path in make.HERE.iterdir() if path.suffix in (".json", ".cbor", ".gz")} == listed
 
 
-def test_titles_are_unique() -> None:
-    listed = json.loads(make.index())
-    rows = [*listed["samples"], *listed["instances"]]
-    assert len({row["title"] for row in rows}) == len(rows)
-
-
 @pytest.mark.parametrize("sample", make.INSTANCES, ids=lambda sample: sample.file)
 def test_instance_opens_and_has_offsets_if_its_group_has(sample: make.Sample) -> None:
     opened = read_any((make.HERE / sample.file).read_bytes(), sample.file)
@@ -88,50 +79,6 @@ def test_mobilenet_has_the_published_number_of_weights(network: make.Callable[[]
     assert round(int(index.nbytes[index.is_persistent].sum()) / 4e6, 1) == millions
 
 
-def test_mixed_sizes_waste_most_of_their_extent() -> None:
-    arena = activations(lessons.mixed_sizes())
-    assert (arena.slots, arena.extent_bytes, arena.peak_live_bytes) == (3, 3 * 256 * 1024, 264 * 1024)
-
-
-def test_must_not_alias_costs_a_slot_over_the_maximum_of_live_tensors() -> None:
-    arena = activations(lessons.must_not_alias())
-    assert (arena.slots, arena.max_live) == (3, 2)
-
-
-def test_early_output_is_live_to_the_end() -> None:
-    sample = lessons.early_output()
-    later = graph(list(sample.tensors), list(sample.nodes), "x", "logits")
-    assert activations(sample).peak_live_bytes == activations(later).peak_live_bytes + 32 * 1024
-
-
-def test_views_have_no_bytes_of_their_own() -> None:
-    storages = plan_graph(lessons.views()).liveness.storages
-    assert len(storages) == len([tensor for tensor in lessons.views().tensors if tensor.view is None])
-
-
-def test_tied_weights_are_stored_once() -> None:
-    plan = plan_graph(lessons.alias_group()).plan
-    assert next(arena.extent_bytes for arena in plan.arenas if arena.name == "parameters") == 1000 * 64 * 4
-
-
 def test_rematerialisation_lowers_the_peak() -> None:
     kept, dropped = (activations(lessons.remat(), "backward", preset) for preset in ("train_full", "remat_enabled"))
     assert dropped.peak_live_bytes < kept.peak_live_bytes
-
-
-def test_optimizer_writes_weights_and_states_in_place() -> None:
-    plan = plan_graph(lessons.training_step()).plan
-    parameters = next(arena for arena in plan.arenas if arena.name == "parameters")
-    assert parameters.peak_live_bytes == 2 * 4 * (256 * 512 + 512 * 10)
-
-
-def test_smaller_batch_takes_fewer_bytes() -> None:
-    small, large = (plan_graph(lessons.dynamic_batch(), dims={"B": b}).plan.arenas[0] for b in (8, 32))
-    assert small.peak_live_bytes * 4 == large.peak_live_bytes
-
-
-def test_tensor_read_in_a_loop_lives_until_it_closes() -> None:
-    plan = plan_graph(lessons.loop()).plan
-    close = next(k for k in range(plan.steps) if plan.node_at(k) == "loop/close")
-    assert plan.row(plan.row_of["scale"]).death == close + 1
-    assert plan.row(plan.row_of["loop/scaled"]).death == close - 1

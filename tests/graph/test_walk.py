@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import networkx as nx
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +22,7 @@ from tmmu_core.graph.modules.collapsed_graph import (
     writer_of,
 )
 from tmmu_core.graph.modules.module_paths import modules_of
-from tmmu_core.graph.modules.module_tree import A_STRETCH, MOST_BESIDE, Tree, tree_of
+from tmmu_core.graph.modules.module_tree import Tree, tree_of
 
 
 def grown(which: Graph) -> tuple[GraphIndex, Tree]:
@@ -33,8 +32,8 @@ def grown(which: Graph) -> tuple[GraphIndex, Tree]:
 
 
 def names(index: GraphIndex, tree: Tree, found: Collapsed) -> list[str]:
-    said = {"node": lambda i: index.node_ids[i], "level": tree.label, "inputs": lambda _: "@", "tensor": str}
-    return [said[v.kind](v.item) for v in found.vertices]
+    shown_text = {"node": lambda i: index.node_ids[i], "level": tree.label, "inputs": lambda _: "@", "tensor": str}
+    return [shown_text[v.kind](v.item) for v in found.vertices]
 
 
 def arrows(index: GraphIndex, tree: Tree, found: Collapsed) -> set[str]:
@@ -97,15 +96,6 @@ def test_selected_parameter_is_a_vertex() -> None:
     assert found.vertices[1].hidden == 2  # what else reads or is read there
 
 
-def test_unused_tensor_is_alone_in_its_neighbourhood() -> None:
-    tensors = [tensor("x"), tensor("y"), tensor("spare", role="parameter")]
-    for inputs, source, asked, kind in (("x", "x", "spare", "tensor"), ("x", "spare", "x", "inputs")):
-        index, tree = grown(graph(tensors, [node("n", source, "y")], inputs, "y"))
-        found = collapse(index, tree, CollapseRequest(tensor=index.tensor_of[asked], radius=2))
-        assert ([v.kind for v in found.vertices], found.edges) == ([kind], ())
-        assert (found.middle, found.of_node.tolist()) == (0, [-1])
-
-
 def test_unwritten_view_leads_to_the_writer_of_its_base() -> None:
     which = graph(
         [tensor("x", role="input"), tensor("b"), view("v", "b", 2), tensor("y")],
@@ -116,17 +106,6 @@ def test_unwritten_view_leads_to_the_writer_of_its_base() -> None:
     index, tree = grown(which)
     assert writer_of(index, index.tensor_of["v"]) == 0
     assert arrows(index, tree, collapse(index, tree, CollapseRequest())) == {"@→n", "n→m"}
-
-
-def test_many_nodes_are_grouped_in_execution_order() -> None:
-    count = A_STRETCH * A_STRETCH + 1
-    index, tree = grown(chain(count))
-    assert len(collapse(index, tree, CollapseRequest()).vertices) == 3  # inputs and two stretches of stretches
-    whole = collapse(index, tree, CollapseRequest(tree.paths))
-    assert len(whole.vertices) == count + 1
-    below = np.bincount(tree.parent[1:]) + np.bincount(tree.of_node, minlength=len(tree.paths))[: max(tree.parent) + 1]
-    assert below.max() <= MOST_BESIDE
-    assert tree.label(1) == f"nodes 1–{A_STRETCH * A_STRETCH:,}"
 
 
 def test_neighbourhood_shows_nodes_and_no_groups() -> None:

@@ -44,7 +44,7 @@ def test_taker_beside_its_giver_overlaps_it() -> None:
     beside[plan.row_of[taker]] += 4
     moved = replace(plan, offset=beside)
     assert list(faults(plan)) == []
-    assert any({giver, taker} <= set(said.split()) for said in faults(moved))
+    assert any({giver, taker} <= set(shown_text.split()) for shown_text in faults(moved))
 
 
 def test_storage_holds_its_bytes_while_any_view_lives() -> None:

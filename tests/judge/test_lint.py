@@ -40,8 +40,8 @@ def test_synthesised_step_inherits_the_declaration_of_its_forward_node() -> None
 
 def test_node_named_like_a_backward_step_declares_itself() -> None:
     tensors = [tensor("x", role="input"), tensor("y"), tensor("z")]
-    said = [node("n", "x", "y", inplace="none"), node("m@grad", "y", "z")]
-    g = graph(tensors, said, "x", "z")
+    shown_text = [node("n", "x", "y", inplace="none"), node("m@grad", "y", "z")]
+    g = graph(tensors, shown_text, "x", "z")
     assert [(f.rule, f.tensor, f.other) for f in lint_plan(plan_graph(g).plan, g)] == [("undeclared_inplace", "y", "z")]
 
 

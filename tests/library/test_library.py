@@ -6,8 +6,6 @@ import errno
 import os
 import subprocess
 import sys
-from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +21,10 @@ from tests.support.paths import SAMPLES
 from tmmu_core.base import app_package, atomic_files, extras
 from tmmu_core.base.errors import ArenaTooSmall, UnreadableInput
 from tmmu_core.formats.open_file import read_graph_file
-from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.formats.planfile.trace import to_json_lines
 from tmmu_core.graph.native import native_file
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.library import arguments
-from tmmu_core.library.arguments import ratio
-from tmmu_core.plans.analysis.gate import ALL, Limit, gate
 from tmmu_core.plans.making.engine import plan_graph
 
 MIXED = SAMPLES / "mixed_sizes.tmmu.json"
@@ -218,16 +213,6 @@ def test_pack_rejects_invalid_arrays(columns: tuple[list[int], ...], why: str) -
         tmmu.pack(*columns)
 
 
-def test_pack_keeps_alignment_and_capacity() -> None:
-    packed = tmmu.pack([0, 0, 0], [2, 2, 2], [3, 3, 3], alignment=4, capacity=11)
-    assert sorted(packed) == [0, 4, 8]
-    loose = tmmu.pack([0, 0, 1], [1, 2, 2], [4, 2, 6], planner="naive")
-    assert (loose.lower_bound_bytes, loose.extent_bytes) == (8, 12)
-    assert repr(loose) == "<Packed 3 buffers: extent 12 B, bound 8 B>"
-    with pytest.raises(ArenaTooSmall):
-        tmmu.pack([0, 0], [2, 2], [8, 8], capacity="8")
-
-
 def test_pack_stops_at_the_first_fit_unless_minimise_is_set() -> None:
     draw = np.random.default_rng(0)
     lower = draw.integers(0, 30, 60)
@@ -260,12 +245,6 @@ def test_buffers_live_at_the_same_step_do_not_overlap(rows: list[tuple[int, int,
             assert not together or at[i] + size[i] <= at[j] or at[j] + size[j] <= at[i]
 
 
-def test_plan_of_a_graph_verifies() -> None:
-    made = tmmu.plan(chain(4), mode="backward", planner="auto")
-    assert made.graph is not None
-    assert tmmu.verify(made).ok
-
-
 @pytest.mark.parametrize("browser", [True, False])
 def test_show_opens_the_explorer_on_the_plan(monkeypatch: pytest.MonkeyPatch, browser: bool) -> None:
     opened: list[list[str]] = []
@@ -282,22 +261,6 @@ def test_show_without_the_explorer_names_the_extra(monkeypatch: pytest.MonkeyPat
     with pytest.raises(tmmu.TmmuError) as caught:
         tmmu.plan(chain(2)).show()
     assert "pip install 'tmmu-plan-explorer[app]'" in str(caught.value.hint)
-
-
-def test_packed_converts_to_arrays_of_any_type() -> None:
-    packed = tmmu.pack([0, 1], [2, 3], [4, 8])
-    assert np.asarray(packed, dtype=np.int32).dtype == np.int32
-    assert np.asarray(packed, dtype=np.int32).tolist() == packed.offset.tolist()
-    assert np.array(packed, copy=True) is not packed.offset
-    assert np.asarray(packed) is packed.offset
-    assert packed.__array__(np.int32).dtype == np.int32
-
-
-@pytest.mark.parametrize("limit", ["five", "-1", "1/0", -0.5])
-def test_invalid_percentage_is_rejected(limit: object) -> None:
-    with pytest.raises(UnreadableInput, match=r"growth.*is not a percentage"):
-        ratio("growth", limit)  # type: ignore[arg-type]
-    assert [ratio("growth", given) for given in (0, "5 %", 2.5)] == [0, Fraction(5, 100), Fraction(25, 1000)]
 
 
 def test_plan_with_dims_is_verified_at_these_sizes() -> None:
@@ -323,13 +286,6 @@ def test_invalid_request_is_rejected(how: dict[str, Any], why: str) -> None:
     assert tmmu.plan(chain(2), rank=1, world_size=2, seed=3, budget=2**64 - 1).rank == 1
 
 
-def test_report_format_follows_the_suffix(tmp_path: Path) -> None:
-    made = tmmu.plan(chain(2))
-    assert made.report(tmp_path / "r.MD").read_text().startswith("###")
-    with pytest.raises(UnreadableInput, match=r"not written as \.txt"):
-        made.report(tmp_path / "r.txt")
-
-
 OVERLAPPING = b"id,lower,upper,size,offset\na,0,2,100,0\nb,1,3,100,50\n"
 
 
@@ -339,16 +295,6 @@ def test_overlapping_offsets_of_an_instance_are_invalid() -> None:
     assert repr(found).startswith("<Plan bytes · inference · given: INVALID, extent 150 B, bound 200 B, gap impossible")
     assert not found.gate(max_gap=5)
     assert tmmu.compare(found, found).invalid == ("left", "right")
-
-
-def test_gate_is_red_below_the_lower_bound() -> None:
-    made = tmmu.plan(SAMPLES / "two_arenas.tmmu.json")
-    low = replace(made.arenas[0], extent_bytes=made.arenas[0].bound_bytes - 1)
-    wrong = replace(made, arenas=(low, *made.arenas[1:]))
-    for arena, ok in ((ALL, False), (low.name, False), (made.arenas[1].name, True)):
-        (check,) = gate(wrong, [Limit("gap", Fraction(10), arena)])
-        assert check.ok is ok
-    assert all(check.ok for check in gate(made, [Limit("gap", Fraction(10))]))
 
 
 @pytest.mark.parametrize("digest", [False, True])
@@ -383,18 +329,6 @@ def test_show_names_its_file_after_the_graph(monkeypatch: pytest.MonkeyPatch) ->
     ]
     assert [command[5:] for command in shown] == [[], ["--no-browser"]] * len(names)
     assert all(isinstance(tmmu.read(command[4]), tmmu.Plan) for command in shown)
-
-
-def test_offsets_of_an_instance_are_verified() -> None:
-    given = b"id,lower,upper,size,offset\na,0,2,8,0\nb,1,3,8,%d\n"
-    assert [tmmu.plan(given % at).arenas[0].status for at in (4, 8)] == ["invalid", "optimal"]
-    assert [tmmu.plan(given % 8, capacities=most).arenas[0].status for most in (15, 16)] == ["invalid", "optimal"]
-
-
-def test_changed_plan_file_is_invalid() -> None:
-    plan = plan_graph(chain(3)).plan
-    moved = replace(plan, offset=plan.offset + np.uint64(1))
-    assert [tmmu.read(to_json(each)).arenas[0].status for each in (plan, moved)] == [plan.arenas[0].status, "invalid"]
 
 
 def test_request_options_are_parsed() -> None:
@@ -446,19 +380,6 @@ def test_failed_save_reports_path_and_reason(tmp_path: Path, ending: str) -> Non
         assert (path.name in str(caught.value), why in str(caught.value)) == (True, True)
         assert ".part" not in str(caught.value)
         assert caught.value.hint == "Check the folder and the rights."
-
-
-@pytest.mark.parametrize("name", ["x.html", "x.md", "x"])
-def test_failed_report_raises_a_usage_error(tmp_path: Path, name: str) -> None:
-    gone = tmp_path / "nofolder" / name
-    with pytest.raises(tmmu.TmmuError, match="cannot be written: no such file or directory") as caught:
-        tmmu.plan(MIXED).report(gone)
-    assert caught.value.record()["code_id"] == "USAGE"
-
-
-def test_failed_save_of_a_fit_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(tmmu.TmmuError, match="cannot be written"):
-        tmmu.fit(MIXED, "1GiB").save(tmp_path / "nofolder" / "x.tmmu.json")
 
 
 def test_missing_permission_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

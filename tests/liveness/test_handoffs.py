@@ -75,11 +75,6 @@ def test_tensor_saved_for_backward_is_kept() -> None:
     assert refused(g, mode="forward") == [("a", "saved_for_backward")]
 
 
-def test_inference_ignores_the_saved_mark() -> None:
-    g = one_node(node("n", "a", "y"), tensor("a", role="input", saved_for_backward=True))
-    assert granted(g, mode="inference") == [(1, "a", "y")]
-
-
 def test_base_with_a_live_view_is_kept() -> None:
     g = graph(
         [tensor("x", role="input"), view("v", "x", 2), tensor("y"), tensor("z")],
@@ -111,10 +106,6 @@ def test_must_not_alias_prevents_a_handoff() -> None:
 def test_tensor_of_another_arena_is_kept() -> None:
     g = one_node(node("n", "a", "y"), tensor("a", role="input", arena="sram"))
     assert refused(g, arenas={"sram": {}, "activations": {}}) == [("a", "other_arena")]
-
-
-def test_repeated_read_in_one_node_counts_once() -> None:
-    assert granted(one_node(node("n", "a a", "y"))) == [(1, "a", "y")]
 
 
 def test_operand_used_twice_needs_permission_for_both() -> None:

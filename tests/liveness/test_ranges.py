@@ -24,11 +24,6 @@ def test_loading_is_step_zero() -> None:
     assert ranges(chain(2, "none")) == {"t0": (0, 2), "t1": (1, 3), "t2": (2, 3)}
 
 
-def test_graph_without_inputs_starts_with_its_first_node() -> None:
-    g = graph([tensor("a"), tensor("b")], [node("n0", "", "a"), node("n1", "a", "b", inplace="none")], gives="b")
-    assert ranges(g) == {"a": (0, 2), "b": (1, 2)}
-
-
 def test_unread_tensor_lives_for_one_step() -> None:
     g = graph([tensor("x", role="input"), tensor("d"), tensor("y")], [node("n0", "x", "d y")], "x", "y")
     assert ranges(g)["d"] == (1, 2)
@@ -68,8 +63,8 @@ def test_unwritten_view_without_its_base_is_not_planned() -> None:
         "x",
         "y",
     )
-    there = {"inference": {"x", "y", "w"}, "backward": {"x", "y", "w", "m", "u", "v"}}
-    for mode, names in there.items():
+    existing = {"inference": {"x", "y", "w"}, "backward": {"x", "y", "w", "m", "u", "v"}}
+    for mode, names in existing.items():
         plan = plan_graph(g, mode=mode).plan  # type: ignore[arg-type]
         assert set(plan.tensor_ids) == names
         assert verify_plan(plan, g).ok

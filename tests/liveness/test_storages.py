@@ -128,8 +128,8 @@ def test_first_denied_write_of_the_node_is_reported(listed: str, first: int) -> 
     g = graph(tensors, nodes, "x", "given")
     with pytest.raises(InvalidIrShapes) as theirs:
         simulate(g, SimulationRequest(mode="forward", preset="train_full"))
-    said = [error.diagnostics["condition"] for error in (refusal(g, mode="forward"), theirs.value)]
-    assert said == [("saved_for_backward", "graph_output")[first]] * 2
+    shown_text = [error.diagnostics["condition"] for error in (refusal(g, mode="forward"), theirs.value)]
+    assert shown_text == [("saved_for_backward", "graph_output")[first]] * 2
 
 
 def test_view_of_an_overwritten_parameter_cannot_be_read_later() -> None:

@@ -49,13 +49,6 @@ def test_saved_tensor_lives_to_the_end_of_a_forward_pass() -> None:
     assert why(g, "h", mode="inference").reason == "last_read"
 
 
-def test_producer_of_an_input_is_the_loading_step() -> None:
-    found = why(chain(2, "none"), "t0")
-    assert found.producer is not None
-    assert (found.producer.step, found.producer.node_id) == (0, "@inputs")
-    assert why(chain(2, "none"), "t1").producer is not None
-
-
 def test_in_place_reuse_chain_is_explained_from_first_to_last() -> None:
     first, middle, last = (why(chain(2, "any"), name) for name in ("t0", "t1", "t2"))
     assert (first.granted_by, first.handed_to, first.handed_over) == (None, "t1", True)
@@ -70,16 +63,3 @@ def test_denied_handoffs_are_those_of_the_tensor() -> None:
     g = graph(tensors, nodes, "x", "x y")
     refused = {name: [(r.source, r.condition) for r in why(g, name).refusals] for name in ("x", "a", "s", "y")}
     assert refused == {"x": [("x", "graph_output")], "a": [("a", "already_taken")], "s": [], "y": []}
-
-
-def test_unplanned_tensor_raises_key_error() -> None:
-    with pytest.raises(KeyError):
-        why(held(), "nobody")
-
-
-def test_tensor_of_another_mode_raises_key_error() -> None:
-    tensors = [tensor("x", role="input"), tensor("y"), tensor("g", role="gradient")]
-    g = graph(tensors, [node("f", "x", "y"), node("b", "y", "g", phase="backward")], "x", "y g")
-    assert why(g, "g", mode="backward", preset="train_full").birth == 2
-    with pytest.raises(KeyError, match="'g' is not planned in mode 'inference'"):
-        why(g, "g", mode="inference")

@@ -1,6 +1,6 @@
 """Small problems and graphs by seed with everything in them, packed by ``exact`` and by trying everything.
 
-``python -m tests.planners.brute_force 20000`` compares so many of each, in one process, and tells the first that
+``python -m tests.planners.brute_force 20000`` compares so many of each, in one process, and prints the first that
 differs.
 """
 
@@ -149,8 +149,12 @@ def differs_in_arenas(seed: int) -> str:
     try:
         plan_graph(graph, mode="inference", planner="exact", arenas=tight)
     except ArenaTooSmall as error:
-        said = error.diagnostics
-        return "" if (said["arena"], said["required"]) == (name, least[name]) else f"graph {seed}: refused as {said}"
+        shown_text = error.diagnostics
+        return (
+            ""
+            if (shown_text["arena"], shown_text["required"]) == (name, least[name])
+            else f"graph {seed}: refused as {shown_text}"
+        )
     return f"graph {seed}: {name} takes a byte less than the least"
 
 

@@ -1,6 +1,6 @@
 """The loops in C under the sanitizers of addresses and undefined behaviour: ``python -m tests.planners.sanitized N``.
 
-Compiled once more, without ``-fwrapv``, so that a number that leaves 64 bits is told as well. Needs gcc with libasan
+Compiled once more, without ``-fwrapv``, so that a number that leaves 64 bits is reported. Needs gcc with libasan
 and libubsan. Ends with 0 and the SHA-256 of all answers, which is that of ``python -m tests.planners.alike N 0``.
 """
 

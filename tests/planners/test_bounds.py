@@ -8,8 +8,7 @@ from hypothesis import given, settings
 
 from tests.planners.packings import live_steps, problem, problems, smallest_extent
 from tmmu_core.judge.verifier.verify import verify_plan
-from tmmu_core.planners.bounds import Bound, lower_bound, on_grid, reachable
-from tmmu_core.planners.columns import columns
+from tmmu_core.planners.bounds import Bound, lower_bound, on_grid
 from tmmu_core.planners.problem import Problem
 from tmmu_core.plans.making.instance import plan_problem
 
@@ -21,11 +20,6 @@ def test_bound_is_the_peak_and_its_witness_the_live_storages() -> None:
 
 def test_all_but_the_topmost_storage_are_padded_to_the_grid() -> None:
     assert on_grid([(10, 8), (9, 8), (16, 8)]) == 16 + 16 + 16 - 7
-
-
-def test_extent_is_rounded_up_to_where_a_storage_can_end() -> None:
-    cols = columns(problem((0, 2, 10), (1, 3, 70), alignment=64))
-    assert [reachable(cols, at) for at in (0, 10, 11, 71, 75)] == [10, 10, 70, 74, 134]
 
 
 def test_few_storages_on_a_coarse_grid_bind_more_than_many_on_a_fine_one() -> None:
@@ -44,18 +38,9 @@ def test_giver_that_lives_on_counts_once() -> None:
     assert (bound.bytes, bound.witness, bound.rule) == (14, (0, 1), "live")
 
 
-def test_handoff_to_a_larger_storage_counts_once() -> None:
-    assert lower_bound(problem((0, 2, 6), (2, 4, 8), handoff_from=np.array([-1, 0]))).bytes == 8
-
-
 def test_must_not_alias_pair_counts_across_time() -> None:
     bound = lower_bound(problem((0, 1, 8), (5, 6, 7), must_not_alias=np.array([[0, 1]])))
     assert (bound.bytes, bound.witness, bound.rule) == (15, (0, 1), "never_alias")
-
-
-def test_fixed_end_is_a_bound() -> None:
-    bound = lower_bound(problem((0, 1, 8), fixed=np.array([16])))
-    assert (bound.bytes, bound.rule) == (24, "fixed")
 
 
 @pytest.mark.parametrize(("gap", "step"), [((2, 3), 1), ((1, 2), 2), ((1, 4), -1)])

@@ -43,11 +43,6 @@ def ring() -> Problem:
     return problem((0, 5, 8), (0, 2, 8), (1, 3, 8), (2, 4, 8), (3, 5, 8), gaps=(((1, 4),), (), (), (), ()))
 
 
-def test_textbook_example_is_packed_at_its_bound() -> None:
-    packing = exact(FIVE, {})
-    assert (extent(FIVE, packing.offset), packing.optimal, packing.lower_bound) == (12, True, 12)
-
-
 @settings(deadline=None)
 @given(problems(most=6))
 def test_small_problem_is_packed_optimally(p: Problem) -> None:
@@ -124,11 +119,6 @@ def test_search_ends_at_the_capacity_unless_told_to_minimise() -> None:
     assert (extent(p, least.offset), least.optimal) == (1_048_576, True)
 
 
-def test_capacity_that_greedy_fits_needs_no_search() -> None:
-    packing = exact(problem_with(instance("D.1048576"), capacity=2_000_000), {})
-    assert (packing.notes["nodes"], packing.stopped) == (0, False)
-
-
 @given(problems(most=5), st.integers(0, 3))
 def test_plan_fits_the_capacity_or_is_refuted(p: Problem, room: int) -> None:
     capacity = max(smallest_extent(p) + room - 1, 0)
@@ -139,26 +129,6 @@ def test_plan_fits_the_capacity_or_is_refuted(p: Problem, room: int) -> None:
     else:
         packing = exact(q, SMALL)
         assert (extent(q, packing.offset) <= capacity, faults(q, offsets(packing))) == (True, [])
-
-
-def test_exception_of_the_callback_stops_the_search() -> None:
-    class Enough(Exception):
-        pass
-
-    def watch(_nodes: int) -> bool:
-        raise Enough
-
-    searcher = Searcher(model_of(instance("D.1048576")))
-    with pytest.raises(Enough):
-        searcher.solve(986112, static_rank(traits(searcher.model), "TWA"), 10**9, watch=watch)
-    assert searcher.stop[0] == 1
-
-
-def test_callback_that_returns_false_stops_the_search() -> None:
-    searcher = Searcher(model_of(instance("D.1048576")))
-    rank = static_rank(traits(searcher.model), "TWA")
-    verdict, nodes, offset = searcher.solve(986112, rank, 10**9, watch=lambda nodes: False)
-    assert (verdict, nodes < 10**9, offset, searcher.stop[0]) == (BUDGET_SPENT, True, None, 1)
 
 
 def test_search_grows_its_tables_when_they_are_full() -> None:
@@ -187,34 +157,11 @@ def test_result_is_between_its_bound_and_the_portfolio(p: Problem) -> None:
     assert (packing.lower_bound or 0) <= extent(p, packing.offset) <= extent(p, portfolio(p, {}).offset)
 
 
-def test_capacity_below_the_bound_is_proven_too_small() -> None:
-    with pytest.raises(ArenaTooSmall, match="proven") as caught:
-        exact(problem_with(FIVE, capacity=11), {})
-    assert (caught.value.diagnostics["proven"], caught.value.diagnostics["required"]) == (True, 12)
-
-
-def test_gap_without_a_possible_end_is_closed_at_once() -> None:
-    p = problem_with(ring(), alignment=np.full(5, 64, np.uint64))  # what ends above 64 + 8 ends at 128 + 8
-    packing = exact(p, {})
-    assert (packing.optimal, packing.lower_bound, packing.notes["attempts"]) == (True, 136, 1)
-
-
 def test_capacity_between_bound_and_optimum_is_proven_too_small() -> None:
     assert max(columns(ring()).live_bytes()) == 16
     with pytest.raises(ArenaTooSmall, match="proven") as caught:
         exact(problem_with(ring(), capacity=23), {})
     assert caught.value.diagnostics["required"] == 24
-
-
-def test_bound_is_raised_to_the_optimum() -> None:
-    packing = exact(ring(), {})
-    assert (extent(ring(), packing.offset), packing.lower_bound, packing.optimal) == (24, 24, True)
-
-
-def test_storage_that_is_never_live_is_placed_anywhere() -> None:
-    p = problem_with(ring(), gaps=(((0, 5),), (), (), (), ()))
-    packing = exact(p, {})
-    assert (extent(p, packing.offset), packing.optimal, faults(p, offsets(packing))) == (16, True, [])
 
 
 def test_costly_handoff_is_not_taken() -> None:
@@ -238,12 +185,6 @@ def test_larger_budget_is_never_worse() -> None:
     assert extent(p, exact(p, {"budget": 40_000}).offset) <= extent(p, exact(p, {"budget": 4_000}).offset)
 
 
-def test_without_budget_the_result_is_that_of_the_portfolio() -> None:
-    p = instance("E.1048576")
-    packing = exact(p, {"budget": 0})
-    assert (offsets(packing), packing.optimal) == (offsets(portfolio(p, {})), False)
-
-
 def test_stopped_search_keeps_its_best_packing() -> None:
     p = instance("D.1048576")
     calls: list[tuple[str, int, int]] = []
@@ -255,16 +196,6 @@ def test_stopped_search_keeps_its_best_packing() -> None:
     packing = exact(p, {"budget": 100_000}, progress)
     assert (packing.stopped, len(calls), faults(p, offsets(packing))) == (True, 3, [])
     assert [done for _, done, _ in calls] == sorted(done for _, done, _ in calls)
-
-
-@pytest.mark.parametrize(
-    ("name", "least"), [("A", 1048576), ("B", 1048576), ("C", 1039360), ("E", 1048576), ("F", 1048576)]
-)
-def test_accelerator_instance_is_packed_at_its_bound(name: str, least: int) -> None:
-    p = instance(f"{name}.1048576")
-    packing = exact(p, {})
-    assert faults(p, offsets(packing)) == []
-    assert (extent(p, packing.offset), packing.optimal) == (least, True)
 
 
 def test_instance_d_fits_its_accelerator() -> None:

@@ -22,12 +22,6 @@ def test_handoff_shares_its_offset_and_a_must_not_alias_pair_does_not() -> None:
     assert offsets(ffd(p, {})) == [0, 0, 0 + 8]
 
 
-def test_fixed_offsets_are_kept() -> None:
-    p = problem((0, 2, 8), (0, 3, 8), (2, 3, 4), fixed=np.array([4, -1, -1]))
-    assert offsets(ffd(p, {}))[0] == 4
-    assert faults(p, offsets(ffd(p, {}))) == []
-
-
 @given(problems())
 def test_packing_is_valid(p: Problem) -> None:
     assert faults(p, offsets(ffd(p, {}))) == []
@@ -38,10 +32,3 @@ def test_sharing_never_costs(p: Problem) -> None:
     packing = ffd(p, {})
     assert lower_bound(p).max_live <= extent(p, packing.offset)
     assert packing.notes["saved_bytes"] >= 0
-
-
-def test_saving_is_counted_from_a_region_per_storage() -> None:
-    """Apart: what is fixed ends at 12, then 8 bytes on a grid of 4, then 4; together one lies below what is fixed."""
-    p = problem((0, 2, 8), (0, 3, 8), (2, 3, 4), fixed=np.array([4, -1, -1]), alignment=4)
-    packing = ffd(p, {})
-    assert packing.notes["saved_bytes"] == 24 - extent(p, packing.offset)

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from benchmarks.variants import mirrored, perfect, problem_of, read, trimmed
+from benchmarks.variants import perfect, problem_of, read, trimmed
 from tests.planners.brute_force import made
 from tests.planners.packings import extent, faults, offsets, problem, problem_with, smallest_extent
 from tests.support.paths import ROOT, SAMPLES
@@ -27,7 +27,7 @@ from tmmu_core.planners.exact.lns_moves import (
     RANDOM_STATE,
     SIZE,
 )
-from tmmu_core.planners.exact.search_model import Model, common_step, search_model, units_of
+from tmmu_core.planners.exact.search_model import Model, search_model, units_of
 from tmmu_core.planners.exact.search_tables import build_tables
 from tmmu_core.planners.problem import Problem
 
@@ -73,12 +73,6 @@ def test_partial_repair_lists_the_omitted_and_never_overlaps() -> None:
             assert not state.conflicts[u, v] or at[v] + size[v] <= at[u]
 
 
-def test_fixed_offsets_are_kept() -> None:
-    p = problem_with(problem((0, 4, 8), (0, 4, 8), (2, 6, 16)), fixed=np.array([8, -1, -1]))
-    model = model_of(p)
-    assert lns_run(model, build_tables(model), 1).run(32, 500) == [8, 0, 16]
-
-
 def test_handoff_to_a_fixed_offset_overlaps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lns, "MIN_UNITS", 1)
     monkeypatch.setattr(lns, "NEAR_FRACTION", 1)
@@ -120,16 +114,6 @@ def test_run_stops_when_the_callback_returns_true_or_raises() -> None:
     assert run.stop[0] == 1
 
 
-def test_offsets_are_counted_in_their_common_step() -> None:
-    assert common_step((1536, 1024), (-1, -1), (1, 512)) == 512
-    assert common_step((1536, 768), (-1, -1), (1, 256)) == 768  # all offsets are on a grid of 256
-    assert common_step((1536, 768), (-1, -1), (1, 512)) == 256
-    assert common_step((1536, 768), (-1, 4), (1, 4096)) == 4
-    assert common_step((12, 24), (6, -1), (2, 4)) == 2  # a grid of 4 and an offset of 6 share no more
-    assert common_step((5, 7), (-1, -1), (1, 8)) == 1
-    assert common_step((), (), ()) == 1
-
-
 def test_offsets_off_the_grid_of_the_sizes_are_kept() -> None:
     p = problem_with(problem((0, 4, 12), (0, 4, 12), (2, 6, 24), alignment=(2, 4, 4)), fixed=np.array([6, -1, -1]))
     model = model_of(p)
@@ -140,21 +124,6 @@ def test_offsets_off_the_grid_of_the_sizes_are_kept() -> None:
     assert faults(p, lies) == []
     assert run.state.unit[:, ALIGNMENT].max() == 2
     assert run.state.unit[:, FIXED].max() == 3
-
-
-def test_exact_stops_during_the_repair() -> None:
-    p = problem_of(mirrored(read("D.1048576")))
-    heard: list[tuple[int, int]] = []
-
-    def progress(stage: str, done: int, of: int) -> bool:
-        heard.append((done, of))
-        return done <= 20_000
-
-    packing = exact(p, {"budget": 20_000}, progress)
-    assert packing.stopped
-    assert heard[-1][0] > 20_000
-    assert all(done <= of for done, of in heard)
-    assert faults(p, offsets(packing)) == []
 
 
 @pytest.mark.parametrize(("name", "least"), [("D.986112", 986_112), ("D-trimmed-101.956416", 956_416)])

@@ -5,12 +5,11 @@ from __future__ import annotations
 from itertools import pairwise, product
 
 import numpy as np
-import pytest
 
 from tests.planners.packings import live_steps, problem, problem_with
 from tests.support.small_problems import mixed, plain
 from tmmu_core.planners.columns import Columns, columns
-from tmmu_core.planners.greedy import ORDERS, greedy, widest
+from tmmu_core.planners.greedy import ORDERS, widest
 from tmmu_core.planners.problem import Problem, without_empty
 
 SMALL = [*(mixed(seed) for seed in range(60)), *(plain(seed, n) for seed, n in product(range(4), (1, 2, 5, 24)))]
@@ -66,21 +65,4 @@ def test_order_sorts_by_its_key_then_normatively() -> None:
             assert order(cols) == sorted(range(len(p)), key=lambda i: (*(-k for k in by[i]), i)), name
 
 
-def test_storage_that_is_never_live_has_no_breadth() -> None:
-    p = problem_with(problem((0, 4, 8), (1, 3, 4)), gaps=(((0, 4),), ()))
-    assert widest(columns(p)) == [0, 4]
-
-
 # ------------------------------------------------------------------------------------------------------- placement
-
-
-@pytest.mark.parametrize(
-    ("options", "order", "fit"),
-    [
-        *(({}, "size", "lowest"), ({"order": "area"}, "area", "lowest"), ({"fit": "tightest"}, "size", "tightest")),
-        *(({"fit": "free_list"}, "birth", "free_list"), ({"fit": "free_list", "order": "area"}, "birth", "free_list")),
-    ],
-)
-def test_notes_name_order_and_fit(options: dict[str, str], order: str, fit: str) -> None:
-    packing = greedy(plain(0, 5), options)
-    assert (packing.notes, packing.stopped) == ({"order": order, "fit": fit}, False)

@@ -13,8 +13,8 @@ from tmmu_core.planners.platform import read_platform
 RAM, ROM = {"name": "RAM"}, {"name": "ROM", "writable": False}
 
 
-def rules(*said: dict[str, Any]) -> dict[str, Any]:
-    return {"memories": [RAM, ROM, {"name": "TCM"}], "rules": list(said)}
+def rules(*shown_text: dict[str, Any]) -> dict[str, Any]:
+    return {"memories": [RAM, ROM, {"name": "TCM"}], "rules": list(shown_text)}
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,12 @@ def test_invalid_platform_is_rejected_with_the_reason(options: dict[str, Any], w
 
 def test_boards_have_the_memories_of_their_datasheets() -> None:
     """KiB and addresses, from the datasheets that each names."""
-    said = {
+    shown_text = {
         board: [(m.name, m.max_size, m.origin, m.writable) for m in read_platform(options_of(board)).memories]
         for board in BOARDS
     }
     kib = 1 << 10
-    assert said == {
+    assert shown_text == {
         "STM32H743": [
             ("DTCM", 128 * kib, 0x2000_0000, True),
             ("AXI_SRAM", 512 * kib, 0x2400_0000, True),

@@ -7,12 +7,10 @@ import pytest
 
 from app.canvas.pack import pack_plan, picture_of
 from app.kit.charts.compare_charts import curves
-from tests.plans.examples import ledger_plan, problem_of
-from tmmu_core.judge.verifier.verify import verify_plan
+from tests.plans.examples import problem_of
 from tmmu_core.plans.analysis.resource_ledger import resource_ledger
-from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.figures.live_bytes import live_bytes_of, peak_of, peak_together
-from tmmu_core.plans.figures.plan_storages import beats_of, live_bytes, peak_step_of
+from tmmu_core.plans.figures.plan_storages import beats_of
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.model import Plan
 
@@ -24,30 +22,10 @@ def late() -> Plan:
     return plan_problem(problem_of(("a", 0, 2**31, 100), ("b", 2**40, LATE, 50), ("c", LATE - 1, LATE, 60)))
 
 
-def test_short_plan_has_an_event_at_each_step() -> None:
-    assert beats_of(ledger_plan()).steps.tolist() == [0, 1, 2, 3]
-
-
 def test_long_plan_has_an_event_where_a_live_range_begins_or_ends() -> None:
     beats = beats_of(late())
     assert beats.steps.tolist() == [0, 2**31, 2**40, LATE - 1]
     assert [beats.at(step) for step in (0, 2**31 - 1, 2**31, LATE - 1)] == [0, 0, 1, 3]
-
-
-def test_live_bytes_have_one_value_per_event() -> None:
-    assert live_bytes(late(), "arena").tolist() == [100, 0, 50, 110]
-    assert peak_step_of(late(), "arena") == (LATE - 1, 110)
-
-
-def test_waste_ledger_sums_to_the_extent_between_events() -> None:
-    plan = late()
-    ledger = waste_ledger(plan, "arena")
-    for step in (0, 5, 2**31, 2**40, LATE - 1):
-        assert sum(ledger.at(step).values()) == plan.arenas[0].extent_bytes
-
-
-def test_long_plan_verifies() -> None:
-    assert verify_plan(late()).ok
 
 
 def test_charts_of_a_long_plan_are_drawn() -> None:
@@ -62,11 +40,6 @@ def test_picture_of_a_long_plan_has_a_column_per_event() -> None:
     assert steps is not None
     assert (drawn.steps, steps.tolist()) == (4, [0, 2**31, 2**40, LATE - 1, LATE])
     assert len(pack_plan(late()).data) < 10_000
-
-
-def test_picture_of_a_short_plan_is_the_plan_itself() -> None:
-    plan = ledger_plan()
-    assert picture_of(plan) == (plan, None)
 
 
 @pytest.mark.parametrize("steps", [2_000, 2**20])

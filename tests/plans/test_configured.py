@@ -11,16 +11,14 @@ import pytest
 from tests.plans.examples import problem_of
 from tests.support.build import chain
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.graph.model import Arena
 from tmmu_core.planners.problem import PlainInstance
-from tmmu_core.plans.figures.metrics import committed_bytes
 from tmmu_core.plans.making.arena_settings import arena_config, arenas_in_use, with_arena_settings
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, KEEPS_OFFSETS, PlanRequest, default_planner
 
 
 @pytest.mark.parametrize(
-    ("said", "made"),
+    ("shown_text", "made"),
     [
         ({}, None),
         ({"alignment": 64}, {"activations": {"alignment_bytes": 64}}),
@@ -35,8 +33,10 @@ from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, KEEPS_OFF
         ),
     ],
 )
-def test_each_arena_setting_alone_makes_a_configuration(said: dict[str, Any], made: dict[str, Any] | None) -> None:
-    request = PlanRequest(**said)
+def test_each_arena_setting_alone_makes_a_configuration(
+    shown_text: dict[str, Any], made: dict[str, Any] | None
+) -> None:
+    request = PlanRequest(**shown_text)
     assert arena_config(chain(2), request) == made
     whole = with_arena_settings(chain(2), request)
     assert (whole.alignment, whole.page_size, dict(whole.capacities)) == (None, None, {})
@@ -58,12 +58,6 @@ def test_memory_limit_beside_declared_arenas_is_rejected() -> None:
         arena_config(chain(2), PlanRequest(capacities={ANY_ARENA: 9}, arenas={"activations": {}, "weights": {}}))
 
 
-def test_default_arena_is_unlimited_without_pages() -> None:
-    arena = Arena()
-    assert (arena.capacity_bytes, arena.alignment_bytes, arena.page_size) == (2**64 - 1, 128, 0)
-    assert committed_bytes(1000, arena.page_size, arena="a") == 1000
-
-
 @pytest.mark.parametrize(
     ("fixed", "planner"), [(None, DEFAULT_PLANNER), ([-1, -1], DEFAULT_PLANNER), ([0, -1], KEEPS_OFFSETS)]
 )
@@ -75,7 +69,7 @@ def test_default_planner_keeps_given_offsets(fixed: list[int] | None, planner: s
 
 def test_unknown_mode_or_preset_is_rejected_beside_arena_settings() -> None:
     unknown: tuple[dict[str, Any], ...] = ({"mode": "else", "alignment": 64}, {"preset": "else", "page_size": 64})
-    for said in unknown:
-        asked = PlanRequest(**said)
+    for shown_text in unknown:
+        asked = PlanRequest(**shown_text)
         with pytest.raises(InvalidIrShapes, match=r"there is no (mode|preset) 'else'"):
             make_plan(chain(2), asked)

@@ -38,14 +38,6 @@ def test_progress_begins_with_the_greedy_plan_and_ends_with_the_result(exact: Pl
     assert last.nodes <= exact.notes["arena"]["nodes"]
 
 
-def test_auto_keeps_the_progress_of_the_search_it_selected(exact: Plan) -> None:
-    assert course(planned("C.1048576", "auto"), "arena") == course(exact, "arena")
-
-
-def test_planner_without_search_has_no_progress() -> None:
-    assert course(planned("C.1048576", "portfolio"), "arena") == ()
-
-
 def test_progress_survives_the_plan_file(exact: Plan) -> None:
     assert course(from_document(to_json(exact)), "arena") == course(exact, "arena")
 

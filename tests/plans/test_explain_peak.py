@@ -41,15 +41,15 @@ def test_holes_between_live_tensors_are_the_cause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "said"),
+    ("budget", "shown_text"),
     [
         (None, "resnet50 needs 107 MiB."),
         (100 << 20, "resnet50 needs 107 MiB, 6.88 MiB over the budget of 100 MiB."),
         (200 << 20, "resnet50 needs 107 MiB, within the budget of 200 MiB."),
     ],
 )
-def test_headline_states_the_whole_need_against_the_limit(budget: int | None, said: str) -> None:
-    assert explain_peak(tmmu.plan(RESNET), budget).headline == said
+def test_headline_states_the_whole_need_against_the_limit(budget: int | None, shown_text: str) -> None:
+    assert explain_peak(tmmu.plan(RESNET), budget).headline == shown_text
 
 
 def test_arena_over_its_limit_is_named() -> None:

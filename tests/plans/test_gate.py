@@ -42,15 +42,6 @@ def test_figure_is_that_of_its_arena_or_of_all(what: Measure, arena: str, value:
     assert (check.what, check.arena, check.value, check.of, check.limit) == (what, arena, value, of, 1)
 
 
-def test_limit_that_is_met_exactly_passes() -> None:
-    plan = ledger_plan()  # four storages in three slots, 232 B
-    (arena,) = plan.arenas
-    assert (ok(plan, "extent", 232), ok(plan, "extent", 231)) == (True, False)
-    assert (ok(plan, "reuse", Fraction(1, 4)), ok(plan, "reuse", Fraction(1001, 4000))) == (True, False)
-    gap = Fraction(arena.over_bound_bytes, arena.bound_bytes)
-    assert (gap > 0, ok(plan, "gap", gap), ok(plan, "gap", gap - Fraction(1, 10**6))) == (True, True, False)
-
-
 def test_plan_below_its_lower_bound_fails_the_gap_limit() -> None:
     plan = two_arenas()
     assert ok(plan, "gap", 1)

@@ -75,11 +75,6 @@ def test_arena_of_a_tensor_wins_over_rules() -> None:
     assert arena_of(plan) == {"x": "scratch@slow", "y": "scratch@fast"}
 
 
-def test_arena_used_as_memory_keeps_its_alignment() -> None:
-    plan = plan_graph(model(), planner="helia", arenas={"RAM": {"alignment_bytes": 4096}}).plan
-    assert {row.offset_bytes % 4096 for row in plan.rows()} == {0}
-
-
 def test_tensor_of_an_unknown_memory_is_rejected() -> None:
     g = graph([tensor("x", 256, role="input"), tensor("y", 256, arena="fast")], [node("n", "x", "y")], "x", "y")
     with pytest.raises(ArenaTooSmall, match="needs arena 'fast'"):
@@ -93,11 +88,6 @@ def test_tensor_that_does_not_fit_spills_with_a_reason() -> None:
     (spill,) = plan.notes["scratch@SRAM"]["spills"]
     assert spill["storage"] == "h"
     assert "TCM has 1,024 B for scratch, 2,048 B would be needed" in spill["reason"]
-
-
-def test_scratch_is_not_placed_in_read_only_memory() -> None:
-    plan = planned(memories=[{"name": "ROM", "writable": False}, {"name": "SRAM"}])
-    assert {arena for arena in arena_of(plan).values() if "ROM" in arena} == {"constant@ROM"}
 
 
 def test_tensor_that_fits_no_memory_is_rejected() -> None:

@@ -77,12 +77,6 @@ def test_ghost_has_its_conflicts_and_extent() -> None:
     assert (later.birth, later.death) == (2, 4)  # cut to the timeline
 
 
-def test_offset_off_the_grid_is_not_aligned() -> None:
-    plan = plan_graph(three(), planner="greedy", preset="inference", mode="inference").plan
-    assert not ghost(plan, "b", 1000).aligned
-    assert ghost(plan, "b", 1024).aligned
-
-
 def test_first_decision_that_differs_is_found() -> None:
     slots, greedy = solved("slots").plan, solved("greedy").plan
     found = parting(slots, greedy, "activations")
@@ -90,14 +84,6 @@ def test_first_decision_that_differs_is_found() -> None:
     assert (found.alike, found.left, found.right, found.left_offset, found.right_offset) == (0, "x", "x", 0, 64)
     assert found.by == "birth"
     assert parting(slots, slots, "activations") is None
-
-
-def test_given_orders_are_compared_and_named() -> None:
-    slots, greedy = solved("slots").plan, solved("greedy").plan
-    found = parting(slots, greedy, "activations", ((0, 1, 2, 3), (1, 0, 2, 3)), "size")
-    assert found is not None
-    assert (found.alike, found.by, found.left, found.right) == (0, "size", "x", "y")
-    assert (found.left_offset, found.right_offset) == (0, 0)
 
 
 @pytest.mark.parametrize("planner", ["slots", "naive", "greedy", "portfolio", "search", "exact", "ffd", "auto"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support.build import chain, graph, node, tensor
-from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
+from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans import canonical
@@ -31,16 +31,6 @@ ZERO = {
     "mesh": [{"name": "dp", "size": 4}],
     "contracts": {"gradients": {"axis": 0, "mesh": "dp"}, "optimizer_state": {"axis": 0, "mesh": "dp"}},
 }
-
-
-def test_identical_ranks_are_planned_once():
-    ranks = plan_ranks(layers(width=50), PlanRequest(shard_spec=TP))
-    assert [one.ranks for one in ranks.classes] == [(0, 1), (2, 3)]
-
-
-def test_rank_has_the_bytes_of_its_share():
-    ranks = plan_ranks(layers(1, width=50), PlanRequest(shard_spec=TP))
-    assert [int(ranks.plan(rank).size[ranks.plan(rank).row_of["w0"]]) for rank in range(4)] == [52, 52, 48, 48]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -103,13 +93,6 @@ def test_heat_map_has_a_row_per_rank_and_a_column_per_arena():
     )
     assert ranks.arena_names == ("activations", "parameters")
     assert ranks.extents[:, 1].tolist() == [52, 52, 48, 48]
-
-
-def test_failure_names_the_first_rank_concerned():
-    small = {"activations": {}, "parameters": {"capacity_bytes": 40}}
-    with pytest.raises(ArenaTooSmall) as caught:
-        plan_rank(layers(), PlanRequest(shard_spec=TP, rank=2, arenas=small))
-    assert caught.value.record()["rank"] == 2
 
 
 def test_world_size_beside_a_mesh_is_rejected():

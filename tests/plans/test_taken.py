@@ -63,14 +63,6 @@ def test_giver_counts_at_the_step_that_reads_it(solution: Solution) -> None:
     assert all(sum(ledger.at(step).values()) == ledger.extent for step in range(plan.steps))
 
 
-def test_peak_at_the_reading_step_is_counted() -> None:
-    taken, naive = (plan_graph(elsewhere(1), planner=planner).plan for planner in ("slots", "naive"))
-    assert (taken.taken, taken.arenas[0].peak_live_bytes) == ((True,), KIB + 4)
-    assert (naive.taken, naive.arenas[0].peak_live_bytes) == ((False,), 2 * KIB)
-    assert metrics.totals(naive).peak_step == 2
-    assert {plan.arenas[0].lower_bound_bytes for plan in (taken, naive)} == {KIB + 4}
-
-
 def test_taker_at_another_offset_is_zeroed(solution: Solution) -> None:
     applied = apply_plan(solution.plan)
     applied.array("a")[:] = 7

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.plans.test_helia import model
@@ -22,7 +20,6 @@ from tmmu_core.seed.memory_plan import (
     TensorAttributes,
     TensorBinding,
     TensorLifetime,
-    memory_plan,
 )
 
 MEMORIES = [MemoryConstraint("SRAM", max_size=4096), MemoryConstraint("MRAM", writable=False)]
@@ -86,9 +83,3 @@ def test_memory_plan_renders_as_its_plan() -> None:
     found = planned()
     assert found.plan is not None
     assert [arena.memory for arena in build_render_plan(found.plan).staged_constant_arenas] == ["SRAM"]
-
-
-def test_note_on_an_unknown_arena_is_ignored() -> None:
-    plan = planned().plan
-    noted = replace(plan, notes={"nowhere": {}, next(iter(plan.notes)) + "?": {"memory": "SRAM"}, **plan.notes})
-    assert replace(memory_plan(noted), plan=plan) == memory_plan(plan)

@@ -17,7 +17,6 @@ from tmmu_core.seed.r10 import (
     MemoryPlanner,
     MemoryRegion,
     SharingOpportunity,
-    SharingPairs,
     TensorLifetime,
 )
 
@@ -135,17 +134,3 @@ def test_validity_check_equals_that_of_all_pairs(rows: list[tuple[int, int, int]
         for one, two in combinations(found, 2)
     )
     assert AllocationPlan(regions).is_valid(found) is not clash
-
-
-def test_sharing_pairs_behave_like_a_list() -> None:
-    pairs = SharingPairs([["a", "b", "c"], ["d"]])
-    assert pairs == [("a", "b"), ("a", "c"), ("b", "c")]
-    assert pairs != [("a", "b"), ("a", "c")]
-    assert pairs != {("a", "b"), ("a", "c"), ("b", "c")}
-    assert hash(pairs) == hash(SharingPairs([["a", "b", "c"]]))
-
-
-def test_tensor_that_dies_before_its_birth_is_never_live() -> None:
-    lives = [TensorLifetime("a", 0, 4, 8), TensorLifetime("b", 3, 1, 8), TensorLifetime("c", 2, 2, 8)]
-    plan = MemoryPlanner(lives).generate_plan()
-    assert (plan.peak_bytes, plan.pool_bytes, len(plan.sharing_pairs)) == (8, 8, 3)

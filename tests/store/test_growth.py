@@ -16,10 +16,7 @@ from tmmu_core.store.find_growth import (
     between,
     blame,
     culprit,
-    grown_arenas,
     like_the_latest,
-    steps_of,
-    value_of,
 )
 from tmmu_core.store.run_label import Run, run_of
 
@@ -48,10 +45,6 @@ def runs(*extents: int) -> list[Run]:
 def test_culprit_is_the_run_after_the_last_good_one(extents: tuple[int, ...], expected: tuple[str, str] | None) -> None:
     found = culprit(runs(*extents), Measure())
     assert (None if found is None else (found.before.commit, found.after.commit)) == expected
-
-
-def test_every_change_is_listed() -> None:
-    assert [(s.after.commit, s.grown_bytes) for s in steps_of(runs(5, 5, 9, 7), Measure())] == [("c2", 4), ("c3", -2)]
 
 
 def test_good_and_bad_commits_are_named_by_prefixes() -> None:
@@ -88,18 +81,6 @@ def test_worse_packing_is_no_growth_of_tensors() -> None:
     assert (found.shares, found.slack_bytes) == ((), 256)
 
 
-def test_new_arena_is_all_growth() -> None:
-    before = plan_of({"a": 1})
-    found = blame(replace(before, arenas=()), before, "activations")
-    assert found.grown_bytes == sum(s.grown_bytes for s in found.shares) == 2 * 128
-
-
-def test_grown_arenas_are_sorted_by_growth() -> None:
-    before, after = run_of(TINY, label("c1"), bytes(32)), run_of(plan_of({"a": 4}), label("c2"), bytes(32))
-    assert grown_arenas(before, after, "extent") == ("activations",)
-    assert grown_arenas(after, before, "extent") == ()
-
-
 LINES = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 6), min_size=1, max_size=5)
 
 
@@ -114,8 +95,3 @@ def test_shares_sum_up_to_the_growth_of_the_peak(one: dict[str, int], two: dict[
 
 def _peak(plan: Plan) -> int:
     return plan.arena_of["activations"].peak_live_bytes
-
-
-def test_run_without_the_arena_counts_zero() -> None:
-    assert value_of(run("c", 9), Measure(arena="nowhere")) == 0
-    assert value_of(run("c", 9), Measure()) == 9

@@ -13,9 +13,8 @@ import pytest
 
 from tests.store.plans import label, plan_of
 from tmmu_core.base.errors import StoreFault
-from tmmu_core.store import opened_files
 from tmmu_core.store.find_growth import FIGURES, Measure, between, grown_arenas, like_the_latest, value_of
-from tmmu_core.store.run_label import Label, Run, check_name, instant, split_reference
+from tmmu_core.store.run_label import Label, Run, instant, split_reference
 from tmmu_core.store.store import Store
 
 COMMITS = ("aaaa11", "aaaa22", "aaab33", "b1b1b1", "main", "c_c%c", "dev2")
@@ -113,14 +112,6 @@ def test_plan_is_stored_under_the_hash_of_its_bytes(kept: tuple[Store, list[Run]
         store.document(bytes(32))
 
 
-def test_file_of_any_size_is_stored(kept: tuple[Store, list[Run]]) -> None:
-    store, _ = kept
-    for name, data in (("empty", b""), ("long", bytes(range(256)) * 999)):
-        opened_files.keep(store, name, (name, data), datetime(2026, 1, 1, tzinfo=UTC))
-        opened_files.keep(store, name, (name, b"another"), datetime(2026, 1, 2, tzinfo=UTC))
-        assert opened_files.file(store, name) == (name, data), "what is there stays"
-
-
 # --- who grew ----------------------------------------------------------------------------------------------------
 
 
@@ -142,13 +133,6 @@ def test_latest_run_of_each_commit_counts(kept: tuple[Store, list[Run]]) -> None
 
 
 # --- names -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["", " ", "a ", "\ta", "x" * 201, "a\u202eb"])
-def test_invalid_name_is_rejected(name: str) -> None:
-    with pytest.raises(StoreFault):
-        check_name("branch", name)
-    check_name("branch", "x" * 200)
 
 
 def test_label_needs_a_time_zone_and_a_commit_without_at() -> None:

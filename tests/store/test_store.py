@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, text, update
@@ -17,12 +16,8 @@ from tmmu_core.base.errors import StoreFault
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.store import opened_files, stored_sweeps
-from tmmu_core.store.open_store import LOCK_TIMEOUT
-from tmmu_core.store.run_label import split_reference
 from tmmu_core.store.store import Store
 from tmmu_core.store.tables import PLANS, RUNS
-
-PRAGMAS = ("busy_timeout", "journal_mode", "synchronous", "foreign_keys", "trusted_schema")
 
 
 @pytest.fixture
@@ -49,9 +44,9 @@ def test_run_has_the_figures_of_its_plan(store: Store) -> None:
     plan = plan_of({"a": 1, "b": 2})
     store.record(plan, label("c1", branch="topic"))
     (run,) = store.runs("net")
-    said = totals(plan)
+    shown_text = totals(plan)
     assert (run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes) == (4 * 128, 4 * 128, 4 * 128)
-    assert run.peak_step == said.peak_step
+    assert run.peak_step == shown_text.peak_step
     assert (run.commit, run.branch, run.planner, run.at) == ("c1", "topic", "slots", "2026-01-01T00:00:00.000000Z")
     assert run.layout_hash == plan.layout_hash
     assert [(arena.name, arena.extent_bytes) for arena in run.arenas] == [("activations", 512)]
@@ -68,14 +63,6 @@ def test_same_run_is_recorded_once(store: Store) -> None:
     plan = plan_of({"a": 1})
     assert [store.record(plan, label("c1", hour)).new_run for hour in (0, 0, 1)] == [True, False, True]
     assert count(store, RUNS) == 2
-
-
-def test_runs_are_sorted_by_time(store: Store) -> None:
-    plan = plan_of({"a": 1})
-    for commit, hour in (("c3", 3), ("c1", 1), ("c2", 2)):
-        store.record(plan, label(commit, hour))
-    assert [run.commit for run in store.runs("net")] == ["c1", "c2", "c3"]
-    assert [run.commit for run in store.runs("net", last=2)] == ["c2", "c3"]
 
 
 def test_figures_of_64_bits_survive(store: Store) -> None:
@@ -141,36 +128,7 @@ def test_unknown_reference_is_rejected_with_the_known_ones(store: Store, referen
         store.resolve(reference)
 
 
-def test_reference_without_model_needs_a_plan(store: Store) -> None:
-    store.record(plan_of({"a": 1}), label("c1"))
-    with pytest.raises(StoreFault, match="main names no model"):
-        store.resolve("main")
-
-
-def test_reference_is_split_at_its_last_at() -> None:
-    assert split_reference("store:a@b@c") == ("a@b", "c")
-    assert split_reference("main") == (None, "main")
-    for nothing in ("store:", "store:m@", "@c"):
-        with pytest.raises(StoreFault):
-            split_reference(nothing)
-
-
 # --- the list of models ------------------------------------------------------------------------------------------
-
-
-def test_series_has_its_last_change(store: Store) -> None:
-    for hour, (commit, lines) in enumerate((("c1", 1), ("c2", 3), ("c3", 3))):
-        store.record(plan_of({"a": lines}), label(commit, hour))
-    (line,) = store.lines()
-    assert (line.runs, line.commit, line.extent_bytes) == (3, "c3", 4 * 128)
-    assert (line.changed_commit, line.before_bytes, line.change_bytes) == ("c2", 2 * 128, 2 * 128)
-
-
-def test_unchanged_series_has_no_change(store: Store) -> None:
-    for hour, commit in enumerate(("c1", "c2")):
-        store.record(plan_of({"a": 1}), label(commit, hour))
-    (line,) = store.lines()
-    assert (line.changed_commit, line.before_bytes, line.change_bytes) == ("c1", None, 0)
 
 
 def test_branches_and_planners_are_separate_series(store: Store) -> None:
@@ -270,14 +228,6 @@ def test_plan_of_a_run_cannot_be_deleted(store: Store) -> None:
     with pytest.raises(IntegrityError), store.engine.begin() as connection:
         connection.execute(PLANS.delete())
     assert count(store, PLANS) == 1
-
-
-def test_sqlite_settings_are_applied(tmp_path: Path) -> None:
-    opened = Store.at(f"sqlite:///{tmp_path / 'kept.db'}", create=True)
-    with opened.engine.connect() as connection:
-        said = [connection.execute(text(f"PRAGMA {of}")).scalar() for of in PRAGMAS]
-    opened.close()
-    assert said == [1000 * LOCK_TIMEOUT, "wal", 2, 1, 0]
 
 
 @pytest.mark.parametrize(

@@ -201,12 +201,12 @@ class _Run:
         self.applied.array(tensor_id)[:] = _bytes(self.oracle.values[tensor_id])
 
     def _compare(self, step: int, node_id: str, tensor_id: str, when: str) -> Iterator[Difference]:
-        here, there = self.applied.array(tensor_id), _bytes(self.oracle.values[tensor_id])
+        here, existing = self.applied.array(tensor_id), _bytes(self.oracle.values[tensor_id])
         self.compared.add(tensor_id)
         self.comparisons += 1
         self.bytes_compared += len(here)
-        if not np.array_equal(here, there):
-            byte = int(np.flatnonzero(here != there)[0]) if len(here) == len(there) else 0
+        if not np.array_equal(here, existing):
+            byte = int(np.flatnonzero(here != existing)[0]) if len(here) == len(existing) else 0
             yield Difference(step, node_id, tensor_id, when, byte)
 
     def _execute(self, node_id: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:

@@ -3,7 +3,7 @@
 Whatever searches (``exact``, ``search``, orders of a graph, what is dropped or leaves) goes one way: the same answer
 after as many nodes, on every machine. ``sample_graphs/golden/searches.json`` holds it for small questions, a line each:
 bytes, proofs and moves to be read, and counts of steps in the place of times. A change that searches otherwise changes
-the file: the difference is reviewed like code, with the extents and the nodes in view, and none may grow unsaid.
+the file: the difference is reviewed like code, with the extents and the nodes in view, and none may grow unexplained.
 """
 
 from __future__ import annotations

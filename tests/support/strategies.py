@@ -277,13 +277,13 @@ def plannable_cases(draw: st.DrawFn, max_nodes: int = 9) -> Case:
     storage_words = {t.id for t in graph.tensors if t.alias_group_id or t.view is not None}
     based_on = {t.view.base_tensor_uid for t in graph.tensors if t.view is not None}
     written = {name for n in graph.nodes for name in n.outputs}
-    there = written | set(graph.inputs) | {t.id for t in graph.tensors if t.role in PERSISTENT_ROLES}
+    existing = written | set(graph.inputs) | {t.id for t in graph.tensors if t.role in PERSISTENT_ROLES}
     tensor_of = {t.id: t for t in graph.tensors}
 
     def lies_at(t: Tensor) -> int:
         """From where its storage begins; −1 where it is no view any more, or was none."""
         # A view that a node writes needs a base that is there.
-        if t.view is None or (t.id in written and t.view.base_tensor_uid not in there):
+        if t.view is None or (t.id in written and t.view.base_tensor_uid not in existing):
             return -1
         at = max(lies_at(tensor_of[t.view.base_tensor_uid]), 0) + t.view.byte_offset
         return -1 if at % itemsize(t.dtype) else at

@@ -86,8 +86,8 @@ def main(given: list[str]) -> int:
         return 0
     here, different = digests(sys.executable, 0), 0
     for seed, python in enumerate(given, start=1):
-        there = digests(python, seed)
-        names = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
+        existing = digests(python, seed)
+        names = [name for name in sorted({*here, *existing}) if here.get(name) != existing.get(name)]
         different += len(names)
         print("\n".join([*names, f"{python}: {len(names)} of {len(here)} outputs differ"]), flush=True)
     return bool(different)

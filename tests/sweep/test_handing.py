@@ -156,7 +156,7 @@ def test_lost_scheduler_ends_the_sweep(clock: Clock) -> None:
     client.status = "closed"
     with pytest.raises(ConnectionError, match="connection to the scheduler was lost"):
         list(run_on(client, SOURCES, points(3)))
-    assert [future.released for future in client.futures] == [True, False, True, True], "but the one that told it"
+    assert [future.released for future in client.futures] == [True, False, True, True]
 
 
 def test_source_is_released_and_sent_again(clock: Clock) -> None:

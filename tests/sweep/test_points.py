@@ -17,7 +17,7 @@ from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.sweep import sweep_worker
-from tmmu_core.sweep.sweep_points import Axes, Done, Point, Source, points_of
+from tmmu_core.sweep.sweep_points import Axes, Point, Source, points_of
 from tmmu_core.sweep.sweep_worker import FIGURES, FIT_FIGURES, figures, refused, work
 
 INSTANCE = Source("few.csv", b"id,lower,upper,size\na,0,2,8\nb,1,3,4\n")
@@ -72,12 +72,6 @@ def test_key_of_a_point_covers_everything_its_rows_depend_on() -> None:
     assert Point(0, 0, request, fits={"y": 9, "x": 8}).key(of) == asked[5].key(of)
 
 
-def test_point_with_an_error_row_has_failed() -> None:
-    assert Done(0, ({"error": None}, {"error": {}})).failed
-    assert not Done(0, ({"error": None},)).failed
-    assert not Done(0, ()).failed
-
-
 def test_row_has_the_figures_of_its_plan() -> None:
     source = sample("two_arenas")
     plan = plan_graph(read_graph(source.data, source.name), planner="slots").plan
@@ -115,12 +109,6 @@ def test_open_size_is_set_by_the_point() -> None:
     assert extents[0] < extents[1]
 
 
-def test_ranks_of_one_graph_share_a_row() -> None:
-    request = PlanRequest(planner="slots", shard_spec={"mesh": {"dp": 2}})
-    rows = work(sample("linear_chain"), Point(0, 0, request, ranks=True)).rows
-    assert [(row["ranks"], row["error"]) for row in rows] == [([0, 1], None)]
-
-
 def test_capacity_is_for_all_arenas_or_one() -> None:
     source = sample("two_arenas")
     graph = read_graph(source.data, source.name)
@@ -145,17 +133,17 @@ def test_row_without_a_plan_has_no_figures(point: Point, more: tuple[str, ...]) 
     assert row == {"mode": "m", "error": {"code_id": "X"}} | dict.fromkeys((*FIGURES, *more))
 
 
-def said(source: Source, **asked: Any) -> Any:
+def shown_text(source: Source, **asked: Any) -> Any:
     (row,) = work(source, Point(0, 0, PlanRequest(planner="slots"), **asked)).rows
     return row["error"] and (row["error"]["code_id"], row["error"]["message"])
 
 
 def test_source_without_a_graph_is_rejected_in_its_row() -> None:
     plan = plan_graph(chain(3)).plan
-    assert said(INSTANCE) is None
-    assert "finished plan" in said(Source("p.json", plan_file.WRITERS["json"](plan)))[1]
-    assert "no graph" in said(INSTANCE, ranks=True)[1]
-    assert "no graph" in said(INSTANCE, fits={"": 99})[1]
+    assert shown_text(INSTANCE) is None
+    assert "finished plan" in shown_text(Source("p.json", plan_file.WRITERS["json"](plan)))[1]
+    assert "no graph" in shown_text(INSTANCE, ranks=True)[1]
+    assert "no graph" in shown_text(INSTANCE, fits={"": 99})[1]
     overlapping = Source("given.csv", b"id,lower,upper,size,offset\na,0,2,100,0\nb,1,3,100,50\n")
     (row,) = work(overlapping, Point(0, 0, PlanRequest())).rows
     assert row["error"]["code_id"] != "INTERNAL"
@@ -167,6 +155,6 @@ def test_internal_error_is_reported_with_its_place(monkeypatch: pytest.MonkeyPat
         raise ZeroDivisionError("no")
 
     monkeypatch.setattr(sweep_worker, "make_plan", broken)
-    code, message = said(INSTANCE)
+    code, message = shown_text(INSTANCE)
     assert (code, message.partition(" (")[0]) == ("INTERNAL", "ZeroDivisionError: no")
     assert message.partition(" (")[2].startswith("test_points.py:")

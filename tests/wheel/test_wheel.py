@@ -81,16 +81,16 @@ def test_base_installation_contains_no_extra(base: Path, tmp_path: Path) -> None
 def test_base_installation_gives_the_results_of_the_checkout(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
-    there, here = tmp_path / "there", tmp_path / "here"
-    there.mkdir()
+    existing, here = tmp_path / "there", tmp_path / "here"
+    existing.mkdir()
     here.mkdir()
-    said = run(base / "tmmu", *command.split(), cwd=there)
+    shown_text = run(base / "tmmu", *command.split(), cwd=existing)
     monkeypatch.chdir(here)
     capfd.readouterr()
     assert main.run(command.split()) == 0
-    assert said == capfd.readouterr().out
+    assert shown_text == capfd.readouterr().out
     for path in here.iterdir():
-        assert _timeless(path.read_text()) == _timeless((there / path.name).read_text())
+        assert _timeless(path.read_text()) == _timeless((existing / path.name).read_text())
 
 
 def _timeless(text: str) -> str:
@@ -120,9 +120,9 @@ def test_command_without_its_extra_names_the_installation(base: Path, tmp_path: 
 
         light = Path(onnx.__file__).parent / "backend/test/data/light/light_squeezenet.onnx"
         command = f"measure {light}"
-    said = run(base / "tmmu", *command.split(), cwd=tmp_path, exit_code=2)
-    assert f"pip install 'tmmu-plan-explorer[{extra}]'" in said
-    assert "Traceback" not in said
+    shown_text = run(base / "tmmu", *command.split(), cwd=tmp_path, exit_code=2)
+    assert f"pip install 'tmmu-plan-explorer[{extra}]'" in shown_text
+    assert "Traceback" not in shown_text
 
 
 def test_explorer_of_the_wheel_opens_its_sample(wheel: Path, tmp_path: Path) -> None:

@@ -57,10 +57,10 @@ def settle(page: Page) -> None:
     [0, 1, 1023, 1024, 1025, 10_239, 102_399, 2**20 - 1, 2**20, 1_572_864, 12_900_000, 2**40 - 1, 2**63, 2**64 - 1],
 )
 def test_figures_are_formatted_as_in_python(sheet: Page, n: int) -> None:
-    said = sheet.evaluate(
+    shown_text = sheet.evaluate(
         "(n) => ['shortBytes', 'fullBytes', 'offsetWords'].map((how) => tmmuCanvas.words[how](BigInt(n)))", str(n)
     )
-    assert said == [numbers.short_bytes(n), numbers.full_bytes(n), numbers.offset(n)]
+    assert shown_text == [numbers.short_bytes(n), numbers.full_bytes(n), numbers.offset(n)]
 
 
 def test_foreign_bytes_are_rejected(sheet: Page) -> None:
@@ -134,7 +134,7 @@ def test_names_are_text(draw: Draw) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "letters", "said"),
+    ("names", "letters", "shown_text"),
     [
         (["net/conv_6/Relu6", "net/conv_7/Relu6", "net/conv_8/Relu6"], 5, "…6…"),
         (["net/conv_6/Relu6", "net/conv_7/Relu6", "net/conv_8/Relu6"], 10, "…6/Relu6"),
@@ -146,7 +146,7 @@ def test_names_are_text(draw: Draw) -> None:
         (["block_1:out", "block_2:out"], 12, "block_1:out"),
     ],
 )
-def test_label_keeps_its_distinct_part(sheet: Page, names: list[str], letters: int, said: str) -> None:
+def test_label_keeps_its_distinct_part(sheet: Page, names: list[str], letters: int, shown_text: str) -> None:
     plan = plan_of(tuple((name, "activations", k, 1024 * k, 1024, 0, 4) for k, name in enumerate(names)))
     packed = base64.b64encode(pack_plan(plan).data).decode()
     brief = sheet.evaluate(
@@ -155,7 +155,7 @@ def test_label_keeps_its_distinct_part(sheet: Page, names: list[str], letters: i
              return tmmuCanvas.words.namerOf(plan).brief(name, letters); }""",
         [packed, names[0], letters],
     )
-    assert brief == said
+    assert brief == shown_text
 
 
 def test_operators_are_ranked_by_bytes(draw: Draw) -> None:
@@ -198,9 +198,9 @@ def test_hover_shows_exact_figures(draw: Draw) -> None:
     page = draw(plan_of(handoffs=((2, "a", "c"),)), view="map")
     page.mouse.move(*pixel(page, "c"))
     page.wait_for_selector(".tip:not([hidden])")
-    said = page.locator(".tip").inner_text()
+    shown_text = page.locator(".tip").inner_text()
     for part in ("512 B", "0 (0x0)", "activations, slot 0, use 2", "[2, 3) · 1 step", "#2 n2", "a at #2"):
-        assert part in said
+        assert part in shown_text
     assert sent(page, "select") == []
 
 

@@ -10,14 +10,14 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
 
 from app.cli.main import run as run_here
-from app.report.pull_request import Change, Check, bars, markdown
+from app.report.pull_request import Change, Check, markdown
 from app.report.summary import markdown as summarised
 from tests.app.cli.test_store import file_of, record
 from tests.support.build import graph, node, tensor
@@ -102,7 +102,7 @@ def act(tmp_path: Path, programs: dict[str, str]) -> Callable[..., Ran]:
     """Run the steps as a runner does: in order, each where its condition holds; what others wrote is only noted."""
 
     def run(**inputs: str) -> Ran:
-        values = {f"inputs.{name}": str(said.get("default", "")) for name, said in ACTION["inputs"].items()}
+        values = {f"inputs.{name}": str(shown_text.get("default", "")) for name, shown_text in ACTION["inputs"].items()}
         values |= GITHUB | {f"inputs.{name}": text for name, text in ({"install": "false"} | inputs).items()}
         files = {name: tmp_path / name.lower() for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "GITHUB_PATH")}
         for path in files.values():
@@ -285,14 +285,6 @@ def test_error_message_cannot_inject_commands(
     assert "cannot be opened" in stopped[2]
     commands = re.findall(r"^\s*::.*$", shown.replace(stopped[0], ""), re.M)
     assert [line.strip() for line in commands] == ["::error title=tmmu gate::The gate could not run; see the summary."]
-
-
-def test_plan_of_another_tool_is_labelled(tmp_path: Path) -> None:
-    plan = _plan(file_of(tmp_path, {"a": 2}))
-    theirs = replace(plan, planner="their compiler")
-    assert [line.split()[0] for line in bars(plan, theirs)] == ["baseline", "plan", "lower"]
-    assert [line.split()[0] for line in bars(plan, plan)] == ["baseline", "plan", "lower"]
-    assert [line.split()[0] for line in bars(plan, None)] == ["plan", "lower"]
 
 
 def _plan(file: str) -> Plan:

@@ -10,7 +10,6 @@ import pytest
 
 from app.cli.main import run
 from tests.support.paths import SAMPLES
-from tmmu_core.formats.csv.instance_csv import read_csv, write_csv
 
 A = SAMPLES / "instances" / "A.1048576.csv"
 MIXED = A.parents[1] / "mixed_sizes.tmmu.json"
@@ -57,25 +56,3 @@ def test_capacity_below_the_bound_is_rejected_as_proven(
     assert run(["plan", str(A), *EXACT, *capacities, "--json"]) == 2
     record = json.loads(capsys.readouterr().err.splitlines()[-1])
     assert (record["code_id"], record["diagnostics"]["required"]) == ("ARENA_TOO_SMALL", 1_048_576)
-
-
-def test_capacity_survives_writing_and_reading(tmp_path: Path) -> None:
-    problem = read_csv(A.read_bytes()).problem
-    again = read_csv(write_csv(problem), capacity=CAPACITY).problem
-    assert (again.ids, again.capacity) == (problem.ids, CAPACITY)
-
-
-@pytest.mark.parametrize("planner", ["auto", "exact"])
-def test_arena_of_a_graph_ends_when_everything_fits(tmp_path: Path, planner: str) -> None:
-    def extent(*arguments: str) -> int:
-        given = ["plan", str(MIXED), "--planner", planner, *arguments, "-o", str(tmp_path / "plan.json")]
-        assert run(given) == 0
-        found: int = json.loads((tmp_path / "plan.json").read_text())["arenas"]["activations"]["extent_bytes"]
-        return found
-
-    document = {"activations": {"capacity_bytes": 10**6, "alignment_bytes": 128}}
-    (tmp_path / "arenas.json").write_text(json.dumps(document))
-    declared = ("--arenas", str(tmp_path / "arenas.json"))
-    assert extent() == 270_336
-    assert extent(*declared) == extent("--capacity", "activations=1000000") == 274_432
-    assert extent(*declared, "--option", "minimise=true") == 270_336

@@ -21,11 +21,11 @@ def answered(shell: str, words: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "shown_text"),
     [("tmmu pl", {"plan"}), ("tmmu re", {"report", "restore", "record"}), ("tmmu fit --mes", {"--mesh"})],
 )
-def test_bash_completion(words: str, said: set[str]) -> None:
-    assert set(answered("bash", words)) == said
+def test_bash_completion(words: str, shown_text: set[str]) -> None:
+    assert set(answered("bash", words)) == shown_text
 
 
 @pytest.mark.slow

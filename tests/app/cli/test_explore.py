@@ -126,8 +126,8 @@ def test_interrupt_ends_silently() -> None:
                 break
             time.sleep(0.25)
         server.send_signal(signal.SIGINT)
-        said, _ = server.communicate(timeout=60)
+        shown_text, _ = server.communicate(timeout=60)
     finally:
         server.kill()
-    assert said.split("\n", 1)[1].strip() == ""
+    assert shown_text.split("\n", 1)[1].strip() == ""
     assert server.returncode == INTERRUPTED

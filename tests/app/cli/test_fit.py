@@ -119,7 +119,7 @@ def test_largest_size_is_reported(tmmu: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "shown_text"),
     [
         ((), "--capacity"),
         (("--capacity", "1MiB", "--allow", "magic"), "magic"),
@@ -129,10 +129,10 @@ def test_largest_size_is_reported(tmmu: Any) -> None:
         (("--capacity", "1MiB", "--largest", "Q"), "Q"),
     ],
 )
-def test_bad_options_are_rejected_by_name(tmmu: Any, arguments: tuple[str, ...], said: str) -> None:
+def test_bad_options_are_rejected_by_name(tmmu: Any, arguments: tuple[str, ...], shown_text: str) -> None:
     code, out, err = tmmu("fit", TRAINING, *arguments)
     assert (code, out) == (2, "")
-    assert said in err
+    assert shown_text in err
 
 
 def test_interrupted_fit_keeps_the_best_plan(tmmu: Any, branches: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +14,6 @@ from app.cli.main import run
 from tests.judge.faults import refigured, rehashed
 from tests.support.paths import SAMPLES
 from tmmu_core.formats.planfile import checkpoint as writing
-from tmmu_core.formats.planfile import plan_file, trace
 from tmmu_core.graph.native import native_file
 from tmmu_core.plans.making.engine import plan_graph
 
@@ -47,19 +45,14 @@ def test_gate_fails_with_the_first_findings(
 ) -> None:
     capsys.readouterr()
     assert run(["gate", tampered, *limits]) == 1
-    said = capsys.readouterr().out
-    assert said.startswith("failed: ")
-    assert "both use bytes" in said
-    assert "−" not in said
+    shown_text = capsys.readouterr().out
+    assert shown_text.startswith("failed: ")
+    assert "both use bytes" in shown_text
+    assert "−" not in shown_text
     assert run(["gate", tampered, *limits, "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)
     assert (answer["ok"], answer["valid"]) == (False, False)
     assert answer["findings"]
-
-
-def test_invalid_baseline_fails(capsys: pytest.CaptureFixture[str], tampered: str) -> None:
-    assert run(["gate", GRAPH, "--baseline", tampered, "--max-growth", "1000%"]) == 1
-    assert "is an invalid plan" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -99,10 +92,10 @@ def test_offsets_of_an_instance_are_verified(capsys: pytest.CaptureFixture[str],
     path = tmp_path / "two.csv"
     path.write_text(OVERLAPPING)
     assert run(["plan", str(path)]) == 1
-    said = capsys.readouterr().out
-    assert "INVALID" in said
-    assert not re.search(r"\boptimal\b", said)
-    assert "impossible" in said
+    shown_text = capsys.readouterr().out
+    assert "INVALID" in shown_text
+    assert not re.search(r"\boptimal\b", shown_text)
+    assert "impossible" in shown_text
     assert run(["gate", str(path), "--max-gap", "5"]) == 1
     assert run(["plan", str(path), "-o", str(tmp_path / "plan.json")]) == 2
     assert not (tmp_path / "plan.json").exists()
@@ -117,12 +110,3 @@ def test_restored_plan_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path.write_bytes(writing.checkpoint(stacked, solution.liveness))
     assert run(["restore", str(path), "-o", str(tmp_path / "plan.json")]) == 2
     assert not (tmp_path / "plan.json").exists()
-
-
-def test_trace_and_valid_plan_pass(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    solution: Any = plan_graph(native_file.decode(Path(GRAPH).read_bytes()))
-    path = tmp_path / "plan.jsonl"
-    path.write_bytes(trace.to_json_lines(solution.plan))
-    assert run(["gate", str(path), "--max-gap", "100"]) == 0
-    (tmp_path / "plan.cbor").write_bytes(plan_file.to_cbor(solution.plan))
-    assert run(["gate", str(tmp_path / "plan.cbor"), "--max-gap", "100"]) == 0

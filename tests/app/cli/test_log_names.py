@@ -17,7 +17,6 @@ from app.report.pull_request import Change
 from app.report.pull_request import markdown as in_a_gate
 from app.report.summary import markdown
 from tests.support.hostile import hostile_graph
-from tmmu_core.base.escaping import for_log
 from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file
@@ -130,13 +129,6 @@ def test_store_output_contains_no_runner_command(folder: Path, capfd: pytest.Cap
     written = "".join(capfd.readouterr())
     assert r"\x3a:set-output" in written
     assert _commands(written) == []
-
-
-def test_runner_commands_are_escaped_and_nothing_else() -> None:
-    assert for_log("  ::error::x") == r"  \x3a:error::x"
-    assert for_log("a ::b##[group]") == r"a ::b\x23#[group]"
-    assert for_log("##vso[task.x]y ##teamcity[x]") == r"\x23#vso[task.x]y \x23#teamcity[x]"
-    assert for_log("conv::relu #1 ## [x]") == "conv::relu #1 ## [x]"
 
 
 def test_escaped_json_has_the_same_values(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -53,16 +53,6 @@ def test_history_lists_runs_oldest_first(tmmu: Any, grown: str) -> None:  # noqa
     assert {run["at"] for run in runs} == {f"2026-01-01T0{hour}:00:00.000000Z" for hour in range(3)}
 
 
-def test_finished_plan_is_recorded(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
-    path = tmp_path / "plan.json"
-    path.write_bytes(to_json(plan_of({"a": 2}, planner="greedy")))
-    _, out, _ = tmmu("record", str(path), "--store", store, "--as", "team/net@8f1c", "--branch", "topic", "--json")
-    kept = json.loads(out)
-    assert (kept["new_run"], kept["new_plan"]) == (True, True)
-    said = kept["run"]
-    assert (said["model"], said["commit"], said["branch"], said["planner"]) == ("team/net", "8f1c", "topic", "greedy")
-
-
 def test_invalid_plan_is_not_recorded(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
     document = json.loads(to_json(plan_of({"a": 1, "b": 1})))
     for row in document["tensors"]:

@@ -17,7 +17,6 @@ from app.cli.main import run
 from app.session.view_state import from_query
 from tmmu_core.base import strict
 from tmmu_core.base.errors import TmmuError
-from tmmu_core.base.limits import SETTINGS
 from tmmu_core.fitting.recipe import moves_of
 
 LONG = "1" * 5000
@@ -147,18 +146,6 @@ def test_each_misspelt_key_and_name_is_rejected_or_warned_about(
             continue
         unnoticed.append((word, code, text[:200]))
     assert not unnoticed
-
-
-def test_each_misspelt_environment_variable_is_rejected(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    for name in SETTINGS:
-        with monkeypatch.context() as changed:
-            changed.setenv(misspelt(name), "1")
-            assert run(["schema", "--json"]) == 2
-            record = json.loads(capfd.readouterr()[1].splitlines()[-1])
-        assert misspelt(name) in record["message"]
-        assert "Did you mean" in record["hint"]
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from app.kit.download.downloads import PICTURES, picture
-from app.report.html_report import build_report
 from app.report.report_theme import LOOKS, Sheet, Theme
 from app.report.still_pictures import OVER, still
 from tests.app.canvas.plans import plan_of
@@ -50,19 +48,6 @@ def boxes(kind: str) -> list[tuple[str, float, float]]:
     return sorted(found, key=lambda each: each[1])
 
 
-def test_lifetimes_are_sorted_by_birth_and_slots_by_offset() -> None:
-    plan = plan_of()
-    here = [row for row in range(len(plan)) if plan.arenas[plan.arena[row]].name == "activations"]
-    by_birth = sorted(here, key=lambda row: (int(plan.birth[row]), row))
-    assert [name for name, _, _ in boxes("lifetimes")] == [plan.tensor_ids[row] for row in by_birth]
-    levels: dict[int, set[float]] = {}
-    for name, y, _ in boxes("slots"):
-        levels.setdefault(int(plan.logical_slot[plan.row_of[name]]), set()).add(y)
-    assert all(len(ys) == 1 for ys in levels.values())
-    tops = [min(levels[slot]) for slot in sorted(levels)]
-    assert tops == sorted(tops, reverse=True)
-
-
 def test_bytes_above_the_capacity_are_red() -> None:
     fits = plan_graph(residual()).plan
     top = fits.arena_of["activations"].extent_bytes
@@ -89,10 +74,3 @@ def test_text_and_lines_have_enough_contrast() -> None:
             assert contrast(look.text, ground) >= 4.5
             assert contrast(look.soft, ground) >= 4.5
             assert contrast(look.ink, ground) >= 3
-
-
-def test_report_colours_have_enough_contrast_in_dark() -> None:
-    report = build_report(plan_graph(residual()), theme="dark").decode()
-    names = dict(re.findall(r"--(\w+): (#\w+);", report.split('[data-theme="dark"]')[1].split("}")[0]))
-    assert names["ground"] == LOOKS["dark"].ground
-    assert {"ink", "soft", "good", "bad", "mark"} <= set(names)

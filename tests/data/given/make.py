@@ -55,8 +55,8 @@ def ethosu(folder: Path) -> None:
     for name, options in (("vela_regor.txt", ()), ("vela_core.txt", ("--debug-force-legacy-core",))):
         command = [str(Path(sys.executable).with_name("vela")), "--accelerator-config", "ethos-u55-128"]
         command += ["--verbose-allocation", "--output-dir", str(folder / "vela"), *options, str(KEYWORDS)]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        lines = [line for line in said.splitlines(keepends=True) if not line.startswith("Warning:")]
+        shown_text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        lines = [line for line in shown_text.splitlines(keepends=True) if not line.startswith("Warning:")]
         (folder / name).write_text("".join(lines))
 
 

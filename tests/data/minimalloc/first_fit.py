@@ -4,8 +4,8 @@
 import csv
 import sys
 
-said = dict(word[2:].split("=", 1) for word in sys.argv[1:])
-with open(said["input"], newline="") as file:
+shown_text = dict(word[2:].split("=", 1) for word in sys.argv[1:])
+with open(shown_text["input"], newline="") as file:
     rows = list(csv.DictReader(file))
 lies: list[tuple[int, int, int, int]] = []
 for row in sorted(rows, key=lambda row: -int(row["size"])):
@@ -17,9 +17,9 @@ for row in sorted(rows, key=lambda row: -int(row["size"])):
         at = max(at, end)
     row["offset"] = at
     lies.append((at, at + size, lower, upper))
-if max(end for _, end, _, _ in lies) > int(said["capacity"]):
+if max(end for _, end, _, _ in lies) > int(shown_text["capacity"]):
     sys.exit(1)
-with open(said["output"], "w", newline="") as file:
+with open(shown_text["output"], "w", newline="") as file:
     writer = csv.DictWriter(file, list(rows[0]))
     writer.writeheader()
     writer.writerows(rows)

@@ -7,7 +7,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tmmu_core.formats.c_project.c_names import REGION_NAMES, TENSOR_NAMES, c_prefix, region_names, tensor_stems
+from tmmu_core.formats.c_project.c_names import TENSOR_NAMES, region_names, tensor_stems
 from tmmu_core.formats.c_project.render_c import comment
 
 LEGAL = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
@@ -33,30 +33,12 @@ def test_symbol_of_a_constant_region_names_its_content() -> None:
     assert (staged.symbol, staged.blob) == ("net_constant_tcm", "net_constant_tcm__source")
 
 
-@given(st.lists(st.tuples(st.sampled_from(["scratch", "persistent", "constant"]), FREE, st.booleans()), max_size=8))
-@example([("scratch", "a", False), ("scratch", "a_1", False), ("scratch", "A", False)])
-def test_region_names_are_unique(regions: list[tuple[str, str, bool]]) -> None:
-    names = region_names("net", regions)
-    macros = [name.stem + suffix for name in names for suffix in REGION_NAMES]
-    symbols = [name.symbol for name in names] + [name.source for name in names if name.source]
-    assert len({*macros}) == len(macros)
-    assert len({*symbols}) == len(symbols)
-    assert all(LEGAL.fullmatch(re.sub("__(blob|source)$", "", name)) for name in [*macros, *symbols])
-
-
 @given(st.lists(FREE | st.text("aA_. 9é", max_size=4), max_size=8, unique=True))
 def test_tensor_names_are_unique(ids: list[str]) -> None:
     stems = tensor_stems("net", ids)
     macros = [stem + suffix for stem in stems.values() for suffix in TENSOR_NAMES]
     assert len({*macros}) == len(macros) == len(ids) * len(TENSOR_NAMES)
     assert all(map(LEGAL.fullmatch, macros))
-
-
-@given(st.text(max_size=60))
-@example("模型")
-@example("__x__")
-def test_prefix_is_a_legal_name(text: str) -> None:
-    assert LEGAL.fullmatch(c_prefix(text))
 
 
 @given(st.text("*/\\?\n x", max_size=8) | st.text(max_size=20))

@@ -29,21 +29,6 @@ def test_rows_are_sorted_into_the_normative_order() -> None:
     )
 
 
-@pytest.mark.parametrize("names", ["buffer,start,upper,size", "buffer_id,begin,upper,size", "ID,Lower,UPPER,size"])
-def test_other_column_names_are_read(names: str) -> None:
-    p = read_csv(f"{names}\nb,1,4,8\n").problem
-    assert (p.ids, p.birth.tolist(), p.death.tolist()) == (("b",), [1], [4])
-
-
-def test_end_column_is_inclusive_for_lives_and_gaps() -> None:
-    p = read_csv("id,start,end,size,gaps\nb,1,9,8,3-4 6-6\n").problem
-    assert (p.death.tolist(), p.gaps) == ([10], (((3, 5), (6, 7)),))
-
-
-def test_gaps_are_half_open_and_separated_by_blanks() -> None:
-    assert read_csv("id,lower,upper,size,gaps\nb,6,12,18,9-10 7-8\n").problem.gaps == (((7, 8), (9, 10)),)
-
-
 def test_offsets_on_all_rows_are_a_finished_plan() -> None:
     instance = read_csv("size,offset,id,upper,lower\n8,16,b,4,1\n")
     assert instance.packing is not None
@@ -62,11 +47,6 @@ def test_offsets_on_some_rows_are_fixed() -> None:
     assert instance.packing is None
     assert instance.problem.fixed is not None
     assert instance.problem.fixed.tolist() == [-1, 16]
-
-
-def test_arena_alignment_is_the_minimum_alignment() -> None:
-    p = read_csv("id,lower,upper,size,alignment\na,0,4,8,4\nb,1,4,8,64\n", alignment=16).problem
-    assert p.alignment.tolist() == [16, 64]
 
 
 def test_byte_order_mark_and_windows_lines_are_read() -> None:
@@ -106,12 +86,6 @@ def test_error_has_row_and_column(text: str, place: str) -> None:
     assert (fault.place, bool(fault.hint)) == (place, True)
 
 
-def test_content_that_is_no_text_names_its_byte() -> None:
-    with pytest.raises(UnreadableInput) as caught:
-        read_csv(b"id,\xff")
-    assert caught.value.place == "byte 3"
-
-
 def test_fixed_offsets_are_written() -> None:
     text = write_csv(problem((0, 2, 8), (1, 2, 8), fixed=np.array([8, -1])))
     assert text == "id,lower,upper,size,offset\nt0,0,2,8,8\nt1,1,2,8,\n"
@@ -133,20 +107,6 @@ def test_plan_round_trips(p: Problem) -> None:
     packing = greedy(p, {})
     again = read_csv(write_csv(p, packing.offset)).packing
     assert (again.offset.tolist() if again is not None else []) == packing.offset.tolist()
-
-
-def test_foreign_table_is_rejected_with_the_convert_command() -> None:
-    assert "tmmu convert TABLE --columns" in str(refusal("start,end,bytes\n0,5,10\n").hint)
-
-
-def test_row_with_an_empty_cell_is_read() -> None:
-    read = read_csv("id,lower,upper,size,gaps\na,0,3,4,1-2\nb,1,2,8,\n,,,,\n")
-    assert read.problem.ids == ("a", "b")
-
-
-def test_text_after_a_closing_quote_is_rejected() -> None:
-    with pytest.raises(UnreadableInput, match="CSV"):
-        read_csv('id,lower,upper,size\n"a"b,0,3,4\n')
 
 
 HEAD = "id,lower,upper,size,alignment,gaps,offset\n"
@@ -209,23 +169,3 @@ def test_inclusive_end_is_read_up_to_the_last_step() -> None:
     assert "upper > lower" in refusal("id,lower,upper,size\na,3,3,8\n").hint
     with pytest.raises(UnreadableInput, match="is the whole live range"):
         read_csv("id,lower,end,size,gaps\na,2,8,8,2-8\n")
-
-
-def test_windows_of_gaps_are_ignored_with_a_note() -> None:
-    text = "id,lower,upper,size,gaps\na,0,9,8,\nb,0,9,8,3-4@0:2 5-6\nc,0,9,8,1-2@0:9\n"
-    read = read_csv(text)
-    assert read.notes == ("2 buffers have a gap with a window of bytes ('b' first), which is ignored.",)
-    assert read.problem.gaps == ((), ((5, 6),), ())
-    assert read_csv("id,lower,upper,size,gaps\na,0,9,8,\n").problem.gaps is None
-
-
-def test_default_columns_are_not_written() -> None:
-    p = read_csv("id,lower,upper,size,alignment,gaps\na,0,9,8,1,\n").problem
-    assert write_csv(p) == "id,lower,upper,size\na,0,9,8\n"
-    assert write_csv(p, [5]) == "id,lower,upper,size,offset\na,0,9,8,5\n"
-    fixed = problem_with(p, fixed=np.array([-1]))
-    assert write_csv(fixed) == "id,lower,upper,size\na,0,9,8\n"
-    fixed = problem_with(p, fixed=np.array([0]), alignment=np.array([2], np.uint64), gaps=(((1, 2), (3, 4)),))
-    assert write_csv(fixed) == "id,lower,upper,size,alignment,gaps,offset\na,0,9,8,2,1-2 3-4,0\n"
-    two = read_csv("id,lower,upper,size,offset\na,0,9,8,4\nb,0,9,8,\n").problem
-    assert write_csv(two) == "id,lower,upper,size,offset\na,0,9,8,4\nb,0,9,8,\n"

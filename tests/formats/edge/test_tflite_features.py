@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import flatbuffers
-import pytest
 import tflite
 
 from tmmu_core.formats.edge.tflite import constants, read
@@ -235,20 +234,6 @@ def test_four_bit_weights_take_half_a_byte_each() -> None:
     assert plan_graph(read(data)).plan.arena_of["parameters"].peak_live_bytes == 5
 
 
-def test_weights_after_the_flatbuffer_are_constants() -> None:
-    large = T("w", (1024, 1024, 1024), behind=4 << 30)
-    data = model([X, Y, large], [Op("FULLY_CONNECTED", (0, 2), (1,))])
-    assert only(data, "w").role == "constant"
-    assert plan_graph(read(data)).plan.arena_of["parameters"].peak_live_bytes == 4 << 30
-
-
-@pytest.mark.parametrize(("word", "size"), [("INT2", 3), ("UINT4", 5), ("FLOAT8_E4M3FN", 9), ("FLOAT8_E5M2", 9)])
-def test_types_newer_than_the_parser_are_read(word: str, size: int) -> None:
-    data = model([X, Y, T("w", (3, 3), word, data=bytes(size))], [Op("FULLY_CONNECTED", (0, 2), (1,))])
-    assert only(data, "w").dtype == word.lower()
-    assert plan_graph(read(data)).plan.arena_of["parameters"].peak_live_bytes == size
-
-
 def test_external_weights_are_constants_without_bytes() -> None:
     data = model([X, Y, T("w", (4, 4), external=1), T("v", data=bytes(16))], [Op("CUSTOM", (0, 2, 3), (1,))])
     assert (only(data, "w").role, only(data, "w").shape) == ("constant", (4, 4))
@@ -261,17 +246,6 @@ def test_sparse_constant_has_its_stored_bytes() -> None:
     assert (only(data, "w").shape, only(data, "w").dtype) == ((100,), "uint8")
 
 
-def test_constant_without_elements_needs_no_data() -> None:
-    data = model([X, Y, T("axes", (0,), "INT32")], [Op("SUM", (0, 2), (1,))])
-    assert only(data, "axes").role == "constant"
-    assert plan_graph(read(data)).plan.steps == 2
-
-
-def test_file_with_offline_plan_is_the_same_graph_as_without() -> None:
-    data = model([X, Y], [Op("RELU", (0,), (1,))])
-    assert read(with_metadata(data, b"OfflineMemoryAllocation", bytes(20)), "m") == read(data, "m")
-
-
 COMPILED = model(
     [T("x", (16,), "INT8"), T("y", (4,), "INT8"), T("commands", (8,), "UINT8", bytes(8)), T("scratch", (64,), "UINT8")],
     [Op("CUSTOM", (2, 3, 0), (1,), custom="ethos-u")],
@@ -279,25 +253,11 @@ COMPILED = model(
 """What Vela makes: one operator with its commands, and scratch memory that nothing writes."""
 
 
-def test_scratch_memory_of_a_custom_operator_is_planned() -> None:
-    assert plan_graph(read(COMPILED)).plan.arena_of["activations"].peak_live_bytes == 64 + 16 + 4
-
-
 def test_tensors_that_vela_placed_in_scratch_memory_are_views_of_it() -> None:
     offsets = with_metadata(COMPILED, b"OfflineMemoryAllocation", struct.pack("<7i", 0, 1, 4, 0, 16, -1, 0))
     plan = plan_graph(read(offsets)).plan
     assert plan.arena_of["activations"].extent_bytes == 64
     assert [int(plan.offset[plan.row_of[name]]) for name in ("x", "y", "scratch")] == [0, 16, 0]
-
-
-def test_metadata_and_signatures_change_nothing() -> None:
-    assert read(model([X, Y], [Op("RELU", (0,), (1,))], metadata="min_runtime_version"), "m.tflite").name == "m"
-
-
-def test_input_may_be_an_output() -> None:
-    graph = read(model([X, Y], [Op("RELU", (0,), (1,))], ends=((0,), (0, 1))))
-    assert graph.outputs == ("x", "y")
-    assert plan_graph(graph).plan.arena_of["activations"].max_live == 2
 
 
 def test_number_that_makes_a_name_unique_gives_no_existing_name() -> None:

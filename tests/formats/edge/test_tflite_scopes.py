@@ -71,13 +71,6 @@ def test_bodies_are_planned_as_nested_scopes(data: bytes, steps: str) -> None:
     assert WIDE <= activations(graph) <= WIDE + 8 * 128
 
 
-def test_arguments_are_copied_for_each_body() -> None:
-    nodes = {node.node_id: node for node in read(BRANCH).nodes}
-    for branch in ("then", "else"):
-        copy = nodes[f"IF_0/{branch}/open"]
-        assert (copy.inputs, copy.outputs, copy.inplace) == (("x",), (f"IF_0/{branch}/a",), "none")
-
-
 def test_results_of_both_branches_and_the_condition_live_until_the_branch_closes() -> None:
     close = read(BRANCH).nodes[-1]
     assert (close.inputs, close.outputs) == (("flag", "IF_0/then/b", "IF_0/else/b"), ("y",))
@@ -140,14 +133,6 @@ def test_variable_of_one_name_is_one_buffer_in_all_subgraphs() -> None:
     assert [tensor.id for tensor in graph.tensors if tensor.role == "buffer"] == ["variable state"]
     users = [node.instr for node in graph.nodes if "variable state" in node.inputs]
     assert users == ["ASSIGN_VARIABLE", "READ_VARIABLE"]
-
-
-def test_handle_that_is_passed_to_a_body_is_the_variable_of_its_caller() -> None:
-    handle = T("h", (1,), "RESOURCE")
-    inner = Sub([handle, T("b")], [Op("READ_VARIABLE", (0,), (1,))], (0,), (1,))
-    steps = [Op("VAR_HANDLE", (), (1,), ("VarHandleOptions", {"SharedName": "state"})), if_((0, 1), (2,), 1, 1)]
-    graph = read(model([FLAG, handle, T("y")], steps, bodies=[inner], ends=((0,), (2,))))
-    assert [tensor.id for tensor in graph.tensors if tensor.role == "buffer"] == ["variable state"]
 
 
 PASS_FLAG = Sub([T("c"), FLAG, T("y")], [if_((1, 0), (2,), 1, 1)], (0,), (2,))

@@ -52,12 +52,6 @@ def test_only_metadata_is_added(file: Path) -> None:
     assert MicroModel(found.data).graph == MicroModel(data).graph
 
 
-def test_constants_have_no_offset_and_activations_do() -> None:
-    data = (MODELS / "hello_world_int8.tflite").read_bytes()
-    roles = [tensor.role for tensor in MicroModel(data).file.subgraph(0).tensors]
-    assert [offset < 0 for offset in planned(data).offsets] == [role == "constant" for role in roles]
-
-
 def test_existing_plan_is_replaced() -> None:
     once = planned(WAKE_WORDS.read_bytes()).data
     assert planned(once).data == once

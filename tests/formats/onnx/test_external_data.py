@@ -76,7 +76,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if listening and event == "open":
             seen.append(str(arguments[0]))
 
-    sys.addaudithook(hook)  # it cannot be taken away again, only be told to be quiet
+    sys.addaudithook(hook)  # a hook cannot be removed, only disabled
     yield seen  # type: ignore[misc]
     listening = False
 
@@ -94,9 +94,9 @@ def test_command_opens_only_the_model(
     inside = {Path(name).name for name in opened if name.startswith((str(tmp_path), "/dev/zero", "/proc/self/environ"))}
     assert inside <= {"model.onnx"}
     assert code == (2 if kind in REFUSED else 0)
-    said = "".join(capsys.readouterr())
-    assert ("outside the model's folder" in said) == (kind in REFUSED)
-    assert "secret bytes" not in said
+    shown_text = "".join(capsys.readouterr())
+    assert ("outside the model's folder" in shown_text) == (kind in REFUSED)
+    assert "secret bytes" not in shown_text
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,7 +12,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.formats.onnx import onnx_reader as importer
 from tmmu_core.formats.open_file import read_graph, read_graph_file, read_within
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor
@@ -84,48 +83,6 @@ def test_real_topology_opens_with_weights_and_activations_separated(path: Path) 
 # --- constants ---------------------------------------------------------------------------------------------------
 
 
-def test_operators_on_weights_are_folded() -> None:
-    graph = read(
-        model(
-            [
-                op("Constant", "", "dims", value=numpy_helper.from_array(np.array([3, 2], np.int64))),
-                op("ConstantOfShape", "dims", "w"),
-                op("Unsqueeze", "w axes", "w3"),
-                op("Add", "x w3", "y"),
-            ],
-            [value("x", [1, 3, 2])],
-            [value("y", None)],
-            {"axes": np.array([0], np.int64)},
-        )
-    )
-    assert [node.instr for node in graph.nodes] == ["Add"]
-    assert {name: (tensor.role, tensor.shape) for name, tensor in tensors(graph).items()} == {
-        "x": ("input", (1, 3, 2)),
-        "w3": ("constant", (1, 3, 2)),
-        "y": ("output", (1, 3, 2)),
-    }
-
-
-def test_random_operators_are_not_folded() -> None:
-    graph = read(
-        model([op("RandomNormal", "", "r", shape=[2]), op("Add", "x r", "y")], [value("x", [2])], [value("y", None)])
-    )
-    assert [node.instr for node in graph.nodes] == ["RandomNormal", "Add"]
-
-
-def test_floating_weights_are_parameters_and_integer_ones_constants() -> None:
-    graph = read(
-        model(
-            [op("MatMul", "x w", "h"), op("Gather", "h i", "y")],
-            [value("x", [2, 4]), value("w", [4, 3])],
-            [value("y", None)],
-            {"w": np.zeros((4, 3), np.float32), "i": np.array([1], np.int64)},
-        )
-    )
-    assert graph.inputs == ("x",)
-    assert {name: tensors(graph)[name].role for name in "wi"} == {"w": "parameter", "i": "constant"}
-
-
 def test_folded_output_is_a_constant() -> None:
     graph = read(
         model(
@@ -136,11 +93,6 @@ def test_folded_output_is_a_constant() -> None:
         )
     )
     assert (graph.outputs, tensors(graph)["n"].role) == (("y", "n"), "constant")
-
-
-def test_unread_weight_is_omitted() -> None:
-    graph = read(model([op("Relu", "x", "y")], [value("x", [2])], [value("y", None)], {"w": np.zeros(9, np.float32)}))
-    assert set(tensors(graph)) == {"x", "y"}
 
 
 EXPANSION = [
@@ -156,12 +108,6 @@ EXPANSION_WEIGHTS = {
     "wish": np.array([-1, 7], np.int64),
     "keep": np.array([-1, -1], np.int64),
 }
-
-
-def test_computed_shape_is_evaluated() -> None:
-    graph = read(model(EXPANSION, [value("x", [5, 1])], [value("y", None)], EXPANSION_WEIGHTS))
-    assert tensors(graph)["y"].shape == (5, 7)
-    assert [node.instr for node in graph.nodes] == ["Expand"]
 
 
 def test_shape_computed_from_a_named_dimension_keeps_the_name() -> None:
@@ -192,54 +138,7 @@ def test_long_vector_is_not_materialised() -> None:
     assert (tensors(graph)["y"].shape, tensors(graph)["z"].shape) == ((5, 7), (2**40,))
 
 
-def test_range_up_to_a_named_dimension_has_its_name() -> None:
-    positions = [
-        op("Shape", "x", "s", start=1, end=2),
-        op("Squeeze", "s", "t"),
-        op("Range", "a t c", "r"),
-        op("Cast", "r", "y", to=FLOAT),
-    ]
-    ends = {name: np.array(number, np.int64) for name, number in (("a", 0), ("c", 1))}
-    graph = read(model(positions, [value("x", ["N", "T"])], [value("y", None)], ends))
-    assert tensors(graph)["y"].shape == ("T",)
-
-
 # --- memory behaviour --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("operator", ["Relu", "Sigmoid", "Neg", "Exp"])
-def test_elementwise_operator_permits_in_place_reuse(operator: str) -> None:
-    assert one(operator, [[2, 3]]).inplace == ((0, 0),)
-
-
-@pytest.mark.parametrize(
-    ("shapes", "pairs"),
-    [
-        ([[2, 3], [2, 3]], ((0, 0), (1, 0))),
-        ([[2, 3], [3]], ((0, 0),)),
-        ([[3], [2, 3]], ((1, 0),)),
-        ([[2, 1], [1, 3]], "none"),
-    ],
-)
-def test_addition_permits_inputs_of_the_output_size(shapes: Sequence[Shape], pairs: object) -> None:
-    assert one("Add", shapes).inplace == pairs
-
-
-def test_input_read_twice_is_permitted_once() -> None:
-    graph = read(model([op("Mul", "x x", "y")], [value("x", [2])], [value("y", None)]))
-    assert graph.nodes[0].inplace == ((0, 0),)
-
-
-@pytest.mark.parametrize(("to", "pairs"), [(TensorProto.INT32, ((0, 0),)), (TensorProto.DOUBLE, "none")])
-def test_cast_permits_reuse_if_the_sizes_agree(to: int, pairs: object) -> None:
-    assert one("Cast", [[5]], to, to=to).inplace == pairs
-
-
-@pytest.mark.parametrize(
-    ("operator", "shapes"), [("Softmax", [[2, 3]]), ("Transpose", [[2, 3]]), ("MatMul", [[3, 3], [3, 3]])]
-)
-def test_other_operators_permit_no_reuse(operator: str, shapes: Sequence[Shape]) -> None:
-    assert one(operator, shapes).inplace == "none"
 
 
 def test_batch_normalisation_permits_reuse_of_its_data() -> None:
@@ -279,32 +178,6 @@ def test_dropout_in_training_is_no_view() -> None:
     assert tensors(graph)["y"].view is None
 
 
-def test_unread_optional_output_is_dropped() -> None:
-    graph = read(
-        model([op("MaxPool", "x", "y indices", kernel_shape=[2])], [value("x", [1, 1, 4])], [value("y", None)])
-    )
-    assert graph.nodes[0].outputs == ("y",)
-
-
-def test_read_optional_output_is_kept() -> None:
-    graph = read(
-        model(
-            [op("MaxPool", "x", "y indices", kernel_shape=[2]), op("Neg", "indices", "z")],
-            [value("x", [1, 1, 4])],
-            [value("y", None), value("z", None, INT64)],
-        )
-    )
-    assert graph.nodes[0].outputs == ("y", "indices")
-    assert tensors(graph)["indices"].dtype == "int64"
-
-
-def test_omitted_operand_is_no_tensor() -> None:
-    graph = read(
-        model([op("Clip", "x _ high", "y")], [value("x", [4])], [value("y", None)], {"high": np.array(6, np.float32)})
-    )
-    assert graph.nodes[0].inputs == ("x", "high")
-
-
 # --- names and order ---------------------------------------------------------------------------------------------
 
 
@@ -326,22 +199,6 @@ def test_named_batch_is_a_dimension_with_an_envelope() -> None:
     graph = read(model([op("Relu", "x", "y")], [value("x", ["N", 3])], [value("y", ["N", 3])]))
     assert graph.dims == {"N": Dim(1, 8)}
     assert {tensor.shape for tensor in graph.tensors} == {("N", 3)}
-
-
-def test_named_length_has_a_wider_envelope() -> None:
-    graph = read(model([op("Relu", "x", "y")], [value("x", ["N", "T"])], [value("y", None)]))
-    assert graph.dims == {"N": Dim(1, 8), "T": Dim(1, 512)}
-
-
-def test_unnamed_dimension_is_named_by_its_place() -> None:
-    graph = read(model([op("Relu", "x", "y")], [value("x", [None, 3])], [value("y", None)]))
-    assert graph.dims == {"x.0": Dim(1, 8)}
-    assert tensors(graph)["y"].shape == ("x.0", 3)
-
-
-def test_envelope_can_be_given() -> None:
-    data = model([op("Relu", "x", "y")], [value("x", ["N"])], [value("y", None)]).SerializeToString()
-    assert importer.read(data, "", {"N": Dim(4, 4)}).dims == {"N": Dim(4, 4)}
 
 
 def data_dependent() -> onnx.ModelProto:
@@ -367,35 +224,6 @@ def test_bounds_of_an_unknown_dimension_are_rejected() -> None:
     data = model([op("Relu", "x", "y")], [value("x", ["N"])], [value("y", None)]).SerializeToString()
     with pytest.raises(InvalidIrShapes, match='names no dimension "Q"'):
         read_within(data, {"Q": Dim(1, 2)})
-
-
-def test_sizes_are_computed_from_the_given_bounds() -> None:
-    node = op("MaxPool", "x", "y", kernel_shape=[3], strides=[2])
-    data = model([node], [value("x", [1, 1, "T"])], [value("y", None)]).SerializeToString()
-    assert tensors(read_within(data, {"T": Dim(8, 4097)}))["y"].shape == (1, 1, 2048)
-
-
-@pytest.mark.parametrize(
-    ("operator", "shape", "attributes", "result"),
-    [
-        ("Concat", ["N", 3], {"axis": 0}, ("N", 2, 3)),
-        ("Flatten", ["N", "T", 5], {"axis": 2}, ("N", "T", 5)),
-        ("Flatten", ["N", 5, 3], {"axis": 2}, ("N", 5, 3)),
-        ("DepthToSpace", ["N", 4, 6, "T"], {"blocksize": 2}, ("N", 1, 12, "T", 2)),
-    ],
-)
-def test_product_of_named_sizes_is_written_as_its_factors(
-    operator: str, shape: Shape, attributes: dict[str, object], result: tuple[int | str, ...]
-) -> None:
-    reads = "x x" if operator == "Concat" else "x"
-    graph = read(model([op(operator, reads, "y", **attributes)], [value("x", shape)], [value("y", None)]))
-    assert tensors(graph)["y"].shape == result
-
-
-def test_other_size_uses_the_upper_end() -> None:
-    node = op("MaxPool", "x", "y", kernel_shape=[3], strides=[2])
-    graph = read(model([node], [value("x", [1, 1, "T"])], [value("y", None)]))
-    assert tensors(graph)["y"].shape == (1, 1, 255)
 
 
 def test_view_has_the_bytes_of_its_input_at_every_size() -> None:
@@ -438,12 +266,6 @@ def test_data_dependent_size_is_rejected_naming_the_operator() -> None:
     with pytest.raises(InvalidIrShapes, match="the operator NonZero") as caught:
         read(proto)
     assert caught.value.diagnostics["reason"] == "unknown_shape"
-
-
-def test_unnamed_graph_is_named_after_its_file() -> None:
-    proto = model([op("Relu", "x", "y")], [value("x", [2])], [value("y", None)])
-    proto.graph.name = ""
-    assert read_graph(proto.SerializeToString(), "nets/tiny.onnx").name == "tiny"
 
 
 def test_weight_name_not_in_utf_8_is_rejected() -> None:

@@ -41,18 +41,9 @@ def test_open_size_of_the_inputs_stays_open() -> None:
     assert (found["a"], found["b"], found["y"]) == (("N", 3), ("N", 5), ("N", 5))
 
 
-def test_declared_names_stay() -> None:
-    """A name for a size says the same as the size, and a size of what inference knows nothing of is what there is."""
-    proto = stale(["N", 3], ["N", 3], ["batch", 5])  # type: ignore[list-item]
-    assert shapes(proto)["y"] == ("N", 5)
-    own = model([op("Own", "x", "a", domain="own"), op("Relu", "a", "y")], [value("x", [2])], [value("y", [7])])
-    own.graph.value_info.append(value("a", [7]))
-    assert shapes(own) == {"x": (2,), "a": (7,), "y": (7,)}
-
-
-def pooled(operator: str, size: int, opset: int, **said: object) -> onnx.ModelProto:
+def pooled(operator: str, size: int, opset: int, **shown_text: object) -> onnx.ModelProto:
     """A pool over so much of one axis, and a step after it; nothing is declared of either."""
-    nodes = [op(operator, "x", "a", ceil_mode=1, **said), op("Relu", "a", "y")]
+    nodes = [op(operator, "x", "a", ceil_mode=1, **shown_text), op("Relu", "a", "y")]
     rankless = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
     return model(nodes, [value("x", [1, 2, size])], [rankless], opset=opset)
 
@@ -64,18 +55,22 @@ def test_pool_that_rounds_up_omits_a_window_of_padding_only(operator: str, opset
     """As onnxruntime does, over every small pool."""
     wrong = []
     for size, kernel, step, before, after in product((4, 5, 7), (2, 3), (1, 2, 3), (0, 1), (0, 1)):
-        said = {"kernel_shape": [kernel], "strides": [step], "pads": [before, after]}
-        proto = pooled(operator, size, opset, **said)
+        shown_text = {"kernel_shape": [kernel], "strides": [step], "pads": [before, after]}
+        proto = pooled(operator, size, opset, **shown_text)
         session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
         (result,) = session.run(None, {"x": np.ones((1, 2, size), np.float32)})
         if shapes(proto)["y"] != result.shape:
-            wrong.append((size, said, shapes(proto)["y"], result.shape))
+            wrong.append((size, shown_text, shapes(proto)["y"], result.shape))
     assert wrong == []
 
 
 def test_pool_after_a_pool_has_the_right_shape() -> None:
-    said = {"kernel_shape": [2], "strides": [2], "pads": [1, 1], "ceil_mode": 1}
-    nodes = [op("MaxPool", "x", "a", **said), op("MaxPool", "a", "b", **said), op("MaxPool", "b", "y", **said)]
+    shown_text = {"kernel_shape": [2], "strides": [2], "pads": [1, 1], "ceil_mode": 1}
+    nodes = [
+        op("MaxPool", "x", "a", **shown_text),
+        op("MaxPool", "a", "b", **shown_text),
+        op("MaxPool", "b", "y", **shown_text),
+    ]
     proto = model(nodes, [value("x", [1, 2, 9])], [helper.make_tensor_value_info("y", 1, None)], opset=12)
     session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     (result,) = session.run(None, {"x": np.ones((1, 2, 9), np.float32)})
@@ -84,7 +79,7 @@ def test_pool_after_a_pool_has_the_right_shape() -> None:
 
 def test_open_size_beside_a_pool_stays_open() -> None:
     """The name that the file gives it, too: it is told at the sizes that the inputs may have."""
-    said = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [0, 1, 0, 1], "ceil_mode": 1}
-    nodes = [op("MaxPool", "x", "a", **said), op("Relu", "a", "y")]
+    shown_text = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [0, 1, 0, 1], "ceil_mode": 1}
+    nodes = [op("MaxPool", "x", "a", **shown_text), op("Relu", "a", "y")]
     found = shapes(model(nodes, [value("x", [1, 2, "H", 5])], [value("y", [1, 2, "half", 3])], opset=12))
     assert (found["x"], found["y"]) == ((1, 2, "H", 5), (1, 2, 256, 3))

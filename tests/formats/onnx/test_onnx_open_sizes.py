@@ -39,16 +39,6 @@ def pooled() -> onnx.ModelProto:
 # --- what is assumed ---------------------------------------------------------------------------------------------
 
 
-def test_open_batch_is_one() -> None:
-    graph = read(relu(["N", 3]))
-    assert graph.assumed == {"N": 1}
-    assert plan_graph(graph).plan.arenas[0].extent_bytes == 12
-
-
-def test_open_length_uses_its_upper_end() -> None:
-    assert read(relu(["N", "T"])).assumed == {"N": 1, "T": 512}
-
-
 def test_dimension_named_batch_is_one_at_any_axis() -> None:
     ends = [value("x", ["batch", 4]), value("h", [2, "batch", 4])]
     graph = read(model([op("Add", "x h", "y")], ends, [value("y", None)]))
@@ -67,24 +57,10 @@ def test_note_has_the_option_that_changes_the_sizes() -> None:
     assert in_words({}) == ""
 
 
-def test_converted_graph_is_planned_at_the_same_sizes() -> None:
-    graph = read(relu(["N", 3]))
-    again = native_file.decode(native_file.encode_json(graph))
-    assert again == graph
-    assert plan_graph(again).plan.tmmu_plan_hash == plan_graph(graph).plan.tmmu_plan_hash
-
-
 def test_assumption_outside_its_envelope_is_rejected() -> None:
     data = native_file.encode_json(read(relu(["N", 3]))).replace(b'"assumed": {"N":1}', b'"assumed": {"N":9}')
     with pytest.raises(InvalidIrShapes, match="outside the declared envelope"):
         plan_graph(native_file.decode(data))
-
-
-def test_judge_uses_the_assumed_sizes() -> None:
-    graph = read(relu(["N", "T"]))
-    plan = plan_graph(graph).plan
-    assert verify_plan(plan, graph).ok
-    assert verify_plan(plan_graph(graph, dims={"N": 3}).plan, graph).ok
 
 
 def test_inexpressible_size_fixes_its_dimension() -> None:
@@ -98,11 +74,6 @@ def test_model_is_read_again_at_another_size(size: int, pooled_size: int) -> Non
     data = pooled().SerializeToString()
     graph = read_at(read(pooled()), {"T": size}, data, "model.onnx")
     assert tensors(graph)["y"].shape == ("N", 1, pooled_size)
-
-
-def test_size_inside_the_envelope_needs_no_second_read() -> None:
-    graph = read(relu(["N", 3]))
-    assert read_at(graph, {"N": 8}, b"") is graph
 
 
 # --- how it is said ----------------------------------------------------------------------------------------------
@@ -179,14 +150,6 @@ def test_rank_that_depends_on_sizes_is_read_at_the_assumed_ones() -> None:
     assert tensors(batched)["y"].shape == (4, 9)
 
 
-def test_weights_that_are_no_inputs_are_read_before_ir_version_4() -> None:
-    proto = model(
-        [op("MatMul", "x w", "y")], [value("x", [2, 4])], [value("y", None)], {"w": np.zeros((4, 3), np.float32)}
-    )
-    proto.ir_version = 3
-    assert tensors(read(proto))["y"].shape == (2, 3)
-
-
 def branches(first: onnx.NodeProto, second: onnx.NodeProto) -> onnx.ModelProto:
     bodies = [
         helper.make_graph([node], word, [], [value("r", None)]) for node, word in ((first, "then"), (second, "else"))
@@ -251,13 +214,6 @@ def test_every_shape_has_its_source_outside_the_hash() -> None:
     nodes = [op("Relu", "x", "h"), op("Relu", "h", "y")]
     plain = read(model(nodes, [value("x", [4])], [value("y", [4])]))
     assert plain.shapes_from == {"x": "declared", "h": "onnx", "y": "declared"}
-
-
-def test_command_line_counts_the_sources_of_shapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "model.onnx"
-    path.write_bytes(relu([4]).SerializeToString())
-    assert run(["plan", str(path)]) == 0
-    assert "shapes: 1 declared, 1 inferred by onnx" in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.slow

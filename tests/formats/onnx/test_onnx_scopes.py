@@ -20,7 +20,6 @@ from onnx.backend.test.case.node import collect_testcases
 
 from tests.formats.onnx.nested_run import Feeds, NestedRun, reference
 from tests.formats.onnx.test_onnx import model, nodes, op, read, tensors, value
-from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.open_file import read_graph
 from tmmu_core.graph.index import index_graph
@@ -93,70 +92,13 @@ def test_branches_run_in_sequence_before_the_closing_node() -> None:
     ]
 
 
-def test_closing_node_of_a_branch_reads_the_condition_and_both_results() -> None:
-    node = nodes(read(branch_model(THEN, ELSE)))["choice/close"]
-    assert (node.instr, node.inputs, node.outputs) == ("If.close", ("c", "choice/then/r", "choice/else/r"), ("y",))
-
-
-def test_branch_result_may_reuse_either_branch() -> None:
-    assert nodes(read(branch_model(THEN, ELSE)))["choice/close"].inplace == ((1, 0), (2, 0))
-
-
-def test_name_counts_the_nested_scopes() -> None:
-    assert read(branch_model(THEN, ELSE)).name == "model (2 subgraphs planned as nested scopes)"
-
-
-def test_node_of_a_scope_names_it() -> None:
-    graph = read(branch_model(THEN, ELSE))
-    assert [node.scope for node in graph.nodes] == [
-        "",
-        "choice/then",
-        "choice/then",
-        "choice/else",
-        "choice",
-        "",
-    ]
-
-
 STEP = counted([op("Mul", "s x", "m"), op("Tanh", "m", "t")], ["t"])
-
-
-def test_loop_body_runs_once_between_open_and_close() -> None:
-    graph = read(loop_model(STEP))
-    assert [node.instr for node in graph.nodes] == ["Neg", "Loop.open", "Mul", "Tanh", "Identity", "Loop.close", "Relu"]
-
-
-def test_opening_node_writes_counter_condition_and_state() -> None:
-    node = nodes(read(loop_model(STEP)))["loop/open"]
-    assert (node.inputs, node.outputs) == (("n", "c", "a"), ("loop/i", "loop/go", "loop/s"))
-
-
-def test_closing_node_reads_what_the_body_captures() -> None:
-    node = nodes(read(loop_model(STEP)))["loop/close"]
-    assert node.inputs == ("n", "loop/i", "loop/go", "loop/s", "loop/goon", "loop/t", "x")
-
-
-def test_final_state_shares_the_storage_of_the_carried_state() -> None:
-    node = nodes(read(loop_model(STEP)))["loop/close"]
-    assert [(node.inputs[i], node.outputs[o]) for i, o in node.in_place_write] == [("loop/s", "y")]
 
 
 def test_captured_value_lives_as_long_as_the_loop() -> None:
     plan = plan_graph(read(loop_model(STEP))).plan
     close = next(k for k in range(plan.steps) if plan.node_at(k) == "loop/close")
     assert plan.row(plan.row_of["x"]).death == close + 1
-
-
-def test_value_of_the_body_lives_within_an_iteration() -> None:
-    plan = plan_graph(read(loop_model(STEP))).plan
-    assert plan.row(plan.row_of["loop/m"]).death == plan.row(plan.row_of["loop/t"]).birth
-
-
-def test_captured_weight_is_not_read_at_the_close() -> None:
-    inner = counted([op("MatMul", "s w", "t")], ["t"], w=np.ones((3, 3), np.float32))
-    graph = read(loop_model(inner))
-    assert tensors(graph)["loop/w"].role == "parameter"
-    assert "loop/w" not in nodes(graph)["loop/close"].inputs
 
 
 def test_gathered_output_has_room_from_open_to_close() -> None:
@@ -169,21 +111,6 @@ def test_gathered_output_has_room_from_open_to_close() -> None:
     assert (room.offset_bytes, room.death) == (whole.offset_bytes, whole.birth)
 
 
-def test_gathered_outputs_have_their_own_sizes() -> None:
-    made = [op("Tanh", "s", "t"), op("ReduceSum", "t", "p", keepdims=0)]
-    made += [op("Transpose", "t", "q"), op("ReduceMax", "t", "r", axes=[0], keepdims=0)]
-    graph = read(loop_model(counted(made, ["t", "p", "q", "r"]), outputs="y ps qs rs", trip=5))
-    sizes = {name: tensor.shape for name, tensor in tensors(graph).items()}
-    assert (sizes["y"], sizes["ps"], sizes["qs"], sizes["rs"]) == ((2, 3), (5,), (5, 3, 2), (5, 3))
-    assert [sizes[f"loop/{name}.room"] for name in ("ps", "qs", "rs")] == [(5,), (5, 3, 2), (5, 3)]
-    assert verify_plan(plan_graph(graph).plan).ok
-
-
-def test_unchanged_state_needs_no_copy() -> None:
-    graph = read(loop_model(counted([], ["s"])))
-    assert [node.instr for node in graph.nodes] == ["Neg", "Loop.open", "Identity", "Loop.close", "Relu"]
-
-
 def test_swapped_states_are_copied_first() -> None:
     inner = counted([], ["u", "s"], ("s", "u"))
     flow = op("Loop", "n _ a b", "y v", name="loop", body=inner)
@@ -193,11 +120,6 @@ def test_swapped_states_are_copied_first() -> None:
         ("loop/goon",),
         ("loop/u.copy",),
     ]
-
-
-def test_result_that_aliases_the_state_is_no_view() -> None:
-    inner = counted([op("Identity", "s", "t")], ["t"])
-    assert tensors(read(loop_model(inner)))["loop/t"].view is None
 
 
 CELL = body(
@@ -219,19 +141,6 @@ def test_scan_slices_at_the_start_of_every_iteration() -> None:
     assert [node.node_id for node in graph.nodes][:2] == ["scan/open", "scan/next"]
     assert tensors(graph)["scan/piece"].shape == (3,)
     assert tensors(graph)["ys"].shape == (4, 3)
-
-
-def test_scanned_input_lives_as_long_as_the_scan() -> None:
-    assert "xs" in nodes(read(scan_model()))["scan/close"].inputs
-
-
-def test_scan_over_a_named_length_keeps_the_name() -> None:
-    graph = read(scan_model(shape=("T", 3)))
-    assert tensors(graph)["ys"].shape == ("T", 3)
-
-
-def test_scan_gathers_along_another_axis() -> None:
-    assert tensors(read(scan_model(scan_output_axes=[-1])))["ys"].shape == (3, 4)
 
 
 def test_branch_that_is_never_taken_is_omitted() -> None:
@@ -266,11 +175,6 @@ def test_local_function_in_a_body_is_inlined() -> None:
     assert "Add" in [node.instr for node in read(proto).nodes]
 
 
-def test_weights_among_the_inputs_of_a_body_are_weights() -> None:
-    inner = body([op("Mul", "x w", "r")], [value("w", [3])], ["r"], {"w": np.ones(3, np.float32)})
-    assert tensors(read(branch_model(inner, ELSE)))["choice/then/w"].role == "parameter"
-
-
 def test_names_in_bodies_are_distinct_from_outer_names() -> None:
     inner = body([op("Exp", "x", "a"), op("Neg", "a", "r")], [], ["r"])
     graph = read(branch_model(inner, inner))
@@ -294,12 +198,6 @@ def test_growing_state_is_rejected() -> None:
         read(loop_model(counted([op("Concat", "s s", "t", axis=0)], ["t"])))
 
 
-def test_gathering_over_unknown_iterations_is_rejected() -> None:
-    with pytest.raises(InvalidIrShapes, match='collects "ps" over its iterations') as caught:
-        read(loop_model(counted([op("Tanh", "s", "t")], ["t", "t"]), outputs="y ps"))
-    assert caught.value.diagnostics["tensor"] == "ps"
-
-
 def test_declared_shape_bounds_the_gathered_output() -> None:
     proto = loop_model(counted([op("Tanh", "s", "t")], ["t", "t"]), outputs="y ps")
     proto.graph.output[1].CopyFrom(value("ps", [7, 2, 3]))
@@ -320,12 +218,6 @@ def test_sequence_in_a_body_is_rejected() -> None:
         read(branch_model(inner, ELSE))
 
 
-def test_operator_with_an_unknown_kind_of_body_is_rejected() -> None:
-    flow = op("SequenceMap", "x", "y", name="each", body=body([op("Relu", "e", "r")], [value("e", None)], ["r"]))
-    with pytest.raises(UnreadableInput, match=r"SequenceMap .* holds a subgraph"):
-        read(model([flow], [value("x", [2])], [value("y", None)]))
-
-
 def test_scan_with_a_batch_axis_is_rejected() -> None:
     proto = scan_model()
     proto.opset_import[0].version = 8
@@ -337,12 +229,6 @@ def test_training_step_through_a_loop_is_rejected() -> None:
     with pytest.raises(InvalidIrShapes) as caught:
         plan_graph(read(loop_model(STEP)), mode="backward")
     assert caught.value.diagnostics["reason"] == "in_place_denied"
-
-
-def test_if_without_else_is_rejected() -> None:
-    flow = op("If", "c", "y", name="choice", then_branch=THEN)
-    with pytest.raises(UnreadableInput, match="has no body"):
-        read(model([flow], [value("x", [2, 3]), value("c", [], BOOL)], [value("y", None)]))
 
 
 # --- and that it is right ----------------------------------------------------------------------------------------
@@ -487,7 +373,7 @@ def test_plan_is_right_for_any_number_of_iterations(case: Case, planner: str) ->
         results = run.run()
         assert run.differences == []
         assert [here.tobytes() for here in results] == [
-            there.tobytes() for there in reference(case.model, fed(case.model, feeds))
+            existing.tobytes() for existing in reference(case.model, fed(case.model, feeds))
         ]
 
 
@@ -506,14 +392,6 @@ def test_reversed_scan_along_the_second_axis_gives_the_same_result() -> None:
     assert run.differences == []
     expected = reference(scan_model(), {"h0": h0, "xs": xs})
     assert [hn.tobytes(), ys.T[::-1].tobytes()] == [value.tobytes() for value in expected]
-
-
-def test_loop_without_iterations_gathers_nothing() -> None:
-    proto = loop_model(STOPS, outputs="y ps", trip=20)
-    graph = read(proto)
-    feeds = {"x": floats(2, 3), "c": np.array(False)}
-    z, ps = NestedRun(proto, graph, plan_graph(graph).plan, feeds).run()
-    assert (z.tobytes(), ps.shape) == (np.maximum(-feeds["x"], 0).tobytes(), (0, 2, 3))
 
 
 def test_body_runs_the_given_number_of_times() -> None:
@@ -586,8 +464,8 @@ def test_published_scan_gives_its_published_results(published: dict[str, Any], n
     results = run.run()
     assert run.differences == []
     # Bits of a product depend on how numpy lays operands out, so the results are held to the case's own tolerance.
-    for here, there in zip(results, case.data_sets[0][1], strict=True):
-        np.testing.assert_allclose(here, there, rtol=case.rtol, atol=case.atol)
+    for here, existing in zip(results, case.data_sets[0][1], strict=True):
+        np.testing.assert_allclose(here, existing, rtol=case.rtol, atol=case.atol)
 
 
 # --- models that nobody thought of -------------------------------------------------------------------------------
@@ -663,14 +541,7 @@ def test_random_nesting_is_right_for_all_branches(data: st.DataObject) -> None:
         run = NestedRun(proto, graph, plan, feeds)
         results = run.run()
         assert run.differences == []
-        assert [here.tobytes() for here in results] == [there.tobytes() for there in reference(proto, feeds)]
-
-
-def test_state_that_begins_as_a_weight_has_its_shape() -> None:
-    flow = op("Loop", "n c w", "y", name="loop", body=counted([op("Relu", "s", "t")], ["t"]))
-    ends = [value("n", [], INT64), value("c", [], BOOL)]
-    graph = read(model([flow], ends, [value("y", None)], {"w": np.ones((2, 3), np.float32)}))
-    assert (tensors(graph)["y"].shape, tensors(graph)["loop/t"].shape) == ((2, 3), (2, 3))
+        assert [here.tobytes() for here in results] == [existing.tobytes() for existing in reference(proto, feeds)]
 
 
 def test_scan_with_mismatched_values_is_rejected() -> None:
@@ -688,11 +559,3 @@ def test_scan_with_mismatched_values_is_rejected() -> None:
         ends = [value("h0", [3]), value("xs", (4, 3))]
         with pytest.raises(UnreadableInput, match="differ in their numbers of inputs or outputs"):
             read(model([flow], ends, [value("hn", None)]))
-
-
-def test_trip_count_of_int32_max_is_unbounded() -> None:
-    inner = counted([op("Relu", "s", "t"), op("ReduceSum", "t", "u", keepdims=0)], "tu")
-    graph = read(loop_model(inner, outputs="y us", trip=2**31 - 2))
-    assert tensors(graph)["us"].shape == (2**31 - 2,)
-    with limits.raised({"run-seconds": 0}), pytest.raises(InvalidIrShapes, match="us"):
-        read(loop_model(inner, outputs="y us", trip=2**31 - 1))

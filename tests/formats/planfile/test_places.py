@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 
 from tests.judge.faults import changed, refigured, rehashed
-from tests.plans.examples import chain_plan, problem_of, views_graph
+from tests.plans.examples import chain_plan, views_graph
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.planfile import plan_file, trace
 from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
-from tmmu_core.formats.planfile.plan_builder import Addresses, derived
 from tmmu_core.judge.verifier.verify import verify_plan
-from tmmu_core.planners.problem import Packing, PlainInstance
 from tmmu_core.plans.making.engine import plan_graph
-from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
 from tmmu_core.plans.model import PLACES_DERIVED, Plan
 
@@ -44,11 +41,6 @@ def test_file_has_what_its_planner_placed(planner: str, places: str) -> None:
         without_the_key(plan),
     ):
         assert (read.places, read.own_arenas) == (places, planner == "helia")
-
-
-def test_offsets_of_an_instance_are_bytes() -> None:
-    packing = Packing(offset=np.array([0, 128], np.uint64))
-    assert plan_problem(PlainInstance("", problem_of(("a", 0, 2, 100), ("b", 1, 3, 64)), packing)).places == "bytes"
 
 
 def test_derived_placement_has_a_warning() -> None:
@@ -94,32 +86,3 @@ def test_hashed_addresses_are_verified_by_their_own_rules() -> None:
     alone = plan.row_of["w"]
     moved = rehashed(changed(plan, "offset", alone, int(plan.offset[alone]) ^ 128))
     assert {finding.rule for finding in verify_plan(moved).errors} == {"sparse_address"}
-
-
-@pytest.mark.parametrize(
-    ("arena", "slot", "generation", "offset", "places"),
-    [
-        ((), (), (), (), "bytes"),
-        ((0, 0), (0, 1), (0, 0), (0, 64), "bytes"),
-        ((0, 0), (0, 1), (0, 0), (64, 64), "bytes"),  # at one place, at different times
-        ((0, 0), (0, 1), (0, 0), (64, 0), "slots"),
-        ((0, 1), (0, 0), (0, 0), (64, 0), "bytes"),  # each in an arena of its own
-        ((0, 0), (0, 0), (0, 1), (0, 0), "slots"),  # a second tenant
-        ((0, 0, 0), (0, 0, 1), (0, 0, 0), (64, 0, 32), "bytes"),  # two rows of one storage, which starts at 0
-        ((0, 0, 0), (1, 0, 0), (0, 0, 0), (32, 64, 48), "slots"),
-    ],
-)
-def test_placement_of_a_foreign_planner_is_derived_from_the_rows(
-    arena: tuple[int, ...], slot: tuple[int, ...], generation: tuple[int, ...], offset: tuple[int, ...], places: str
-) -> None:
-    whole = [np.array(column, np.int64) for column in (slot, generation, [0] * len(slot))]
-    rows = Addresses(arena, whole[0], whole[1], np.array(offset, np.uint64), whole[2])
-    found = derived("theirs", {}, rows)
-    assert (found.places, found.own_arenas) == (places, False)
-    assert ("none with another in one slot" in found.why) is (places == "bytes")
-    assert derived("theirs", {"addressing": {"kind": "blake3_sparse"}}, rows)[:2] == ("sparse", False)
-    assert derived("theirs", {"addressing": {"kind": "other"}}, rows) == found
-    assert derived("theirs", {"addressing": "blake3_sparse"}, rows) == found
-    assert [derived(name, {}, rows)[:2] for name in ("slots", "greedy", "helia")] == [
-        *(("slots", False), ("bytes", False), ("bytes", True)),
-    ]

@@ -205,17 +205,6 @@ def test_saved_program_is_planned_and_verified_without_pytorch(name: str, no_tor
     assert verify_plan(plan_graph(graph).plan, graph).ok
 
 
-def test_program_has_its_saved_operators() -> None:
-    assert [each.instr for each in saved("two_layers").nodes] == ["linear", "relu", "linear", "sum"]
-
-
-def test_roles_of_parameters_buffers_constants_and_inputs_are_read() -> None:
-    roles = {each.id: each.role for each in saved("convolution").tensors}
-    assert (roles["c.weight"], roles["b.running_mean"], roles["cst"], roles["x"], roles["relu"]) == (
-        *("parameter", "buffer", "constant", "input", "activation"),
-    )
-
-
 def test_view_has_its_base_offset_and_strides() -> None:
     graph = saved("convolution")
     second = tensor(graph, "getitem_1").view
@@ -229,39 +218,13 @@ def test_in_place_result_is_a_view_of_its_operand() -> None:
     assert view.base_tensor_uid == "add"
 
 
-def test_only_elementwise_operators_permit_in_place_reuse() -> None:
-    graph = saved("convolution")
-    assert node(graph, "relu").inplace == ((0, 0),)
-    assert node(graph, "conv2d").inplace == node(graph, "cat").inplace == "none"
-
-
 def test_tied_weights_are_one_parameter() -> None:
     assert [each.id for each in saved("tied").tensors if each.role == "parameter"] == ["embed.weight"]
-
-
-def test_open_sizes_use_the_example() -> None:
-    graph = saved("open_sizes")
-    assert tensor(graph, "cat").shape == (44,)
-    assert tensor(graph, "new_zeros").shape == (13,)
 
 
 def opened(dims: dict[str, int], data: bytes | None = None) -> Graph:
     data = (DATA / "open_sizes.pt2").read_bytes() if data is None else data
     return read_within(data, {name: Dim(size, size) for name, size in dims.items()}, "open_sizes.pt2")
-
-
-def test_open_sizes_are_named_after_their_input(no_torch: None) -> None:
-    graph = opened({})
-    assert graph.assumed == {"x.0": 4, "y.0": 6}
-    assert graph.dims == {"x.0": Dim(4, 4), "y.0": Dim(6, 6)}
-
-
-def test_formulas_are_evaluated_at_another_size(no_torch: None) -> None:
-    graph = opened({"x.0": 5, "y.0": 10})
-    assert graph.assumed == {}
-    assert (tensor(graph, "x").shape[0], tensor(graph, "y").shape[0]) == (5, 10)
-    assert tensor(graph, "cat").shape != tensor(opened({}), "cat").shape
-    assert verify_plan(plan_graph(graph).plan, graph).ok
 
 
 def test_size_outside_the_range_of_the_program_is_rejected(no_torch: None) -> None:
@@ -297,17 +260,6 @@ def test_unbounded_data_dependent_size_is_rejected_with_the_option(largest: int 
     assert tensor(opened({"u0": 300}, data), "nonzero").shape == (300, 2)
 
 
-def test_unreadable_formula_matters_only_at_another_size(no_torch: None) -> None:
-    def change(document: dict[str, Any]) -> None:
-        sizes = document["graph_module"]["graph"]["tensor_values"]["cat"]["sizes"]
-        sizes[0]["as_expr"]["expr_str"] = "Unheard(Symbol('s77'))"
-
-    data = changed("open_sizes", change)
-    assert tensor(opened({}, data), "cat").shape == (44,)
-    with pytest.raises(UnreadableInput, match='a size of "cat" is not known'):
-        opened({"x.0": 5}, data)
-
-
 def test_program_of_before_2_8_is_read() -> None:
     def change(members: dict[str, bytes]) -> None:
         model = members[MODEL]
@@ -333,15 +285,6 @@ def test_program_of_before_2_8_is_read() -> None:
 )
 def test_operator_is_recognised_in_each_spelling(target: str) -> None:
     assert pt2_operators.operator(target) == pt2_operators.Operator("aten", "add", "Tensor")
-
-
-def test_edge_program_opens() -> None:
-    def change(document: dict[str, Any]) -> None:
-        for each in document["graph_module"]["graph"]["nodes"]:
-            each["target"] = each["target"].replace("torch.ops", "executorch.exir.dialects.edge._ops")
-
-    program = pt2_archive.read_program(changed("convolution", change))
-    assert as_saved(program, "convolution") == saved("convolution")
 
 
 def test_edge_program_saved_by_executorch_opens(no_torch: None) -> None:

@@ -16,7 +16,6 @@ from tests.formats.test_hostile import damaged
 from tmmu_core.base import limits
 from tmmu_core.base.errors import TmmuError, UnreadableInput
 from tmmu_core.formats.open_file import read_any
-from tmmu_core.formats.pytorch.snapshot import torch_snapshot
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
@@ -101,33 +100,6 @@ def test_allocation_before_the_trace_lives_from_its_start() -> None:
     )
     assert rows(found) == [("unknown line #0", 0, 2, 512, 512), ("before the trace #0", 0, 1, 256, 0)]
     assert any("1 allocations (256 B) began before the trace" in line for line in found.notes)
-
-
-def test_snapshot_without_trace_is_one_step() -> None:
-    found = opened(
-        {"segments": [segment(0, 2048, (512, "active_allocated"), (512, "inactive"), (8, "active_allocated"))]}
-    )
-    assert [row[1:] for row in rows(found)] == [(0, 1, 512, 0), (0, 1, 8, 1024)]
-    assert any("no trace" in line for line in found.notes)
-
-
-def test_distant_segments_are_adjacent_in_the_plan() -> None:
-    far = 1 << 40
-    parts = [segment(0, 512, (512, "active_allocated")), segment(far, 512, (512, "active_allocated"))]
-    assert [row[4] for row in rows(opened({"segments": parts}))] == [0, 512]
-
-
-def test_device_with_the_highest_peak_is_shown() -> None:
-    small, large = event("alloc", 0, 8), event("alloc", 0, 512)
-    found = opened({"segments": [], "device_traces": [[small], [large]]})
-    assert [row[3] for row in rows(found)] == [512]
-    assert found.notes[0] == "device 1 is shown; the snapshot also holds device 0 (peak 8 B)"
-
-
-def test_negative_device_has_no_trace() -> None:
-    parts = [segment(0, 512, (512, "active_allocated"), device=device) for device in (-1, -(1 << 70))]
-    found = opened({"segments": parts, "device_traces": [[event("alloc", 0, 8)]]})
-    assert [row[3] for row in rows(found)] == [512]
 
 
 def test_text_not_in_utf_8_is_rejected() -> None:
@@ -216,13 +188,6 @@ def test_block_of_negative_or_huge_size_is_rejected(wrong: dict[str, int]) -> No
         read_any(pickle.dumps({"segments": [whole], "device_traces": []}), "it.pickle")
 
 
-@pytest.mark.parametrize("odd", [5, {"addr": BASE}, [], "alloc"])
-def test_malformed_event_is_rejected_anywhere_in_a_trace(odd: Any) -> None:
-    for trace in ([odd], [EVENTS[1], odd], [odd, EVENTS[1]]):
-        with pytest.raises(UnreadableInput, match="damaged"):
-            opened({"segments": [segment(0, 2048)], "device_traces": [trace]})
-
-
 def test_pickle_that_repeats_its_events_is_rejected() -> None:
     row = [event("alloc", 0)] * 1000
     for document in (
@@ -262,17 +227,6 @@ def _many(events: int) -> dict[str, Any]:
 MANY = _many(40)
 
 
-@pytest.mark.parametrize("layout", [{}, {"indent": 1}, {"separators": (",", ":")}, {"sort_keys": True}])
-def test_json_is_read_in_any_layout(layout: dict[str, Any]) -> None:
-    text = json.dumps(MANY, **layout).encode()
-    assert rows(torch_snapshot.read(text, "it")) == rows(opened(MANY))
-
-
-def test_traces_under_another_key_are_ignored() -> None:
-    other = {"segments": [{**segment(0, 512, (512, "active_allocated")), "device_traces": [EVENTS]}]}
-    assert rows(torch_snapshot.read(json.dumps(other).encode(), "it")) == rows(opened(other))
-
-
 def test_damaged_file_is_rejected_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "it.pickle"
     path.write_bytes(pickle.dumps(MANY)[:-100])
@@ -302,17 +256,6 @@ def test_list_of_segments_opens(write: Any) -> None:
     found = read_any(write([segment(0, 1024, (512, "active_allocated"), (512, "inactive"))]), "segments")
     assert isinstance(found, PlainInstance)
     assert [row[1:] for row in rows(found)] == [(0, 1, 512, 0)]
-
-
-@BOTH
-def test_traces_alone_open(write: Any) -> None:
-    found = read_any(write({"device_traces": [[event("alloc", 0), event("free_completed", 0)]]}), "traces")
-    assert isinstance(found, PlainInstance)
-    assert [row[1:] for row in rows(found)] == [(0, 1, 512, 0)]
-    none = {"segments": [segment(0, 512, (512, "active_allocated"))], "device_traces": None}
-    moment = read_any(write(none), "moment")
-    assert isinstance(moment, PlainInstance)
-    assert any("no trace" in line for line in moment.notes)
 
 
 @BOTH

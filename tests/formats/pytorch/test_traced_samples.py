@@ -11,7 +11,7 @@ from sample_graphs import make
 from tests.support import step_checks
 from tests.support.paths import DATA
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.open_file import read_graph, read_graph_file
+from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.pytorch.torch_module import import_torch
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.analyse import analyse
@@ -85,37 +85,8 @@ def test_saved_tensor_lives_until_backward_has_read_it() -> None:
     assert all(death[row[tensor.id]] > first for tensor in graph.tensors if tensor.saved_for_backward)
 
 
-def test_batch_normalisation_writes_its_statistics_in_place() -> None:
-    written = [node for node in sample("resnet50_train_b32_224").nodes if node.in_place_write]
-    assert len(written) == 2 * 53  # the statistics, and the count of batches, of each of 53 layers
-
-
-def test_only_elementwise_operators_permit_in_place_reuse() -> None:
-    permitting = {node.instr for node in sample("llama3_8b_train_b1_s2048").nodes if node.inplace != "none"}
-    assert permitting == {
-        *("add.Tensor", "mul.Scalar", "mul.Tensor", "pow.Tensor_Scalar"),
-        *("clone", "cos", "rsqrt", "silu", "silu_backward", "sin"),
-    }
-
-
-def test_saved_program_is_read_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert read_graph_file(SAVED_PROGRAM).name == "two_layers (as saved)"
-
-
 def test_module_without_pytorch_is_rejected_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(UnreadableInput) as caught:
         import_torch(object())
     assert "pip install 'tmmu-plan-explorer[torch]'" in caught.value.hint
-
-
-def test_other_zip_archive_is_no_exported_program() -> None:
-    with pytest.raises(UnreadableInput) as caught:
-        read_graph(b"PK\x05\x06" + bytes(18), "weights.zip")
-    assert dict(caught.value.tried)["torch"].startswith("it does not begin like the zip archive")
-
-
-def test_truncated_program_is_rejected() -> None:
-    with pytest.raises(UnreadableInput, match="cut off or damaged"):
-        read_graph(SAVED_PROGRAM.read_bytes()[:2_000], "half.pt2")

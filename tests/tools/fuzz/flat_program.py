@@ -21,13 +21,13 @@ class Scalar:
 
 
 @dataclass(frozen=True)
-class There:
+class Placed:
     """A field that was written already."""
 
     place: int
 
 
-Field = Scalar | There | str | list[Any] | dict[int, Any]
+Field = Scalar | Placed | str | list[Any] | dict[int, Any]
 """A number, a text, a list of whole numbers or tables, a table: field → what it holds."""
 
 
@@ -64,9 +64,9 @@ def bomb(times: int) -> bytes:
     builder = flatbuffers.Builder(1024)
     operators = [{0: "aten::neg", 1: "out"}]
     call = table(builder, {0: Scalar("Uint8", 1), 1: {0: Scalar("Int32", 0), 1: [0] * times}})
-    chain = table(builder, {2: There(tables_vector(builder, [call] * times))})
-    plan = table(builder, {5: There(tables_vector(builder, [chain] * times)), 6: operators})
-    builder.Finish(table(builder, {1: There(tables_vector(builder, [plan] * times))}), file_identifier=b"ET12")
+    chain = table(builder, {2: Placed(tables_vector(builder, [call] * times))})
+    plan = table(builder, {5: Placed(tables_vector(builder, [chain] * times)), 6: operators})
+    builder.Finish(table(builder, {1: Placed(tables_vector(builder, [plan] * times))}), file_identifier=b"ET12")
     return bytes(builder.Output())
 
 
@@ -89,7 +89,7 @@ def table(builder: Any, fields: dict[int, Any]) -> int:
 
 
 def written(builder: Any, value: Field) -> int:
-    if isinstance(value, There):
+    if isinstance(value, Placed):
         return value.place
     if isinstance(value, dict):
         return table(builder, value)

@@ -79,7 +79,7 @@ def use_of(key: str) -> Callable[[bytes], None]:
         choice, complaints = from_query(plain | {key: text})
         assert from_query(to_query(choice)) == (choice, ()), "a link is read as it is written"
         _look(key, choice)
-        if key in OPTION_SPECS or key in (said.link for said in OPTION_SPECS.values()):
+        if key in OPTION_SPECS or key in (shown_text.link for shown_text in OPTION_SPECS.values()):
             made = make_plan_anyway(_graph(), choice.request)
             assert made.plan.steps
         if complaints:

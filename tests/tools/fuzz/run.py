@@ -1,12 +1,11 @@
-"""Hostile inputs by the thousand: ``python -m tests.tools.fuzz.run [TARGET …] [--seconds N] [--inputs N] [--seed S]``.
+"""Run readers on damaged inputs: ``python -m tests.tools.fuzz.run [TARGET …] [--seconds N] [--inputs N] [--seed S]``.
 
-A finding is whatever is no graph, plan or typed refusal, an input that takes more than 5 s of the processor or 1 GiB,
-and one that ends the process or never ends; each is written to ``.fuzz/`` (the input) and told with its place. Input
-``k`` of a target is made of the seed and ``k`` alone, so that any of them can be made again (``--show K``).
+A finding is an untyped error, an input that takes more than 5 s of processor time or 1 GiB, and an input that ends or
+blocks the process. The input is written to ``.fuzz/`` and its place is printed. Input ``k`` of a target depends only on
+the seed and ``k``; ``--show K`` writes it again.
 
-A target runs in one process, not one for each input, which would cost a hundred times what most inputs take; the
-runner looks on from outside. When that process dies or stands still, the input it had is a finding, and another goes on
-behind it. ``.fuzz/tally.json`` keeps what each target has run under each seed, ``--tally`` prints the sums.
+One process runs all inputs of a target. If it dies or blocks, its current input is a finding and a new process
+continues. ``.fuzz/tally.json`` keeps the counts of each target and seed; ``--tally`` prints the sums.
 """
 
 from __future__ import annotations
@@ -32,23 +31,23 @@ from tests.tools.fuzz.targets import Target, outcome, targets
 FOUND = Path(".fuzz")
 TALLY = FOUND / "tally.json"
 SLOW = 5.0
-"""Seconds of the processor, those of its children among them: others' work on the machine is not counted."""
+"""Processor seconds of the process and its children."""
 MEMORY = 1 << 30
-STANDS_STILL = 300.0
-"""Seconds by the clock without an end and without work: it waits for something that does not come."""
+BLOCKED_AFTER = 300.0
+"""Wall-clock seconds without processor time after which an input counts as blocked."""
 NUMBERS = ("begun", "read", "refused", "findings", "slowest_microseconds", "slowest_input", "cpu_microseconds")
-"""What a process under attack shows to the one that looks on: 64 bits each."""
+"""Counters that the process shares with the runner, 64 bits each."""
 
 
 def main() -> int:
-    """The command line; 1 when something was found."""
+    """Run the command line; return 1 if there is a finding."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", nargs="*", default=list(targets()))
-    parser.add_argument("--seconds", type=float, default=20.0, help="for each target")
-    parser.add_argument("--inputs", type=int, default=10**9, help="at most, for each target")
+    parser.add_argument("--seconds", type=float, default=20.0, help="time for each target")
+    parser.add_argument("--inputs", type=int, default=10**9, help="most inputs for each target")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--show", type=int, metavar="K", help="write input K of the target to standard output")
-    parser.add_argument("--tally", action="store_true", help="print what was run until now, and run nothing")
+    parser.add_argument("--tally", action="store_true", help="print the counts of earlier runs and exit")
     given = parser.parse_args()
     if given.tally:
         print(table(_kept()))
@@ -89,7 +88,7 @@ def attack(target: Target, seconds: float, inputs: int, seed: int) -> dict[str, 
             total["slowest_microseconds"], total["slowest_input"] = row["slowest_microseconds"], row["slowest_input"]
         begin = row["begun"]
         if died:
-            _tell(target, seed, begin - 1, died)
+            _report(target, seed, begin - 1, died)
             total["findings"] += 1
     return {
         "inputs": begin,
@@ -131,7 +130,7 @@ def _work(target: Target, shown: memoryview[int], which: tuple[int, int, int], e
             count["findings"] += 1
             if place.split(": ")[0] not in places:
                 places.add(place.split(": ")[0])
-                _tell(target, seed, k, place)
+                _report(target, seed, k, place)
         count["cpu_microseconds"] = _used() - begun_with
         for number, name in enumerate(NUMBERS):
             shown[number] = count[name]
@@ -153,7 +152,7 @@ def _look_on(child: int, shown: memoryview[int]) -> tuple[str, resource.struct_r
         cpu = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
         if shown[0] != input_:
             since, input_, cpu_then = time.monotonic(), shown[0], cpu
-        elif cpu - cpu_then > 4 * SLOW or time.monotonic() - since > STANDS_STILL:
+        elif cpu - cpu_then > 4 * SLOW or time.monotonic() - since > BLOCKED_AFTER:
             killed = "never ends" if cpu - cpu_then > 4 * SLOW else "stands still"
             os.kill(child, signal.SIGKILL)
 
@@ -166,7 +165,7 @@ def _used() -> int:
 
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
-    """Inside, the process may take ``MEMORY`` bytes more than it has."""
+    """Limit the address space to ``MEMORY`` bytes above the current size."""
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     old = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, old[1]))
@@ -176,7 +175,7 @@ def _bounded() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, old)
 
 
-def _tell(target: Target, seed: int, k: int, place: str) -> None:
+def _report(target: Target, seed: int, k: int, place: str) -> None:
     FOUND.mkdir(exist_ok=True)
     file = FOUND / f"{target.name}-{seed}-{k}"
     file.write_bytes(made(target, seed, k))
@@ -184,7 +183,7 @@ def _tell(target: Target, seed: int, k: int, place: str) -> None:
 
 
 def _kept() -> dict[str, dict[str, Any]]:
-    """Target → seed → what was run."""
+    """Return target → seed → counts of earlier runs."""
     kept: dict[str, dict[str, Any]] = json.loads(TALLY.read_text()) if TALLY.exists() else {}
     return kept
 

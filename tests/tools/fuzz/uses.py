@@ -65,13 +65,13 @@ def use_graph(graph: Graph) -> None:
             checkpoint.restore(checkpoint.checkpoint(solution.plan, solution.liveness))
             use_plan(solution.plan)
             lint_plan(solution.plan, graph)
-    refusals.sort(key=lambda error: isinstance(error, TmmuError))  # what is no refusal is told first
+    refusals.sort(key=lambda error: isinstance(error, TmmuError))  # untyped errors first
     if refusals:
         raise refusals[0]
 
 
 def use_plan(plan: Plan) -> None:
-    """Draw, judge and write a plan; one of sixteen, always the same ones, is told of in full as well."""
+    """Draw, verify and write a plan; one plan in sixteen is also described."""
     verdict = verify_plan(plan)
     for arena in plan.arenas:
         peak(plan, arena.name)
@@ -89,11 +89,11 @@ def use_plan(plan: Plan) -> None:
     if verdict.ok:  # export refuses the others
         render_plan.build_render_plan(plan)
     if plan.tmmu_plan_hash[0] % 16 == 0 or plan.notes:
-        tell(plan, verdict)
+        describe(plan, verdict)
 
 
-def tell(plan: Plan, verdict: Verdict) -> None:
-    """What the pages, the summary and the gate say of a plan."""
+def describe(plan: Plan, verdict: Verdict) -> None:
+    """Run the summary, comparison, gate and certificate texts on a plan."""
     summary.markdown(plan, verdict)
     compare(plan, plan)
     gate(plan, (Limit("extent", Fraction(1)),))

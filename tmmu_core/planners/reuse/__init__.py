@@ -28,6 +28,8 @@ LOWER_NODES = 5_000
 """Nodes of the search for a smaller extent."""
 RESTARTS = 3
 """Runs of the local search with other random numbers."""
+FEW = 100
+"""The most units for which the local search starts again."""
 WORK = 4_000_000_000
 """Offsets that the exhaustive search may compare for an arena: a few seconds."""
 
@@ -58,7 +60,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
             raise _too_small(problem, packed.lower_bound)
         start = _units(model, packed.offset)
     parts = cost_bound(model)
-    for seed in range(RESTARTS):
+    for seed in range(RESTARTS if len(model) <= FEW else 1):
         bound = sum(cost for cost, _ in parts)
         if best[:2] > (0, bound) and (seed == 0 or meter("reuse", seed, RESTARTS)):
             best = min(best, repair(model, start, rounds, 3 + seed, seed, bound), key=lambda found: found[:2])

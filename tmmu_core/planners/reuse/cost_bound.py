@@ -19,6 +19,8 @@ from tmmu_core.planners.reuse.reuse_model import HARD, LARGEST, ReuseModel
 
 MOST_UNITS = 400
 """The most units with penalties for which cliques are searched."""
+MOST_SEEDS = 24
+"""The most units from which a clique grows."""
 
 Pair = tuple[int, int]
 
@@ -42,9 +44,10 @@ def cost_bound(model: ReuseModel) -> Parts:
     if model.capacity >= LARGEST or len(units) > MOST_UNITS:
         return ()
     parts: Parts = ()
+    seeds = sorted(units, key=lambda unit: (-len(near[unit]), unit))[:MOST_SEEDS]
     while True:
         paying = {unit for pair, weight in soft.items() if weight for unit in pair}
-        found = [_from(model, seed, near, soft) for seed in units if seed in paying]
+        found = [_from(model, seed, near, soft) for seed in seeds if seed in paying]
         best = max(found, key=lambda one: (one[0], -len(one[1])), default=(0, []))
         if not best[0]:
             return parts

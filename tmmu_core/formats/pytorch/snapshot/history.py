@@ -13,7 +13,7 @@ from tmmu_core.formats.allocator_plan import peak_of_columns
 from tmmu_core.formats.pytorch.caching_allocator import UNLIMITED, AllocatorSettings
 from tmmu_core.formats.pytorch.snapshot.categories import CERTAINTIES
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import Reserved, reserved_over_time
-from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, OOM, Events, Lane, Segment
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, MAP, OOM, UNMAP, Events, Lane, Segment
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import BACKWARD, FORWARD, OPTIMIZER
 from tmmu_core.graph.model import Origin, Phase, StorageOrigin
 from tmmu_core.planners.problem import Recorded
@@ -179,13 +179,15 @@ class History(Recorded):
     @cached_property
     def failures(self) -> list[OutOfMemory]:
         """The allocations that failed."""
-        action = np.frombuffer(self.events.action, np.uint8)
+        action, size = np.frombuffer(self.events.action, np.uint8), np.frombuffer(self.events.size, np.int64)
         steps = np.cumsum((action == ALLOC) | (action == FREE))
+        change = np.where(action == MAP, size, 0) - np.where(action == UNMAP, size, 0)
+        reserved = self.reserved.size[0] + np.cumsum(change)
         found = []
         for at in np.flatnonzero(action == OOM).tolist():
             step = int(steps[at])
             live = int(self.size[self.live_at(max(step - 1, 0))].sum())
-            held = self.reserved.at(step)
+            held = int(reserved[at])
             line = self.lines[self.events.stack[at]]
             found.append(OutOfMemory(step, self.events.size[at], self.events.addr[at], held, live, line))
         return found
