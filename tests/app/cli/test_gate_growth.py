@@ -70,6 +70,22 @@ def test_live_peak_that_grows_inside_the_same_reserved_bytes_is_red(tmmu: Tmmu, 
 
 
 @pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        (("--max-growth", "0"), 1),
+        (("--max-growth", "7KiB"), 0),
+        (("--max-peak-growth", "7KiB"), 0),
+        (("--max-peak-growth", "6KiB"), 1),
+        (("--max-growth", "0", "--max-peak-growth", "7KiB"), 1),  # the lower bound has the limit of --max-growth
+    ],
+)
+def test_growth_limits_can_be_set_apart(tmmu: Tmmu, tmp_path: Path, limits: tuple[str, ...], code: int) -> None:
+    before = csv(tmp_path / "a.csv", "a,0,2,2048,0", "b,2,4,1024,8192")
+    after = csv(tmp_path / "c.csv", "a,0,4,8192,0", "b,2,4,1024,8192")
+    assert tmmu("gate", after, "--baseline", before, *limits)[0] == code
+
+
+@pytest.mark.parametrize(
     ("made", "named"),
     [
         (("--planner", "slots"), "planner slots → greedy"),
