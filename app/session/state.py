@@ -22,20 +22,22 @@ _PAGE = "tmmu.page"
 def begin(brought: tuple[str, ...] = ()) -> bool:
     """Read the link on the first run of a session; return whether this is the first run.
 
-    ``brought`` are the files of the command line: the first is opened if the link names no graph, the second is its
-    baseline. Without link and files, :data:`LANDING` is shown.
+    ``brought`` are the files of the command line: the first is opened if the link names no graph; if there are two,
+    the second is its baseline. Without link and files, :data:`LANDING` is shown.
     """
     if _CHOICE in st.session_state:
         return False
     query = st.query_params.to_dict()
     choice, complaints = from_query(query)
-    if brought and "graph" not in query:
-        choice = choice.but(source=brought[0], baseline=brought[1] if len(brought) > 1 else choice.baseline)
+    files = tuple(dict.fromkeys(brought))
+    is_pair = len(files) == 2 and "graph" not in query
+    if files and "graph" not in query:
+        choice = choice.but(source=files[0], baseline=files[1] if is_pair else choice.baseline)
     if not query and not brought:
         choice = LANDING
     st.session_state[_CHOICE] = choice
     st.session_state[_LINK] = bool(query)
-    if len(brought) > 1 and "graph" not in query:
+    if is_pair:
         redirect("compare")
     st.session_state[_REFUSALS] = [{"title": "A part of the link was left out", "message": c} for c in complaints]
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 
+import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.session import opening
@@ -79,3 +80,16 @@ def test_ranks_of_a_job_are_one_table() -> None:
     assert "1 · job_rank1.pickle (fullest)" in text
     assert "0 · job_rank0.pickle" in text
     assert "model.py:" in text
+
+
+@pytest.mark.parametrize(("files", "baseline"), [("ab", "b"), ("aab", "b"), ("abc", ""), ("aa", "")])
+def test_two_files_of_the_command_line_are_compared_and_ranks_are_not(files: str, baseline: str) -> None:
+    def page(files: str) -> None:
+        import streamlit as st
+
+        from app.session import state
+
+        state.begin(tuple(f"file:{name}" for name in files))
+        st.text(state.choice().baseline.removeprefix("file:"))
+
+    assert AppTest.from_function(page, args=(files,)).run().text[0].value == baseline

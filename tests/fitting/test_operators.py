@@ -40,6 +40,13 @@ def fitted(ir: Graph, capacity: int, *kinds: str) -> Fitted:
     return fit(initial_candidate(ir, PlanRequest()), Capacity(capacity), Allowed(frozenset(kinds)))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("spelling", ["aten.mul.Tensor", "torch.Tensor.mul"])
+def test_spelling_of_multiply_is_recomputed_alike(spelling: str) -> None:
+    plain, spelled = (fitted(step(each), CAPACITY, "recompute") for each in ("mul", spelling))
+    assert plain.answer == spelled.answer == "fits"
+    assert (plain.best.extent_bytes, plain.best.cost) == (spelled.best.extent_bytes, spelled.best.cost)
+
+
 def test_unknown_operators_that_limit_the_result_are_listed() -> None:
     limited = fitted(step("acme.mix"), CAPACITY, "recompute")
     assert limited.answer == "open"

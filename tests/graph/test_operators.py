@@ -13,7 +13,7 @@ SPELLINGS = {
         "aten.mul_.Scalar aten.mul.default torch.mul torch.ops.aten.mul torch.ops.aten.mul.Tensor prims.mul "
         "ai.onnx::Mul onnx.Mul onnx::Mul stablehlo.multiply mhlo.multiply STABLEHLO_MULTIPLY TFL.MUL tfl.mul tf.Mul "
         "aten_mul_Tensor executorch.exir.dialects.edge._ops.aten.mul.Tensor "
-        "torch.aten.mul.Tensor operator.mul jnp.multiply"
+        "torch.aten.mul.Tensor operator.mul jnp.multiply torch.Tensor.mul torch._C._VariableFunctions.mul"
     ),
     "RELU": (
         "relu Relu relu_ aten::relu aten.relu.default torch.relu torch.ops.aten.relu.default torch.nn.functional.relu "

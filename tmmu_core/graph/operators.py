@@ -27,7 +27,7 @@ OTHERS = frozenset(
         *("pytorch", "pkg", "onnxscript", "torchlib", "tfl", "tf", "tflite", "tensorflow", "builtin", "rawops", "jax"),
         *("numpy", "np", "jnp", "nn", "functional", "f", "modules", "module", "activation", "special", "math"),
         *("linalg", "operator", "builtins", "keras", "layers", "exir", "dialects", "quantized", "quantizeddecomposed"),
-        *("higherorder", "inductor", "tosa"),
+        *("higherorder", "inductor", "tosa", "tensor", "tensorbase", "c", "variablefunctions"),
     )
 )
 """Words of namespaces whose operators are those of the table."""

@@ -311,8 +311,8 @@ class Plan(model.Plan):
         elif self.incomplete:
             figures = f"INCOMPLETE, {figures}"
         name = visible(self.ir_name or "a plan").replace("\n", " ")[:60]
-        remarks = [self.remark(key) for key in (model.UNPLANNED, model.ASSUMED, model.READ)]
-        remarked = "".join(f"; {visible(text)[:REMARK_LENGTH]}" for text in remarks if text)
+        remarks = [self.remark(key) for key in (model.UNPLANNED, model.ASSUMED, model.READ, model.GIVEN_OFFSETS)]
+        remarked = "".join(f"; {visible(text)[:REMARK_LENGTH].rstrip('.')}" for text in remarks if text)
         why = self.explanation.reason
         hint = app_module("texts.totals_text").better(self.better, 'planner="auto"')
         more = f" {hint}." if hint else ""

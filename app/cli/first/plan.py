@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from app.cli.console import (
     FINDING,
     STREAM,
     SUCCESS,
+    UsageError,
     format_by_ending,
     print_lines,
     write_bytes,
@@ -32,8 +36,10 @@ from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files, summaries
 from tmmu_core.graph.assumed_sizes import shape_sources_text
+from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import unpacking
 from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.analysis.engine_costs import engine_instance, read_engines
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import ASSUMED, UNPLANNED, Plan
 
@@ -58,8 +64,23 @@ def _ranks(files: Sequence[tuple[int, Path]], *, json: bool) -> int:
     return FINDING if any(one.error for one in found) else SUCCESS
 
 
+def _with_engines(opened: object, file: str, request: PlanRequest) -> PlainInstance:
+    """Return the problem of a graph with the penalties of an engine assignment."""
+    if not isinstance(opened, Graph):
+        raise UsageError("--engines needs a graph.", "Open a model, or give reuse penalties in the problem.")
+    return engine_instance(opened, read_engines(Path(file).read_bytes(), file), request)
+
+
+Engines = Annotated[
+    str | None,
+    typer.Option("--engines", metavar="FILE", help="JSON: engines of the nodes; weighs waits between them."),
+]
+
+
 @planning
-def command(graph: Source, request: PlanRequest, output: Out = None, json: AsJson = False) -> int:
+def command(
+    graph: Source, request: PlanRequest, output: Out = None, json: AsJson = False, engines: Engines = None
+) -> int:
     """Plan the memory of a graph or a packing instance.
 
     Offsets in an instance file are verified. If they are invalid, no plan is written and the exit code is 1.
@@ -68,6 +89,9 @@ def command(graph: Source, request: PlanRequest, output: Out = None, json: AsJso
     if files := snapshot_files(Path(graph)):
         return _ranks(files, json=json)
     opened = open_any(graph, request.dims)
+    if engines is not None:
+        opened = _with_engines(opened, engines, request)
+        request = request.but(mode=None, preset=None, order=None, dims={})
     found = resolve_opened(opened, graph, request, plans_too=False)
     plan = sound(found, "export") if output is not None or json else found.plan
     if output is not None:

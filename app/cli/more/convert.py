@@ -57,6 +57,10 @@ def command(model: Source, wanted: ConvertOptions, output: Out = STREAM, json: A
         print_note(counts)
         if graph.assumed:
             print_note(in_words(assumed_at(graph)))
+        named = {size for tensor in graph.tensors for size in tensor.shape}
+        fixed = sorted(graph.ranges.keys() - named)
+        if fixed:
+            print_note(f"warning: the shapes of the graph are fixed: {', '.join(fixed)} can be set only in {model}.")
     return SUCCESS
 
 

@@ -101,10 +101,10 @@ def _uploaded(key: str) -> None:
     opened, cards = planning.open_files(brought)
     state.next_upload()
     if opened:
-        first = opened[0]
-        state.choose(source=first.source)
-        if len(opened) > 1:
-            state.choose(baseline=opened[1].source)
+        sources = list(dict.fromkeys(one.source for one in opened))
+        state.choose(source=sources[0])
+        if len(sources) == 2:
+            state.choose(baseline=sources[1])
             state.redirect("compare")
     refused = {card.get("source") for card in cards}
     for card in cards:

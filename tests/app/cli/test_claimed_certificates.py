@@ -85,6 +85,13 @@ def test_verify_names_the_certificate_that_it_did_not_recompute(
     assert [each["status"] for each in found["certificates"]] == ["claimed"]
 
 
+def test_compare_reports_certificates_that_differ(capsys: pytest.CaptureFixture[str], honest: str, forged: str) -> None:
+    found = answer(capsys, ["compare", honest, forged], 1)
+    path = "$.arenas.activations.lower_bound_bytes"
+    assert found["certificates"] == [{"path": path, "left": 270_336, "right": 786_432}]
+    assert found["arenas"][0]["right"]["status"] == "claimed"
+
+
 def test_instance_keeps_its_alignment_unless_one_is_given(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     instance, arenas = tmp_path / "two.csv", tmp_path / "arenas.json"
     instance.write_text(TWO_BUFFERS)

@@ -70,6 +70,22 @@ def test_live_peak_that_grows_inside_the_same_reserved_bytes_is_red(tmmu: Tmmu, 
 
 
 @pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        (("--max-growth", "0"), 1),
+        (("--max-growth", "7KiB"), 0),
+        (("--max-peak-growth", "7KiB"), 0),
+        (("--max-peak-growth", "6KiB"), 1),
+        (("--max-growth", "0", "--max-peak-growth", "7KiB"), 1),  # the lower bound has the limit of --max-growth
+    ],
+)
+def test_growth_limits_can_be_set_apart(tmmu: Tmmu, tmp_path: Path, limits: tuple[str, ...], code: int) -> None:
+    before = csv(tmp_path / "a.csv", "a,0,2,2048,0", "b,2,4,1024,8192")
+    after = csv(tmp_path / "c.csv", "a,0,4,8192,0", "b,2,4,1024,8192")
+    assert tmmu("gate", after, "--baseline", before, *limits)[0] == code
+
+
+@pytest.mark.parametrize(
     ("made", "named"),
     [
         (("--planner", "slots"), "planner slots → greedy"),
@@ -88,6 +104,36 @@ def test_baseline_made_differently_is_named_in_the_first_line(
     assert named in json.loads(tmmu(*gate, "--json")[1])["warnings"][0]
     tmmu(*gate, "--out", str(tmp_path / "out"))
     assert named.split("=")[0] in (tmp_path / "out" / "summary.md").read_text().replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "question"),
+    [
+        (("a,0,2,64,0", "b,2,4,64,64"), (), "all 2 offsets of the input are kept"),
+        (("a,0,2,64,0", "b,2,4,64,64"), ("--planner", "greedy"), "all 2 offsets of the input are discarded"),
+        (("a,0,2,64,0", "b,2,4,64,"), ("--planner", "greedy"), "1 of 2 offsets are given and stay fixed"),
+        (("a,0,2,64,", "b,2,4,64,"), ("--planner", "greedy"), ""),
+    ],
+)
+def test_use_of_given_offsets_is_named(
+    tmmu: Tmmu, tmp_path: Path, rows: tuple[str, ...], options: tuple[str, ...], question: str
+) -> None:
+    path = csv(tmp_path / "x.csv", *rows)
+    for command in (("plan", path), ("gate", path, "--max-extent", "1MiB"), ("export", path, "--to", "perfetto")):
+        if command[0] == "export":
+            found = json.loads(tmmu(*command, *options)[1])["otherData"]
+        else:
+            found = json.loads(tmmu(*command, *options, "--json")[1])
+        warnings = found.get("warnings", [])
+        assert bool(warnings) == bool(question)
+        assert question in " ".join(warnings)
+        assert question in tmmu(*command, *options)[1]
+    assert question in repr(library.plan(path, planner=options[1] if options else None))
+    for ending in ("md", "html"):
+        report = tmp_path / f"x.{ending}"
+        tmmu("report", path, *options, "-o", str(report))
+        assert question in report.read_text()
+        assert ("Warning: " in report.read_text()) == bool(question)
 
 
 def test_proofs_name_the_given_offsets(tmmu: Tmmu, tmp_path: Path) -> None:
@@ -119,3 +165,16 @@ def test_conditions_that_changed_the_answer_are_warnings(tmmu: Tmmu, tmp_path: P
         gate = ("gate", *arguments, "--max-extent", "1GiB")
         assert text in " ".join(json.loads(tmmu(*gate, "--json")[1])["warnings"])
         assert text in tmmu(*gate)[1]
+
+
+@pytest.mark.parametrize(("plan", "baseline"), [("DIGEST", MIXED), (MIXED, "DIGEST"), ("DIGEST", "DIGEST")])
+def test_unknown_bound_of_a_digest_is_no_growth(tmmu: Tmmu, tmp_path: Path, plan: str, baseline: str) -> None:
+    digest = str(tmp_path / "d.jsonl")
+    tmmu("trace", MIXED, "--digest", "-o", digest)
+    plan, baseline = (digest if each == "DIGEST" else each for each in (plan, baseline))
+    code, out = tmmu("gate", plan, "--baseline", baseline, "--max-growth", "0", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert {check["what"] for check in found["checks"]} >= {"peak growth", "extent growth"}
+    assert "lower bound growth" not in {check["what"] for check in found["checks"]}
+    assert "growth of the lower bound was not checked" in found["warnings"][0]

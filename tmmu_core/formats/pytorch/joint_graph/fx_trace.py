@@ -181,6 +181,10 @@ _EXPERTS = (
     'experts_implementation="batched_mm" in its configuration.'
 )
 _WAYS_OUT = (
+    (
+        "ignore_fresh_unbacked_symbols",
+        "PyTorch traces no while_loop here: save the exported program with torch.export.save, and open that file.",
+    ),
     ("nonzero", f"{_VALUES} {_EXPERTS}"),
     ("mat_a.dtype", _EXPERTS),
     ("DataDependent", _VALUES),

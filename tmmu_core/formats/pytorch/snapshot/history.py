@@ -13,7 +13,7 @@ from tmmu_core.formats.allocator_plan import peak_of_columns
 from tmmu_core.formats.pytorch.caching_allocator import UNLIMITED, AllocatorSettings
 from tmmu_core.formats.pytorch.snapshot.categories import CERTAINTIES
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import Reserved, reserved_over_time
-from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, OOM, Events, Lane, Segment
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, MAP, OOM, UNMAP, Events, Lane, Segment
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import BACKWARD, FORWARD, OPTIMIZER
 from tmmu_core.graph.model import Origin, Phase, StorageOrigin
 from tmmu_core.planners.problem import Recorded
@@ -103,6 +103,9 @@ class History(Recorded):
         live = (self.birth <= step) & (step < self.death)
         return np.flatnonzero(live if lane is None else live & (self.lane == lane))
 
+    def _live_before(self, step: int) -> I64:
+        return self.live_at(step - 1) if step else np.flatnonzero(self.is_before)
+
     def name(self, key: str, row: int) -> str:
         """Return the name of a row under one of :data:`KEYS`."""
         stack = int(self.stack[row])
@@ -179,20 +182,22 @@ class History(Recorded):
     @cached_property
     def failures(self) -> list[OutOfMemory]:
         """The allocations that failed."""
-        action = np.frombuffer(self.events.action, np.uint8)
+        action, size = np.frombuffer(self.events.action, np.uint8), np.frombuffer(self.events.size, np.int64)
         steps = np.cumsum((action == ALLOC) | (action == FREE))
+        change = np.where(action == MAP, size, 0) - np.where(action == UNMAP, size, 0)
+        reserved = self.reserved.size[0] + np.cumsum(change)
         found = []
         for at in np.flatnonzero(action == OOM).tolist():
             step = int(steps[at])
-            live = int(self.size[self.live_at(max(step - 1, 0))].sum())
-            held = self.reserved.at(step)
+            live = int(self.size[self._live_before(step)].sum())
+            held = int(reserved[at])
             line = self.lines[self.events.stack[at]]
             found.append(OutOfMemory(step, self.events.size[at], self.events.addr[at], held, live, line))
         return found
 
     def would_free(self, failure: OutOfMemory) -> list[Total]:
         """Return the largest lines of live buffers that make room for a failed allocation, parameters last."""
-        rows = self.live_at(max(failure.step - 1, 0)).tolist()
+        rows = self._live_before(failure.step).tolist()
         order = {"activation": 0, "gradient": 1, "other": 2, "optimizer_state": 3, "parameter": 4}
         found = self._summed((f"{self.name('line', row)} ({self.categories[row]})", row) for row in rows)
         found.sort(key=lambda t: order[t.name.rpartition("(")[2].removesuffix(")")])

@@ -1,0 +1,90 @@
+"""Reuse penalties of a graph whose nodes run on several engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tmmu
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.graph.model import Graph
+from tmmu_core.plans.analysis.engine_costs import Engines, engine_instance, read_engines
+from tmmu_core.plans.making.request import PlanRequest
+
+TILES = 4
+NPU = Engines({"dma": ["Load*"], "matrix": ["MatMul"]}, "vector", costs={"matrix>dma": 3})
+
+
+def pipeline() -> dict[str, Any]:
+    """Tiles that are loaded one ahead, multiplied and added up: double buffering."""
+    size: dict[str, Any] = {"shape": [64], "dtype": "float32"}
+    tensors = [{"id": "x", **size, "role": "input"}]
+    tensors += [{"id": f"{name}{k}", **size} for k in range(TILES) for name in "lmo"]
+    load = [{"node_id": f"load{k}", "instr": "LoadTile", "inputs": ["x"], "outputs": [f"l{k}"]} for k in range(TILES)]
+    multiply = [
+        {"node_id": f"mul{k}", "instr": "MatMul", "inputs": [f"l{k}"], "outputs": [f"m{k}"]} for k in range(TILES)
+    ]
+    add = [
+        {"node_id": f"add{k}", "instr": "Add", "inputs": [f"m{k}", *([f"o{k - 1}"] if k else [])], "outputs": [f"o{k}"]}
+        for k in range(TILES)
+    ]
+    nodes = [load[0]]
+    for k in range(TILES):
+        nodes += [*load[k + 1 : k + 2], multiply[k], add[k]]
+    nodes = [{**node, "inplace": "none"} for node in nodes]
+    head = {"ir_schema": "uml_model_ir/1", "name": "pipeline", "inputs": ["x"], "outputs": [f"o{TILES - 1}"]}
+    return {**head, "tensors": tensors, "nodes": nodes}
+
+
+ORDER = tuple(node["node_id"] for node in pipeline()["nodes"])
+
+
+def penalties(engines: Engines) -> dict[tuple[str, str], int]:
+    graph = tmmu.read(pipeline())
+    assert isinstance(graph, Graph)
+    found = {}
+    for problem in engine_instance(graph, engines, PlanRequest(order=ORDER)).problems:
+        assert problem.reuse is not None
+        found |= {(problem.ids[i], problem.ids[j]): cost for i, j, cost in problem.reuse.penalties}
+    return found
+
+
+def test_load_into_a_tile_that_the_matrix_unit_reads_waits() -> None:
+    found = penalties(NPU)
+    assert found["l0", "l2"] == 3
+    assert ("l0", "l1") not in found  # live together
+    assert ("l0", "m1") not in found  # one engine runs both in order
+
+
+def test_data_dependency_orders_two_engines_without_a_wait() -> None:
+    assert ("m0", "o1") not in penalties(NPU)
+    assert penalties(NPU)["m0", "l3"] == 1
+
+
+def test_one_engine_needs_no_wait() -> None:
+    assert penalties(Engines({}, "stream 0")) == {}
+
+
+def test_plan_weighs_waits_within_the_capacity() -> None:
+    graph = tmmu.read(pipeline())
+    assert isinstance(graph, Graph)
+    instance = engine_instance(graph, NPU, PlanRequest(order=ORDER))
+    roomy, tight = (tmmu.plan(instance, capacity=capacity) for capacity in ("4KiB", "1280"))
+    cost = [sum(arena.reuse_cost or 0 for arena in plan.arenas) for plan in (roomy, tight)]
+    assert cost[0] < cost[1]
+    assert roomy.verify().ok
+    assert tight.verify().ok
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"engines": {}}',
+        '{"engines": {}, "default": "a", "more": 1}',
+        '{"engines": {}, "default": "a", "costs": {"a>b": 1}}',
+    ],
+)
+def test_bad_assignment_is_rejected(text: str) -> None:
+    with pytest.raises(UnreadableInput):
+        read_engines(text.encode(), "engines.json")

@@ -1,0 +1,130 @@
+"""Reuse penalties of a graph whose nodes run on several engines: DMA, matrix and vector units, or streams.
+
+Each engine runs its nodes in execution order; engines wait for each other only where data flows. A buffer may be
+written over another one's bytes once every node that uses the other has finished. That is certain where each of them
+is the writer's ancestor through data and engine order; otherwise the writer needs a further wait, and the pair has a
+penalty. Source: Böhnlein et al. 2026, "DSA with reuse penalties" (cross-pipe penalties).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+import msgspec
+import numpy as np
+
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.graph.model import Graph, Node
+from tmmu_core.planners.problem import PlainInstance, Problem, ReuseTerms
+from tmmu_core.plans.making.engine import Solution, solve
+from tmmu_core.plans.making.placement_order import problems_of
+from tmmu_core.plans.making.request import PlanRequest
+
+MOST_STORAGES = 2_000
+"""The most storages of an arena: penalties are pairs."""
+
+
+class Engines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An engine assignment."""
+
+    engines: dict[str, list[str]]
+    """Engine → patterns of its nodes' operators or ids (``*``, ``?``, ``[…]``); the first engine that matches."""
+    default: str
+    """Engine of all other nodes."""
+    cost: int = 1
+    """Penalty of a wait between two engines."""
+    costs: dict[str, int] = {}
+    """``engine>engine``: penalty where the second one waits for the first."""
+
+
+def read_engines(data: bytes, source: str) -> Engines:
+    """Return the engine assignment of a JSON file. Raises ``UnreadableInput``."""
+    try:
+        found = msgspec.json.decode(data, type=Engines)
+    except msgspec.DecodeError as error:
+        hint = 'Write {"engines": {"dma": ["Load*"]}, "default": "vector"}.'
+        raise UnreadableInput(f"this is no engine assignment: {error}.", source=source, hint=hint) from error
+    known = {*found.engines, found.default}
+    for pair, cost in found.costs.items():
+        if not known.issuperset(pair.split(">")) or pair.count(">") != 1 or cost < 0:
+            hint = f"Write two of {', '.join(sorted(known))} as first>second, and a cost of at least 0."
+            raise UnreadableInput(f"costs has the entry {pair!r}: {cost}.", source=source, hint=hint)
+    return found
+
+
+def engine_instance(graph: Graph, engines: Engines, request: PlanRequest) -> PlainInstance:
+    """Return the packing problems of a graph with the penalties of its engines, for the planner ``reuse``.
+
+    Raises as :func:`.engine.solve` does, and ``InvalidIrShapes`` for an arena of more than 2,000 storages.
+    """
+    solution = solve(graph, request.but(planner="slots", options={}, budget=None, capacities={}))
+    waits = _Waits(solution, engines)
+    problems = [replace(p, reuse=ReuseTerms((), (), tuple(waits.penalties(p)), ())) for p in problems_of(solution)]
+    if not problems:
+        raise InvalidIrShapes(
+            "the graph has no tensors to plan.", reason="empty", node_id="", hint="Open another file."
+        )
+    return PlainInstance(graph.name, problems[0], notes=tuple(waits.unused), others=tuple(problems[1:]))
+
+
+class _Waits:
+    """Which nodes have finished when a node begins."""
+
+    def __init__(self, solution: Solution, engines: Engines) -> None:
+        plan, graph = solution.plan, solution.graph
+        self.engines, self.node = engines, {node.node_id: node for node in graph.nodes}
+        self.order = [self.node[name] for name in plan.execution_order if name in self.node]
+        producer = {tensor: node.node_id for node in self.order for tensor in node.outputs}
+        self.number = {node.node_id: k for k, node in enumerate(self.order)}
+        self.before = [0] * len(self.order)
+        """Per node, the set of its ancestors and itself, as bits."""
+        last: dict[str, int] = {}
+        for k, node in enumerate(self.order):
+            sources = [self.number[producer[tensor]] for tensor in node.inputs if tensor in producer]
+            engine = self.engine_of(node)
+            found = 1 << k
+            for source in [*(s for s in sources if s < k), *([last[engine]] if engine in last else [])]:
+                found |= self.before[source]
+            self.before[k], last[engine] = found, k
+        self.users: dict[str, set[int]] = {}
+        storage = {tensor: int(plan.storage[row]) for tensor, row in plan.row_of.items()}
+        head = {number: name for name, number in reversed(storage.items())}
+        for k, node in enumerate(self.order):
+            for tensor in (*node.inputs, *node.outputs):
+                if tensor in storage:
+                    self.users.setdefault(head[storage[tensor]], set()).add(k)
+        used = {self.engine_of(node) for node in self.order}
+        self.unused = [f"no node runs on engine {name!r}" for name in engines.engines if name not in used]
+
+    def engine_of(self, node: Node) -> str:
+        """Return the engine of a node."""
+        for name, patterns in self.engines.engines.items():
+            if any(fnmatchcase(text, pattern) for pattern in patterns for text in (node.instr, node.node_id)):
+                return name
+        return self.engines.default
+
+    def penalties(self, problem: Problem) -> Iterable[tuple[int, int, int]]:
+        """Yield ``(earlier storage, later storage, cost)`` of every pair whose reuse needs a wait."""
+        if len(problem) > MOST_STORAGES:
+            raise InvalidIrShapes(
+                f"arena {problem.arena!r} has {len(problem):,} storages, more than {MOST_STORAGES:,}.",
+                reason="too_many_storages",
+                node_id="",
+                hint="Plan a part of the graph.",
+            )
+        for j, later in enumerate(problem.ids):
+            writer = min(self.users.get(later, ()), default=-1)
+            if writer < 0:
+                continue
+            for i in np.flatnonzero(problem.death <= problem.birth[j]).tolist():
+                late = [k for k in self.users.get(problem.ids[i], ()) if not self.before[writer] >> k & 1]
+                late = [k for k in late if not any(self.before[n] >> k & 1 for n in late if n != k)]  # the last ones
+                engine = self.engine_of(self.order[writer])
+                cost = sum(self._cost(name, engine) for name in {self.engine_of(self.order[k]) for k in late})
+                if cost:
+                    yield i, j, cost
+
+    def _cost(self, waited_for: str, waits: str) -> int:
+        return self.engines.costs.get(f"{waited_for}>{waits}", self.engines.cost)
