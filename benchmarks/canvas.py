@@ -173,7 +173,7 @@ def document(rows: list[dict[str, Any]], reports: list[dict[str, Any]], version:
         *("click: here ms", "click: other view ms", "click: Python ms"),
     )
     lines = [
-        "# How fast the canvas is",
+        "# Performance of the canvas",
         "",
         "Measured by `python -m benchmarks.canvas` in a real browser",
         f"(Chromium {version}, software rendering, 1440 × 1200), on a machine shared with other work: use the order of",

@@ -152,6 +152,8 @@ def words_of_docs() -> int:
     return sum(len(path.read_text().split()) for path in pages)
 
 
+LISTED = 10
+"""Rooms from which a folder has a row on the page."""
 BASELINE = "d0b5278"
 """The commit that the column "before" describes."""
 
@@ -187,7 +189,7 @@ def page() -> str:
     folders = "\n".join(
         f"| `{folder}` | {len(arrows)} | {sum(map(len, arrows.values()))} |"
         for folder in package_folders()
-        if len(arrows := rooms(folder)) > 1
+        if len(arrows := rooms(folder)) >= LISTED
     )
     return f"""# Size and structure
 
@@ -199,7 +201,8 @@ def page() -> str:
 
 ## Rooms and arrows
 
-A room is an inner folder or a loose module of a folder. An arrow is an import of one room by another.
+A room is an inner folder or a loose module of a folder. An arrow is an import of one room by another. Folders
+with fewer than {LISTED} rooms are not listed.
 
 | folder | rooms | arrows |
 |---|---:|---:|

@@ -206,16 +206,6 @@ Training samples use attention in plain operators (`attn_implementation="eager"`
 A `.pt2` file is read from its JSON and never loaded. Without PyTorch it is planned as saved; with PyTorch it is traced
 again, as a training step if its only output is a scalar. The two graphs have different hashes.
 
-```python
-from tmmu_core.graph import native
-from tmmu_core.formats.pytorch.torch_module import fake_tensors, import_torch
-
-with fake_tensors("bfloat16"):  # no memory, no weights
-    model, words = MyModel(), torch.zeros(1, 2048, dtype=torch.long)
-graph = import_torch(model, {"input_ids": words, "labels": words})
-Path("step.tmmu.cbor.gz").write_bytes(native.encode(graph, "step.tmmu.cbor.gz"))
-```
-
 **TensorFlow Lite.** The first subgraph. Scratch buffers of the Micro runtime are not in the file.
 
 **XLA.** The peer's figure is the sum of all allocations that hold a value, parameters and constants included.

@@ -68,7 +68,7 @@ def main() -> None:
                 rows.append((source, measure(data, name)))
                 print(rows[-1][1], file=sys.stderr)
             except (TmmuError, AssertionError) as error:
-                without.append(f"{source}: {name} ({str(error).splitlines()[0][:160]})")
+                without.append(f"{source}: {str(error).splitlines()[0][:160]}")
                 print(without[-1], file=sys.stderr)
             OUT.write_text(page(rows, without, left), encoding="utf-8")
     OUT.write_text(page(rows, without, left), encoding="utf-8")

@@ -180,8 +180,9 @@ def checked(
     wrong = next(checker.violations(problem, offset), "")
     top = max((offset[buffer["id"]] + buffer["size"] for buffer in problem["buffers"]), default=0)
     if wrong:
-        note = f"{top:,}, over the capacity" if "past the capacity" in wrong and path.suffix == ".csv" else wrong
-        return Run(None, bound, seconds, note)
+        _, over, pool = wrong.partition("past the capacity")
+        note = f"{top:,}, over the capacity" if path.suffix == ".csv" else f"over the capacity{pool}"
+        return Run(None, bound, seconds, note if over else wrong)
     return Run(top if path.suffix == ".csv" else checker.cost(problem, offset), bound, seconds)
 
 

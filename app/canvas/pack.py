@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -101,28 +101,26 @@ def pack_plan(
     *,
     baseline: Plan | None = None,
     operators: Sequence[str] | None = None,
-    extra: Mapping[str, Sequence[str]] | None = None,
     origin: Origin | None = None,
 ) -> Packed:
     """Pack ``plan`` (and the ``baseline`` it is compared with) for the canvas.
 
     ``operators`` names the operator that writes each row of ``plan`` (length n, ``""`` where none does);
-    ``extra`` holds further lines for the tooltip, a text per row under a heading ("dies" → "last read by #130 conv").
     ``origin`` holds layers and phases. Raises ``ValueError`` when a column's length is not the plan's.
     """
     origin = origin or Origin()
-    given = {"operators": operators, "layers": origin.layers, "phases": origin.phases, **(extra or {})}
+    given = {"operators": operators, "layers": origin.layers, "phases": origin.phases}
     for name, column in given.items():
         if column is not None and len(column) != len(plan):
             raise ValueError(f"{name} has {len(column)} entries, the plan {len(plan)} rows")
     arrays = _Arrays()
     drawn, events = picture_of(plan, baseline)
-    plans = [_pack_one(arrays, (plan, drawn, events), operators, extra or {})]
+    plans = [_pack_one(arrays, (plan, drawn, events), operators)]
     columns = {"module": origin.layers, "phase": origin.phases}
     plans[0] |= {name: None if texts is None else arrays.table(texts) for name, texts in columns.items()}
     plans[0]["stretches"] = [] if events is not None else [list(stretch) for stretch in origin.stretches]
     if baseline is not None:
-        plans.append(_pack_one(arrays, (baseline, *picture_of(baseline, plan)), None, {}))
+        plans.append(_pack_one(arrays, (baseline, *picture_of(baseline, plan)), None))
         comparison = compare(baseline, plan)
         for spec, mine, other in (
             (plans[0], comparison.right_row, comparison.left_row),
@@ -149,11 +147,10 @@ def packed_once(
     *,
     baseline: Plan | None = None,
     operators: Sequence[str] | None = None,
-    extra: Mapping[str, Sequence[str]] | None = None,
     origin: Origin | None = None,
 ) -> Packed:
     """Cached :func:`pack_plan`, by the identity of the plan object (plans are frozen)."""
-    parts = (baseline, operators, origin, *(extra or {}).values())
+    parts = (baseline, operators, origin)
     key = tuple(id(part) for part in parts)
     kept = _CACHE.setdefault(plan, {})
     hit = kept.get(key)
@@ -161,7 +158,7 @@ def packed_once(
         if len(kept) >= 4:
             kept.clear()
         # The parts are kept beside the bytes: an id is only an identity while its object lives.
-        packed = pack_plan(plan, baseline=baseline, operators=operators, extra=extra, origin=origin)
+        packed = pack_plan(plan, baseline=baseline, operators=operators, origin=origin)
         kept[key] = hit = (parts, Packed(packed.token, packed.data, () if baseline is None else (baseline,)))
     return Packed(hit[1].token, hit[1].data, (plan, *hit[1].plans))
 
@@ -228,7 +225,6 @@ def _pack_one(
     arrays: _Arrays,
     picture: tuple[Plan, Plan, NDArray[np.int64] | None],
     operators: Sequence[str] | None,
-    extra: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
     whole, plan, events = picture
     storages = storages_of(whole)
@@ -268,7 +264,6 @@ def _pack_one(
         "shape": arrays.table(_shapes(plan)),
         "operator": None if operators is None else arrays.table(operators),
         "ranked": [] if operators is None else palette.ranked(whole, operators)[: len(palette.CATEGORIES)],
-        "extra": [[heading, arrays.table(texts)] for heading, texts in extra.items()],
         "views": arrays.add(views),
         "bases": arrays.add([plan.row_of[plan.base_tensor_uids[row] or ""] for row in views]),
         "shared": arrays.add(shared),

@@ -13,10 +13,6 @@ from app.kit.charts.chart_base import (
     steps_axis,
     ticks,
 )
-from app.pages.plan.live_treemap import treemap
-from app.texts import palette
-from tests.app.canvas.plans import plan_of
-from tests.app.small import chain
 from tmmu_core.plans.analysis.search_progress import Moment
 
 
@@ -26,28 +22,6 @@ def test_thinned_curve_keeps_its_peak() -> None:
     begins, kept = compare_charts.thinned(np.arange(len(values)), values)
     assert len(begins) == compare_charts.MOST_POINTS
     assert kept.max() == 7
-
-
-def test_operator_has_the_same_colour_at_every_step() -> None:
-    rows = (("a", "x", 0, 0, 100, 0, 1), ("b", "x", 0, 0, 60, 1, 3), ("c", "x", 1, 128, 40, 1, 3))
-    plan, operators = plan_of((*rows, ("d", "x", 1, 128, 20, 3, 4))), ["conv", "norm", "conv", "relu"]
-    assert palette.ranked(plan, operators) == ["conv", "norm", "relu"]  # 140, 60 and 20 bytes
-    assert palette.ranked(plan, ["", "norm", "conv", "conv"]) == ["norm", "conv"]  # 60 and 60
-    colours = palette.operator_colours(plan, operators)
-    drawn = treemap(plan, [(1, 60), (2, 40)], lambda row: (operators[row],), colours).data[0]
-    shades = dict(zip(drawn.labels, drawn.marker.colors, strict=True))  # at step 1 norm holds more
-    assert (shades["norm"], shades["conv"]) == (colours["norm"], colours["conv"])
-    assert colours["conv"] == palette.CATEGORIES[0]
-
-
-def test_baseline_curve_is_labelled() -> None:
-    figure = compare_charts.curves(chain(planner="naive").plan, chain().plan, "activations")
-    assert [trace.name for trace in figure.data] == [
-        "candidate, live",
-        "candidate, arena size 4 B",
-        "baseline, live",
-        "baseline, arena size 388 B",
-    ]
 
 
 @pytest.mark.parametrize("top", [0, 1, 97, 1024, 1025, 5_000, 2**20 - 1, 2**20, 9_633_792, 2**40, 2**64 - 1])

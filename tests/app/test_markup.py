@@ -3,8 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.texts import markup, tensor_text
-from tests.app.small import chain
+from app.texts import markup
 from tmmu_core.plans.model import ArenaSummary
 
 
@@ -43,10 +42,3 @@ def test_error_card_has_code_place_readers_and_hint() -> None:
     html = markup.error_card(card)
     for shown_text in ("x.json was not opened", "LIVENESS_CYCLE 1305", "$.nodes[1]", "not protobuf", "Break it."):
         assert shown_text in html
-
-
-def test_details_name_producer_readers_and_end() -> None:
-    solution = chain()
-    card = tensor_text.details(solution.plan, solution, "h0")
-    for shown_text in ("#1 n0", "#2 n1", "reuses its memory", "[1, 2)", "slot", "0 (0x0)"):
-        assert shown_text in card

@@ -9,10 +9,9 @@ import streamlit as st
 
 from app.session import planning
 from app.session.view_state import Choice
-from app.texts import certificate_text, tensor_text
+from app.texts import tensor_text
 from tests.app.test_pages import claim, html, opened
 from tmmu_core.planners.boards import options_of
-from tmmu_core.plans.figures.plan_storages import align_up
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -81,19 +80,6 @@ def test_witness_can_be_marked() -> None:
     assert at.query_params["marked"] == "witness"
     at.button(key="witness").click().run()
     assert "marked" not in at.query_params
-
-
-@pytest.mark.parametrize("sample", ["resnet50", "views", "iree_first", "training_step"])
-def test_witness_of_the_timeline_has_the_bytes_of_the_bound(sample: str) -> None:
-    plan = planning.make_plan(Choice(source=f"sample:{sample}", planner="auto")).plan
-    witnessed = [arena for arena in plan.arenas if arena.witness_step >= 0]
-    assert witnessed
-    for arena in witnessed:
-        rows = certificate_text.witness_rows(plan, arena)
-        heads = {int(plan.storage[row]): row for row in rows if plan.base_tensor_uids[row] is None}.values()
-        least = sum(int(plan.size[row]) for row in heads)
-        most = sum(align_up(int(plan.size[row]), int(plan.alignment[row])) for row in heads)
-        assert least <= (arena.lower_bound_bytes or 0) <= most
 
 
 def test_board_sets_memories_and_the_card_names_the_rule() -> None:

@@ -10,8 +10,6 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app.cli.console import error_text
-from app.cli.first.explore import MAIN
-from app.session import opening
 from app.texts import markup, refusal_text
 from tests.app.test_pages import BROKEN, claim, html, opened
 from tmmu_core.base.errors import UnreadableInput
@@ -23,12 +21,6 @@ def _fresh() -> Iterator[None]:
     st.cache_resource.clear()
     yield
     st.cache_resource.clear()
-
-
-def test_files_of_the_command_line_are_opened() -> None:
-    assert opening.named([str(MAIN), "a.onnx", "b.json"], MAIN) == ["a.onnx", "b.json"]
-    assert opening.named(["/usr/bin/pytest", "tests/app/test_refusals.py"], MAIN) == []
-    assert opening.named([], MAIN) == []
 
 
 def refusal(name: str) -> UnreadableInput:

@@ -23,7 +23,6 @@ from tests.app.test_pages import html, opened
 from tests.support.paths import DATA
 from tmmu_core.formats.planfile import parquet, plan_file
 from tmmu_core.graph.model import Graph, Node, Tensor
-from tmmu_core.graph.native import native_file
 from tmmu_core.plans.making.engine import plan_graph
 
 
@@ -61,14 +60,6 @@ def test_arenas_with_similar_names_have_distinct_files() -> None:
     shown = planning.make_plan(Choice(source=opening.shelf().put("p.json", plan_file.to_json(plan))))
     files_ = [name for name in made(shown) if name.endswith(".csv")]
     assert files_ == ["it.plan.csv", "it.a.csv", "it.a-1.csv", "it.plan-2.csv"]
-
-
-def test_downloaded_graph_and_arenas_give_the_same_layout() -> None:
-    shown = planning.make_plan(Choice(source="sample:two_arenas"))
-    taken = made(shown)
-    graph = native_file.decode(taken["it.tmmu.json"])
-    arenas = json.loads(taken[downloads.ARENAS])
-    assert plan_graph(graph, arenas=arenas).plan.layout_hash == shown.plan.layout_hash
 
 
 def test_nothing_is_made_before_it_is_requested(monkeypatch: pytest.MonkeyPatch) -> None:

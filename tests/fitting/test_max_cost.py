@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 
 import pytest
 
+from tests.support.build import graph, node, tensor
 from tests.support.paths import SAMPLES
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
+from tmmu_core.fitting.search.curve import curve
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.plans.making.request import PlanRequest
@@ -53,3 +56,33 @@ def test_no_capacity_within_the_cost_is_below_the_lowest_peak(percent: float) ->
         answer = fitted(TRAINING_STEP, capacity, percent)
         assert percent_of(answer) <= percent
         assert answer.best.extent_bytes >= lowest or answer.answer != "fits"
+
+
+@cache
+def chain(count: int = 6) -> Candidate:
+    """``h0 → h1 → …`` of changing sizes; the backward pass reads each of them."""
+    sizes = [64, 4096, 256, 1024]
+    tensors = [tensor("x", 256, role="input")]
+    nodes = []
+    for k in range(count):
+        tensors += [tensor(f"h{k}", sizes[k % 4]), tensor(f"g{k}", 256, role="gradient")]
+        nodes.append(node(f"f{k}", f"h{k - 1}" if k else "x", f"h{k}", instr="Relu", phase="forward", inplace="none"))
+    for k in reversed(range(count)):
+        reads = f"h{k}" + (f" g{k + 1}" if k < count - 1 else "")
+        nodes.append(node(f"b{k}", reads, f"g{k}", instr="Mul", phase="backward", inplace="none"))
+    return initial_candidate(graph(tensors, nodes, "x", "g0"), PlanRequest(one_memory=True))
+
+
+def test_lowest_peak_within_a_cost_is_that_of_the_curve() -> None:
+    kinds = frozenset({"planner", "recompute"})
+    points = curve(chain(), Allowed(kinds))
+    assert len(points) > 4
+    for cheaper, dearer in pairwise(points):
+        assert cheaper.cost.key <= dearer.cost.key
+        assert cheaper.extent_bytes > dearer.extent_bytes
+    flops = fit(chain(), Capacity(1), Allowed(kinds)).flops
+    for point in points[1::2]:
+        percent = -(-100_000 * point.cost.extra_flops // flops)
+        lowest = fit(chain(), Capacity(1), Allowed(kinds, max_cost=percent)).best
+        assert lowest.cost.extra_flops * 100_000 <= percent * flops
+        assert lowest.extent_bytes <= 1.005 * point.extent_bytes

@@ -84,20 +84,6 @@ def test_random_operators_keep_their_order() -> None:
     assert model.waits_for.tolist() == [0, 1]
 
 
-def test_scope_is_one_unit() -> None:
-    inner = {"scope": "loop_0/then"}
-    ir = graph(
-        [tensor("x", role="input"), *(tensor(t) for t in "abcd")],
-        [node("open", "x", "a", **inner), node("body", "a", "b", **inner), node("out", "b", "c"), node("f", "x", "d")],
-        "x",
-        "c d",
-        execution_order=("open", "body", "out", "f"),
-    )
-    model = order_model(lived(ir))
-    assert model is not None
-    assert [[model.node_ids[k] for k in unit] for unit in model.units] == [["open", "body"], ["out"], ["f"]]
-
-
 def test_phases_can_be_kept_in_order() -> None:
     ir = graph(
         [tensor("x", role="input"), tensor("a"), tensor("b")],

@@ -21,11 +21,6 @@ def test_moves_are_ranked_by_their_saved_bytes() -> None:
         assert move.bytes == start.extent_bytes - sum(extents(after.plan).values()) > 0
 
 
-def test_order_move_is_listed() -> None:
-    found = what_if(started(two_branches(), alignment=4), ["order"])
-    assert [(move.kind, move.bytes) for move in found.moves] == [("order", 4 * (201 - 102))]
-
-
 def test_missing_permission_at_the_peak_is_listed() -> None:
     ir = chain(4, "none", floats=64)
     more = [node("grow", "t4", "big", inplace="none"), node("relu", "big", "after", inplace="none", instr="RELU")]

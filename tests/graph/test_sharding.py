@@ -8,7 +8,7 @@ from tests.support.build import graph, node, tensor, view
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.index import index_graph
-from tmmu_core.graph.model import Dim, Graph, Node, Shard, Tensor, View
+from tmmu_core.graph.model import Graph, Node, Shard, Tensor, View
 from tmmu_core.graph.sharding.shard_spec import read_spec, rows_of
 from tmmu_core.graph.sharding.splits import idle_rules, local_graph, shard
 
@@ -103,23 +103,12 @@ def test_gradient_is_split_like_its_tensor():
 # --- named dimensions
 
 
-def test_named_dimension_is_split_at_its_given_size():
-    ir = Graph((Tensor("x", ("B", "S"), role="input"),), (), ("x",), ("x",), dims={"B": Dim(1, 8), "S": Dim(1, 5)})
-    by_batch = spec(tensors={"x": split(0)})
-    assert shapes(ir, by_batch)[0] == {"x": (2, "S")}
-    assert [local["x"][0] for local in shapes(ir, by_batch, dims={"B": 6})] == [2, 2, 1, 1]
-
-
 # --- views
 
 
 def reshaped(base, shape, **rest):
     tensors = (Tensor("x", base, role="input"), Tensor("v", shape, view=View("x", **rest)), Tensor("y", (1,)))
     return Graph(tensors, (Node("n", "", ("v",), ("y",)),), ("x",), ("y",))
-
-
-def test_reshaped_view_is_split_where_the_bytes_agree():
-    assert shapes(reshaped((8, 6), (3, 16)), spec(tensors={"x": split(0)}))[0]["v"] == (3, 4)
 
 
 def test_part_across_the_split_keeps_its_relative_offset():

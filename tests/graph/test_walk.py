@@ -75,18 +75,6 @@ def test_modules_that_feed_each_other_form_a_cycle() -> None:
     assert {"a→b", "b→a"} <= arrows(index, tree, found)
 
 
-def test_phases_are_separate() -> None:
-    tensors = [tensor("x", role="input"), tensor("m/a/t"), tensor("m/b/t"), tensor("m/b/g"), tensor("m/a/g")]
-    nodes = [
-        node("m/a/f", "x", "m/a/t"),
-        node("m/b/f", "m/a/t", "m/b/t"),
-        node("m/b/r", "m/b/t", "m/b/g", phase="backward"),
-        node("m/a/r", "m/b/g", "m/a/g", phase="backward"),
-    ]
-    index, tree = grown(graph(tensors, nodes, "x", "m/a/g"))
-    assert arrows(index, tree, collapse(index, tree, CollapseRequest())) == {"@→forward", "forward→backward"}
-
-
 def test_selected_parameter_is_a_vertex() -> None:
     index, tree = grown(two_blocks())
     weight = index.tensor_of["h.1.up.weight"]

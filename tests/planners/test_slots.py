@@ -46,11 +46,6 @@ def test_empty_storage_takes_one_byte() -> None:
     assert plan_slots(problem((0, 2, 0), (0, 2, 0)), {}).offset.tolist() == [0, 1]
 
 
-def test_must_not_alias_storage_skips_the_slot_of_its_partner() -> None:
-    p = problem((0, 1, 8), (1, 2, 8), (2, 3, 8), must_not_alias=np.array([[0, 1]]))
-    assert assign_slots(p).tolist() == [0, 1, 0]
-
-
 def test_naive_gives_every_storage_a_slot() -> None:
     packing = plan_naive(problem((0, 1, 8), (1, 2, 8)), {})
     assert packing.slot is not None

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.plans.examples import problem_of
@@ -14,7 +12,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.arena_settings import arena_config, arenas_in_use, with_arena_settings
 from tmmu_core.plans.making.make import make_plan
-from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, KEEPS_OFFSETS, PlanRequest, default_planner
+from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 
 
 @pytest.mark.parametrize(
@@ -56,15 +54,6 @@ def test_capacity_of_an_unknown_arena_is_rejected() -> None:
 def test_memory_limit_beside_declared_arenas_is_rejected() -> None:
     with pytest.raises(InvalidIrShapes, match="one memory for all"):
         arena_config(chain(2), PlanRequest(capacities={ANY_ARENA: 9}, arenas={"activations": {}, "weights": {}}))
-
-
-@pytest.mark.parametrize(
-    ("fixed", "planner"), [(None, DEFAULT_PLANNER), ([-1, -1], DEFAULT_PLANNER), ([0, -1], KEEPS_OFFSETS)]
-)
-def test_default_planner_keeps_given_offsets(fixed: list[int] | None, planner: str) -> None:
-    problem = problem_of(("a", 0, 2, 8), ("b", 1, 3, 8))
-    given = replace(problem, fixed=None if fixed is None else np.array(fixed, np.int64))
-    assert default_planner(PlainInstance("", given)) == planner
 
 
 def test_unknown_mode_or_preset_is_rejected_beside_arena_settings() -> None:

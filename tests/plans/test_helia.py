@@ -90,12 +90,6 @@ def test_tensor_that_does_not_fit_spills_with_a_reason() -> None:
     assert "TCM has 1,024 B for scratch, 2,048 B would be needed" in spill["reason"]
 
 
-def test_tensor_that_fits_no_memory_is_rejected() -> None:
-    with pytest.raises(ArenaTooSmall) as caught:
-        planned(memories=[{"name": "TCM", "max_size": 1500}])
-    assert caught.value.diagnostics["required"] == 1024
-
-
 def test_rule_for_an_unknown_memory_is_rejected() -> None:
     with pytest.raises(InvalidIrShapes, match="'NOPE'"):
         planned(rules=[{"memory": "NOPE"}])

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.plans.examples import ledger_plan, solved, views_graph
-from tests.support.build import chain, graph, node, tensor, view
+from tests.support.build import graph, node, tensor, view
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.base.errors import AllocationOverflow
 from tmmu_core.formats.planfile import plan_file
@@ -25,7 +25,7 @@ from tmmu_core.plans.figures.live_bytes import (
     peak_of,
     peak_together,
 )
-from tmmu_core.plans.figures.plan_storages import alive_at, live_bytes, peak, storages_of
+from tmmu_core.plans.figures.plan_storages import alive_at, live_bytes, storages_of
 from tmmu_core.plans.making.engine import plan_graph
 
 RANGES = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 6), st.integers(0, 2**62)), max_size=12)
@@ -57,14 +57,6 @@ def test_peak_of_a_long_timeline_equals_that_of_the_curve(ranges: list[tuple[int
         peak_of(live_bytes_of(birth, death, size, 20))[1],
         max_live_of(birth, death, 20),
     )
-
-
-def test_live_bytes_and_peak_of_the_ledger_example() -> None:
-    plan = ledger_plan()
-    assert live_bytes(plan, "arena").tolist() == [100, 150, 154, 90]
-    highest = peak(plan, "arena")
-    assert (highest.step, highest.bytes) == (2, 154)
-    assert [plan.tensor_ids[row] for row in highest.rows] == ["d", "b", "c"]
 
 
 def test_live_tensors_are_sorted_by_falling_size_then_id() -> None:
@@ -200,11 +192,6 @@ def test_activation_is_retained_while_a_view_of_it_is_live() -> None:
     plan = plan_graph(made, mode="backward").plan
     assert (plan.metrics["activation_bytes_retained"], plan.metrics["activation_bytes"]) == (32, 48)
     assert verify_plan(plan, made).ok
-
-
-def test_chain_in_one_slot_has_its_reuse_ratio() -> None:
-    totals = plan_graph(chain(9)).plan.metrics
-    assert totals["memory_reuse_ratio"] == 9 / 10
 
 
 @pytest.mark.parametrize(("planner", "kept"), [("slots", 16), ("greedy", 32)])

@@ -81,12 +81,6 @@ def test_spec_and_world_size_are_in_the_hash():
     assert once.shard_spec_hash == canonical.shard_spec_hash(TP)
 
 
-def test_gradients_are_split_while_parameters_are_whole():
-    plan = plan_ranks(layers(1, width=48), PlanRequest(shard_spec=ZERO, mode="backward")).plan(0)
-    sizes = {t: int(plan.size[plan.row_of[t]]) for t in ("w0", "w0@grad")}
-    assert sizes == {"w0": 192, "w0@grad": 48}
-
-
 def test_heat_map_has_a_row_per_rank_and_a_column_per_arena():
     ranks = plan_ranks(
         layers(1, width=50), PlanRequest(shard_spec={"mesh": {"tp": 4}, "tensors": {"w0": {"axis": 0, "mesh": "tp"}}})

@@ -57,11 +57,6 @@ def test_first_shape_outside_the_envelope_is_replanned_and_recorded():
 # --- inside the envelope
 
 
-def test_one_plan_serves_every_shape_inside_the_envelope():
-    log = run([4, 1, 3, 4])
-    assert (log.plans, log.replans, extents(log)) == (1, (), [2048] * 4)
-
-
 # --- leaving it
 
 

@@ -188,6 +188,23 @@ def largest_batch(
     return fits[low if largest.size is None else largest.size]
 
 
+def fit_sized(
+    model: TorchModel,
+    limits: tuple[Capacities, Amount, Allowed],
+    dims: Mapping[str, Any] | str | None,
+    largest: str | None,
+    progress: Progress | None,
+) -> TorchFit:
+    """Fit a module, at the sizes of ``dims`` where they are given; ``limits`` are capacity, reserve and moves."""
+
+    def fitted(each: TorchModel) -> TorchFit:
+        return fit_module(each, *limits, progress)
+
+    if isinstance(dims, Mapping) or largest is not None:
+        return largest_batch(model, dims if isinstance(dims, Mapping) else {}, largest, fitted)
+    return fitted(model)
+
+
 def fit_module(
     model: TorchModel, capacity: Capacities, reserve: Amount, allowed: Allowed, progress: Progress | None
 ) -> TorchFit:

@@ -67,6 +67,7 @@ def _prefix(plan: Plan) -> str:
 PROJECT = "c-project"
 """The format that is a folder."""
 TFLM, ONNX = "tflm", "onnx"
+SHOWN_NAMES = 5
 DEFAULT_PLANNER = "auto"
 """The planner of a plan that a runtime executes."""
 MODELS = (TFLM, ONNX)
@@ -146,7 +147,10 @@ def _write_tflm(given: tuple[str, Opened], model: tuple[bytes, str], request: Pl
     placed = sum(offset >= 0 for offset in written.offsets)
     print_note(f"placed {numbers.count(placed, 'tensor')} in {numbers.full_bytes(written.extent_bytes)}")
     if written.left:
-        print_note(f"left to the runtime: {', '.join(written.left)}")
+        more = f" and {len(written.left) - SHOWN_NAMES} others" if len(written.left) > SHOWN_NAMES else ""
+        print_note(f"left to the runtime: {', '.join(written.left[:SHOWN_NAMES])}{more}")
+        if not isinstance(given[1], Graph):
+            print_note("the runtime keeps these for longer than the plan does; export the model itself to place them")
     return SUCCESS
 
 

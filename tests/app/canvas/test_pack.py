@@ -53,13 +53,6 @@ def test_columns_round_trip() -> None:
         assert read.array(packed["columns"][name]) == column.tolist(), name
 
 
-def test_ids_and_nodes_round_trip() -> None:
-    read = Read(pack_plan(plan_of()).data)
-    packed = read.header["plans"][0]
-    assert read.texts(packed["ids"]) == ["a", "b", "c", "w"]
-    assert read.texts(packed["nodes"]) == ["@inputs", "n1", "n2", "n3"]
-
-
 @pytest.mark.parametrize(("top", "kind"), [(255, "u1"), (256, "u2"), (65_536, "u4"), (2**32, "u8"), (2**63, "u8")])
 def test_column_has_the_narrowest_type(top: int, kind: str) -> None:
     plan = plan_of((("a", "activations", 0, top, 0, 0, 1),), nodes=())
@@ -67,11 +60,6 @@ def test_column_has_the_narrowest_type(top: int, kind: str) -> None:
     triple = read.header["plans"][0]["columns"]["offset"]
     assert triple[0] == kind
     assert read.array(triple) == [top]
-
-
-def test_figures_beyond_double_precision_are_text() -> None:
-    plan = plan_of((("a", "activations", 0, 2**60 + 1, 2, 0, 1),), nodes=())
-    assert Read(pack_plan(plan).data).header["plans"][0]["arenas"][0]["extent"] == str(2**60 + 3)
 
 
 def test_conflicts_are_listed_for_invalid_plans_only() -> None:

@@ -70,12 +70,6 @@ def test_plan_of_a_rank_is_checkpointed_with_its_spec(
     assert tmmu("checkpoint", plan, "--graph", DYNAMIC, "-o", kept)[0] == 2
 
 
-def test_plan_of_a_rank_does_not_verify_for_the_whole_graph(tmmu: Command, spec: str, tmp_path: Path) -> None:
-    path = str(tmp_path / "rank.json")
-    assert tmmu("plan", DYNAMIC, "--shard", spec, "-o", path)[0] == 0
-    assert tmmu("verify", path, "--graph", DYNAMIC)[0] == 1
-
-
 # --- sweeps over a dimension -------------------------------------------------------------------------------------
 
 

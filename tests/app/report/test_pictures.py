@@ -8,13 +8,9 @@ import pytest
 
 from app.kit.download.downloads import PICTURES, picture
 from app.report.report_theme import LOOKS, Sheet, Theme
-from app.report.still_pictures import OVER, still
+from app.report.still_pictures import still
 from tests.app.canvas.plans import plan_of
-from tests.support.build import residual
 from tests.support.paths import SAMPLES
-from tmmu_core.plans.making.engine import plan_graph
-from tmmu_core.plans.making.over_capacity import make_plan_anyway
-from tmmu_core.plans.making.request import PlanRequest
 
 SVG = "{http://www.w3.org/2000/svg}"
 RESNET = str(SAMPLES / "residual_block.tmmu.json")
@@ -46,15 +42,6 @@ def boxes(kind: str) -> list[tuple[str, float, float]]:
         if title is not None and title.text:
             found.append((title.text.split(",")[0], float(box.get("y", "0")), float(box.get("height", "0"))))
     return sorted(found, key=lambda each: each[1])
-
-
-def test_bytes_above_the_capacity_are_red() -> None:
-    fits = plan_graph(residual()).plan
-    top = fits.arena_of["activations"].extent_bytes
-    over = make_plan_anyway(residual(), PlanRequest(capacities={"activations": top - 1})).plan
-    assert OVER not in still(fits, "activations", "map", Sheet())
-    assert OVER in still(over, "activations", "map", Sheet())
-    assert OVER not in still(over, "activations", "slots", Sheet())
 
 
 def test_text_and_lines_have_enough_contrast() -> None:

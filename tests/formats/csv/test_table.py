@@ -73,12 +73,6 @@ def test_columns_of_a_table_are_listed() -> None:
         assert csv_table.columns_of(other) == ()
 
 
-def test_likely_columns_are_recognised_and_used_once() -> None:
-    assert csv_table.likely(("Name", "From", "To", "Bytes", "At")) == COLUMNS
-    assert csv_table.likely(("start_address", "size", "start")) == {"size": "size", "lower": "start_address"}
-    assert csv_table.likely(("x", "y")) == {}
-
-
 NAMES = {"id": "name", "lower": "from", "upper": "to"}
 
 

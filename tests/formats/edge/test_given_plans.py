@@ -68,15 +68,6 @@ def test_given_plan_verifies_and_has_its_extent_and_bound(name: str) -> None:
 # --- ExecuTorch --------------------------------------------------------------------------------------------------
 
 
-def test_elided_view_extends_the_lifetime_of_its_base() -> None:
-    """The concatenation is viewed as a row; only the view is read by the product, three instructions later."""
-    found = opened("executorch_small.pte")
-    k = next(i for i, name in enumerate(found.problem.ids) if name.startswith("aten::cat.out"))
-    assert found.problem.ids[k] == "aten::cat.out #41+#44 @41"
-    assert (found.problem.birth[k], found.problem.death[k]) == (8, 11)
-    assert any("1 values share the bytes of others" in line for line in found.notes)
-
-
 def test_persistent_state_lives_throughout() -> None:
     found = opened("executorch_small.pte")
     k = found.problem.roles.index("buffer")
@@ -186,12 +177,6 @@ def test_names_of_one_buffer_are_one_life() -> None:
     assert isinstance(found, PlainInstance)
     assert (found.problem.ids, rows(found)) == (("x", "y: 1+y_view"), [(0, 2, 64, 0), (1, 3, 32, 64)])
     assert "1 tensors share a buffer with another tensor" in found.notes
-
-
-@pytest.mark.parametrize("row", ["0 - 1: 0x0 - 0x41: 64: 96: FeatureMap: NHWC: x", "9 - 1: 0x0 - 0x40: 64: 9: F: N: x"])
-def test_contradicting_row_is_rejected(row: str) -> None:
-    with pytest.raises(UnreadableInput, match="line 3"):
-        read_any("\n".join([*VELA.splitlines()[:2], row]).encode())
 
 
 def test_both_log_formats_of_the_micro_planner_are_read() -> None:

@@ -128,19 +128,6 @@ def written(tensors: list[tuple[str | None, list[int] | None, str, bool, bytes]]
     return bytes(b.Output())
 
 
-def test_unnamed_tensors_scalars_and_variables_are_read() -> None:
-    made = written(
-        [(None, None, "UINT32", False, b""), ("state", [4], "FLOAT32", True, b""), ("y", [4], "FLOAT32", False, b"")],
-        ["DEQUANTIZE", "RELU"],
-    )
-    tensors = [(tensor.id, tensor.shape, tensor.dtype, tensor.role) for tensor in read(made, "m.tflite").tensors]
-    assert tensors == [
-        ("tensor:0", (), "uint32", "input"),
-        ("state", (4,), "float32", "buffer"),
-        ("y", (4,), "float32", "output"),
-    ]
-
-
 def test_string_tensor_is_rejected_by_name() -> None:
     made = written([("words", [1], "STRING", False, b""), ("y", [1], "INT8", False, b"")], ["RELU"])
     with pytest.raises(InvalidIrShapes, match='"words" has the type STRING'):

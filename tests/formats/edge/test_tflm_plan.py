@@ -178,8 +178,30 @@ DOUBLED = Sub(
 REPEATED = model([T("x", (1,)), T("y", (1,))], [while_((0,), (1,))], bodies=[BELOW, DOUBLED])
 
 
+HANDLE, VARIABLE = T("h", (1,), "RESOURCE"), ("VarHandleOptions", {"SharedName": "v", "Container": ""})
+FIRST_VALUE = Sub(
+    [HANDLE, T("first", data=struct.pack("<4f", 1, 2, 3, 4))],
+    [Op("VAR_HANDLE", (), (0,), VARIABLE), Op("ASSIGN_VARIABLE", (0, 1), ())],
+    (),
+    (),
+)
+SUMMED = model(
+    [X, HANDLE, T("old"), T("new"), T("out")],
+    [
+        Op("CALL_ONCE", (), (), ("CallOnceOptions", {"InitSubgraphIndex": 1})),
+        Op("VAR_HANDLE", (), (1,), VARIABLE),
+        Op("READ_VARIABLE", (1,), (2,)),
+        Op("ADD", (0, 2), (3,), ("AddOptions", {})),
+        Op("ASSIGN_VARIABLE", (1, 3), ()),
+        Op("RELU", (3,), (4,)),
+    ],
+    bodies=[FIRST_VALUE],
+    ends=((0,), (4,)),
+)
+
+
 @pytest.mark.runtimes
-@pytest.mark.parametrize("data", [BRANCHES, REPEATED], ids=["if", "while"])
+@pytest.mark.parametrize("data", [BRANCHES, REPEATED, SUMMED], ids=["if", "while", "variable"])
 def test_runtime_runs_control_flow_with_equal_outputs(data: bytes) -> None:
     pytest.importorskip("tflite_micro", reason="tflite-micro is not installed: pip install '.[tflm]'")
     from tmmu_core.runtime.measure.measure_model import measure

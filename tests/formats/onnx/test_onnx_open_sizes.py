@@ -39,12 +39,6 @@ def pooled() -> onnx.ModelProto:
 # --- what is assumed ---------------------------------------------------------------------------------------------
 
 
-def test_dimension_named_batch_is_one_at_any_axis() -> None:
-    ends = [value("x", ["batch", 4]), value("h", [2, "batch", 4])]
-    graph = read(model([op("Add", "x h", "y")], ends, [value("y", None)]))
-    assert graph.assumed == {"batch": 1}
-
-
 def test_given_size_is_not_assumed() -> None:
     graph = read_within(relu(["N", "T"]).SerializeToString(), {"T": Dim(7, 7)}, "model.onnx")
     assert (graph.assumed, graph.dims["T"]) == ({"N": 1}, Dim(7, 7))
@@ -55,18 +49,6 @@ def test_note_has_the_option_that_changes_the_sizes() -> None:
     assert in_words(graph).endswith("--dims N=1,T=512")
     assert assumed_at(graph, {"T": 9}) == {"N": 1}
     assert in_words(graph, {"N": 1, "T": 9}) == ""
-
-
-def test_assumption_outside_its_envelope_is_rejected() -> None:
-    data = native_file.encode_json(read(relu(["N", 3]))).replace(b'"assumed": {"N":1}', b'"assumed": {"N":9}')
-    with pytest.raises(InvalidIrShapes, match="outside the declared envelope"):
-        plan_graph(native_file.decode(data))
-
-
-def test_inexpressible_size_fixes_its_dimension() -> None:
-    graph = read(pooled())
-    assert tensors(graph)["y"].shape == ("N", 1, 255)
-    assert graph.dims == {"N": Dim(1, 8), "T": Dim(512, 512)}
 
 
 @pytest.mark.parametrize(("size", "pooled_size"), [(9, 4), (512, 255), (4097, 2048)])

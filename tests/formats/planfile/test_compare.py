@@ -134,14 +134,6 @@ def test_arenas_of_either_plan_are_listed() -> None:
     ]
 
 
-def test_digests_are_compared_by_their_hashes() -> None:
-    digest = read_trace(to_json_lines(chain_plan(3), digest=True))
-    assert compare(digest, chain_plan(3)).identical
-    verdict = compare(digest, chain_plan(3, planner="naive"))
-    assert not verdict.identical
-    assert "$.layout_hash" in [d.path for d in verdict.divergences]
-
-
 def test_largest_changes_are_listed_per_kind() -> None:
     plan = chain_plan(4)
     after = edited(edited(edited(plan, "t1", offset=4096), "t2", size=40), "t3", size=8)

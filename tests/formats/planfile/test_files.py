@@ -110,12 +110,6 @@ def test_wrong_field_is_rejected_at_its_path(change: Callable[[dict[str, object]
     assert refused.value.source == "plan.json"
 
 
-def test_truncated_file_is_rejected_at_its_end() -> None:
-    with pytest.raises(UnreadableInput) as refused:
-        plan_file.from_document(plan_file.to_json(chain_plan())[:700])
-    assert "byte 700" in refused.value.place
-
-
 def test_exported_instance_has_the_same_packing() -> None:
     plan = ledger_plan()
     found = read_csv(plan_file.to_instance(plan), alignment=64)
@@ -130,15 +124,6 @@ def test_instance_holds_one_arena() -> None:
     assert plan_file.to_instance(plan, "parameters").decode().splitlines()[1:] == ["w,0,3,32,128,0"]
     with pytest.raises(UnreadableInput, match="one arena"):
         plan_file.to_instance(plan)
-
-
-def test_duplicate_arena_is_rejected() -> None:
-    data = plan_file.to_json(chain_plan())
-    (arena,) = chain_plan().arena_of
-    twice = data.replace(b'"arenas": {', b'"arenas": {"' + arena.encode() + b'": {},')
-    with pytest.raises(UnreadableInput) as refused:
-        plan_file.from_document(twice)
-    assert refused.value.place in (f"$.arenas.{arena}", "$.arenas[...]")
 
 
 def test_duplicate_key_of_a_trace_record_is_rejected() -> None:

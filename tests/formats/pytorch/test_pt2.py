@@ -205,19 +205,6 @@ def test_saved_program_is_planned_and_verified_without_pytorch(name: str, no_tor
     assert verify_plan(plan_graph(graph).plan, graph).ok
 
 
-def test_view_has_its_base_offset_and_strides() -> None:
-    graph = saved("convolution")
-    second = tensor(graph, "getitem_1").view
-    assert second is not None
-    assert (second.base_tensor_uid, second.byte_offset, second.stride_desc) == ("linear", 20, (10, 1))
-
-
-def test_in_place_result_is_a_view_of_its_operand() -> None:
-    view = tensor(saved("convolution"), "add_").view
-    assert view is not None
-    assert view.base_tensor_uid == "add"
-
-
 def test_tied_weights_are_one_parameter() -> None:
     assert [each.id for each in saved("tied").tensors if each.role == "parameter"] == ["embed.weight"]
 

@@ -196,6 +196,16 @@ def test_failed_allocation_is_reported_with_what_would_make_room() -> None:
     assert [total.name for total in found.would_free(failure)] == ["model.py:5 Net.forward (activation)"]
 
 
+def test_failure_at_the_first_event_finds_the_allocations_before_the_trace() -> None:
+    writer = SnapshotWriter(capacity=100 * MIB, is_recording=False)
+    writer.alloc("weight", 60 * MIB, LINE, "parameter")
+    writer.start()
+    assert not writer.alloc("y", 60 * MIB, LINE, "activation")
+    writer.alloc("z", 30 * MIB, LINE, "activation")
+    (failure,) = history(writer.document()).failures
+    assert (failure.live, failure.unused) == (60 * MIB, 0)
+
+
 def test_equal_buffers_are_one_group_and_sizes_are_counted_by_powers_of_two() -> None:
     writer = SnapshotWriter()
     for k in range(3):

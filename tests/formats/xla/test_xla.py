@@ -72,22 +72,11 @@ def test_allocations_are_consecutive_and_offsets_are_those_of_the_dump() -> None
     assert [of(dump(), name).offset for name in ("w", "x", "half", "a")] == [0, 64, 80, 84 + 16]
 
 
-def test_value_written_over_its_operand_takes_its_place() -> None:
-    a, b = of(dump(), "a"), of(dump(), "b")
-    assert (a.birth, a.death, b.birth, b.takes_over) == (2, 3, 3, "a")
-
-
 @pytest.mark.parametrize(("half", "missing"), [(ASSIGNMENT, "live ranges"), (LIVE_RANGE, "buffer assignment")])
 def test_incomplete_dump_is_rejected_with_the_missing_file(half: str, missing: str) -> None:
     with pytest.raises(UnreadableInput, match=missing) as caught:
         read_dump(half.encode())
     assert "cat X-buffer-assignment.txt X-live-range.txt" in caught.value.hint
-
-
-def test_damaged_line_is_rejected_with_its_number() -> None:
-    with pytest.raises(UnreadableInput) as caught:
-        dump(ASSIGNMENT.replace("(size=32,offset=0)", "(size=32)"))
-    assert caught.value.place == "line 4"
 
 
 def test_files_of_a_dump_find_each_other() -> None:

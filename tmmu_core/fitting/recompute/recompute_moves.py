@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -126,35 +127,40 @@ def lower(
 
 def lowest_within(
     plan_input: PlanInput, goal: Goal, max_flops: int, report: Progress | None = None
-) -> Iterator[tuple[Move, ...]]:
-    """Yield lists of moves with at most ``max_flops`` extra FLOPs, each with a lower peak than the one before.
+) -> tuple[Move, ...] | None:
+    """Return the moves with the lowest peak found for at most ``max_flops`` extra FLOPs; ``None`` if none lowers it.
 
-    The last list is the lowest found: a bisection over the excess of ``goal``, down to 0.2 % of it.
+    A bisection over the excess of ``goal``, down to 0.2 % of the peak.
     """
     model, begun = _problem(plan_input)
     if not model.droppable.any():
-        return
+        return None
     search = Search(model, goal.over, begun, progress_check(report, "recompute"))
     most = search.nothing.run.flops + max_flops
     found = search.climb()
     best = min((p for _, p in found if p.run.flops <= most), key=lambda p: (search.excess(p.run), p.key))
-    if best is not search.nothing:
-        yield moves_of(model, begun, best.choice)
-    tight = loose = 1_000_000
-    while search.excess(best.run):
-        loose *= 2
-        search.over = scaled(goal, loose)
-    while loose - tight > loose // 500 and search.go_on():
+    tight, loose = 0, search.excess(best.run)
+    while 500 * (loose - tight) > best.run.total and search.go_on():
         middle = (tight + loose) // 2
-        search.over = scaled(goal, middle)
-        point = best if not search.excess(best.run) else search.cheapest(found)
-        if point is None or point.run.flops > most:
+        search.over = partial(_excess_above, goal, middle)
+        points = [best, search.cheapest(found)]
+        if not any(_is_within(search, point, most) for point in points):
+            points += _nested_points(search, found)
+        within = [point for point in points if point is not None and _is_within(search, point, most)]
+        if not within:
             tight = middle
             continue
         loose = middle
-        if point.run.total < best.run.total:
-            best = point
-            yield moves_of(model, begun, point.choice)
+        best = min(within, key=lambda point: (point.run.total, point.key))
+    return None if best is search.nothing else moves_of(model, begun, best.choice)
+
+
+def _excess_above(goal: Goal, slack: int, bytes_of: Mapping[str, int]) -> int:
+    return max(0, goal.over(bytes_of) - slack)
+
+
+def _is_within(search: Search, point: Point | None, max_flops: int) -> bool:
+    return point is not None and point.run.flops <= max_flops and not search.excess(point.run)
 
 
 def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:

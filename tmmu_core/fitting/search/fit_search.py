@@ -377,7 +377,9 @@ class _FitSearch:
 
         assert self.allowed.max_cost is not None
         left = self.allowed.max_cost * self.flops // 100_000 - base.cost.extra_flops
-        yield from lowest_within(base.plan_input, self.capacity, left, self.watch)
+        lowest = lowest_within(base.plan_input, self.capacity, left, self.watch)
+        if lowest is not None:
+            yield lowest
 
     def combine_single_moves(self, base: Candidate, kind: Kind) -> Candidate:
         """Add single moves within the cost, best ratio of bytes to cost first, until the plan fits."""

@@ -132,7 +132,6 @@ export class Columns {
     this.module = spec.module ? new Table(spec.module, read) : null; // the layer of each row
     this.phase = spec.phase ? new Table(spec.phase, read) : null;
     this.stretches = spec.stretches ?? []; // [phase, first step, step after the last]
-    this.extra = spec.extra.map(([heading, table]) => [heading, new Table(table, read)]);
     this.arenas = spec.arenas.map((arena) => ({ ...arena, live: numbers(arena.live), rawLive: read(arena.live) }));
     this.viewRows = read(spec.views);
     const bases = read(spec.bases);

@@ -24,7 +24,6 @@ export function linesOf(plan, row, { other = null, candidate = true } = {}) {
   if (plan.stillRead.has(row)) {
     lines.push(["last read", `${named(plan, death)}; its memory could be reused in place, the planner did not`]);
   }
-  for (const [heading, table] of plan.extra) if (table.at(row)) lines.push([heading, table.at(row)]);
   if (plan.twin && other) lines.push(...against(plan, other, row, candidate));
   return lines;
 }

@@ -200,7 +200,6 @@ function texts(rows, nodes) {
     shape: table(rows.map(shape)),
     operator: null,
     ranked: [],
-    extra: [],
   };
 }
 

@@ -103,6 +103,9 @@ class History(Recorded):
         live = (self.birth <= step) & (step < self.death)
         return np.flatnonzero(live if lane is None else live & (self.lane == lane))
 
+    def _live_before(self, step: int) -> I64:
+        return self.live_at(step - 1) if step else np.flatnonzero(self.is_before)
+
     def name(self, key: str, row: int) -> str:
         """Return the name of a row under one of :data:`KEYS`."""
         stack = int(self.stack[row])
@@ -186,7 +189,7 @@ class History(Recorded):
         found = []
         for at in np.flatnonzero(action == OOM).tolist():
             step = int(steps[at])
-            live = int(self.size[self.live_at(max(step - 1, 0))].sum())
+            live = int(self.size[self._live_before(step)].sum())
             held = int(reserved[at])
             line = self.lines[self.events.stack[at]]
             found.append(OutOfMemory(step, self.events.size[at], self.events.addr[at], held, live, line))
@@ -194,7 +197,7 @@ class History(Recorded):
 
     def would_free(self, failure: OutOfMemory) -> list[Total]:
         """Return the largest lines of live buffers that make room for a failed allocation, parameters last."""
-        rows = self.live_at(max(failure.step - 1, 0)).tolist()
+        rows = self._live_before(failure.step).tolist()
         order = {"activation": 0, "gradient": 1, "other": 2, "optimizer_state": 3, "parameter": 4}
         found = self._summed((f"{self.name('line', row)} ({self.categories[row]})", row) for row in rows)
         found.sort(key=lambda t: order[t.name.rpartition("(")[2].removesuffix(")")])

@@ -1,0 +1,77 @@
+"""The jobs of a user that have no file of their own.
+
+| job | tests |
+|---|---|
+| first minute | ``test_flows``, ``test_first_minute`` |
+| own file | ``test_flows``, ``test_review`` (drop) |
+| does not fit | here |
+| slots and why | ``test_placing`` |
+| compare | ``test_flows``, ``test_clicks`` (side by side), ``test_walk`` (graphs) |
+| fragmentation | here |
+| ranks and shapes | ``test_scenarios`` |
+| report | ``test_flows``, ``test_pictures``, ``test_platform`` |
+| keyboard and links | ``test_address``, ``test_clicks``; dead link and reload here |
+| big graphs | here, ``test_walk`` |
+| themes | ``test_contrast`` (axe-core on every page, light and dark) |
+| history | ``test_history`` |
+| review by two | ``test_review`` |
+| graph | ``test_walk``, ``test_layers`` |
+| long search | ``test_stopping`` |
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Visit, open_files, rest
+
+pytestmark = pytest.mark.browser
+
+
+def test_change_that_fits_is_opened_and_can_be_exported(visit: Visit) -> None:
+    page = visit("fit", graph="sample:resnet50", capacity="activations=8MiB")
+    page.get_by_role("button", name="Open this plan").click()
+    expect(page.locator(".tm-headline h1")).not_to_contain_text("over the limit")
+    page.locator(".st-key-headline").get_by_role("link", name="Export").click()
+    expect(page.get_by_role("button", name="Download report")).to_be_visible()
+
+
+def test_fragmentation_names_the_cause_at_the_chosen_step(visit: Visit) -> None:
+    page = visit("fragmentation", graph="sample:mixed_sizes")
+    title = page.locator(".tm-claim h2")
+    expect(title).to_contain_text(re.compile("holds no live tensor at #|are live at #"))
+    before = title.inner_text()
+    page.get_by_role("button", name="+", exact=True).or_(page.get_by_role("button", name="Increment")).first.click()
+    expect(title).not_to_have_text(before)
+
+
+def test_dead_link_says_what_to_open_and_reload_keeps_the_view(visit: Visit) -> None:
+    page = visit(graph="sample:linear_chain", tensor="t1", view="lifetimes")
+    page.reload()
+    expect(page.locator('.tm-card[data-tensor="t1"]')).to_be_visible()
+    expect(page.locator(".tmmu-canvas").first).to_have_attribute("data-view", "lifetimes")
+    page.goto(page.url.split("?")[0] + "?graph=file:0123456789abcdef")
+    expect(page.locator(".tm-error")).to_contain_text("open")
+    page.get_by_role("button", name="SqueezeNet ·").click()
+    expect(page.locator(".tm-headline h1")).to_contain_text("squeezenet")
+
+
+@pytest.mark.slow
+def test_hundred_thousand_buffers_are_drawn_and_searched(visit: Visit, tmp_path: Path) -> None:
+    file = tmp_path / "large.csv"
+    rows = (f"b{k},{k},{k + 1 + k % 97},{128 + 128 * (k % 31)}\n" for k in range(100_000))
+    file.write_text("id,lower,upper,size\n" + "".join(rows))
+    page = visit(graph="sample:linear_chain")
+    open_files(page, file)
+    expect(page.locator(".tm-headline h1")).to_contain_text("large needs", timeout=120_000)
+    canvas = page.locator(".tmmu-canvas").first
+    expect(canvas).to_have_attribute("data-total", "100000", timeout=120_000)
+    rest(page)
+    page.keyboard.press("Escape")
+    page.get_by_label("search tensors and nodes").fill("b99999")
+    page.get_by_label("search tensors and nodes").press("Enter")
+    expect(page.locator('.tm-card[data-tensor="b99999"]')).to_be_visible()
