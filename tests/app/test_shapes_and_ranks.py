@@ -154,15 +154,10 @@ def test_sizes_over_the_capacity_are_listed() -> None:
 def test_shape_outside_the_envelope_is_replanned() -> None:
     at = opened("shapes", graph=DYNAMIC, shapes="16, 40, 8")
     log = at.dataframe[0].value
-    assert log["plan"].tolist() == ["first", "replanned, computed", "kept"]
+    assert log["plan"].tolist() == ["first", "replanned", "kept"]
     assert log["planned for"].tolist() == ["B = 32", "B = 40", "B = 40"]
     assert "→" in log["plan hash, old → new"][1]
-    assert "3 iterations, 1 replan, 2 plans computed" in html(at)
-
-
-def test_repeated_shape_is_served_from_the_cache() -> None:
-    log = opened("shapes", graph=DYNAMIC, shapes="8, 16, 8", plan_at="point").dataframe[0].value
-    assert log["plan"].tolist() == ["first", "replanned, computed", "replanned, from the cache"]
+    assert "3 iterations, 1 replan" in html(at)
 
 
 def test_aborted_session_has_a_card_with_a_fix() -> None:

@@ -36,7 +36,7 @@ SHOTS: dict[str, tuple[str, dict[str, str]]] = {
     "compare": ("compare", {"baseline": "planner:slots", "planner": "portfolio"}),
     "planners": ("planners", {"graph": GPT2, "arena": "gradients"}),
     "graph": ("graph", {"tensor": "r15"}),
-    "shapes": ("shapes", {"graph": "sample:dynamic_batch", "dims": "B=24", "plan_at": "point"}),
+    "shapes": ("shapes", {"graph": "sample:dynamic_batch", "dims": "B=24"}),
     "ranks": ("ranks", {"graph": GPT2, "look": "5"}),
 }
 

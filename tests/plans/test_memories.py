@@ -170,7 +170,7 @@ def test_csv_and_residency_have_the_uplift_of_every_tensor() -> None:
         found = uplift(plan, name)
         assert found is not None
         lacking = str(found.lacking_bytes) if found.above else ""
-        wanted = [found.memory, found.said_by, found.above, lacking]
+        wanted = [found.memory, found.decided_by, found.above, lacking]
         fields = ("memory", "put_there_by", "one_memory_up", "lacking_bytes")
         assert [rows[name][field] for field in fields] == wanted
         assert [str(resident[name][field]) for field in fields] == wanted
@@ -182,7 +182,7 @@ def test_spilled_tensor_has_its_reason() -> None:
     plan = planned(model(8, 40), memories=[{**TCM, "max_size": 128}, SRAM, MRAM], rules=[STAGED])
     found = uplift(plan, "c1")
     assert found is not None
-    assert (found.said_by, found.memory, found.above) == ("rule 1", "MRAM", "SRAM")
+    assert (found.decided_by, found.memory, found.above) == ("rule 1", "MRAM", "SRAM")
     assert "TCM has 128 B for constant" in found.spilled
     assert uplift(plan_graph(model(1)).plan, "x") is None
 

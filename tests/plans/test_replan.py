@@ -1,7 +1,5 @@
 """Dynamic shapes: sessions, policies, the cache, replan records, and the curve over an envelope."""
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 from hypothesis import given
@@ -17,7 +15,6 @@ from tmmu_core.plans import canonical
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.replan import (
     CURVE_POINTS,
-    Rule,
     envelope_hash,
     peak_over_dim,
     replan_session,
@@ -41,8 +38,8 @@ def batched(policy="REPLAN_AT_SAFEPOINT", safepoints=("n1",), **dims):
     )
 
 
-def run(batches, policy="REPLAN_AT_SAFEPOINT", plan_at="upper", **rest):
-    return replan_session(batched(policy), [{"B": b} for b in batches], Rule(plan_at), **rest)
+def run(batches, policy="REPLAN_AT_SAFEPOINT", **rest):
+    return replan_session(batched(policy), [{"B": b} for b in batches], **rest)
 
 
 def extents(log):
@@ -64,7 +61,8 @@ def test_first_shape_outside_the_envelope_is_replanned_and_recorded():
 
 def test_one_plan_serves_every_shape_inside_the_envelope():
     log = run([4, 1, 3, 4])
-    assert (log.plans, log.replans, extents(log)) == (1, (), [2048] * 4)
+    assert (log.replans, extents(log)) == ((), [2048] * 4)
+    assert len({id(i.solution) for i in log.iterations}) == 1
 
 
 def test_plan_at_the_upper_end_is_the_plan_of_the_graph():
@@ -141,29 +139,6 @@ def test_last_of_several_safepoints_is_used():
     assert log.replans[0]["safepoint"] == "n1"
 
 
-# --- planning each point
-
-
-def test_shape_planned_at_its_point_has_its_own_size():
-    assert extents(run([4, 1, 2], plan_at="point")) == [2048, 512, 1024]
-
-
-def test_repeated_shape_is_read_from_the_cache():
-    log = run([4, 1, 4, 1], plan_at="point")
-    assert log.plans == 2
-    assert [i.cached for i in log.iterations] == [False, False, True, True]
-    assert [record["cached"] for record in log.replans] == [False, True, True]
-
-
-def test_abort_keeps_a_plan_that_is_large_enough():
-    assert extents(run([4, 1], "ABORT", plan_at="point")) == [2048, 2048]
-
-
-def test_abort_ends_at_a_shape_larger_than_the_plan():
-    log = run([1, 4], "ABORT", plan_at="point")
-    assert log.aborted.diagnostics["reason"] == "dim_out_of_plan"
-
-
 def test_mode_and_arena_configuration_are_in_the_cache_key():
     plain = run([4]).iterations[0].key
     assert run([4], request=PlanRequest(mode="backward")).iterations[0].key != plain
@@ -174,9 +149,9 @@ def test_mode_and_arena_configuration_are_in_the_cache_key():
 
 
 @pytest.mark.slow
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.sampled_from(["upper", "point"]))
-def test_plan_of_each_iteration_is_large_enough(batches, plan_at):
-    log = replan_session(batched(), [{"B": b} for b in batches], Rule(plan_at))
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_plan_of_each_iteration_is_large_enough(batches):
+    log = replan_session(batched(), [{"B": b} for b in batches])
     assert [dict(i.point)["B"] for i in log.iterations] == batches
     for iteration in log.iterations:
         assert all(a >= b for (_, a), (_, b) in zip(iteration.planned_at, iteration.point, strict=True))
@@ -184,10 +159,10 @@ def test_plan_of_each_iteration_is_large_enough(batches, plan_at):
 
 
 @pytest.mark.slow
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.sampled_from(["upper", "point"]))
-def test_session_is_deterministic(batches, plan_at):
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_session_is_deterministic(batches):
     def hashes():
-        log = replan_session(batched(), [{"B": b} for b in batches], Rule(plan_at))
+        log = replan_session(batched(), [{"B": b} for b in batches])
         return [i.solution.plan.tmmu_plan_hash for i in log.iterations], log.replans
 
     assert hashes() == hashes()
@@ -205,7 +180,7 @@ def test_unknown_dimension_or_negative_size_is_rejected(shape, reason):
 
 def test_unknown_policy_is_rejected():
     with pytest.raises(InvalidIrShapes) as caught:
-        replan_session(batched(), [], Rule(policy="MAYBE"))
+        replan_session(batched(), [], "MAYBE")
     assert caught.value.diagnostics["reason"] == "replan_policy"
 
 
@@ -250,7 +225,7 @@ def test_given_graph_is_unchanged():
     before = msgspec.json.encode(ir)
     replan_session(ir, [{"B": 4}, {"B": 9}])
     assert msgspec.json.encode(ir) == before
-    assert replace(run([4, 9]), plans=0).graph.dims == {"B": Dim(1, 4)}
+    assert run([4, 9]).graph.dims == {"B": Dim(1, 4)}
 
 
 def test_curve_stops_when_progress_returns_false():

@@ -20,7 +20,7 @@ class LintRule:
     """A rule: its name, its statement, its source, and the verifier's rules in it."""
 
     name: str
-    says: str
+    statement: str
     source: str
     made_of: tuple[str, ...] = ()
 

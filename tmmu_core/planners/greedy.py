@@ -7,8 +7,8 @@ range lists.
 
 Orders and fits are those of the literature: size and breadth (Pisarchyk & Lee 2020), area and length (dynamic storage
 allocation and strip packing), first fit in birth order with a free list. Where storages overlap few others in time,
-sorting these is faster (:mod:`tmmu_core.planners.greedy_sparse`). Both loops run in the native library where it is
-loaded, with the same result.
+sorting these is faster (:mod:`tmmu_core.planners.greedy_sparse`, native only). The loop here runs in the native library
+where it is loaded, with the same result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tmmu_core.planners.columns import (
     finished,
     option,
 )
-from tmmu_core.planners.greedy_sparse import NATIVE_NEAR_UP_TO, near_of, neighbours, place_near, place_near_native
+from tmmu_core.planners.greedy_sparse import neighbours, place_near_native
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64, Packing, Problem, Progress
@@ -163,14 +163,10 @@ def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False)
         sequence = [i for i in order if cols.fixed[i] >= 0] + [i for i in order if cols.fixed[i] < 0]
     loops = None if plain or not cols.small else library()
     if loops is not None:
-        met = neighbours(cols, NATIVE_NEAR_UP_TO) if cols.plain else None
+        met = neighbours(cols) if cols.plain else None
         if met is not None:
             return place_near_native(loops, cols, sequence, met, tightest=fit == "tightest")
         return place_native(loops, cols, sequence, tightest=fit == "tightest")
-    if cols.plain:
-        near = near_of(cols)
-        if near is not None:
-            return place_near(cols, sequence, near, tightest=fit == "tightest")
     return _place(cols, sequence, tightest=fit == "tightest")
 
 

@@ -1,6 +1,6 @@
-"""The greedy loop for sparse conflict graphs: sort the placed neighbours of each storage.
+"""The native greedy loop for sparse conflict graphs: sort the placed neighbours of each storage.
 
-Same offsets as :func:`tmmu_core.planners.greedy._place`. With some dozens of neighbours per storage, sorting their
+Same offsets as :func:`tmmu_core.planners.greedy.place`. With some dozens of neighbours per storage, sorting their
 addresses takes a seventh of the time of the tree; neighbours are computed once for all runs.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import CDLL
-from itertools import pairwise
 
 import numpy as np
 
@@ -16,18 +15,15 @@ from tmmu_core.planners.columns import Columns
 from tmmu_core.planners.native import native
 from tmmu_core.planners.problem import I64
 
-NEAR_UP_TO = 64
-"""Mean number of neighbours up to which the Python loop is used."""
-
-NATIVE_NEAR_UP_TO = 128
-"""The same limit for a run in the native library."""
+NEAR_UP_TO = 128
+"""Mean number of neighbours up to which this loop is used."""
 
 PAIRS_UP_TO = 2_000_000
 """Rows of the neighbour table, about 40 bytes each; with more, the tree needs less memory."""
 
 
-def neighbours(cols: Columns, most: int) -> tuple[I64, I64] | None:
-    """Return which storages of a plain problem overlap in time; ``None`` with more than ``most`` neighbours on average.
+def neighbours(cols: Columns) -> tuple[I64, I64] | None:
+    """Return which storages of a plain problem overlap in time; ``None`` where they are too many.
 
     Neighbours of storage i are rows ``first[i]:first[i + 1]`` of the second array; cached.
     """
@@ -38,7 +34,7 @@ def neighbours(cols: Columns, most: int) -> tuple[I64, I64] | None:
         count = later - np.arange(1, len(cols) + 1)
         cols.memo["met"] = order, count, 2 * int(count.sum())
     order, count, rows = cols.memo["met"]
-    if rows > min(most * len(cols), PAIRS_UP_TO):
+    if rows > min(NEAR_UP_TO * len(cols), PAIRS_UP_TO):
         return None
     if "neighbours" not in cols.memo:
         one = np.repeat(np.arange(len(cols)), count)
@@ -50,48 +46,6 @@ def neighbours(cols: Columns, most: int) -> tuple[I64, I64] | None:
         cols.memo["neighbours"] = first, table
     found: tuple[I64, I64] = cols.memo["neighbours"]
     return found
-
-
-def near_of(cols: Columns) -> list[list[int]] | None:
-    """Return the neighbours as lists; ``None`` where they are too many for Python."""
-    if "near" not in cols.memo:
-        met = neighbours(cols, NEAR_UP_TO)
-        cols.memo["near"] = None
-        if met is not None:
-            rows, first = met[1].tolist(), met[0].tolist()
-            cols.memo["near"] = [rows[a:b] for a, b in pairwise(first)]
-    near: list[list[int]] | None = cols.memo["near"]
-    return near
-
-
-def place_near(cols: Columns, sequence: Sequence[int], near: list[list[int]], tightest: bool) -> list[int]:
-    """Return the offsets of one greedy run of a plain problem in the order ``sequence``."""
-    nowhere = (-1, -1)
-    spans = [nowhere] * len(cols)
-    sizes, aligns = cols.size, cols.align
-    for i in sequence:
-        size, align = sizes[i], aligns[i]
-        taken = [spans[j] for j in near[i]]
-        taken.sort()
-        at = edge = 0
-        if tightest:
-            best = smallest = -1
-            for start, end in taken:
-                if start > edge:
-                    at = (edge + align - 1) & -align
-                    if at + size <= start and (smallest < 0 or start - edge < smallest):
-                        best, smallest = at, start - edge
-                if end > edge:
-                    edge = end
-            at = best if best >= 0 else (edge + align - 1) & -align
-        else:
-            for start, end in taken:
-                if end > at:
-                    if start >= at + size:
-                        break
-                    at = (end + align - 1) & -align
-        spans[i] = (at, at + size)
-    return [at for at, _ in spans]
 
 
 def place_near_native(

@@ -76,7 +76,6 @@ def plan_problem(
     lives = [each.found.parts for each in placed if each.found.parts is not None]
     birth, end, size = (np.concatenate(column) for column in zip(*lives, strict=True))
     constraints = constraints_of(instance.problems)
-    kept = sum(problem.given_offsets for problem in instance.problems)
     return assemble(
         columns,
         summaries,
@@ -93,15 +92,20 @@ def plan_problem(
         execution_order=(),
         constraints=constraints,
         notes={
-            **({READ: "; ".join(instance.notes)} if instance.notes else {}),
-            **(
-                {GIVEN_OFFSETS: f"{kept:,} of {sum(map(len, instance.problems)):,} offsets are given and stay fixed"}
-                if kept
-                else {}
-            ),
+            **_remarks(instance),
             **{each.problem.arena: dict(each.found.packing.notes) for each in placed if each.found.packing.notes},
         },
     )
+
+
+def _remarks(instance: PlainInstance) -> dict[str, str]:
+    """Return the notes of a plan that its instance gives."""
+    kept = sum(problem.given_offsets for problem in instance.problems)
+    remarks = {READ: "; ".join(instance.notes)} if instance.notes else {}
+    if kept:
+        total = sum(map(len, instance.problems))
+        remarks[GIVEN_OFFSETS] = f"{kept:,} of {total:,} offsets are given and stay fixed"
+    return remarks
 
 
 class _Placed(NamedTuple):

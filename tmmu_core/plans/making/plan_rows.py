@@ -177,9 +177,9 @@ def _shared(graph: Graph, marked: I64, rows: I64) -> tuple[tuple[str | None, ...
 
 def _among(rows: I64, marked: I64, tensors: int) -> list[int]:
     """Places in ``rows`` of the tensors ``marked``."""
-    says = np.zeros(tensors, np.bool_)
-    says[marked] = True
-    places: list[int] = np.flatnonzero(says[rows]).tolist()
+    is_marked = np.zeros(tensors, np.bool_)
+    is_marked[marked] = True
+    places: list[int] = np.flatnonzero(is_marked[rows]).tolist()
     return places
 
 

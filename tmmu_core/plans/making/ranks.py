@@ -139,9 +139,9 @@ class _Share:
     def of(cls, graph: Graph, request: PlanRequest, rank: int = 0) -> _Share:
         spec = read_spec(request.shard_spec or {})
         world = check_world(spec, request.world_size, rank)
-        said = with_arena_settings(graph, request.spelled_out(graph))
-        timeline = build_timeline(graph, said.mode, said.preset, order=said.order, dims=said.dims)  # type: ignore[arg-type]
-        return cls(said, spec, world, timeline, shard(timeline.graph, spec, said.dims), canonical.ir_hash(graph))
+        spelled = with_arena_settings(graph, request.spelled_out(graph))
+        timeline = build_timeline(graph, spelled.mode, spelled.preset, order=spelled.order, dims=spelled.dims)  # type: ignore[arg-type]
+        return cls(spelled, spec, world, timeline, shard(timeline.graph, spec, spelled.dims), canonical.ir_hash(graph))
 
     def plan(self, rank: int) -> Solution:
         """One rank's plan."""

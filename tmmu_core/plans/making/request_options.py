@@ -350,8 +350,8 @@ def written(request: PlanRequest) -> dict[str, str]:
     """Field → its text, for the fields that differ from their defaults; in the order of the fields."""
     plain = PlanRequest()
     return {
-        name: said.write(getattr(request, name))
-        for name, said in OPTION_SPECS.items()
+        name: spec.write(getattr(request, name))
+        for name, spec in OPTION_SPECS.items()
         if getattr(request, name) != getattr(plain, name)
     }
 
