@@ -178,10 +178,9 @@ def test_malformed_sequence_is_kept() -> None:
 def test_trace_of_a_session_has_its_replans() -> None:
     from app.session import scenarios
     from tmmu_core.formats.planfile import trace
-    from tmmu_core.plans.making.replan import Rule
 
     shapes = shape_sequences.read_shapes("16, 40", B, "B")
-    job = scenarios.session(Choice(source=DYNAMIC), shapes, Rule("upper", "REPLAN_AT_SAFEPOINT"))
+    job = scenarios.session(Choice(source=DYNAMIC), shapes, "REPLAN_AT_SAFEPOINT")
     assert job.wait(60)
     log = job.answer()
     data = trace.to_json_lines(log.iterations[-1].solution.plan, replans=log.replans)

@@ -49,7 +49,7 @@ _FIELDS = {
     # Branch and bound, and the units that share a section.
     "search": "n sections events max_levels shape entry first neighbour mate wall "
     "unit section order event changed dirty holes placed filled conflict_levels counters "
-    "capacity rank rules budget nodes stop unit_of_level offset_of_level second_branch trail_marks nogoods",
+    "capacity rank budget nodes stop unit_of_level offset_of_level second_branch trail_marks nogoods",
     "neighbour_query": "n max_rows entry_of entry first by_section begin seen table",
     # Large neighbourhood search.
     "lns": "n sections noise_rows capacity iterations mean_destroyed unit temperature log_table conflicts first_run "
@@ -149,11 +149,6 @@ def neighbours(loops: ctypes.CDLL, entry_of: I64, entry: I64, first: I64, by_sec
         if count <= rows:
             return begin, table[:count]
         rows = count
-
-
-def lowest_allowed_offset(loops: ctypes.CDLL, unit: I64, wall: I64, u: int) -> int:
-    """Return the result of :func:`tmmu_core.planners.exact.search_tables.lowest_allowed_offset` from offset 0."""
-    return int(loops.tmmu_lowest_allowed_offset(_word(unit), _word(wall), u, 0))
 
 
 def search(loops: ctypes.CDLL, levels: int, **fields: Any) -> int:
