@@ -142,7 +142,4 @@ def not_opened(path: Path, error: OSError) -> UnreadableInput:
 
 def cut_short(what: str, needed: int, length: int) -> UnreadableInput:
     """Return the error for a file that ends before the requested bytes."""
-    return UnreadableInput(
-        f"{what} is cut off: it has {length:,} bytes of {needed:,}.",
-        hint="Copy the file again.",
-    )
+    return UnreadableInput(f"{what} is cut off: it has {length:,} bytes of {needed:,}.", hint="Copy the file again.")

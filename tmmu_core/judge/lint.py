@@ -64,21 +64,9 @@ RULES: tuple[LintRule, ...] = (
         "Without an execution_order, a backward node runs before a forward node.",
         "contract §2",
     ),
-    LintRule(
-        "split_scope",
-        "A node runs between the nodes of a scope that it is not part of.",
-        "docs/decisions/0004",
-    ),
-    LintRule(
-        "untouched",
-        "A tensor is not read, not written, and neither input nor output.",
-        "design",
-    ),
-    LintRule(
-        "unread",
-        "A tensor is written but not read, and is not an output.",
-        "design",
-    ),
+    LintRule("split_scope", "A node runs between the nodes of a scope that it is not part of.", "docs/decisions/0004"),
+    LintRule("untouched", "A tensor is not read, not written, and neither input nor output.", "design"),
+    LintRule("unread", "A tensor is written but not read, and is not an output.", "design"),
     LintRule(
         "slots_over_optimal",
         "must_not_alias pairs need slots above the optimum.",
@@ -92,10 +80,7 @@ RULES: tuple[LintRule, ...] = (
         ("places",),
     ),
     LintRule(
-        "unheld",
-        "The file has no content hash, so that an edit may not be detected.",
-        "docs/decisions/0060",
-        ("held",),
+        "unheld", "The file has no content hash, so that an edit may not be detected.", "docs/decisions/0060", ("held",)
     ),
 )
 """The first four are errors, the others warnings."""

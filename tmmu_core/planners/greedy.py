@@ -20,15 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.planners.columns import (
-    HANDOFF,
-    Columns,
-    align_up,
-    columns,
-    extent_of,
-    finished,
-    option,
-)
+from tmmu_core.planners.columns import HANDOFF, Columns, align_up, columns, extent_of, finished, option
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64, Packing, Problem, Progress

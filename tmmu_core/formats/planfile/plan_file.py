@@ -143,12 +143,7 @@ def to_parquet(plan: Plan) -> bytes:
     return sink.getvalue()
 
 
-WRITERS: dict[str, Callable[[Plan], bytes]] = {
-    "json": to_json,
-    "cbor": to_cbor,
-    "csv": to_csv,
-    "parquet": to_parquet,
-}
+WRITERS: dict[str, Callable[[Plan], bytes]] = {"json": to_json, "cbor": to_cbor, "csv": to_csv, "parquet": to_parquet}
 """Format → writer."""
 
 

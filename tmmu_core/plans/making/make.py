@@ -151,11 +151,7 @@ def _plan_of_instance(
     notes = (*instance.notes, *_offset_notes(instance, request.planner or DEFAULT_PLANNER))
     return plan_problem(
         replace(
-            instance,
-            problem=problems[0],
-            others=problems[1:],
-            packing=instance.packing if given else None,
-            notes=notes,
+            instance, problem=problems[0], others=problems[1:], packing=instance.packing if given else None, notes=notes
         ),
         planner=DEFAULT_PLANNER if given else request.planner or DEFAULT_PLANNER,
         options=None if given else request.options,
