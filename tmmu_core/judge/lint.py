@@ -162,13 +162,13 @@ def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
     for name, steps in sorted(members.items()):
         if steps[-1] - steps[0] + 1 == len(steps):
             continue
-        stranger = next(k for k, mine in enumerate(steps, steps[0]) if k != mine)
+        intruder = next(k for k, mine in enumerate(steps, steps[0]) if k != mine)
         yield Finding(
             "split_scope",
             "warning",
-            f'the node "{plan.execution_order[stranger]}" runs between the nodes of the scope "{name}", which '
+            f'the node "{plan.execution_order[intruder]}" runs between the nodes of the scope "{name}", which '
             "must be consecutive; add an execution_order that keeps them together.",
-            step=stranger + plan.has_inputs_step,
+            step=intruder + plan.has_inputs_step,
         )
 
 

@@ -35,9 +35,9 @@ def uplift(plan: Plan, tensor_id: str) -> Uplift | None:
         return None
     mates = np.flatnonzero(plan.storage == plan.storage[plan.row_of[tensor_id]]).tolist()
     ids = {plan.tensor_ids[mate] for mate in mates}
-    who = next((who for who, names in notes["said_by"].items() if ids.intersection(names)), "order")
+    decider = next((decider for decider, names in notes["said_by"].items() if ids.intersection(names)), "order")
     why = next((str(spill["reason"]) for spill in notes["spills"] if spill["storage"] in ids), "")
-    found = Uplift(who, notes["memory"], why)
+    found = Uplift(decider, notes["memory"], why)
     above = _above(plan, notes)
     if above is None:
         return found

@@ -145,8 +145,8 @@ def _notes(region_id: int, ids: Sequence[str], residency: Residency, memory: Map
     decided: dict[str, list[str]] = {}
     for storage in region.members:
         rule = residency.decided_by[storage]
-        who = "tensor" if rule == BY_ITSELF else "order" if rule < 0 else f"rule {rule + 1}"
-        decided.setdefault(who, []).append(ids[storage])
+        decider = "tensor" if rule == BY_ITSELF else "order" if rule < 0 else f"rule {rule + 1}"
+        decided.setdefault(decider, []).append(ids[storage])
     return {
         "region_id": region_id,
         "role": region.role,
