@@ -174,23 +174,7 @@ def destroy_and_repair(loops: ctypes.CDLL, n: int, **fields: Any) -> bool:
 
     The call releases the interpreter lock: other threads can read ``progress`` and set ``stop``.
     """
-    names = ("unit", "conflicts", "first_run", "run", "noise", "work", "proximity", "skyline")
-    unit, conflicts, first_run, run, noise, work, proximity, skyline = (fields[name] for name in names)
-    assert unit.shape == (n, 10)
-    assert conflicts.shape == (n, n)
-    assert (len(first_run), first_run[0]) == (n + 1, 0)
-    assert run.shape == (first_run[-1], 2)
-    assert (np.diff(first_run) >= 0).all()
-    assert ((run >= 0) & (run <= len(skyline))).all()
-    assert noise.shape[0] == 2
-    assert noise.shape[1] >= 4096 + n
-    assert work.shape == (15, n + 1)
-    assert proximity.shape == (7, n)
-    assert noise.dtype == proximity.dtype == skyline.dtype == np.int32
-    assert 0 < fields["capacity"] < 2**30
-    assert (len(fields["target"]), len(fields["progress"])) == (7, 6)
-    assert len(fields["temperature"]) == len(fields["log_table"]) + 1 == 1025
-    call = Lns(n=n, sections=len(skyline), noise_rows=noise.shape[1], **fields)
+    call = Lns(n=n, sections=len(fields["skyline"]), noise_rows=fields["noise"].shape[1], **fields)
     return bool(loops.tmmu_lns(ctypes.byref(call)))
 
 

@@ -58,9 +58,8 @@ def plan_problem(
     for problem in instance.problems:
         packing = _packed(problem, planner, options or {}, meter) if instance.packing is None else instance.packing
         placed.append(_placed(problem, packing, reserved or 0))
-    columns = _columns(placed)
     columns = replace(
-        columns,
+        _columns(placed),
         handoffs=tuple([row for each in placed for row in each.handoffs]),
         taken=tuple([flag for each in placed for flag in each.taken]),
     )
