@@ -8,15 +8,18 @@
     plan.extent_bytes, plan.lower_bound_bytes
     plan.fit("8GiB").save("fitted.tmmu.json")
 
-| name | result |
+| task | call |
 |---|---|
-| ``plan`` | the memory plan of a model: a file, a PyTorch module or a graph |
-| ``fit`` | the cheapest changes that make a model fit a memory limit |
-| ``pack`` | an offset for each buffer of arrays with known live ranges |
-| ``compare``, ``verify`` | the differences of two plans; the errors of a plan |
-| ``read`` | the content of any supported file |
-| ``executorch_pass`` | a memory planning pass for ExecuTorch |
-| ``Plan``, ``Graph``, ``PlanRequest``, ``TmmuError`` | types |
+| plan a model: a file, a PyTorch module or a graph | ``plan(source)``, ``plan(module, x)`` |
+| change a model until it fits a memory limit | ``fit(source, "8GiB")``, ``fit(module, "8GiB", x)`` |
+| pack buffers with known live ranges | ``pack(lower, upper, size)`` |
+| compare two plans; check one | ``compare(before, after)``, ``verify(plan)`` |
+| gate a plan in CI | ``plan.gate(max_extent="8MiB", baseline="golden.json")`` |
+| plot | a plan at the end of a notebook cell, ``plan.report("plan.html")``, ``plan.show()`` |
+| open a PyTorch memory snapshot; a finished plan | ``plan("snapshot.pickle")``; ``read("plan.json")`` |
+| sweep settings | a loop over ``plan(source, planner=…, dims=…)``; many workers: ``tmmu sweep`` |
+| store plans by commit | ``tmmu record``, ``tmmu history``, ``tmmu gate --store`` on the command line |
+| plan an ExecuTorch program | ``executorch_pass()`` |
 
 ``tmmu_core`` has the same names. They are loaded at their first use.
 """
@@ -28,17 +31,7 @@ from typing import TYPE_CHECKING, Any
 import tmmu_core as _core
 
 if TYPE_CHECKING:
-    from tmmu_core import Graph as Graph
-    from tmmu_core import Plan as Plan
-    from tmmu_core import PlanRequest as PlanRequest
-    from tmmu_core import TmmuError as TmmuError
-    from tmmu_core import compare as compare
-    from tmmu_core import executorch_pass as executorch_pass
-    from tmmu_core import fit as fit
-    from tmmu_core import pack as pack
-    from tmmu_core import plan as plan
-    from tmmu_core import read as read
-    from tmmu_core import verify as verify
+    from tmmu_core import *  # noqa: F403
 
 __all__ = _core.__all__
 __version__ = _core.__version__

@@ -31,13 +31,14 @@ from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.finished_plan import believed
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.analysis.explain_peak import explain_peak
+from tmmu_core.plans.analysis.plan_warnings import remarks
 from tmmu_core.plans.analysis.waste_ledger import WasteLedger, waste_ledger
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.plan_storages import Peak, peak
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import better_than
 from tmmu_core.plans.making.placement_order import problems_of
-from tmmu_core.plans.model import ASSUMED, PLAN_SCHEMA, ArenaSummary, Plan, TensorRow
+from tmmu_core.plans.model import PLAN_SCHEMA, ArenaSummary, Plan, TensorRow
 
 ALIVE, LARGEST, HANDOFFS, CHANGED, FINDINGS = 120, 60, 200, 120, 40
 """Maximum rows of each table; captions show the number of all rows."""
@@ -102,7 +103,7 @@ def build_report(
     text = template.render(
         title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",
         plan=plan,
-        assumed=plan.remark(ASSUMED),
+        remarks=remarks(plan),
         explanation=explain_peak(plan, budget),
         missing=certificate_text.missing(plan),
         words=numbers,

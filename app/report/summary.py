@@ -6,6 +6,7 @@ from app.texts import certificate_text, numbers, totals_text
 from tmmu_core.base.escaping import for_markdown, natural, visible
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.plans.analysis.explain_peak import explain_peak
+from tmmu_core.plans.analysis.plan_warnings import remarks
 from tmmu_core.plans.figures.live_bytes import peak_of
 from tmmu_core.plans.figures.plan_storages import live_bytes, storages_of
 from tmmu_core.plans.making.make import Better
@@ -27,6 +28,7 @@ def markdown(plan: Plan, verified: Verdict, title: str = "", better: Better | No
     first = [numbers.shortened(finding.message, 4 * LONGEST_NAME) for finding in errors[:FINDINGS]]
     lines += [f"* {for_markdown(message)}" for message in first] + [""] * bool(errors)
     lines += [line for text in certificate_text.missing(plan) for line in (f"✗ **{for_markdown(text)}**", "")]
+    lines += [line for text in remarks(plan) for line in (f"Warning: {for_markdown(text)}", "")]
     lines += [f"* {name}: {figure}" for name, figure in totals_text.rows(plan, code)]
     lines += [f"* {totals_text.better(better)}"] * (better is not None) + [""]
     lines += ["| arena | lower bound | arena size | gap | capacity | optimality |", "|---|--:|--:|--:|--:|---|"]

@@ -9,6 +9,7 @@ from app.session import plan_rows
 from app.session.planning import Shown
 from app.session.view_state import Choice
 from app.session.work.jobs import remembered
+from tmmu_core.graph.model import Origin
 from tmmu_core.graph.modules.collapsed_graph import GraphView, ViewRequest, walk
 from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.graph.modules.module_tree import Tree, tree_of
@@ -76,6 +77,34 @@ def walked(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
 def _walked(shown: Shown, request: ViewRequest) -> GraphView:
     assert shown.solution is not None
     return walk(shown.solution.liveness.timeline.index, tree(shown), request)
+
+
+@remembered
+def _node_texts(shown: Shown) -> list[tuple[str, str]]:
+    """Return, per step, the largest tensor of its node, and all texts of the node in lower case."""
+    assert shown.solution is not None
+    timeline = shown.solution.liveness.timeline
+    index, graph, rows = timeline.index, timeline.graph, []
+    for number in timeline.node_at.tolist():
+        if number < 0:
+            rows.append(("", ""))
+            continue
+        node = graph.nodes[number]
+        origin = graph.origins.get(node.node_id, Origin())
+        written = index.outputs_of(number).tolist() or index.inputs_of(number).tolist()
+        parts = [node.node_id, node.instr, node.phase, *node.inputs, *node.outputs, ".".join(origin.module)]
+        parts += [origin.source, *(f"{name}={value}" for name, value in node.params.items())]
+        picked = largest_of(shown, written)
+        rows.append((index.tensor_ids[picked] if picked >= 0 else "", "\n".join(parts).lower()))
+    return rows
+
+
+def found_steps(shown: Shown, text: str) -> dict[int, str]:
+    """Return step → tensor to select, for nodes with ``text`` in their name, operator, attributes or origin."""
+    needle = text.strip().lower()
+    if not needle:
+        return {}
+    return {step: tensor for step, (tensor, words) in enumerate(_node_texts(shown)) if needle in words}
 
 
 def held(shown: Shown, found: GraphView, step: int, arena: str) -> tuple[int, ...]:

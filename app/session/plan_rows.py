@@ -86,6 +86,12 @@ def origins(shown: Shown) -> Origins | None:
     )
 
 
+def has_layers(shown: Shown) -> bool:
+    """Return whether the rows of a plan of at most :data:`MOST_UNASKED` tensors belong to layers."""
+    known = origins(shown) if len(shown.plan) <= MOST_UNASKED else None
+    return known is not None and bool(known.modules.known_by) and any(known.layer)
+
+
 @remembered
 def modules(shown: Shown) -> Modules:
     """Return the module tree of the graph as run."""
@@ -126,6 +132,25 @@ def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]
     found = list(zip(s.head[alive].tolist(), s.size[alive].tolist(), strict=True))
     ids = shown.plan.tensor_ids
     return sorted(found, key=lambda pair: (-pair[1], natural(ids[pair[0]])))
+
+
+MOST_LATE = 8
+
+
+@remembered
+def freed_late(shown: Shown, arena: str) -> list[tuple[int, int, int]]:
+    """Return ``(row of the head, last read, use before it)`` of the buffers that only their last reader keeps.
+
+    Sorted by bytes × steps between the two uses, at most :data:`MOST_LATE`; empty for a plan without a graph.
+    """
+    if shown.solution is None or arena not in shown.solution.liveness.arenas:
+        return []
+    liveness, plan = shown.solution.liveness, shown.plan
+    idle, own, names = idle_of(liveness), liveness.storages, liveness.timeline.index.tensor_ids
+    wait = np.where((idle.before >= 0) & (own.persistent == 0), idle.last - idle.before - 1, 0)
+    kept = np.flatnonzero((wait > 0) & (own.size > 0) & (own.arena == liveness.arenas.index(arena)))
+    by = sorted(kept.tolist(), key=lambda k: (-int(own.size[k]) * int(wait[k]), k))[:MOST_LATE]
+    return [(plan.row_of[names[own.head[k]]], int(idle.last[k]), int(idle.before[k])) for k in by]
 
 
 @dataclass(frozen=True)

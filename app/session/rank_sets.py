@@ -59,14 +59,15 @@ def presets(graph: Graph) -> tuple[Preset, ...]:
         return {"axis": of, "mesh": name}
 
     rules = [{"match": match, **axis("tp", of)} for match, of in MEGATRON if _matches(match, ids)]
-    by_rows = {kind: axis("tp") for kind in ("parameters", "gradients", "optimizer_state")}
-    tensors = {"rules": rules, "contracts": by_rows} if rules else {"contracts": by_rows}
+    by_rows = {kind: axis("tp") for kind in ("parameters", "optimizer_state")}
+    followed = {"activations": "follow", "gradients": "follow"}
+    tensors: dict[str, Any] = {"rules": rules} if rules else {}
     sharded = {kind: axis("dp") for kind in ("parameters", "gradients", "optimizer_state")}
     return (
         Preset(
             "Tensor parallel 8",
-            "weights, their gradients and optimiser state are cut over 8 ranks, activations are whole",
-            {"mesh": mesh(tp=8), **tensors},
+            "weights, optimizer state, heads and MLP activations are split over 8 ranks; the residual stream is whole",
+            {"mesh": mesh(tp=8), **tensors, "contracts": by_rows | followed},
         ),
         Preset(
             "Fully sharded 8",
@@ -79,7 +80,12 @@ def presets(graph: Graph) -> tuple[Preset, ...]:
             {
                 "mesh": mesh(dp=128, tp=8),
                 **tensors,
-                "contracts": {"parameters": axis("tp"), "gradients": axis("dp"), "optimizer_state": axis("dp")},
+                "contracts": {
+                    "parameters": axis("tp"),
+                    "activations": "follow",
+                    "gradients": axis("dp"),
+                    "optimizer_state": axis("dp"),
+                },
             },
         ),
         Preset(

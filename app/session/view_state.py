@@ -55,7 +55,7 @@ class Choice(PlanRequest):
     selected: str = ""
     search: str = ""
     marked: str = ""
-    """``witness`` where the tensors that make the lower bound are marked; ``layer:<name>`` for those of a layer."""
+    """Marked tensors: ``witness`` of the lower bound, ``late`` for those freed late, ``layer:<name>`` of a layer."""
     step: int | None = None
     span: str = ""
     """Chosen range of steps: ``first~end``, half-open; empty: none."""
@@ -179,8 +179,8 @@ def _read(name: str, text: str) -> Any:
         if text not in ("0", "1"):
             raise ValueError("write 1 or 0.")
         return text == "1"
-    if name == "marked" and text != "witness" and not text.startswith("layer:"):
-        raise ValueError("choose witness, or layer: with the name of a layer.")
+    if name == "marked" and text not in ("witness", "late") and not text.startswith("layer:"):
+        raise ValueError("choose witness, late, or layer: with the name of a layer.")
     if name == "tried":
         return tried_text(*tried_of(text)) if text else ""
     if name == "zoom":

@@ -16,6 +16,7 @@ from tmmu_core.liveness.idle_time import Idle
 from tmmu_core.liveness.why_live import REFUSAL_WORDS, Event, Explanation, explain
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.analysis.why_memory import Uplift, uplift
+from tmmu_core.plans.figures.plan_storages import align_up
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.model import Plan
 
@@ -72,6 +73,7 @@ def details(
     colour = ROLE_COLOURS.get(row.role, PERSISTENT_COLOUR)
     rows: list[tuple[str, str] | None] = [
         ("size", _exact(row.size_bytes)),
+        *_padded(row.size_bytes, row.alignment),
         (
             "shape",
             f"{esc(numbers.shape(row.shape))} <span class=soft>{esc(row.dtype)}{_said(solution, tensor_id)}</span>",
@@ -116,6 +118,12 @@ def details(
         f'<div class="kind"><span class="swatch" style="background:{colour}"></span>{esc(row.role)}</div>'
         f"{definition_list(rows)}</div>"
     )
+
+
+def _padded(size: int, alignment: int) -> list[tuple[str, str]]:
+    """Return the size with padding to the alignment, if it differs."""
+    padded = align_up(size, alignment)
+    return [] if padded == size else [("padded", _exact(padded))]
 
 
 def _said(solution: Solution | None, tensor_id: str) -> str:

@@ -75,15 +75,6 @@ def test_byte_axis_has_a_few_round_ticks(top: int) -> None:
     assert bytes_axis(top)["range"][1] >= top
 
 
-def test_short_step_axes_have_integer_ticks() -> None:
-    plan = chain().plan  # of 4 steps
-    compare_charts.curves(plan, plan, "activations").for_each_xaxis(_is_whole)
-
-
-def _is_whole(axis: Any) -> None:
-    assert (axis.dtick, axis.tickprefix) == (1, "#")
-
-
 @pytest.mark.browser
 def test_ticks_of_a_step_axis_are_distinct(browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 400})
@@ -118,11 +109,3 @@ def test_treemap_has_a_box_per_module_and_buffer() -> None:
     assert (found["m"], found["m/h0"], found["m/h1"]) == (900, 700, 200)
     tensors = [unquote(data[0]) for data in drawn.customdata if data[0]]
     assert tensors == [plan.tensor_ids[row] for row, _ in storages]
-
-
-def test_small_buffers_are_one_box_of_a_treemap() -> None:
-    rows = tuple((f"t{k:04}", "x", 0, 0, 8, 0, 4) for k in range(700))
-    drawn = treemap(plan_of(rows), [(row, 8) for row in range(700)], lambda row: ()).data[0]
-    assert len(drawn.values) == 601
-    assert drawn.labels[-1] == "100 smaller buffers"
-    assert sum(drawn.values) == 5600

@@ -44,10 +44,6 @@ def test_link_holds_the_whole_choice(choice: Choice) -> None:
     assert from_query(to_query(choice)) == (choice, ())
 
 
-def test_link_names_its_graph_and_omits_defaults() -> None:
-    assert to_query(Choice()) == {"graph": "sample:resnet50"}
-
-
 def test_zoom_round_trips() -> None:
     chosen = Choice(zoom=zoom_text((3.0, 17.25, 0.0, 1048576.0)))
     assert chosen.zoom == "3~17.25~0~1048576"
@@ -75,16 +71,7 @@ def test_every_field_of_a_request_has_an_option() -> None:
     assert list(OPTION_SPECS) == [field.name for field in fields(PlanRequest)]
 
 
-def test_rank_of_an_older_link_is_read() -> None:
-    choice, complaints = from_query({"shard": '{"mesh":{"tp":8}}', "rank": "5"})
-    assert (choice.shard_spec, choice.rank, complaints) == ({"mesh": {"tp": 8}}, 5, ())
-
-
 IN_USE = ("activations", "parameters")
-
-
-def test_empty_choice_has_no_arena_configuration() -> None:
-    assert arena_config(Graph(), PlanRequest(), IN_USE) is None
 
 
 def test_chosen_capacity_declares_every_arena_in_use() -> None:

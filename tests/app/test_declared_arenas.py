@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app.session import opening, planning, repeat_command
 from app.session.view_state import Choice, from_query, to_query
 from tests.app.test_pages import PAGES, claim, html, opened
 from tmmu_core.base.errors import UnreadableInput
@@ -51,13 +49,6 @@ def uploaded() -> AppTest:
     return at
 
 
-def test_capacity_of_0_is_no_missing_declaration() -> None:
-    at = opened(**to_query(Choice(source="sample:linear_chain", capacities={"activations": 0})))
-    assert not [button for button in at.button if button.key == "declare"]
-    assert "64.0 KiB over the limit of 0 B" in html(at)
-    assert "ARENA_TOO_SMALL" not in html(at)
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_shows_an_arena_without_capacity(page: str) -> None:
     assert claim(opened(page, **to_query(Choice(source="sample:linear_chain", capacities={"activations": 0}))))
@@ -80,14 +71,6 @@ def test_declaration_is_typed_as_json_with_capacities_over_it() -> None:
     assert "sram is 156 B over the limit of 100 B" in claim(at)
 
 
-def test_malformed_json_is_reported_and_kept() -> None:
-    at = opened()
-    at.text_area(key="w.arenas").input('{"sram"').run()
-    assert "Arenas not changed" in html(at)
-    assert at.text_area(key="w.arenas").value == '{"sram"'
-    assert "arenas" not in at.query_params
-
-
 def test_link_holds_the_declaration() -> None:
     chosen = Choice(arenas={"b": {}, "a": {"capacity_bytes": 8}}, alignment=64)
     assert from_query(to_query(chosen)) == (chosen, ())
@@ -102,13 +85,6 @@ def test_malformed_declaration_in_a_link_is_reported(text: str) -> None:
     chosen, complaints = from_query({"arenas": text})
     assert chosen == Choice()
     assert len(complaints) == 1
-
-
-def test_command_reads_the_declaration(tmp_path: Path) -> None:
-    source = opening.shelf().put("own.json", OWN)
-    shown = planning.make_plan(Choice(source=source, arenas={"activations": {}, "flash": {}, "sram": {}}))
-    assert "--arenas arenas.json" in repeat_command.command(shown)
-    assert json.loads(repeat_command.files(shown)["arenas.json"]) == {"activations": {}, "flash": {}, "sram": {}}
 
 
 def test_duplicate_arena_is_rejected_by_its_name() -> None:

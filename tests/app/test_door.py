@@ -162,17 +162,6 @@ def test_capacity_of_an_arena_is_spelled_like_in_a_link(tmp_path: Path) -> None:
     assert plan["arenas"]["a,b"]["capacity_bytes"] == 1024
 
 
-@pytest.mark.parametrize("said", ["B=1,B=2", '"B"=1,B=2'])
-def test_duplicate_dimension_is_rejected(said: str) -> None:
-    with pytest.raises(ValueError, match="'B' occurs twice"):
-        OPTION_SPECS["dims"].read(said)
-
-
-def test_number_with_commas_is_rejected() -> None:
-    with pytest.raises(ValueError, match="'1,048,576' gives more than one value"):
-        OPTION_SPECS["capacities"].read("1,048,576")
-
-
 INSTANCE = b"id,lower,upper,size\n0,0,2,64\n1,1,3,32\n2,2,4,96\n"
 GIVEN = b"id,lower,upper,size,offset\n0,0,2,64,0\n1,1,3,32,64\n2,2,4,96,96\n"
 
@@ -227,11 +216,6 @@ ONLY_OF_GRAPHS: dict[str, Any] = {
     "budget": 4096,
     "addressing": "blake3_sparse",
 }
-
-
-def test_graph_only_fields_are_complete() -> None:
-    only = [name for name, option in OPTION_SPECS.items() if option.of_graphs and name != "one_memory"]
-    assert list(ONLY_OF_GRAPHS) == only
 
 
 @pytest.mark.parametrize("name", ONLY_OF_GRAPHS)

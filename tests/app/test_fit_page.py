@@ -41,25 +41,9 @@ def test_a_plan_over_its_capacity_is_drawn_and_says_by_how_much(page: str) -> No
     assert "over the limit of" in html(at)
 
 
-def test_a_budget_that_is_exceeded_is_in_the_headline() -> None:
-    assert "over the budget of" in html(opened(graph="sample:mixed_sizes", budget="1KiB"))
-
-
-def test_changes_are_ranked_without_a_limit() -> None:
-    at = opened("fit", graph="sample:mixed_sizes")
-    assert claim(at).startswith("Savings of each change")
-    assert any("saved" in frame.value.columns for frame in at.dataframe)
-
-
 def test_limit_of_an_earlier_link_is_the_memory_limit() -> None:
     at = opened("fit", graph=GRAPH, fit="1GiB")
     assert at.text_input(key="w.limit").value == "1 GiB"
-
-
-def test_what_fits_as_it_is_needs_no_move() -> None:
-    at = opened("fit", graph=GRAPH, fit="1GiB")
-    assert "Fits 1.00 GiB without changes" in claim(at)
-    assert "No changes" in html(at)
 
 
 def test_what_cannot_fit_says_why() -> None:
@@ -163,16 +147,6 @@ def test_an_opened_plan_keeps_what_does_not_stand_in_its_graph(asked: dict[str, 
     assert shown.choice.page_size == chosen.page_size
     capacity = {"activations": 1 << 20} if chosen.arenas else {}
     assert {a.name: a.capacity_bytes for a in shown.plan.arenas if a.headroom_bytes is not None} == capacity
-
-
-def test_a_plan_that_fits_as_it_is_is_told_with_its_own_bytes() -> None:
-    at = opened("fit", graph="sample:resnet50", capacity="activations=8MiB", planner="auto")  # which ends once it fits
-    assert claim(at) == "Fits 8.00 MiB of activations without changes: 7.46 MiB"
-
-
-def test_what_is_above_the_capacity_is_said_over_the_map() -> None:
-    assert "over the limit (red)" in html(opened("fit", graph=GRAPH, fit="1"))
-    assert "within the limit" in html(opened("fit", graph=GRAPH, fit="1GiB"))
 
 
 def test_compare_shows_the_plan_that_the_fit_started_from_and_its_moves() -> None:

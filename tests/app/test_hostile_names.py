@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 
 import pytest
 
@@ -14,7 +13,6 @@ from app.pages.plan.live_treemap import treemap
 from app.session import opening, pages
 from tests.app.test_pages import opened
 from tests.support.hostile import hostile_graph, hostile_names
-from tests.support.paths import ROOT
 from tmmu_core.base import escaping
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import INPUTS_STEP
@@ -33,20 +31,6 @@ def test_markdown_is_escaped() -> None:
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@a", " =1", "\uff1d1+1", '"=1'])
 def test_formula_cell_gets_an_apostrophe(name: str) -> None:
     assert escaping.for_cell(name) == f"'{name}"
-
-
-@pytest.mark.parametrize("name", ["=1;+1;@a", "x;=cmd|'/c calc'!A1;y", 'x"|-1', "\t=1", "x\r\n=1", "x;;\t =1", "=1,=1"])
-@pytest.mark.parametrize("apart", [",", ";", "\t", "|"])
-def test_no_cell_is_a_formula_for_any_separator(name: str, apart: str) -> None:
-    out = io.StringIO(newline="")
-    csv.writer(out, lineterminator="\n").writerow([7, escaping.for_cell(name), 8])
-    cells = [cell.strip(' "') for row in csv.reader(out.getvalue().splitlines(), delimiter=apart) for cell in row]
-    assert [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))] == []
-
-
-def test_other_cells_are_unchanged() -> None:
-    for name in ("conv,-1", "a=b", "relu_1:0", "layer/1 - 2", "x;y"):
-        assert escaping.for_cell(name) == name
 
 
 def test_csv_of_a_plan_has_no_formula() -> None:
@@ -90,8 +74,3 @@ def test_own_values_have_no_apostrophe(page: str) -> None:
     at = opened(page, graph="sample:training_step")
     cells = [str(cell) for table in at.dataframe for column in table.value for cell in table.value[column]]
     assert [cell for cell in cells if cell.startswith("'")] == []
-
-
-def test_tables_are_drawn_by_one_module() -> None:
-    call = re.compile(r"st\.(dataframe|table|data_editor)\(")
-    assert [path.name for path in (ROOT / "app").rglob("*.py") if call.search(path.read_text())] == ["data_table.py"]

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
 import time
-import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,16 +11,15 @@ from typing import TypeVar
 
 import pytest
 
-from app.session import opening, planning, repeat_command
+from app.session import planning, repeat_command
 from app.session.view_state import Choice, from_query, to_query
 from app.session.work import jobs, tasks, visitors
 from app.session.work.jobs import WORKERS, Job, JobTable
-from app.session.work.memory_cache import MemoryCache, weight_of
+from app.session.work.memory_cache import MemoryCache
 from app.session.work.task_messages import TaskCall, TaskNotFinished
 from tests.app.endless import count, eat
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.base.limits import SERVER_WORKERS, SESSION_WORKERS
-from tmmu_core.formats.open_file import read_any
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.request import PlanRequest
@@ -216,22 +213,6 @@ def _lives(process: int) -> bool:
         return False
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("setting", "niceness"), [("", 10), ("0", 0)])
-def test_workers_have_lower_priority_unless_configured(
-    monkeypatch: pytest.MonkeyPatch, setting: str, niceness: int
-) -> None:
-    WORKERS.end()
-    monkeypatch.setenv("TMMU_STAND_BACK", setting)
-    job = endless(JobTable())
-    assert until(lambda: job.done > 0)
-    (worker,) = processes()
-    assert os.getpriority(os.PRIO_PROCESS, worker) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + niceness)
-    job.abandon()
-    assert job.wait(60)
-    WORKERS.end()
-
-
 def test_error_of_a_worker_is_raised_unchanged() -> None:
     instance, request = planning.asked_of(planning.open_source("sample:A")), PlanRequest(options={"order": "nobody's"})
     desk = JobTable()
@@ -263,18 +244,6 @@ def test_cache_is_limited_by_bytes_and_visitors(there: set[str]) -> None:
         kept.look()
         time.sleep(0.01)
     assert [key for key in "abc" if kept.get(key)] == ["b"]
-
-
-@pytest.mark.slow
-def test_weight_of_a_graph_is_about_its_memory() -> None:
-    data = (opening.SAMPLES / "llama3_8b_train_b1_s2048.tmmu.cbor.gz").read_bytes()
-    tracemalloc.start()
-    try:
-        graph = read_any(data, "llama.tmmu.cbor.gz")
-        taken = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert taken / 3 < weight_of(graph) < taken * 3
 
 
 # --- a stop, or a visitor who leaves, changes nothing for other visitors ---------------------------------------------

@@ -36,10 +36,6 @@ def test_strip_has_bound_extent_gap_and_reuse() -> None:
         assert said in strip
 
 
-def test_strip_has_the_headroom() -> None:
-    assert '<span title="50 B">50 B</span>' in markup.strip([arena(capacity_bytes=200)], {})
-
-
 def test_bars_have_one_byte_scale() -> None:
     strip = markup.strip([arena(), arena(name="b", extent_bytes=300, peak_live_bytes=300)], {})
     assert "0 … 300 B" in strip
@@ -67,10 +63,6 @@ def test_details_name_producer_readers_and_end() -> None:
     card = tensor_text.details(solution.plan, solution, "h0")
     for said in ("#1 n0", "#2 n1", "reuses its memory", "[1, 2)", "slot", "0 (0x0)"):
         assert said in card
-
-
-def test_plan_without_graph_does_not_list_readers() -> None:
-    assert "unknown: a plan file does not list readers" in tensor_text.details(chain().plan, None, "h0")
 
 
 def test_neighbours_are_the_tenants_before_and_after() -> None:

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 import pytest
 import streamlit as st
 
-from app.kit.frame import more_options
 from tests.app.test_pages import html, opened
-from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 CHAIN = {"graph": "sample:fan_out_fan_in"}
 
@@ -19,10 +17,6 @@ def _fresh() -> Iterator[None]:
     st.cache_resource.clear()
     yield
     st.cache_resource.clear()
-
-
-def test_every_field_of_a_request_has_a_control() -> None:
-    assert set(OPTION_SPECS) == more_options.ELSEWHERE | set(more_options.HERE)
 
 
 def test_token_is_in_the_link_and_replaces_the_seed() -> None:
@@ -45,10 +39,3 @@ def test_order_is_read_one_node_per_line() -> None:
     at.text_area(key="w.more.order").input("n0\nnowhere").run()
     assert at.query_params["order"] == '["n0","nowhere"]'
     assert "is not a node of the graph" in html(at)
-
-
-def test_draft_addressing_can_be_selected() -> None:
-    at = opened(**CHAIN)
-    at.selectbox(key="w.more.addressing").select("blake3_sparse").run()
-    assert at.query_params["addressing"] == "blake3_sparse"
-    assert not at.exception

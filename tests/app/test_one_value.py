@@ -31,7 +31,6 @@ from tmmu_core.liveness.timeline import default_mode
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.analysis import gate as core
 from tmmu_core.plans.analysis.gate import ALL, Measure
-from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.plan_storages import live_bytes, peak
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import ArenaSummary, Plan
@@ -195,9 +194,3 @@ def test_every_figure_has_one_value(file: str) -> None:
         for arena, bound in same_in_every_face(graph, planner).items():
             bounds.setdefault(arena, set()).add(bound)
     assert all(len(found) == 1 for found in bounds.values()), bounds
-
-
-@pytest.mark.slow
-def test_peak_of_llama_3_8b_is_that_of_one_step() -> None:
-    plan = plan_graph(read_graph_file(SAMPLES / "llama3_8b_train_b1_s2048.tmmu.cbor.gz")).plan
-    assert metrics.totals(plan).peak_live_bytes == 59_009_696_260

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-import msgspec
 import pytest
 import streamlit as st
 
-from app.session import opening, planning
+from app.session import planning
 from app.session.view_state import Choice, from_query, to_query
 from app.texts import certificate_text, tensor_text
 from tests.app.test_pages import claim, html, opened
@@ -29,12 +27,6 @@ def test_option_is_in_the_plan_and_the_link() -> None:
     at.selectbox(key="w.option.order").set_value("area").run()
     assert at.query_params["options"] == '{"order":"area"}'
     assert "by greedy (order=area)" in html(at)
-
-
-def test_default_option_is_not_in_the_link() -> None:
-    at = opened(graph="sample:mixed_sizes", planner="greedy", options='{"order":"area"}')
-    at.selectbox(key="w.option.order").set_value("size").run()
-    assert "options" not in at.query_params
 
 
 def test_options_are_reset_with_the_planner() -> None:
@@ -58,16 +50,6 @@ def test_memories_become_arenas() -> None:
     at = opened(graph="sample:mixed_sizes", planner="helia")
     at.text_area(key="w.option.memories").input('[{"name": "DTCM", "max_size": 4096}, {"name": "SRAM"}]').run()
     assert "scratch@SRAM" in html(at)
-
-
-def test_rejected_option_is_shown_on_a_card() -> None:
-    assert "has no option" in html(opened(graph="sample:mixed_sizes", planner="greedy", options='{"speed":1}'))
-
-
-def test_options_in_a_link_must_be_an_object() -> None:
-    choice, complaints = from_query({"options": "[1]"})
-    assert choice == Choice()
-    assert len(complaints) == 1
 
 
 def test_options_are_read_from_a_link() -> None:
@@ -127,19 +109,6 @@ def test_witness_of_the_timeline_has_the_bytes_of_the_bound(sample: str) -> None
         assert least <= (arena.lower_bound_bytes or 0) <= most
 
 
-@pytest.mark.parametrize(
-    ("status", "said"),
-    [
-        ("optimal", "Proven optimal: 9.19 MiB at alignment 128 B"),
-        ("feasible", "Valid, not proven optimal. At most 2.30 MiB can still be saved"),
-        ("unproven", "Search limit reached; optimality unproven"),
-    ],
-)
-def test_status_has_one_sentence(status: str, said: str) -> None:
-    plan = planning.make_plan(Choice()).plan
-    assert said in certificate_text.claimed(plan, replace(plan.arena_of["activations"], status=status))
-
-
 def test_report_page_offers_every_format() -> None:
     at = opened("report", alignment="64")
     names = html(at)
@@ -148,14 +117,6 @@ def test_report_page_offers_every_format() -> None:
     for name in ("resnet50.residency.json", "resnet50.activations.csv", "resnet50.checkpoint.cbor"):
         assert f"<code>{name}</code>" in names
     assert at.code[0].value.endswith("--arenas arenas.json -o resnet50.plan.json")
-
-
-def test_gallery_lists_instances() -> None:
-    listed = msgspec.json.decode((opening.SAMPLES / "index.json").read_bytes())["instances"]
-    at = opened()
-    at.button(key="open.sample:A").click().run()
-    assert "needs" in claim(at)
-    assert len(listed) == 12
 
 
 def test_board_sets_memories_and_the_card_names_the_rule() -> None:

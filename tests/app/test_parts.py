@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import streamlit as st
 
+from app.kit.tensor import tensor_table
 from app.pages.graph import remat, sharing
 from app.session import planning
 from app.session.view_state import Choice
+from app.texts import tensor_text
 from tests.app.test_pages import html, opened
+from tests.support.build import chain
+from tmmu_core.plans.making.engine import plan_graph
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,10 +49,6 @@ def test_members_of_an_alias_group_are_listed() -> None:
     assert all(f"<b>{name}</b>" in page for name, _ in sharing.groups(plan))
 
 
-def test_graph_without_groups_has_no_table_of_them() -> None:
-    assert "alias group" not in html(opened("graph", graph="sample:linear_chain"))
-
-
 def test_rematerialisation_shows_saved_bytes_and_added_steps() -> None:
     at = opened("graph", graph="sample:remat")
     assert "Rematerialization saves 256 KiB of activations (28.6 %) for 3 more steps" in html(at)
@@ -61,3 +63,20 @@ def test_rematerialisation_has_the_figures_of_its_plan() -> None:
     )
     assert (before.steps, after.steps) == (13, 16)
     assert "896 KiB → 640 KiB" in remat.table(before, after)
+
+
+def test_buffer_that_waits_for_its_last_reader_is_flagged_with_it() -> None:
+    at = opened(graph="sample:residual_block", marked="late")
+    (drawing,) = [
+        one for one in (json.loads(e.proto.json) for e in at.get("bidi_component") if e.proto.json) if one.get("flags")
+    ]
+    ((step, text),) = drawing["flags"]
+    shown = plan_of("residual_block")
+    assert text == f"{shown.plan.node_at(step)} frees x"
+    assert drawing["marked"] == [shown.plan.row_of["x"]]
+
+
+def test_card_and_table_show_padded_sizes() -> None:
+    plan = plan_graph(chain(2, floats=5)).plan
+    assert "128 B" in tensor_text.details(plan, None, "t1").split("padded")[1].split("</dd>")[0]
+    assert tensor_table.frame_of(plan, np.array([0]))["padded"].tolist() == [128]

@@ -54,10 +54,6 @@ def test_nearest_reader_is_the_one_that_took_the_file(name: str, reader: str) ->
     assert near[0] == reader
 
 
-def test_unknown_ending_has_no_nearest_reader() -> None:
-    assert refusal_text.nearest([("onnx", "no"), ("plan", "no")], "no reader knows this content.", "notes.md") is None
-
-
 def test_readers_with_one_reason_share_a_line() -> None:
     rows = [("trace", "no JSON"), ("plan", "no JSON"), ("onnx", "no field"), ("csv", "no columns")]
     assert refusal_text.others(rows, ("onnx", "no field")) == [("trace, plan", "no JSON"), ("csv", "no columns")]
@@ -96,11 +92,6 @@ def test_unknown_format_names_the_closest_reader_and_v_lists_all() -> None:
     assert all(line.startswith("  not ") for line in reasons)
 
 
-def test_command_line_prints_a_reason_once() -> None:
-    error = refusal("truncated.onnx")
-    assert error_text(error).count(error.message) == 1
-
-
 def with_refused(*names: str) -> AppTest:
     at = opened()
     files = [(name, (BROKEN / name).read_bytes(), "application/octet-stream") for name in names]
@@ -126,13 +117,6 @@ def test_error_is_dismissed_alone_or_with_all() -> None:
     assert cards(at) == []
 
 
-def test_single_error_has_no_group() -> None:
-    at = with_refused("text.onnx")
-    assert "refused, and what" not in html(at)
-    at.button(key="dismiss").click().run()
-    assert cards(at) == []
-
-
 # --- what a link selects and the plan does not have ----------------------------------------------------------------
 
 
@@ -147,10 +131,6 @@ def test_selection_of_an_unknown_tensor_is_reported_and_dropped() -> None:
 
 def test_selection_of_an_unknown_arena_is_reported() -> None:
     assert "the arena nowhere, which this plan does not have" in html(opened(arena="nowhere"))
-
-
-def test_valid_selection_is_silent() -> None:
-    assert "The link selects" not in html(opened(tensor="r12", step="176", arena="parameters"))
 
 
 def test_selection_survives_a_mode_without_it() -> None:
@@ -200,10 +180,6 @@ def test_unknown_choice_in_a_link_is_reported(page: str, query: dict[str, str], 
 def test_unknown_rank_is_reported() -> None:
     at = opened("ranks", graph="sample:dynamic_batch", look="99")
     assert any("The link opens rank 99" in caption.value for caption in at.caption)
-
-
-def test_rank_without_a_spec_is_reported() -> None:
-    assert "no shard spec says what its share is" in html(opened(graph="sample:dynamic_batch", rank="1"))
 
 
 @pytest.mark.parametrize("step", ["-1", "1.5", "1 KiB", "9" * 30])

@@ -12,8 +12,6 @@ import streamlit as st
 
 from app.cli.main import run
 from app.kit.tensor.tensor_table import filled, frame_of
-from app.report.html_report import build_report
-from app.texts import markup, numbers, tensor_text
 from tests.app.small import chain
 from tests.app.test_pages import html, opened
 from tests.support.paths import SAMPLES
@@ -31,14 +29,6 @@ def _fresh() -> Iterator[None]:
 @pytest.mark.parametrize(("planner", "has"), [("slots", True), ("naive", True), ("greedy", False), ("exact", False)])
 def test_slot_planners_have_slots(planner: str, has: bool) -> None:
     assert chain(planner=planner).plan.has_slots is has
-
-
-def test_strip_shows_no_slots_without_them() -> None:
-    arenas = chain(planner="greedy").plan.arenas
-    assert "4 <span class=soft>(minimum 1)" in markup.strip(arenas, {})
-    strip = markup.strip(arenas, {}, slots=False)
-    assert strip.count(f">{numbers.NO_SLOTS}</span>") == 2 * len(arenas)
-    assert "(minimum 1)" in strip
 
 
 def figures(said: str) -> dict[str, str]:
@@ -64,31 +54,6 @@ def test_comparison_shows_a_dash_for_missing_slots(capsys: pytest.CaptureFixture
     assert run(["compare", baseline, candidate]) == 1
     assert figures(capsys.readouterr().out)["slots"] == "1 → –"
     assert "1 → –" in html(opened("compare", graph="sample:linear_chain", planner="greedy", baseline="planner:slots"))
-
-
-def test_report_shows_no_slots_without_them() -> None:
-    assert b"(max live 1)" in build_report(chain(planner="greedy"))
-    assert b"(max live 1)" not in build_report(chain())
-
-
-def test_fragmentation_has_no_slot_view_without_slots() -> None:
-    assert "No slots" in html(opened("fragmentation", planner="greedy"))
-    assert "No slots" not in html(opened("fragmentation"))
-
-
-def test_details_name_no_slot_without_slots() -> None:
-    solution = chain(planner="greedy")
-    card = tensor_text.details(solution.plan, solution, "h0")
-    assert "slot</abbr></dt><dd>–</dd>" in card
-    assert "slot before" not in card
-    assert "slot</abbr></dt><dd>0 <span class=soft>2nd of 4 tensors in this slot</span></dd>" in tensor_text.details(
-        chain().plan, chain(), "h0"
-    )
-
-
-def test_table_has_no_slot_columns_without_slots() -> None:
-    columns = set(frame_of(chain().plan, np.arange(2))) - set(frame_of(chain(planner="greedy").plan, np.arange(2)))
-    assert columns == {"slot", "use of slot"}
 
 
 def test_empty_columns_are_not_shown() -> None:

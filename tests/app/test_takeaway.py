@@ -10,7 +10,6 @@ import time
 import zipfile
 from collections.abc import Iterator
 from importlib.util import find_spec
-from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 import streamlit as st
@@ -18,11 +17,11 @@ from streamlit.testing.v1 import AppTest
 
 from app.cli.first.export import EXPORTERS
 from app.kit.download import downloads
-from app.session import opening, planning, repeat_command
-from app.session.view_state import Choice, from_query, to_query
+from app.session import opening, planning
+from app.session.view_state import Choice
 from tests.app.test_pages import html, opened, plan_bytes
 from tests.support.paths import DATA
-from tmmu_core.formats.planfile import checkpoint, parquet, plan_file
+from tmmu_core.formats.planfile import parquet, plan_file
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.graph.native import native_file
 from tmmu_core.plans.making.engine import plan_graph
@@ -78,22 +77,6 @@ def test_downloaded_graph_and_arenas_give_the_same_layout() -> None:
     assert plan_graph(graph, arenas=arenas).plan.layout_hash == shown.plan.layout_hash
 
 
-def test_downloaded_checkpoint_is_restored() -> None:
-    shown = planning.make_plan(Choice(source="sample:views"))
-    assert checkpoint.restore(made(shown)["it.checkpoint.cbor"]).tmmu_plan_hash == shown.plan.tmmu_plan_hash
-
-
-def test_downloaded_arenas_are_those_of_the_command() -> None:
-    shown = planning.make_plan(Choice(source="sample:two_arenas", alignment=64))
-    assert made(shown)[downloads.ARENAS] == repeat_command.files(shown)[downloads.ARENAS]
-
-
-def test_instance_has_no_downloads_that_need_a_graph() -> None:
-    taken = made(planning.make_plan(Choice(source="sample:A", planner="greedy")))
-    assert "it.arena.csv" in taken
-    assert not {"it.tmmu.json", "it.checkpoint.cbor"} & set(taken)
-
-
 def test_finished_plan_has_no_downloads_for_planning() -> None:
     shown = planning.make_plan(Choice(source=opening.shelf().put("p.json", plan_bytes())))
     assert not {"it.tmmu.json", downloads.ARENAS} & set(made(shown))
@@ -115,13 +98,6 @@ def test_nothing_is_made_before_it_is_requested(monkeypatch: pytest.MonkeyPatch)
 
 
 # --- the link ------------------------------------------------------------------------------------------------------
-
-
-def test_link_has_the_choice_and_opens_the_first_page() -> None:
-    chosen = Choice(planner="greedy", selected="a/b:0 é", arena="*", capacities={"activations": 2**20})
-    link = downloads.address("http://here:8501/sub/export?old=1", {"graph": chosen.source, **to_query(chosen)})
-    assert link.startswith("http://here:8501/sub/?graph=sample:resnet50&planner=greedy")
-    assert from_query(dict(parse_qsl(urlsplit(link).query))) == (chosen, ())
 
 
 def test_page_shows_the_link() -> None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from app.session import graph_levels, opening, planning
 from app.session.graph_levels import path_text, paths_of, with_, without
+from app.session.view_state import Choice
 from tests.app.test_pages import html, opened
+from tests.support.build import graph, node, tensor
+from tmmu_core.graph.native import native_file
 
 
 def sent(at: AppTest) -> dict[str, Any]:
@@ -91,3 +96,12 @@ def test_module_paths_are_escaped_in_links() -> None:
     text = with_(path_text(("x",)), path_text(path))
     assert paths_of(text) == {("x",), path}
     assert paths_of(without(text, path_text(path))) == {("x",)}
+
+
+def test_search_covers_attributes_of_nodes() -> None:
+    tensors = [tensor("x", role="input"), tensor("a"), tensor("y")]
+    conv = msgspec.structs.replace(node("n0", "x", "a", instr="CONV"), params={"kernel_shape": [3, 3]})
+    one = graph(tensors, [conv, node("n1", "a", "y", instr="RELU")], "x", "y")
+    source = opening.shelf().put("g.tmmu.json", native_file.encode_json(one))
+    found = graph_levels.found_steps(planning.make_plan(Choice(source=source)), "KERNEL_shape=[3, 3]")
+    assert list(found.values()) == ["a"]

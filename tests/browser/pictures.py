@@ -1,4 +1,7 @@
-"""Pictures of the explorer: ``python -m tests.browser.pictures`` writes those of ``docs/pictures``.
+"""Pictures of the explorer: ``python -m tests.browser.pictures`` writes ``docs/pictures/explorer.png`` and ``.webp``.
+
+The moving picture shows a sample over its memory limit, a tensor above it, the best plan, and the changes for a lower
+limit.
 
 ``python -m tests.browser.pictures FOLDER [FILE…]`` writes every page and view in two themes and three widths, of the
 sample or of files.
@@ -12,10 +15,12 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlencode
 
+from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from app.cli.first.explore import arguments
@@ -23,22 +28,10 @@ from app.session.pages import MOVED, PAGES
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "docs" / "pictures"
-GPT2 = "sample:gpt2_small_train_b1_s1024"
-OVER = {"colour": "operator", "capacity": "activations=8MiB"}
-"""What a bare address shows."""
-SHOTS: dict[str, tuple[str, dict[str, str]]] = {
-    "explorer": ("", {"tensor": "r12", **OVER}),
-    "training": ("", {"graph": GPT2, "colour": "operator"}),
-    "explorer-dark": ("", {"tensor": "r12", **OVER}),
-    "fit": ("fit", OVER),
-    "peak": ("peak", {"graph": GPT2}),
-    "fragmentation": ("fragmentation", {}),
-    "compare": ("compare", {"baseline": "planner:slots", "planner": "portfolio"}),
-    "planners": ("planners", {"graph": GPT2, "arena": "gradients"}),
-    "graph": ("graph", {"tensor": "r15"}),
-    "shapes": ("shapes", {"graph": "sample:dynamic_batch", "dims": "B=24"}),
-    "ranks": ("ranks", {"graph": GPT2, "look": "5"}),
-}
+SIZE = (1280, 800)
+SHOWN = (960, 600)
+"""Size of the moving picture, in pixels."""
+FRAME_MS = 2_500
 
 
 WIDTHS = (390, 1024, 1920)
@@ -59,8 +52,40 @@ def every_page(browser: Browser, server: str, folder: Path) -> None:
             page.close()
 
 
+def tour(browser: Browser, server: str) -> list[bytes]:
+    """Return the frames of the moving picture as PNG files."""
+    page = browser.new_page(viewport={"width": SIZE[0], "height": SIZE[1]})
+    frames: list[bytes] = []
+
+    def shoot() -> None:
+        page.locator(".tm-headline h1").wait_for(timeout=60_000)
+        page.wait_for_timeout(6_000)  # charts are drawn one after the other
+        frames.append(page.screenshot())
+
+    page.goto(server)
+    shoot()
+    page.get_by_role("link", name="r13").click()
+    shoot()
+    page.get_by_role("button", name="Find the best plan").click()
+    page.get_by_role("button", name="Find the best plan").wait_for(state="detached", timeout=60_000)
+    shoot()
+    page.goto(f"{server}/fix?capacity=activations%3D6.5MiB")
+    shoot()
+    return frames
+
+
+def moving_picture(frames: Sequence[bytes]) -> bytes:
+    """Return PNG files as an endless animated WebP."""
+    pictures = [Image.open(BytesIO(frame)).convert("RGB").resize(SHOWN, Image.Resampling.LANCZOS) for frame in frames]
+    out = BytesIO()
+    pictures[0].save(
+        out, "WEBP", save_all=True, append_images=pictures[1:], duration=FRAME_MS, loop=0, quality=90, method=6
+    )
+    return out.getvalue()
+
+
 def main() -> None:
-    """Serve, look at each page at 1440 × 900, and write what is seen."""
+    """Serve, look, and write what is seen."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -72,22 +97,14 @@ def main() -> None:
                 break
             except OSError:
                 time.sleep(0.2)
-        FOLDER.mkdir(parents=True, exist_ok=True)
         with sync_playwright() as play:
             browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             if len(sys.argv) > 1:
                 every_page(browser, f"http://localhost:{port}", Path(sys.argv[1]))
                 return
-            for name, (path, query) in SHOTS.items():
-                page = browser.new_page(
-                    viewport={"width": 1440, "height": 900}, color_scheme="dark" if "dark" in name else "light"
-                )
-                page.goto(f"http://localhost:{port}/{path}?{urlencode(query)}")
-                page.locator(".tm-headline h1").wait_for(timeout=60_000)
-                page.locator(".tm-claim", has_text="verifying").wait_for(state="detached", timeout=60_000)
-                time.sleep(6)  # charts and small maps come one after the other, and nobody waits for a picture
-                page.screenshot(path=FOLDER / f"{name}.png")
-                page.close()
+            frames = tour(browser, f"http://localhost:{port}")
+            (FOLDER / "explorer.png").write_bytes(frames[1])
+            (FOLDER / "explorer.webp").write_bytes(moving_picture(frames))
             browser.close()
     finally:
         server.terminate()

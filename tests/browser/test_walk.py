@@ -60,6 +60,27 @@ def test_labels_of_the_first_picture_are_legible(visit: Visit, graph: str) -> No
     assert seen(visit("graph", graph=graph))[2] >= 1  # labels have 11 pixels at this zoom
 
 
+def test_search_finds_operators_and_enter_selects(visit: Visit) -> None:
+    page = visit("graph", graph="sample:resnet50")
+    field = page.get_by_label("Search nodes and attributes")
+    field.fill("maxpool")
+    field.press("Enter")
+    expect(page.locator('.tm-card[data-tensor="r3"]')).to_be_visible()
+    expect(page.get_by_role("button", name="1 of 1")).to_be_visible()
+
+
+def test_two_graphs_share_one_selection(visit: Visit) -> None:
+    page = visit("compare", graph="sample:linear_chain", baseline="planner:greedy")
+    page.get_by_text("Graphs", exact=True).click()
+    graphs = page.locator(".walk[data-drawn]")
+    expect(graphs).to_have_count(2)
+    rest(page)
+    at = graphs.nth(1).evaluate("(root) => root.tmmuPixelOf('relu3')")
+    page.mouse.click(at["x"], at["y"])
+    for k in range(2):
+        expect(graphs.nth(k)).to_have_attribute("data-selected", "relu3")
+
+
 def test_first_box_is_not_cut_off(visit: Visit) -> None:
     page = visit("graph", graph="sample:resnet50")
     top = drawing(page).locator(".stage").bounding_box()

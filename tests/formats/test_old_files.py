@@ -111,6 +111,30 @@ def test_file_of_a_later_version_is_refused_as_such(kind: str, rename: Callable[
         read_any(later[kind](), "file")
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("ir_schema", {"name": "uml_model_ir", "version": 2}),
+        ("ir_schema", 2),
+        ("schema", "uml_model_ir/2"),
+        ("ir_schema_version", 2),
+        ("version", 2),
+    ],
+)
+@pytest.mark.parametrize("encode", [lambda document: json.dumps(document).encode(), cbor2.dumps])
+def test_later_version_may_write_its_schema_otherwise(
+    field: str, value: Any, encode: Callable[[Any], bytes], tmp_path: Path
+) -> None:
+    graph = json.loads((FOLDER / "d0b5278" / "training_step.tmmu.json").read_bytes())
+    plan = json.loads(plan_file.to_json(solution().plan))
+    del graph["ir_schema"], plan["schema"]
+    for document in (graph | {field: value}, plan | {field.removeprefix("ir_"): value}):
+        with pytest.raises(UnreadableInput, match="a later version of TMMU Plan Explorer wrote this file"):
+            read_any(encode(document), "file")
+    with pytest.raises(UnreadableInput, match="Unrecognised file format"):
+        read_any(encode({"version": 2, "of": "another tool"}), "file")
+
+
 def test_store_of_a_later_version_is_refused_as_such(tmp_path: Path) -> None:
     from tmmu_core.store.store import Store
 

@@ -303,3 +303,56 @@ def test_view_of_an_empty_base_cannot_follow_its_split():
     base = Tensor(id="x", shape=(8, 0), role="input")
     ir = graph([base, Tensor(id="v", shape=(8, 0), view=View("x"))], [], "x", "x")
     assert refusal(lambda: shapes(ir, spec(tensors={"x": split(0)}))) == "shard_view"
+
+
+# --- activations that follow the weights
+
+
+def test_hidden_units_follow_the_weights_and_the_residual_is_whole():
+    """Two linear layers split by columns, then by rows (Shoeybi et al., 2019, figure 3a), for 4 ranks."""
+    tensors = [
+        Tensor("x", (6, 8), role="input"),
+        Tensor("w1", (8, 32), role="parameter"),
+        Tensor("h", (6, 32)),
+        Tensor("a", (6, 32)),
+        Tensor("w2", (32, 8), role="parameter"),
+        Tensor("y", (6, 8)),
+    ]
+    nodes = (
+        Node("n0", "aten.mm", ("x", "w1"), ("h",)),
+        Node("n1", "aten.gelu", ("h",), ("a",)),
+        Node("n2", "aten.mm", ("a", "w2"), ("y",)),
+    )
+    mlp = Graph(tuple(tensors), nodes, ("x",), ("y",))
+    rules = [{"match": "w1", **split(1)}, {"match": "w2", **split(0)}]
+    (first, *_) = shapes(mlp, spec(rules=rules, contracts={"activations": "follow"}))
+    assert {name: first[name] for name in ("h", "a", "y")} == {"h": (6, 8), "a": (6, 8), "y": (6, 8)}
+    assert shapes(mlp, spec(rules=rules))[0]["h"] == (6, 32)
+
+
+def test_heads_follow_the_weights_through_views():
+    """Batch 2, 4 heads of 8: the view that merges batch and heads keeps a head per rank."""
+    tensors = [
+        Tensor("x", (6, 32), role="input"),
+        Tensor("w", (32, 32), role="parameter"),
+        Tensor("q", (6, 32)),
+        Tensor("heads", (2, 3, 4, 8)),
+        Tensor("turned", (2, 4, 3, 8)),
+        Tensor("flat", (8, 3, 8)),
+        Tensor("scores", (8, 3, 3)),
+        Tensor("back", (2, 4, 3, 3)),
+    ]
+    steps = ("mm x,w q", "reshape q heads", "permute heads turned", "reshape turned flat", "bmm flat,flat scores")
+    nodes = tuple(
+        Node(f"n{k}", name, tuple(reads.split(",")), (writes,))
+        for k, (name, reads, writes) in enumerate(line.split() for line in (*steps, "reshape scores back"))
+    )
+    attention = Graph(tuple(tensors), nodes, ("x",), ("back",))
+    found = shapes(attention, spec(rules=[{"match": "w", **split(1)}], contracts={"activations": "follow"}))[0]
+    assert {name: found[name] for name in ("q", "turned", "flat", "scores", "back")} == {
+        "q": (6, 8),
+        "turned": (2, 1, 3, 8),
+        "flat": (2, 3, 8),
+        "scores": (2, 3, 3),
+        "back": (2, 1, 3, 3),
+    }

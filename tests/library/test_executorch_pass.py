@@ -136,6 +136,7 @@ def test_runtime_computes_the_same_in_the_offsets_of_the_plan(alignment: int) ->
     plan = tmmu.plan(tmmu.read(programs[1].buffer))
     values = [value.val for value in programs[1].executorch_program.execution_plan[0].values]
     places = [value.allocation_info for value in values if getattr(value, "allocation_info", None)]
-    behind = {1: 0, 2: ours[1]}  # the reader places memories behind each other
-    offsets = {behind[place.memory_id] + place.memory_offset_low for place in places}
-    assert {int(offset) for offset in plan.offset} == offsets
+    found = zip(plan.arena.tolist(), plan.offset.tolist(), strict=True)
+    assert {(plan.arenas[arena].name, offset) for arena, offset in found} == {
+        (f"memory {place.memory_id}", place.memory_offset_low) for place in places
+    }

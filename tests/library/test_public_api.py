@@ -87,6 +87,16 @@ def test_dict_is_read_as_a_native_graph() -> None:
     assert tmmu.fit(document, "300KiB").answer == "fits"
 
 
+def test_capacity_of_another_type_is_named() -> None:
+    with pytest.raises(tmmu.TmmuError, match="capacity: a list is not a number of bytes"):
+        tmmu.fit(SAMPLE, [1, 2])  # type: ignore[arg-type]
+
+
+def test_help_names_every_task() -> None:
+    for task in ("plan", "pack", "compare", "fit", "sweep", "plot", "gate", "snapshot", "store"):
+        assert task in (tmmu.__doc__ or "")
+
+
 @pytest.mark.parametrize("document", [{}, {"nodes": [object()]}, {1: {2}}])
 def test_dict_without_a_graph_is_rejected(document: dict[Any, Any]) -> None:
     with pytest.raises(tmmu.TmmuError):

@@ -21,7 +21,7 @@ from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import PlainInstance
-from tmmu_core.planners.reuse import local_search
+from tmmu_core.planners.reuse import exact_cost, local_search
 from tmmu_core.planners.reuse.reuse_model import reuse_model
 from tmmu_core.plans.constraints import Constraints
 from tmmu_core.plans.making.instance import plan_problem
@@ -123,8 +123,10 @@ def test_least_cost_is_that_of_brute_force(kinds: tuple[str, ...]) -> None:
             assert least is None
             continue
         assert plan.arenas[0].reuse_cost == least
-        assert (plan.arenas[0].reuse_cost_lower_bound or 0) <= (least or 0)
-        assert verify_plan(plan).ok, verify_plan(plan).findings
+        assert plan.arenas[0].reuse_cost_lower_bound == least
+        verdict = verify_plan(plan)
+        assert verdict.ok, verdict.findings
+        assert verdict.certificates[0].reuse_cost_lower_bound == least
         assert not [*all_pairs.faults(plan), *relation_faults(plan)]
         offset = {k: int(plan.offset[plan.row_of[f"b{k}"]]) for k in range(4)}
         assert not list(checker.violations(found["problem"], offset))
@@ -230,12 +232,13 @@ def test_verifier_finds_every_injected_fault(kind: str) -> None:
 
 
 def test_forged_cost_bound_is_claimed() -> None:
-    plan = next(plan for plan in plans() if (plan.arenas[0].reuse_cost or 0) > 0)
-    arena = plan.arenas[0]
-    forged = replace(plan, arenas=(replace(arena, reuse_cost_lower_bound=arena.reuse_cost, status="optimal"),))
-    certificate = verify_plan(forged).certificates[0]
-    if certificate.reuse_cost_lower_bound != arena.reuse_cost:
-        assert certificate.status == "claimed"
+    packed = tmmu.pack([0, 5], [5, 9], [4, 4], reuse_penalties=[[0, 1, 3]], capacity=8).plan
+    assert packed.arenas[0].reuse_cost == 0
+    wasteful = replace(packed, offset=packed.offset * 0)
+    for witness in (None, (("0", "1"),), (("0", "nobody"),)):
+        arena = replace(packed.arenas[0], reuse_cost=3, reuse_cost_lower_bound=3, reuse_cost_witness=witness)
+        certificate = verify_plan(replace(wasteful, arenas=(arena,))).certificates[0]
+        assert (certificate.status, certificate.reuse_cost_lower_bound) == ("claimed", 0)
 
 
 def test_plain_form_of_the_local_search_gives_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,6 +248,22 @@ def test_plain_form_of_the_local_search_gives_the_same_result(monkeypatch: pytes
     native = [local_search.repair(model, start, 300, 2, 5) for model, start in zip(models, starts, strict=True)]
     monkeypatch.setattr(local_search, "library", lambda: None)
     assert native == [local_search.repair(model, start, 300, 2, 5) for model, start in zip(models, starts, strict=True)]
+
+
+def test_plain_form_of_the_search_visits_the_same_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = Random(5)
+    models = [reuse_model(instance_of(document(rng, (), 8)).problem) for _ in range(6)]
+    native = [exact_cost.least_cost(model, list(range(8)), 30, 40_000) for model in models]
+    assert any(bound and bound < 30 for bound, _ in native)
+    monkeypatch.setattr(exact_cost, "library", lambda: None)
+    assert native == [exact_cost.least_cost(model, list(range(8)), 30, 40_000) for model in models]
+
+
+def test_search_proves_a_cost_above_the_bound_of_cliques() -> None:
+    """Five equal buffers, neighbours in a cycle paying 1: two places leave one neighbour pair together."""
+    penalties = [[k, (k + 1) % 5, 1] for k in range(5)]
+    packed = tmmu.pack(range(0, 50, 10), range(5, 55, 10), [4] * 5, capacity=8, reuse_penalties=penalties)
+    assert packed.reuse_cost == packed.reuse_cost_lower_bound == 1
 
 
 def test_pack_keeps_separations_colocations_and_pins() -> None:
@@ -277,7 +296,7 @@ def test_plan_file_keeps_constraints_and_cost(tmp_path: Any) -> None:
     again = tmmu.read(path)
     assert isinstance(again, Plan)
     assert again.constraints == plan.constraints
-    assert again.arenas[0].reuse_cost == plan.arenas[0].reuse_cost
+    assert again.arenas == plan.arenas
 
 
 def test_gate_limits_the_reuse_cost() -> None:

@@ -96,7 +96,7 @@ def test_baseline_made_differently_is_named() -> None:
     assert made_differently(one, same) == ()
     assert made_differently(other, one) == ("planner slots → greedy",)
     aligned = plan_graph(g, planner="slots", arenas={"activations": {"alignment_bytes": 4}}).plan
-    assert made_differently(aligned, one) == ("arena configuration",)
+    assert made_differently(aligned, one) == ("alignment of activations 128 → 4",)
     trained = plan_graph(g, planner="slots", mode="forward").plan
     assert "mode inference → forward" in made_differently(trained, one)
 

@@ -68,7 +68,7 @@ SETTINGS: Mapping[str, tuple[str, ...] | None] = {
     "TMMU_GALLERY": ("", "shared"),
     **dict.fromkeys(limit.variable for limit in LIMITS),
 }
-"""Environment variable → its values; ``None``: any text, or a number that is checked where it is read."""
+"""Environment variable → its values; ``None``: any text, or the number of a limit."""
 
 _raised: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=None)
 
@@ -92,14 +92,13 @@ def whole_number(text: str, source: str) -> int:
     """The number that ``text``, given under the name ``source``, sets a limit to. Raises ``UnreadableInput``."""
     try:
         return strict.whole_number(text)
-    except ValueError:
-        raise UnreadableInput(
-            "a limit is a whole number ≥ 0.", source=source, hint=f"Give digits, such as {UNPACKED_BYTES.default}."
-        ) from None
+    except ValueError as error:
+        hint = f"Write digits, such as {UNPACKED_BYTES.default}."
+        raise UnreadableInput(str(error), source=source, hint=hint) from None
 
 
 def refuse_unknown_settings() -> None:
-    """Raise ``UnreadableInput`` for an environment variable ``TMMU_*`` or a value of one that is not known."""
+    """Raise ``UnreadableInput`` for an unknown environment variable ``TMMU_*``, and for one with an invalid value."""
     for name, value in os.environ.items():
         if not name.startswith("TMMU_"):
             continue
@@ -107,6 +106,8 @@ def refuse_unknown_settings() -> None:
             raise UnreadableInput(
                 f"there is no environment variable {name}.", source=name, hint=strict.closest_hint(name, SETTINGS)
             )
+        if value and name.startswith("TMMU_MAX_"):
+            whole_number(value, name)
         allowed = SETTINGS[name]
         if allowed is not None and value not in allowed:
             what = f"{name} is {strict.shown(value)}."

@@ -95,15 +95,21 @@ def shown(value: Any) -> str:
     return text if len(text) <= 2 * SHOWN else f"{text[:SHOWN]}… ({len(text):,} characters)"
 
 
-def whole_number(text: str, most: int = U64_MAX) -> int:
-    """Return the number that decimal digits write, at most ``most``. Raises ``ValueError`` with a sentence.
+def limit_text(most: int) -> str:
+    """Return a limit for an error message: ``2^64 − 1`` instead of its digits."""
+    return f"2^{most.bit_length()} − 1" if most > 255 and most & (most + 1) == 0 else str(most)
 
-    The length is checked before the conversion, which Python refuses above 4,300 digits.
+
+def whole_number(text: str, most: int = U64_MAX, base: int = 10) -> int:
+    """Return the number that decimal digits (or those of ``base``) write, at most ``most``.
+
+    Raises ``ValueError`` with a sentence. The length is checked before the conversion, which Python refuses above
+    4,300 digits.
     """
-    word = text.strip()
+    word = text.strip().lower()
     digits = word.lstrip("0") or "0"
-    if not (word.isascii() and word.isdigit()):
-        raise ValueError(f"{shown(text)} is no whole number.")
-    if len(digits) > len(str(most)) or int(digits) > most:
-        raise ValueError(f"{shown(text)} is over {most}.")
-    return int(digits)
+    if not word or word.strip("0123456789abcdef"[:base]):
+        raise ValueError(f"{shown(text)} is not a whole number.")
+    if len(digits) > len(str(most)) or int(digits, base) > most:
+        raise ValueError(f"{shown(text)} is over {limit_text(most)}.")
+    return int(digits, base)

@@ -44,8 +44,8 @@ def moves_of(data: bytes) -> tuple[Move, ...]:
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise UnreadableInput(f"the recipe is not JSON: {error}.") from error
     schema = document.get("schema") if isinstance(document, dict) else None
-    if isinstance(schema, str) and schema.startswith("tmmu_recipe/"):
-        documents.check_version(schema, SCHEMA, "", "$.schema")
+    if isinstance(document, dict):
+        documents.refuse_later(document, "")
     if schema != SCHEMA:
         raise UnreadableInput(
             "the document is not a recipe.", place="$.schema", hint=f'A recipe has "schema": "{SCHEMA}".'

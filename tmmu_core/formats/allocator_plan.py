@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ class LiveRange:
     offset: int
     role: str = "activation"
     alignment: int = 1
+    arena: str = "arena"
 
     def key(self) -> tuple[int, int, bytes]:
         """Return the normative sort key: birth, −bytes, id bytes."""
@@ -47,13 +49,10 @@ def with_unique_ids(lives: Iterable[LiveRange]) -> list[LiveRange]:
     return found
 
 
-def stacked(ends: Mapping[int, int]) -> tuple[dict[int, int], int]:
-    """Return ``(memory → its first byte, all bytes)`` of memories with ``ends`` bytes, one behind another."""
-    starts, at = {}, 0
-    for memory in sorted(ends):
-        starts[memory] = at
-        at += ends[memory]
-    return starts, at
+def arena_names(memories: Iterable[int]) -> dict[int, str]:
+    """Return the arena of each numbered memory: ``memory 1``, …; ``arena`` where there is only one."""
+    numbers = set(memories)
+    return {number: f"memory {number}" if len(numbers) > 1 else "arena" for number in numbers}
 
 
 def is_log(data: bytes) -> bool:
@@ -86,15 +85,22 @@ class LiveRanges:
 def instance_of(
     name: str, lives: Iterable[LiveRange], notes: Sequence[str] = (), *, placed: bool = True
 ) -> PlainInstance:
-    """Return the instance of live ranges in one arena, with their offsets as its packing if they are ``placed``.
+    """Return the instance of live ranges in their arenas, with their offsets as its packing if they are ``placed``.
 
     Raises ``UnreadableInput`` if they exceed :data:`LAST_BYTE`.
     """
-    rows = sorted(lives, key=LiveRange.key)
+    rows = sorted(lives, key=lambda life: (life.arena.encode(), life.key()))
     if sum(life.size for life in rows) > LAST_BYTE or any(life.offset + life.size > LAST_BYTE for life in rows):
         raise _too_many()
-    problem = Problem(
-        arena="arena",
+    arenas = [(arena, list(own)) for arena, own in groupby(rows, key=lambda life: life.arena)] or [("arena", rows)]
+    first, *others = [_problem_of(arena, own) for arena, own in arenas]
+    packing = Packing(np.array([life.offset for life in rows], np.uint64)) if placed else None
+    return PlainInstance(name, first, packing, tuple(notes), others=tuple(others))
+
+
+def _problem_of(arena: str, rows: Sequence[LiveRange]) -> Problem:
+    return Problem(
+        arena=arena,
         ids=tuple([life.id for life in rows]),
         birth=np.array([life.birth for life in rows], np.int64),
         death=np.array([life.death for life in rows], np.int64),
@@ -102,8 +108,6 @@ def instance_of(
         alignment=np.array([life.alignment for life in rows], np.uint64),
         roles=tuple([life.role for life in rows]),
     )
-    packing = Packing(np.array([life.offset for life in rows], np.uint64)) if placed else None
-    return PlainInstance(name, problem, packing, tuple(notes))
 
 
 def instance_of_columns(name: str, lives: LiveRanges, notes: Sequence[str] = ()) -> PlainInstance:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -158,11 +159,15 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
             continue
         try:
             return reader.read(plain, name)
-        except UnreadableInput as error:
+        except (UnreadableInput, InvalidIrShapes) as error:
+            _refuse_later(plain, name)
+            if isinstance(error, InvalidIrShapes):
+                raise
             error.source = error.source or name
             later = [(other.name, other.refuses(plain) or "another reader took it") for other in readers[k + 1 :]]
             error.tried = error.tried or (*tried, (reader.name, error.message), *later)
             raise
+    _refuse_later(plain, name)
     foreign = unplannable.recognised(plain, name) if plain else None
     if foreign is not None:
         raise foreign.refusal(name, tuple(tried))
@@ -171,6 +176,15 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
         raise UnreadableInput("the file is empty.", source=name, tried=tuple(tried), hint="Write the file again.")
     hint = instance_csv.OTHER_NAMES if is_table else "Open a model as ONNX, `.tflite` or `.pt2`, or a native graph."
     raise UnreadableInput("Unrecognised file format.", source=name, tried=tuple(tried), hint=hint)
+
+
+def _refuse_later(data: bytes, name: str) -> None:
+    """Raise ``UnreadableInput`` for a document or trace that a later version wrote; ignore what cannot be decoded."""
+    first = data.partition(b"\n")[0] if b"allocation_header" in data[:1024] else data
+    found: Mapping[str, Any] = {}
+    with contextlib.suppress(UnreadableInput, msgspec.DecodeError):
+        found = document.fields(first, name) if document.kind(first) else {}
+    document.refuse_later(found, name)
 
 
 def refuse_unplannable(path: Path) -> None:

@@ -7,13 +7,15 @@ import re
 from collections.abc import Iterable
 from fractions import Fraction
 
+from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX
 
 _PERCENT = re.compile(r"\+?(?:\d{1,20}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?|\d{1,20}/\d{1,20}", re.ASCII)
 """Pattern of a percentage; a match has a few hundred digits at most."""
 
-_PARTED = re.compile(r"(?:[^,]*\D)?\d{1,3}(?:,\d{3})+(?:[^\d,][^,]*)?", re.ASCII)
-"""A size with commas: they part thousands and nothing else, so that no decimal comma is passed over."""
+_SIZE = re.compile(r"0x(?P<hex>[0-9a-f]+)|(?P<whole>\d*)(?:\.(?P<part>\d{0,60}))?(?:(?P<unit>[kmgtpe])i?)?b?", re.ASCII)
+_parted = re.compile(r"(?:[^,]*\D)?\d{1,3}(?:,\d{3})+(?:[^\d,][^,]*)?", re.ASCII).fullmatch
+"""Match a size with commas: they part thousands and nothing else, so that no decimal comma is passed over."""
 
 _QUOTED = json.JSONDecoder()
 
@@ -25,29 +27,23 @@ def parse_bytes(text: str) -> int | None:
     """Bytes as people write them (``1.5 MiB``, ``64k``, ``0x1000``, ``1,048,576``); ``None`` for an empty text.
 
     Units are binary, with or without the ``i``; a comma parts thousands. Raises ``ValueError`` with a sentence for
-    anything else.
+    anything else, and for more than 2^64 − 1 bytes.
     """
     word = text.strip().replace(",", "").replace("_", "").replace(" ", "").lower()
     if not word:
         return None
-    try:
-        if len(word) > 64 or ("," in text and not _PARTED.fullmatch(text)):
-            raise ValueError
-        if word.startswith("0x"):
-            return int(word, 16)
-        digits = word.rstrip("bikmgtpe")
-        unit = word[len(digits) :].removesuffix("b")
-        if len(unit) == 2:  # an i alone is no unit
-            unit = unit.removesuffix("i")
-        whole, _, part = digits.partition(".")
-        if not (whole + part).isdecimal():
-            raise ValueError
-        scale = 1024 ** _POWERS[unit]
-        return int(whole or "0") * scale + (int(part) * scale // 10 ** len(part) if part else 0)
-    except (KeyError, ValueError):
+    found = _SIZE.fullmatch(word)
+    if found is None or not (found["hex"] or found["whole"] or found["part"]) or ("," in text and not _parted(text)):
         decimal = " One and a half is 1.5: a comma parts thousands." if "," in text else ""
         how = f"Write bytes, or a number with KiB, MiB or GiB.{decimal}"
-        raise ValueError(f"“{text[:80]}” is not a size. {how}") from None
+        raise ValueError(f"“{text[:80]}” is not a size. {how}")
+    if found["hex"]:
+        return strict.whole_number(found["hex"], base=16)
+    scale, part = 1024 ** _POWERS[found["unit"] or ""], found["part"] or "0"
+    size = strict.whole_number(found["whole"] or "0") * scale + int(part) * scale // 10 ** len(part)
+    if size > U64_MAX:
+        raise ValueError(f"{strict.shown(text)} is over 2^64 − 1 bytes.")
+    return size
 
 
 def _scaled(n: int) -> tuple[int, int]:

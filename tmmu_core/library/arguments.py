@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from fractions import Fraction
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -157,6 +158,9 @@ def _value(name: str, value: Any) -> Any:
 
 def amount_of_bytes(name: str, value: Amount) -> int:
     """Return a number of bytes, given as a number or a text (``"8GiB"``). Raises ``UnreadableInput``."""
+    if not isinstance(value, str | Real):
+        kind = type(value).__name__
+        raise UnreadableInput(f"{name}: a {kind} is not a number of bytes.", hint="Write 65536, 64KiB or 8 GiB.")
     try:
         found = parse_bytes(value) if isinstance(value, str) else int(value)
     except ValueError as error:

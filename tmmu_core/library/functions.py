@@ -25,6 +25,7 @@ from tmmu_core.library.arguments import (
     Source,
     allowed_moves,
     amount_of_bytes,
+    capacity_of,
     is_training_module,
     made_of,
     open_source,
@@ -268,6 +269,7 @@ rank, world_size, shard_spec, addressing, progress : optional
     ('fits', 270336)
     """
     given = locals()
+    capacity_of(capacity)  # an error here is clearer than one of the tracer
     is_module = is_training_module(source)
     request = request_of({name: given[name] for name in FIELDS if name in given and not (is_module and name == "dims")})
     if is_module:

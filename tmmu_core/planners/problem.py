@@ -118,6 +118,8 @@ class Packing:
     """Whether the callback or a budget ended the search early."""
     cost_bound: int | None = None
     """Lower bound of the reuse cost that the planner proved; ``None`` for planners that do not weigh it."""
+    cost_witness: tuple[tuple[str, ...], ...] | None = None
+    """Groups of storages, by id, that make ``cost_bound``."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """Deterministic facts about the run: scalars (nodes, order, fit …) and the ``course`` of a search."""
 
@@ -202,7 +204,7 @@ class PlainInstance:
     recorded: Recorded | None = None
     """For the snapshot of an allocator."""
     others: tuple[Problem, ...] = ()
-    """Further arenas of the file, each with ids of its own."""
+    """Further arenas, each with ids of its own. Their offsets follow those of ``problem`` in ``packing``."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -102,6 +102,8 @@ class ArenaSummary:
     """Sum of the penalties whose pairs share bytes; ``None`` without reuse penalties."""
     reuse_cost_lower_bound: int | None = None
     """No plan within the capacity has a smaller cost."""
+    reuse_cost_witness: tuple[tuple[str, ...], ...] | None = None
+    """Groups of tensors whose penalties make that bound, each group alone; ``None``: none."""
 
     @property
     def bound_bytes(self) -> int:

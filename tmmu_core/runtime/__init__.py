@@ -1,1 +1,1 @@
-"""The plan applied: real memory, zero and debug fill, commit, and the shadow replay that proves a plan by running."""
+"""Apply a plan to real memory: zero fill, debug fill, commit, measuring runtimes."""

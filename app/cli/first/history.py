@@ -15,7 +15,7 @@ from app.texts import numbers
 
 if TYPE_CHECKING:
     from tmmu_core.store.run_label import Run
-    from tmmu_core.store.store import Line
+    from tmmu_core.store.store import Line, Store
 
 Model = Annotated[str | None, typer.Argument(metavar="[MODEL]", help="Model name; omit to list all models.")]
 Last = Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="Show only the latest N runs.")]
@@ -40,49 +40,53 @@ def command(
         return SUCCESS
     runs = only(opened_store.known(model), branch, planner)
     runs = runs if last is None else runs[-last:]
+    changes = _changes(opened_store, runs)
     if json:
-        write_json({"runs": [run.record() for run in runs]})
+        pairs = zip(runs, changes, strict=True)
+        write_json({"runs": [run.record() | {"planned_differently": differ} for run, (_, differ) in pairs]})
     else:
-        in_runs(runs)
+        in_runs(runs, changes)
     return SUCCESS
 
 
-def in_runs(runs: Sequence[Run]) -> None:
-    """The runs as a table. A change is against the last run of the series; a new series names its settings instead."""
-    before: dict[tuple[str, ...], int] = {}
-    latest: dict[tuple[str, str], Run] = {}
-    rows = []
+def _changes(store: Store, runs: Sequence[Run]) -> list[tuple[int, str]]:
+    """Return the growth of each run in bytes, and the plan settings that changed.
+
+    A run is compared with the last one of its series; the first of a series, only in its settings, with the last run
+    of its branch.
+    """
+    latest: dict[tuple[str, ...], Run] = {}
+    found = []
     for run in runs:
-        change = run.extent_bytes - before.get(run.series, run.extent_bytes)
-        last = latest.get((run.model, run.branch))
-        settings = (
-            [
-                f"{old} → {new}"
-                for old, new in zip(last.series[2:], run.series[2:], strict=True)
-                if old != new and run.series not in before
-            ]
-            if last
-            else []
-        )
-        before[run.series] = run.extent_bytes
-        latest[run.model, run.branch] = run
-        rows.append(
-            [
-                *(run.at[:19] + "Z", run.commit, run.branch, run.planner, run.mode),
-                numbers.full_bytes(run.extent_bytes),
-                numbers.delta_bytes(change) if change else ", ".join(settings),
-                numbers.full_bytes(run.peak_live_bytes),
-                numbers.full_bytes(run.lower_bound_bytes),
-                numbers.gap(run.extent_bytes, run.lower_bound_bytes),
-                run.layout_hash.hex()[:12],
-            ]
-        )
+        same = latest.get(run.series)
+        last = same or latest.get((run.branch,))
+        differ = "; ".join(store.planned_differently(last, run)) if last else ""
+        found.append((run.extent_bytes - same.extent_bytes if same else 0, differ))
+        latest[run.series] = latest[run.branch,] = run
+    return found
+
+
+def in_runs(runs: Sequence[Run], changes: Sequence[tuple[int, str]]) -> None:
+    """Print the runs as a table."""
+    rows = [
+        [
+            *(run.at[:19] + "Z", run.commit, run.branch, run.planner, run.mode),
+            numbers.full_bytes(run.extent_bytes),
+            numbers.delta_bytes(change) if change else "",
+            numbers.full_bytes(run.peak_live_bytes),
+            numbers.full_bytes(run.lower_bound_bytes),
+            numbers.gap(run.extent_bytes, run.lower_bound_bytes),
+            run.layout_hash.hex()[:12],
+            differ,
+        ]
+        for run, (change, differ) in zip(runs, changes, strict=True)
+    ]
     figures = ("arena size", "change", "peak", "lower bound", "gap")
     table(
         (
             *map(Column, ("at", "commit", "branch", "planner", "mode")),
             *(Column(title, True) for title in figures),
-            Column("layout"),
+            *map(Column, ("layout", "changed settings")),
         ),
         rows,
     )

@@ -12,7 +12,6 @@ from app.cli.options import AsJson, option, with_options
 from app.cli.stores import Branch, Planner, StoreUrl, only, open_store
 from app.texts import numbers
 from tmmu_core.base import strict
-from tmmu_core.plans.analysis.gate import made_differently
 
 if TYPE_CHECKING:
     from tmmu_core.store.find_growth import Blame, Measure, Step
@@ -66,7 +65,7 @@ def command(
     differ = ""
     if found is not None:
         before, after = opened_store.plan(found.before), opened_store.plan(found.after)
-        differ = "; ".join(made_differently(after, before))
+        differ = "; ".join(opened_store.planned_differently(found.before, found.after))
         names = (arena,) if arena is not None else find_growth.grown_arenas(found.before, found.after, figure)
         blamed = [find_growth.blame(before, after, name) for name in names]
     if json:

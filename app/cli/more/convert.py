@@ -83,6 +83,12 @@ def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
 
 
 def _write_instance(found: PlainInstance, name: str) -> int:
+    if found.others:
+        arenas = ", ".join(problem.arena for problem in found.problems)
+        raise UsageError(
+            f"an instance has one arena, and {found.name} has {len(found.problems)}: {arenas}.",
+            "Write one of them: tmmu export FILE --to instance --arena NAME.",
+        )
     offsets = None if found.packing is None else found.packing.offset
     write_output(name, instance_csv.write_csv(found.problem, offsets).encode(), "the instance")
     for line in (*found.notes, words.count(len(found.problem), "storage")) if name != STREAM else ():

@@ -330,14 +330,12 @@ def _sizes(text: str, opened: Opened | None, name: str) -> tuple[tuple[str, int]
         return tuple((dim, value) for value in sample_points(opened.dims[dim]))
     try:
         return tuple((dim, strict.whole_number(value)) for value in values.split(","))
-    except ValueError:
-        raise UsageError(f"--over: {strict.shown(values)} are not integers.", f"Write {dim}=1,8,32.") from None
+    except ValueError as error:
+        raise UsageError(f"--over: {error}", f"Write {dim}=1,8,32.") from None
 
 
 def _number(text: str) -> int:
     try:
         return strict.whole_number(text)
-    except ValueError:
-        raise UsageError(
-            f"the alignment {strict.shown(text)} is not an integer.", "Write powers of two, such as 64,128."
-        ) from None
+    except ValueError as error:
+        raise UsageError(f"the alignment {error}", "Write powers of two, such as 64,128.") from None

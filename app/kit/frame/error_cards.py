@@ -32,9 +32,8 @@ def _refused(cards: list[dict[str, Any]]) -> None:
             with st.container(key=f"refused-{n}"):
                 st.html(markup.error_card(card))
                 st.button(
-                    "✕",
+                    "Dismiss",
                     key=f"dismiss.{n}" if many else "dismiss",
-                    help="Dismiss",
                     type="tertiary",
                     on_click=state.dismiss,
                     args=(n,),

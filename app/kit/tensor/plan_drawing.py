@@ -46,7 +46,7 @@ def _origin(key: str, by_layers: bool, _shown: Shown) -> Origin:
     known = origins(_shown) if by_layers else None
     if known is None:
         return Origin(stretches=stretches)
-    layer = known.layer if known.modules.known_by else None
+    layer = known.layer if known.modules.known_by and any(known.layer) else None
     return Origin(layer, known.phase if stretches else None, stretches)
 
 

@@ -22,7 +22,7 @@ def of_rows(shown: Shown) -> Callable[[int], str]:
     """Return row → colour of its box in the map; "" for colour schemes other than role, category and operator."""
     plan, chosen = shown.plan, state.choice()
     names = plan_rows.operators(shown)
-    own = "category" if plan.categories else "role"
+    own = "category" if plan.categories else "module" if plan_rows.has_layers(shown) else "role"
     scheme = chosen.colour or ("slot" if chosen.view == "slots" else own)
     if scheme == "category" and plan.categories:
         return lambda row: CATEGORY_COLOURS[plan.categories[row]]

@@ -19,7 +19,7 @@ from app.session.work.jobs import remembered
 from app.texts import glossary, markup, numbers, tensor_text
 from tmmu_core.base.escaping import natural
 from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
-from tmmu_core.plans.figures.plan_storages import arena_number
+from tmmu_core.plans.figures.plan_storages import align_up, arena_number
 from tmmu_core.plans.model import Plan
 
 MOST_ROWS = 5_000
@@ -62,6 +62,7 @@ def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd
             **({"category": [plan.categories[i] for i in ids]} if plan.categories else {}),
             "arena": arenas[plan.arena[rows]] if len(rows) else [],
             "size": plan.size[rows],
+            "padded": _padded(plan, rows),
             "offset": plan.offset[rows],
             "hex": [f"0x{n:X}" for n in plan.offset[rows].tolist()],
             "slot": plan.logical_slot[rows],
@@ -78,6 +79,13 @@ def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd
         for name, texts in {"producer": origins.producer, "module": origins.module, "phase": origins.phase}.items():
             frame[name] = [texts[i] for i in ids]
     return frame if plan.has_slots else frame.drop(columns=["slot", "use of slot"])
+
+
+def _padded(plan: Plan, rows: np.ndarray) -> list[int] | str:
+    """Return the sizes with padding to the alignment; "" where all are equal to the sizes."""
+    sizes, alignments = plan.size[rows].tolist(), plan.alignment[rows].tolist()
+    padded = [align_up(size, alignment) for size, alignment in zip(sizes, alignments, strict=True)]
+    return "" if padded == sizes else padded
 
 
 def filled(frame: pd.DataFrame) -> pd.DataFrame:
@@ -195,6 +203,7 @@ def explained(columns: Iterable[str]) -> dict[str, Any]:
     config: dict[str, Any] = {
         "tensor": st.column_config.TextColumn(width="medium"),
         "size": st.column_config.NumberColumn("size (B)", format="localized"),
+        "padded": st.column_config.NumberColumn("padded (B)", format="localized", help="Size with padding."),
         "offset": st.column_config.NumberColumn("offset (B)", format="localized"),
         "first write": st.column_config.NumberColumn(format="localized"),
         "freed": st.column_config.NumberColumn(format="localized"),

@@ -42,7 +42,7 @@ def _of(keeper: Store) -> None:
         models = sorted({line.model for line in lines})
         model = state.choice().model if state.choice().model in models else models[0]
         runs = _runs(keeper, model)
-        st.html(markup.claim(_claim(runs), [numbers.count(len(runs), "run")]))
+        st.html(markup.claim(_claim(keeper, runs), [numbers.count(len(runs), "run")]))
         _choose(models, sorted({line.branch for line in lines if line.model == model}), runs)
         _drawn(runs)
         _table(lines)
@@ -62,15 +62,16 @@ def _runs(keeper: Store, model: str) -> tuple[Run, ...]:
     return like_the_latest(runs)[-MOST_RUNS:]
 
 
-def _claim(runs: tuple[Run, ...]) -> str:
+def _claim(keeper: Store, runs: tuple[Run, ...]) -> str:
     """Return the title: ``resnet50 on main takes 9.19 MiB since 8f1c2ab (+1.00 MiB)``."""
     last = runs[-1]
     changed = next((k for k in range(len(runs) - 1, 0, -1) if runs[k].extent_bytes != runs[k - 1].extent_bytes), None)
     title = f"{last.model} on {last.branch} takes {numbers.short_bytes(last.extent_bytes)}"
     if changed is None:
         return f"{title}, unchanged in all runs"
-    grown = runs[changed].extent_bytes - runs[changed - 1].extent_bytes
-    return f"{title} since {numbers.shortened(runs[changed].commit, 12)} ({numbers.delta_bytes(grown)})"
+    before, after = runs[changed - 1 : changed + 1]
+    causes = [numbers.delta_bytes(after.extent_bytes - before.extent_bytes), *keeper.planned_differently(before, after)]
+    return f"{title} since {numbers.shortened(after.commit, 12)} ({'; '.join(causes)})"
 
 
 def _choose(models: list[str], branches: list[str], runs: tuple[Run, ...]) -> None:

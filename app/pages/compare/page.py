@@ -14,6 +14,7 @@ from app.kit.frame import long_work, page_frame
 from app.kit.tensor import plan_drawing, tensor_card, tensor_table
 from app.pages.compare import history_view
 from app.pages.fix import move_tables
+from app.pages.graph import graph_view
 from app.session import fitting, history, opening, plan_rows, planning, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, why_here_text
@@ -25,6 +26,8 @@ from tmmu_core.plans.analysis.peak_lines import by_category
 from tmmu_core.plans.model import ArenaSummary, Plan
 
 MOST_CHANGES, MOST_LINES = 5_000, 60
+FIRST = 8
+"""Baselines offered as buttons."""
 
 
 def page() -> None:
@@ -40,11 +43,13 @@ def page() -> None:
         _pick(options, "")
         st.html(
             markup.empty(
-                "Choose a baseline above",
-                "Another planner, mode or preset, a sample, a golden trace or a file. Two files opened together are "
-                "compared at once.",
+                "Choose a baseline",
+                "A planner, mode, preset, commit, sample, trace or file. Two files opened together are compared.",
             )
         )
+        with st.container(horizontal=True, gap="small", key="first-baselines"):
+            for value in list(options)[:FIRST]:
+                st.button(options[value], key=f"b.{value}", on_click=state.choose, kwargs={"baseline": value})
         return
     other = _baseline(shown)
     left, right = (shown, other) if chosen.swapped and other else (other, shown)
@@ -299,15 +304,21 @@ def _figure(a: int | None, b: int | None) -> str:
 @st.fragment
 def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
     """Draw everything that depends on the selection."""
+    graphs = left.solution is not None and right.solution is not None
     how = st.segmented_control(
         "How",
-        ["Overlaid", "Side by side"],
+        ["Overlaid", "Side by side", *(["Graphs"] if graphs else [])],
         default="Overlaid",
         key="w.how",
         label_visibility="collapsed",
         required=True,
     )
-    if how == "Side by side":
+    if how == "Graphs":
+        for place, side, name in zip(st.columns(2, gap="small"), (left, right), ("Baseline", "Candidate"), strict=True):
+            with place:
+                st.html(markup.heading(f"{name}: {name_of(side)}"))
+                graph_view.draw(side, f"walk-{name}")
+    elif how == "Side by side":
         one, two = st.columns(2, gap="small")
         one_scale: dict[str, Any] = {
             "link": "compare",

@@ -40,13 +40,14 @@ class Scene:
         return int(self.liveness.timeline.node_at[self.peak]) if self.liveness.timeline.steps else -1
 
 
-def draw(shown: Shown) -> None:
-    """Draw controls and graph."""
+def draw(shown: Shown, key: str = "walk") -> None:
+    """Draw the controls and the graph. With another ``key`` a second graph is drawn, without controls."""
     scene = scene_of(shown)
-    controls(scene)
+    if key == "walk":
+        controls(scene)
     walk_canvas(
         drawing(scene),
-        key="walk",
+        key=key,
         height=HEIGHT,
         on={"select": lambda name: state.choose(selected=name), "open": _open, "close": _close},
     )
@@ -77,6 +78,7 @@ def controls(scene: Scene) -> None:
             label_visibility="collapsed",
             required=True,
         )
+        search(scene.shown)
         if way == graph_levels.AROUND:
             st.number_input(
                 "Edges away",
@@ -108,6 +110,48 @@ def controls(scene: Scene) -> None:
                 on_click=state.choose,
                 kwargs={"opened": "", "closed": ""},
             )
+
+
+def search(shown: Shown) -> None:
+    """Draw the search over nodes and attributes. Enter selects the next node found."""
+    chosen = state.choice()
+    found = [name for name in graph_levels.found_steps(shown, chosen.search).values() if name]
+    st.text_input(
+        "Search nodes and attributes",
+        key=state.set_widget("node-search", chosen.search),
+        type="search",
+        placeholder="search nodes and attributes",
+        on_change=_searched,
+        args=(shown,),
+        label_visibility="collapsed",
+        width=240,
+    )
+    if chosen.search:
+        at = found.index(chosen.selected) + 1 if chosen.selected in found else 0
+        st.button(
+            f"{at:,} of {len(found):,}" if at else f"{len(found):,} found",
+            key="next-node",
+            icon=":material/keyboard_arrow_down:",
+            type="tertiary",
+            disabled=not found,
+            help="Select the next node found.",
+            shortcut="Shift+Enter",
+            on_click=_next,
+            args=(found,),
+        )
+
+
+def _searched(shown: Shown) -> None:
+    text = str(state.widget_value("node-search") or "").strip()
+    state.choose(search=text, marked="")
+    _next([name for name in graph_levels.found_steps(shown, text).values() if name])
+
+
+def _next(found: list[str]) -> None:
+    """Select the hit after the selected one, else the first."""
+    if found:
+        now = state.choice().selected
+        state.choose(selected=found[(found.index(now) + 1) % len(found) if now in found else 0])
 
 
 def levels_above(scene: Scene, selected: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import streamlit as st
 from app.kit.frame import page_frame
 from app.kit.tensor import tensor_card, tensor_table
 from app.pages.graph import graph_view, remat, sharing
-from app.session import state
+from app.session import graph_levels, state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import markup, totals_text
@@ -128,13 +128,17 @@ def body(shown: Shown) -> None:
         graph_view.draw(shown)
         table = nodes(shown.key, shown)
         steps = shown.solution.liveness.timeline.steps
+        if chosen.search:
+            table = table[table["step"].isin(list(graph_levels.found_steps(shown, chosen.search)))].reset_index(
+                drop=True
+            )
         st.html(
             markup.heading(
                 "Nodes in execution order",
                 f"{words.of(len(table), steps, 'step')} listed; click a row to select its output",
             )
         )
-        tensor_table.selectable(table, f"nodes.{shown.key}", chosen.selected, height=420)
+        tensor_table.selectable(table, f"nodes.{shown.key}.{chosen.search}", chosen.selected, height=420)
     with right, st.container(key="beside"):
         tensor_card.panel(shown, walking=True)
     state.write_link()

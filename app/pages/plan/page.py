@@ -11,7 +11,7 @@ from app.canvas.plan_component import Memory, PlanHandle
 from app.kit import arena_focus, review_panel, tabs
 from app.kit.frame import page_frame
 from app.kit.tensor import plan_drawing, tensor_card, tensor_table, verdict, why_here
-from app.pages.plan import fragmentation_view, layers, measured, peak_view, snapshot_view, step_range
+from app.pages.plan import fragmentation_view, freed_late, layers, measured, peak_view, snapshot_view, step_range
 from app.session import planning, state
 from app.session.planning import Shown
 from app.texts import glossary, markup, numbers
@@ -81,14 +81,15 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
     """Draw the canvas, the card and what the view adds; a click reruns only this fragment."""
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
-        marked = why_here.turns(shown) or layers.marked(shown)
+        marked = why_here.turns(shown) or layers.marked(shown) or freed_late.marked(shown)
+        flags = [*review_panel.flags(shown), *freed_late.flags(shown)]
         how: dict[str, Any] = {"height": 300} if view in OF_A_STEP else {"height": 400, "room": ROOM}
         if view in OF_A_STEP:
             how["step"] = arena_focus.step_and_arena(shown, arena_focus.arena(shown))
         if view == "device":
             memory = Memory(plan_drawing.end_to_end(shown.plan), device_bytes(shown))
             how |= {"arena": None, "view": "map", "colour": state.choice().colour or "arena", "memory": memory}
-        plan_drawing.canvas(handle, title=False, marked=marked, flags=review_panel.flags(shown), **how)
+        plan_drawing.canvas(handle, title=False, marked=marked, flags=flags, **how)
         step_range.draw(shown)
         if view == "map":
             _tables(shown)
@@ -104,7 +105,8 @@ def _tables(shown: Shown) -> None:
     with st.expander("Tensors"):
         tensor_table.table(shown, arena)
     if shown.solution is not None:
-        with st.expander("Buffers by idle bytes"):
+        with st.expander("Buffers by idle bytes", expanded=state.choice().marked == freed_late.LATE):
+            freed_late.button(shown)
             tensor_table.storages(shown, arena)
 
 

@@ -88,7 +88,8 @@ def editor(graph: Graph, asked: Choice) -> None:
         st.markdown(
             "`mesh`: axes, slowest first. `tensors`: by id; `null` keeps a tensor whole on every rank. `rules`: "
             "patterns (`*`, `?`); the first match applies. `contracts`: defaults by kind (`parameters`, `activations`, "
-            "`gradients`, `optimizer_state`). With an uneven split, the first ranks get one row more."
+            '`gradients`, `optimizer_state`); `"follow"` splits activations and gradients as the weights that they '
+            "come from. With an uneven split, the first ranks get one row more."
         )
 
 

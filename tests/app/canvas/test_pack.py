@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.canvas.pack import MAGIC, claim, matches, pack_plan, packed_once
+from app.canvas.pack import MAGIC, matches, pack_plan, packed_once
 from benchmarks.canvas_plans import synthetic_plan
 from tests.app.canvas.plans import FOUR, plan_of
 from tmmu_core.formats.planfile.compare_plans import compare
@@ -75,11 +75,6 @@ def test_figures_beyond_double_precision_are_text() -> None:
     assert Read(pack_plan(plan).data).header["plans"][0]["arenas"][0]["extent"] == str(2**60 + 3)
 
 
-def test_unlimited_capacity_is_omitted() -> None:
-    assert Read(pack_plan(plan_of()).data).header["plans"][0]["arenas"][0]["capacity"] is None
-    assert Read(pack_plan(plan_of(capacity=4096)).data).header["plans"][0]["arenas"][0]["capacity"] == "4096"
-
-
 def test_conflicts_are_listed_for_invalid_plans_only() -> None:
     plan = plan_of()
     assert Read(pack_plan(plan).data).header["plans"][0]["conflict"] is None
@@ -97,26 +92,11 @@ def test_curve_equals_that_of_the_core() -> None:
     assert (arena["peak_step"], arena["peak"]) == (1, "3072")
 
 
-def test_claim_has_peak_arena_and_gap() -> None:
-    assert claim(plan_of(), "activations") == "Peak 3.00 KiB at #1 n1; arena 3.00 KiB; gap 0 %"
-
-
-def test_token_depends_on_the_plan() -> None:
-    moved = (("a", "activations", 0, 128, 1024, 0, 2), *FOUR[1:])
-    assert pack_plan(plan_of()).data == pack_plan(plan_of()).data
-    assert pack_plan(plan_of()).token != pack_plan(plan_of(moved)).token
-
-
 def test_view_has_the_row_of_its_base() -> None:
     rows = (*FOUR, ("v", "activations", 1, 1280, 256, 1, 3))
     read = Read(pack_plan(plan_of(rows, bases={"v": "b"})).data)
     packed = read.header["plans"][0]
     assert (read.array(packed["views"]), read.array(packed["bases"])) == ([3], [1])
-
-
-def test_handoffs_are_triples() -> None:
-    read = Read(pack_plan(plan_of(handoffs=((2, "a", "c"),))).data)
-    assert read.array(read.header["plans"][0]["handoffs"]) == [2, 0, 2]
 
 
 def test_changes_are_those_of_compare() -> None:
@@ -130,11 +110,6 @@ def test_changes_are_those_of_compare() -> None:
     assert dict(zip("abcw", read.array(baseline["changes"]), strict=True)) == {i: expected[i] for i in "abcw"}
     assert read.array(candidate["changes"])[0] == 1 << kinds.index("moved")
     assert read.array(candidate["twin"]) == [1, 2, 3, 0]
-
-
-def test_short_column_is_rejected_by_name() -> None:
-    with pytest.raises(ValueError, match="operators has 1 entries, the plan 4 rows"):
-        pack_plan(plan_of(), operators=["conv"])
 
 
 def test_empty_plan_is_packed() -> None:

@@ -10,7 +10,6 @@ from playwright.sync_api import Browser, CDPSession, Page
 
 from app.canvas.pack import pack_plan
 from app.canvas.script import canvas_script
-from app.texts import numbers
 from tests.app.canvas.plans import plan_of
 
 pytestmark = pytest.mark.browser
@@ -88,15 +87,6 @@ def test_horizontal_pinch_zooms_steps_only(touched: tuple[Page, CDPSession]) -> 
     assert (m0, m1) == pytest.approx((v0, v1))
 
 
-def test_pinch_selects_nothing_and_a_tap_selects(touched: tuple[Page, CDPSession]) -> None:
-    page, hand = touched
-    touch(hand, *pinch(middle(page), 30, 30, 1.5))
-    assert page.evaluate("() => sent.filter(([event]) => event === 'select')") == []
-    at = page.evaluate("() => chart.pixelOf('b')")
-    touch(hand, ((at["x"], at["y"]),))
-    assert [value["id"] for _, value in page.evaluate("() => sent.filter(([event]) => event === 'select')")] == ["b"]
-
-
 def swipe_up(at: tuple[float, float]) -> list[Points]:
     return [((at[0], at[1] - 12.0 * k),) for k in range(12)]
 
@@ -114,9 +104,3 @@ def test_one_finger_pans_when_zoomed(touched: tuple[Page, CDPSession]) -> None:
     touch(hand, *swipe_up(middle(page)))
     assert window(page)[2] < before[2]
     assert page.evaluate("() => scrollY") == 0
-
-
-def test_steps_are_formatted_as_in_python(touched: tuple[Page, CDPSession]) -> None:
-    page, _ = touched
-    said = page.evaluate("() => [[104, 'conv_12'], [12288, '']].map(([t, n]) => tmmuCanvas.words.stepName(t, n))")
-    assert said == [numbers.step(104, "conv_12"), numbers.step(12_288)] == ["#104 conv_12", "#12,288"]

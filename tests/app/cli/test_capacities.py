@@ -36,18 +36,9 @@ def test_capacity_from_a_file_ends_the_search_when_everything_fits(tmp_path: Pat
     assert 1_048_576 < arena["extent_bytes"] <= CAPACITY
 
 
-def test_capacity_from_an_option_gives_the_same_plan(tmp_path: Path) -> None:
-    arena = planned(tmp_path, "--capacity", str(CAPACITY))
-    assert arena == planned(tmp_path, "--arenas", declared(tmp_path, CAPACITY))
-
-
 def test_minimise_continues_to_the_optimum(tmp_path: Path) -> None:
     arena = planned(tmp_path, "--arenas", declared(tmp_path, CAPACITY), "--option", "minimise=true")
     assert (arena["extent_bytes"], arena["capacity_bytes"]) == (1_048_576, CAPACITY)
-
-
-def test_without_a_capacity_the_extent_is_minimised(tmp_path: Path) -> None:
-    assert planned(tmp_path)["extent_bytes"] == 1_048_576
 
 
 def test_arena_alignment_holds_for_every_buffer(tmp_path: Path) -> None:
@@ -88,9 +79,3 @@ def test_arena_of_a_graph_ends_when_everything_fits(tmp_path: Path, planner: str
     assert extent() == 270_336
     assert extent(*declared) == extent("--capacity", "activations=1000000") == 274_432
     assert extent(*declared, "--option", "minimise=true") == 270_336
-
-
-def test_fit_is_not_suggested_for_an_instance(capsys: pytest.CaptureFixture[str]) -> None:
-    for file, way in ((A, "shorten live ranges or make buffers smaller"), (MIXED, "or use tmmu fit")):
-        assert run(["plan", str(file), "--capacity", "4KiB"]) == 2
-        assert way in capsys.readouterr().err

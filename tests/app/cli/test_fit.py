@@ -89,17 +89,6 @@ def test_fitted_file_needs_no_further_options(tmmu: Any, branches: str, tmp_path
     assert sum(arena["extent_bytes"] for arena in plan["arenas"].values()) == answer["extent_bytes"] <= 1024
 
 
-def test_recipe_lists_the_moves(tmmu: Any, branches: str, tmp_path: Path) -> None:
-    path = tmp_path / "recipe.json"
-    assert tmmu("fit", branches, "--alignment", "4", "--capacity", "408", "--recipe", str(path))[0] == 0
-    assert [move["kind"] for move in json.loads(path.read_bytes())["moves"]] == ["order"]
-
-
-def test_arena_has_its_own_capacity(tmmu: Any) -> None:
-    code, answer = fitted(tmmu, TRAINING, "--capacity", "gradients=1GiB", "--capacity", "activations=1GiB")
-    assert (code, answer["capacity"]) == (0, {"activations": 1 << 30, "gradients": 1 << 30})
-
-
 def test_capacity_of_one_arena_is_compared_with_its_own_bytes(tmmu: Any) -> None:
     resnet50 = str(SAMPLES / "resnet50.tmmu.json.gz")
     code, out, _ = tmmu("fit", resnet50, "--capacity", "activations=8MiB", "--allow", "planner")
@@ -140,12 +129,6 @@ def test_bad_options_are_rejected_by_name(tmmu: Any, arguments: tuple[str, ...],
     code, out, err = tmmu("fit", TRAINING, *arguments)
     assert (code, out) == (2, "")
     assert said in err
-
-
-def test_plan_cannot_be_fitted(tmmu: Any, tmp_path: Path) -> None:
-    path = str(tmp_path / "plan.json")
-    assert run(["plan", TRAINING, "-o", path]) == 0
-    assert tmmu("fit", path, "--capacity", "1MiB")[0] == 2
 
 
 def test_interrupted_fit_keeps_the_best_plan(tmmu: Any, branches: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,25 +92,6 @@ def test_gate_rejects_an_incomplete_plan_unless_it_is_allowed(
     assert plan.gate(max_extent="1MiB", allow_incomplete=bool(option)).ok is (code == 0)
 
 
-@pytest.mark.parametrize("ending", ["md", "html"])
-def test_reports_name_the_missing_part(ending: str, tmp_path: Path) -> None:
-    text = tmmu.plan(GRAPH).report(tmp_path / f"report.{ending}").read_text(encoding="utf-8")
-    assert PART in text.replace("\\", "")
-
-
-def test_compare_lists_the_incomplete_sides(written: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
-    record = json.loads(output_of("compare PLAN PLAN --json", written, capfd)[1])
-    assert record["incomplete"] == ["left", "right"]
-    assert {side["status"] for arena in record["arenas"] for side in (arena["left"], arena["right"])} == {"incomplete"}
-
-
-def test_repr_of_a_plan_names_the_missing_part() -> None:
-    plan = tmmu.plan(GRAPH)
-    assert "INCOMPLETE" in repr(plan)
-    assert PART in repr(plan)
-    assert PART in plan._repr_html_()
-
-
 def relabelled(plan: Any, notes: dict[str, Any]) -> Any:
     document = json.loads(plan_file.to_json(plan))
     document["notes"] = notes

@@ -39,11 +39,6 @@ def test_record_of_an_invalid_file_has_the_token(capsys: pytest.CaptureFixture[s
         assert (fault["code_id"], fault["replay_token"]) == ("INVALID_IR_SHAPES", TOKEN)
 
 
-def test_record_of_a_rejected_debug_fill_has_the_token(capsys: pytest.CaptureFixture[str]) -> None:
-    fault = record(capsys, "apply", str(CHAIN), "--security", "confidential", "--debug-fill", "1")
-    assert (fault["diagnostics"]["reason"], fault["replay_token"]) == ("debug_fill_forbidden", TOKEN)
-
-
 def test_records_about_a_plan_have_its_token() -> None:
     plan = chain_plan(4, planner="naive", seed=7)
     applied = apply_plan(plan, security="regulated")

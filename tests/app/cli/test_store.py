@@ -53,14 +53,6 @@ def test_history_lists_runs_oldest_first(tmmu: Any, grown: str) -> None:  # noqa
     assert {run["at"] for run in runs} == {f"2026-01-01T0{hour}:00:00.000000Z" for hour in range(3)}
 
 
-def test_history_without_a_model_lists_every_model(tmmu: Any, grown: str) -> None:  # noqa: F811
-    _, out, _ = tmmu("history", "--store", grown, "--json")
-    (line,) = json.loads(out)["models"]
-    assert (line["runs"], line["commit"], line["changed_commit"], line["change_bytes"]) == (3, "c3", "c2", 384)
-    _, out, _ = tmmu("history", "--store", grown)
-    assert "+384 B" in out
-
-
 def test_finished_plan_is_recorded(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
     path = tmp_path / "plan.json"
     path.write_bytes(to_json(plan_of({"a": 2}, planner="greedy")))
@@ -134,26 +126,30 @@ def test_bisect_names_a_changed_planner(tmmu: Any, store: str) -> None:  # noqa:
     assert "slots → naive" in tmmu("history", "net", "--store", store)[1]
 
 
-def test_bisect_names_changed_planner_options(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
-    file = file_of(tmp_path, {"a": 1, "b": 1})
-    for hour, alignment in enumerate(("128", "4096")):
-        record(store, file, f"net@c{hour}", hour, "--alignment", alignment)
-    code, out, _ = tmmu("bisect", "net", "--store", store)
-    assert code == 1
-    assert "plan settings changed (arena configuration)" in out
-    assert "increased the extent" not in out
-
-
-def test_bisect_without_growth_passes(tmmu: Any, grown: str) -> None:  # noqa: F811
-    assert tmmu("bisect", "net", "--store", grown, "--good", "c2")[0] == 0
-
-
-def test_commit_that_changed_the_planner_is_found(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
-    chain = str(SAMPLES / "residual_block.tmmu.json")
-    record(store, chain, "block@c1", 1)
-    record(store, chain, "block@c2", 2, "--planner", "naive")
-    code, out, _ = tmmu("bisect", "block", "--store", store, "--json")
-    assert (code, json.loads(out)["culprit"]["after"]["commit"]) == (1, "c2")
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--alignment", "4096"), "alignment of activations 128 → 4096"),
+        (("--capacity", "activations=1MiB"), "capacity of activations unlimited → 1048576"),
+        (("--page-size", "4096"), "page size of activations 0 → 4096"),
+        (("--one-memory",), "arenas activations → memory"),
+        (("--planner", "greedy"), "planner slots → greedy"),
+        (("--addressing", "blake3_sparse"), "addressing offsets → "),
+        (("--world-size", "2"), "world size 1 → 2"),
+    ],
+)
+def test_history_names_changed_settings(
+    tmmu: Any,  # noqa: F811
+    tmp_path: Path,
+    store: str,
+    options: tuple[str, ...],
+    named: str,
+) -> None:
+    for hour, more in enumerate(((), options)):
+        record(store, file_of(tmp_path, {"a": 1, "b": 1 + hour}), f"net@c{hour}", hour, *more)
+    first, second = json.loads(tmmu("history", "net", "--store", store, "--json")[1])["runs"]
+    assert (first["planned_differently"], named in second["planned_differently"]) == ("", True)
+    assert named in tmmu("history", "net", "--store", store)[1]
 
 
 @pytest.mark.parametrize(

@@ -109,13 +109,6 @@ def test_condition_that_changed_the_answer_is_in_json_and_text(
     assert warning in text
 
 
-@pytest.mark.parametrize("command", ["fit CHAIN --capacity 1MiB", "verify CHAIN", "compare CHAIN CHAIN"])
-def test_answer_without_such_a_condition_has_no_warning(
-    command: str, files: dict[str, str], capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert answer(command, files, capfd)[0]["warnings"] == []
-
-
 def test_gate_lists_the_rules_that_it_did_not_check(files: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
     record, _ = answer("gate OWN_ARENAS --graph CHAIN --max-extent 1MiB", files, capfd)
     assert {"arena", "configuration"} <= set(record["not_checked"])

@@ -9,7 +9,6 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +17,8 @@ from random import Random
 
 import pytest
 
-from app.cli.main import run
 from tests.support.paths import SAMPLES
 from tmmu_core.base.atomic_files import replace_file
-from tmmu_core.graph.native import unpacking
 
 CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
 
@@ -79,12 +76,6 @@ def test_device_or_pipe_is_written_in_place(tmp_path: Path) -> None:
         os.close(reader)
 
 
-def test_plan_replaces_an_older_one(tmp_path: Path) -> None:
-    for _ in range(2):
-        assert run(["plan", CHAIN, "-o", str(tmp_path / "plan.json")]) == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
-
-
 @pytest.mark.slow
 def test_killed_writer_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     file, texts = tmp_path / "plan.json", (b"a" * 300_000, b"b" * 300_000)
@@ -112,13 +103,6 @@ def test_concurrent_writers_in_one_folder_do_not_interfere(tmp_path: Path) -> No
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(8)))
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{me}.json" for me in range(8)]
-
-
-@pytest.mark.slow
-def test_full_unbuffered_output_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
-    done = tmmu("trace", CHAIN, out="/dev/full")
-    assert (done.returncode, "standard output cannot be written" in done.stderr) == (2, True)
 
 
 def test_unwritable_folder_keeps_the_old_file(tmp_path: Path) -> None:
@@ -179,15 +163,6 @@ def test_full_disk_keeps_the_old_files(
     assert "cannot be written" in done.stderr
     (disk / "filler").unlink(missing_ok=True)
     assert [(path.name, path.read_text()) for path in disk.iterdir()] == [(name, "precious")]
-
-
-def test_pipe_is_read_to_its_end(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    writer = threading.Thread(target=lambda: pipe.write_bytes(b"x" * 200_000))
-    writer.start()
-    assert unpacking.read_whole(pipe) == b"x" * 200_000
-    writer.join()
 
 
 @pytest.mark.parametrize("closed", ["file", "folder"])

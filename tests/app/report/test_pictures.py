@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import pytest
 
-from app.cli.main import run
 from app.kit.download.downloads import PICTURES, picture
 from app.report.html_report import build_report
 from app.report.report_theme import LOOKS, Sheet, Theme
@@ -72,18 +70,6 @@ def test_bytes_above_the_capacity_are_red() -> None:
     assert OVER not in still(fits, "activations", "map", Sheet())
     assert OVER in still(over, "activations", "map", Sheet())
     assert OVER not in still(over, "activations", "slots", Sheet())
-
-
-def test_report_has_a_dark_theme(tmp_path: Path) -> None:
-    light, dark = (build_report(plan_graph(residual()), theme=theme).decode() for theme in ("light", "dark"))
-    assert '<html lang="en" data-theme="light">' in light
-    assert '<html lang="en" data-theme="dark">' in dark
-    assert f'fill="{LOOKS["dark"].panel}"' in dark
-    assert f'stroke="{LOOKS["light"].ink}"' not in dark
-    file = tmp_path / "r.html"
-    assert run(["report", RESNET, "-o", str(file), "--theme", "dark"]) == 0
-    assert 'data-theme="dark"' in file.read_text()
-    assert run(["report", RESNET, "-o", str(file), "--theme", "pink"]) == 2
 
 
 def test_text_and_lines_have_enough_contrast() -> None:

@@ -9,15 +9,13 @@ import pytest
 from playwright.sync_api import Browser
 
 from app.report.html_report import Known, build_report
-from app.report.report_figures import MOST_COLUMNS, drawn_steps, ledger_figure
+from app.report.report_figures import MOST_COLUMNS, drawn_steps
 from app.texts import numbers
 from tests.app.canvas.plans import FOUR, plan_of
-from tests.plans.examples import problem_of
 from tests.support.build import chain, residual
 from tmmu_core.judge.finding import Finding, Verdict
-from tmmu_core.plans.analysis.waste_ledger import WasteLedger, waste_ledger
+from tmmu_core.plans.analysis.waste_ledger import WasteLedger
 from tmmu_core.plans.making.engine import Solution, plan_graph
-from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.over_capacity import make_plan_anyway
 from tmmu_core.plans.making.request import PlanRequest
 
@@ -106,10 +104,6 @@ def test_names_are_text() -> None:
     assert report.count(b"</script>") == 3
 
 
-def test_empty_plan_has_a_report() -> None:
-    assert "has no tensors to plan." in text_of(build_report(plan_of((), nodes=())))
-
-
 def test_long_timeline_is_thinned_with_its_peak() -> None:
     rng = np.random.default_rng(3)
     live = rng.integers(0, 1000, 12_345).astype(np.uint64)
@@ -118,17 +112,6 @@ def test_long_timeline_is_thinned_with_its_peak() -> None:
     assert len(steps) == MOST_COLUMNS
     assert (np.diff(steps) > 0).all()
     assert live[steps].max() == live.max()
-
-
-def test_timeline_of_events_has_their_steps() -> None:
-    plan = plan_problem(problem_of(("a", 0, 2**31, 1024), ("b", 2**40, 2**62, 2048)))
-    ticks = re.findall(r">(#[0-9,]+)</text>", str(ledger_figure(plan, waste_ledger(plan, "arena"))))
-    assert ticks == ["#0", f"#{2**31:,}", f"#{2**40:,}"]
-
-
-def test_short_timeline_has_every_step() -> None:
-    plan = plan_of()
-    assert drawn_steps(waste_ledger(plan, "activations")).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.browser
@@ -151,16 +134,3 @@ def test_report_works_from_a_file_without_a_network(browser: Browser, tmp_path: 
     assert page.locator("#pinned b").inner_text() == "a"
     assert wrong == []
     context.close()
-
-
-@pytest.mark.browser
-def test_report_is_printable(browser: Browser, tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    path.write_bytes(build_report(planned()))
-    page = browser.new_page()
-    page.goto(path.as_uri())
-    page.locator("#slots .tmmu-canvas[data-paintings]").wait_for()
-    assert page.pdf(format="A4").startswith(b"%PDF")
-    page.emulate_media(media="print")
-    assert not page.locator("#map .bar").is_visible()
-    page.close()

@@ -118,7 +118,7 @@ def test_comma_is_decimal_between_semicolons() -> None:
 
 @pytest.mark.parametrize("cell", ["1.5", "-4", "10h", "1,02", "1,5", "64 XB", "1.5.2", "", "nan", "1e3", "٣.٥"])
 def test_size_that_is_no_whole_number_is_rejected_at_its_place(cell: str) -> None:
-    with pytest.raises(UnreadableInput, match="no whole number") as caught:
+    with pytest.raises(UnreadableInput, match="not a whole number") as caught:
         csv_table.read(f"name|from|to|size\na|0|1|{cell}\n".encode(), NAMES)
     assert "line 2" in caught.value.place
 

@@ -97,6 +97,20 @@ def test_trace_without_offsets_is_a_problem_to_plan() -> None:
     assert any("enable_memory_offsets" in line for line in found.notes)
 
 
+def test_each_memory_is_an_arena_with_the_offsets_of_the_file(tmp_path: Path) -> None:
+    values = [program.tensor(32, (16,), memory=10), program.tensor(0, (4,), memory=2), program.tensor(96, (4,), 10)]
+    calls = [("aten::sum.out", [0, 1, 1]), ("aten::neg.out", [1, 2, 2])]
+    plan = make_plan(executorch.read(program.program(values, [0], [2], calls)), PlanRequest()).plan
+    places = zip(plan.tensor_ids, plan.arena.tolist(), plan.offset.tolist(), strict=True)
+    assert {(name[-1], plan.arenas[arena].name, offset) for name, arena, offset in places} == {
+        ("0", "memory 10", 32),
+        ("1", "memory 2", 0),
+        ("2", "memory 10", 96),
+    }
+    (tmp_path / "two.pte").write_bytes(program.program(values, [0], [2], calls))
+    assert run(["convert", str(tmp_path / "two.pte"), "-o", str(tmp_path / "two.csv")]) == 2
+
+
 def test_value_at_the_offset_of_its_operand_is_one_life() -> None:
     data = program.program(
         values=[program.tensor(0, (16,)), program.tensor(0, (16,))],

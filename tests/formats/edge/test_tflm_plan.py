@@ -119,6 +119,7 @@ ISOLATED = model([X, Y], [Op("RELU", (0,), (1,))], bodies=[Sub([X, Y], [Op("RELU
         (str(WAKE_WORDS), ["--model", str(WAKE_WORDS)], "--model has no effect"),
         ("isolated.tflite", [], "the subgraph 'subgraph_1' of"),
         ("compiled.tflite", [], "compiled by Vela"),
+        ("large.tflite", [], "32-bit integers and reach 2 GiB"),
         ("plan.json", ["--model", "plan.json"], "is not a .tflite model"),
     ],
 )
@@ -133,6 +134,10 @@ def test_model_that_the_runtime_cannot_use_is_rejected_before_writing(
     monkeypatch.chdir(tmp_path)
     Path("isolated.tflite").write_bytes(ISOLATED)
     Path("compiled.tflite").write_bytes(COMPILED)
+    wide = [T("a", (1 << 29,)), T("b", (1 << 29,))]
+    Path("large.tflite").write_bytes(
+        model([X, *wide], [Op("TILE", (0,), (1,)), Op("NEG", (1,), (2,))], ends=((0,), (2,)))
+    )
     assert run(["plan", str(WAKE_WORDS), "-o", "plan.json"]) == 0
     assert run(["export", source, "--to", "tflm", "-o", "out.tflite", *options]) == 2
     assert words in capsys.readouterr().err

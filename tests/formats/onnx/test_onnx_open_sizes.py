@@ -222,6 +222,15 @@ def test_shapes_of_runtime_operators_are_inferred_symbolically() -> None:
     assert [node.params for node in graph.nodes] == [{"shapes": "symbolic"}, {"shapes": "symbolic"}]
 
 
+def test_no_run_refuses_a_model_whose_shapes_need_onnxruntime(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(biased().SerializeToString())
+    assert run(["plan", str(path), "--no-run"]) == 2
+    assert "omit --no-run" in capsys.readouterr().err
+
+
 def test_later_ir_version_is_replaced_for_the_runtime() -> None:
     proto = biased()
     proto.ir_version = 99

@@ -12,20 +12,19 @@ some with a place ``(memory, offset)``, and a chain of instructions that refer t
 A value is live from its first step to its last. A value that is read and never written is an **elided view**: it has
 the bytes of the last value written at its place, extends the live range of that value, and shares its id
 (``base+view``). A value that a kernel writes at the place of one of its operands is merged in the same way. A value
-that is never written and shares no place is state that persists between runs: it is live throughout. Memories are
-placed behind each other. Memory that delegates allocate is not in the file.
+that is never written and shares no place is state that persists between runs: it is live throughout. Each memory is an
+arena. Memory that delegates allocate is not in the file.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, instance_of, peak_of, stacked, stem_of
+from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, arena_names, instance_of, peak_of, stem_of
 from tmmu_core.formats.edge.flatbuffer import Damaged, Flat, Table
 from tmmu_core.planners.problem import PlainInstance
 
@@ -247,13 +246,7 @@ class _Method:
     # --- live ranges ---
 
     def _lives(self) -> Iterable[LiveRange]:
-        ends = defaultdict[int, int](int)
-        for value in self.values.values():
-            reserved = self.sizes[value.memory] if value.memory < len(self.sizes) else 0
-            ends[value.memory] = max(ends[value.memory], reserved, value.offset + value.size)
-        starts, at = stacked(ends)
-        if at > LAST_BYTE:
-            raise Damaged(f"its memories are {at} bytes.")
+        arenas = arena_names(value.memory for value in self.values.values())
         for value in self.values.values():
             if value.birth < 0 or value.over is not None or not value.size:
                 continue
@@ -261,16 +254,14 @@ class _Method:
             if value.role == "buffer":
                 birth, death = 0, self.steps
             label = "+".join([value.label, *dict.fromkeys(value.names)][:8])
-            offset = starts[value.memory] + value.offset
-            yield LiveRange(f"{label} @{value.number}", birth, death, value.size, offset, value.role)
+            name, arena = f"{label} @{value.number}", arenas[value.memory]
+            yield LiveRange(name, birth, death, value.size, value.offset, value.role, arena=arena)
 
     def notes(self) -> Iterable[str]:
         """Return the notes on these live ranges."""
         planned = [(k, size) for k, size in enumerate(self.sizes) if size]
         listed = ", ".join(f"memory {k}: {size:,} bytes" for k, size in planned)
-        yield f"the program reserves {sum(size for _, size in planned):,} bytes ({listed})" + (
-            "; memories are placed behind each other" if len(planned) > 1 else ""
-        )
+        yield f"the program reserves {sum(size for _, size in planned):,} bytes ({listed})"
         views = sum(value.over is not None for value in self.values.values())
         if views:
             yield f"{views} values share the bytes of others: elided views and in-place results"

@@ -14,7 +14,7 @@ import msgspec
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
-from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, instance_of, stacked, stem_of
+from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, arena_names, instance_of, stem_of
 from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import PlainInstance
 
@@ -65,12 +65,9 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         which = event.ts if placed else next(seen[event.name, event.pid, event.tid])
         span = spans.setdefault((event.name, event.pid, which, event.dur), [event.tid, event.tid])
         span[0], span[1] = min(span[0], event.tid), max(span[1], event.tid)
-    ends = defaultdict[int, int](int)
-    for event in events:
-        ends[event.pid] = max(ends[event.pid], event.ts + event.dur)
-    starts, _ = stacked(ends)
+    arenas = arena_names(event.pid for event in events)
     lives = [
-        LiveRange(f"{label} #{k}", first, last + 1, size, starts[memory] + offset if placed else 0)
+        LiveRange(f"{label} #{k}", first, last + 1, size, offset if placed else 0, arena=arenas[memory])
         for k, ((label, memory, offset, size), (first, last)) in enumerate(spans.items())
         if size
     ]

@@ -102,9 +102,15 @@ def _refuse_arenas(plan: Plan, rows: Iterable[int]) -> None:
             "Plan the model without --one-memory and --arenas.",
         )
     for arena in (plan.arenas[k] for k in arenas):
-        if arena.alignment_bytes % tflite.ALIGNMENT or arena.extent_bytes > LARGEST:
+        if arena.alignment_bytes % tflite.ALIGNMENT:
             raise Misuse(
-                f"the arena {arena.name!r} has the alignment {arena.alignment_bytes} and {arena.extent_bytes:,} bytes; "
-                f"TensorFlow Lite Micro needs a multiple of {tflite.ALIGNMENT}, and less than 2 GiB.",
+                f"the arena {arena.name!r} has the alignment {arena.alignment_bytes}; TensorFlow Lite Micro needs a "
+                f"multiple of {tflite.ALIGNMENT}.",
                 f"Plan the model with --alignment {tflite.ALIGNMENT}.",
+            )
+        if arena.extent_bytes > LARGEST:
+            raise Misuse(
+                f"the arena {arena.name!r} needs {arena.extent_bytes:,} bytes; offsets of TensorFlow Lite Micro are "
+                "32-bit integers and reach 2 GiB.",
+                "Use --planner auto, or split the model.",
             )

@@ -34,7 +34,7 @@ def missing_option() -> str:
     """Return what enables symbolic inference if it is not installed or not allowed; ``""`` if it is available."""
     if find_spec("onnxruntime") is None or find_spec("sympy") is None:
         return install("run")
-    return "" if limits.ceiling(limits.RUN_SECONDS) else f"give --max-{limits.RUN_SECONDS.name} N"
+    return "" if limits.ceiling(limits.RUN_SECONDS) else f"omit --no-run, or give --max-{limits.RUN_SECONDS.name} N"
 
 
 def for_the_runtime(model: bytes) -> bytes:

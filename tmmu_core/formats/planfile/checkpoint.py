@@ -114,8 +114,7 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
     data = unpacking.unpack(data, source)
     whole = document.fields(data, source) if document.kind(data) == "cbor" else {}
     schema = whole.get("schema")
-    if isinstance(schema, str) and schema.startswith("tmmu_checkpoint/"):
-        document.check_version(schema, CHECKPOINT_SCHEMA, source, "$.schema")
+    document.refuse_later(whole, source)
     if schema != CHECKPOINT_SCHEMA:
         raise UnreadableInput(
             "this is not a checkpoint.",

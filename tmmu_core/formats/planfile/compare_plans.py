@@ -315,8 +315,8 @@ def _certificates(left: Plan, right: Plan) -> Iterator[Difference]:
 _ARENA_FIELDS = tuple(
     name
     for name in ArenaSummary.__dataclass_fields__
-    if name
-    not in ("name", "lower_bound_bytes", "proven_bytes", "status", "witness", "witness_step", "reuse_cost_lower_bound")
+    if name not in ("name", "lower_bound_bytes", "proven_bytes", "status", "witness", "witness_step")
+    and name not in ("reuse_cost_lower_bound", "reuse_cost_witness")
 )
 """The figures of an arena's layout; its certificate is compared separately."""
 

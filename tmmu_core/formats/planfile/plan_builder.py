@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from tmmu_core.base import limits
+from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.formats.planfile.plan_document import (
     OMITTED,
@@ -252,8 +252,9 @@ def _arena(name: str, record: ArenaDocument, source: str) -> ArenaSummary:
 
 def _within(value: int, field: str, source: str, most: int = U64_MAX) -> int:
     if not 0 <= value <= most:
-        limit = "2^64 − 1" if most == U64_MAX else "2^63 − 1"
-        raise UnreadableInput(f"{value} is not between 0 and {limit}.", source=source, place=f"$.{field}")
+        raise UnreadableInput(
+            f"{value} is not between 0 and {strict.limit_text(most)}.", source=source, place=f"$.{field}"
+        )
     return value
 
 

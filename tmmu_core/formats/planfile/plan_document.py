@@ -30,7 +30,7 @@ NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")
 """Keys that the hash of the head leaves out: they are hashed by ``tensors_hash`` or ``execution_order_hash``."""
 
 
-OMITTED = ("proven_bytes", "reuse_cost", "reuse_cost_lower_bound")
+OMITTED = ("proven_bytes", "reuse_cost", "reuse_cost_lower_bound", "reuse_cost_witness")
 """Figures of an arena that are written only where there is a value."""
 
 DIGESTS = (
@@ -59,6 +59,7 @@ class ArenaDocument(msgspec.Struct, omit_defaults=False):
     witness_step: int = -1
     reuse_cost: int | msgspec.UnsetType | None = msgspec.UNSET
     reuse_cost_lower_bound: int | msgspec.UnsetType | None = msgspec.UNSET
+    reuse_cost_witness: tuple[tuple[str, ...], ...] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class RowDocument(msgspec.Struct, omit_defaults=False):

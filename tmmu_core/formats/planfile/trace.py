@@ -128,6 +128,7 @@ def _arena(arena: ArenaSummary) -> Record:
     """Return an arena's configuration and figures, without its witness, which may have thousands of ids."""
     record: Record = msgspec.to_builtins(arena_document(arena))
     del record["witness"], record["witness_step"]
+    record.pop("reuse_cost_witness", None)
     return record
 
 

@@ -13,7 +13,7 @@ import io
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -117,18 +117,35 @@ def check_version(found: Any, known: str, source: str, place: str) -> None:
     """
     if found in (None, "", known):
         return
-    name, _, version = known.partition("/")
-    theirs = re.fullmatch(rf"{re.escape(name)}/(\d{{1,9}})(\D.*)?", found) if isinstance(found, str) else None
-    if theirs is not None and (int(theirs[1]), theirs[2] or "") > (int(version), ""):
-        raise UnreadableInput(
-            f'a later version of TMMU Plan Explorer wrote this file: its schema is "{found:.80}".',
-            source=source,
-            place=place,
-            hint=f'This version reads "{known}": install the later version.',
-        )
+    refuse_later({place.removeprefix("$."): found}, source)
     raise UnreadableInput(
         f'the schema "{found!s:.80}" is not known.', source=source, place=place, hint=f'This version reads "{known}".'
     )
+
+
+_SCHEMA = re.compile(r"\b(uml_model_ir|tmmu_[a-z]+)\b\D{0,24}(\d{1,9}(?:\.\d+)*)")
+
+
+def refuse_later(fields: Mapping[str, Any], source: str) -> None:
+    """Raise ``UnreadableInput`` if one of the top-level fields names a later schema.
+
+    A later version may write it in another form, or in another field whose name contains ``schema`` or ``version``:
+    the name of a schema with a version above 1, or, in a document with fields of ours, such a number alone.
+    """
+    is_ours = any(key == "tensors" or key.startswith(("ir_schema", "tmmu_")) for key in fields)
+    for key, value in fields.items():
+        if not re.search("schema|version", key):
+            continue
+        text = bytes(value)[:200].decode("utf-8", "replace") if isinstance(value, msgspec.Raw) else str(value)[:200]
+        named = _SCHEMA.search(text)
+        version = named[2] if named else text if is_ours and text.isdecimal() else ""
+        if version and [int(part) for part in version.split(".")] > [1]:
+            raise UnreadableInput(
+                f"a later version of TMMU Plan Explorer wrote this file: its schema is {text:.80}.",
+                source=source,
+                place=f"$.{key}",
+                hint=f"This version reads version 1{f' of {named[1]}' if named else ''}: install the later version.",
+            )
 
 
 def text_field(data: bytes, key: str, source: str = "") -> str | None:

@@ -11,6 +11,9 @@ A spec is a JSON object, hashed as it is given::
 ``mesh`` lists the axes from the slowest to the fastest; the ranks run through it as through a C array. Written as an
 object (``{"dp": 2, "tp": 4}``) it is taken by name bytes, for a JSON object has no order.
 
+A contract ``"follow"`` of ``activations`` or ``gradients`` gives them the split that follows from that of the weights
+(:mod:`.follow`): heads and the hidden units of an MLP are then shared by the ranks.
+
 The first matching entry determines the sharding of a tensor:
 
 1. ``tensors``, by id; ``null`` means on every rank whole;
@@ -31,7 +34,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -41,6 +44,8 @@ from tmmu_core.base.struct_types import register_types
 
 Split = tuple[tuple[int, str], ...]
 """(axis, mesh axis) pairs; empty where the tensor is whole on every rank."""
+
+FOLLOW = "follow"
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,8 @@ class ShardSpec:
     tensors: Mapping[str, Split]
     rules: tuple[tuple[str, Split], ...]
     contracts: Mapping[str, Split]
+    following: frozenset[str] = frozenset()
+    """Kinds whose splits follow from those of the weights."""
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -118,8 +125,8 @@ class _Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Contracts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parameters: _Where = None
-    activations: _Where = None
-    gradients: _Where = None
+    activations: _Where | Literal["follow"] = None
+    gradients: _Where | Literal["follow"] = None
     optimizer_state: _Where = None
 
 
@@ -152,11 +159,17 @@ def read_spec(given: Mapping[str, Any]) -> ShardSpec:
             raise refused(f"$.rules[{k}] is no rule.", f"$.rules[{k}]", "Write an axis with its mesh, or a split.")
         rules.append((rule.match, _split(split, names, f"$.rules[{k}]")))
     contracts = msgspec.structs.asdict(read.contracts)
+    following = frozenset(kind for kind, value in contracts.items() if value == FOLLOW)
     return ShardSpec(
         mesh=mesh,
         tensors={name: _split(value, names, f"$.tensors.{name}") for name, value in read.tensors.items()},
         rules=tuple(rules),
-        contracts={kind: _split(value, names, f"$.contracts.{kind}") for kind, value in contracts.items()},
+        contracts={
+            kind: _split(value, names, f"$.contracts.{kind}")
+            for kind, value in contracts.items()
+            if kind not in following
+        },
+        following=following,
     )
 
 

@@ -16,6 +16,7 @@ from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph import checks
 from tmmu_core.graph.model import Graph, Tensor
+from tmmu_core.graph.sharding.follow import following_splits
 from tmmu_core.graph.sharding.rank_share import Sharding, cut_to_share, local_graph_of, view_on
 from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, check_world, refused
 
@@ -64,6 +65,19 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
         if splits[i] is None and tensor.view is None:
             splits[i] = _implied_split(inputs, i, splits)
             if splits[i] and splits[i] == _contract(tensor, shapes[i], spec):
+                contracted.append(i)
+    if spec.following:
+        given = {i for i, split in enumerate(splits) if split}
+        for i, split in following_splits(graph, known, shapes, splits).items():
+            tensor = graph.tensors[i]
+            is_large_enough = all(shapes[i][axis] >= spec.sizes[mesh] for axis, mesh in split)
+            if (
+                i not in given
+                and tensor.view is None
+                and KIND_OF_ROLE[tensor.role] in spec.following
+                and is_large_enough
+            ):
+                splits[i] = split
                 contracted.append(i)
     found = Sharding(
         graph=graph,

@@ -18,6 +18,7 @@ from tmmu_core.judge.finding import Certificate
 from tmmu_core.judge.reference.liveness import Lives
 from tmmu_core.judge.verifier.check_figures import side_by_side
 from tmmu_core.judge.verifier.check_slots import PART
+from tmmu_core.judge.verifier.cost_bounds import CostBounds
 from tmmu_core.judge.verifier.row_columns import I64, U64, PlanFacts, most_together
 from tmmu_core.plans.constraints import Constraints
 from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, OPTIMAL, ArenaSummary, Plan
@@ -90,7 +91,8 @@ def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bo
     blocks = blocks_of(facts, None if plan.own_arenas else lives, configured=configured)
     if plan.own_arenas and lives is not None:  # in-place reuse depends on the planner's arenas
         blocks = replace(blocks, apart=lives.apart)
-    return tuple([_certificate(blocks, number, arena) for number, arena in enumerate(plan.arenas)])
+    costs = CostBounds(plan)
+    return tuple([_certificate(blocks, number, arena, costs.of(number)) for number, arena in enumerate(plan.arenas)])
 
 
 def unsupported(plan: Plan) -> tuple[Certificate, ...]:
@@ -125,11 +127,12 @@ Reason = tuple[int, tuple[str, ...], int]
 """A lower bound in bytes, its witness and step."""
 
 
-def _certificate(blocks: Blocks, number: int, arena: ArenaSummary) -> Certificate:
+def _certificate(blocks: Blocks, number: int, arena: ArenaSummary, cost: int) -> Certificate:
     here = np.flatnonzero(blocks.arena == number)
     if blocks.may_share:
-        return _limited(arena, _of_largest(blocks, here))
-    return _limited(arena, _of_witness(blocks, here, arena), _of_peak(blocks, here), _of_largest(blocks, here))
+        return _limited(arena, _of_largest(blocks, here), cost_bound=cost)
+    reasons = _of_witness(blocks, here, arena), _of_peak(blocks, here), _of_largest(blocks, here)
+    return _limited(arena, *reasons, cost_bound=cost)
 
 
 def _limited(arena: ArenaSummary, *reasons: Reason, cost_bound: int = 0) -> Certificate:

@@ -69,6 +69,13 @@ struct reuse {
     I *offset, *best, *work, *old, *out; /* n each */
 };
 
+/* Offsets of n units, those of each from `start`; see planners/reuse/exact_cost.py. `cost` has n + 1 rows of `total`. */
+struct least_cost {
+    I n, total, first, limit, nodes, best;
+    const I *start, *twin, *least, *table;
+    I *cost, *order, *trail;
+};
+
 /* Pairs of units that share a section; n units. Rows are written up to `max_rows`, all are counted. */
 struct neighbour_query {
     I n, max_rows;

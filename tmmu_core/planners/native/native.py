@@ -57,6 +57,8 @@ _FIELDS = {
     # Local search for placements of least reuse cost.
     "reuse": "n capacity reserved_count rounds threshold most_out bound random cost missing "
     "size align pin first other mine theirs weight reserved offset best work old out",
+    # Exhaustive search for the least reuse cost.
+    "least_cost": "n total first limit nodes best start twin least table cost order trail",
     # Peak memory of an execution order, and orders that lower it.
     "order": "n storages arenas skip_from skip_to threshold "
     "unit_ptr unit_nodes touch_ptr touch_idx cand_ptr cand_idx out size held initial touched_by arena "
@@ -76,7 +78,7 @@ _STRUCTURES: dict[str, type[_Call]] = {
     name: type(name, (_Call,), {"_fields_": [(field, ctypes.c_int64) for field in fields.split()]})
     for name, fields in _FIELDS.items()
 }
-Near, Tree, Search, NeighbourQuery, Lns, Reuse, Order, Recompute, Cut, Waste = _STRUCTURES.values()
+Near, Tree, Search, NeighbourQuery, Lns, Reuse, LeastCost, Order, Recompute, Cut, Waste = _STRUCTURES.values()
 
 
 DONE = 0
@@ -183,6 +185,13 @@ def repair(loops: ctypes.CDLL, **fields: Any) -> tuple[int, int]:
     call = Reuse(missing=0, **fields)
     assert loops.tmmu_reuse(ctypes.byref(call)) == DONE
     return int(call.missing), int(call.cost)
+
+
+def least_cost(loops: ctypes.CDLL, **fields: Any) -> tuple[int, int]:
+    """Return the least cost, and the nodes left or −1, of :meth:`tmmu_core.planners.reuse.exact_cost.Search.solve`."""
+    call = LeastCost(**fields)
+    assert loops.tmmu_least_cost(ctypes.byref(call)) == DONE
+    return int(call.best), int(call.nodes)
 
 
 def order(loops: ctypes.CDLL, name: str, given: I64, **fields: Any) -> tuple[I64, I64]:

@@ -1,5 +1,5 @@
-/* Local search for placements of least reuse cost: ruin and recreate, in integers. The plain form is
-   planners/reuse/local_search.py. */
+/* Placements of least reuse cost, in integers: local search by ruin and recreate, and exhaustive search. The plain
+   forms are planners/reuse/local_search.py and exact_cost.py. */
 #include "native.h"
 
 /* The next pseudo-random number, 31 bits (Knuth's linear congruential generator, upper half). */
@@ -148,5 +148,49 @@ SHARED I tmmu_reuse(struct reuse *r)
                 r->best[u] = r->offset[u];
         }
     }
+    return DONE;
+}
+
+/* Place unit k and all after it; return 0 where the nodes do not suffice. */
+static int descend(struct least_cost *s, I k, I paid)
+{
+    if (k == s->n) {
+        s->best = paid;
+        return 1;
+    }
+    if (--s->nodes < 0)
+        return 0;
+    const I *cost = s->cost + k * s->total, twin = s->twin[k];
+    I *ahead = s->cost + (k + 1) * s->total, *order = s->order + s->start[k], count = 0;
+    I from = s->start[k] + (twin >= s->first ? s->trail[twin] - s->start[twin] : 0);
+    for (I x = from; x < (k == s->first ? s->limit : s->start[k + 1]); x++) {
+        I j = count++;
+        for (; j && cost[order[j - 1]] > cost[x]; j--)
+            order[j] = order[j - 1];
+        order[j] = x;
+    }
+    for (I i = 0; i < count; i++) {
+        const I *row = s->table + order[i] * s->total;
+        I now = paid + cost[order[i]], bound = now + s->least[k + 1];
+        if (bound >= s->best)
+            break;
+        for (I v = k + 1; v < s->n && bound < s->best; v++) {
+            I least = (I)1 << 62;
+            for (I y = s->start[v]; y < s->start[v + 1]; y++) {
+                ahead[y] = cost[y] + row[y];
+                least = ahead[y] < least ? ahead[y] : least;
+            }
+            bound += least;
+        }
+        s->trail[k] = order[i];
+        if (bound < s->best && !descend(s, k + 1, now))
+            return 0;
+    }
+    return 1;
+}
+
+SHARED I tmmu_least_cost(struct least_cost *s)
+{
+    descend(s, s->first, 0);
     return DONE;
 }

@@ -2,7 +2,8 @@
 
 A reuse penalty is a pair of buffers with a cost that is paid once where their bytes overlap: on hardware with
 asynchronous engines the second one then waits for the first (Böhnlein et al. 2026, "DSA with reuse penalties").
-:mod:`.local_search` finds placements, :mod:`.cost_bound` bounds the cost from below.
+:mod:`.local_search` finds placements, :mod:`.cost_bound` and :mod:`.exact_cost` bound the
+cost from below.
 The same input gives the same placement on every machine: budgets are counts, and all numbers are integers.
 """
 
@@ -19,7 +20,7 @@ from tmmu_core.planners.auto import auto
 from tmmu_core.planners.columns import count_option
 from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import I64, U64, UNLIMITED, Packing, Problem, Progress, ReuseTerms
-from tmmu_core.planners.reuse.cost_bound import cost_bound
+from tmmu_core.planners.reuse.cost_bound import Parts, cost_bound, searched
 from tmmu_core.planners.reuse.local_search import Placement, repair
 from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
 
@@ -27,6 +28,8 @@ LOWER_NODES = 5_000
 """Nodes of the search for a smaller extent."""
 RESTARTS = 3
 """Runs of the local search with other random numbers."""
+WORK = 4_000_000_000
+"""Offsets that the exhaustive search may compare for an arena: a few seconds."""
 
 
 def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
@@ -54,10 +57,13 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         if (packed.lower_bound or 0) > problem.capacity:
             raise _too_small(problem, packed.lower_bound)
         start = _units(model, packed.offset)
-    bound = cost_bound(model)
+    parts = cost_bound(model)
     for seed in range(RESTARTS):
+        bound = sum(cost for cost, _ in parts)
         if best[:2] > (0, bound) and (seed == 0 or meter("reuse", seed, RESTARTS)):
             best = min(best, repair(model, start, rounds, 3 + seed, seed, bound), key=lambda found: found[:2])
+            parts = searched(model, parts, best[2], WORK) if seed == 0 and not best[0] else parts
+    bound = sum(cost for cost, _ in parts) + model.unavoidable
     missing, cost, offset = best
     if missing:
         raise _too_small(problem)
@@ -66,7 +72,15 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         offset = _lowered(problem, model, offset, meter)
     cost = Placement(model, offset).cost() + model.unavoidable
     at = np.array(offset, np.uint64)[model.unit_of] if len(problem) else np.zeros(0, np.uint64)
-    return Packing(at, cost_bound=bound + model.unavoidable, notes={"reuse_cost": cost})
+    return Packing(at, cost_bound=bound, cost_witness=_names(problem, model, parts), notes={"reuse_cost": cost})
+
+
+def _names(problem: Problem, model: ReuseModel, parts: Parts) -> tuple[tuple[str, ...], ...] | None:
+    """Return the groups by the ids of their largest storages."""
+    largest = {
+        u: problem.ids[i] for i, u in reversed([*enumerate(model.unit_of.tolist())]) if problem.size[i] == model.size[u]
+    }
+    return tuple([tuple([largest[u] for u in units]) for _, units in parts]) or None
 
 
 def observed_by_all(problem: Problem) -> bool:

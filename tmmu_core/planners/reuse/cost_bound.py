@@ -5,7 +5,7 @@ every offset down to whole cells keeps all constraints of the clique and makes n
 cover a cell; then ``m (m − 1) / 2`` pairs overlap in it. That is convex in ``m``, so S cells of units in B free cells
 overlap in at least ``B q (q − 1) / 2 + (S − B q) q`` cells, ``q = S // B``. A pair overlaps in at most as many cells as
 its smaller unit has, and pays its penalty once: the cheapest pairs that reach the sum bound the cost. Cliques add up
-where each penalty counts in one of them and is free in the others.
+where each penalty counts in one of them and is free in the others. Small components are searched exhaustively.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from __future__ import annotations
 from fractions import Fraction
 from math import ceil, gcd
 
+from tmmu_core.planners.reuse.exact_cost import least_cost
+from tmmu_core.planners.reuse.local_search import Placement
 from tmmu_core.planners.reuse.reuse_model import HARD, LARGEST, ReuseModel
 
 MOST_UNITS = 400
@@ -21,8 +23,12 @@ MOST_UNITS = 400
 Pair = tuple[int, int]
 
 
-def cost_bound(model: ReuseModel) -> int:
-    """Return a lower bound of the cost of any placement within the capacity. O(n⁴) for n units with penalties."""
+Parts = tuple[tuple[int, list[int]], ...]
+"""Groups of units, each with a lower bound of penalties between them that no other group counts."""
+
+
+def cost_bound(model: ReuseModel) -> Parts:
+    """Return cliques that bound the cost of any placement within the capacity. O(n⁴) for n units with penalties."""
     size = model.size.tolist()
     soft: dict[Pair, int] = {}
     near: list[set[int]] = [set() for _ in size]
@@ -34,17 +40,53 @@ def cost_bound(model: ReuseModel) -> int:
                 soft[a, b] = soft.get((a, b), 0) + weight
     units = sorted({unit for pair in soft for unit in pair})
     if model.capacity >= LARGEST or len(units) > MOST_UNITS:
-        return 0
-    total = 0
+        return ()
+    parts: Parts = ()
     while True:
         paying = {unit for pair, weight in soft.items() if weight for unit in pair}
         found = [_from(model, seed, near, soft) for seed in units if seed in paying]
         best = max(found, key=lambda one: (one[0], -len(one[1])), default=(0, []))
         if not best[0]:
-            return total
-        total += best[0]
+            return parts
+        parts += (best,)
         inside = set(best[1])
         soft = {pair: 0 if inside.issuperset(pair) else weight for pair, weight in soft.items()}
+
+
+def searched(model: ReuseModel, parts: Parts, offset: list[int], work: int) -> Parts:
+    """Return the groups, those of a component replaced by it where an exhaustive search proves more.
+
+    The search takes the units of the component that have penalties, then all of them. ``offset`` is a placement,
+    whose cost is the upper bound. ``work``: see :func:`.exact_cost.least_cost`.
+    """
+    place = Placement(model, offset)
+    paying = [u for u, edges in enumerate(place.edges) if any(weight != HARD for *_, weight in edges)]
+    seen: set[int] = set()
+    for first in paying:
+        component = _component(place, first)
+        if first in seen:
+            continue
+        seen |= component
+        upper = sum(place.price(u, offset[u]) for u in component) // 2
+        inside = tuple([part for part in parts if not component.isdisjoint(part[1])])
+        bound = sum(cost for cost, _ in inside)
+        for units in ([u for u in paying if u in component], sorted(component)):
+            if bound < upper:
+                found, work = least_cost(model, units, upper, work)
+                if found > bound:
+                    bound, parts = found, (*(part for part in parts if part not in inside), (found, units))
+                    inside = parts[-1:]
+    return parts
+
+
+def _component(place: Placement, first: int) -> set[int]:
+    """Return the units that edges connect with ``first``."""
+    found, pending = {first}, [first]
+    while pending:
+        new = {edge[0] for edge in place.edges[pending.pop()]} - found
+        found |= new
+        pending += sorted(new)
+    return found
 
 
 def _from(model: ReuseModel, seed: int, near: list[set[int]], soft: dict[Pair, int]) -> tuple[int, list[int]]:

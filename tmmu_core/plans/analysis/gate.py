@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import ArenaSummary, Plan
 
@@ -71,13 +71,16 @@ def in_common(plan: Plan, before: Plan) -> int:
 
 
 def made_differently(plan: Plan, before: Plan) -> tuple[str, ...]:
-    """Return the differences in planner, options and mode between two plans, each as ``name old → new``."""
+    """Return the differences in planner, options, arenas and mode between two plans, each as ``name old → new``."""
     fields = {"planner": "planner", "planner options": "planner_options", "mode": "mode", "preset": "preset"}
     fields |= {"rank": "rank", "world size": "world_size"}
     pairs = [(name, getattr(before, field), getattr(plan, field)) for name, field in fields.items()]
     found = [f"{name} {_option_text(old)} → {_option_text(new)}" for name, old, new in pairs if old != new]
     if before.arena_config_hash != plan.arena_config_hash:
-        found.append("arena configuration")
+        found += _arena_settings(plan, before) or ["arena configuration"]
+    sparse = [side.replay_token.hex()[:12] if side.places == "sparse" else "offsets" for side in (before, plan)]
+    if sparse[0] != sparse[1]:
+        found.append(f"addressing {sparse[0]} → {sparse[1]}")
     if before.shard_spec_hash != plan.shard_spec_hash:
         found.append("shard spec")
     if before.ir_hash == plan.ir_hash and before.mode == plan.mode and before.preset == plan.preset:
@@ -86,6 +89,20 @@ def made_differently(plan: Plan, before: Plan) -> tuple[str, ...]:
         if before.tensor_ids == plan.tensor_ids and not np.array_equal(before.size, plan.size):
             found.append("dimensions")
     return tuple(found)
+
+
+def _arena_settings(plan: Plan, before: Plan) -> list[str]:
+    """Return the settings that differ in arenas of both plans; without any, the arenas if their names differ."""
+    names = before.arena_of.keys(), plan.arena_of.keys()
+    pairs = [(before.arena_of[name], plan.arena_of[name]) for name in sorted(names[0] & names[1])]
+    settings = {"alignment": "alignment_bytes", "capacity": "capacity_bytes", "page size": "page_size"}
+    found = [
+        f"{setting} of {old.name} {getattr(old, field)} → {getattr(new, field)}".replace(str(U64_MAX), "unlimited")
+        for old, new in pairs
+        for setting, field in settings.items()
+        if getattr(old, field) != getattr(new, field)
+    ]
+    return found or [f"arenas {', '.join(names[0])} → {', '.join(names[1])}"] * (names[0] != names[1])
 
 
 def baseline_warning(plan: Plan, before: Plan) -> str:

@@ -11,13 +11,16 @@ def plan_warnings(plan: Plan) -> tuple[str, ...]:
 
 
 def input_warnings(plan: Plan) -> tuple[str, ...]:
-    """Return the warnings about the input: reader's remarks, assumed sizes, bodies without a plan, no content hash."""
-    sizes = plan.remark(ASSUMED)
-    given = plan.remark(GIVEN_OFFSETS)
+    """Return the warnings about the input: remarks of its reader, assumed sizes, and what the plan leaves out."""
+    missing = f"incomplete: {plan.remark(UNPLANNED) or 'a part of the graph is not planned'}"
+    return (*remarks(plan), *([missing] if plan.incomplete else []))
+
+
+def remarks(plan: Plan) -> tuple[str, ...]:
+    """Return the reader's remarks, the use of given offsets, assumed sizes, and a missing content hash."""
+    sizes, given = plan.remark(ASSUMED), plan.remark(GIVEN_OFFSETS)
     texts = [plan.remark(READ), f"{given}; {plan.planner} places the other buffers." if given else ""]
     texts.append(f"sizes {sizes}" if sizes else "")
-    if plan.incomplete:
-        texts.append(f"incomplete: {plan.remark(UNPLANNED) or 'a part of the graph is not planned'}")
     if plan.remark(NO_CONTENT_HASH):
         texts.append("the file has no content hash; its claims were not checked.")
     return tuple(filter(None, texts))

@@ -66,6 +66,7 @@ def summarise(problem: Problem, found: PackedArena, config: Mapping[str, Arena],
         witness_step=certificate.step,
         reuse_cost=reuse_cost(problem, found.packing),
         reuse_cost_lower_bound=None if problem.reuse is None else found.packing.cost_bound or 0,
+        reuse_cost_witness=found.packing.cost_witness,
     )
 
 

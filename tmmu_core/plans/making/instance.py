@@ -54,9 +54,10 @@ def plan_problem(
     if instance.packing is not None:
         planner = GIVEN
     reserved = instance.recorded.reserved_peak_bytes if planner == GIVEN and instance.recorded else None
+    given_packings = _packings_of(instance)
     placed = []
     for problem in instance.problems:
-        packing = _packed(problem, planner, options or {}, meter) if instance.packing is None else instance.packing
+        packing = given_packings.get(problem.arena) or _packed(problem, planner, options or {}, meter)
         placed.append(_placed(problem, packing, reserved or 0))
     columns = replace(
         _columns(placed),
@@ -105,6 +106,15 @@ def _remarks(instance: PlainInstance) -> dict[str, str]:
         total = sum(map(len, instance.problems))
         remarks[GIVEN_OFFSETS] = f"{kept:,} of {total:,} offsets are given and stay fixed"
     return remarks
+
+
+def _packings_of(instance: PlainInstance) -> dict[str, Packing]:
+    """Return the offsets of the file by arena; nothing where it has none."""
+    if instance.packing is None:
+        return {}
+    arenas = (instance.problem, *instance.others)
+    offsets = np.split(instance.packing.offset, np.cumsum([len(problem) for problem in arenas])[:-1])
+    return {problem.arena: Packing(own) for problem, own in zip(arenas, offsets, strict=True)}
 
 
 class _Placed(NamedTuple):

@@ -164,11 +164,11 @@ def _plan_of_instance(
 
 def _offset_notes(instance: PlainInstance, planner: str) -> tuple[str, ...]:
     """Return whether the offsets of a placed instance are kept or discarded."""
-    total = len(instance.problem)
+    total = sum(map(len, instance.problems))
     if instance.packing is not None and planner == GIVEN:
-        return (f"all {total:,} offsets of the file are kept; --planner NAME places the buffers again.",)
+        return (f"all {total:,} offsets of the input are kept; no planner ran.",)
     if instance.packing is not None:
-        return (f"all {total:,} offsets of the file are discarded: {planner} places every buffer again.",)
+        return (f"all {total:,} offsets of the input are discarded: {planner} places every buffer again.",)
     return ()
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import U64_MAX, UnreadableInput
+from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.arenas import refuse_many
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.graph.native.document import decode, refuse_long_numbers, refuse_many_values
@@ -60,12 +60,6 @@ def _bytes(text: str) -> int:
     value = parse_bytes(text)
     if value is None:
         raise ValueError("a number is missing.")
-    return _at_most_64_bits(value)
-
-
-def _at_most_64_bits(value: int) -> int:
-    if not 0 <= value <= U64_MAX:
-        raise ValueError(f"{value} is not between 0 and 2^64 − 1.")
     return value
 
 
@@ -102,8 +96,8 @@ def _dims(text: str) -> dict[str, int]:
             raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE.")
         try:
             point[name] = _whole(value)
-        except ValueError:
-            raise ValueError(f"the dimension {name!r} is set to {value[:80]!r}, not a whole number.") from None
+        except ValueError as error:
+            raise ValueError(f"the dimension {name!r}: {error}") from None
     return dict(sorted(point.items()))
 
 

@@ -208,13 +208,11 @@ def _micro(data: bytes, name: str, written: bytes) -> Measured:
 
 def _executorch(data: bytes, name: str) -> Measured:
     program = executorch.read(data, name)
-    theirs = make_plan(program, PlanRequest()).plan.arenas[0].extent_bytes
-    ours = make_plan(program, PlanRequest(planner=PLANNER)).plan.arenas[0]
-    problem = program.problem
-    inputs = sum(int(size) for size, role in zip(problem.size, problem.roles, strict=True) if role == "input")
-    return Measured(
-        name, EXECUTORCH, theirs, {"planned": theirs}, Figures(ours.extent_bytes, ours.bound_bytes, inputs), None, {}
-    )
+    theirs = sum(arena.extent_bytes for arena in make_plan(program, PlanRequest()).plan.arenas)
+    ours = make_plan(program, PlanRequest(planner=PLANNER)).plan.arenas
+    inputs = sum(int(p.size[row]) for p in program.problems for row, role in enumerate(p.roles) if role == "input")
+    given = Figures(sum(arena.extent_bytes for arena in ours), sum(arena.bound_bytes for arena in ours), inputs)
+    return Measured(name, EXECUTORCH, theirs, {"planned": theirs}, given, None, {})
 
 
 def _eager(data: bytes, name: str, dims: dict[str, int]) -> Measured:

@@ -87,9 +87,7 @@ function byCategory(plan) {
 }
 
 function bySlot(plan) {
-  const table = Array.from({ length: SLOT_HUES }, (_, k) => {
-    return even(0.66 + 0.08 * (k % 2), 0.12, (k * 137.508 + 245) % 360);
-  });
+  const table = hues();
   const slots = Math.max(0, ...plan.arenas.map((arena) => arena.slots));
   return {
     codes: coded(plan.n, (i) => plan.slot[i] % SLOT_HUES),
@@ -132,9 +130,7 @@ function byModule(plan) {
   }
   const order = names.map((_, code) => code).sort((a, b) => first[a] - first[b] || a - b), place = [];
   order.forEach((code, k) => (place[code] = k));
-  const table = Array.from({ length: SLOT_HUES }, (_, k) => {
-    return even(0.66 + 0.08 * (k % 2), 0.12, (k * 137.508 + 245) % 360);
-  });
+  const table = hues();
   const hue = (code) => (names[code] ? place[code] % SLOT_HUES : SLOT_HUES);
   const named = names.map((_, code) => code).filter((code) => names[code] && bytes[code]);
   const most = named.sort((a, b) => bytes[b] - bytes[a] || a - b).slice(0, 8).sort((a, b) => place[a] - place[b]);
@@ -210,6 +206,11 @@ function coded(n, code) {
 }
 
 // --- colours as numbers ------------------------------------------------------------------------------------------
+
+/** Return SLOT_HUES colours; none has a hue close to that of bytes over a limit, 47 degrees. */
+const hues = () => Array.from({ length: SLOT_HUES }, (_, k) => {
+  return even(0.66 + 0.08 * (k % 2), 0.12, 85 + ((k * 137.508 + 160) % 285));
+});
 
 /** "#0072B2" or "rgb(0,114,178)" → [r, g, b]. */
 export function rgbOf(colour) {

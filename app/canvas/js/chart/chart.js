@@ -268,7 +268,7 @@ export class Chart {
   }
 
   get scheme() {
-    const own = this.plan.category ? "category" : "role";
+    const own = ["category", "module"].find((name) => this.plan[name]) ?? "role";
     return this.state.colour ?? (this.state.view === "slots" ? "slot" : own);
   }
 
