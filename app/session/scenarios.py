@@ -12,7 +12,7 @@ from app.session.work.task_messages import TaskNotFinished
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.ranks import RankPlans
-from tmmu_core.plans.making.replan import DimCurve, ReplanLog, Rule
+from tmmu_core.plans.making.replan import DimCurve, ReplanLog
 
 
 def scales(opened: Opened, choice: Choice) -> dict[str, str]:
@@ -57,8 +57,8 @@ def over_dim(choice: Choice, dim: str) -> Job[DimCurve]:
     return task_job(("dim", dim, *others.problem), "planning along the envelope", others, tasks.dim_curve, dim)
 
 
-def session(choice: Choice, shapes: tuple[tuple[tuple[str, int], ...], ...], rule: Rule) -> Job[ReplanLog]:
+def session(choice: Choice, shapes: tuple[tuple[tuple[str, int], ...], ...], policy: str) -> Job[ReplanLog]:
     """Return the job that runs through a sequence of shapes."""
     free = choice.of_whole().but(dims={})
-    key = ("session", shapes, *rule, *free.problem)
-    return task_job(key, "running the session", free, tasks.session, list(map(dict, shapes)), rule)
+    key = ("session", shapes, policy, *free.problem)
+    return task_job(key, "running the session", free, tasks.session, list(map(dict, shapes)), policy)

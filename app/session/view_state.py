@@ -91,8 +91,6 @@ class Choice(PlanRequest):
     """Its branch; empty for ``main``, or that of the latest run."""
     pick: str = ""
     """The commit that the next click there is compared with."""
-    plan_at: str = ""
-    """Sizes that a session plans: ``upper`` ends of the envelopes, or each ``point``."""
 
     def under(self, planner: str) -> Self:
         """The same under another planner; options are a planner's own."""
@@ -119,7 +117,6 @@ NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
 """Field → its name in a link, where the two differ."""
 
 POLICIES = ("ABORT", "REPLAN_AT_SAFEPOINT")
-PLAN_AT = ("upper", "point")
 WALKS = ("model", "around")
 _ALLOWED: dict[str, tuple[str, ...]] = {
     "mode": MODES,
@@ -128,7 +125,6 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "tab": TABS,
     "colour": COLOURS,
     "policy": POLICIES,
-    "plan_at": PLAN_AT,
     "walk": WALKS,
 }
 

@@ -169,7 +169,7 @@ def _memory(plan: Plan, tensor_id: str) -> list[tuple[str, str] | None]:
 
 def put_there_by(found: Uplift) -> str:
     """Return what selected the memory: ``rule 2``, ``its own arena`` or ``the order of the memories``."""
-    return {"order": "the order of the memories", "tensor": "its own arena"}.get(found.said_by, found.said_by)
+    return {"order": "the order of the memories", "tensor": "its own arena"}.get(found.decided_by, found.decided_by)
 
 
 def one_up(found: Uplift) -> str:

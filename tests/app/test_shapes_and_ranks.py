@@ -136,10 +136,10 @@ def test_sizes_over_the_capacity_are_listed() -> None:
 def test_shape_outside_the_envelope_is_replanned() -> None:
     at = opened("shapes", graph=DYNAMIC, shapes="16, 40, 8")
     log = at.dataframe[0].value
-    assert log["plan"].tolist() == ["first", "replanned, computed", "kept"]
+    assert log["plan"].tolist() == ["first", "replanned", "kept"]
     assert log["planned for"].tolist() == ["B = 32", "B = 40", "B = 40"]
     assert "→" in log["plan hash, old → new"][1]
-    assert "3 iterations, 1 replan, 2 plans computed" in html(at)
+    assert "3 iterations, 1 replan" in html(at)
 
 
 def test_aborted_session_has_a_card_with_a_fix() -> None:
@@ -153,10 +153,9 @@ def test_aborted_session_has_a_card_with_a_fix() -> None:
 def test_trace_of_a_session_has_its_replans() -> None:
     from app.session import scenarios
     from tmmu_core.formats.planfile import trace
-    from tmmu_core.plans.making.replan import Rule
 
     shapes = shape_sequences.read_shapes("16, 40", B, "B")
-    job = scenarios.session(Choice(source=DYNAMIC), shapes, Rule("upper", "REPLAN_AT_SAFEPOINT"))
+    job = scenarios.session(Choice(source=DYNAMIC), shapes, "REPLAN_AT_SAFEPOINT")
     assert job.wait(60)
     log = job.answer()
     data = trace.to_json_lines(log.iterations[-1].solution.plan, replans=log.replans)

@@ -76,7 +76,7 @@ def test_wrong_hash_breaks_the_addresses_rule() -> None:
 
 
 def test_every_rule_has_a_text_and_a_source() -> None:
-    assert all(rule.says.endswith(".") and rule.source for rule in RULES)
+    assert all(rule.statement.endswith(".") and rule.source for rule in RULES)
     assert lint_verdict(plan_graph(residual()).plan, residual()).checked == tuple(rule.name for rule in RULES)
 
 

@@ -24,7 +24,6 @@ class Recorder:
         self.loops = loops
         self.asked: list[bytes] = []
         self.answers: list[bytes] = []
-        self.tmmu_lowest_allowed_offset = loops.tmmu_lowest_allowed_offset
         for name in FUNCTIONS:
             setattr(self, name, self._recorded(name))
 

@@ -68,7 +68,7 @@ def test_valid_platform_is_read(options: dict[str, Any]) -> None:
         ),
         (
             rules({"memory": "RAM", "constant_destination_memory": "TCM", "role": "scratch"}),
-            "rule 1 says a constant_destination_memory for scratch, which is never a constant",
+            "rule 1 names a constant_destination_memory for scratch, which is never a constant",
         ),
         (rules({"memory": "ROM", "role": "gradient"}), "rule 1 sends gradient to ROM, which cannot be written"),
         (

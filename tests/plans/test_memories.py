@@ -159,7 +159,7 @@ def test_csv_and_residency_have_the_uplift_of_every_tensor() -> None:
         found = uplift(plan, name)
         assert found is not None
         lacking = str(found.lacking_bytes) if found.above else ""
-        wanted = [found.memory, found.said_by, found.above, lacking]
+        wanted = [found.memory, found.decided_by, found.above, lacking]
         fields = ("memory", "put_there_by", "one_memory_up", "lacking_bytes")
         assert [rows[name][field] for field in fields] == wanted
         assert [str(resident[name][field]) for field in fields] == wanted

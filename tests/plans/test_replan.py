@@ -13,7 +13,6 @@ from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans import canonical
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.replan import (
-    Rule,
     envelope_hash,
     peak_over_dim,
     replan_session,
@@ -36,8 +35,8 @@ def batched(policy="REPLAN_AT_SAFEPOINT", safepoints=("n1",), **dims):
     )
 
 
-def run(batches, policy="REPLAN_AT_SAFEPOINT", plan_at="upper", **rest):
-    return replan_session(batched(policy), [{"B": b} for b in batches], Rule(plan_at), **rest)
+def run(batches, policy="REPLAN_AT_SAFEPOINT", **rest):
+    return replan_session(batched(policy), [{"B": b} for b in batches], **rest)
 
 
 def extents(log):
@@ -107,25 +106,6 @@ def test_checkpoint_after_a_replan_has_the_new_hash():
     assert hashes == [i.solution.plan.tmmu_plan_hash for i in log.iterations]
 
 
-# --- planning each point
-
-
-def test_repeated_shape_is_read_from_the_cache():
-    log = run([4, 1, 4, 1], plan_at="point")
-    assert log.plans == 2
-    assert [i.cached for i in log.iterations] == [False, False, True, True]
-    assert [record["cached"] for record in log.replans] == [False, True, True]
-
-
-def test_abort_keeps_a_plan_that_is_large_enough():
-    assert extents(run([4, 1], "ABORT", plan_at="point")) == [2048, 2048]
-
-
-def test_abort_ends_at_a_shape_larger_than_the_plan():
-    log = run([1, 4], "ABORT", plan_at="point")
-    assert log.aborted.diagnostics["reason"] == "dim_out_of_plan"
-
-
 def test_mode_and_arena_configuration_are_in_the_cache_key():
     plain = run([4]).iterations[0].key
     assert run([4], request=PlanRequest(mode="backward")).iterations[0].key != plain
@@ -136,9 +116,9 @@ def test_mode_and_arena_configuration_are_in_the_cache_key():
 
 
 @pytest.mark.slow
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.sampled_from(["upper", "point"]))
-def test_plan_of_each_iteration_is_large_enough(batches, plan_at):
-    log = replan_session(batched(), [{"B": b} for b in batches], Rule(plan_at))
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_plan_of_each_iteration_is_large_enough(batches):
+    log = replan_session(batched(), [{"B": b} for b in batches])
     assert [dict(i.point)["B"] for i in log.iterations] == batches
     for iteration in log.iterations:
         assert all(a >= b for (_, a), (_, b) in zip(iteration.planned_at, iteration.point, strict=True))
@@ -146,10 +126,10 @@ def test_plan_of_each_iteration_is_large_enough(batches, plan_at):
 
 
 @pytest.mark.slow
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.sampled_from(["upper", "point"]))
-def test_session_is_deterministic(batches, plan_at):
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_session_is_deterministic(batches):
     def hashes():
-        log = replan_session(batched(), [{"B": b} for b in batches], Rule(plan_at))
+        log = replan_session(batched(), [{"B": b} for b in batches])
         return [i.solution.plan.tmmu_plan_hash for i in log.iterations], log.replans
 
     assert hashes() == hashes()
@@ -167,7 +147,7 @@ def test_unknown_dimension_or_negative_size_is_rejected(shape, reason):
 
 def test_unknown_policy_is_rejected():
     with pytest.raises(InvalidIrShapes) as caught:
-        replan_session(batched(), [], Rule(policy="MAYBE"))
+        replan_session(batched(), [], "MAYBE")
     assert caught.value.diagnostics["reason"] == "replan_policy"
 
 

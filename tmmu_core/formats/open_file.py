@@ -93,9 +93,7 @@ READERS: tuple[Reader, ...] = (
         "formats.pytorch.snapshot.torch_snapshot",
         refuses=_SNAPSHOT,
     ),
-    _reader(
-        *("executorch-trace", "ExecuTorch memory trace", "instance", ".json .gz", "formats.edge.executorch_trace"),
-    ),
+    _reader(*("executorch-trace", "ExecuTorch memory trace", "instance", ".json .gz", "formats.edge.executorch_trace")),
     _reader(
         *("torch-profile", "PyTorch profiler trace with memory events", "instance", ".json .gz"),
         "formats.pytorch.snapshot.kineto_trace",

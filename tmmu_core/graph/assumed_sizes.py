@@ -86,4 +86,4 @@ SHAPE_SOURCES = {
 def shape_sources_text(graph: Graph) -> str:
     """Return the number of shapes per source, in the order of the sources; ``""`` if the file has all shapes."""
     counts = Counter(graph.shapes_from.values())
-    return ", ".join(f"{counts[who]:,} {SHAPE_SOURCES[who]}" for who in get_args(ShapeFrom) if counts[who])
+    return ", ".join(f"{counts[source]:,} {SHAPE_SOURCES[source]}" for source in get_args(ShapeFrom) if counts[source])

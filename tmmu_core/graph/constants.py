@@ -54,10 +54,10 @@ class InFile:
         """The bytes in order."""
         try:
             with self.path.open("rb") as file:
-                there = file.seek(0, 2)
-                end = there if self.length is None else self.start + self.length
-                if end > there:
-                    raise cut_short(str(self.path.name), end, there)
+                length = file.seek(0, 2)
+                end = length if self.length is None else self.start + self.length
+                if end > length:
+                    raise cut_short(str(self.path.name), end, length)
                 file.seek(self.start)
                 for at in range(self.start, end, CHUNK):
                     data = file.read(min(CHUNK, end - at))
@@ -140,9 +140,6 @@ def not_opened(path: Path, error: OSError) -> UnreadableInput:
     )
 
 
-def cut_short(what: str, needed: int, there: int) -> UnreadableInput:
+def cut_short(what: str, needed: int, length: int) -> UnreadableInput:
     """Return the error for a file that ends before the requested bytes."""
-    return UnreadableInput(
-        f"{what} is cut off: it has {there:,} bytes of {needed:,}.",
-        hint="Copy the file again.",
-    )
+    return UnreadableInput(f"{what} is cut off: it has {length:,} bytes of {needed:,}.", hint="Copy the file again.")

@@ -16,15 +16,7 @@ Phase = Literal["forward", "backward", "optimizer"]
 Mode = Literal["forward", "backward", "inference"]
 Preset = Literal["train_full", "inference", "remat_enabled"]
 Role = Literal[
-    "activation",
-    "input",
-    "output",
-    "workspace",
-    "gradient",
-    "parameter",
-    "buffer",
-    "constant",
-    "optimizer_state",
+    "activation", "input", "output", "workspace", "gradient", "parameter", "buffer", "constant", "optimizer_state"
 ]
 
 MODES: tuple[Mode, ...] = get_args(Mode)

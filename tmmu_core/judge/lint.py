@@ -20,7 +20,7 @@ class LintRule:
     """A rule: its name, its statement, its source, and the verifier's rules in it."""
 
     name: str
-    says: str
+    statement: str
     source: str
     made_of: tuple[str, ...] = ()
 
@@ -64,21 +64,9 @@ RULES: tuple[LintRule, ...] = (
         "Without an execution_order, a backward node runs before a forward node.",
         "contract §2",
     ),
-    LintRule(
-        "split_scope",
-        "A node runs between the nodes of a scope that it is not part of.",
-        "docs/decisions/0004",
-    ),
-    LintRule(
-        "untouched",
-        "A tensor is not read, not written, and neither input nor output.",
-        "design",
-    ),
-    LintRule(
-        "unread",
-        "A tensor is written but not read, and is not an output.",
-        "design",
-    ),
+    LintRule("split_scope", "A node runs between the nodes of a scope that it is not part of.", "docs/decisions/0004"),
+    LintRule("untouched", "A tensor is not read, not written, and neither input nor output.", "design"),
+    LintRule("unread", "A tensor is written but not read, and is not an output.", "design"),
     LintRule(
         "slots_over_optimal",
         "must_not_alias pairs need slots above the optimum.",
@@ -92,10 +80,7 @@ RULES: tuple[LintRule, ...] = (
         ("places",),
     ),
     LintRule(
-        "unheld",
-        "The file has no content hash, so that an edit may not be detected.",
-        "docs/decisions/0060",
-        ("held",),
+        "unheld", "The file has no content hash, so that an edit may not be detected.", "docs/decisions/0060", ("held",)
     ),
 )
 """The first four are errors, the others warnings."""
@@ -177,13 +162,13 @@ def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
     for name, steps in sorted(members.items()):
         if steps[-1] - steps[0] + 1 == len(steps):
             continue
-        stranger = next(k for k, mine in enumerate(steps, steps[0]) if k != mine)
+        intruder = next(k for k, mine in enumerate(steps, steps[0]) if k != mine)
         yield Finding(
             "split_scope",
             "warning",
-            f'the node "{plan.execution_order[stranger]}" runs between the nodes of the scope "{name}", which '
+            f'the node "{plan.execution_order[intruder]}" runs between the nodes of the scope "{name}", which '
             "must be consecutive; add an execution_order that keeps them together.",
-            step=stranger + plan.has_inputs_step,
+            step=intruder + plan.has_inputs_step,
         )
 
 

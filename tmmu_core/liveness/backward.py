@@ -126,7 +126,7 @@ def _saved(node: Node, marked: set[str]) -> list[str]:
         (
             *(node.inputs if needs in ("inputs", "both") else ()),
             *(node.outputs if needs in ("outputs", "both") else mask if needs == "mask" else ()),
-        ),
+        )
     )
 
 

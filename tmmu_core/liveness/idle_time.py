@@ -77,5 +77,5 @@ def _uses(liveness: Liveness) -> tuple[I64, I64]:
     tensor = np.concatenate([index.in_idx, index.out_idx, loaded])
     step = np.concatenate([timeline.step_of[readers], timeline.step_of[writers], np.zeros(len(loaded), np.int64)])
     owner = liveness.storage_of[tensor]
-    there = (owner >= 0) & (step >= 0)
-    return owner[there], step[there]
+    inside = (owner >= 0) & (step >= 0)
+    return owner[inside], step[inside]

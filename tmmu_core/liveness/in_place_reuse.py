@@ -46,8 +46,8 @@ def decide_handoffs(timeline: Timeline, grouping: Grouping) -> tuple[I64, I64]:
     x_group, y_group = groups.group[x], groups.group[y]
     alias_live = (heads[y_group] != y) | (ranges.birth[y] != step)
     alias_live |= _others_death(groups)[x] > step
-    low, high, groups_there = np.minimum(x_group, y_group), np.maximum(x_group, y_group), len(groups.group)
-    must_not = np.isin(low * groups_there + high, forbidden[:, 0] * groups_there + forbidden[:, 1])
+    low, high, group_count = np.minimum(x_group, y_group), np.maximum(x_group, y_group), len(groups.group)
+    must_not = np.isin(low * group_count + high, forbidden[:, 0] * group_count + forbidden[:, 1])
 
     refused_by = np.select(
         [

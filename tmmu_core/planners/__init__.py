@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -111,83 +111,61 @@ class MemoryPlannerEntry(PlannerEntry):
         return self.call
 
 
-_HERE = "tmmu_core.planners"
-PLANNERS: dict[str, ArenaPlannerEntry | MemoryPlannerEntry] = {
-    entry.name: entry
-    for entry in (
-        ArenaPlannerEntry(
-            "slots",
-            "the normative planner: the fewest slots, each as large as its largest tenant",
-            f"{_HERE}.slots",
-            "plan_slots",
-            has_slots=True,
-        ),
-        ArenaPlannerEntry(
-            "naive",
-            "no reuse: a slot for each storage, the honest baseline",
-            f"{_HERE}.slots",
-            "plan_naive",
-            has_slots=True,
-        ),
-        ArenaPlannerEntry(
-            "ffd",
-            "r10: first-fit decreasing over whole regions",
-            f"{_HERE}.ffd",
-            "ffd",
-        ),
-        MemoryPlannerEntry(
-            "helia",
-            "memories with rules and roles, first fit in lifetime order, spills with reasons",
-            f"{_HERE}.helia",
-            "place",
-            {"memories": None, "rules": None, "min_alignment": 16},
-        ),
-        ArenaPlannerEntry(
-            "greedy",
-            "one placement loop: an order and a fit",
-            f"{_HERE}.greedy",
-            "greedy",
-            {"order": "size", "fit": "lowest"},
-        ),
-        ArenaPlannerEntry(
-            "portfolio",
-            "every greedy order with every fit, the best kept",
-            f"{_HERE}.portfolio",
-            "portfolio",
-            {"max_nodes": None},
-        ),
-        ArenaPlannerEntry(
-            "search",
-            "local search on the order that greedy places in",
-            f"{_HERE}.search",
-            "search",
-            {"iterations": 400, "seed": 0, "max_nodes": None},
-        ),
-        ArenaPlannerEntry(
-            "exact",
-            "branch and bound over canonical packings: any time, minimising, with a proven bound",
-            f"{_HERE}.exact",
-            "exact",
-            {"budget": 600_000, "minimise": None, "max_nodes": None},
-        ),
-        ArenaPlannerEntry(
-            "reuse",
-            "least cost of shared bytes within the capacity: local search, and a lower bound from cliques and search",
-            f"{_HERE}.reuse",
-            "plan_reuse",
-            {"rounds": 20_000, "work": 4_000_000_000, "max_nodes": None},
-        ),
-        ArenaPlannerEntry(
-            "auto",
-            "picks by size, and says what it picked and why",
-            f"{_HERE}.auto",
-            "auto",
-            {"minimise": None, "max_nodes": None},
-        ),
-    )
-}
+Entry = TypeVar("Entry", bound=PlannerEntry)
 
 
+def _entry(
+    kind: type[Entry], name: str, where: str, summary: str, options: Mapping[str, Any] | None = None, **more: Any
+) -> Entry:
+    """Return a row of the table; ``where`` is ``module:function``."""
+    module, _, function = where.partition(":")
+    return kind(name, summary, f"tmmu_core.planners.{module}", function, options or {}, **more)
+
+
+_ARENA, _MEMORY = ArenaPlannerEntry, MemoryPlannerEntry
+_ROWS: tuple[ArenaPlannerEntry | MemoryPlannerEntry, ...] = (
+    _entry(
+        *(_ARENA, "slots", "slots:plan_slots"),
+        "the normative planner: the fewest slots, each as large as its largest tenant",
+        has_slots=True,
+    ),
+    _entry(
+        _ARENA, "naive", "slots:plan_naive", "no reuse: a slot for each storage, the honest baseline", has_slots=True
+    ),
+    _entry(_ARENA, "ffd", "ffd:ffd", "r10: first-fit decreasing over whole regions"),
+    _entry(
+        *(_MEMORY, "helia", "helia:place"),
+        "memories with rules and roles, first fit in lifetime order, spills with reasons",
+        {"memories": None, "rules": None, "min_alignment": 16},
+    ),
+    _entry(
+        *(_ARENA, "greedy", "greedy:greedy", "one placement loop: an order and a fit"),
+        {"order": "size", "fit": "lowest"},
+    ),
+    _entry(
+        *(_ARENA, "portfolio", "portfolio:portfolio", "every greedy order with every fit, the best kept"),
+        {"max_nodes": None},
+    ),
+    _entry(
+        *(_ARENA, "search", "search:search", "local search on the order that greedy places in"),
+        {"iterations": 400, "seed": 0, "max_nodes": None},
+    ),
+    _entry(
+        *(_ARENA, "exact", "exact:exact"),
+        "branch and bound over canonical packings: any time, minimising, with a proven bound",
+        {"budget": 600_000, "minimise": None, "max_nodes": None},
+    ),
+    _entry(
+        *(_ARENA, "reuse", "reuse:plan_reuse"),
+        "least cost of shared bytes within the capacity: local search, and a lower bound from cliques and search",
+        {"rounds": 20_000, "work": 4_000_000_000, "max_nodes": None},
+    ),
+    _entry(
+        *(_ARENA, "auto", "auto:auto", "picks by size, and names what it picked and why"),
+        {"minimise": None, "max_nodes": None},
+    ),
+)
+PLANNERS: dict[str, ArenaPlannerEntry | MemoryPlannerEntry] = {entry.name: entry for entry in _ROWS}
 ARENA_PLANNERS: dict[str, ArenaPlannerEntry] = {
     name: entry for name, entry in PLANNERS.items() if isinstance(entry, ArenaPlannerEntry)
 }

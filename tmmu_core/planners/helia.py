@@ -89,7 +89,7 @@ class Residency:
     region_of: tuple[int, ...]
     offset: tuple[int, ...]
     spills: tuple[Spill, ...]
-    said_by: tuple[int, ...] = ()
+    decided_by: tuple[int, ...] = ()
     """Per storage, the number of the deciding rule, ``BY_ITSELF`` or ``BY_PREFERENCE``."""
 
 
@@ -123,7 +123,7 @@ class _Placing:
         self.regions: dict[tuple[str, str], Region] = {}
         self.blocks: dict[str, _FreeBlocks] = {}
         self.offset: dict[int, int] = {}
-        self.said_by = [BY_PREFERENCE] * len(problem)
+        self.decided_by = [BY_PREFERENCE] * len(problem)
         self.spills: list[Spill] = []
         pairs = problem.must_not_alias
         # Blocks of storages that must not alias are never freed.
@@ -138,7 +138,7 @@ class _Placing:
         ordered = sorted(self.regions.values(), key=_by_region)
         number_of = {i: number for number, region in enumerate(ordered) for i in region.members}
         region_of, offset = ([column[i] for i in range(len(self.problem))] for column in (number_of, self.offset))
-        return Residency(tuple(ordered), tuple(region_of), tuple(offset), tuple(self.spills), tuple(self.said_by))
+        return Residency(tuple(ordered), tuple(region_of), tuple(offset), tuple(self.spills), tuple(self.decided_by))
 
     def _place(self, i: int, role: str) -> None:
         tries = self._tries(i, role)
@@ -166,7 +166,7 @@ class _Placing:
         A constant with a destination is stored in the rule's memory whether or not it gets the copy.
         """
         own = self.facts[i].memory
-        at = self.said_by[i] = BY_ITSELF if own is not None else self._rule(i)
+        at = self.decided_by[i] = BY_ITSELF if own is not None else self._rule(i)
         first: list[_Try] = []
         if own is not None:
             first = [_Try(own, own, True)]
@@ -196,7 +196,7 @@ class _Placing:
     def _try(self, i: int, role: str, where: _Try) -> str | None:
         """Place storage ``i``; return the reason if it does not fit."""
         memory, region = self.memory[where.memory], self.regions.get((role, where.memory))
-        if not memory.writable and role != "constant":  # nothing is copied there: see :mod:`.platform`
+        if not memory.writable and role != "constant":  # nothing is copied into it: see :mod:`.platform`
             return f"{memory.name} is read-only"
         if region is not None and region.source_memory != where.source:
             if where.is_requested and region.is_requested:
@@ -274,8 +274,8 @@ def filled(regions: Sequence[Region], name: str) -> int:
     end = 0
     for stored in (False, True):
         for region in sorted(regions, key=_by_region):
-            there = region.is_staged and region.source_memory == name if stored else region.memory == name
-            if there and region.used:
+            is_here = region.is_staged and region.source_memory == name if stored else region.memory == name
+            if is_here and region.used:
                 end = -(-end // region.alignment) * region.alignment + region.used
     return end
 

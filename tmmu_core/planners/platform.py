@@ -108,7 +108,7 @@ def _wrong_memories(platform: Platform) -> Iterator[str]:
 
 def _wrong_rules(platform: Platform) -> Iterator[str]:
     memory = {each.name: each for each in platform.memories}
-    said: dict[tuple[Any, ...], int] = {}
+    first: dict[tuple[Any, ...], int] = {}
     for k, rule in enumerate(platform.rules):
         where = f"rule {k + 1}"
         to = rule.constant_destination_memory
@@ -116,12 +116,12 @@ def _wrong_rules(platform: Platform) -> Iterator[str]:
             yield f"{where} copies constants into {to}, which cannot be written."
         never_constant = rule.role is not None and rule.role not in READ_ONLY_ROLES
         if to is not None and never_constant:
-            yield f"{where} says a constant_destination_memory for {rule.role}, which is never a constant."
+            yield f"{where} names a constant_destination_memory for {rule.role}, which is never a constant."
         if never_constant and not memory[rule.memory].writable:
             yield f"{where} sends {rule.role} to {rule.memory}, which cannot be written."
         if rule.max_size is not None and rule.min_size > rule.max_size:
             yield f"{where} matches nothing: its min_size of {rule.min_size:,} B is over its max_size."
-        before = said.setdefault(rule.conditions, k)
+        before = first.setdefault(rule.conditions, k)
         other = platform.rules[before]
         if (other.memory, other.constant_destination_memory) != (rule.memory, to):
             yield f"rules {before + 1} and {k + 1} contradict each other: they match the same and name other memories."

@@ -61,12 +61,7 @@ def portfolio(problem: Problem, options: Mapping[str, Any], progress: Progress |
 
 
 def best_greedy(
-    cols: Columns,
-    bound: Bound,
-    meter: Meter | None = None,
-    runs: Iterable[tuple[str, str]] = RUNS,
-    *,
-    goal: int = 0,
+    cols: Columns, bound: Bound, meter: Meter | None = None, runs: Iterable[tuple[str, str]] = RUNS, *, goal: int = 0
 ) -> Best:
     """Return the first run of least extent; stop at the lower bound, at ``goal`` bytes, or by the meter."""
     enough = max(bound.bytes, goal)

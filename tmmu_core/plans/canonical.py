@@ -13,7 +13,7 @@ from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
 from tmmu_core.base.manifest import SPEC_VERSION
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native.native_file import normal_form
-from tmmu_core.plans.model import Plan
+from tmmu_core.plans.model import Plan, PlanColumns
 
 DIGEST_BYTES = 32
 DRAFT_TOKEN_BYTES = 64
@@ -131,19 +131,19 @@ def layout_hash(slots: Table | Encoded, addresses: Table | Encoded) -> bytes:
     return H(["tmmu_layout_v1", [slots, addresses]])
 
 
+def encoded_tables(rows: PlanColumns, arena_names: Sequence[str]) -> tuple[Encoded, Encoded]:
+    """Return the slot rows and the logical address table of a plan's rows, encoded once for several hashes."""
+    slots = slot_rows(rows.tensor_ids, arena_names, rows.arena, rows.logical_slot)
+    return encoded(slots), encoded(logical_address_table(arena_names, rows.arena, rows.logical_slot, rows.offset))
+
+
+def identity_of(plan: Plan) -> Identity:
+    """Return the inputs of a plan that its hash includes."""
+    return Identity(*(getattr(plan, name) for name in Identity._fields))
+
+
 def plan_digests(plan: Plan) -> tuple[bytes, bytes]:
     """``(tmmu_plan_hash, layout_hash)`` recomputed from a plan's rows; they must equal its two fields."""
-    names = [arena.name for arena in plan.arenas]
-    slots = encoded(slot_rows(plan.tensor_ids, names, plan.arena, plan.logical_slot))
-    addresses = encoded(logical_address_table(names, plan.arena, plan.logical_slot, plan.offset))
-    identity = Identity(
-        plan.ir_hash,
-        plan.mode,
-        plan.arena_config_hash,
-        plan.execution_order_hash,
-        plan.rank,
-        plan.world_size,
-        plan.shard_spec_hash,
-    )
-    whole = plan_hash(identity, slot_assignment_table(plan.replay_token, slots), addresses)
+    slots, addresses = encoded_tables(plan, [arena.name for arena in plan.arenas])
+    whole = plan_hash(identity_of(plan), slot_assignment_table(plan.replay_token, slots), addresses)
     return whole, layout_hash(slots, addresses)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import AlignmentViolation, AllocationFailure
+from tmmu_core.graph.arenas import check_alignment
 from tmmu_core.plans.figures.plan_storages import align_up
 
 U8 = NDArray[np.uint8]
@@ -49,7 +50,7 @@ def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_siz
     An alignment above the page size maps more memory and starts inside. Raises ``AllocationFailure`` when mapping
     fails, ``AlignmentViolation`` for an alignment that is not a power of two.
     """
-    check_power_of_two(alignment_bytes, arena_id)
+    check_alignment(alignment_bytes, arena=arena_id)
     committed = align_up(max(size_bytes, 1), max(page_size, PAGE))
     slack = alignment_bytes if alignment_bytes > PAGE else 0
     try:
@@ -73,21 +74,10 @@ def handle_of(arena_id: str, memory: U8, alignment_bytes: int = 1, *, fresh: boo
     assert memory.ndim == 1, "an arena is one run of bytes"
     assert memory.flags.c_contiguous, "an arena has no gaps"
     assert memory.flags.writeable, "an arena can be written"
-    check_power_of_two(alignment_bytes, arena_id)
+    check_alignment(alignment_bytes, arena=arena_id)
     base = int(memory.ctypes.data)
     check_base(arena_id, base, alignment_bytes)
     return ArenaHandle(arena_id, base, len(memory), alignment_bytes, memory, fresh)
-
-
-def check_power_of_two(alignment_bytes: int, arena_id: str) -> None:
-    """Raise ``AlignmentViolation`` unless ``alignment_bytes`` is a power of two ≥ 1."""
-    if alignment_bytes < 1 or alignment_bytes & (alignment_bytes - 1):
-        raise AlignmentViolation(
-            f"arena {arena_id!r} has an alignment of {alignment_bytes} B, which is not a power of two.",
-            operator="UML_OS.TMMU.ApplyPlan_v1",
-            arena=arena_id,
-            hint="Use a power of two, such as 64 or 128.",
-        )
 
 
 def check_base(arena_id: str, base_ptr: int, alignment_bytes: int) -> None:

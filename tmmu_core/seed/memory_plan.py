@@ -165,16 +165,16 @@ class GreedyMemoryPlanner:
         memories = [Memory(c.name, c.max_size, c.arena_alignment, c.writable) for c in constraints]
         rules: list[Any] = []
         if isinstance(attributes, Mapping):
-            for role, said in attributes.items():
-                rules.append(msgspec.to_builtins(Rule(said.memory, said.constant_destination_memory, role)))
+            for role, attribute in attributes.items():
+                rules.append(msgspec.to_builtins(Rule(attribute.memory, attribute.constant_destination_memory, role)))
         else:
             rules = [dict(rule) for rule in attributes]
         self.options = {"memories": msgspec.to_builtins(memories), "rules": rules, "min_alignment": min_alignment}
 
     def plan(self, graph: Graph, request: PlanRequest | None = None) -> MemoryPlan:
         """Plan a graph. Raises as the engine does."""
-        asked = (request or PlanRequest()).but(planner="helia", options=self.options)
-        return memory_plan(make_plan(graph, asked).plan)
+        planned = (request or PlanRequest()).but(planner="helia", options=self.options)
+        return memory_plan(make_plan(graph, planned).plan)
 
 
 def memory_plan(plan: Plan) -> MemoryPlan:

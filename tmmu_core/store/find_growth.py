@@ -35,33 +35,32 @@ class Measure:
     """One arena; ``None`` for the sum."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """The change of a figure, in bytes."""
+
+    before_bytes: int
+    after_bytes: int
+
+    @property
+    def grown_bytes(self) -> int:
+        """The growth."""
+        return self.after_bytes - self.before_bytes
+
+
 @dataclass(frozen=True)
-class Step:
-    """Two consecutive runs between which a figure changed, in bytes."""
+class Step(Growth):
+    """Two consecutive runs between which a figure changed."""
 
     before: Run
     after: Run
-    before_bytes: int
-    after_bytes: int
-
-    @property
-    def grown_bytes(self) -> int:
-        """The growth."""
-        return self.after_bytes - self.before_bytes
 
 
 @dataclass(frozen=True)
-class Share:
+class Share(Growth):
     """The change of one storage's live bytes at the peak of an arena."""
 
     tensor_id: str
-    before_bytes: int
-    after_bytes: int
-
-    @property
-    def grown_bytes(self) -> int:
-        """The growth."""
-        return self.after_bytes - self.before_bytes
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def value_of(run: Run, measure: Measure) -> int:
 
 def steps_of(runs: Sequence[Run], measure: Measure) -> tuple[Step, ...]:
     """Return the steps at which the figure changed, in order."""
-    steps = (Step(a, b, value_of(a, measure), value_of(b, measure)) for a, b in pairwise(runs))
+    steps = (_step(a, b, measure) for a, b in pairwise(runs))
     return tuple(step for step in steps if step.grown_bytes)
 
 
@@ -121,8 +120,11 @@ def culprit(runs: Sequence[Run], measure: Measure) -> Step | None:
     if value_of(runs[-1], measure) <= good:
         return None
     last = max(k for k, run in enumerate(runs) if value_of(run, measure) <= good)
-    before, after = runs[last], runs[last + 1]
-    return Step(before, after, value_of(before, measure), value_of(after, measure))
+    return _step(runs[last], runs[last + 1], measure)
+
+
+def _step(before: Run, after: Run, measure: Measure) -> Step:
+    return Step(before, after, before_bytes=value_of(before, measure), after_bytes=value_of(after, measure))
 
 
 def between(runs: Sequence[Run], good: str | None, bad: str | None) -> tuple[Run, ...]:
@@ -149,7 +151,7 @@ def blame(before: Plan, after: Plan, arena: str) -> Blame:
     """Return the causes of the growth of ``arena``. O(n log n)."""
     (one, held_before), (two, held_after) = _held(before, arena), _held(after, arena)
     shares = [
-        Share(name, held_before.get(name, 0), held_after.get(name, 0))
+        Share(name, before_bytes=held_before.get(name, 0), after_bytes=held_after.get(name, 0))
         for name in {**held_before, **held_after}
         if held_before.get(name, 0) != held_after.get(name, 0)
     ]

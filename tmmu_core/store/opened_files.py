@@ -25,7 +25,7 @@ def keep(store: Store, key: str, file: tuple[str, bytes], at: datetime) -> None:
         raise past(UNPACKED_BYTES, visible(name), store.name, _most())
     row = {"digest": key, "name": visible(name), "at": instant(at), "bytes": len(data), "packed": packed(data)}
     with faults_of(store.name), writing(store.engine) as connection:
-        connection.execute(store.unless_there(FILES), row)
+        connection.execute(store.insert_missing(FILES), row)
 
 
 def file(store: Store, key: str) -> tuple[str, bytes] | None:

@@ -102,12 +102,12 @@ class Store:
             with writing(self.engine) as connection:
                 for run, size, data in prepared:
                     row = {"content": run.content, "bytes": size, "packed": data}
-                    new_plan = connection.execute(self.unless_there(PLANS).returning(PLANS.c.content), row).first()
-                    new_run = connection.execute(self.unless_there(RUNS).returning(RUNS.c.key), _columns(run)).first()
+                    new_plan = connection.execute(self.insert_missing(PLANS).returning(PLANS.c.content), row).first()
+                    new_run = connection.execute(self.insert_missing(RUNS).returning(RUNS.c.key), _columns(run)).first()
                     kept.append(RecordResult(run, new_run is not None, new_plan is not None))
         return tuple(kept)
 
-    def unless_there(self, table: Any) -> Any:
+    def insert_missing(self, table: Any) -> Any:
         """Return an insert that keeps existing rows."""
         if self.engine.dialect.name == "postgresql":
             return postgresql.insert(table).on_conflict_do_nothing()

@@ -45,7 +45,7 @@ def begin(store: Store, name: str, at: datetime, asked: Mapping[str, Any], point
     """Store a sweep; an existing one is kept."""
     row = {"sweep": name, "at": instant(at), "asked": msgspec.json.encode(asked).decode(), "points": points}
     with faults_of(store.name), writing(store.engine) as connection:
-        connection.execute(store.unless_there(SWEEPS), row)
+        connection.execute(store.insert_missing(SWEEPS), row)
 
 
 def add(store: Store, name: str, kept: Sequence[StoredPoint]) -> None:
@@ -60,7 +60,7 @@ def add(store: Store, name: str, kept: Sequence[StoredPoint]) -> None:
     with faults_of(store.name), writing(store.engine) as connection:
         numbers = [one.number for one in kept]
         connection.execute(SWEEP_POINTS.delete().where(*here, SWEEP_POINTS.c.number.in_(numbers)))
-        connection.execute(store.unless_there(SWEEP_POINTS), new)
+        connection.execute(store.insert_missing(SWEEP_POINTS), new)
 
 
 def points(store: Store, name: str, *, last: int | None = None) -> tuple[StoredPoint, ...]:

@@ -68,26 +68,22 @@ PLANS = Table(
     Column("packed", LargeBinary, nullable=False),
 )
 
+
+def _columns(kind: Any, names: str) -> list[Column[Any]]:
+    """Return required columns of one type."""
+    return [Column(name, kind, nullable=False) for name in names.split()]
+
+
 RUNS = Table(
     "runs",
     METADATA,
     Column("number", NUMBER, primary_key=True, autoincrement=True),
     Column("key", LargeBinary, nullable=False, unique=True),
-    Column("model", String, nullable=False),
-    Column("commit", String, nullable=False),
-    Column("branch", String, nullable=False),
-    Column("at", String, nullable=False),
-    Column("planner", String, nullable=False),
-    Column("mode", String, nullable=False),
-    Column("preset", String, nullable=False),
-    Column("graph", String, nullable=False),
-    Column("steps", U64, nullable=False),
-    Column("extent_bytes", U64, nullable=False),
-    Column("peak_live_bytes", U64, nullable=False),
+    *_columns(String, "model commit branch at planner mode preset graph"),
+    *_columns(U64, "steps extent_bytes peak_live_bytes"),
     Column("peak_step", BigInteger, nullable=False),
     Column("lower_bound_bytes", U64, nullable=False),
-    Column("layout_hash", LargeBinary, nullable=False),
-    Column("tmmu_plan_hash", LargeBinary, nullable=False),
+    *_columns(LargeBinary, "layout_hash tmmu_plan_hash"),
     Column("content", LargeBinary, ForeignKey("plans.content"), nullable=False),
     Column("arenas", Text, nullable=False),
     Index(None, "model", "branch", "planner", "mode", "preset", "at", "number", "extent_bytes"),

@@ -1,8 +1,8 @@
 """Run sweep points in this process, or in batches on a Dask cluster, with the same rows.
 
-A batch contains as many points of one source as take about :data:`BATCH_SECONDS`. When a worker dies, Dask retries its
-batches and gives up those that lose another worker. Their points are retried at the end, one at a time: a point that
-loses its worker again gets an error row.
+A batch contains up to :data:`BATCH` points of one source. When a worker dies, Dask retries its batches and gives up
+those that lose another worker. Their points are retried at the end, one at a time: a point that loses its worker again
+gets an error row.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count, groupby
 from typing import Any
 from uuid import uuid4
 
@@ -18,10 +19,11 @@ from tmmu_core.sweep.sweep_points import Done, Point, Source
 from tmmu_core.sweep.sweep_worker import refused, work
 
 BATCH_SECONDS = 1.0
+"""Seconds between two groups of results in this process."""
 AHEAD = 3
 """Batches per worker that are submitted in advance."""
-MOST = 1024
-"""Most points per batch."""
+BATCH, SHARES = 32, 4
+"""Most points per batch, and the least number of batches per worker where there are enough points."""
 DEATHS = 1
 """Worker deaths after which Dask gives up a batch."""
 DIED = "WORKER_DIED"
@@ -83,13 +85,59 @@ def _reached(scheduler: str) -> Any:
 
 def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> Iterator[tuple[Done, ...]]:
     """Run the points on a cluster; yield batches as they finish."""
-    yield from _BatchQueue(client, sources, points).out()
+    from distributed import as_completed
+
+    coming, sweep = as_completed(), uuid4().hex  # unique among the sweeps on one scheduler
+    waiting, lost = deque(_batches(points, _workers(client))), deque[Point]()
+    out: dict[str, tuple[Point, ...]] = {}
+    held: dict[int, Any] = {}
+    retried: set[int] = set()
+    numbers = count()
+
+    def submit(batch: tuple[Point, ...]) -> None:
+        at = batch[0].source
+        if at not in held:
+            for unused in held.keys() - {other[0].source for other in out.values()}:
+                held.pop(unused).release()
+            held[at] = client.submit(given, sources[at], key=f"tmmu-source-{sources[at].digest}")
+        key = f"tmmu-{sweep}-{next(numbers)}"
+        out[key] = batch
+        coming.add(client.submit(work_all, held[at], batch, key=key))
+
+    def submit_more() -> None:
+        ahead = AHEAD * _workers(client)
+        while waiting and len(out) < ahead:
+            submit(waiting.popleft())
+        if lost and not out:
+            submit((lost.popleft(),))
+
+    try:
+        submit_more()
+        for future in coming:
+            batch = out.pop(future.key)
+            done: tuple[Done, ...] = ()
+            try:
+                done = future.result()
+            except Exception as error:  # raised by the worker: work() raises nothing
+                if client.status != "running":
+                    raise ConnectionError("the connection to the scheduler was lost") from error
+                if batch[0].number in retried:
+                    done = (_died(batch[0], error),)
+                else:
+                    lost.extend(batch)
+                    retried |= {point.number for point in batch}
+            future.release()
+            submit_more()
+            if done:
+                yield done
+    finally:
+        for future in [*coming.futures, *held.values()]:
+            future.release()
 
 
-def work_all(source: Source, points: tuple[Point, ...]) -> tuple[tuple[Done, ...], float]:
-    """Run a batch on its worker; return the results and the seconds."""
-    begun = time.perf_counter()
-    return tuple(work(source, point) for point in points), time.perf_counter() - begun
+def work_all(source: Source, points: tuple[Point, ...]) -> tuple[Done, ...]:
+    """Run a batch on its worker."""
+    return tuple(work(source, point) for point in points)
 
 
 def given(source: Source) -> Source:
@@ -97,89 +145,18 @@ def given(source: Source) -> Source:
     return source
 
 
-class _BatchQueue:
-    """Submits batches and collects their results."""
+def _workers(client: Any) -> int:
+    return max(1, sum(client.nthreads().values()))
 
-    def __init__(self, client: Any, sources: Sequence[Source], points: Sequence[Point]) -> None:
-        self._client, self._sources = client, sources
-        self._waiting, self._alone = deque(points), deque[Point]()
-        self._out: dict[str, tuple[Point, ...]] = {}
-        self._held: dict[int, Any] = {}
-        self._name = uuid4().hex  # unique among the sweeps on one scheduler
-        self._size, self._workers, self._looked = 1.0, 1, 0.0
-        self._submitted = 0
-        self._suspect: Point | None = None
-        """The point that is out with nothing beside it."""
 
-    def out(self) -> Iterator[tuple[Done, ...]]:
-        from distributed import as_completed
+def _batches(points: Sequence[Point], workers: int) -> Iterator[tuple[Point, ...]]:
+    """Yield the points in order, in batches of one source."""
+    size = max(1, min(BATCH, len(points) // (SHARES * workers)))
+    for _, group in groupby(points, lambda point: point.source):
+        same = tuple(group)
+        yield from (same[at : at + size] for at in range(0, len(same), size))
 
-        coming = as_completed()
-        try:
-            self._hand_out(coming)
-            for future in coming:
-                batch = self._out.pop(future.key)
-                answer = self._answer(future, batch)
-                future.release()
-                self._hand_out(coming)
-                if answer:
-                    yield answer
-        finally:
-            for future in [*coming.futures, *self._held.values()]:
-                future.release()
 
-    def _answer(self, future: Any, batch: tuple[Point, ...]) -> tuple[Done, ...]:
-        try:
-            done, seconds = future.result()
-        except Exception as error:  # raised by the worker: work() raises nothing
-            return self._retry(batch, error)
-        # Move half-way to the size of BATCH_SECONDS: one slow point must not make all batches small.
-        fitting = len(batch) * BATCH_SECONDS / max(seconds, 1e-4)
-        self._size = max(1.0, min(MOST, (self._size + min(fitting, 4 * self._size)) / 2))
-        answer: tuple[Done, ...] = done
-        return answer
-
-    def _retry(self, batch: tuple[Point, ...], error: Exception) -> tuple[Done, ...]:
-        if self._client.status != "running":
-            raise ConnectionError("the connection to the scheduler was lost") from error
-        if batch != (self._suspect,):
-            self._alone.extend(batch)
-            return ()
-        (point,) = batch
-        message = f"its worker died each time: {type(error).__name__}."
-        return (Done(point.number, (refused(point, {"code_id": DIED, "message": message}),), died=True),)
-
-    def _hand_out(self, coming: Any) -> None:
-        if time.monotonic() - self._looked > 2:
-            self._workers = max(1, sum(self._client.nthreads().values()))
-            self._looked = time.monotonic()
-        while self._waiting and len(self._out) < AHEAD * self._workers:
-            self._submit(self._next(), coming)
-        if self._alone and not self._out:
-            self._suspect = self._alone.popleft()
-            self._submit((self._suspect,), coming)
-
-    def _submit(self, batch: tuple[Point, ...], coming: Any) -> None:
-        at = batch[0].source
-        if at not in self._held:
-            source = self._sources[at]
-            self._release_sources()
-            self._held[at] = self._client.submit(given, source, key=f"tmmu-source-{source.digest}")
-        self._submitted += 1
-        key = f"tmmu-{self._name}-{self._submitted}-{batch[0].number}-{len(batch)}"
-        self._out[key] = batch
-        coming.add(self._client.submit(work_all, self._held[at], batch, key=key))
-
-    def _release_sources(self) -> None:
-        """Release sources that no submitted batch uses."""
-        needed = {batch[0].source for batch in self._out.values()}
-        for at in [at for at in self._held if at not in needed]:
-            self._held.pop(at).release()
-
-    def _next(self) -> tuple[Point, ...]:
-        # Batches shrink at the end, so that workers finish together.
-        share = max(1, len(self._waiting) // (2 * self._workers))
-        batch = [self._waiting.popleft()]
-        while self._waiting and len(batch) < min(int(self._size), share) and self._waiting[0].source == batch[0].source:
-            batch.append(self._waiting.popleft())
-        return tuple(batch)
+def _died(point: Point, error: Exception) -> Done:
+    message = f"its worker died each time: {type(error).__name__}."
+    return Done(point.number, (refused(point, {"code_id": DIED, "message": message}),), died=True)

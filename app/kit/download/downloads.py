@@ -29,7 +29,7 @@ from tmmu_core.formats.c_project.render_plan import RenderIncomplete, RenderMemo
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_model import MicroModel
 from tmmu_core.formats.edge.tflm_plan import with_plan
-from tmmu_core.formats.planfile import checkpoint, overlays, parquet, plan_file, trace
+from tmmu_core.formats.planfile import checkpoint, overlays, plan_file, trace
 from tmmu_core.formats.weights import constants_in
 from tmmu_core.graph.native import native_file
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -99,7 +99,7 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
             _entry("JSON", f"{stem}.plan.json", "the complete plan, readable", plan_file.to_json, plan),
             _entry("CBOR", f"{stem}.plan.cbor", "the complete plan, smaller", plan_file.to_cbor, plan),
             _entry("CSV", f"{stem}.plan.csv", "rows for spreadsheets", plan_file.to_csv, plan),
-            _entry("Parquet", f"{stem}.plan.parquet", "rows for notebooks", parquet.to_parquet, plan),
+            _entry("Parquet", f"{stem}.plan.parquet", "rows for notebooks", plan_file.to_parquet, plan),
         ],
         ("Summary", "for a pull request"): [_entry("Summary", f"{stem}.md", "figures as Markdown", _summary, shown)],
         ("Trace and checkpoint", "records of this plan"): records,

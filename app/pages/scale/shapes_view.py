@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -23,10 +23,9 @@ from tmmu_core.formats.planfile.checkpoint import checkpoint
 from tmmu_core.graph.assumed_sizes import reach
 from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import Graph
-from tmmu_core.plans.making.replan import DimCurve, Iteration, PlanAt, ReplanLog, Rule
+from tmmu_core.plans.making.replan import DimCurve, Iteration, ReplanLog
 
 POLICY_WORDS = {"ABORT": "abort", "REPLAN_AT_SAFEPOINT": "replan at a safepoint"}
-PLAN_AT_WORDS = {"upper": "for the largest sizes", "point": "for each shape"}
 
 
 def draw(shown: Shown, graph: Graph) -> None:
@@ -202,15 +201,15 @@ def session(shown: Shown, graph: Graph, dim: str) -> None:
     chosen = state.choice()
     offered = shape_sequences.presets(graph.dims[dim])
     text = chosen.shapes or next(iter(offered.values()))
-    rule = Rule(cast(PlanAt, chosen.plan_at or "upper"), chosen.policy or graph.replan_policy)
+    policy = chosen.policy or graph.replan_policy
     st.html(markup.heading("Replan session", "one shape per iteration"))
-    controls(graph, dim, offered, text, rule)
+    controls(graph, dim, offered, text, policy)
     try:
         shapes = shape_sequences.read_shapes(text, graph.dims, dim)
     except ValueError as error:
         st.html(markup.error_card({"title": "Invalid sequence", "message": str(error)}))
         return
-    job = scenarios.session(chosen, shapes, rule)
+    job = scenarios.session(chosen, shapes, policy)
     if not job.wait(planning.PATIENCE):
         long_work.progress(job, "Running the session")
         return
@@ -228,7 +227,7 @@ def session(shown: Shown, graph: Graph, dim: str) -> None:
         log_line(shown, log, dim, len(shapes))
 
 
-def controls(graph: Graph, dim: str, offered: dict[str, str], text: str, rule: Rule) -> None:
+def controls(graph: Graph, dim: str, offered: dict[str, str], text: str, policy: str) -> None:
     """Draw the controls of the session."""
     names = {sequence: name for name, sequence in offered.items()}
     left, right = st.columns([0.5, 0.5], gap="medium")
@@ -252,17 +251,9 @@ def controls(graph: Graph, dim: str, offered: dict[str, str], text: str, rule: R
         st.segmented_control(
             "Policy",
             POLICIES,
-            key=state.set_widget("policy", rule.policy),
+            key=state.set_widget("policy", policy),
             format_func=lambda name: f"{POLICY_WORDS[name]}{' (graph)' if name == graph.replan_policy else ''}",
-            on_change=lambda: state.choose(policy=state.widget_value("policy") or rule.policy),
-            label_visibility="collapsed",
-        )
-        st.segmented_control(
-            "Plan",
-            list(PLAN_AT_WORDS),
-            key=state.set_widget("plan_at", rule.plan_at),
-            format_func=lambda name: f"plan {PLAN_AT_WORDS[name]}",
-            on_change=lambda: state.choose(plan_at=state.widget_value("plan_at") or rule.plan_at),
+            on_change=lambda: state.choose(policy=state.widget_value("policy") or policy),
             label_visibility="collapsed",
         )
 
@@ -317,11 +308,11 @@ def log_line(shown: Shown, log: ReplanLog, dim: str, wanted: int) -> None:
 
 
 def session_claim(log: ReplanLog, wanted: int) -> str:
-    """Return the heading: ``8 iterations, 1 replan, 2 plans computed``."""
+    """Return the heading: ``8 iterations, 1 replan``."""
     done = len(log.iterations)
     ran = numbers.count(done, "iteration") if done == wanted else numbers.of(done, wanted, "iteration")
     replans = numbers.count(len(log.replans), "replan") if log.replans else "no replan"
-    return f"{ran}, {replans}, {numbers.count(log.plans, 'plan')} computed"
+    return f"{ran}, {replans}"
 
 
 def _session_arena(log: ReplanLog, shown: Shown) -> str:
@@ -343,8 +334,7 @@ def rows(log: ReplanLog, arena: str) -> list[dict[str, Any]]:
         now = numbers.short_hash(plan.tmmu_plan_hash)
         old = numbers.short_hash(before.solution.plan.tmmu_plan_hash) if before else ""
         extent = plan.arena_of[arena].extent_bytes if arena in plan.arena_of else 0
-        made = "from the cache" if one.cached else "computed"
-        what = "first" if before is None else f"replanned, {made}" if one.replanned else "kept"
+        what = "first" if before is None else "replanned" if one.replanned else "kept"
         rows_of_log.append(
             {
                 "iteration": one.number,

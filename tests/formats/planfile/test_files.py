@@ -15,7 +15,7 @@ from tests.support.strategies import Case, plannable_cases
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.formats.open_file import read_any
-from tmmu_core.formats.planfile import parquet, plan_file
+from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.planfile.plan_document import ArenaDocument, RowDocument
 from tmmu_core.formats.planfile.trace import read_trace, to_json_lines
 from tmmu_core.plans.making.engine import plan_graph
@@ -134,7 +134,7 @@ def test_duplicate_key_of_a_trace_record_is_rejected() -> None:
 
 def test_parquet_file_holds_every_row() -> None:
     plan = plan_graph(views_graph()).plan
-    table = pq.read_table(io.BytesIO(parquet.to_parquet(plan)))
+    table = pq.read_table(io.BytesIO(plan_file.to_parquet(plan)))
     assert table["tensor_id"].to_pylist() == list(plan.tensor_ids)
     assert table["offset_bytes"].to_pylist() == plan.offset.tolist()
     assert [tuple(shape) for shape in table["shape"].to_pylist()] == list(plan.shapes)
@@ -142,5 +142,5 @@ def test_parquet_file_holds_every_row() -> None:
 
 def test_parquet_file_is_rejected_with_a_hint() -> None:
     with pytest.raises(UnreadableInput, match="cannot be opened") as refused:
-        read_any(parquet.to_parquet(chain_plan()), "plan.parquet")
+        read_any(plan_file.to_parquet(chain_plan()), "plan.parquet")
     assert "plan.json" in refused.value.hint

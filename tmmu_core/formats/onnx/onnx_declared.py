@@ -90,7 +90,7 @@ def _pool_outputs(model: onnx.ModelProto, known: Known) -> Known:
         for value in results:
             element, shape = known[value]
             right = shape[:2] + [
-                theirs if mine is None else mine for mine, theirs in zip(windows, shape[2:], strict=True)
+                size if counted is None else counted for counted, size in zip(windows, shape[2:], strict=True)
             ]
             if right != shape:
                 found[value] = element, right

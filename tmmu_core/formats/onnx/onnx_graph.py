@@ -133,7 +133,7 @@ class Builder:
     def _origin(self, written: list[str]) -> dict[str, str]:
         """Return the source of the shapes of a node, if neither the model nor the onnx package gives them."""
         origins = {self.facts.origin[name] for name in written if name in self.facts.origin}
-        return {"shapes": min(origins)} if origins else {}  # "measured" before "symbolic": the weaker of the two
+        return {"shapes": min(origins)} if origins else {}
 
     def _droppable(self, node: onnx.NodeProto, i: int) -> bool:
         """Whether output ``i`` is optional and unread."""
@@ -179,28 +179,18 @@ class Builder:
     def _constant(self, name: str, node_id: str) -> None:
         if name not in self.constant:
             reader = f'the node "{node_id}" reads' if node_id else "the graph outputs"
-            raise InvalidIrShapes(
-                f'{reader} "{name}", which no earlier node writes and which is neither input nor weight.',
-                hint="Check the model with onnx.checker.check_model(model).",
-                reason="unknown_tensor",
-                tensor=name,
-                node_id=node_id or "none",
-                source=self.source,
-            )
+            what = f'{reader} "{name}", which no earlier node writes and which is neither input nor weight.'
+            hint = "Check the model with onnx.checker.check_model(model)."
+            raise self._refusal("unknown_tensor", what, hint, name, node_id)
         floating = name in self.weights and dtypes.is_floating(self.facts.dtype[name])
         self._add(name, role="parameter" if floating else "constant", node_id=node_id)
 
     def _add(self, name: str, *, role: Role, node_id: str, view: str = "") -> None:
         shape, dtype = self.facts.shape.get(name), self.facts.dtype.get(name)
         if name in self.tensors:
-            raise InvalidIrShapes(
-                f'the node "{node_id}" writes "{name}", which exists already.',
-                hint="In ONNX every value is written once; check the model with onnx.checker.check_model(model).",
-                reason="two_producers",
-                tensor=name,
-                node_id=node_id or "none",
-                source=self.source,
-            )
+            hint = "In ONNX every value is written once; check the model with onnx.checker.check_model(model)."
+            what = f'the node "{node_id}" writes "{name}", which exists already.'
+            raise self._refusal("two_producers", what, hint, name, node_id)
         if view and (shape is None or name in self.facts.derived):
             shape = self.tensors[view].shape  # equal bytes at every size
             dtype = dtype or self.tensors[view].dtype
@@ -217,37 +207,29 @@ class Builder:
         gathering = next((n for n in self.graph.node if is_scope(n) and name in dict(in_place(n))), None)
         if gathering is not None:
             name = dict(in_place(gathering))[name]
-            count = gathering.input[0] or node_id.rpartition("/")[0]
-            raise InvalidIrShapes(
-                f'the operator {gathering.op_type.partition(".")[0]} (node "{node_id.rpartition("/")[0]}") collects '
-                f'"{name}" over its iterations, whose number is unknown.',
-                hint=f"Give a maximum: tmmu convert MODEL --dims {count}=64 -o GRAPH.json. Or give the trip "
-                "count as a constant, or the shape of the result as value_info in the model.",
-                reason="unknown_shape",
-                tensor=name,
-                node_id=node_id,
-                source=self.source,
+            scope = node_id.rpartition("/")[0]
+            raise self._refusal(
+                "unknown_shape",
+                f'the operator {gathering.op_type.partition(".")[0]} (node "{scope}") collects "{name}" over its '
+                "iterations, whose number is unknown.",
+                f"Give a maximum: tmmu convert MODEL --dims {gathering.input[0] or scope}=64 -o GRAPH.json. Or give "
+                "the trip count as a constant, or the shape of the result as value_info in the model.",
+                *(name, node_id),
             )
         size = size_without_input(self.flat.model, name, self.open_sizes.dims)
         if size:
-            raise InvalidIrShapes(
-                f'"{name}" has the size "{size}", which depends on data: no input has it.',
-                hint=f"Give its bounds: tmmu convert MODEL --dims {size}=1:512 -o GRAPH.json",
-                reason="unknown_shape",
-                tensor=name,
-                node_id=node_id or "none",
-                source=self.source,
-            )
+            what = f'"{name}" has the size "{size}", which depends on data: no input has it.'
+            hint = f"Give its bounds: tmmu convert MODEL --dims {size}=1:512 -o GRAPH.json"
+            raise self._refusal("unknown_shape", what, hint, name, node_id)
         maker = next((node for node in self.graph.node if name in node.output), None)
         writer = f'the operator {maker.op_type} (node "{node_id or maker.name}") writes' if maker else "the graph reads"
-        raise InvalidIrShapes(
-            f'{writer} "{name}", whose shape cannot be inferred.',
-            hint="Its size may depend on data, or the operator is not a standard one: "
-            "give the shape as value_info in the model.",
-            reason="unknown_shape",
-            tensor=name,
-            node_id=node_id or "none",
-            source=self.source,
+        hint = "Its size may depend on data, or the operator is not a standard one: "
+        hint += "give the shape as value_info in the model."
+        raise self._refusal("unknown_shape", f'{writer} "{name}", whose shape cannot be inferred.', hint, name, node_id)
+
+    def _refusal(self, reason: str, what: str, hint: str, tensor: str, node_id: str) -> InvalidIrShapes:
+        return InvalidIrShapes(
+            what, hint=hint, reason=reason, tensor=tensor, node_id=node_id or "none", source=self.source
         )
 
 

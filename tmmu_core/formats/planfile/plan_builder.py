@@ -219,10 +219,7 @@ def _with_storage_counts(plan: Plan, head: HeadDocument) -> Plan:
         return plan
     first = np.unique(plan.storage, return_index=True)[1]
     counts = np.bincount(plan.arena[first], minlength=len(plan.arenas))
-    return replace(
-        plan,
-        arenas=tuple([replace(arena, storages=int(counts[k])) for k, arena in enumerate(plan.arenas)]),
-    )
+    return replace(plan, arenas=tuple([replace(arena, storages=int(counts[k])) for k, arena in enumerate(plan.arenas)]))
 
 
 def _renewed(plan: Plan) -> Plan:

@@ -24,8 +24,8 @@ import numpy as np
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput
 from tmmu_core.base.escaping import for_cell
+from tmmu_core.base.extras import need
 from tmmu_core.formats.csv.instance_csv import write_csv
-from tmmu_core.formats.planfile.parquet import to_parquet
 from tmmu_core.formats.planfile.plan_builder import from_head
 from tmmu_core.formats.planfile.plan_document import PlanDocument, RowDocument, head_document, row_documents
 from tmmu_core.graph.native import document, unpacking
@@ -109,12 +109,41 @@ def to_instance(plan: Plan, arena: str | None = None) -> bytes:
     return write_csv(problem, s.offset[here]).encode()
 
 
-WRITERS: dict[str, Callable[[Plan], bytes]] = {
-    "json": to_json,
-    "cbor": to_cbor,
-    "csv": to_csv,
-    "parquet": to_parquet,
-}
+HEAD_KEY = b"tmmu_plan"
+"""Metadata key of the head."""
+
+
+def to_parquet(plan: Plan) -> bytes:
+    """Return the rows as Parquet; the head of the plan file is JSON under the metadata key ``tmmu_plan``."""
+    pa, pq = need("pyarrow", "a Parquet file"), need("pyarrow.parquet", "a Parquet file")
+    names = pa.array([arena.name for arena in plan.arenas], pa.string())
+    table = pa.table(
+        {
+            "tensor_id": pa.array(plan.tensor_ids, pa.string()),
+            "arena": pa.DictionaryArray.from_arrays(pa.array(plan.arena), names),
+            "logical_slot": plan.logical_slot,
+            "offset_bytes": plan.offset,
+            "size_bytes": plan.size,
+            "alignment": plan.alignment,
+            "birth": plan.birth,
+            "death": plan.death,
+            "generation": plan.generation,
+            "role": pa.array(plan.roles, pa.string()),
+            "dtype": pa.array(plan.dtypes, pa.string()),
+            "shape": pa.array([list(shape) for shape in plan.shapes], pa.list_(pa.uint64())),
+            "alias_group_id": pa.array(plan.alias_group_ids, pa.string()),
+            "base_tensor_uid": pa.array(plan.base_tensor_uids, pa.string()),
+        }
+    )
+    if plan.categories:
+        table = table.append_column("category", pa.array(plan.categories, pa.string()))
+    head = msgspec.json.encode(head_document(plan))
+    sink = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata({HEAD_KEY: head}), sink, compression="zstd")
+    return sink.getvalue()
+
+
+WRITERS: dict[str, Callable[[Plan], bytes]] = {"json": to_json, "cbor": to_cbor, "csv": to_csv, "parquet": to_parquet}
 """Format → writer."""
 
 

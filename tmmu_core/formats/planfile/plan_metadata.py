@@ -6,7 +6,7 @@ kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -18,34 +18,35 @@ from tmmu_core.plans.model import REMARKS, ArenaSummary
 I64_MAX = 2**63 - 1
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= U64_MAX
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Counts = dict[str, Count]
+Moment = Annotated[int, msgspec.Meta(ge=0, le=I64_MAX)]
+Ratio = Annotated[float, msgspec.Meta(gt=-1e9, lt=1e9)]
 
 
-def _is_moment(value: Any) -> bool:
-    return _is_count(value) and value <= I64_MAX
+class _Metrics(msgspec.Struct):
+    """Metrics that are read (``metrics.plan_metrics``)."""
+
+    peak_logical_slots: Count = 0
+    max_live: Count = 0
+    storages: Count = 0
+    peak_live_bytes: Count = 0
+    extent_bytes: Count = 0
+    committed_bytes: Count = 0
+    activation_bytes_retained: Count = 0
+    activation_bytes: Count = 0
+    allocation_failures: Moment = 0
+    allocation_time_ns: Moment = 0
+    memory_reuse_ratio: Ratio = 0
+    internal_fragmentation_ratio: Ratio = 0
+    activation_retention_ratio: Ratio = 0
+    peak_physical_bytes_per_arena: Counts = {}
+    peak_tmmu_usage_per_arena: Counts = {}
+    totals: Counts = {}
 
 
-def _is_ratio(value: Any) -> bool:
-    return (isinstance(value, float) and -1e9 < value < 1e9) or (_is_count(value) and value < 10**9)
-
-
-def _are_counts(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_count, value.values()))
-
-
-FIGURES: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("peak_logical_slots", "max_live", "storages", "peak_live_bytes", "extent_bytes"), _is_count),
-    **dict.fromkeys(("committed_bytes", "activation_bytes_retained", "activation_bytes"), _is_count),
-    **dict.fromkeys(("allocation_failures", "allocation_time_ns"), _is_moment),
-    **dict.fromkeys(("memory_reuse_ratio", "internal_fragmentation_ratio", "activation_retention_ratio"), _is_ratio),
-    **dict.fromkeys(("peak_physical_bytes_per_arena", "peak_tmmu_usage_per_arena", "totals"), _are_counts),
-}
-"""Metrics that are read (``metrics.plan_metrics``) → check of their kind."""
 SUMMED = ("slots", "storages", "max_live", "extent_bytes", "committed_bytes", "peak_live_bytes")
 """Figures of arenas that are added up: their sums must fit into 64 bits too."""
-
-Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Spill(msgspec.Struct):
@@ -87,16 +88,17 @@ class _Addressing(msgspec.Struct):
     bits: int = 0
 
 
-register_types(_Spill, _Searched, _Region, _OverMemories, _Addressing)
+register_types(_Metrics, _Spill, _Searched, _Region, _OverMemories, _Addressing)
 
 
 def figures(metrics: dict[str, Any], source: str) -> dict[str, Any]:
     """Return the metrics, each of its kind. Raises ``UnreadableInput`` otherwise."""
-    for name, fine in FIGURES.items():
-        if name in metrics and not fine(metrics[name]):
-            raise UnreadableInput(
-                f"{metrics[name]!r:.80} is no figure.", source=source, place=f"$.metrics.{name}", hint="Plan again."
-            )
+    try:
+        msgspec.convert(metrics, _Metrics)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at `$")
+        place = f"$.metrics{path.rstrip('`').partition('[')[0]}"
+        raise UnreadableInput(f"invalid metric: {what}.", source=source, place=place, hint="Plan again.") from error
     return metrics
 
 

@@ -96,8 +96,5 @@ def _bytes(shape: re.Match[str]) -> int:
 
 def _damaged(line: str, number: int, name: str) -> UnreadableInput:
     return UnreadableInput(
-        f"invalid line of a memory usage report: {line.strip()[:80]!r}.",
-        source=name,
-        place=f"line {number}",
-        hint=HINT,
+        f"invalid line of a memory usage report: {line.strip()[:80]!r}.", source=name, place=f"line {number}", hint=HINT
     )

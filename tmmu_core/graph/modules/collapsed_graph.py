@@ -290,30 +290,30 @@ class GraphView:
     """Vertices that were wished for where that was too many to be seen; 0 otherwise."""
 
 
-def walk(index: GraphIndex, tree: Tree, wish: ViewRequest) -> GraphView:
+def walk(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:
     """The whole graph, or the neighbourhood that is wished for, of no more than :data:`MOST_DRAWN` vertices."""
-    request = CollapseRequest(tensor=wish.tensor, node=wish.node, radius=wish.radius)
-    if wish.radius is None:
-        return _whole(index, tree, wish, request)
-    everything = frozenset(tree.paths) - frozenset(wish.closed)
+    request = CollapseRequest(tensor=view.tensor, node=view.node, radius=view.radius)
+    if view.radius is None:
+        return _whole(index, tree, view, request)
+    everything = frozenset(tree.paths) - frozenset(view.closed)
     found = collapse(index, tree, replace(request, opened=everything))
     if len(found.vertices) <= MOST_NEAR:
-        return GraphView(found, everything, False, wish.radius, 0)
+        return GraphView(found, everything, False, view.radius, 0)
     wanted = len(found.vertices)
     maker = found.vertices[found.middle] if found.middle >= 0 else None
     around = tree.above(maker.item) if maker is not None and maker.kind == "node" else ()
-    opened = (tree.stretches | frozenset(around) | frozenset(wish.opened)) - frozenset(wish.closed)
-    radius = wish.radius
+    opened = (tree.stretches | frozenset(around) | frozenset(view.opened)) - frozenset(view.closed)
+    radius = view.radius
     found = collapse(index, tree, replace(request, opened=opened))
     while len(found.vertices) > MOST_DRAWN and radius > 0:
         radius -= 1
         found = collapse(index, tree, replace(request, opened=opened, radius=radius))
-    return GraphView(found, opened, True, radius, wanted if radius < wish.radius else 0)
+    return GraphView(found, opened, True, radius, wanted if radius < view.radius else 0)
 
 
-def _whole(index: GraphIndex, tree: Tree, wish: ViewRequest, request: CollapseRequest) -> GraphView:
+def _whole(index: GraphIndex, tree: Tree, view: ViewRequest, request: CollapseRequest) -> GraphView:
     first = tree.opened(MOST_AT_FIRST)
-    opened = (first | frozenset(wish.opened)) - frozenset(wish.closed)
+    opened = (first | frozenset(view.opened)) - frozenset(view.closed)
     found = collapse(index, tree, replace(request, opened=opened))
     if len(found.vertices) <= MOST_DRAWN:
         return GraphView(found, opened, False, None, 0)

@@ -196,11 +196,11 @@ def _checked_shapes(node: PortNode, k: int) -> tuple[Shape, ...]:
 
 def _port(port: Port, widths: dict[str, int], path: str, reader: str) -> str:
     """The tensor id that a port means. Raises ``InvalidIrShapes`` (reason ``unknown_tensor``)."""
-    who = f'the node "{reader}" reads' if reader else "the graph gives out"
+    what = f'the node "{reader}" reads' if reader else "the graph gives out"
     width = widths.get(port.node_id)
     if width is None:
         error = InvalidIrShapes(
-            f'{who} an output of "{port.node_id}", which is not among the nodes.',
+            f'{what} an output of "{port.node_id}", which is not among the nodes.',
             hint="Add the node, or correct the name.",
             reason="unknown_tensor",
             tensor=f"{port.node_id}:{port.output_idx}",
@@ -208,7 +208,7 @@ def _port(port: Port, widths: dict[str, int], path: str, reader: str) -> str:
         )
     elif not 0 <= port.output_idx < width:
         error = InvalidIrShapes(
-            f'{who} output {port.output_idx} of "{port.node_id}", which has {width}.',
+            f'{what} output {port.output_idx} of "{port.node_id}", which has {width}.',
             hint="Outputs are counted from 0; a node with several has a shape_out of several shapes.",
             reason="unknown_tensor",
             tensor=f"{port.node_id}:{port.output_idx}",

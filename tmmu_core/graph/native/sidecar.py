@@ -70,9 +70,7 @@ def constants(graph: Graph, where: Path | None, name: str = "") -> Constants:
         if not 0 <= begin <= end <= size - start:
             where_it_is = f'"{tensor.id}" lies at bytes {begin} to {end} of {size - start}'
             raise UnreadableInput(
-                f"the sidecar is cut off, or damaged: {where_it_is}.",
-                source=str(path),
-                hint="Copy the file again.",
+                f"the sidecar is cut off, or damaged: {where_it_is}.", source=str(path), hint="Copy the file again."
             )
         pieces[tensor.id] = InFile(path, start + begin, end - begin)
     return Constants(pieces)
@@ -101,11 +99,7 @@ def written(graph: Graph, held: Constants) -> Iterator[bytes]:
         shape = [graph.dims[dim].max if isinstance(dim, str) else dim for dim in tensor.shape]
         size = dtypes.tensor_bytes(shape, tensor.dtype)
         word = DTYPES.get(tensor.dtype)
-        head[tensor.id] = {
-            "dtype": word or "U8",
-            "shape": shape if word else [size],
-            "data_offsets": [at, at + size],
-        }
+        head[tensor.id] = {"dtype": word or "U8", "shape": shape if word else [size], "data_offsets": [at, at + size]}
         at += size
     lead = msgspec.json.encode(head)
     lead += b" " * (-len(lead) % 8)

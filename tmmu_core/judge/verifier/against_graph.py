@@ -124,9 +124,9 @@ def check_graph(plan: Plan, graph: Graph, lives: Lives, cut_from: bytes | None =
     run = lives.run
     if (plan.steps, plan.has_inputs_step) != (run.steps, run.has_inputs_step):
         yield error("graph", f"the plan has {plan.steps} steps, the graph {run.steps} in mode {plan.mode}.")
-    for k, (mine, theirs) in enumerate(zip(plan.execution_order, run.order, strict=False)):
-        if mine != theirs:
-            yield error("graph", f'the plan runs "{mine}" where the graph runs "{theirs}".', step=run.step_of(k))
+    for k, (found, expected) in enumerate(zip(plan.execution_order, run.order, strict=False)):
+        if found != expected:
+            yield error("graph", f'the plan runs "{found}" where the graph runs "{expected}".', step=run.step_of(k))
             return
     if len(plan.execution_order) != len(run.order):
         yield error("graph", f"the plan runs {len(plan.execution_order)} nodes, the graph {len(run.order)}.")
@@ -143,7 +143,7 @@ def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
             yield error("tensors", f'"{name}" has a row but is not in the timeline.', tensor=name)
             continue
         tensor = run.tensors[name]
-        for what, mine, theirs in (
+        for what, found, expected in (
             ("size", int(plan.size[i]), run.sizes.row_bytes[name]),
             ("shape", plan.shapes[i], run.sizes.shape[name]),
             ("dtype", plan.dtypes[i], tensor.dtype),
@@ -151,17 +151,19 @@ def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
             ("alias group", plan.alias_group_ids[i], tensor.alias_group_id),
             ("base", plan.base_tensor_uids[i], tensor.view.base_tensor_uid if tensor.view else None),
         ):
-            if mine != theirs:
-                yield error("tensors", f'"{name}" has the {what} {mine}; the graph has {theirs}.', tensor=name)
+            if found != expected:
+                yield error("tensors", f'"{name}" has the {what} {found}; the graph has {expected}.', tensor=name)
 
 
 def check_arena_of_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
     """Check rule ``arena``."""
     for i, name in enumerate(plan.tensor_ids):
         if name in lives.storage_of:
-            mine, theirs = plan.arenas[plan.arena[i]].name, lives.storages[lives.storage_of[name]].arena
-            if mine != theirs:
-                yield error("arena", f'"{name}" is in the arena {mine}; by the graph it is in {theirs}.', tensor=name)
+            found, expected = plan.arenas[plan.arena[i]].name, lives.storages[lives.storage_of[name]].arena
+            if found != expected:
+                yield error(
+                    "arena", f'"{name}" is in the arena {found}; by the graph it is in {expected}.', tensor=name
+                )
 
 
 def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
@@ -202,13 +204,13 @@ def check_ranges(plan: Plan, lives: Lives) -> Iterator[Finding]:
     death = lives.unhanded_death | {x: step for step, x, _ in plan.handoffs}
     for name, row in plan.row_of.items():
         if name in lives.birth:
-            mine, theirs = (int(plan.birth[row]), int(plan.death[row])), (lives.birth[name], death[name])
-            if mine != theirs:
+            found, expected = (int(plan.birth[row]), int(plan.death[row])), (lives.birth[name], death[name])
+            if found != expected:
                 yield error(
                     "live_range",
-                    f'"{name}" has the live range [{mine[0]}, {mine[1]}); expected [{theirs[0]}, {theirs[1]}).',
+                    f'"{name}" has the live range [{found[0]}, {found[1]}); expected [{expected[0]}, {expected[1]}).',
                     tensor=name,
-                    step=min(mine[0], theirs[0]),
+                    step=min(found[0], expected[0]),
                 )
 
 
@@ -219,14 +221,14 @@ def check_sharing(plan: Plan, lives: Lives) -> Iterator[Finding]:
     for name, row in plan.row_of.items():
         if name not in lives.storage_of:
             continue
-        mine, theirs = int(plan.storage[row]), lives.storage_of[name]
-        number, fellow = number_of.setdefault(theirs, (mine, name))
-        if number != mine:
+        found, expected = int(plan.storage[row]), lives.storage_of[name]
+        number, fellow = number_of.setdefault(expected, (found, name))
+        if number != found:
             yield error(
                 "sharing", f'"{name}" and "{fellow}" are one storage, the plan parts them.', tensor=name, other=fellow
             )
-        storage, fellow = storage_of.setdefault(mine, (theirs, name))
-        if storage != theirs:
+        storage, fellow = storage_of.setdefault(found, (expected, name))
+        if storage != expected:
             yield error(
                 "sharing",
                 f'"{name}" and "{fellow}" are not one storage, the plan joins them.',

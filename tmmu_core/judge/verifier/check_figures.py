@@ -195,9 +195,7 @@ def _witness(facts: PlanFacts, number: int, arena: ArenaSummary) -> Iterator[Fin
     # Storages that must not alias conflict at any step, so one live storage suffices.
     if step != -1 and not _is_live(plan, set(arena.witness), step):
         yield error(
-            "certificate",
-            f"no storage of the witness of {arena.name} is live at step {step}.",
-            arena=arena.name,
+            "certificate", f"no storage of the witness of {arena.name} is live at step {step}.", arena=arena.name
         )
     sizes = [int(facts.size[s]) for s in storages]
     grids = [int(facts.alignment[s]) for s in storages]

@@ -102,16 +102,7 @@ def verify_plan(
         rest = tuple((rule, "its columns are invalid") for rule in RULES if rule not in first_rules)
         return Verdict(shortened(broken), first_rules, rest)
     facts = PlanFacts(plan)
-    of_facts = (check_rows, check_alignment, check_arenas, check_storages, check_overlap, check_slots, check_handoffs)
-    findings = [
-        *(finding for check in of_facts for finding in check(facts)),
-        *check_hashes(facts, arenas),
-        *check_metrics(plan),
-        *check_constraints(plan),
-        *check_reuse_cost(plan),
-        *check_certificates(facts),
-        *check_completeness(plan, graph),
-    ]
+    findings = _findings_of_rows(facts, graph, arenas)
     config, unchecked = _configuration(plan, arenas)
     left_out = {**_OF_PLACES[plan.places], **unchecked}
     if config is not None:
@@ -143,6 +134,20 @@ def verify_plan(
         found,
         "graph" if seen and seen.lives else "rows",
     )
+
+
+def _findings_of_rows(facts: PlanFacts, graph: Graph | None, arenas: Arenas | None) -> list[Finding]:
+    """Return the findings of the rules that need no recomputed live ranges."""
+    of_facts = (check_rows, check_alignment, check_arenas, check_storages, check_overlap, check_slots, check_handoffs)
+    return [
+        *(finding for check in of_facts for finding in check(facts)),
+        *check_hashes(facts, arenas),
+        *check_metrics(facts.plan),
+        *check_constraints(facts.plan),
+        *check_reuse_cost(facts.plan),
+        *check_certificates(facts),
+        *check_completeness(facts.plan, graph),
+    ]
 
 
 def _configuration(plan: Plan, arenas: Arenas | None) -> tuple[Arenas | None, dict[str, str]]:

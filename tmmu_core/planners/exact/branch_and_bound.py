@@ -22,13 +22,10 @@ import numpy as np
 from tmmu_core.planners.exact import search_tables as tab
 from tmmu_core.planners.exact.conflicts import analyse_conflict
 from tmmu_core.planners.exact.propagation import (
-    BACKJUMPING,
     DOMINATED,
     FAR,
-    HOLE_DOMINANCE,
     NO_CANDIDATE,
     SECTION_TOO_FULL,
-    SWAP_DOMINANCE,
     TRAIL_FULL,
     clear_queues,
     close_hole,
@@ -50,8 +47,6 @@ class FitQuery(NamedTuple):
     capacity: int
     rank: I64
     """(n,): branching order of units with equal lowest offset, 0 first."""
-    rules: int
-    """Sum of pruning rules, see :mod:`.propagation`."""
     budget: int
     """Nodes."""
 
@@ -89,7 +84,7 @@ def _lowest_open_unit(state: State, rank: I64) -> int:
     return int(first[rank[first].argmin()])
 
 
-def _branching_unit(tables: Tables, state: State, rank: I64, u: int, dominance: bool) -> int:
+def _branching_unit(tables: Tables, state: State, rank: I64, u: int) -> int:
     """Return ``u``, or a unit that must or may lie below it and under which nothing fits; −1 where no unit can."""
     unit = state.unit
     while True:
@@ -100,9 +95,7 @@ def _branching_unit(tables: Tables, state: State, rank: I64, u: int, dominance: 
             if unit[w, tab.PLACED]:
                 continue
             if hole >= 0:  # w may fill it
-                if tables.unit[w, tab.FIXED] >= 0 or (
-                    dominance and unit[w, tab.LOW] >= hole + tables.neighbour[k, tab.OWN_HEIGHT]
-                ):
+                if tables.unit[w, tab.FIXED] >= 0 or unit[w, tab.LOW] >= hole + tables.neighbour[k, tab.OWN_HEIGHT]:
                     continue
                 at = max(unit[w, tab.LOW] + tables.neighbour[k, tab.OTHER_HEIGHT], hole + 1)
             elif unit[w, tab.LOW] + tables.neighbour[k, tab.OTHER_HEIGHT] <= unit[u, tab.LOW]:
@@ -144,7 +137,7 @@ def _propagate_root(tables: Tables, state: State, query: FitQuery) -> bool:
         state.section[s, tab.SECTION_QUEUED] = 1
         state.dirty[s] = s
     state.counters[tab.DIRTY_COUNT] = len(state.section)
-    return propagate(tables, state, query.capacity, query.rules)
+    return propagate(tables, state, query.capacity)
 
 
 def _backjump(tables: Tables, state: State, levels: _Levels) -> bool:
@@ -170,22 +163,22 @@ def _backjump(tables: Tables, state: State, levels: _Levels) -> bool:
 
 def _decide(tables: Tables, state: State, query: FitQuery, levels: _Levels) -> bool:
     """Place the next unit on the first branch of a new level; return whether no conflict follows."""
-    counters, rules = state.counters, query.rules
+    counters = state.counters
     u = _lowest_open_unit(state, query.rank)
     if u >= 0:
-        u = _branching_unit(tables, state, query.rank, u, rules & HOLE_DOMINANCE > 0)
+        u = _branching_unit(tables, state, query.rank, u)
     if u < 0:
         counters[tab.CONFLICT] = NO_CANDIDATE
         return False
     level = -1
     if tables.unit[u, tab.FIXED] < 0:
         level = levels.open(state, u)
-        below = _dominated_by(tables, state, u) if rules & SWAP_DOMINANCE else -1
+        below = _dominated_by(tables, state, u)
         if below >= 0:
             counters[tab.CONFLICT], counters[tab.CONFLICT_A], counters[tab.CONFLICT_B] = DOMINATED, u, below
             return False
-    placed = place_unit(tables, state, query.capacity, rules, u, level)
-    return placed and propagate(tables, state, query.capacity, rules)
+    placed = place_unit(tables, state, query.capacity, u, level)
+    return placed and propagate(tables, state, query.capacity)
 
 
 def search(tables: Tables, state: State, query: FitQuery, nodes: I64, stop: I64) -> int:
@@ -196,7 +189,6 @@ def search(tables: Tables, state: State, query: FitQuery, nodes: I64, stop: I64)
     """
     counters, in_conflict = state.counters, state.conflict_levels
     levels = _Levels(len(in_conflict) - 1)
-    can_backjump = query.rules & BACKJUMPING and query.rules & HOLE_DOMINANCE
     if not _propagate_root(tables, state, query):
         return TABLES_FULL if counters[tab.CONFLICT] == TRAIL_FULL else INFEASIBLE
     while counters[tab.PLACED_COUNT] < len(state.unit):
@@ -212,7 +204,7 @@ def search(tables: Tables, state: State, query: FitQuery, nodes: I64, stop: I64)
             if counters[tab.CONFLICT] == SECTION_TOO_FULL:
                 state.section[counters[tab.CONFLICT_A], tab.FAILURES] += 1
             clear_queues(state)
-            if can_backjump and counters[tab.CONFLICT] != NO_CANDIDATE:
+            if counters[tab.CONFLICT] != NO_CANDIDATE:
                 analyse_conflict(tables, state, query.capacity)
                 if counters[tab.CONFLICT] == DOMINATED:
                     in_conflict[levels.count - 1] = 1
@@ -225,5 +217,5 @@ def search(tables: Tables, state: State, query: FitQuery, nodes: I64, stop: I64)
             levels.count += 1
             nodes[0] += 1
             open_hole(state, levels.unit_of[level], levels.offset_of[level], level)
-            consistent = propagate(tables, state, query.capacity, query.rules)
+            consistent = propagate(tables, state, query.capacity)
     return FOUND

@@ -3,9 +3,9 @@
 Every raise is an *event* on the trail, with its reason (:mod:`.conflicts` reads them). Raises come from:
 
 * a unit placed at ``a``: its neighbours above ``a`` start at or above its end (``BY_UNIT``);
-* a *hole*: the unit lies above one of those that can still fill it (``BY_HOLE``);
+* a *hole*: the unit lies above one of those that can still fill it, below its end (dominance, ``BY_HOLE``);
 * a section of which only one open unit can be lowest: the others lie above it (``BY_SECTION``);
-* identical units, ordered by number (``BY_TWIN``);
+* identical units, ordered by number (symmetry, ``BY_TWIN``);
 * alignment and fixed units, at every raise.
 
 A conflict is a unit that ends above the capacity, a section whose lowest offset and open bytes exceed it (section
@@ -28,11 +28,6 @@ OFFSET_TOO_HIGH, SECTION_TOO_FULL, HOLE_UNFILLED, DOMINATED, NO_CANDIDATE, TRAIL
 """Kinds of conflict, with ``CONFLICT_A`` and ``CONFLICT_B``: unit and its least impossible offset; section and its
 lowest offset; unit with the hole; unit and the smaller one below it; none. ``TRAIL_FULL``: the event table has no
 free row."""
-
-SECTION_BOUND, LOWEST_IN_SECTION, HOLE_DOMINANCE, TWIN_ORDER, SWAP_DOMINANCE, BACKJUMPING = 1, 2, 4, 8, 16, 32
-"""Pruning rules: section bound; which unit must be lowest in a section; a hole is filled below the hole unit's end
-(dominance); order of twins (symmetry); larger unit below smaller (dominance); jump back over unrelated levels."""
-ALL_RULES = 63
 
 
 def _record_conflict(state: State, kind: int, one: int, two: int) -> bool:
@@ -65,7 +60,7 @@ def _raise_offset(
     return True
 
 
-def place_unit(tables: Tables, state: State, capacity: int, rules: int, u: int, level: int) -> bool:
+def place_unit(tables: Tables, state: State, capacity: int, u: int, level: int) -> bool:
     """Place ``u`` at its lowest offset, below all unplaced neighbours that overlap it."""
     unit, section, order = state.unit, state.section, state.order
     at = unit[u, tab.LOW]
@@ -90,11 +85,7 @@ def place_unit(tables: Tables, state: State, capacity: int, rules: int, u: int, 
             continue
         end = at + tables.neighbour[k, tab.OWN_HEIGHT]
         hole = unit[w, tab.HOLE]
-        if (
-            hole >= 0
-            and end > hole
-            and (at < hole + tables.neighbour[k, tab.OTHER_HEIGHT] or not rules & HOLE_DOMINANCE)
-        ):
+        if hole >= 0 and end > hole and at < hole + tables.neighbour[k, tab.OTHER_HEIGHT]:
             row = state.counters[tab.FILLED_COUNT]
             state.filled[row, 0], state.filled[row, 1], state.filled[row, 2] = w, hole, unit[w, tab.HOLE_LEVEL]
             state.counters[tab.FILLED_COUNT] = row + 1
@@ -128,7 +119,7 @@ def close_hole(state: State, u: int) -> None:
     state.unit[u, tab.HOLE] = -1
 
 
-def _find_filler(tables: Tables, state: State, u: int, dominance: bool) -> int:
+def _find_filler(tables: Tables, state: State, u: int) -> int:
     """Return the least end of the units that can still fill the hole of ``u``; FAR: none."""
     unit, hole = state.unit, state.unit[u, tab.HOLE]
     least, filler = FAR, -1
@@ -137,7 +128,7 @@ def _find_filler(tables: Tables, state: State, u: int, dominance: bool) -> int:
         if unit[w, tab.PLACED] or tables.unit[w, tab.FIXED] >= 0:
             continue
         low = unit[w, tab.LOW]
-        if dominance and low >= hole + tables.neighbour[k, tab.OWN_HEIGHT]:
+        if low >= hole + tables.neighbour[k, tab.OWN_HEIGHT]:
             continue
         end = max(low + tables.neighbour[k, tab.OTHER_HEIGHT], hole + 1)
         if end < least:
@@ -157,7 +148,7 @@ def _two_lowest(tables: Tables, state: State, begin: int, count: int) -> tuple[i
     return begin + first, begin + int(low.argmin())
 
 
-def _propagate_section(tables: Tables, state: State, capacity: int, rules: int, s: int) -> bool:
+def _propagate_section(tables: Tables, state: State, capacity: int, s: int) -> bool:
     """Check the section bound, and whether only one unit can be lowest."""
     section, unit = state.section, state.unit
     left, rest, begin = section[s, tab.OPEN_UNITS], section[s, tab.OPEN_BYTES], tables.first[s]
@@ -171,9 +162,9 @@ def _propagate_section(tables: Tables, state: State, capacity: int, rules: int, 
         other = tables.entry[state.order[two, 0], tab.OWNER]
         second = unit[other, tab.LOW]
     section[s, tab.LOWEST], section[s, tab.SECOND_LOWEST] = lowest, other
-    if left and rules & SECTION_BOUND and low + rest > capacity:
+    if left and low + rest > capacity:
         return _record_conflict(state, SECTION_TOO_FULL, s, low)
-    if left > 1 and rules & LOWEST_IN_SECTION and second + rest > capacity and second < low + high:
+    if left > 1 and second + rest > capacity and second < low + high:
         for row in range(begin, begin + left):
             u = tables.entry[state.order[row, 0], tab.OWNER]
             rises = u != lowest and unit[u, tab.LOW] < low + high
@@ -182,7 +173,7 @@ def _propagate_section(tables: Tables, state: State, capacity: int, rules: int, 
     return True
 
 
-def propagate(tables: Tables, state: State, capacity: int, rules: int) -> bool:
+def propagate(tables: Tables, state: State, capacity: int) -> bool:
     """Propagate until nothing changes; return ``False`` and record the conflict where nothing fits."""
     unit, section, count = state.unit, state.section, state.counters
     while True:
@@ -206,7 +197,7 @@ def propagate(tables: Tables, state: State, capacity: int, rules: int) -> bool:
                         state.dirty[count[tab.DIRTY_COUNT]] = s
                         count[tab.DIRTY_COUNT] += 1
             twin = tables.unit[u, tab.TWIN]
-            if rules & TWIN_ORDER and twin >= 0 and not unit[twin, tab.PLACED]:
+            if twin >= 0 and not unit[twin, tab.PLACED]:
                 end = unit[u, tab.LOW] + tables.unit[u, tab.MAX_HEIGHT]
                 if unit[twin, tab.LOW] < end and not _raise_offset(tables, state, capacity, twin, end, (BY_TWIN, u, 0)):
                     return False
@@ -214,7 +205,7 @@ def propagate(tables: Tables, state: State, capacity: int, rules: int) -> bool:
             count[tab.DIRTY_COUNT] -= 1
             s = state.dirty[count[tab.DIRTY_COUNT]]
             section[s, tab.SECTION_QUEUED] = 0
-            if not _propagate_section(tables, state, capacity, rules, s):
+            if not _propagate_section(tables, state, capacity, s):
                 return False
         for row in range(count[tab.HOLE_COUNT] if not count[tab.CHANGED_COUNT] else 0):
             u = state.holes[row]
@@ -222,7 +213,7 @@ def propagate(tables: Tables, state: State, capacity: int, rules: int) -> bool:
             known = w >= 0 and not unit[w, tab.PLACED] and unit[w, tab.LOW] == unit[u, tab.FILLER_LOW]
             if known and unit[u, tab.LOW] >= unit[u, tab.FILLER_END]:
                 continue
-            end = _find_filler(tables, state, u, rules & HOLE_DOMINANCE > 0)
+            end = _find_filler(tables, state, u)
             if end == FAR:
                 return _record_conflict(state, HOLE_UNFILLED, u, 0)
             if end > unit[u, tab.LOW]:

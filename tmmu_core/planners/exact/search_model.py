@@ -104,8 +104,8 @@ def _fixed_units_overlap(cols: Columns, units: Iterable[list[int]]) -> bool:
     """Return whether conflicting storages overlap because of fixed offsets in their units."""
     given = [(max(cols.fixed[i] for i in unit), unit) for unit in units] if max(cols.fixed) >= 0 else []
     given = [(at, unit) for at, unit in given if at >= 0]
-    for (one, ours), (two, theirs) in combinations(given, 2):
-        for i, j in product(ours, theirs) if len(ours) + len(theirs) > 2 else ():
+    for (one, ours), (two, others) in combinations(given, 2):
+        for i, j in product(ours, others) if len(ours) + len(others) > 2 else ():
             if one < two + cols.size[j] and two < one + cols.size[i] and _in_conflict(cols, i, j):
                 return True
     return False

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tmmu_core.planners.exact.branch_and_bound import BUDGET_SPENT, FOUND, TABLES_FULL, FitQuery, search
-from tmmu_core.planners.exact.propagation import ALL_RULES
 from tmmu_core.planners.exact.search_model import Model
 from tmmu_core.planners.exact.search_tables import FAILURES, LOW, MAX_HEIGHT, State, Tables, build_tables, initial_state
 from tmmu_core.planners.native import native
@@ -27,10 +26,9 @@ MOST_EVENTS = 1 << 23
 class Searcher:
     """Runs :func:`search` on the tables of one model."""
 
-    def __init__(self, model: Model, rules: int = ALL_RULES) -> None:
+    def __init__(self, model: Model) -> None:
         self.model = model
         self.tables = build_tables(model)
-        self.rules = rules
         self.heights: list[int] = self.tables.unit[:-1, MAX_HEIGHT].tolist()
         self.failures: I64 = np.zeros(model.sections, dtype=np.int64)
         """Conflicts per section in the last search."""
@@ -46,7 +44,7 @@ class Searcher:
 
         ``watch(nodes)`` is called every :data:`POLL_SECONDS`; the search stops where it returns ``False`` or raises.
         """
-        query = FitQuery(capacity, rank, self.rules, budget)
+        query = FitQuery(capacity, rank, budget)
         verdict = TABLES_FULL
         while verdict == TABLES_FULL:  # the number of raises is not known beforehand
             state = initial_state(self.model, self.tables, self.room)

@@ -5,7 +5,6 @@ Few wide tables: the native library takes the address of each.
 
 from __future__ import annotations
 
-from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -122,15 +121,10 @@ def build_tables(model: Model) -> Tables:
 def initial_state(model: Model, tables: Tables, room: tuple[int, int]) -> State:
     """Return the state before any decision, with ``room`` for (events, levels)."""
     n, m, r = len(model), model.sections, len(model.section)
-    loops = library()
     unit = np.zeros((n, 14), dtype=np.int64)
     unit[:, LOW] = np.maximum(model.fixed, 0)
     for u in np.flatnonzero((np.diff(tables.unit[:, WALLS]) > 0) & (model.fixed < 0)).tolist():
-        unit[u, LOW] = (
-            lowest_allowed_offset(tables.unit, tables.wall, u, 0)
-            if loops is None
-            else native.lowest_allowed_offset(loops, tables.unit, tables.wall, u)
-        )
+        unit[u, LOW] = lowest_allowed_offset(tables.unit, tables.wall, u, 0)
     unit[:, LEVEL] = unit[:, HOLE] = unit[:, FILLER] = -1
     section = np.zeros((m, 6), dtype=np.int64)
     np.add.at(section[:, OPEN_BYTES], model.section, model.height)
@@ -233,38 +227,11 @@ def lowest_allowed_offset(unit: I64, wall: I64, u: int, at: int) -> int:
     return at
 
 
-def _neighbours_in_python(entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
-    """The same without the native library."""
-    max_height, min_height = np.zeros((2, len(entry_of) - 1), np.int64)
-    np.maximum.at(max_height, entry[:, OWNER], entry[:, HEIGHT])
-    min_height[:] = max_height
-    np.minimum.at(min_height, entry[:, OWNER], entry[:, HEIGHT])
-    if (min_height < max_height).any():
-        return _neighbours_with_heights(entry_of, entry, first, by_section)
-    owners = entry[by_section, OWNER].tolist()
-    members = [owners[a:b] for a, b in pairwise(first.tolist())]
-    ends, sections = entry_of.tolist(), entry[:, SECTION].tolist()
-    begin, other = [0], list[int]()
-    for u in range(len(ends) - 1):
-        found = dict.fromkeys(chain.from_iterable(members[s] for s in sections[ends[u] : ends[u + 1]]))
-        found.pop(u, None)
-        other += found
-        begin.append(len(other))
-    rows = np.array(begin, np.int64)
-    others = np.array(other, np.int64)
-    return rows, np.column_stack([others, np.repeat(max_height, np.diff(rows)), max_height[others]])
-
-
 def neighbour_table(entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
     """Return the units that share a section with each: first row per unit, and rows (other, own height, its height)."""
     loops = library()
     if loops is not None:
         return native.neighbours(loops, entry_of, entry, first, by_section)
-    return _neighbours_in_python(entry_of, entry, first, by_section)
-
-
-def _neighbours_with_heights(entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
-    """The same where chains have several heights."""
     n = len(entry_of) - 1
     begin = np.zeros(n + 1, np.int64)
     seen = np.full(n, -1, np.int64)

@@ -17,12 +17,10 @@ enum { RAISED, OLD_LOW, REQUESTED, REASON, CAUSE, DETAIL, EVENT_COLUMNS };
 enum { EVENT_COUNT, PLACED_COUNT, CHANGED_COUNT, DIRTY_COUNT, HOLE_COUNT, FILLED_COUNT, CONFLICT, CONFLICT_A,
        CONFLICT_B };
 
-/* Results (branch_and_bound.py); reasons, conflicts and pruning rules (propagation.py). */
+/* Results (branch_and_bound.py); reasons and conflicts (propagation.py). */
 enum { FOUND = 1, INFEASIBLE = 0, BUDGET_SPENT = -1, TABLES_FULL = -2 };
 enum { BY_UNIT, BY_HOLE, BY_SECTION, BY_TWIN };
 enum { OFFSET_TOO_HIGH, SECTION_TOO_FULL, HOLE_UNFILLED, DOMINATED, NO_CANDIDATE, TRAIL_FULL };
-enum { SECTION_BOUND = 1, LOWEST_IN_SECTION = 2, HOLE_DOMINANCE = 4, TWIN_ORDER = 8, SWAP_DOMINANCE = 16,
-       BACKJUMPING = 32 };
 #define FAR ((I)1 << 62)
 
 typedef const struct search *S;
@@ -56,11 +54,6 @@ static I lowest_allowed_offset(const I *shape, const I *wall, I u, I at)
         }
     }
     return at;
-}
-
-SHARED I tmmu_lowest_allowed_offset(const I *shape, const I *wall, I u, I at)
-{
-    return lowest_allowed_offset(shape, wall, u, at);
 }
 
 SHARED I tmmu_neighbours(const struct neighbour_query *p)
@@ -189,7 +182,7 @@ static I place_unit(S s, I u, I level)
         if (UNIT(w, PLACED))
             continue;
         const I end = at + NEAR(k, OWN_HEIGHT), hole = UNIT(w, HOLE);
-        if (hole >= 0 && end > hole && (at < hole + NEAR(k, OTHER_HEIGHT) || !(s->rules & HOLE_DOMINANCE))) {
+        if (hole >= 0 && end > hole && at < hole + NEAR(k, OTHER_HEIGHT)) {
             const I row = COUNTER(FILLED_COUNT);
             s->filled[3 * row] = w;
             s->filled[3 * row + 1] = hole;
@@ -203,7 +196,7 @@ static I place_unit(S s, I u, I level)
     return 1;
 }
 
-static I find_filler(S s, I u, I dominance)
+static I find_filler(S s, I u)
 {
     const I hole = UNIT(u, HOLE);
     I least = FAR, filler = -1;
@@ -212,7 +205,7 @@ static I find_filler(S s, I u, I dominance)
         if (UNIT(w, PLACED) || SHAPE(w, FIXED) >= 0)
             continue;
         const I low = UNIT(w, LOW);
-        if (dominance && low >= hole + NEAR(k, OWN_HEIGHT))
+        if (low >= hole + NEAR(k, OWN_HEIGHT))
             continue;
         const I end = larger(low + NEAR(k, OTHER_HEIGHT), hole + 1);
         if (end < least) {
@@ -252,9 +245,9 @@ static I propagate_section(S s, I k)
         other = ENTRY(ORDER(detail, 0), OWNER);
     SECT(k, LOWEST) = lowest;
     SECT(k, SECOND_LOWEST) = other;
-    if (left && s->rules & SECTION_BOUND && low + rest > s->capacity)
+    if (left && low + rest > s->capacity)
         return record_conflict(s, SECTION_TOO_FULL, k, low);
-    if (left > 1 && s->rules & LOWEST_IN_SECTION && second + rest > s->capacity && second < low + high) {
+    if (left > 1 && second + rest > s->capacity && second < low + high) {
         for (I row = begin; row < begin + left; row++) {
             const I u = ENTRY(ORDER(row, 0), OWNER);
             if (u != lowest && UNIT(u, LOW) < low + high && !raise_offset(s, u, low + high, BY_SECTION, k, lowest))
@@ -281,7 +274,7 @@ static I propagate(S s)
                 }
             }
             const I twin = SHAPE(u, TWIN);
-            if (s->rules & TWIN_ORDER && twin >= 0 && !UNIT(twin, PLACED)) {
+            if (twin >= 0 && !UNIT(twin, PLACED)) {
                 const I end = UNIT(u, LOW) + SHAPE(u, MAX_HEIGHT);
                 if (UNIT(twin, LOW) < end && !raise_offset(s, twin, end, BY_TWIN, u, 0))
                     return 0;
@@ -300,7 +293,7 @@ static I propagate(S s)
             const I known = w >= 0 && !UNIT(w, PLACED) && UNIT(w, LOW) == UNIT(u, FILLER_LOW);
             if (known && UNIT(u, LOW) >= UNIT(u, FILLER_END))
                 continue;
-            const I end = find_filler(s, u, s->rules & HOLE_DOMINANCE);
+            const I end = find_filler(s, u);
             if (end == FAR)
                 return record_conflict(s, HOLE_UNFILLED, u, 0);
             if (end > UNIT(u, LOW) && !raise_offset(s, u, end, BY_HOLE, UNIT(u, HOLE), UNIT(u, HOLE_LEVEL)))
@@ -480,7 +473,7 @@ static I lowest_open_unit(S s)
     return best;
 }
 
-static I branching_unit(S s, I u, I dominance)
+static I branching_unit(S s, I u)
 {
     for (;;) {
         const I hole = UNIT(u, HOLE);
@@ -491,7 +484,7 @@ static I branching_unit(S s, I u, I dominance)
             if (UNIT(w, PLACED))
                 continue;
             if (hole >= 0) {
-                if (SHAPE(w, FIXED) >= 0 || (dominance && UNIT(w, LOW) >= hole + NEAR(k, OWN_HEIGHT)))
+                if (SHAPE(w, FIXED) >= 0 || UNIT(w, LOW) >= hole + NEAR(k, OWN_HEIGHT))
                     continue;
                 at = larger(UNIT(w, LOW) + NEAR(k, OTHER_HEIGHT), hole + 1);
             } else if (UNIT(w, LOW) + NEAR(k, OTHER_HEIGHT) <= UNIT(u, LOW))
@@ -542,7 +535,6 @@ static inline uint8_t *nogood_of(S s, I level) { return s->nogoods + level * (le
 SHARED I tmmu_search(const struct search *s)
 {
     I *const in_conflict = s->conflict_levels;
-    const I can_backjump = s->rules & BACKJUMPING && s->rules & HOLE_DOMINANCE;
     I levels = 0;
     if (!propagate_root(s))
         return COUNTER(CONFLICT) == TRAIL_FULL ? TABLES_FULL : INFEASIBLE;
@@ -554,7 +546,7 @@ SHARED I tmmu_search(const struct search *s)
         *s->nodes += 1;
         I u = lowest_open_unit(s);
         if (u >= 0)
-            u = branching_unit(s, u, s->rules & HOLE_DOMINANCE);
+            u = branching_unit(s, u);
         I good = 1, level = -1;
         if (u < 0) {
             COUNTER(CONFLICT) = NO_CANDIDATE;
@@ -567,7 +559,7 @@ SHARED I tmmu_search(const struct search *s)
             s->trail_marks[3 * level] = COUNTER(EVENT_COUNT);
             s->trail_marks[3 * level + 1] = COUNTER(PLACED_COUNT);
             s->trail_marks[3 * level + 2] = COUNTER(FILLED_COUNT);
-            const I below = s->rules & SWAP_DOMINANCE ? dominated_by(s, u) : -1;
+            const I below = dominated_by(s, u);
             if (below >= 0)
                 good = record_conflict(s, DOMINATED, u, below);
         }
@@ -579,7 +571,7 @@ SHARED I tmmu_search(const struct search *s)
             if (COUNTER(CONFLICT) == SECTION_TOO_FULL)
                 SECT(COUNTER(CONFLICT_A), FAILURES) += 1;
             clear_queues(s);
-            if (can_backjump && COUNTER(CONFLICT) != NO_CANDIDATE) {
+            if (COUNTER(CONFLICT) != NO_CANDIDATE) {
                 analyse_conflict(s);
                 if (COUNTER(CONFLICT) == DOMINATED)
                     in_conflict[levels - 1] = 1;

@@ -1,4 +1,4 @@
-/* Greedy placement in C: place_near of tmmu_core/planners/greedy_sparse.py and _place of tmmu_core/planners/greedy.py.
+/* Greedy placement in C: place_near_native and _place of tmmu_core/planners/greedy.py.
  *
  * Freestanding: 64-bit integers, no library, no recursion, no allocation. The caller rules out overflow
  * (Columns.small); signed arithmetic wraps (-fwrapv), so no behaviour is undefined.

@@ -85,6 +85,4 @@ def prepared(found: ctypes.CDLL) -> ctypes.CDLL:
     for name in FUNCTIONS:
         function = getattr(found, name)
         function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_int64
-    found.tmmu_lowest_allowed_offset.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
-    found.tmmu_lowest_allowed_offset.restype = ctypes.c_int64
     return found

@@ -40,7 +40,7 @@ struct search {
     I *unit, *section, *order, *event, *changed, *dirty, *holes, *placed, *filled, *conflict_levels, *counters;
     I capacity;
     const I *rank;
-    I rules, budget;
+    I budget;
     volatile I *nodes;
     const volatile I *stop;
     I *unit_of_level, *offset_of_level, *second_branch, *trail_marks; /* a row for each level */

@@ -49,7 +49,7 @@ _FIELDS = {
     # Branch and bound, and the units that share a section.
     "search": "n sections events max_levels shape entry first neighbour mate wall "
     "unit section order event changed dirty holes placed filled conflict_levels counters "
-    "capacity rank rules budget nodes stop unit_of_level offset_of_level second_branch trail_marks nogoods",
+    "capacity rank budget nodes stop unit_of_level offset_of_level second_branch trail_marks nogoods",
     "neighbour_query": "n max_rows entry_of entry first by_section begin seen table",
     # Large neighbourhood search.
     "lns": "n sections noise_rows capacity iterations mean_destroyed unit temperature log_table conflicts first_run "
@@ -153,11 +153,6 @@ def neighbours(loops: ctypes.CDLL, entry_of: I64, entry: I64, first: I64, by_sec
         rows = count
 
 
-def lowest_allowed_offset(loops: ctypes.CDLL, unit: I64, wall: I64, u: int) -> int:
-    """Return the result of :func:`tmmu_core.planners.exact.search_tables.lowest_allowed_offset` from offset 0."""
-    return int(loops.tmmu_lowest_allowed_offset(_word(unit), _word(wall), u, 0))
-
-
 def search(loops: ctypes.CDLL, levels: int, **fields: Any) -> int:
     """Return the verdict of :func:`tmmu_core.planners.exact.branch_and_bound.search` with tables of ``levels`` rows.
 
@@ -181,23 +176,7 @@ def destroy_and_repair(loops: ctypes.CDLL, n: int, **fields: Any) -> bool:
 
     The call releases the interpreter lock: other threads can read ``progress`` and set ``stop``.
     """
-    names = ("unit", "conflicts", "first_run", "run", "noise", "work", "proximity", "skyline")
-    unit, conflicts, first_run, run, noise, work, proximity, skyline = (fields[name] for name in names)
-    assert unit.shape == (n, 10)
-    assert conflicts.shape == (n, n)
-    assert (len(first_run), first_run[0]) == (n + 1, 0)
-    assert run.shape == (first_run[-1], 2)
-    assert (np.diff(first_run) >= 0).all()
-    assert ((run >= 0) & (run <= len(skyline))).all()
-    assert noise.shape[0] == 2
-    assert noise.shape[1] >= 4096 + n
-    assert work.shape == (15, n + 1)
-    assert proximity.shape == (7, n)
-    assert noise.dtype == proximity.dtype == skyline.dtype == np.int32
-    assert 0 < fields["capacity"] < 2**30
-    assert (len(fields["target"]), len(fields["progress"])) == (7, 6)
-    assert len(fields["temperature"]) == len(fields["log_table"]) + 1 == 1025
-    call = Lns(n=n, sections=len(skyline), noise_rows=noise.shape[1], **fields)
+    call = Lns(n=n, sections=len(fields["skyline"]), noise_rows=fields["noise"].shape[1], **fields)
     return bool(loops.tmmu_lns(ctypes.byref(call)))
 
 

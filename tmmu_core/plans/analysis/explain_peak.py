@@ -22,13 +22,7 @@ from tmmu_core.base.escaping import shortened, visible
 from tmmu_core.graph.quantities import short_bytes
 from tmmu_core.plans.analysis.waste_ledger import waste_at
 from tmmu_core.plans.figures.metrics import totals
-from tmmu_core.plans.figures.plan_storages import (
-    arena_number,
-    beats_of,
-    live_bytes,
-    peak_step_of,
-    storages_of,
-)
+from tmmu_core.plans.figures.plan_storages import arena_number, beats_of, live_bytes, peak_step_of, storages_of
 from tmmu_core.plans.making.over_capacity import over_limits
 from tmmu_core.plans.model import GIVEN_OFFSETS, INVALID, ArenaSummary, Plan
 
@@ -108,12 +102,7 @@ def gap_of(plan: Plan, arena: str) -> Gap:
         return Gap(arena, plan.arena_of[arena].open_bytes, step, "unknown", 0)
     _, source, target = max(untaken, default=(0, "", ""))
     return Gap(
-        arena,
-        plan.arena_of[arena].open_bytes,
-        step,
-        cause,
-        lost[cause],
-        (source, target) if cause == "reuse" else None,
+        arena, plan.arena_of[arena].open_bytes, step, cause, lost[cause], (source, target) if cause == "reuse" else None
     )
 
 

@@ -16,7 +16,7 @@ from tmmu_core.plans.model import Plan
 class Uplift:
     """Of one tensor's storage."""
 
-    said_by: str
+    decided_by: str
     """``rule 2``, ``tensor`` (its own ``arena``) or ``order`` (the first memory that has room)."""
     memory: str
     spilled: str = ""
@@ -35,9 +35,9 @@ def uplift(plan: Plan, tensor_id: str) -> Uplift | None:
         return None
     mates = np.flatnonzero(plan.storage == plan.storage[plan.row_of[tensor_id]]).tolist()
     ids = {plan.tensor_ids[mate] for mate in mates}
-    who = next((who for who, names in notes["said_by"].items() if ids.intersection(names)), "order")
+    decider = next((decider for decider, names in notes["said_by"].items() if ids.intersection(names)), "order")
     why = next((str(spill["reason"]) for spill in notes["spills"] if spill["storage"] in ids), "")
-    found = Uplift(who, notes["memory"], why)
+    found = Uplift(decider, notes["memory"], why)
     above = _above(plan, notes)
     if above is None:
         return found
@@ -67,7 +67,7 @@ def cells(found: Uplift | None) -> dict[str, str | int]:
     lacking = found.lacking_bytes if found.above else ""
     return {
         "memory": found.memory,
-        "put_there_by": found.said_by,
+        "put_there_by": found.decided_by,
         "one_memory_up": found.above,
         "lacking_bytes": lacking,
     }
@@ -103,12 +103,12 @@ def _lacking(plan: Plan, mates: list[int], notes: dict[str, Any], above: Memory)
     }
     regions = list(named.values())
     wanted = (notes["role"], above.name)
-    there = next((name for name, region in named.items() if (region.role, region.memory) == wanted), None)
-    own = None if there is None else named[there]
+    arena = next((name for name, region in named.items() if (region.role, region.memory) == wanted), None)
+    own = None if arena is None else named[arena]
     grid = max(grid, above.arena_alignment or 1)
     used = own.used if own else 0
-    if notes["role"] == "scratch" and there is not None:
-        end = max(used, _first_fit(plan, mates, there, (size, grid)) + size)
+    if notes["role"] == "scratch" and arena is not None:
+        end = max(used, _first_fit(plan, mates, arena, (size, grid)) + size)
     else:
         end = -(-used // grid) * grid + size
     source = own.source_memory if own else above.name
@@ -122,9 +122,9 @@ def _first_fit(plan: Plan, mates: list[int], arena: str, wanted: tuple[int, int]
     birth = min(int(plan.birth[mate]) for mate in mates)
     death = max(int(plan.held_until[mate]) for mate in mates)
     names = [each.name for each in plan.arenas]
-    there = np.flatnonzero((plan.arena == names.index(arena)) & (plan.birth < death) & (plan.held_until > birth))
+    beside = np.flatnonzero((plan.arena == names.index(arena)) & (plan.birth < death) & (plan.held_until > birth))
     at = 0
-    for offset, end in sorted((int(plan.offset[i]), int(plan.offset[i]) + int(plan.size[i])) for i in there.tolist()):
+    for offset, end in sorted((int(plan.offset[i]), int(plan.offset[i]) + int(plan.size[i])) for i in beside.tolist()):
         if at + size > offset and end > at:
             at = -(-end // grid) * grid
     return at

@@ -97,10 +97,10 @@ def totals_of(arenas: Sequence[ArenaSummary], peak: tuple[int, int]) -> Totals:
 
 def totals(plan: Plan) -> Totals:
     """Return the totals of a plan: as stated, or computed for a file of an older version."""
-    said = plan.metrics.get("totals")
+    stated = plan.metrics.get("totals")
     optional = {"reserved_peak_bytes", "reuse_cost"}
-    if isinstance(said, dict) and said.keys() | optional == Totals.__dataclass_fields__.keys():
-        return Totals(**said)
+    if isinstance(stated, dict) and stated.keys() | optional == Totals.__dataclass_fields__.keys():
+        return Totals(**stated)
     return counted_totals(plan)
 
 

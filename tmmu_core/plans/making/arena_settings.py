@@ -72,8 +72,8 @@ def arena_config(
     declared = None if request.arenas is None else as_given(request.arenas)
     one_memory = request.one_memory and isinstance(source, Graph)
     own_alignment = source.alignment if isinstance(source, Graph) else 0
-    is_said = request.alignment is not None or request.page_size is not None or request.capacities or one_memory
-    if not is_said and not own_alignment:
+    has_options = request.alignment is not None or request.page_size is not None or request.capacities or one_memory
+    if not has_options and not own_alignment:
         return declared
     names = in_use if in_use is not None else arenas_in_use(source, request)
     capacities = capacities_by_name(request.capacities, names)
@@ -101,7 +101,7 @@ def capacities_by_name(capacities: Mapping[str, int], names: tuple[str, ...]) ->
         found[names[0]] = found.pop(ANY_ARENA)
     unknown = next((name for name in found if name not in names), None)
     if unknown is not None:
-        what = f"there is no arena {unknown!r}" if unknown else "it is not said which arena has the capacity"
+        what = f"there is no arena {unknown!r}" if unknown else "the capacity names no arena"
         raise InvalidIrShapes(
             f"{what}.",
             reason="unknown_arena",

@@ -136,7 +136,7 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
     if summary.extent_bytes <= summary.capacity_bytes:
         return
     bound = max(summary.bound_bytes, summary.proven_bytes or 0)
-    other = _who_fits(problem, bound, summary.capacity_bytes)
+    other = _fitting_planner(problem, bound, summary.capacity_bytes)
     if other == "no":
         way = f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "
         way += OF_GRAPHS if of_graph else OF_INSTANCES
@@ -161,7 +161,7 @@ def _limit_of(arena: str) -> str:
     return "the memory limit (--capacity)" if arena == ONE_MEMORY else f"the capacity of arena {arena!r}"
 
 
-def _who_fits(problem: Problem, bound: int, capacity: int) -> str:
+def _fitting_planner(problem: Problem, bound: int, capacity: int) -> str:
     if bound > capacity:
         return "no"
     if problem.reuse is None and len(problem) <= TRIED_UP_TO:

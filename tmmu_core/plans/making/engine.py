@@ -82,9 +82,9 @@ def solve(
     ``AlignmentViolation``, ``AllocationOverflow``, ``ArenaTooSmall``, ``AllocationFailure``.
     """
     try:
-        said = request.spelled_out(graph)
-        refuse_unknown_words(said)
-        return _planned(graph, said, ir_hash, progress)
+        spelled = request.spelled_out(graph)
+        refuse_unknown_words(spelled)
+        return _planned(graph, spelled, ir_hash, progress)
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
         if isinstance(error, ArenaTooSmall) and error.undeclared:
@@ -101,7 +101,7 @@ def solve(
 
 def _needed_of(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash: bytes | None) -> Scalar:
     """Return the extent that an undeclared arena needs, with all arenas declared and unlimited."""
-    wanted, said = str(error.diagnostics["arena"]), request.spelled_out(graph)
+    wanted, spelled = str(error.diagnostics["arena"]), request.spelled_out(graph)
     unlimited = {name: {**arena, "capacity_bytes": U64_MAX} for name, arena in as_given(request.arenas).items()}
     named = {tensor.arena for tensor in graph.tensors if tensor.arena} - {"optimizer_state"}  # that one moves roles
     unlimited |= {name: {} for name in sorted(named) if name != wanted and name not in unlimited}
@@ -109,7 +109,7 @@ def _needed_of(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash
     while missing and missing not in unlimited:
         unlimited[missing] = {}
         try:
-            plan = _planned(graph, said.but(arenas=unlimited, budget=None), ir_hash, None).plan
+            plan = _planned(graph, spelled.but(arenas=unlimited, budget=None), ir_hash, None).plan
             of_it = [a.extent_bytes for a in plan.arenas if a.name == wanted or a.name.endswith(f"@{wanted}")]
             return sum(of_it) if of_it else error.diagnostics["required"]
         except ArenaTooSmall as more:

@@ -135,7 +135,9 @@ def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
         yield f"Arena {name!r} is declared, but no tensor uses it."
     if request.shard_spec is not None:
         yield from idle_rules(graph, read_spec(request.shard_spec))
-    applied = {who for notes in plan.notes.values() if isinstance(notes, dict) for who in notes.get("said_by", ())}
+    applied = {
+        decider for notes in plan.notes.values() if isinstance(notes, dict) for decider in notes.get("said_by", ())
+    }
     for k, rule in enumerate(request.options.get("rules") or ()):
         if f"rule {k + 1}" not in applied:
             yield f"helia rule {k + 1} ({json_text(rule)}) has no effect: no tensor matches it first."
@@ -151,11 +153,7 @@ def _plan_of_instance(
     notes = (*instance.notes, *_offset_notes(instance, request.planner or DEFAULT_PLANNER))
     return plan_problem(
         replace(
-            instance,
-            problem=problems[0],
-            others=problems[1:],
-            packing=instance.packing if given else None,
-            notes=notes,
+            instance, problem=problems[0], others=problems[1:], packing=instance.packing if given else None, notes=notes
         ),
         planner=DEFAULT_PLANNER if given else request.planner or DEFAULT_PLANNER,
         options=None if given else request.options,

@@ -43,7 +43,7 @@ def spread_over_memories(timeline: Timeline, options: Mapping[str, Any], config:
     platform = _platform(options, config)
     memory = {m.name: m for m in platform.memories}
     granted = analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena()))
-    # The grid that a storage keeps to is said in its row, and so in C: what its dtypes ask for is part of it.
+    # The row, and so the C code, states the alignment: it includes that of the dtypes.
     grids = np.maximum(granted.storages.alignment, _dtype_grids(granted))
     granted = replace(granted, storages=replace(granted.storages, alignment=grids))
     liveness = without_handoffs(granted)
@@ -142,11 +142,11 @@ def _dtype_grids(liveness: Liveness) -> NDArray[np.uint64]:
 def _notes(region_id: int, ids: Sequence[str], residency: Residency, memory: Mapping[str, Memory]) -> dict[str, Any]:
     """Return the notes of a region for ``Plan.notes``."""
     region = residency.regions[region_id]
-    said: dict[str, list[str]] = {}
+    decided: dict[str, list[str]] = {}
     for storage in region.members:
-        rule = residency.said_by[storage]
-        who = "tensor" if rule == BY_ITSELF else "order" if rule < 0 else f"rule {rule + 1}"
-        said.setdefault(who, []).append(ids[storage])
+        rule = residency.decided_by[storage]
+        decider = "tensor" if rule == BY_ITSELF else "order" if rule < 0 else f"rule {rule + 1}"
+        decided.setdefault(decider, []).append(ids[storage])
     return {
         "region_id": region_id,
         "role": region.role,
@@ -157,7 +157,7 @@ def _notes(region_id: int, ids: Sequence[str], residency: Residency, memory: Map
         "writable": memory[region.memory].writable,
         "origin": memory[region.memory].origin,
         "source_origin": memory[region.source_memory].origin,
-        "said_by": said,
+        "said_by": decided,
         "spills": [
             {"storage": spill.storage, "wanted": spill.wanted, "reason": spill.reason}
             for spill in residency.spills

@@ -31,7 +31,7 @@ def make_plan_anyway(
 
     Raises everything else that planning raises; an arena that is not declared is still refused.
     """
-    made, is_over = _anyway(lambda changed: make_plan(source, changed, progress), request)
+    made, is_over = _with_fallback(lambda changed: make_plan(source, changed, progress), request)
     if not is_over:
         return made
     plan = _under_limits(made.plan, source, request)
@@ -44,7 +44,7 @@ def plan_ranks_anyway(graph: Graph, request: PlanRequest, progress: Progress | N
 
     Raises as :func:`make_plan_anyway`.
     """
-    planned, is_over = _anyway(lambda changed: plan_ranks(graph, changed, progress), request)
+    planned, is_over = _with_fallback(lambda changed: plan_ranks(graph, changed, progress), request)
     if not is_over:
         return planned
     classes = (
@@ -54,7 +54,7 @@ def plan_ranks_anyway(graph: Graph, request: PlanRequest, progress: Progress | N
     return replace(planned, classes=tuple(classes))
 
 
-def _anyway(make: Callable[[PlanRequest], T], request: PlanRequest) -> tuple[T, bool]:
+def _with_fallback(make: Callable[[PlanRequest], T], request: PlanRequest) -> tuple[T, bool]:
     """Return ``(result, whether it is over a limit)`` of the request, else of the request without its limits."""
     try:
         return make(request), False

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.cbor import CHUNK_ROWS, encoded
+from tmmu_core.base.cbor import CHUNK_ROWS
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.index import named
 from tmmu_core.graph.model import ROLES, Graph
@@ -177,9 +177,9 @@ def _shared(graph: Graph, marked: I64, rows: I64) -> tuple[tuple[str | None, ...
 
 def _among(rows: I64, marked: I64, tensors: int) -> list[int]:
     """Places in ``rows`` of the tensors ``marked``."""
-    says = np.zeros(tensors, np.bool_)
-    says[marked] = True
-    places: list[int] = np.flatnonzero(says[rows]).tolist()
+    is_marked = np.zeros(tensors, np.bool_)
+    is_marked[marked] = True
+    places: list[int] = np.flatnonzero(is_marked[rows]).tolist()
     return places
 
 
@@ -253,9 +253,7 @@ def assemble(
     columns: PlanColumns, summaries: Sequence[ArenaSummary], identity: canonical.Identity, use: PlanTotals, **rest: Any
 ) -> Plan:
     """Compute the hashes (contract §6) and return the plan; ``rest`` are its other fields by name."""
-    names = [summary.name for summary in summaries]
-    slots = encoded(canonical.slot_rows(columns.tensor_ids, names, columns.arena, columns.logical_slot))
-    addresses = encoded(canonical.logical_address_table(names, columns.arena, columns.logical_slot, columns.offset))
+    slots, addresses = canonical.encoded_tables(columns, [summary.name for summary in summaries])
     bound = canonical.slot_assignment_table(rest["replay_token"], slots)
     plan_hash, layout_hash = canonical.plan_hash(identity, bound, addresses), canonical.layout_hash(slots, addresses)
     return Plan(

@@ -9,15 +9,12 @@ its own::
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.cbor import cbor_canonical, cbor_chunks
 from tmmu_core.base.errors import ContractError
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.rank_share import Sharding, local_graph_of
@@ -93,9 +90,11 @@ class RankPlans:
         """``tmmu_plan_hash`` of every rank. The tables are encoded once a class, and hashed once a rank."""
         hashes = [b""] * self.world_size
         for one in self.classes:
-            tail = _tables(one.solution.plan)
+            plan = one.solution.plan
+            slots, addresses = canonical.encoded_tables(plan, [arena.name for arena in plan.arenas])
+            assigned, identity = canonical.slot_assignment_table(plan.replay_token, slots), canonical.identity_of(plan)
             for rank in one.ranks:
-                hashes[rank] = _hash(one.solution.plan, rank, tail)
+                hashes[rank] = canonical.plan_hash(identity._replace(rank=rank), assigned, addresses)
         return tuple(hashes)
 
 
@@ -139,9 +138,9 @@ class _Share:
     def of(cls, graph: Graph, request: PlanRequest, rank: int = 0) -> _Share:
         spec = read_spec(request.shard_spec or {})
         world = check_world(spec, request.world_size, rank)
-        said = with_arena_settings(graph, request.spelled_out(graph))
-        timeline = build_timeline(graph, said.mode, said.preset, order=said.order, dims=said.dims)  # type: ignore[arg-type]
-        return cls(said, spec, world, timeline, shard(timeline.graph, spec, said.dims), canonical.ir_hash(graph))
+        spelled = with_arena_settings(graph, request.spelled_out(graph))
+        timeline = build_timeline(graph, spelled.mode, spelled.preset, order=spelled.order, dims=spelled.dims)  # type: ignore[arg-type]
+        return cls(spelled, spec, world, timeline, shard(timeline.graph, spec, spelled.dims), canonical.ir_hash(graph))
 
     def plan(self, rank: int) -> Solution:
         """One rank's plan."""
@@ -152,21 +151,3 @@ class _Share:
             raise
         own = self.request.but(order=self.timeline.order, rank=rank, world_size=self.world_size)
         return solve(local, own, ir_hash=self.ir_hash)
-
-
-def _tables(plan: Plan) -> bytes:
-    """The two tables that end the hashed value, in canonical bytes."""
-    names = [arena.name for arena in plan.arenas]
-    slots = canonical.slot_rows(plan.tensor_ids, names, plan.arena, plan.logical_slot)
-    addresses = canonical.logical_address_table(names, plan.arena, plan.logical_slot, plan.offset)
-    assigned = canonical.slot_assignment_table(plan.replay_token, slots)
-    return b"".join([*cbor_chunks(assigned), *cbor_chunks(addresses)])
-
-
-def _hash(plan: Plan, rank: int, tables: bytes) -> bytes:
-    """The plan's hash under another rank: two lists' heads, the short values, the tables."""
-    values: list[Any] = [plan.ir_hash, plan.mode, plan.arena_config_hash, plan.execution_order_hash]
-    values += [rank, plan.world_size, plan.shard_spec_hash]
-    head = b"\x82" + cbor_canonical("tmmu_plan_v1") + b"\x89"
-    body = b"".join(map(cbor_canonical, values))
-    return hashlib.sha256(head + body + tables).digest()

@@ -12,16 +12,15 @@ inside and plans again, at the boundary before that iteration, which the graph m
         2       6                        plan b   ← replan record: old a, new b
         3       3                        plan b
 
-``plan_at="point"`` plans each shape at just its own size, where the policy lets it. Plans are kept by the replan key
-``(shape_envelope_hash, mode, arena_config_hash)`` and the point they were made at, so a shape that comes back costs
-nothing.
+A plan is made at the upper end of its envelope, and is identified by the replan key
+``(shape_envelope_hash, mode, arena_config_hash)``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -45,14 +44,13 @@ U64 = NDArray[np.uint64]
 
 Point = tuple[tuple[str, int], ...]
 """Values of all named dimensions, by name bytes."""
-PlanAt = Literal["upper", "point"]
 CURVE_POINTS = 33
 """Maximum number of points of a curve: both ends of the envelope and evenly spaced values between."""
 
 
 @dataclass(frozen=True)
 class ReplanKey:
-    """The cache key of a plan (seed §10)."""
+    """The replan key (seed §10)."""
 
     shape_envelope_hash: bytes
     mode: str
@@ -71,8 +69,6 @@ class Iteration:
     key: ReplanKey
     solution: Solution
     replanned: bool
-    cached: bool
-    """Whether the plan came from the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,20 +79,8 @@ class ReplanLog:
     iterations: tuple[Iteration, ...]
     replans: tuple[dict[str, Any], ...]
     """Trace records, for :func:`tmmu_core.formats.planfile.trace.records`."""
-    plans: int
-    """The number of plans that were made, without cached ones."""
     aborted: ContractError | None = None
     """Reason for an early end; empty otherwise."""
-
-
-class Rule(NamedTuple):
-    """Size within the envelope at which a shape is planned, and the policy outside of it (default: the graph's)."""
-
-    plan_at: PlanAt = "upper"
-    policy: str | None = None
-
-
-BY_THE_GRAPH = Rule()
 
 
 def envelope_hash(dims: Mapping[str, Dim]) -> bytes:
@@ -107,20 +91,20 @@ def envelope_hash(dims: Mapping[str, Dim]) -> bytes:
 def replan_session(
     graph: Graph,
     shapes: Sequence[Mapping[str, int]],
-    rule: Rule = BY_THE_GRAPH,
+    policy: str | None = None,
     *,
     request: PlanRequest | None = None,
     progress: Progress | None = None,
 ) -> ReplanLog:
     """Run a session over ``shapes``: one mapping of dimensions per iteration; missing ones are at their upper end.
 
-    The ``dims`` of ``request`` are ignored. A shape that the
-    policy rejects ends the session with the log's error, reason ``dim_out_of_envelope``, or ``no_safepoint`` where a
-    replan is allowed and the graph declares no place for it. Raises what planning the first shape raises, and
-    ``InvalidIrShapes`` for an unknown dimension, a negative size, or an unknown policy.
+    ``policy`` replaces that of the graph; the ``dims`` of ``request`` are ignored. A shape that the policy rejects ends
+    the session with the log's error, reason ``dim_out_of_envelope``, or ``no_safepoint`` where a replan is allowed and
+    the graph declares no place for it. Raises what planning the first shape raises, and ``InvalidIrShapes`` for an
+    unknown dimension, a negative size, or an unknown policy.
     """
-    policy = _policy(rule.policy or graph.replan_policy)
-    session = _Session(graph, policy, rule.plan_at, with_arena_settings(graph, request or PlanRequest()))
+    policy = _policy(policy or graph.replan_policy)
+    session = _Session(graph, policy, with_arena_settings(graph, request or PlanRequest()))
     for number, shape in enumerate(shapes):
         if progress is not None and not progress("iterations", number, len(shapes)):
             break
@@ -149,9 +133,7 @@ def _policy(policy: str) -> str:
 class _Session:
     graph: Graph
     policy: str
-    plan_at: PlanAt
     request: PlanRequest
-    cache: dict[tuple[ReplanKey, Point], Solution] = field(default_factory=dict)
     iterations: list[Iteration] = field(default_factory=list)
     replans: list[dict[str, Any]] = field(default_factory=list)
 
@@ -163,50 +145,32 @@ class _Session:
         self.arenas_hash = canonical.arena_config_hash(as_given(self.request.arenas))
 
     def log(self, aborted: ContractError | None = None) -> ReplanLog:
-        return ReplanLog(self.graph, tuple(self.iterations), tuple(self.replans), len(self.cache), aborted)
+        return ReplanLog(self.graph, tuple(self.iterations), tuple(self.replans), aborted)
 
     def run(self, number: int, shape: Mapping[str, int]) -> None:
-        """Run one iteration: keep the plan, or replan at the boundary before it."""
-        before = self.iterations[-1] if self.iterations else None
+        """One iteration: keep the plan, or make another at the boundary before it."""
         outside = self._outside(shape)
         if outside and self.policy == "ABORT":
             self._refuse_shape(number, shape, outside[0])
-        if outside and before is None:
-            before = self._declared(number)
         whole = {name: shape.get(name, dim.max) for name, dim in self.graph.dims.items()}
-        dims = {name: _widened(dim, whole[name]) for name, dim in self.dims.items()}
-        point = _point(whole)
-        wanted = point if self.plan_at == "point" else _point({name: dim.max for name, dim in dims.items()})
-        if before is not None and self.policy == "ABORT":
-            if not _covers(before.planned_at, wanted):
-                self._refuse_growth(number, before.planned_at, point)
-            wanted = before.planned_at
-        if before is not None and (outside or wanted != before.planned_at):
-            safepoint = self._safepoint(number, before)
-            reason = "left_envelope" if outside else "new_point"
-            iteration = self._iteration(number, point, wanted, dims, replanned=True)
-            self.replans.append(_record(iteration, before, safepoint, reason))
-        else:
-            iteration = self._iteration(number, point, wanted, dims, replanned=False)
-        self.dims = dims
+        before = self.iterations[-1] if self.iterations else self._planned(number, whole)
+        if not outside:
+            self.iterations.append(replace(before, number=number, point=_point(whole), replanned=False))
+            return
+        safepoint = self._safepoint(number, before)
+        self.dims = {name: _widened(dim, whole[name]) for name, dim in self.dims.items()}
+        iteration = replace(self._planned(number, whole), replanned=True)
+        self.replans.append(_record(iteration, before, safepoint))
         self.iterations.append(iteration)
 
-    def _declared(self, number: int) -> Iteration:
-        """Return the initial plan: at the upper end of the declared envelopes."""
-        upper = _point({name: dim.max for name, dim in self.dims.items()})
-        return self._iteration(number, upper, upper, dict(self.dims), replanned=False)
-
-    def _iteration(
-        self, number: int, point: Point, wanted: Point, dims: dict[str, Dim], *, replanned: bool
-    ) -> Iteration:
-        key = ReplanKey(envelope_hash(dims), self.mode, self.arenas_hash)
-        cached = (key, wanted) in self.cache
-        if not cached:
-            wide = msgspec.structs.replace(self.graph, dims=dims)
-            # The program is the one that was given; what changed is the envelope, which the replan key holds.
-            at = self.request.but(dims=dict(wanted))
-            self.cache[key, wanted] = solve(wide, at, ir_hash=self.ir_hash)
-        return Iteration(number, point, wanted, key, self.cache[key, wanted], replanned, cached)
+    def _planned(self, number: int, shape: Mapping[str, int]) -> Iteration:
+        """Plan at the upper end of the current envelopes."""
+        upper = {name: dim.max for name, dim in self.dims.items()}
+        # The program is the one that was given; what changed is the envelope, which the replan key holds.
+        wide = msgspec.structs.replace(self.graph, dims=self.dims)
+        solution = solve(wide, self.request.but(dims=upper), ir_hash=self.ir_hash)
+        key = ReplanKey(envelope_hash(self.dims), self.mode, self.arenas_hash)
+        return Iteration(number, _point(shape), _point(upper), key, solution, replanned=False)
 
     def _outside(self, shape: Mapping[str, int]) -> list[str]:
         """Return the dimensions of ``shape`` outside of their envelopes, by name."""
@@ -236,15 +200,6 @@ class _Session:
             hint="Declare a wider envelope, or the policy REPLAN_AT_SAFEPOINT with a safepoint.",
         )
 
-    def _refuse_growth(self, number: int, planned: Point, point: Point) -> None:
-        raise InvalidIrShapes(
-            f"iteration {number}: the shape {_text(point)} needs more than the plan made for {_text(planned)}, "
-            "and the replan policy is ABORT.",
-            reason="dim_out_of_plan",
-            node_id="",
-            hint="Plan at the upper end of the envelopes, or declare the policy REPLAN_AT_SAFEPOINT with a safepoint.",
-        )
-
     def _safepoint(self, number: int, before: Iteration) -> str:
         """Return the last declared safepoint of the previous plan."""
         if not self.graph.safepoints:
@@ -267,22 +222,14 @@ def _point(values: Mapping[str, int]) -> Point:
     return tuple(sorted(values.items()))
 
 
-def _covers(planned: Point, point: Point) -> bool:
-    return all(large >= small for (_, large), (_, small) in zip(planned, point, strict=True))
-
-
-def _text(point: Point) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in point)
-
-
-def _record(now: Iteration, before: Iteration, safepoint: str, reason: str) -> dict[str, Any]:
+def _record(now: Iteration, before: Iteration, safepoint: str) -> dict[str, Any]:
     """The trace record of a replan."""
     old, new = before.solution.plan, now.solution.plan
     return {
         "record": "replan",
         "iteration": now.number,
         "safepoint": safepoint,
-        "reason": reason,
+        "reason": "left_envelope",
         "dims": dict(now.point),
         "planned_at": dict(now.planned_at),
         "old_tmmu_plan_hash": old.tmmu_plan_hash.hex(),
@@ -292,7 +239,6 @@ def _record(now: Iteration, before: Iteration, safepoint: str, reason: str) -> d
         "arena_config_hash": now.key.arena_config_hash.hex(),
         "old_extent_bytes": sum(arena.extent_bytes for arena in old.arenas),
         "new_extent_bytes": sum(arena.extent_bytes for arena in new.arenas),
-        "cached": now.cached,
     }
 
 

@@ -109,9 +109,9 @@ def default_planner(instance: PlainInstance) -> str:
     return DEFAULT_PLANNER if fixed is None or (fixed < 0).all() else KEEPS_OFFSETS
 
 
-def refuse_unknown_words(said: PlanRequest) -> None:
+def refuse_unknown_words(request: PlanRequest) -> None:
     """Raise ``InvalidIrShapes`` for an unknown mode or preset."""
-    for what, value, known in (("mode", said.mode, MODES), ("preset", said.preset, PRESETS)):
+    for what, value, known in (("mode", request.mode, MODES), ("preset", request.preset, PRESETS)):
         if value not in known:
             raise InvalidIrShapes(
                 f"there is no {what} {str(value)!r}.",

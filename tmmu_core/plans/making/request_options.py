@@ -26,9 +26,9 @@ class OptionSpec:
     metavar: str
     about: str
     """One sentence of help, its default in brackets."""
-    read: Callable[[str], Any]
+    read: Callable[[str], Any] = lambda text: text
     """Text → value. Raises ``ValueError`` with a sentence; ``UnreadableInput`` where the text is a file's."""
-    write: Callable[[Any], str]
+    write: Callable[[Any], str] = str
     link: str = ""
     """Its key in a link; the field's name where it is empty."""
     choices: tuple[str, ...] = ()
@@ -44,10 +44,6 @@ class OptionSpec:
 
 
 # --- how values are written --------------------------------------------------------------------------------------
-
-
-def _same(text: str) -> str:
-    return text
 
 
 def _whole(text: str) -> int:
@@ -220,28 +216,17 @@ def option_pairs(texts: list[str]) -> dict[str, Any]:
 
 OPTION_SPECS: Mapping[str, OptionSpec] = {
     "mode": OptionSpec(
-        *(
-            "--mode",
-            "M",
-            "Nodes to plan: forward, backward or inference [backward if the graph has backward nodes].",
-            _same,
-            str,
-        ),
+        *("--mode", "M", "Nodes to plan: forward, backward or inference [backward if the graph has backward nodes]."),
         choices=MODES,
         of_graphs=True,
     ),
     "preset": OptionSpec(
-        *(
-            "--preset",
-            "P",
-            "Tensors kept for the backward pass: train_full, inference or remat_enabled [depends on the mode].",
-            _same,
-            str,
-        ),
+        *("--preset", "P"),
+        "Tensors kept for the backward pass: train_full, inference or remat_enabled [depends on the mode].",
         choices=PRESETS,
         of_graphs=True,
     ),
-    "planner": OptionSpec("--planner", "NAME", "Planner [slots].", _same, str),
+    "planner": OptionSpec("--planner", "NAME", "Planner [slots]."),
     "options": OptionSpec(
         *("--option", "KEY=VALUE", "Planner option; the value is JSON or text. Repeatable.", _options, json_text),
         alias=("--planner-option",),
@@ -252,30 +237,22 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         *(read_arenas_text, json_text),
         file="arena configuration",
     ),
-    "alignment": OptionSpec("--alignment", "BYTES", "Alignment of every arena [128].", _bytes, str),
+    "alignment": OptionSpec("--alignment", "BYTES", "Alignment of every arena [128].", _bytes),
     "capacities": OptionSpec(
-        *(
-            "--capacity",
-            "[ARENA=]BYTES",
-            "Memory limit for all tensors, or the capacity of one arena [unlimited]. Repeatable.",
-        ),
+        *("--capacity", "[ARENA=]BYTES"),
+        "Memory limit for all tensors, or the capacity of one arena [unlimited]. Repeatable.",
         *(_capacities, _write_capacities),
         link="capacity",
         many=True,
     ),
     "one_memory": OptionSpec(
-        *(
-            "--one-memory",
-            "",
-            "Place all tensors in one arena, as --capacity BYTES does.",
-            _switch,
-            lambda on: "1" * on,
-        ),
+        *("--one-memory", "", "Place all tensors in one arena, as --capacity BYTES does."),
+        *(_switch, lambda on: "1" * on),
         flag=True,
         of_graphs=True,
     ),
     "page_size": OptionSpec(
-        *("--page-size", "BYTES", "Page size of every arena [none].", _bytes, str), link="page", of_graphs=True
+        "--page-size", "BYTES", "Page size of every arena [none].", _bytes, link="page", of_graphs=True
     ),
     "order": OptionSpec(
         *("--order", "FILE", "Execution order: a JSON list of node ids, or one id per line.", _order, json_text),
@@ -283,29 +260,25 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         of_graphs=True,
     ),
     "token": OptionSpec("--token", "HEX", "Replay token, 64 hexadecimal digits.", _token, bytes.hex),
-    "seed": OptionSpec("--seed", "N", "Seed of the replay token [0].", _whole, str),
-    "rank": OptionSpec("--rank", "R", "Rank to plan [0].", _whole, str, of_graphs=True),
+    "seed": OptionSpec("--seed", "N", "Seed of the replay token [0].", _whole),
+    "rank": OptionSpec("--rank", "R", "Rank to plan [0].", _whole, of_graphs=True),
     "world_size": OptionSpec(
-        *("--world-size", "W", "Number of ranks [size of the mesh, or 1].", _whole, str),
-        link="world",
-        of_graphs=True,
+        "--world-size", "W", "Number of ranks [size of the mesh, or 1].", _whole, link="world", of_graphs=True
     ),
     "shard_spec": OptionSpec(
-        *("--shard", "FILE", "Shard spec, JSON: plan the rank's share of the graph."),
-        *(_shard_spec, json_text),
+        *("--shard", "FILE", "Shard spec, JSON: plan the rank's share of the graph.", _shard_spec, json_text),
         file="shard spec",
         of_graphs=True,
     ),
     "dims": OptionSpec(
-        *("--dims", "B=8,T=512", "Sizes of named dimensions [their upper bounds].", _dims, _write_dims),
-        of_graphs=True,
+        *("--dims", "B=8,T=512", "Sizes of named dimensions [their upper bounds].", _dims, _write_dims), of_graphs=True
     ),
     "budget": OptionSpec(
-        *("--budget", "BYTES", "The quota: the most that the arenas' extents may sum to.", _bytes, str), of_graphs=True
+        "--budget", "BYTES", "The quota: the most that the arenas' extents may sum to.", _bytes, of_graphs=True
     ),
     "addressing": OptionSpec(
         *("--addressing", "HOW", "offsets, or blake3_sparse for the addresses of the superseded draft [offsets]."),
-        *(_addressing, str),
+        _addressing,
         choices=ADDRESSINGS,
         of_graphs=True,
     ),
@@ -344,8 +317,8 @@ def written(request: PlanRequest) -> dict[str, str]:
     """Field → its text, for the fields that differ from their defaults; in the order of the fields."""
     plain = PlanRequest()
     return {
-        name: said.write(getattr(request, name))
-        for name, said in OPTION_SPECS.items()
+        name: spec.write(getattr(request, name))
+        for name, spec in OPTION_SPECS.items()
         if getattr(request, name) != getattr(plain, name)
     }
 

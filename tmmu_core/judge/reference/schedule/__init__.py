@@ -78,11 +78,7 @@ class Run:
 
 
 def run_of(
-    graph: Graph,
-    mode: Mode,
-    preset: Preset,
-    order: Sequence[str] | None = None,
-    dims: Mapping[str, int] | None = None,
+    graph: Graph, mode: Mode, preset: Preset, order: Sequence[str] | None = None, dims: Mapping[str, int] | None = None
 ) -> Run:
     """Resolve ``graph`` to steps.
 
