@@ -100,6 +100,8 @@ def test_maps_side_by_side_share_steps_and_bytes(visit: Visit) -> None:
     maps = page.locator(".tmmu-canvas[data-paintings]")
     expect(maps).to_have_count(2)
     rest(page)
+    notes = page.locator(".tmmu-canvas .legend .note, .tmmu-canvas .note")
+    assert len(set(notes.all_inner_texts())) == 1  # one colour scheme
     before = maps.nth(1).get_attribute("data-levels")
     stage = maps.nth(0).locator(".stage")
     stage.scroll_into_view_if_needed()

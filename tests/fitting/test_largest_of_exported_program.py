@@ -64,6 +64,10 @@ def test_plan_is_made_at_the_size_that_is_given(capfd: pytest.CaptureFixture[str
 def test_convert_writes_the_upper_end_of_the_bounds(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "graph.json"
     assert run(["convert", str(MODEL), "--dims", "x.0=2:64", "-o", str(out)]) == 0
+    assert run(["convert", str(MODEL), "-o", str(out)]) == 0
+    assert "--dims" in tmmu.plan(str(MODEL)).notes["assumed"]
+    assert "--dims" not in tmmu.plan(str(out)).notes["assumed"]
+    assert run(["convert", str(MODEL), "--dims", "x.0=2:64", "-o", str(out)]) == 0
     assert f"the shapes of the graph are fixed: x.0 can be set only in {MODEL}" in capfd.readouterr().err
     assert tmmu.plan(str(out), one_memory=True, planner="exact").extent_bytes == extent(64)
 

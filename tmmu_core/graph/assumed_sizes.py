@@ -39,7 +39,7 @@ def refuse_unused_dims(graph: Graph, names: Iterable[str]) -> None:
     """
     if any(node.scope for node in graph.nodes):
         return
-    used = {dim for tensor in graph.tensors for dim in tensor.shape if isinstance(dim, str)} | graph.ranges.keys()
+    used = _used(graph)
     for name in names:
         if name in graph.dims and name not in used:
             raise InvalidIrShapes(
@@ -51,17 +51,27 @@ def refuse_unused_dims(graph: Graph, names: Iterable[str]) -> None:
             )
 
 
+def _used(graph: Graph) -> set[str]:
+    """Return the dimensions that the shapes of ``graph`` name, or that its reader can set."""
+    return {dim for tensor in graph.tensors for dim in tensor.shape if isinstance(dim, str)} | graph.ranges.keys()
+
+
 def dims_text(sizes: Mapping[str, int]) -> str:
     """``B=1,T=512``: sizes as ``--dims`` reads them, by name."""
     return ",".join(f"{name}={size}" for name, size in sorted(sizes.items()))
 
 
-def in_words(sizes: Mapping[str, int]) -> str:
-    """Return a sentence with the assumed sizes and the option that changes them; ``""`` without any."""
-    if not sizes:
-        return ""
-    listed = ", ".join(f"{name} = {size:,}" for name, size in sorted(sizes.items()))
-    return f"assumed, for the model leaves it open: {listed}; for other sizes: --dims {dims_text(sizes)}"
+def in_words(graph: Graph, given: Mapping[str, int] | None = None) -> str:
+    """Return a sentence with the assumed sizes and the option that changes them; ``""`` without any.
+
+    ``given`` are sizes that the caller sets. The option is left out for sizes that no shape names.
+    """
+    sizes = assumed_at(graph, given)
+    listed = ", ".join(f"{name} = {size:,}" for name, size in sizes.items())
+    scoped = any(node.scope for node in graph.nodes)
+    free = {name: size for name, size in sizes.items() if scoped or name in _used(graph)}
+    how = f"; for other sizes: --dims {dims_text(free)}" if free else ""
+    return f"assumed, for the model leaves it open: {listed}{how}" if sizes else ""
 
 
 SHAPE_SOURCES = {

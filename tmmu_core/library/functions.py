@@ -273,20 +273,15 @@ rank, world_size, shard_spec, addressing, progress : optional
     is_module = is_training_module(source)
     request = request_of({name: given[name] for name in FIELDS if name in given and not (is_module and name == "dims")})
     if is_module:
-        from tmmu_core.library.torch_fit import TorchModel, fit_module, largest_batch, module_moves
+        from tmmu_core.library.torch_fit import TorchModel, fit_sized, module_moves
 
         if request.but(capacities={}) != PlanRequest():
             raise UnreadableInput(
                 "a module in training mode has no options of a plan.", hint="Fit the graph of the module with them."
             )
-        moves = module_moves(allow, max_cost)
         model = TorchModel(source, example_inputs, loss, optimizer)
-        if isinstance(dims, Mapping) or largest is not None:
-            sizes = dims if isinstance(dims, Mapping) else {}
-            return largest_batch(
-                model, sizes, largest, lambda each: fit_module(each, capacity, reserve, moves, progress)
-            )
-        return fit_module(model, capacity, reserve, moves, progress)
+        limits = capacity, reserve, module_moves(allow, max_cost)
+        return fit_sized(model, limits, dims, largest, progress)
     if loss is not None or optimizer is not None or reserve or largest is not None:
         raise UnreadableInput(
             "loss, optimizer, reserve and largest are of a PyTorch module in training mode.",

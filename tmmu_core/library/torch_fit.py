@@ -81,6 +81,16 @@ class TorchFit(Fit[Plan]):
             "buffers_equal": measured.same_buffers(plain),
         }
 
+    @property
+    def next_steps(self) -> tuple[str, ...]:
+        """Changes of the request to try where nothing fits: those that a step of PyTorch can run."""
+        if self.answer == "fits":
+            return ()
+        steps = [each for each in self.fitted.next_steps if not each.startswith("allow ")]
+        others = [kind for kind in KINDS if kind not in self.limits[1].kinds]
+        steps += [f"allow {', '.join(others)}"] * bool(others)
+        return (*steps, 'a smaller batch: dims={"batch": (1, 256)}, largest="batch"')
+
     @cached_property
     def eager_peak_bytes(self) -> int:
         """Peak of the live bytes of eager PyTorch: what the step needs today."""
@@ -186,6 +196,23 @@ def largest_batch(
         return fits[high]
     largest = bisect_size(Dim(low, high), fitted)
     return fits[low if largest.size is None else largest.size]
+
+
+def fit_sized(
+    model: TorchModel,
+    limits: tuple[Capacities, Amount, Allowed],
+    dims: Mapping[str, Any] | str | None,
+    largest: str | None,
+    progress: Progress | None,
+) -> TorchFit:
+    """Fit a module, at the sizes of ``dims`` where they are given; ``limits`` are capacity, reserve and moves."""
+
+    def fitted(each: TorchModel) -> TorchFit:
+        return fit_module(each, *limits, progress)
+
+    if isinstance(dims, Mapping) or largest is not None:
+        return largest_batch(model, dims if isinstance(dims, Mapping) else {}, largest, fitted)
+    return fitted(model)
 
 
 def fit_module(

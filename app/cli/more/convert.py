@@ -14,7 +14,7 @@ from tmmu_core.base.atomic_files import replace_file_by_parts
 from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.open_file import read_within
 from tmmu_core.formats.weights import constants_of
-from tmmu_core.graph.assumed_sizes import assumed_at, in_words
+from tmmu_core.graph.assumed_sizes import in_words
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.graph.native import sidecar as native_sidecar
 from tmmu_core.graph.quantities import read_pairs
@@ -56,7 +56,7 @@ def command(model: Source, wanted: ConvertOptions, output: Out = STREAM, json: A
     if name != STREAM:
         print_note(counts)
         if graph.assumed:
-            print_note(in_words(assumed_at(graph)))
+            print_note(in_words(graph))
         named = {size for tensor in graph.tensors for size in tensor.shape}
         fixed = sorted(graph.ranges.keys() - named)
         if fixed:

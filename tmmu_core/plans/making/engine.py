@@ -14,7 +14,7 @@ from typing import Any, TypedDict, Unpack
 
 from tmmu_core.base.errors import U64_MAX, ArenaTooSmall, ContractError, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
-from tmmu_core.graph.assumed_sizes import assumed_at, in_words
+from tmmu_core.graph.assumed_sizes import in_words
 from tmmu_core.graph.model import AnnotatedGraph, Arena, ArenaConfig, Graph, Mode, Preset
 from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor
@@ -208,7 +208,7 @@ def remarks_on(graph: Graph, dims: Mapping[str, int]) -> dict[str, str]:
     parts = [f"{node.node_id} ({', '.join(node.unplanned)})" for node in graph.nodes if node.unplanned]
     more = f" and {len(parts) - NAMED_PARTS:,} more" if len(parts) > NAMED_PARTS else ""
     found = {
-        ASSUMED: in_words(assumed_at(graph, dims)),
+        ASSUMED: in_words(graph, dims),
         READ: " ".join(graph.notes) if isinstance(graph, AnnotatedGraph) else "",
         UNPLANNED: f"bodies that are not planned: {', '.join(parts[:NAMED_PARTS])}{more}" if parts else "",
     }

@@ -59,15 +59,7 @@ def plan_problem(
     for problem in instance.problems:
         packing = given_packings.get(problem.arena) or _packed(problem, planner, options or {}, meter)
         placed.append(_placed(problem, packing, reserved or 0))
-    columns = _columns(placed)
-    columns = replace(
-        columns,
-        handoffs=tuple([row for each in placed for row in each.handoffs]),
-        taken=tuple([flag for each in placed for flag in each.taken]),
-    )
-    if instance.recorded is not None:
-        kind = dict(zip(instance.problem.ids, instance.recorded.categories, strict=True))
-        columns = replace(columns, categories=tuple([kind[name] for name in columns.tensor_ids]))
+    columns = _all_columns(placed, instance)
     steps = int(columns.death.max(initial=1))
     config = {each.problem.arena: Arena(each.problem.capacity, each.problem.arena_alignment) for each in placed}
     summaries = [summarise(each.problem, each.found, config, steps) for each in placed]
@@ -77,7 +69,6 @@ def plan_problem(
     lives = [each.found.parts for each in placed if each.found.parts is not None]
     birth, end, size = (np.concatenate(column) for column in zip(*lives, strict=True))
     constraints = constraints_of(instance.problems)
-    kept = sum(problem.given_offsets for problem in instance.problems)
     return assemble(
         columns,
         summaries,
@@ -93,16 +84,30 @@ def plan_problem(
         has_inputs_step=False,
         execution_order=(),
         constraints=constraints,
-        notes={
-            **({READ: "; ".join(instance.notes)} if instance.notes else {}),
-            **(
-                {GIVEN_OFFSETS: f"{kept:,} of {sum(map(len, instance.problems)):,} offsets are given and stay fixed"}
-                if kept
-                else {}
-            ),
-            **{each.problem.arena: dict(each.found.packing.notes) for each in placed if each.found.packing.notes},
-        },
+        notes=_notes(placed, instance),
     )
+
+
+def _all_columns(placed: list[_Placed], instance: PlainInstance) -> PlanColumns:
+    """Return the rows of all arenas with their hand-offs, and the categories of a recording."""
+    columns = replace(
+        _columns(placed),
+        handoffs=tuple([row for each in placed for row in each.handoffs]),
+        taken=tuple([flag for each in placed for flag in each.taken]),
+    )
+    if instance.recorded is None:
+        return columns
+    kind = dict(zip(instance.problem.ids, instance.recorded.categories, strict=True))
+    return replace(columns, categories=tuple([kind[name] for name in columns.tensor_ids]))
+
+
+def _notes(placed: list[_Placed], instance: PlainInstance) -> dict[str, Any]:
+    """Return the notes of the reader, of given offsets, and of the planner for each arena."""
+    notes: dict[str, Any] = {READ: "; ".join(instance.notes)} if instance.notes else {}
+    kept = sum(problem.given_offsets for problem in instance.problems)
+    if kept:
+        notes[GIVEN_OFFSETS] = f"{kept:,} of {sum(map(len, instance.problems)):,} offsets are given and stay fixed"
+    return notes | {each.problem.arena: dict(each.found.packing.notes) for each in placed if each.found.packing.notes}
 
 
 def _packings_of(instance: PlainInstance) -> dict[str, Packing]:

@@ -270,7 +270,7 @@ export class Chart {
   }
 
   get scheme() {
-    const own = ["category", "module"].find((name) => this.plan[name]) ?? "role";
+    const own = ["category", this.other ? "role" : "module"].find((name) => this.plan[name]) ?? "role";
     return this.state.colour ?? (this.state.view === "slots" ? "slot" : own);
   }
 

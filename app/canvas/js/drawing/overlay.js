@@ -42,21 +42,27 @@ function drawSpan(pen, { plan, plane, plot, strip, look }, [first, end]) {
 /** Draw the notes of a review as flags on the timeline: [step, text]. */
 function drawFlags(pen, { plane, plot, strip, look }, flags) {
   if (plane.sideways) return;
-  for (const [step, text] of flags) {
+  for (const [k, [step, text]] of flags.entries()) {
     const x = plane.step(step + 0.5), top = (strip ?? plot).y;
     if (x < plot.x || x > plot.x + plot.w) continue;
     pen.fillStyle = FLAG;
     pen.fillRect(x - 0.75, top, 1.5, plot.y + plot.h - top);
-    label(pen, look, shortened(text, 28), x, top + 20, FLAG);
+    const words = shortened(text, 28), width = textWidth(pen, look, words);
+    label(pen, look, words, Math.min(x, plot.x + plot.w - width), top + 2 + 18 * (k % 4), FLAG);
   }
 }
 
-function label(pen, look, text, x, y, ground = "#111") {
+function textWidth(pen, look, text) {
   pen.font = look.font;
+  return pen.measureText(text).width + 10;
+}
+
+function label(pen, look, text, x, y, ground = "#111") {
+  const width = textWidth(pen, look, text);
   pen.textAlign = "left";
   pen.textBaseline = "middle";
   pen.fillStyle = ground;
-  pen.fillRect(x, y, pen.measureText(text).width + 10, 17);
+  pen.fillRect(x, y, width, 17);
   pen.fillStyle = "#fff";
   pen.fillText(text, x + 5, y + 9);
 }
