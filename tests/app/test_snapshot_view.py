@@ -102,3 +102,4 @@ def test_file_with_offsets_in_several_arenas_is_shown() -> None:
     at = opened("plan", graph=opening.shelf().put("two.pte", data, ""))
     assert not at.exception
     assert "memory 2" in html(at)
+    assert any("planned 80 B; lower bound 80 B" in caption.value for caption in at.caption)
