@@ -303,27 +303,21 @@ def _rows(samples: tuple[Sample, ...]) -> list[dict[str, str]]:
 
 
 def readme() -> str:
-    """``README.md``: a line for each sample."""
+    """Return ``README.md``: a list of the samples by group."""
     lines = [
         "# Sample graphs",
         "",
-        "Native graph files (contract §8), each named by what it teaches. `make samples` writes them, this page and",
-        "`index.json` anew from `make.py`; `tmmu explore FILE` opens one, and the explorer's gallery shows them all.",
-        "Their golden traces are in `golden/`.",
+        "Native graph files (contract §8). `make samples` writes them, this page and `index.json` from `make.py`.",
+        "`index.json` and the gallery of the explorer describe each sample. Golden traces are in `golden/`.",
     ]
     for group, heading in ((LESSON, "Lessons"), (MODEL, "Published networks")):
-        lines += ["", f"## {heading}", ""]
-        lines += [
-            f"- [`{s.file}`]({s.file}): {s.teaches}" + ("" if group == LESSON else f" From {s.source}.")
-            for s in CATALOGUE
-            if s.group == group
-        ]
-    lines += ["", "## Without a graph", "", "Where they come from is told in [`instances/`](instances/README.md).", ""]
-    lines += [f"- [`{s.file}`]({s.file}): {s.title}. {s.teaches}" for s in INSTANCES]
+        lines += ["", f"## {heading}", "", *(f"- [`{s.file}`]({s.file})" for s in CATALOGUE if s.group == group)]
+    lines += ["", "## Without a graph", "", "[Sources](instances/README.md).", ""]
+    lines += [f"- [`{s.file}`]({s.file})" for s in INSTANCES]
     lines += [
         "",
-        "The nine topologies from the onnx package are real network structures with their weights replaced by",
-        "`ConstantOfShape`; their weights therefore have the role `constant`. They come at batch 1, 224×224, float32.",
+        "The nine topologies of the onnx package have `ConstantOfShape` instead of weights, so their weights have the role",
+        "`constant`. They are at batch 1, 224×224, float32.",
     ]
     return "\n".join(lines) + "\n"
 

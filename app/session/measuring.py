@@ -50,7 +50,7 @@ def ours(choice: Choice, opened: Opened) -> Job[int] | None:
 
     def run(progress: Progress) -> int:
         made = desk().run_task(about(tasks.plan, opened, {}, PlanRequest(planner=measure_model.PLANNER)), progress)
-        return int(made.plan.arenas[0].extent_bytes)
+        return sum(arena.extent_bytes for arena in made.plan.arenas)
 
     return desk().job(("ours", choice.source), "planning the live ranges", run)
 

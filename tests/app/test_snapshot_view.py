@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from app.session import opening
 from benchmarks.snapshot_writer import SnapshotWriter, Transformer, frame, transformer_steps
 from tests.app.test_pages import html, opened
+from tests.tools.fuzz import flat_program
 
 TINY = {"layers": 2, "width": 256, "tokens": 512, "vocabulary": 5000}
 
@@ -93,3 +94,12 @@ def test_two_files_of_the_command_line_are_compared_and_ranks_are_not(files: str
         st.text(state.choice().baseline.removeprefix("file:"))
 
     assert AppTest.from_function(page, args=(files,)).run().text[0].value == baseline
+
+
+def test_file_with_offsets_in_several_arenas_is_shown() -> None:
+    values = [flat_program.tensor(0, (16,), memory=1), flat_program.tensor(64, (4,), memory=2)]
+    data = flat_program.program(values, [0], [1], [("aten::sum.out", [0, 1, 1])])
+    at = opened("plan", graph=opening.shelf().put("two.pte", data, ""))
+    assert not at.exception
+    assert "memory 2" in html(at)
+    assert any("planned 80 B; lower bound 80 B" in caption.value for caption in at.caption)

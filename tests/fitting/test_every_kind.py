@@ -8,9 +8,10 @@ import msgspec
 import onnx
 import pytest
 
-from tests.fitting.test_fitting import FREE, SAMPLES, shown, started
+from tests.fitting.test_fitting import FREE, shown, started
 from tests.support.build import chain
 from tests.support.onnx_run import arena_run, plain_run
+from tests.support.paths import SAMPLES
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.capacity import Capacity

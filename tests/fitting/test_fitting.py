@@ -11,11 +11,10 @@ import pytest
 from tests.fitting.random_graphs import all_orders, drawn, model_of
 from tests.fitting.test_order import two_branches
 from tests.support.build import chain, graph, node, tensor
-from tests.support.paths import SAMPLES
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.moves.sizes import with_size
-from tmmu_core.fitting.problem.answer import ALLOWED, Allowed, Fitted
+from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.lower_bounds import lower_bound
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_of, initial_candidate, solve_input
@@ -23,7 +22,6 @@ from tmmu_core.fitting.recipe import moves_of, recipe
 from tmmu_core.fitting.search.apply_moves import apply_moves
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.largest_size import largest_that_fits
-from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import Dim, Graph, Tensor
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
@@ -200,14 +198,3 @@ def recomputed(ir: Graph, chosen: set[int]) -> Graph:
         nodes.append(msgspec.structs.replace(n, inputs=tuple(swap.get(x, x) for x in n.inputs)))
     order_ids = tuple(n.node_id for n in nodes)
     return msgspec.structs.replace(ir, tensors=tuple(tensors), nodes=tuple(nodes), execution_order=order_ids)
-
-
-@pytest.mark.parametrize("name", ["shufflenet", "training_step", "loop"])
-def test_sample_is_fitted_to_what_its_best_order_needs(name: str) -> None:
-    start = started(read_graph_file(next(SAMPLES.glob(f"{name}.tmmu.*"))))
-    lowest = shown(fit(start, Capacity(1), replace(FREE, kinds=FREE.kinds - {"inplace"})))
-    assert lowest.answer == "cannot"
-    fitted = shown(fit(start, Capacity(lowest.curve[-1].extent_bytes), FREE))
-    assert fitted.answer == "fits"
-    assert fitted.best.extent_bytes <= start.extent_bytes
-    assert set(ALLOWED) < set(KINDS)

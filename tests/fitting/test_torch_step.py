@@ -279,6 +279,9 @@ def test_least_bytes_are_within_reach_of_the_capacity_that_cannot_be_met() -> No
     assert impossible.answer == "cannot"
     least = impossible.least_bytes
     assert impossible.lower_bound_bytes <= least < impossible.fitted.start.extent_bytes
+    capacity, batch = impossible.next_steps
+    assert f"{impossible.lower_bound_bytes:,} bytes" in capacity
+    assert batch.startswith("a smaller batch")
     assert tmmu.fit(module, least, example_inputs=(x,), loss=squared)
 
 

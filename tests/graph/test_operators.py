@@ -101,8 +101,3 @@ def test_properties_of_an_operator(
 def test_name_without_a_base_is_an_unknown_operator(name: str) -> None:
     assert operator_of(name).is_unknown
     assert operator_of(name).keeps_position
-
-
-def test_attention_module_of_pytorch_is_random() -> None:
-    assert operator_of("torch.nn.MultiheadAttention").is_random
-    assert not operator_of("com.microsoft::MultiHeadAttention").is_random

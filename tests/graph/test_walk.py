@@ -62,19 +62,6 @@ def test_open_module_shows_its_nodes_in_a_frame() -> None:
     assert tree.above(index.node_of["gelu1"]) == (("h", "1"),)
 
 
-def test_modules_that_feed_each_other_form_a_cycle() -> None:
-    tensors = [tensor("x", role="input"), *(tensor(f"{m}/{k}/t") for m in "ab" for k in (0, 1))]
-    nodes = [
-        node("a/0/n", "x", "a/0/t"),
-        node("b/0/n", "a/0/t", "b/0/t"),
-        node("a/1/n", "b/0/t", "a/1/t"),
-        node("b/1/n", "a/1/t", "b/1/t"),
-    ]
-    index, tree = grown(graph(tensors, nodes, "x", "b/1/t"))
-    found = collapse(index, tree, CollapseRequest())
-    assert {"a→b", "b→a"} <= arrows(index, tree, found)
-
-
 def test_selected_parameter_is_a_vertex() -> None:
     index, tree = grown(two_blocks())
     weight = index.tensor_of["h.1.up.weight"]

@@ -32,12 +32,6 @@ def test_handoff_that_cannot_be_taken_holds_both_at_the_writing_step() -> None:
     assert (bound.bytes, bound.witness, bound.rule) == (14, (0, 1), "handoff")
 
 
-def test_giver_that_lives_on_counts_once() -> None:
-    apart = {"handoff_from": np.array([-1, 0]), "must_not_alias": np.array([[0, 1]])}
-    bound = lower_bound(problem((0, 3, 6), (2, 4, 8), **apart))
-    assert (bound.bytes, bound.witness, bound.rule) == (14, (0, 1), "live")
-
-
 def test_must_not_alias_pair_counts_across_time() -> None:
     bound = lower_bound(problem((0, 1, 8), (5, 6, 7), must_not_alias=np.array([[0, 1]])))
     assert (bound.bytes, bound.witness, bound.rule) == (15, (0, 1), "never_alias")
@@ -62,9 +56,3 @@ def test_max_live_is_the_largest_sum_over_steps(p: Problem) -> None:
     sizes = [int(x) for x in p.size]
     most = max((sum(sizes[i] for i in range(len(p)) if t in live_steps(p, i)) for t in range(10)), default=0)
     assert lower_bound(p).max_live == most
-
-
-def test_larger_of_two_must_not_alias_partners_counts() -> None:
-    p = problem((0, 1, 10), (2, 3, 4), (4, 5, 7), must_not_alias=np.array([[0, 1], [0, 2]]))
-    bound = lower_bound(p)
-    assert (bound.bytes, bound.witness) == (17, (0, 2))

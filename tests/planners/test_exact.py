@@ -14,8 +14,8 @@ from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import exact
-from tmmu_core.planners.exact.branch_and_bound import BUDGET_SPENT, FOUND, INFEASIBLE
-from tmmu_core.planners.exact.branching import BranchingOrder, static_rank, traits
+from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE
+from tmmu_core.planners.exact.branching import BranchingOrder
 from tmmu_core.planners.exact.driver import MAX_ENUMERATED_HANDOFFS, search_models
 from tmmu_core.planners.exact.search_model import Model, search_model, units_of, weighted_ranks
 from tmmu_core.planners.exact.search_run import Searcher
@@ -138,13 +138,6 @@ def test_search_grows_its_tables_when_they_are_full() -> None:
     assert searcher.solve(1515472556, rank, 6_000) == (verdict, nodes, offset)
 
 
-def test_stop_flag_ends_the_search() -> None:
-    p = instance("D.1048576")
-    searcher = Searcher(model_of(p))
-    searcher.stop[0] = 1
-    assert searcher.solve(986112, static_rank(traits(searcher.model), "TWA"), 10**6) == (BUDGET_SPENT, 0, None)
-
-
 @pytest.mark.slow
 @given(problems(most=25, steps=15))
 def test_result_is_between_its_bound_and_the_portfolio(p: Problem) -> None:
@@ -194,13 +187,6 @@ def test_stopped_search_keeps_its_best_packing() -> None:
     assert [done for _, done, _ in calls] == sorted(done for _, done, _ in calls)
 
 
-def test_instance_d_fits_its_accelerator() -> None:
-    p = problem_with(instance("D.1048576"), capacity=1048576)
-    packing = exact(p, {})
-    assert faults(p, offsets(packing)) == []
-    assert extent(p, packing.offset) <= 1048576
-
-
 def beside(p: Problem, q: Problem) -> Problem:
     """Both, the second after the first: nothing of one meets anything of the other."""
     later = int(p.death.max()) if len(p) else 0
@@ -231,13 +217,6 @@ def test_part_above_its_peak_raises_the_bound_of_the_whole() -> None:
     packing = exact(p, {})
     assert (extent(p, packing.offset), packing.lower_bound, packing.optimal) == (24, 24, True)
     assert packing.notes["parts"] == 2
-
-
-def test_part_on_a_coarser_grid_is_lowered_to_the_other() -> None:
-    # The first part (6 and 2 bytes, one on a grid of 4) can take 8, the second 9: extents of the first are even.
-    p = problem((0, 1, 6), (1, 2, 5), (1, 2, 1), (1, 2, 1), (0, 1, 2), alignment=[1, 2, 2, 2, 4])
-    packing = exact(p, {})
-    assert (extent(p, packing.offset), packing.lower_bound, packing.optimal) == (9, 9, True)
 
 
 def test_extent_off_the_multiples_of_a_fixed_offset_is_proven() -> None:

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import threading
 
-import numpy as np
 import pytest
 
-from benchmarks.variants import perfect, problem_of, read, trimmed
+from benchmarks.variants import perfect, problem_of
 from tests.planners.brute_force import made
-from tests.planners.packings import extent, faults, offsets, problem, problem_with, smallest_extent
-from tests.support.paths import ROOT, SAMPLES
-from tmmu_core.formats.csv.instance_csv import read_csv
-from tmmu_core.planners.bounds import lower_bound
+from tests.planners.packings import faults, offsets, problem_with, smallest_extent
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import exact, lns
 from tmmu_core.planners.exact.lns import lns_run
 from tmmu_core.planners.exact.lns_moves import (
-    ALIGNMENT,
-    FIXED,
     OFFSET,
     OMITTED,
     OMITTED_COUNT,
@@ -112,35 +106,3 @@ def test_run_stops_when_the_callback_returns_true_or_raises() -> None:
     with pytest.raises(KeyboardInterrupt):
         run.run(1 << 19, 10**9, broken)
     assert run.stop[0] == 1
-
-
-def test_offsets_off_the_grid_of_the_sizes_are_kept() -> None:
-    p = problem_with(problem((0, 4, 12), (0, 4, 12), (2, 6, 24), alignment=(2, 4, 4)), fixed=np.array([6, -1, -1]))
-    model = model_of(p)
-    run = lns_run(model, build_tables(model), 1)
-    assert run.step == 2
-    lies = run.run(56, 500)
-    assert lies is not None
-    assert faults(p, lies) == []
-    assert run.state.unit[:, ALIGNMENT].max() == 2
-    assert run.state.unit[:, FIXED].max() == 3
-
-
-@pytest.mark.parametrize(("name", "least"), [("D.986112", 986_112), ("D-trimmed-101.956416", 956_416)])
-def test_published_packing_of_d_meets_its_bound(name: str, least: int) -> None:
-    """The instance D of MiniMalloc and a variant of it."""
-    fixed_ends = read_csv((SAMPLES / "instances" / "D.1048576.csv").read_bytes()).problem
-    if least != 986_112:
-        fixed_ends = problem_of(trimmed(read("D.1048576"), 101))
-    found = read_csv((ROOT / "benchmarks" / "found" / f"{name}.csv").read_bytes())
-    p = found.problem
-    assert (p.ids, p.birth.tolist(), p.death.tolist(), p.size.tolist()) == (
-        fixed_ends.ids,
-        fixed_ends.birth.tolist(),
-        fixed_ends.death.tolist(),
-        fixed_ends.size.tolist(),
-    )
-    assert found.packing is not None
-    lies = found.packing.offset.tolist()
-    assert faults(fixed_ends, lies) == []
-    assert extent(fixed_ends, lies) == lower_bound(fixed_ends).max_live == least

@@ -68,13 +68,6 @@ def test_auto_stops_at_the_capacity_unless_told_to_minimise() -> None:
     assert (least.notes["picked"], extent(p, least.offset), least.optimal) == ("exact", 1_048_576, True)
 
 
-def test_auto_searches_until_the_capacity_is_met() -> None:
-    p = problem_with(instance("A.1048576"), capacity=1_200_000)
-    packing = auto(p, {})
-    assert (packing.notes["picked"], faults(p, offsets(packing))) == ("exact", [])
-    assert 1_048_576 < extent(p, packing.offset) <= 1_200_000
-
-
 def test_auto_proves_a_trace_of_a_thousand_storages_optimal() -> None:
     p = instance("somas_resnet50")
     packing = auto(p, {})

@@ -69,15 +69,6 @@ def test_unknown_arena_raises_key_error() -> None:
         live_bytes(ledger_plan(), "elsewhere")
 
 
-def test_view_is_part_of_the_storage_of_its_base() -> None:
-    plan = plan_graph(views_graph()).plan
-    s = storages_of(plan)
-    heads = [plan.tensor_ids[row] for row in s.head]
-    at = heads.index("h")
-    assert "left" not in heads
-    assert (int(s.size[at]), int(s.birth[at]), int(s.death[at])) == (32, 1, 3)
-
-
 def test_slots_of_the_ledger_example() -> None:
     first, second, third = slot_reports(ledger_plan(), "arena")
     assert [(t.tensor_id, t.size_bytes, t.unused_bytes) for t in first.tenants] == [("a", 100, 0), ("d", 64, 36)]

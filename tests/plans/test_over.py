@@ -39,13 +39,6 @@ def test_plan_over_its_capacity_keeps_it_and_has_a_finding() -> None:
     assert {finding.rule for finding in verify_plan(plan, MIXED).findings} == {"capacity"}
 
 
-def test_layout_over_a_limit_equals_the_layout_without_limits() -> None:
-    free = make_plan(MIXED, PlanRequest()).plan
-    over = make_plan_anyway(MIXED, PlanRequest(capacities={"activations": 1024})).plan
-    assert over.layout_hash == free.layout_hash
-    assert over.tmmu_plan_hash != free.tmmu_plan_hash
-
-
 def test_instance_over_its_capacity_is_planned() -> None:
     found = read_any((SAMPLES / "instances" / "iree_first.csv").read_bytes(), "iree_first.csv")
     assert isinstance(found, PlainInstance)

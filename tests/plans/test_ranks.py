@@ -8,8 +8,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans import canonical
-from tmmu_core.plans.making.engine import plan_graph
-from tmmu_core.plans.making.ranks import plan_rank, plan_ranks
+from tmmu_core.plans.making.ranks import plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 
 
@@ -41,15 +40,6 @@ def test_class_of_ranks_verifies(spec, mode, preset):
         assert verify_plan(one.solution.plan).findings == ()
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("preset", PRESETS)
-def test_world_of_one_rank_is_planned_as_the_graph_itself(mode, preset):
-    """The graph as run is planned again: writing the backward pass first changes nothing."""
-    alone = plan_ranks(layers(), PlanRequest(shard_spec={"mesh": {}}, mode=mode, preset=preset)).plan(0)
-    whole = plan_graph(layers(), mode=mode, preset=preset, shard_spec={"mesh": {}})
-    assert (alone.tmmu_plan_hash, alone.layout_hash) == (whole.plan.tmmu_plan_hash, whole.plan.layout_hash)
-
-
 def test_ir_hash_is_that_of_the_global_graph():
     ir = layers()
     assert {plan_ranks(ir, PlanRequest(shard_spec=TP)).plan(rank).ir_hash for rank in range(4)} == {
@@ -61,14 +51,6 @@ def test_ranks_of_a_class_share_the_layout_and_not_the_hash():
     ranks = plan_ranks(layers(), PlanRequest(shard_spec=TP))
     assert len(set(ranks.plan_hashes)) == 4
     assert ranks.plan(0).layout_hash == ranks.plan(1).layout_hash
-
-
-def test_hash_of_a_rank_equals_that_of_planning_it_alone():
-    ranks = plan_ranks(layers(), PlanRequest(shard_spec=TP, mode="backward", seed=9))
-    for rank in range(4):
-        alone = plan_rank(layers(), PlanRequest(shard_spec=TP, rank=rank, world_size=4, mode="backward", seed=9)).plan
-        assert (alone.rank, alone.tmmu_plan_hash) == (rank, ranks.plan_hashes[rank])
-        assert ranks.plan(rank).tmmu_plan_hash == alone.tmmu_plan_hash
 
 
 def test_spec_and_world_size_are_in_the_hash():

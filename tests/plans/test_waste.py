@@ -8,7 +8,7 @@ from tests.plans.examples import ledger_plan, problem_of, solved
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import PLANNERS
-from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, Region, regions_at, waste_at, waste_ledger
+from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_at, waste_ledger
 from tmmu_core.plans.figures.plan_storages import storages_of
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.model import Plan
@@ -41,17 +41,6 @@ def test_ledger_example_has_its_accounts_at_each_step() -> None:
     assert ledger.at(1) == {"live": 150, "alignment_gaps": 28, "slot_rounding": 0, "holes": 0, "tail": 54}
     assert ledger.at(2) == {"live": 154, "alignment_gaps": 28 + 14, "slot_rounding": 36, "holes": 0, "tail": 0}
     assert ledger.at(3) == {"live": 90, "alignment_gaps": 14, "slot_rounding": 0, "holes": 128, "tail": 0}
-
-
-def test_regions_are_adjacent() -> None:
-    assert regions_at(ledger_plan(), "arena", 2) == (
-        Region(0, 64, "live", "d"),
-        Region(64, 100, "slot_rounding", "d"),
-        Region(100, 128, "alignment_gaps"),
-        Region(128, 178, "live", "b"),
-        Region(178, 192, "alignment_gaps"),
-        Region(192, 232, "live", "c"),
-    )
 
 
 def test_zero_size_tensor_takes_no_byte_where_bytes_are_placed() -> None:

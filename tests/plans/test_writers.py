@@ -6,23 +6,7 @@ import pytest
 
 from app.session import planning
 from app.session.view_state import Choice
-from tests.support.build import residual
 from tmmu_core.plans.figures.plan_storages import held_by_writer, live_bytes, storages_of
-from tmmu_core.plans.making.engine import plan_graph
-
-
-def test_skip_connection_is_held_by_the_input() -> None:
-    solution = plan_graph(residual())
-    step = 3  # n2 reads b and writes c; the skip still needs x
-    index = solution.liveness.timeline.index
-    by_node, loose = held_by_writer(solution.plan, storages_of(solution.plan), index, step, "activations")
-    assert dict(zip(index.node_ids, by_node.tolist(), strict=True)) == {
-        "n0": 0,
-        "n1": 16,
-        "n2": 16,
-        "n3": 0,
-    }
-    assert loose == 16
 
 
 @pytest.mark.parametrize("sample", ["views", "alias_group", "in_place", "training_step"])

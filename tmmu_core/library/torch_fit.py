@@ -81,6 +81,16 @@ class TorchFit(Fit[Plan]):
             "buffers_equal": measured.same_buffers(plain),
         }
 
+    @property
+    def next_steps(self) -> tuple[str, ...]:
+        """Changes of the request to try where nothing fits: those that a step of PyTorch can run."""
+        if self.answer == "fits":
+            return ()
+        steps = [each for each in self.fitted.next_steps if not each.startswith("allow ")]
+        others = [kind for kind in KINDS if kind not in self.limits[1].kinds]
+        steps += [f"allow {', '.join(others)}"] * bool(others)
+        return (*steps, 'a smaller batch: dims={"batch": (1, 256)}, largest="batch"')
+
     @cached_property
     def eager_peak_bytes(self) -> int:
         """Peak of the live bytes of eager PyTorch: what the step needs today."""

@@ -42,7 +42,8 @@ def draw(shown: Shown) -> None:
 
 
 def _given(shown: Shown) -> None:
-    (arena,) = shown.plan.arenas
+    theirs = sum(arena.extent_bytes for arena in shown.plan.arenas)
+    bound = sum(arena.bound_bytes for arena in shown.plan.arenas)
     job = measuring.ours(state.choice(), shown.opened)
     if job is None:
         return
@@ -51,10 +52,8 @@ def _given(shown: Shown) -> None:
             long_work.progress(job, "Planning", follow=True)
             return
         ours = job.answer()
-        st.plotly_chart(
-            bars(arena.extent_bytes, ours, arena.bound_bytes), key=f"reality.{shown.key}", config=chart_base.CONFIG
-        )
-        st.caption(_sentence("The file's plan", arena.extent_bytes, ours, arena.bound_bytes))
+        st.plotly_chart(bars(theirs, ours, bound), key=f"reality.{shown.key}", config=chart_base.CONFIG)
+        st.caption(_sentence("The file's plan", theirs, ours, bound))
 
 
 def _measured(found: Measured, key: str) -> None:

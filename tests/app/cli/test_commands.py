@@ -100,16 +100,6 @@ def test_options_reach_the_plan(tmmu: Any, options: tuple[str, ...], expected: d
     assert {key: document[key] for key in expected} == expected
 
 
-@pytest.mark.parametrize("text", ['["{}"]', "{}\n"])
-def test_order_is_read_from_json_or_lines(tmmu: Any, tmp_path: Path, text: str) -> None:
-    ids = json.loads(tmmu("plan", CHAIN, "--json")[1])["execution_order"]
-    order = tmp_path / "order"
-    order.write_text(json.dumps(ids) if text.startswith("[") else "\n".join(ids) + "\n")
-    code, out, _ = tmmu("plan", CHAIN, "--order", str(order), "--json")
-    assert code == 0
-    assert json.loads(out)["execution_order"] == ids
-
-
 def test_finished_instance_keeps_its_offsets_unless_a_planner_is_named(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("id,lower,upper,size,offset\na,0,2,100,0\nb,2,4,60,500\n")
@@ -258,19 +248,6 @@ def test_damaged_checkpoint_is_rejected(tmmu: Any, tmp_path: Path) -> None:
     code, _, err = tmmu("restore", str(path), "--json")
     assert code == 2
     assert json.loads(err)["code_id"] == "UNREADABLE_INPUT"
-
-
-def test_sweep_has_a_row_per_combination(tmmu: Any) -> None:
-    arguments = ("--planners", "slots,naive", "--modes", "inference,forward", "--alignments", "64,128")
-    code, out, _ = tmmu("sweep", CHAIN, *arguments, "--json")
-    assert code == 0
-    rows = json.loads(out)["rows"]
-    assert [(row["mode"], row["alignment"], row["planner"]) for row in rows] == [
-        (mode, alignment, planner)
-        for mode in ("inference", "forward")
-        for alignment in (64, 128)
-        for planner in ("slots", "naive")
-    ]
 
 
 def test_plan_is_applied_to_memory(tmmu: Any) -> None:

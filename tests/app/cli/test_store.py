@@ -92,18 +92,6 @@ def test_runs_of_the_store_are_compared(tmmu: Any, grown: str) -> None:  # noqa:
     assert json.loads(out)["totals"]["added"] == {"tensors": 1, "bytes": 128}
 
 
-def test_bisect_names_the_commit_and_its_tensors(tmmu: Any, grown: str) -> None:  # noqa: F811
-    code, out, _ = tmmu("bisect", "net", "--store", grown, "--json")
-    assert code == 1
-    found = json.loads(out)
-    assert (found["culprit"]["before"]["commit"], found["culprit"]["after"]["commit"]) == ("c1", "c2")
-    (arena,) = found["arenas"]
-    assert (arena["grown_bytes"], arena["slack_bytes"]) == (384, 0)
-    assert [(t["tensor_id"], t["grown_bytes"]) for t in arena["tensors"]] == [("b", 256), ("c", 128)]
-    _, out, _ = tmmu("bisect", "net", "--store", grown)
-    assert "c2 increased the extent by +384 B" in out
-
-
 def test_bisect_names_a_changed_planner(tmmu: Any, store: str) -> None:  # noqa: F811
     file = str(SAMPLES / "residual_block.tmmu.json")
     for hour, planner in enumerate(("slots", "slots", "naive")):

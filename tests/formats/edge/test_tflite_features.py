@@ -197,13 +197,6 @@ def test_every_subgraph_index_of_the_schema_is_read() -> None:
     assert tables == {name for name, _ in known}
 
 
-def test_options_of_the_second_union_are_read() -> None:
-    options = ("StableHLOCompositeOptions", {"Name": "odml.rms_norm", "DecompositionSubgraphIndex": 1})
-    composite = Op("STABLEHLO_COMPOSITE", (0,), (1,), options, second=True)
-    graph = read(model([X, Y], [composite], bodies=[Sub([X, Y], [Op("RELU", (0,), (1,))], (0,), (1,))]))
-    assert [node.instr for node in graph.nodes] == ["Call.open", "RELU", "Call.close"]
-
-
 def test_variable_behind_a_handle_is_a_buffer_of_its_size() -> None:
     handle, sum_ = T("handle", (1,), "RESOURCE"), T("sum")
     name = ("VarHandleOptions", {"SharedName": "state"})
@@ -226,12 +219,6 @@ VARIABLE_READERS = ("READ_VARIABLE", "ASSIGN_VARIABLE")
 def test_variable_tensor_is_persistent() -> None:
     graph = read(model([X, Y, T("state", variable=True)], [Op("SVDF", (0, 2), (1,))]))
     assert plan_graph(graph).plan.arena_of["parameters"].peak_live_bytes == 16
-
-
-def test_four_bit_weights_take_half_a_byte_each() -> None:
-    data = model([X, Y, T("w", (3, 3), "INT4", data=bytes(5))], [Op("FULLY_CONNECTED", (0, 2), (1,))])
-    assert only(data, "w").dtype == "int4"
-    assert plan_graph(read(data)).plan.arena_of["parameters"].peak_live_bytes == 5
 
 
 def test_external_weights_are_constants_without_bytes() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -110,18 +109,6 @@ EXPANSION_WEIGHTS = {
 }
 
 
-def test_shape_computed_from_a_named_dimension_keeps_the_name() -> None:
-    reshape = [
-        op("Shape", "x", "s"),
-        op("ReduceProd", "s", "p", keepdims=1),
-        op("Reshape", "x p", "v"),
-        op("Exp", "v", "y"),
-    ]
-    graph = read(model(reshape, [value("x", ["N", 4])], [value("y", None)]))
-    assert tensors(graph)["y"].shape == ("N", 4)
-    assert nodes(graph)["Exp_3"].inplace == ((0, 0),)
-
-
 @pytest.mark.parametrize(("limit", "count"), [(7, 4), (1, 1), (0, 0), (-5, 0), (2**41, 2**40)])
 def test_length_of_a_range_is_computed(limit: int, count: int) -> None:
     ends = {name: np.array(number, np.int64) for name, number in (("a", 0), ("b", limit), ("c", 2))}
@@ -139,14 +126,6 @@ def test_long_vector_is_not_materialised() -> None:
 
 
 # --- memory behaviour --------------------------------------------------------------------------------------------
-
-
-def test_batch_normalisation_permits_reuse_of_its_data() -> None:
-    weights = {name: np.ones(3, np.float32) for name in ("s", "b", "m", "v")}
-    graph = read(
-        model([op("BatchNormalization", "x s b m v", "y")], [value("x", [1, 3, 4])], [value("y", None)], weights)
-    )
-    assert graph.nodes[0].inplace == ((0, 0),)
 
 
 @pytest.mark.parametrize(
@@ -246,12 +225,6 @@ def test_elementwise_operands_must_agree_at_both_ends_of_the_envelope() -> None:
 
 
 # --- what is inlined, what is refused ----------------------------------------------------------------------------
-
-
-def test_local_function_is_inlined() -> None:
-    twice = helper.make_function("own", "Twice", ["a"], ["b"], [op("Add", "a a", "b")], [helper.make_opsetid("", 17)])
-    proto = model([op("Twice", "x", "y", domain="own")], [value("x", [2])], [value("y", [2])], functions=[twice])
-    assert Counter(node.instr for node in read(proto).nodes) == {"Add": 1}
 
 
 def test_foreign_operator_with_declared_shape_is_planned() -> None:

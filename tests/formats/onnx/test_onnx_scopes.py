@@ -22,7 +22,6 @@ from tests.formats.onnx.nested_run import Feeds, NestedRun, reference
 from tests.formats.onnx.test_onnx import model, nodes, op, read, tensors, value
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.open_file import read_graph
-from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
@@ -105,17 +104,6 @@ def test_gathered_output_has_room_from_open_to_close() -> None:
     assert (room.offset_bytes, room.death) == (whole.offset_bytes, whole.birth)
 
 
-def test_swapped_states_are_copied_first() -> None:
-    inner = counted([], ["u", "s"], ("s", "u"))
-    flow = op("Loop", "n _ a b", "y v", name="loop", body=inner)
-    ends = [value("a", [2]), value("b", [2]), value("n", [], INT64)]
-    graph = read(model([flow], ends, [value("y", None), value("v", None)]))
-    assert [node.outputs for node in graph.nodes if node.instr == "Identity"][:2] == [
-        ("loop/goon",),
-        ("loop/u.copy",),
-    ]
-
-
 CELL = body(
     [op("Add", "h piece", "k"), op("Tanh", "k", "hnext"), op("Mul", "hnext w", "out")],
     [value("h", None), value("piece", None)],
@@ -167,12 +155,6 @@ def test_local_function_in_a_body_is_inlined() -> None:
     proto = loop_model(counted([op("Twice", "s", "t", domain="own")], ["t"]))
     proto.functions.append(twice)
     assert "Add" in [node.instr for node in read(proto).nodes]
-
-
-def test_names_in_bodies_are_distinct_from_outer_names() -> None:
-    inner = body([op("Exp", "x", "a"), op("Neg", "a", "r")], [], ["r"])
-    graph = read(branch_model(inner, inner))
-    assert len(index_graph(graph).tensor_of) == len(graph.tensors)
 
 
 # --- what is refused ---------------------------------------------------------------------------------------------
@@ -380,17 +362,6 @@ def test_reversed_scan_along_the_second_axis_gives_the_same_result() -> None:
     assert run.differences == []
     expected = reference(scan_model(), {"h0": h0, "xs": xs})
     assert [hn.tobytes(), ys.T[::-1].tobytes()] == [value.tobytes() for value in expected]
-
-
-def test_body_runs_the_given_number_of_times() -> None:
-    case = CASES[2]
-    graph = read(case.model)
-    ran = []
-    for feeds in case.runs:
-        run = NestedRun(case.model, graph, plan_graph(graph).plan, feeds)
-        run.run()
-        ran.append(run.executed.count("loop/Tanh_1"))
-    assert ran == [0, 1, 5, 0]
 
 
 def forgetting(graph: Graph, closing: str, tensor: str) -> Graph:

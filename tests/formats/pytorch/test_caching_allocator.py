@@ -27,25 +27,6 @@ def test_segment_size_follows_allocation_size(size: int, segment: int) -> None:
     assert allocator.reserved == segment * MIB
 
 
-def test_small_blocks_share_a_segment_and_large_remainders_are_split() -> None:
-    allocator = CachingAllocator()
-    first, second = allocator.alloc(600), allocator.alloc(1)
-    assert (second.addr - first.addr, allocator.allocated, allocator.reserved) == (1024, 1536, 2 * MIB)
-    allocator.alloc(5 * MIB)
-    allocator.alloc(16 * MIB)
-    assert allocator.reserved == (2 + 20 + 16) * MIB  # a new segment is rounded; the rest of 20 MiB is too small
-    allocator.alloc(12 * MIB)
-    assert allocator.reserved == (2 + 20 + 16) * MIB
-
-
-def test_a_released_segment_does_not_count_towards_the_next() -> None:
-    allocator = CachingAllocator()
-    for _ in range(10):
-        allocator.free(allocator.alloc(500 * MIB))
-        allocator.empty_cache()
-    assert (allocator.reserved, allocator.reserved_peak) == (0, 500 * MIB)
-
-
 def test_streams_and_pools_have_segments_of_their_own() -> None:
     allocator = CachingAllocator()
     allocator.free(allocator.alloc(1))

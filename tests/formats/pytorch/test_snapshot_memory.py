@@ -13,7 +13,6 @@ import pytest
 from app.cli.main import run
 from benchmarks.snapshot_writer import Document, SnapshotWriter, Transformer, frame, transformer_steps
 from tmmu_core.formats.open_file import read_any
-from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.formats.pytorch.caching_allocator import AllocatorSettings
 from tmmu_core.formats.pytorch.snapshot.advice import model_error, modules_to_checkpoint, settings_to_try
@@ -142,17 +141,6 @@ def test_parameters_and_state_from_before_the_trace_are_told_by_their_sizes(has_
             read[found.categories[row]] += int(found.size[row])
             assert found.name("origin", row) == "before the trace"
     assert read == true
-
-
-def test_categories_survive_a_plan_file() -> None:
-    plan = given_plan(transformer_steps(Transformer(**TINY)).document())
-    for writer in (plan_file.to_json, plan_file.to_cbor):
-        again = read_any(writer(plan), "plan")
-        assert isinstance(again, Plan)
-        assert again.categories == plan.categories
-        assert verify_plan(again).ok
-    rows = json.loads(plan_file.to_json(plan))["tensors"]
-    assert {row["category"] for row in rows} <= {"parameter", "gradient", "optimizer_state", "activation", "other"}
 
 
 # --- pools, sizes, failures -------------------------------------------------------------------------------------
