@@ -199,26 +199,23 @@ def _samples() -> str:
             name,
             f"{rows[0]['tensors']:,}",
             _bytes(rows[0]["bound"]),
-            *(_cell(row["extent"], row["bound"], row["seconds"], row["optimal"]) for row in rows),
+            *(_cell(row["extent"], row["bound"], None, row["optimal"]) for row in rows),
         )
         for name, rows in apart.items()
     ]
     return f"""## Sample graphs
 
-All arenas together, in each graph's default mode: extent over the sum of the lower bounds, and seconds from the graph
-in memory to the plan. `slots` may use in-place reuse that byte planners cannot; the bound is that of `slots`. Every
-planner reaches the bound on {len(by_sample) - len(apart)} more samples.
+All arenas together, in each graph's default mode: extent over the sum of the lower bounds. `slots` may
+use in-place reuse that byte planners cannot; the bound is that of `slots`. Every planner reaches the bound on
+{len(by_sample) - len(apart)} more samples.
 
 {_table(("sample", "tensors", "bound", *samples.PLANNED_WITH), lines)}"""
 
 
-def _cell(extent: int, bound: int, seconds: float, optimal: bool) -> str:
+def _cell(extent: int, bound: int, seconds: float | None, optimal: bool) -> str:
     over = (extent - bound) / bound * 100 if bound else 0.0
-    return (
-        f"{'● ' if optimal else ''}+{over:.2f} % · {seconds:.2f} s"
-        if over
-        else f"{'● ' if optimal else ''}0 % · {seconds:.2f} s"
-    )
+    time = "" if seconds is None else f" · {seconds:.2f} s"
+    return f"{'● ' if optimal else ''}{f'+{over:.2f} %' if over else '0 %'}{time}"
 
 
 def _bytes(count: int) -> str:

@@ -21,7 +21,7 @@ from app.session import opening, planning
 from app.session.view_state import Choice
 from tests.app.test_pages import html, opened
 from tests.support.paths import DATA
-from tmmu_core.formats.planfile import parquet, plan_file
+from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plans.making.engine import plan_graph
 
@@ -67,8 +67,7 @@ def test_nothing_is_made_before_it_is_requested(monkeypatch: pytest.MonkeyPatch)
         raise AssertionError
 
     writers = (
-        (plan_file, ("to_json", "to_instance")),
-        (parquet, ("to_parquet",)),
+        (plan_file, ("to_json", "to_instance", "to_parquet")),
         (downloads, ("c_header", "c_source")),
     )
     for module, names in writers:

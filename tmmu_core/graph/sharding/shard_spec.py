@@ -34,18 +34,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Annotated, Any, Literal
-
-import msgspec
+from typing import Any
 
 from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.base.struct_types import register_types
 
 Split = tuple[tuple[int, str], ...]
 """(axis, mesh axis) pairs; empty where the tensor is whole on every rank."""
 
+FIELDS = ("mesh", "tensors", "rules", "contracts")
 FOLLOW = "follow"
+KINDS: tuple[str, ...] = ("parameters", "activations", "gradients", "optimizer_state")
 
 
 @dataclass(frozen=True)
@@ -103,97 +102,111 @@ def check_world(spec: ShardSpec, world_size: int | None, rank: int = 0) -> int:
     return spec.world_size
 
 
-class _On(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    axis: Annotated[int, msgspec.Meta(ge=0)]
-    mesh: str
-
-
-_Where = _On | tuple[_On, ...] | None
-
-
-class _Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    name: str
-    size: Annotated[int, msgspec.Meta(ge=1)]
-
-
-class _Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    match: str
-    axis: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET
-    mesh: str | msgspec.UnsetType = msgspec.UNSET
-    split: _Where | msgspec.UnsetType = msgspec.UNSET
-
-
-class _Contracts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    parameters: _Where = None
-    activations: _Where | Literal["follow"] = None
-    gradients: _Where | Literal["follow"] = None
-    optimizer_state: _Where = None
-
-
-class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    mesh: tuple[_Axis, ...] | dict[str, Annotated[int, msgspec.Meta(ge=1)]] = ()
-    tensors: dict[str, _Where] = {}
-    rules: tuple[_Rule, ...] = ()
-    contracts: _Contracts = _Contracts()
-
-
-register_types(_Document)
-
-
 def read_spec(given: Mapping[str, Any]) -> ShardSpec:
-    """Check a spec and return it as a value. Raises ``InvalidIrShapes`` (reasons ``shard_spec``, ``shard_mesh``)."""
-    try:
-        read = msgspec.convert(dict(given), _Document)
-    except msgspec.ValidationError as error:
-        what, _, path = str(error).partition(" - at `")
-        hint = strict.field_hint(error, _Document) or 'Write {"match": "layers.*.w1", "axis": 1, "mesh": "tp"}.'
-        raise refused(f"the shard spec is invalid: {what}.", path.rstrip("`") or "$", hint) from error
-    mesh = _mesh(read.mesh)
+    """Check a spec and give it as a value. Raises ``InvalidIrShapes`` (reasons ``shard_spec``, ``shard_mesh``)."""
+    for key in given:
+        if key not in FIELDS:
+            raise refused(
+                f"the shard spec has the unknown field {key!r}.", f"$.{key}", strict.closest_hint(key, FIELDS)
+            )
+    mesh = _mesh(given.get("mesh", []))
     names = tuple(name for name, _ in mesh)
     rules = []
-    for k, rule in enumerate(read.rules):
-        split = rule.split
-        if split is msgspec.UNSET and rule.axis is not msgspec.UNSET and rule.mesh is not msgspec.UNSET:
-            split = _On(rule.axis, rule.mesh)
-        elif split is msgspec.UNSET or rule.axis is not msgspec.UNSET or rule.mesh is not msgspec.UNSET:
-            raise refused(f"$.rules[{k}] is no rule.", f"$.rules[{k}]", "Write an axis with its mesh, or a split.")
-        rules.append((rule.match, _split(split, names, f"$.rules[{k}]")))
-    contracts = msgspec.structs.asdict(read.contracts)
-    following = frozenset(kind for kind, value in contracts.items() if value == FOLLOW)
+    for k, rule in enumerate(_list(given.get("rules", []), "$.rules")):
+        path = f"$.rules[{k}]"
+        _refuse_unknown_keys(rule, ("match", "axis", "mesh", "split"), path)
+        if not isinstance(rule, Mapping) or not isinstance(rule.get("match"), str):
+            raise refused(f"{path} is no rule.", path, 'Write {"match": "layers.*.w1", "axis": 1, "mesh": "tp"}.')
+        rest = {key: value for key, value in rule.items() if key != "match"}
+        rules.append((rule["match"], _split(rest.pop("split", rest) if set(rest) == {"split"} else rest, names, path)))
+    contracts, following = {}, set()
+    for kind, value in _mapping(given.get("contracts", {}), "$.contracts").items():
+        if kind not in KINDS:
+            raise refused(
+                f"there is no contract for {kind!r}.", f"$.contracts.{kind}", strict.closest_hint(kind, KINDS)
+            )
+        if value == FOLLOW and kind in ("activations", "gradients"):
+            following.add(kind)
+        else:
+            contracts[kind] = _split(value, names, f"$.contracts.{kind}")
     return ShardSpec(
         mesh=mesh,
-        tensors={name: _split(value, names, f"$.tensors.{name}") for name, value in read.tensors.items()},
-        rules=tuple(rules),
-        contracts={
-            kind: _split(value, names, f"$.contracts.{kind}")
-            for kind, value in contracts.items()
-            if kind not in following
+        tensors={
+            tensor_id: _split(value, names, f"$.tensors.{tensor_id}")
+            for tensor_id, value in _mapping(given.get("tensors", {}), "$.tensors").items()
         },
-        following=following,
+        rules=tuple(rules),
+        contracts=contracts,
+        following=frozenset(following),
     )
 
 
-def _mesh(given: tuple[_Axis, ...] | dict[str, int]) -> tuple[tuple[str, int], ...]:
-    axes = sorted(given.items()) if isinstance(given, dict) else [(axis.name, axis.size) for axis in given]
+def _mesh(given: Any) -> tuple[tuple[str, int], ...]:
+    if isinstance(given, Mapping):
+        given = [{"name": name, "size": given[name]} for name in sorted(given, key=str)]
+    axes: list[tuple[str, int]] = []
+    for k, axis in enumerate(_list(given, "$.mesh")):
+        _refuse_unknown_keys(axis, ("name", "size"), f"$.mesh[{k}]")
+        if not isinstance(axis, Mapping) or set(axis) != {"name", "size"} or not isinstance(axis["name"], str):
+            raise refused(f"$.mesh[{k}] is no mesh axis.", f"$.mesh[{k}]", 'Write {"name": "tp", "size": 8}.')
+        size = axis["size"]
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise refused(f"the mesh axis {axis['name']!r} has the size {size!r}.", f"$.mesh[{k}]", "Give a size ≥ 1.")
+        axes.append((axis["name"], size))
     if len(dict(axes)) != len(axes):
         raise refused("two mesh axes have one name.", "$.mesh", "Name each axis differently.")
-    if prod(size for _, size in axes) > limits.ceiling(limits.RANKS):
-        refusal = limits.past(limits.RANKS, "the mesh")
-        raise refused(refusal.message, "$.mesh", refusal.hint, reason="shard_mesh")
+    ranks, most = 1, limits.ceiling(limits.RANKS)
+    for _, size in axes:
+        ranks *= size
+        if ranks > most:
+            refusal = limits.past(limits.RANKS, "the mesh")
+            raise refused(refusal.message, "$.mesh", refusal.hint, reason="shard_mesh")
     return tuple(axes)
 
 
-def _split(given: _Where, names: Sequence[str], path: str) -> Split:
-    entries = () if given is None else (given,) if isinstance(given, _On) else given
-    for on in entries:
-        if on.mesh not in names:
-            hint = strict.closest_hint(on.mesh, names)
-            raise refused(f"{path}: there is no mesh axis {on.mesh!r}.", path, hint, reason="shard_mesh")
-    if len({on.axis for on in entries}) != len(entries) or len({on.mesh for on in entries}) != len(entries):
+def _split(given: Any, names: Sequence[str], path: str) -> Split:
+    """One ``{"axis", "mesh"}``, a list of them, or ``None``."""
+    if given is None:
+        return ()
+    split: list[tuple[int, str]] = []
+    for entry in given if isinstance(given, list | tuple) else [given]:
+        _refuse_unknown_keys(entry, ("axis", "mesh"), path)
+        if not isinstance(entry, Mapping) or set(entry) != {"axis", "mesh"}:
+            raise refused(f"{path} is no sharding.", path, 'Write {"axis": 0, "mesh": "tp"}, a list of these, or null.')
+        axis, mesh = entry["axis"], entry["mesh"]
+        if not isinstance(axis, int) or isinstance(axis, bool) or axis < 0:
+            raise refused(f"{path}: the axis {axis!r} is no number ≥ 0.", path, "Count axes from 0.")
+        if mesh not in names:
+            raise refused(
+                f"{path}: there is no mesh axis {mesh!r}.",
+                path,
+                strict.closest_hint(str(mesh), names),
+                reason="shard_mesh",
+            )
+        split.append((axis, mesh))
+    if len({axis for axis, _ in split}) != len(split) or len({mesh for _, mesh in split}) != len(split):
         raise refused(
             f"{path} uses an axis twice.", path, "Split each axis over one mesh axis, and each of those once."
         )
-    return tuple((on.axis, on.mesh) for on in entries)
+    return tuple(split)
+
+
+def _refuse_unknown_keys(given: Any, known: Sequence[str], path: str) -> None:
+    for key in given if isinstance(given, Mapping) else ():
+        if key not in known:
+            raise refused(f"{path} has the unknown field {key!r}.", f"{path}.{key}", strict.closest_hint(key, known))
+
+
+def _list(value: Any, path: str) -> Sequence[Any]:
+    if not isinstance(value, list | tuple):
+        raise refused(f"{path} is no list.", path, "Write a JSON array.")
+    return value
+
+
+def _mapping(value: Any, path: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise refused(f"{path} is no object.", path, "Write a JSON object.")
+    return value
 
 
 def refused(message: str, path: str, hint: str, reason: str = "shard_spec", **more: Any) -> InvalidIrShapes:
