@@ -135,6 +135,20 @@ def test_job_of_two_visitors_continues_for_the_second(monkeypatch: pytest.Monkey
     assert job.wait(60)
 
 
+def test_abandoned_job_runs_again_for_the_next_visitor(monkeypatch: pytest.MonkeyPatch, existing: set[str]) -> None:
+    desk = JobTable(existing.__contains__, grace=0.1)
+    visiting(monkeypatch, "ann")
+    job = endless(desk)
+    existing.discard("ann")  # the page is reloaded: this visitor does not come back
+    assert job.wait(60)
+    visiting(monkeypatch, "bob")
+    again = endless(desk)
+    assert again is not job
+    assert until(lambda: again.done > 0)
+    existing.discard("bob")
+    assert again.wait(60)
+
+
 @pytest.mark.slow
 def test_stopped_search_returns_its_best_plan(existing: set[str]) -> None:
     job = searching(JobTable())
