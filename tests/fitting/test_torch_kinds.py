@@ -101,7 +101,7 @@ def transformer() -> nn.Module:
         mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
         return step.body(source, target, tgt_mask=mask).square().mean()
 
-    return Step(run, body=nn.Transformer(16, 2, 1, 1, 32, dropout=0.0, batch_first=True))
+    return Step(run, body=nn.Transformer(16, 2, 1, 1, 32, dropout=0.1, batch_first=True))
 
 
 def tied() -> nn.Module:

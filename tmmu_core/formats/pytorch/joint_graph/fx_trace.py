@@ -134,7 +134,38 @@ def exported(
             joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
         except Exception as error:  # whatever the model's own code raises under fake tensors
             raise not_traceable(error, name) from error
+        _draw_in_memory_order(joint.graph_module, mode)
         yield joint, mode
+
+
+def _draw_in_memory_order(module: Any, mode: Any) -> None:
+    """Let ``bernoulli.p`` draw a mask in the memory order of its input, as ``bernoulli_`` does in eager mode.
+
+    Functionalization replaces ``bernoulli_`` by an operator that draws in the order of a contiguous result, which gives
+    dropout of a transposed tensor another mask. Views before and after it restore the order.
+    """
+    import torch
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+    changed = False
+    for node in [each for each in module.graph.nodes if each.target is torch.ops.aten.bernoulli.p]:
+        source = node.args[0]
+        value = source.meta["val"]
+        order = sorted(range(value.dim()), key=lambda axis: -value.stride(axis))
+        if value.is_contiguous() or not value.permute(order).is_contiguous():
+            continue
+        changed, permute = True, torch.ops.aten.permute.default
+        with module.graph.inserting_before(node):
+            turned = module.graph.call_function(permute, (source, order))
+        with module.graph.inserting_after(node):
+            back = module.graph.call_function(permute, (node, [order.index(axis) for axis in range(len(order))]))
+        node.replace_all_uses_with(back, delete_user_cb=lambda user, back=back: user is not back)
+        node.replace_input_with(source, turned)
+        turned.meta, back.meta = dict(node.meta), dict(node.meta)
+    if changed:
+        module.recompile()
+        inputs = [each.meta["val"] for each in module.graph.nodes if each.op == "placeholder"]
+        FakeTensorProp(module, mode).propagate_dont_convert_inputs(*inputs)
 
 
 def _put_back(state: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
