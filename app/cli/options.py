@@ -167,7 +167,7 @@ NO_RUN = inspect.Parameter(
     "no_run",
     inspect.Parameter.KEYWORD_ONLY,
     default=False,
-    annotation=Annotated[bool, typer.Option("--no-run", help="Do not infer open ONNX shapes with onnxruntime.")],
+    annotation=Annotated[bool, typer.Option("--no-run", help="Never run an ONNX model to find its shapes.")],
 )
 _SHARED = [*(_parameter(name, spec) for name, spec in OPTION_SPECS.items()), NO_RUN]
 

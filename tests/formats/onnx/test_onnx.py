@@ -14,6 +14,8 @@ from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.open_file import read_graph, read_graph_file, read_within
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor
+from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.making.engine import plan_graph
 
 LIGHT = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -255,3 +257,20 @@ def test_spectrum_has_the_bins_of_the_operator() -> None:
     weights = {"step": np.array(160, np.int64), "window": np.ones(400, np.float32)}
     proto = model([op("STFT", "x step window", "y")], [value("x", [1, 720, 1])], [value("y", None)], weights)
     assert tensors(read(proto))["y"].shape == (1, 3, 201, 2)
+
+
+@pytest.mark.slow
+def test_blocked_layout_of_onnxruntime_is_read() -> None:
+    """A graph as onnxruntime writes it after its own rewriting: channels in blocks, operators of its own."""
+    own = "com.microsoft.nchwc"
+    nodes = [
+        op("ReorderInput", "x", "r", domain=own, channels_last=0),
+        op("Conv", "r w", "c", domain=own, kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[1, 1]),
+        op("ReorderOutput", "c", "y", domain=own, channels=16),
+    ]
+    weights = {"w": np.ones((16, 16, 3, 3), np.float32)}
+    proto = model(nodes, [value("x", [1, 16, 8, 8])], [value("y", [1, 16, 8, 8])], weights)
+    proto.opset_import.add(domain=own, version=1)
+    graph = read(proto)
+    assert tensors(graph)["c"].shape == (1, 16, 8, 8)
+    assert verify_plan(plan_graph(graph).plan, graph).ok

@@ -1,4 +1,4 @@
-"""Open sizes: assumed, reported, given, or completed by symbolic inference."""
+"""Open sizes: assumed, reported, given; shapes that inference cannot tell are measured by one run."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from app.cli.main import run
 from tests.formats.onnx.test_onnx import FLOAT, model, op, read, tensors, value
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.formats.onnx import onnx_symbolic
+from tmmu_core.formats.onnx import onnx_shape_run
 from tmmu_core.formats.open_file import read_at, read_within
 from tmmu_core.graph.assumed_sizes import assumed_at, in_words
 from tmmu_core.graph.model import Dim
@@ -97,7 +97,7 @@ def test_report_has_the_assumed_sizes(tmp_path: Path) -> None:
 
 
 def test_error_about_an_open_size_has_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_symbolic, "find_spec", lambda _: None)
+    monkeypatch.setattr(onnx_shape_run, "find_spec", lambda _: None)
     with pytest.raises(InvalidIrShapes) as caught:
         read(model([op("Mystery", "x", "y", domain="own")], [value("x", ["N", "T"])], [value("y", None)]))
     assert "--dims N=1,T=512" in caught.value.hint
@@ -147,50 +147,42 @@ def test_branches_of_equal_bytes_and_other_rank_share_a_place() -> None:
     assert verify_plan(plan_graph(graph).plan, graph).ok
 
 
-# --- symbolic inference ------------------------------------------------------------------------------------------
+# --- one run -----------------------------------------------------------------------------------------------------
 
 
-def biased(batch: int | str = 1) -> onnx.ModelProto:
-    """An operator of onnxruntime's own, which the onnx package does not know."""
-    node = op("BiasGelu", "x b", "h", domain="com.microsoft")
-    proto = model(
-        [node, op("Exp", "h", "y")], [value("x", [batch, 8])], [value("y", None)], {"b": np.zeros(8, np.float32)}
-    )
+def fused(batch: int | str = 1) -> onnx.ModelProto:
+    """What onnxruntime makes of a convolution and its activation."""
+    weights = {"w": np.ones((8, 3, 3, 3), np.float32)}
+    node = op("FusedConv", "x w", "h", domain="com.microsoft", activation="Relu", kernel_shape=[3, 3])
+    proto = model([node, op("Exp", "h", "y")], [value("x", [batch, 3, 8, 8])], [value("y", None)], weights)
     proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     return proto
 
 
 @pytest.mark.slow
-def test_shapes_of_runtime_operators_are_inferred_symbolically() -> None:
-    graph = read(biased())
-    assert tensors(graph)["y"].shape == (1, 8)
-    assert [node.params for node in graph.nodes] == [{"shapes": "symbolic"}, {"shapes": "symbolic"}]
+def test_shapes_of_fused_operators_are_measured_by_one_run() -> None:
+    graph = read(fused())
+    assert tensors(graph)["y"].shape == (1, 8, 6, 6)
+    assert [node.params for node in graph.nodes] == [{"shapes": "measured"}, {"shapes": "measured"}]
 
 
-def test_no_run_refuses_a_model_whose_shapes_need_onnxruntime(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "model.onnx"
-    path.write_bytes(biased().SerializeToString())
-    assert run(["plan", str(path), "--no-run"]) == 2
-    assert "omit --no-run" in capsys.readouterr().err
-
-
-def test_later_ir_version_is_replaced_for_the_runtime() -> None:
-    proto = biased()
+@pytest.mark.slow
+def test_model_of_a_later_ir_version_is_run() -> None:
+    proto = fused()
     proto.ir_version = 99
-    data = onnx_symbolic.for_the_runtime(proto.SerializeToString())
-    assert onnx.ModelProto.FromString(data).ir_version == onnx_symbolic.RUNTIMES_IR
+    assert tensors(read(proto))["y"].shape == (1, 8, 6, 6)
+    data = proto.SerializeToString()
+    assert onnx.ModelProto.FromString(onnx_shape_run.for_the_runtime(data)).ir_version == onnx_shape_run.RUNTIMES_IR
     proto.ir_version = 8
-    assert onnx_symbolic.for_the_runtime(proto.SerializeToString()) == proto.SerializeToString()
+    assert onnx_shape_run.for_the_runtime(proto.SerializeToString()) == proto.SerializeToString()
 
 
 @pytest.mark.slow
 def test_every_shape_has_its_source_outside_the_hash() -> None:
-    graph = read(biased())
+    graph = read(fused())
     assert set(graph.shapes_from) == {tensor.id for tensor in graph.tensors}
     assert {graph.shapes_from[name] for name in graph.inputs} == {"declared"}
-    assert list(graph.shapes_from.values()).count("symbolic") == 2
+    assert list(graph.shapes_from.values()).count("measured") == 2
     assert ir_hash(graph) == ir_hash(msgspec.structs.replace(graph, shapes_from={}))
     assert native_file.decode(native_file.encode_json(graph)).shapes_from == graph.shapes_from
     nodes = [op("Relu", "x", "h"), op("Relu", "h", "y")]
@@ -199,22 +191,44 @@ def test_every_shape_has_its_source_outside_the_hash() -> None:
 
 
 @pytest.mark.slow
-def test_sizes_of_symbolic_shapes_are_fixed() -> None:
-    graph = read(biased("N"))
+def test_sizes_of_a_measuring_run_are_fixed() -> None:
+    graph = read(fused("N"))
     assert (graph.dims, graph.assumed) == ({"N": Dim(1, 1)}, {"N": 1})
-    again = read_at(graph, {"N": 2}, biased("N").SerializeToString(), "model.onnx")
-    assert tensors(again)["y"].shape == (2, 8)
+    again = read_at(graph, {"N": 2}, fused("N").SerializeToString(), "model.onnx")
+    assert tensors(again)["y"].shape == (2, 8, 6, 6)
 
 
 @pytest.mark.slow
-def test_data_dependent_size_is_rejected() -> None:
+def test_symbolic_inference_is_tried_before_a_run() -> None:
+    pytest.importorskip("sympy")
+    proto = fused()
+    proto.graph.node[0].CopyFrom(op("BiasGelu", "x b", "h", domain="com.microsoft"))
+    proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.zeros(8, np.float32), "b"))
+    assert {node.params["shapes"] for node in read(proto).nodes} == {"symbolic"}
+
+
+@pytest.mark.slow
+def test_size_that_differs_between_two_runs_is_data_dependent() -> None:
     nodes = [op("NonZero", "x", "n"), op("Cast", "n", "y", to=FLOAT)]
     with pytest.raises(InvalidIrShapes, match="whose shape cannot be inferred"):
         read(model(nodes, [value("x", [5])], [value("y", None)]))
 
 
 @pytest.mark.slow
-def test_unknown_operator_is_rejected_with_the_result_of_symbolic_inference() -> None:
+def test_run_finds_the_size_the_model_was_made_for() -> None:
+    """Only at a height of 48 can the rows be taken as one."""
+    nodes = [op("FusedConv", "x w", "h", domain="com.microsoft", activation="Relu"), op("Reshape", "h shape", "y")]
+    weights = {"w": np.ones((3, 3, 1, 1), np.float32), "shape": np.array([-1, 3 * 48 * 8], np.int64)}
+    proto = model(nodes, [value("x", ["N", 3, "H", 8])], [value("y", None)], weights)
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    proto.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "H"
+    graph = read(proto)
+    assert graph.assumed == {"N": 1, "H": 48}
+    assert tensors(graph)["h"].shape == (1, 3, 48, 8)
+
+
+@pytest.mark.slow
+def test_unknown_operator_is_rejected_with_the_result_of_the_run() -> None:
     with pytest.raises(InvalidIrShapes) as caught:
         read(model([op("Mystery", "x", "y", domain="own")], [value("x", [2])], [value("y", None)]))
-    assert "symbolic inference does not give it either" in caught.value.hint
+    assert "A run of the model does not give it either" in caught.value.hint

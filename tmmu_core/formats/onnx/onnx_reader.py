@@ -10,7 +10,7 @@ Steps:
    is 512 (1 to 512). A size that is a product of one or two names and a number (``2 * N``) is written as these
    dimensions. Any other size is inferred at the assumed dimensions, which are then fixed: the model is read again for
    other sizes. Declared sizes that operators contradict are corrected (:mod:`.onnx_declared`). Shapes that inference
-   does not find come from onnxruntime (:mod:`.onnx_symbolic`), and the nodes note that.
+   does not find come from onnxruntime (:mod:`.onnx_shape_run`), and the nodes note that.
 4. Nodes that depend on no graph input are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and
    the shape of a tensor with a fixed shape. Folded values that are read have the role ``constant``, as have
    initialisers of integers and booleans (shapes, indices). Floating-point initialisers have the role ``parameter``.
@@ -20,20 +20,25 @@ Steps:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from math import prod
 from typing import Any
 
 import msgspec
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.formats.onnx import onnx_symbolic
+from tmmu_core.formats.onnx import onnx_shape_run
 from tmmu_core.formats.onnx.onnx_constant_folding import HIDDEN, KEPT_ELEMENTS
 from tmmu_core.formats.onnx.onnx_functions import inlined
 from tmmu_core.formats.onnx.onnx_graph import Builder
+from tmmu_core.formats.onnx.onnx_loop_growth import use_largest_shapes
 from tmmu_core.formats.onnx.onnx_model import check_places, first_line, without_places, write_defaults
 from tmmu_core.formats.onnx.onnx_scope_shapes import check_scopes, without_dead_branches, write_trip_limits
 from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, flatten, graphs
@@ -52,6 +57,8 @@ from tmmu_core.graph.model import Dim, Graph
 
 __all__ = ["BATCH_ENVELOPE", "LENGTH_ENVELOPE", "read"]
 
+LOG = logging.getLogger("tmmu")
+
 OWN_WEIGHTS_FROM = 4
 """IR version since which a weight need not be an input. Inference enforces it, writers do not."""
 _DATA_FIELDS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data")
@@ -65,13 +72,13 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     """
     model = _parse(data, name)
     try:
-        return _read(model, name, dict(envelopes or {}))
+        return _read(data, model, name, dict(envelopes or {}))
     except (KeyError, IndexError, TypeError, ValueError) as error:
         _check_model(data, name)
         raise AssertionError("the ONNX importer failed on a valid model") from error
 
 
-def _read(model: onnx.ModelProto, name: str, envelopes: dict[str, Dim]) -> Graph:
+def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, Dim]) -> Graph:
     flat = flattened(model, name)
     write_defaults(flat.model)
     sizes = named_dims(flat.model, envelopes)
@@ -80,9 +87,16 @@ def _read(model: onnx.ModelProto, name: str, envelopes: dict[str, Dim]) -> Graph
     try:
         return _built(flat, facts, sizes, name)
     except InvalidIrShapes as error:
-        if error.diagnostics.get("reason") != "unknown_shape":
-            raise _with_dims(error, sizes) from None
-        return _completed(flat, facts, sizes, error)
+        failed = error
+    if failed.diagnostics.get("reason") == "scope_shape":
+        try:
+            if use_largest_shapes(flat, facts, sizes, name):
+                return _held(_built(flat, facts, sizes, name), sizes)
+        except InvalidIrShapes as error:
+            failed = error
+    if failed.diagnostics.get("reason") != "unknown_shape":
+        raise _with_dims(failed, sizes)
+    return _completed(data, flat, facts, sizes, failed)
 
 
 def _built(flat: Flat, facts: Facts, sizes: Sizes, name: str) -> Graph:
@@ -91,21 +105,51 @@ def _built(flat: Flat, facts: Facts, sizes: Sizes, name: str) -> Graph:
     return Builder(flat, facts, sizes, name).build()
 
 
-def _completed(flat: Flat, facts: Facts, sizes: Sizes, error: InvalidIrShapes) -> Graph:
-    """Return the graph with shapes from symbolic inference; else raise ``error`` with the reason."""
+def _completed(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: InvalidIrShapes) -> Graph:
+    """Return the graph with shapes from onnxruntime, symbolic before measured; else raise ``error`` with the reason."""
     name = str(error.diagnostics.get("source", ""))
-    way = onnx_symbolic.missing_option()
+    way = onnx_shape_run.missing_option()
     if way:
-        error.hint += f" Or use onnxruntime's symbolic inference: {way}"
+        error.hint += f" Or measure it in a run of the model: {way}"
         raise _with_dims(error, sizes)
-    known, failed = onnx_symbolic.symbolic_shapes(flat.model, sizes.point())
-    onnx_symbolic.complete(flat, facts, known)
+    known = onnx_shape_run.symbolic(flat.model, sizes.point())
+    if known:
+        onnx_shape_run.complete(flat, facts, known, onnx_shape_run.SYMBOLIC)
+        with suppress(InvalidIrShapes):
+            return _held(_built(flat, facts, sizes, name), sizes)
+    LOG.info(
+        "%s does not state all shapes: it is run with onnxruntime on generated inputs, %s s at most (--no-run forbids)",
+        name or "the model",
+        limits.ceiling(limits.RUN_SECONDS),
+    )
+    run = onnx_shape_run.measure(data, flat, onnx_shape_run.points_to_try(sizes))
+    if not run.failed and run.point != sizes.point():
+        sizes.assume(run.point)
+        facts = infer(flat.model, sizes, name)
+    onnx_shape_run.complete(flat, facts, run.known, onnx_shape_run.MEASURED)
     try:
         return _held(_built(flat, facts, sizes, name), sizes)
     except InvalidIrShapes as last:
-        because = f": {failed.rstrip('.')}" if failed else ""
-        last.hint += f" onnxruntime's symbolic inference does not give it either{because}."
+        if run.taken:
+            return _without_untaken_branches(flat, run, sizes, name)
+        if run.failed:
+            last.hint += f" A run of the model does not give it either: {run.failed.rstrip('.')}."
         raise _with_dims(last, sizes) from None
+
+
+def _without_untaken_branches(flat: Flat, run: onnx_shape_run.Run, sizes: Sizes, name: str) -> Graph:
+    """Return the graph without the branches that no run took, which are impossible at these sizes; its name says so."""
+    conditions = {condition: np.array(taken) for condition, taken in run.taken.items()}
+    flat = without_dead_branches(flat, conditions)
+    facts = infer(flat.model, sizes, name)
+    onnx_shape_run.complete(flat, facts, run.known, onnx_shape_run.MEASURED)
+    try:
+        graph = _held(_built(flat, facts, sizes, name), sizes)
+    except InvalidIrShapes as error:
+        raise _with_dims(error, sizes) from None
+    count = len(conditions)
+    note = f"{graph.name} ({count} branch{'es'[: 2 * (count > 1)]} as one run took {'them' if count > 1 else 'it'})"
+    return msgspec.structs.replace(graph, name=note)
 
 
 def _held(graph: Graph, sizes: Sizes) -> Graph:

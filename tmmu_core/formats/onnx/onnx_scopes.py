@@ -349,6 +349,13 @@ def is_scope(node: onnx.NodeProto, *operators: str) -> bool:
     return node.domain == SCOPE and (not operators or node.op_type in operators)
 
 
+def carried_of(node: onnx.NodeProto) -> Iterator[tuple[str, str, str]]:
+    """Yield (carried state, the body's result, the loop's output) per state of a loop's closing node."""
+    states, rooms = (attribute_of(node, name) for name in ("states", "rooms"))
+    for i in range(states):
+        yield node.input[3 + i], node.input[3 + states + rooms + 1 + i], node.output[i]
+
+
 def captured(node: onnx.NodeProto) -> list[str]:
     """Return the operands of a closing node that only extend live ranges."""
     count = int(attribute_of(node, "captures") or 0)

@@ -46,7 +46,7 @@ class Facts:
     shape: dict[str, Shape] = field(default_factory=dict)
     dtype: dict[str, str] = field(default_factory=dict)
     origin: dict[str, ShapeFrom] = field(default_factory=dict)
-    """Source of a shape that neither the model nor the onnx package gives: ``symbolic``."""
+    """Source of a shape that neither the model nor the onnx package gives: ``symbolic`` or ``measured``."""
     derived: set[str] = field(default_factory=set)
     """Values with a size that is known at the assumed dimensions only."""
 
@@ -65,6 +65,12 @@ class Sizes:
     def point(self) -> dict[str, int]:
         """Return the default size of every dimension."""
         return {name: self.assumed.get(name, dim.max) for name, dim in self.dims.items()}
+
+    def assume(self, point: Mapping[str, int]) -> None:
+        """Assume these sizes instead, with bounds that include them."""
+        for name in self.assumed:
+            self.assumed[name] = point[name]
+            self.dims[name] = Dim(1, max(point[name], (BATCH_ENVELOPE if point[name] == 1 else LENGTH_ENVELOPE).max))
 
     def hold(self, names: Collection[str]) -> None:
         """Fix these dimensions at their assumed size.

@@ -160,7 +160,7 @@ def runtime_of(data: bytes) -> str:
 
 def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: bool) -> Measured:
     # These load the onnx package, which only these models need.
-    from tmmu_core.formats.onnx.onnx_symbolic import for_the_runtime
+    from tmmu_core.formats.onnx.onnx_shape_run import for_the_runtime
 
     need("onnxruntime", "running a model")
     if not sys.platform.startswith("linux"):

@@ -1,0 +1,136 @@
+"""Subprocess of :mod:`.onnx_shape_run`: runs an ONNX model once and reports the shape of every node output.
+
+It has limits on time and memory. Standard input: a line of JSON, then the model. Standard output: the shapes as JSON.
+onnxruntime's profile contains each node that ran, in bodies too, with types and shapes of its outputs, once per
+execution.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from tmmu_core.base.child_process import bound
+
+MOST_WRITTEN = 1 << 28
+"""Bytes of the profile, the only file that is written."""
+SCALARS = (1, 0, 16_000, 8_000, 64)
+"""Values tried for scalar integer inputs: switches, counts, sampling rates."""
+
+
+Inputs = list[tuple[str, str, list[int | str]]]
+"""Name, dtype, and dimensions as number or name."""
+
+
+def run(model: bytes, inputs: Inputs, points: list[dict[str, int]]) -> dict[str, Any]:
+    """Run the model at the first of ``points`` at which it runs, with two sets of values.
+
+    Returns ``point`` (its index) and ``runs``: each a list of ``[node name, [[dtype, shape], …]]`` per node that ran.
+    The second run is missing if the model rejects its values.
+    """
+    import onnxruntime as ort
+
+    with tempfile.TemporaryDirectory() as folder:
+
+        def session(*, profiled: bool) -> Any:
+            options = ort.SessionOptions()
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+            options.intra_op_num_threads = options.inter_op_num_threads = 1
+            options.log_severity_level = 4
+            options.enable_profiling = profiled
+            options.profile_file_prefix = str(Path(folder) / "run")
+            return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+        trying, failed = session(profiled=False), None
+        scalars = SCALARS if any(_is_scalar(dtype, dims) for _, dtype, dims in inputs) else SCALARS[:1]
+        for k, scalar in product(range(len(points)), scalars):
+            try:
+                trying.run(None, _values(inputs, points[k], scalar, first=True))
+            except Exception as error:  # another size or scalar may work
+                failed = failed or error
+                continue
+            break
+        else:
+            raise failed or RuntimeError("no sizes to run at")
+        runs = []
+        for values in ((scalar, True), (scalar + 1, False), (scalar, False)):
+            running = session(profiled=True)
+            try:
+                running.run(None, _values(inputs, points[k], values[0], first=values[1]))
+            except Exception:  # the model rejects these values
+                continue
+            runs.append(_events(running.end_profiling()))
+            if len(runs) == 2:
+                break
+    return {"point": k, "runs": runs}
+
+
+def _values(inputs: Inputs, point: dict[str, int], scalar: int, *, first: bool) -> dict[str, Any]:
+    """Return values for every input; the two runs differ in everything that a size may depend on."""
+    import numpy as np
+
+    generator = np.random.default_rng(0)
+    feeds = {}
+    for name, dtype, dims in inputs:
+        shape = [point.get(dim, 0) if isinstance(dim, str) else dim for dim in dims]
+        kind = np.dtype(dtype).kind
+        if kind == "f":
+            value = generator.standard_normal(shape).astype(dtype) * np.asarray(0.1, dtype)
+            feeds[name] = value if first else np.zeros(shape, dtype)
+        elif kind == "b":
+            feeds[name] = np.full(shape, first)
+        else:
+            feeds[name] = np.full(shape, scalar if _is_scalar(dtype, dims) else 1 if first else 2, dtype)
+    return feeds
+
+
+def _is_scalar(dtype: str, dims: list[int | str]) -> bool:
+    return "int" in dtype and dims in ([], [1])
+
+
+def _events(profile: str) -> list[list[Any]]:
+    events: list[list[Any]] = []
+    for event in json.loads(Path(profile).read_text(encoding="utf-8")):
+        if event.get("cat") == "Node" and str(event.get("name", "")).endswith("_kernel_time"):
+            sizes = event.get("args", {}).get("output_type_shape", [])
+            shapes = [list(next(iter(each.items()))) for each in sizes if each]
+            events.append([event["name"].removesuffix("_kernel_time"), shapes])
+    return events
+
+
+def symbols(model: bytes) -> dict[str, Any]:
+    """Return ``symbols``: name → ``[element type, shape]``, numeric shapes of onnxruntime's symbolic inference."""
+    import onnx
+    from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
+
+    inferred = SymbolicShapeInference.infer_shapes(onnx.ModelProto.FromString(model), auto_merge=True)
+    found: dict[str, Any] = {}
+    for value in (*inferred.graph.value_info, *inferred.graph.output):
+        tensor = value.type.tensor_type
+        whole = all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in tensor.shape.dim)
+        if tensor.elem_type and tensor.HasField("shape") and whole:
+            found[value.name] = [tensor.elem_type, [dim.dim_value for dim in tensor.shape.dim]]
+    return {"symbols": found}
+
+
+def main(arguments: list[str]) -> None:
+    """Process one request in a temporary folder: symbolic inference leaves files in the current folder."""
+    bound(int(arguments[0]), int(arguments[1]), MOST_WRITTEN)
+    head, _, model = sys.stdin.buffer.read().partition(b"\n")
+    request = json.loads(head)
+    with tempfile.TemporaryDirectory() as folder:
+        before = Path.cwd()
+        os.chdir(folder)
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                response = run(model, **request) if request else symbols(model)
+        except Exception as error:  # reported by the parent
+            response = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
+        os.chdir(before)
+    sys.stdout.write(json.dumps(response))

@@ -1,0 +1,253 @@
+"""Complete shapes that inference does not find with onnxruntime (extra ``run``): symbolic inference, then one run.
+
+Symbolic inference knows onnxruntime's own operators and some sums of sizes. A run needs the weights in the file. It
+gives shapes for one set of input values at the assumed dimensions: a data-dependent size is a sample, and every shape
+from a run is marked ``measured``.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import combinations
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from tmmu_core.base import limits
+from tmmu_core.base.child_process import answer_of, ended_by_limit
+from tmmu_core.base.extras import install
+from tmmu_core.formats.onnx.onnx_constant_folding import written_values
+from tmmu_core.formats.onnx.onnx_functions import inlined
+from tmmu_core.formats.onnx.onnx_model import Found, tensors_of, unique_ids
+from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
+from tmmu_core.formats.onnx.onnx_scopes import Flat, bodies_of, branch, is_scope
+from tmmu_core.formats.onnx.onnx_shapes import DTYPES, LENGTH_ENVELOPE, Facts, Sizes, bind
+from tmmu_core.graph import dtypes
+from tmmu_core.graph.model import ShapeFrom
+
+CHILD = "tmmu_core.formats.onnx.onnx_shape_child"
+MEASURED: ShapeFrom = "measured"
+SYMBOLIC: ShapeFrom = "symbolic"
+ADD_THE_EXTRA = install("run")
+MOST_MODEL_BYTES = 1 << 30
+RUNTIMES_IR = 10
+"""IR version declared to onnxruntime, which refuses later ones; it changes no shape."""
+WAIT = 10
+"""Wall-clock limit of the subprocess as a multiple of its processor time, for a busy machine."""
+
+USUAL_LENGTHS = (48, 32, 64, 224, 256, 320, 640, 1)
+"""Common input sizes, tried if a model does not run at the assumed length."""
+MOST_LENGTHS = 6
+
+Measured = dict[str, tuple[int, list[int]]]
+"""Value → (element type, shape)."""
+
+
+def missing_option() -> str:
+    """Return what enables onnxruntime if it is not installed or not allowed; ``""`` if it is available."""
+    if find_spec("onnxruntime") is None:
+        return ADD_THE_EXTRA
+    return "" if limits.ceiling(limits.RUN_SECONDS) else f"omit --no-run, or give --max-{limits.RUN_SECONDS.name} N"
+
+
+def for_the_runtime(model: bytes) -> bytes:
+    """Return ``model`` with an IR version that onnxruntime accepts: the last of a repeated field is valid."""
+    later = model[:1] == b"\x08" and RUNTIMES_IR < model[1] < 0x80
+    return model + bytes((0x08, RUNTIMES_IR)) if later else model
+
+
+def missing(flat: Flat, facts: Facts) -> list[str]:
+    """Return the node outputs without shape or type."""
+    written = (name for node in flat.model.graph.node for name in node.output if name)
+    return [name for name in written if name not in facts.shape or name not in facts.dtype]
+
+
+# --- symbols -----------------------------------------------------------------------------------------------------
+
+
+def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
+    """Return the shapes of onnxruntime's symbolic inference at ``point``; empty without sympy or on failure."""
+    if find_spec("sympy") is None or any(is_scope(node) for node in model.graph.node):
+        return {}
+    answer = _run_child(b"{}\n" + bind(model, dict(point)).SerializeToString())
+    return {name: (element, list(shape)) for name, (element, shape) in answer.get("symbols", {}).items()}
+
+
+# --- one run -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Run:
+    """Result of one run."""
+
+    point: dict[str, int] = field(default_factory=dict)
+    """The first of the requested points at which the model runs."""
+    known: Measured = field(default_factory=dict)
+    taken: dict[str, bool] = field(default_factory=dict)
+    """Condition → the branch that every run took, if the other branch has nodes."""
+    failed: str = ""
+    """The reason if there was no run."""
+
+
+def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
+    """Return the shapes of a run of the model in ``data`` at the first of ``points`` at which it runs."""
+    if len(data) > MOST_MODEL_BYTES:
+        return Run(failed=f"the model is larger than {MOST_MODEL_BYTES} bytes")
+    model = onnx.ModelProto.FromString(data)
+    if any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors_of(model)):
+        return Run(failed="its weights are in other files")
+    model = inlined(model, "")
+    names = dict(_name_nodes(model.graph, flat))
+    weights = {weight.name for weight in flat.model.graph.initializer}
+    inputs = []
+    for value in flat.model.graph.input:
+        tensor = value.type.tensor_type
+        if value.name in weights:
+            continue
+        if not tensor.HasField("shape") or tensor.elem_type not in DTYPES:
+            return Run(failed=f'the input "{value.name}" has no size to run with')
+        dims = [dim.dim_param or dim.dim_value for dim in tensor.shape.dim]
+        if any(prod(point.get(dim, dim) for dim in dims) > MOST_MODEL_BYTES for point in points[:1]):
+            return Run(failed=f'the input "{value.name}" is too large to run with')
+        inputs.append([value.name, np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name, dims])
+    request = json.dumps({"inputs": inputs, "points": points or [{}]}).encode()
+    answer = _run_child(request + b"\n" + for_the_runtime(model.SerializeToString()))
+    if "failed" in answer:
+        return Run(failed=str(answer["failed"]))
+    runs = [_largest(events, names) for events in answer["runs"]]
+    known = {
+        name: found for name, found in runs[0].items() if all(run.get(name, found)[1] == found[1] for run in runs[1:])
+    }
+    ran = {name for events in answer["runs"] for node, _ in events for name in names.get(node, [])}
+    return Run(points[answer["point"]] if points else {}, known, dict(_branches_taken(flat, ran)))
+
+
+def _branches_taken(flat: Flat, ran: set[str]) -> Iterator[tuple[str, bool]]:
+    inside = [
+        (origin.inside, set(node.output)) for node, origin in zip(flat.model.graph.node, flat.origins, strict=True)
+    ]
+    there = {name for branches, _ in inside for name in branches}
+    went = {name for branches, outputs in inside for name in branches if outputs & ran}
+    for node in flat.model.graph.node:
+        if is_scope(node, "If.close"):
+            number = next(int(a.i) for a in node.attribute if a.name == "number")
+            then, otherwise = branch(number, True), branch(number, False)
+            if then in went and otherwise in there - went:
+                yield node.input[0], True
+            elif otherwise in went and then in there - went:
+                yield node.input[0], False
+
+
+def points_to_try(sizes: Sizes) -> list[dict[str, int]]:
+    """Return the default point, then points with one or two assumed lengths at common sizes."""
+    first = sizes.point()
+    lengths = [name for name in sorted(sizes.assumed) if first[name] == LENGTH_ENVELOPE.max][:MOST_LENGTHS]
+    some = [chosen for count in (1, 2) for chosen in combinations(lengths, count)]
+    others = [first | dict.fromkeys(chosen, size) for chosen in some for size in USUAL_LENGTHS]
+    others += [first | dict.fromkeys(lengths, size) for size in USUAL_LENGTHS]
+    return [point for k, point in enumerate((first, *others)) if point not in (first, *others)[:k]]
+
+
+def _run_child(request: bytes) -> dict[str, Any]:
+    """Return the subprocess's response; ``failed`` if it ended without one."""
+    seconds, memory = limits.ceiling(limits.RUN_SECONDS), limits.ceiling(limits.RUN_BYTES)
+    late = f"the run took more than {seconds} seconds of processor time (--max-{limits.RUN_SECONDS.name})"
+    try:
+        child = answer_of(CHILD, [str(seconds), str(memory)], request, WAIT * seconds)
+        if ended_by_limit(child.returncode):
+            return {"failed": late}
+        answer: dict[str, Any] = json.loads(child.stdout)
+    except subprocess.TimeoutExpired:
+        return {"failed": late}
+    except (OSError, ValueError):
+        return {"failed": f"the run ended without a result, perhaps out of memory (--max-{limits.RUN_BYTES.name})"}
+    return answer
+
+
+def _name_nodes(graph: onnx.GraphProto, flat: Flat) -> Iterator[tuple[str, list[str]]]:
+    """Give every node of ``graph`` and its bodies a unique name; yield it with the flat names of its outputs."""
+    places: dict[tuple[str, int, bool], list[str]] = {}
+    for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
+        closing = is_scope(node) and node.op_type.endswith(".close")
+        if closing or not (is_scope(node) or (node.op_type == "Identity" and node.name.endswith(".copy"))):
+            places.setdefault((origin.scope, origin.position, closing), list(node.output))
+    count = 0
+
+    def walk(graph: onnx.GraphProto, scope: str) -> Iterator[tuple[str, list[str]]]:
+        nonlocal count
+        ids = unique_ids([(k, node.name, node.op_type) for k, node in enumerate(graph.node)])
+        for k, node in enumerate(graph.node):
+            inner = (scope + "/" if scope else "") + ids[k]
+            inside = bodies_of(node)
+            for word, body in inside:
+                yield from walk(body, f"{inner}/{word.removesuffix('_branch')}" if node.op_type == "If" else inner)
+            outputs = places.get((inner if inside else scope, k, bool(inside)), [])
+            count += 1
+            node.name = f"#{count}"
+            yield node.name, [flat for flat, own in zip(outputs, node.output, strict=False) if own]
+
+    yield from walk(graph, "")
+
+
+def _largest(events: list[list[Any]], names: Mapping[str, list[str]]) -> Measured:
+    """Return the largest shape of each value over all executions of its node."""
+    found: Measured = {}
+    for node, results in events:
+        outputs = names.get(node, [])
+        if len(outputs) != len(results):
+            continue
+        for name, (kind, shape) in zip(outputs, results, strict=True):
+            element = ELEMENTS.get(kind)
+            if element is not None and (name not in found or prod(shape) > prod(found[name][1])):
+                found[name] = element, list(shape)
+    return found
+
+
+ELEMENTS: dict[str, int] = {
+    "float": TensorProto.FLOAT,
+    "double": TensorProto.DOUBLE,
+    "bool": TensorProto.BOOL,
+    **{f"int{bits}": TensorProto.DataType.Value(f"INT{bits}") for bits in (4, 8, 16, 32, 64)},
+    **{f"uint{bits}": TensorProto.DataType.Value(f"UINT{bits}") for bits in (4, 8, 16, 32, 64)},
+    "float16": TensorProto.FLOAT16,
+    "bfloat16": TensorProto.BFLOAT16,
+}
+"""Element types as onnxruntime's profile names them."""
+
+
+# --- completion -----------------------------------------------------------------------------------------------
+
+
+def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> None:
+    """Write ``known`` shapes of values without a shape into ``facts``, and the shapes of scopes that follow."""
+    for name in missing(flat, facts):
+        if name in known and known[name][0] in DTYPES:
+            _write_shape(facts, name, DTYPES[known[name][0]], tuple(known[name][1]), origin)
+    whole: dict[str, Found] = {name: (_element(facts.dtype[name]), list(shape)) for name, shape in facts.shape.items()}
+
+    def new_shapes() -> dict[str, Found]:
+        more = scope_shapes(flat.model, whole, written_values(flat.model))
+        return {n: f for n, f in more.items() if n not in facts.shape and None not in f[1] and f[0] in DTYPES}
+
+    while found := new_shapes():
+        for name, (element, shape) in found.items():
+            _write_shape(facts, name, DTYPES[element], tuple([dim for dim in shape if dim is not None]), origin)
+            whole[name] = element, list(shape)
+
+
+def _write_shape(facts: Facts, name: str, dtype: str, shape: tuple[int | str, ...], origin: ShapeFrom) -> None:
+    facts.dtype.setdefault(name, dtype)
+    facts.shape[name] = shape
+    facts.derived.add(name)
+    facts.origin[name] = origin
+
+
+def _element(dtype: str) -> int:
+    return next(number for number, name in DTYPES.items() if name == dtypes.canonical(dtype))
