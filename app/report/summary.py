@@ -23,7 +23,7 @@ def markdown(plan: Plan, verified: Verdict, title: str = "", better: Better | No
     mode, planner = for_markdown(plan.mode), for_markdown(plan.planner)  # any text in a finished plan
     lines = [f"### {code(title or plan.ir_name or 'a graph')}: {mode}, planned by {planner}", ""]
     lines += [for_markdown(str(explain_peak(plan))), ""]
-    errors = [error for error in verified.errors if error.rule != "capacity"]  # the first line says what is over
+    errors = [error for error in verified.errors if error.rule != "capacity"]  # the first line reports exceeded limits
     lines += [f"✗ **{numbers.count(len(errors), 'error')}**" if errors else "✓ verified", ""]
     first = [numbers.shortened(finding.message, 4 * LONGEST_NAME) for finding in errors[:FINDINGS]]
     lines += [f"* {for_markdown(message)}" for message in first] + [""] * bool(errors)

@@ -222,7 +222,7 @@ def _lives(process: int) -> bool:
 def test_error_of_a_worker_is_raised_unchanged() -> None:
     instance, request = (
         planning.planning_input(planning.open_source("sample:A")),
-        PlanRequest(options={"order": "nobody's"}),
+        PlanRequest(options={"order": "no order"}),
     )
     desk = JobTable()
     job = desk.job("a", "planning", lambda progress: desk.run_task(TaskCall(tasks.plan, (instance, request)), progress))

@@ -35,7 +35,7 @@ def started(ir: Graph, **asked: object) -> Candidate:
 
 
 def shown(fitted: Fitted) -> Fitted:
-    """The same, its plan verified and made again from its graph with nothing said."""
+    """Return the fit after checking that its plan is valid and that planning its graph again gives the same plan."""
     best = fitted.best
     assert verify_plan(best.plan, best.plan_input.graph).ok
     again = plan_graph(best.fitted_graph, arenas=best.plan_input.arenas)

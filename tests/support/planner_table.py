@@ -122,7 +122,7 @@ def helia_row(seed: int) -> Row:
             ],
             "region": list(found.region_of),
             "offset": list(found.offset),
-            "said by": list(found.decided_by),
+            "decided by": list(found.decided_by),
             "spills": [[s.storage, s.wanted, s.got, s.reason] for s in found.spills],
         }
 

@@ -61,7 +61,7 @@ class Done:
     number: int
     rows: tuple[dict[str, Any], ...]
     died: bool = False
-    """Whether nobody could say: what worked on it was killed each time. Another try may answer."""
+    """Whether every worker that ran the point was killed. A retry may succeed."""
 
     @property
     def failed(self) -> bool:

@@ -97,7 +97,7 @@ class Table {
 
 /** One plan. Columns hold numbers for drawing; exact() returns the same figure as a BigInt for texts. */
 export class Columns {
-  /** `read` returns the array that a place of `spec` stands for. */
+  /** `spec` names the position of each array; `read` returns the array at a position. */
   constructor(spec, kinds, read) {
     const numbers = (place) => {
       const values = read(place);
