@@ -19,7 +19,6 @@ from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, 
 
 FIRST_SAMPLE = "sample:resnet50"
 VIEWS = ("lifetimes", "slots", "map")
-VIEW_NAMES = {"lifetimes": "Lifetimes", "slots": "Slots", "map": "Arena map"}
 TABS = (
     *("map", "peak", "device", "fragmentation", "snapshot", "reuse"),
     *("changes", "planners", "compare", "history", "shapes", "ranks"),

@@ -251,14 +251,3 @@ class AddressCollision(ContractError):
     code_id, numeric_code, severity = "ADDRESS_COLLISION", 1307, "FATAL"
     required = ("arena", "logical_slot")
     operator = "UML_OS.TMMU.MapToVirtualAddresses_v1"
-
-
-CONTRACT_ERRORS: tuple[type[ContractError], ...] = (
-    AlignmentViolation,
-    AllocationFailure,
-    AllocationOverflow,
-    ArenaTooSmall,
-    LivenessCycle,
-    InvalidIrShapes,
-    AddressCollision,
-)
