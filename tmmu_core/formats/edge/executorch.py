@@ -18,6 +18,7 @@ arena. Memory that delegates allocate is not in the file.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -25,7 +26,6 @@ from math import prod
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, arena_names, instance_of, peak_of, stem_of
-from tmmu_core.formats.edge.flatbuffer import Damaged, Flat, Table
 from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Write the program again with ExecuTorchProgramManager.write_to_file."
@@ -48,9 +48,11 @@ def refuses(data: bytes) -> str:
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of a program's method with the highest peak. Raises ``UnreadableInput``."""
     try:
-        plans = [_Method(table, name) for table in Flat(data).root().tables(1)]
-    except Damaged as error:
-        raise UnreadableInput(f"the program is cut off or damaged: {error}", source=name, hint=HINT) from error
+        root = Table(data, struct.unpack_from("<I", data)[0], [len(data)])
+        plans = [_Method(table, name) for table in root.tables(1)]
+    except (struct.error, ValueError) as error:
+        why = f": {error}" if isinstance(error, ValueError) else f" (it has {len(data)} bytes)."
+        raise UnreadableInput(f"the program is cut off or damaged{why}", source=name, hint=HINT) from error
     if not any(plan.lives for plan in plans):
         raise UnreadableInput(
             "no value of the program has a place: its memory was not planned.",
@@ -63,6 +65,78 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         others = ", ".join(sorted(plan.name for plan in plans if plan is not chosen))
         notes.insert(0, f'the method "{chosen.name}" is shown; the program holds {others} too')
     return instance_of(stem_of(name) or chosen.name, chosen.lives, notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of an untrusted flatbuffer, with its fields by their numbers in the schema; an absent one is 0 or empty.
+
+    An offset outside of the file raises ``struct.error``, more elements than the file has bytes ``ValueError``:
+    vectors that share their tables would make a small file expensive.
+    """
+
+    data: bytes
+    at: int
+    left: list[int]
+    """Elements that may still be read from the file; one number, shared by all its tables."""
+
+    def _field(self, number: int) -> int:
+        """Return the byte of a field; 0 if it is absent."""
+        vtable = self.at - struct.unpack_from("<i", self.data, self.at)[0]
+        slot = 4 + 2 * number
+        if vtable < 0:
+            raise struct.error("an offset is outside of the file")
+        if slot >= struct.unpack_from("<H", self.data, vtable)[0]:
+            return 0
+        (relative,) = struct.unpack_from("<H", self.data, vtable + slot)
+        return self.at + relative if relative else 0
+
+    def number(self, number: int, kind: str = "i") -> int:
+        """Return a number of a kind of ``struct``."""
+        at = self._field(number)
+        return int(struct.unpack_from(f"<{kind}", self.data, at)[0]) if at else 0
+
+    def table(self, number: int) -> Table | None:
+        """Return a table; ``None`` if it is absent."""
+        at = self._field(number)
+        self._count(1)
+        return Table(self.data, at + struct.unpack_from("<I", self.data, at)[0], self.left) if at else None
+
+    def union(self, number: int) -> tuple[int, Table | None]:
+        """Return the type and the table of a union."""
+        return self.number(number, "B"), self.table(number + 1)
+
+    def vector(self, number: int, kind: str = "i") -> tuple[int, ...]:
+        """Return a vector of numbers of a kind of ``struct``."""
+        start, length = self._vector(number)
+        return struct.unpack_from(f"<{length}{kind}", self.data, start)
+
+    def text(self, number: int) -> str:
+        """Return a text."""
+        start, length = self._vector(number)
+        text: bytes = struct.unpack_from(f"{length}s", self.data, start)[0]
+        return text.decode("utf-8", "replace")
+
+    def tables(self, number: int) -> list[Table]:
+        """Return a vector of tables."""
+        start, length = self._vector(number)
+        places = struct.unpack_from(f"<{length}I", self.data, start)
+        return [Table(self.data, start + 4 * k + place, self.left) for k, place in enumerate(places)]
+
+    def _vector(self, number: int) -> tuple[int, int]:
+        """Return the place of a vector's first element, and their number."""
+        at = self._field(number)
+        if not at:
+            return 0, 0
+        at += struct.unpack_from("<I", self.data, at)[0]
+        (length,) = struct.unpack_from("<I", self.data, at)
+        self._count(length)
+        return at + 4, length
+
+    def _count(self, elements: int) -> None:
+        self.left[0] -= elements
+        if self.left[0] < 0:
+            raise ValueError(f"it contains more elements than its {len(self.data)} bytes allow.")
 
 
 # --- a method ----------------------------------------------------------------------------------------------------
@@ -82,14 +156,19 @@ class _Value:
     last: int = -1
     role: str = "activation"
     over: _Value | None = None
-    """The value whose bytes it shares."""
+    """The value whose bytes it shares, which shares no others."""
     names: list[str] = field(default_factory=list)
 
     def base(self) -> _Value:
-        found = self
-        while found.over is not None:
-            found = found.over
-        return found
+        return self.over or self
+
+    def share(self, other: _Value | None, name: str) -> bool:
+        """Share the bytes of ``other``; return False if it is ``None`` or smaller."""
+        if other is None or self.size > other.base().size:
+            return False
+        self.over = other.base()
+        self.over.names.append(name)
+        return True
 
 
 class _Method:
@@ -98,25 +177,25 @@ class _Method:
     def __init__(self, table: Table, source: str) -> None:
         self.source = source
         self.name = table.text(0)
-        self.sizes = table.long_integers(8)
+        self.sizes = table.vector(8, "q")
         self.unplaced = self.delegates = self.list_elements = 0
-        self.lists: dict[int, list[int]] = {}
+        self.lists: dict[int, tuple[int, ...]] = {}
         self.values: dict[int, _Value] = {}
         self.latest: dict[tuple[int, int], _Value] = {}
         """Place → the value that was used there last."""
         self._values(table.tables(2))
         operators = [(each.text(0), each.text(1)) for each in table.tables(6)]
         self.operators = [f"{name}.{overload}" if overload else name for name, overload in operators]
-        self.inputs, self.outputs = table.integers(3), table.integers(4)
+        inputs, outputs = table.vector(3), table.vector(4)
         self.loops: list[tuple[int, int]] = []
         self.steps = 1
-        for number in self.inputs:
+        for number in inputs:
             self._write(number, 0, f"input {number}", "input")
         for chain in table.tables(5):
             for instruction in chain.tables(2):
                 self._run(*instruction.union(0))
         self._extend_over_loops()
-        for number in self.outputs:
+        for number in outputs:
             if self._is_used(number):
                 value = self.values[number].base()
                 value.last = self.steps - 1
@@ -129,23 +208,23 @@ class _Method:
             if table is None:
                 continue
             if kind in (TENSORS, OPTIONAL_TENSORS):
-                self.lists[number] = table.integers(0)
+                self.lists[number] = table.vector(0)
             elif kind == TENSOR:
                 place = table.table(6)
-                if place is None or table.byte(8) == UNBOUND:
-                    self.unplaced += place is None and not table.unsigned(5)
+                if place is None or table.number(8, "B") == UNBOUND:
+                    self.unplaced += place is None and not table.number(5, "I")
                     continue
                 self.values[number] = self._value(number, table, place)
 
     def _value(self, number: int, table: Table, place: Table) -> _Value:
-        kind, shape = table.byte(0), table.integers(2)
+        kind, shape = table.number(0, "B"), table.vector(2)
         if kind >= len(WIDTHS) or any(side < 0 for side in shape):
-            raise Damaged(f"value {number} has the element type {kind} and the shape {shape[:8]}.")
-        size, offset = WIDTHS[kind] * prod(shape), place.unsigned(1) | place.unsigned(2) << 32
+            raise ValueError(f"value {number} has the element type {kind} and the shape {list(shape[:8])}.")
+        size, offset = WIDTHS[kind] * prod(shape), place.number(1, "I") | place.number(2, "I") << 32
         if max(size, offset) > LAST_BYTE:
-            raise Damaged(f"value {number} is {size} bytes at {offset}.")
+            raise ValueError(f"value {number} is {size} bytes at {offset}.")
         extra = table.table(9)
-        return _Value(number, place.unsigned(0), offset, size, extra.text(1) if extra is not None else "")
+        return _Value(number, place.number(0, "I"), offset, size, extra.text(1) if extra is not None else "")
 
     # --- instructions ---
 
@@ -154,17 +233,17 @@ class _Method:
         if table is None:
             return
         if kind in (KERNEL, DELEGATE):
-            called, index = table.integers(1), table.integer(0)
+            called, index = table.vector(1), table.number(0)
             if kind == KERNEL:
                 if not 0 <= index < len(self.operators):
-                    raise Damaged(f"instruction {step - 1} calls operator {index} of {len(self.operators)}.")
+                    raise ValueError(f"instruction {step - 1} calls operator {index} of {len(self.operators)}.")
                 self._call(step, called, self.operators[index], 1)
             else:
                 self.delegates += 1
                 known = [k for k, number in enumerate(called) if self._is_used(number)]
                 self._call(step, called, f"delegate {index}", len(called) - (known[-1] + 1 if known else 1))
         elif kind == MOVE:
-            source, target = table.integer(0), table.integer(1)
+            source, target = table.number(0), table.number(1)
             self._read(source, step)
             self._write(target, step, "move", "activation")
             if source in self.values and target in self.values:
@@ -172,47 +251,43 @@ class _Method:
                 if giver is not taker:
                     taker.names.append(giver.label)
         elif kind == JUMP:
-            target = table.integer(1)
-            self._read(table.integer(0), step)
+            target = table.number(1)
+            self._read(table.number(0), step)
             if 0 <= target < step:
                 self.loops.append((target + 1, step))
         elif kind == FREE:
-            self._read(table.integer(0), step)
+            self._read(table.number(0), step)
 
     def _is_used(self, number: int) -> bool:
         return number in self.values and self.values[number].birth >= 0
 
     def _call(self, step: int, arguments: Sequence[int], operator: str, writes: int) -> None:
         """Read a call's operands and write its outs; a kernel repeats its outs among its operands."""
-        elements = sum(len(self.lists.get(argument, ())) for argument in arguments)
-        self.list_elements += elements
+        self.list_elements += sum(len(self.lists.get(argument, ())) for argument in arguments)
         if self.list_elements > limits.ceiling(limits.VALUES):
             raise limits.past(limits.VALUES, "the values in the lists that its instructions name", self.source)
         cut = len(arguments) - writes
-        written = [number for argument in arguments[cut:] for number in self.lists.get(argument, [argument])]
+        read, written = (
+            [number for argument in part for number in self.lists.get(argument, (argument,)) if number in self.values]
+            for part in (arguments[:cut], arguments[cut:])
+        )
         outs = set(written)
-        read = [number for argument in arguments[:cut] for number in self.lists.get(argument, [argument])]
         operands = [number for number in read if number not in outs]
         for number in operands:
             self._read(number, step)
-        places = {(v.memory, v.offset): v for v in (self.values[n] for n in operands if n in self.values)}
+        places = {(v.memory, v.offset): v for v in (self.values[number] for number in operands)}
         for number in written:
-            value = self.values.get(number)
-            if value is not None:
-                operand = places.get((value.memory, value.offset))
-                self._write(number, step, f"{operator} #{number}", "activation", operand)
+            value = self.values[number]
+            self._write(number, step, f"{operator} #{number}", "activation", places.get((value.memory, value.offset)))
 
     def _read(self, number: int, step: int) -> None:
         value = self.values.get(number)
         if value is None:
             return
         if value.birth < 0:
-            below = self.latest.get((value.memory, value.offset))
-            if below is not None and value.size <= below.base().size:
-                value.over, value.birth = below.base(), step
-                value.base().names.append(f"#{number}")
-            else:  # state that persists between runs
-                value.birth, value.role = step, "buffer"
+            value.birth = step
+            if not value.share(self.latest.get((value.memory, value.offset)), f"#{number}"):
+                value.role = "buffer"  # state that persists between runs
                 value.label = value.label or f"state #{number}"
         self._use(value, step)
 
@@ -221,16 +296,12 @@ class _Method:
         if value is None:
             return
         if value.birth < 0:
-            value.birth, value.role = step, role
-            value.label = value.label or label
-            if operand is not None and value.size <= operand.base().size:
-                value.over = operand.base()
-                value.base().names.append(f"#{number}")
+            value.birth, value.role, value.label = step, role, value.label or label
+            value.share(operand, f"#{number}")
         self._use(value, step)
 
     def _use(self, value: _Value, step: int) -> None:
-        base = value.base()
-        value.last = base.last = step
+        value.last = value.base().last = step
         self.latest[value.memory, value.offset] = value
 
     def _extend_over_loops(self) -> None:
@@ -250,9 +321,8 @@ class _Method:
         for value in self.values.values():
             if value.birth < 0 or value.over is not None or not value.size:
                 continue
-            birth, death = value.birth, value.last + 1
-            if value.role == "buffer":
-                birth, death = 0, self.steps
+            always = value.role == "buffer"
+            birth, death = (0, self.steps) if always else (value.birth, value.last + 1)
             label = "+".join([value.label, *dict.fromkeys(value.names)][:8])
             name, arena = f"{label} @{value.number}", arenas[value.memory]
             yield LiveRange(name, birth, death, value.size, value.offset, value.role, arena=arena)
