@@ -12,7 +12,7 @@ ranges and metrics. Mapping the memory is left to the driver.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -25,7 +25,6 @@ from tmmu_core.graph.native import document, unpacking
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.plans.canonical import execution_order_hash, logical_address_table, plan_digests
-from tmmu_core.plans.figures.metrics import written_metrics
 from tmmu_core.plans.model import Plan
 
 CHECKPOINT_SCHEMA = "tmmu_checkpoint/1"
@@ -65,27 +64,11 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
     rows = []
     for i in order:
         row = plan.row(i)
-        rows.append(
-            [
-                *place[row.tensor_id],
-                row.tensor_id,
-                int(plan.arena[i]),
-                row.logical_slot,
-                row.generation,
-                row.offset_bytes - start[row.arena, row.logical_slot],
-                row.size_bytes,
-                row.alignment,
-                row.birth,
-                row.death,
-                word[row.role],
-                word[row.dtype],
-                list(row.shape),
-                row.alias_group_id,
-                row.base_tensor_uid,
-            ]
-        )
+        inside = row.offset_bytes - start[row.arena, row.logical_slot]
+        placed = [int(plan.arena[i]), row.logical_slot, row.generation, inside, row.size_bytes, row.alignment]
+        described = [word[row.role], word[row.dtype], list(row.shape), row.alias_group_id, row.base_tensor_uid]
+        rows.append([*place[row.tensor_id], row.tensor_id, *placed, row.birth, row.death, *described])
     head = msgspec.to_builtins(head_document(plan))
-    head["metrics"] = written_metrics(plan.metrics)
     head |= {name: getattr(plan, name) for name in DIGESTS}  # 32 raw bytes each
     body = {"head": head, "words": words, "rows": rows, "logical_address_table": addresses}
     return cbor_canonical({"schema": CHECKPOINT_SCHEMA, "body": body, "digest": H(body)})
@@ -125,7 +108,7 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
     try:
         plan = _build(whole["body"], source)
         digest = H(whole["body"])
-    except (KeyError, IndexError, TypeError, ValueError, OverflowError, msgspec.ValidationError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise UnreadableInput(
             f"this checkpoint is damaged: {type(error).__name__} {error}.", source=source, hint="Write it again."
         ) from error
@@ -154,67 +137,34 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
     return plan
 
 
-class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    position: int
-    output: int
-    tensor_id: str
-    arena: int
-    slot: int
-    generation: int
-    inside: int
-    size: int
-    alignment: int
-    birth: int
-    death: int
-    role: int
-    dtype: int
-    shape: tuple[int, ...]
-    alias_group_id: str | None
-    base_tensor_uid: str | None
+Row = tuple[int, int, str, int, int, int, int, int, int, int, int, int, int, tuple[int, ...], str | None, str | None]
+"""Position, output, id, arena, slot, generation, offset inside of the slot, size, alignment, birth, death, role, dtype,
+shape, alias group, base.
+"""
 
 
 class _Body(msgspec.Struct):
     head: dict[str, Any]
     words: tuple[str, ...]
-    rows: tuple[_Row, ...]
+    rows: tuple[Row, ...]
     logical_address_table: tuple[tuple[str, int, int], ...]
 
 
-_Hashes = msgspec.defstruct("_Hashes", [(name, bytes) for name in DIGESTS])
-
-
-register_types(_Row, _Body, _Hashes)
+register_types(_Body)
 
 
 def _build(given: Any, source: str) -> Plan:
     body = msgspec.convert(given, _Body)
-    hashes = msgspec.structs.asdict(msgspec.convert(body.head, _Hashes, strict=True))
-    head = msgspec.convert({**body.head, **{name: digest.hex() for name, digest in hashes.items()}}, HeadDocument)
-    arenas, words = dict(enumerate(sorted(head.arenas))), dict(enumerate(body.words))
+    head = msgspec.convert({**body.head, **{name: body.head[name].hex() for name in DIGESTS}}, HeadDocument)
+    arenas, words = sorted(head.arenas), body.words
     start = {(arena, slot): offset for arena, slot, offset in body.logical_address_table}
-    rows = [
-        RowDocument(
-            row.tensor_id,
-            arenas[row.arena],
-            row.slot,
-            start[arenas[row.arena], row.slot] + row.inside,
-            row.size,
-            row.alignment,
-            row.birth,
-            row.death,
-            row.generation,
-            words[row.role],
-            words[row.dtype],
-            row.shape,
-            row.alias_group_id,
-            row.base_tensor_uid,
-        )
-        for row in body.rows
-    ]
+    rows = []
+    for _, _, tensor_id, number, slot, generation, inside, size, alignment, *more in body.rows:
+        birth, death, role, dtype = cast(list[int], more[:4])
+        if min(number, role, dtype) < 0:
+            raise IndexError("a negative index")
+        offset = start[arenas[number], slot] + inside
+        place = (arenas[number], slot, offset, size, alignment, birth, death, generation)
+        described: Any = (words[role], words[dtype], *more[4:])
+        rows.append(RowDocument(tensor_id, *place, *described))
     return from_head(head, rows, source)
-
-
-def rows_in_order(data: bytes) -> list[tuple[int, int, str]]:
-    """Return ``(position, output index, tensor id)`` of each row of a checkpoint, as stored."""
-    body = document.fields(unpacking.unpack(data))["body"]
-    return [(row[0], row[1], row[2]) for row in body["rows"]]

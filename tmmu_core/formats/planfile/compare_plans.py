@@ -253,10 +253,9 @@ def _incomparable(a: Trace, b: Trace) -> Iterator[Difference]:
     same = ("arena_config_hash", "replay_token")
     yield from _fields(a.plan, b.plan, same if a.plan.categories and b.plan.categories else ("ir_hash", *same))
     yield from _fields(a, b, ("trace_schema", "metric_schema"))
-    if not (a.complete and b.complete):
-        hashes = [_tensors_hash(side) for side in (a, b)]
-        if "" in hashes:  # without it nothing is known of the live ranges
-            yield Difference("$.tensors_hash", *[found or "missing" for found in hashes])
+    if not (a.complete and b.complete) and "" in (_tensors_hash(a), _tensors_hash(b)):
+        # Without the hash nothing is known of the live ranges.
+        yield Difference("$.tensors_hash", *[_tensors_hash(side) or "missing" for side in (a, b)])
 
 
 def _tensors_hash(side: Trace) -> str:
@@ -269,18 +268,16 @@ def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
     if left.execution_order_hash != right.execution_order_hash:
         yield _order_difference(left.execution_order, right.execution_order, complete)
     yield from _fields(left, right, ("steps", "rank", "world_size", "shard_spec_hash"))
-    if not complete and a.tensor_count != b.tensor_count:
-        yield Difference("$.tensor_count", a.tensor_count, b.tensor_count)
-    if not complete and _tensors_hash(a) != _tensors_hash(b):
-        yield Difference("$.tensors_hash", _tensors_hash(a), _tensors_hash(b))
+    if not complete:
+        yield from _fields(a, b, ("tensor_count",))
+        if _tensors_hash(a) != _tensors_hash(b):
+            yield Difference("$.tensors_hash", _tensors_hash(a), _tensors_hash(b))
     for name in sorted({**left.arena_of, **right.arena_of}):
         x, y = left.arena_of.get(name), right.arena_of.get(name)
         if x is None or y is None:
             yield Difference(f"$.arenas.{name}", x and x.extent_bytes, y and y.extent_bytes)
         else:
-            for field in _ARENA_FIELDS:
-                if getattr(x, field) != getattr(y, field):
-                    yield Difference(f"$.arenas.{name}.{field}", getattr(x, field), getattr(y, field))
+            yield from _fields(x, y, _ARENA_FIELDS, f"$.arenas.{name}")
     if complete:
         yield from _handoff_difference(left, right)
     before, after = _metrics(left), _metrics(right)
@@ -304,14 +301,14 @@ def _certificates(left: Plan, right: Plan) -> Iterator[Difference]:
     """Yield the arenas for which the plans state different lower bounds."""
     for arena in left.arenas:
         other = right.arena_of.get(arena.name)
-        if other is not None and arena.least_bytes_claimed != other.least_bytes_claimed:
-            path = f"$.arenas.{arena.name}.lower_bound_bytes"
-            yield Difference(path, arena.least_bytes_claimed, other.least_bytes_claimed)
-        if other is not None and arena.reuse_cost_lower_bound != other.reuse_cost_lower_bound:
-            path = f"$.arenas.{arena.name}.reuse_cost_lower_bound"
-            yield Difference(path, arena.reuse_cost_lower_bound, other.reuse_cost_lower_bound)
+        for field, key in _BOUNDS.items() if other is not None else ():
+            one, two = getattr(arena, field), getattr(other, field)
+            if one != two:
+                yield Difference(f"$.arenas.{arena.name}.{key}", one, two)
 
 
+_BOUNDS = {"least_bytes_claimed": "lower_bound_bytes", "reuse_cost_lower_bound": "reuse_cost_lower_bound"}
+"""Figures of an arena's certificate → keys of the plan file."""
 _ARENA_FIELDS = tuple(
     name
     for name in ArenaSummary.__dataclass_fields__
@@ -321,25 +318,22 @@ _ARENA_FIELDS = tuple(
 """The figures of an arena's layout; its certificate is compared separately."""
 
 
-def _fields(a: object, b: object, names: tuple[str, ...]) -> list[Difference]:
-    return [
-        Difference(f"$.{name}", _plain(getattr(a, name)), _plain(getattr(b, name)))
-        for name in names
-        if getattr(a, name) != getattr(b, name)
-    ]
-
-
-def _plain(value: Any) -> Any:
-    return value.hex() if isinstance(value, bytes) else value
+def _fields(a: object, b: object, names: tuple[str, ...], path: str = "$") -> Iterator[Difference]:
+    for name in names:
+        one, two = getattr(a, name), getattr(b, name)
+        if one != two:
+            yield Difference(
+                f"{path}.{name}", *(each.hex() if isinstance(each, bytes) else each for each in (one, two))
+            )
 
 
 def _order_difference(left: tuple[str, ...], right: tuple[str, ...], complete: bool) -> Difference:
-    if not complete:
-        return Difference("$.execution_order", "another order", "another order")
-    for k, (a, b) in enumerate(zip_longest(left, right)):
-        if a != b:
-            return Difference(f"$.execution_order[{k}]", a, b)
-    return Difference("$.execution_order", "the same nodes under another hash", "the same nodes under another hash")
+    same = "the same nodes under another hash" if complete else "another order"
+    differing = ((k, a, b) for k, (a, b) in enumerate(zip_longest(left, right)) if complete and a != b)
+    return next(
+        (Difference(f"$.execution_order[{k}]", a, b) for k, a, b in differing),
+        Difference("$.execution_order", same, same),
+    )
 
 
 def _handoff_difference(left: Plan, right: Plan) -> Iterator[Difference]:

@@ -7,10 +7,10 @@ source of a hand-off at its last step, are recomputed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,14 +20,13 @@ from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.formats.planfile.plan_document import (
     OMITTED,
     ArenaDocument,
-    HandoffDocument,
     HeadDocument,
     RowDocument,
-    plan_content_hash,
+    head_document,
 )
 from tmmu_core.formats.planfile.plan_metadata import I64_MAX, check_notes, check_plain, check_sums, figures
 from tmmu_core.graph.native import document
-from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
+from tmmu_core.planners import PLANNERS, ArenaPlannerEntry, MemoryPlannerEntry
 from tmmu_core.plans.canonical import DIGEST_BYTES, is_token
 from tmmu_core.plans.figures.live_bytes import peak_and_count
 from tmmu_core.plans.figures.metrics import renewed_metrics
@@ -73,11 +72,13 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         return values
 
     arena = np.array([number[row.arena] for row in ordered], np.int32)
-    slot = np.array(column("logical_slot", I64_MAX), np.int64)
-    generation = np.array(column("generation", I64_MAX), np.int64)
-    offset = np.array(column("offset_bytes", U64_MAX), np.uint64)
-    birth = np.array(column("birth", I64_MAX), np.int64)
-    placed = _placed(head, Addresses(arena.tolist(), slot, generation, offset, birth), source)
+    slot, generation, birth, death = (
+        np.array(column(field, I64_MAX), np.int64) for field in ("logical_slot", "generation", "birth", "death")
+    )
+    offset, size, alignment = (
+        np.array(column(field, U64_MAX), np.uint64) for field in ("offset_bytes", "size_bytes", "alignment")
+    )
+    places, own_arenas, why = _placed(head, arena, slot, generation, offset, source)
     arenas = tuple([_arena(name, head.arenas[name], source) for name in names])
     for field in ("metrics", "notes", "planner_options"):
         check_plain(getattr(head, field), f"$.{field}", source)
@@ -85,16 +86,17 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
     check_notes(head.notes, names, source)
     plan = Plan(
         **_head_fields(head, source),
-        places=placed.places,
+        places=places,
+        own_arenas=own_arenas,
         arenas=arenas,
         tensor_ids=tuple([row.tensor_id for row in ordered]),
         arena=arena,
         logical_slot=slot,
         offset=offset,
-        size=np.array(column("size_bytes", U64_MAX), np.uint64),
-        alignment=np.array(column("alignment", U64_MAX), np.uint64),
+        size=size,
+        alignment=alignment,
         birth=birth,
-        death=np.array(column("death", I64_MAX), np.int64),
+        death=death,
         generation=generation,
         storage=storage_numbers(arena, slot, generation),
         roles=tuple([row.role for row in ordered]),
@@ -102,9 +104,8 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         shapes=tuple([row.shape for row in ordered]),
         alias_group_ids=tuple([row.alias_group_id for row in ordered]),
         base_tensor_uids=tuple([row.base_tensor_uid for row in ordered]),
-        categories=_categories(ordered),
-        notes={**head.notes, PLACES_DERIVED: placed.why} if placed.why else head.notes,
-        own_arenas=placed.own_arenas,
+        categories=tuple([row.category or "other" for row in ordered]) if any(r.category for r in ordered) else (),
+        notes={**head.notes, PLACES_DERIVED: why} if why else head.notes,
         constraints=None if head.constraints is msgspec.UNSET else head.constraints,
     )
     return _renewed(_with_storage_counts(plan, head))
@@ -130,25 +131,23 @@ def _check_rows(rows: Sequence[RowDocument], by_id: Sequence[int], arenas: Colle
 def _head_fields(head: HeadDocument, source: str) -> dict[str, Any]:
     """Return the fields of a plan that depend on the head alone."""
     digests = ("ir", "shard_spec", "arena_config", "execution_order", "tmmu_plan", "layout")
+    token = _hex(head.replay_token)  # the verifier checks which plan may have a token of the superseded draft
+    has_inputs_step = bool(head.execution_order) and head.steps == len(head.execution_order) + 1
+    flags = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
+    steps = [_within(h.step, f"handoffs[{k}].step", source, I64_MAX) for k, h in enumerate(head.handoffs)]
     return {
         **{name: getattr(head, name) for name in ("planner", "planner_options", "ir_name", "mode", "preset")},
         **{f"{name}_hash": _digest(getattr(head, f"{name}_hash"), f"{name}_hash", source) for name in digests},
-        "replay_token": _token(head.replay_token, source),
+        "replay_token": token if is_token(token) else _digest(head.replay_token, "replay_token", source),
         "rank": _within(head.rank, "rank", source),
         "world_size": _within(head.world_size, "world_size", source),
         "steps": _within(head.steps, "steps", source, I64_MAX),
-        "has_inputs_step": _has_inputs_step(head),
+        "has_inputs_step": has_inputs_step if head.has_inputs_step is None else head.has_inputs_step,
         "execution_order": head.execution_order,
-        "handoffs": tuple([_handoff(k, handoff, source) for k, handoff in enumerate(head.handoffs)]),
-        "taken": _taken(head),
+        "handoffs": tuple([(step, h.source, h.to) for step, h in zip(steps, head.handoffs, strict=True)]),
+        "taken": tuple(flags) if len(flags) == len(head.handoffs) else (),  # empty: computed from the rows
         "metrics": figures(head.metrics, source),
     }
-
-
-def _categories(rows: Sequence[RowDocument]) -> tuple[str, ...]:
-    """Return a category for every row if one has any; ``other`` where it is missing."""
-    found = [row.category or "other" for row in rows]
-    return tuple(found) if any(row.category for row in rows) else ()
 
 
 def from_head(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> Plan:
@@ -159,7 +158,7 @@ def from_head(head: HeadDocument, rows: Sequence[RowDocument], source: str = "")
     plan = build(head, rows, source)
     if head.content_hash is None:
         return unvouched(plan)
-    return noted(plan, "" if plan_content_hash(plan) == head.content_hash != "" else EDITED)
+    return noted(plan, "" if head_document(plan).content_hash == head.content_hash != "" else EDITED)
 
 
 def noted(plan: Plan, changed: str) -> Plan:
@@ -184,33 +183,39 @@ def storage_numbers(arena: np.ndarray[Any, Any], slot: I64, generation: I64) -> 
     return number
 
 
-def _placed(head: HeadDocument, rows: Addresses, source: str) -> Placed:
-    """Return what the file places, derived if it does not contain it."""
-    found = derived(head.planner, head.notes, rows)
-    if head.places is None:
-        return found
-    for places in PLACES:
-        if places == head.places:
-            own = found.own_arenas if head.own_arenas is None else head.own_arenas
-            return Placed(places, own, "")
-    raise UnreadableInput(
-        f'unknown value of "places": "{head.places}".',
-        source=source,
-        place="$.places",
-        hint=f"It is one of: {', '.join(PLACES)}.",
-    )
+def _placed(
+    head: HeadDocument, arena: np.ndarray[Any, Any], slot: I64, generation: I64, offset: U64, source: str
+) -> tuple[Places, bool, str]:
+    """Return (what the file places, whether by arenas of its own, the reason if the file does not contain it)."""
+    entry, addressing = PLANNERS.get(head.planner), head.notes.get("addressing")
+    own_arenas = False
+    if isinstance(addressing, dict) and addressing.get("kind") == "blake3_sparse":
+        places, why = "sparse", "its addresses are hashed"
+    elif entry is not None:
+        own_arenas, why = isinstance(entry, MemoryPlannerEntry), f"{head.planner} does so"
+        places = "slots" if isinstance(entry, ArenaPlannerEntry) and entry.has_slots else "bytes"
+    elif _is_numbered_by_offset(arena, slot, generation, offset):
+        places, why = "bytes", "its storages are numbered by offset, birth and id, none with another in one slot"
+    else:
+        places, why = "slots", "its storages are not numbered by offset, birth and id"
+    if head.places is not None:
+        places, why, own_arenas = head.places, "", own_arenas if head.own_arenas is None else head.own_arenas
+    if places not in PLACES:
+        hint = f"It is one of: {', '.join(PLACES)}."
+        raise UnreadableInput(f'unknown value of "places": "{places}".', source=source, place="$.places", hint=hint)
+    return places, own_arenas, why
 
 
-def _taken(head: HeadDocument) -> tuple[bool, ...]:
-    """Return the ``taken`` flags of the hand-offs; empty, to be computed, if one is missing."""
-    flags = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
-    return tuple(flags) if len(flags) == len(head.handoffs) else ()
-
-
-def _has_inputs_step(head: HeadDocument) -> bool:
-    if head.has_inputs_step is not None:
-        return head.has_inputs_step
-    return bool(head.execution_order) and head.steps == len(head.execution_order) + 1
+def _is_numbered_by_offset(arena: np.ndarray[Any, Any], slot: I64, generation: I64, offset: U64) -> bool:
+    """Whether no slot is reused and numbers rise with (offset, birth, id) in each arena (contract §9)."""
+    if (generation > 0).any():
+        return False
+    order = np.lexsort((offset, slot, arena))
+    first = np.ones(len(order), np.bool_)  # rows of a storage share its number: the lowest is its start
+    first[1:] = (arena[order][1:] != arena[order][:-1]) | (slot[order][1:] != slot[order][:-1])
+    heads = order[first]
+    same_arena = arena[heads][1:] == arena[heads][:-1]
+    return not bool((same_arena & (offset[heads][1:] < offset[heads][:-1])).any())
 
 
 def _with_storage_counts(plan: Plan, head: HeadDocument) -> Plan:
@@ -258,16 +263,6 @@ def _within(value: int, field: str, source: str, most: int = U64_MAX) -> int:
     return value
 
 
-def _handoff(k: int, handoff: HandoffDocument, source: str) -> tuple[int, str, str]:
-    return _within(handoff.step, f"handoffs[{k}].step", source, I64_MAX), handoff.source, handoff.to
-
-
-def _token(text: str, source: str) -> bytes:
-    """Return 32 bytes, or a token of the superseded draft; the verifier checks which one is allowed."""
-    token = _hex(text)
-    return token if is_token(token) else _digest(text, "replay_token", source)
-
-
 def _hex(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
@@ -282,51 +277,3 @@ def _digest(text: str, field: str, source: str) -> bytes:
             f"{field} is {text[:80]!r}, not 64 hexadecimal digits.", source=source, place=f"$.{field}"
         )
     return digest
-
-
-class Placed(NamedTuple):
-    """What is placed, and the reason."""
-
-    places: Places
-    own_arenas: bool
-    why: str
-
-
-class Addresses(NamedTuple):
-    """Rows of a plan that is read, as columns by tensor id bytes."""
-
-    arena: Sequence[int]
-    slot: I64
-    generation: I64
-    offset: U64
-    birth: I64
-
-
-def derived(planner: str, notes: Mapping[str, Any], rows: Addresses) -> Placed:
-    """Return what a file without the key ``places`` places."""
-    addressing = notes.get("addressing")
-    if isinstance(addressing, dict) and addressing.get("kind") == "blake3_sparse":
-        return Placed("sparse", False, "its addresses are hashed")
-    if planner in PLANNERS:
-        entry, why = PLANNERS[planner], f"{planner} does so"
-        if isinstance(entry, MemoryPlannerEntry):
-            return Placed("bytes", True, why)
-        return Placed("slots" if entry.has_slots else "bytes", False, why)
-    if _numbered_by_offset(rows):
-        return Placed(
-            "bytes", False, "its storages are numbered by offset, birth and id, none with another in one slot"
-        )
-    return Placed("slots", False, "its storages are not numbered by offset, birth and id")
-
-
-def _numbered_by_offset(rows: Addresses) -> bool:
-    """Whether no slot is reused and numbers rise with (offset, birth, id) in each arena (contract §9)."""
-    arena = np.asarray(rows.arena, np.int64)
-    if (rows.generation > 0).any():
-        return False
-    order = np.lexsort((rows.offset, rows.slot, arena))
-    first = np.ones(len(order), np.bool_)  # rows of a storage share its number: the lowest is its start
-    first[1:] = (arena[order][1:] != arena[order][:-1]) | (rows.slot[order][1:] != rows.slot[order][:-1])
-    heads = order[first]
-    same_arena = arena[heads][1:] == arena[heads][:-1]
-    return not bool((same_arena & (rows.offset[heads][1:] < rows.offset[heads][:-1])).any())

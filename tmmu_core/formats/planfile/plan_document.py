@@ -136,15 +136,18 @@ register_types(Constraints, ArenaDocument, RowDocument, HandoffDocument, HeadDoc
 
 
 def head_document(plan: Plan) -> HeadDocument:
-    """Return the head of a plan's document, content hash included."""
-    head = _head_without_hash(plan)
-    head.content_hash = _hash_of_head(head, plan)
+    """Return the head of a plan's document, with the content hash of the file that is written now."""
+    own = {name: getattr(plan, name) for name in HeadDocument.__struct_fields__ if hasattr(plan, name)}
+    own |= {name: own[name].hex() for name in DIGESTS}
+    own |= {"arenas": {arena.name: arena_document(arena) for arena in plan.arenas}, "handoffs": handoff_documents(plan)}
+    own |= {"metrics": written_metrics(plan.metrics)}
+    own |= {"constraints": msgspec.UNSET} if plan.constraints is None else {}
+    head = HeadDocument(schema=PLAN_SCHEMA, **own)
+    document = msgspec.to_builtins(head)
+    remarks = {key for key in (PLACES_DERIVED, NO_CONTENT_HASH) if isinstance(head.notes.get(key), str)}
+    document["notes"] = {key: note for key, note in document["notes"].items() if key not in remarks}  # a reader's
+    head.content_hash = content_hash(document, tensors_hash(plan))
     return head
-
-
-def plan_content_hash(plan: Plan) -> str:
-    """Return the content hash of a plan as its file would be written now, in hex."""
-    return _hash_of_head(_head_without_hash(plan), plan)
 
 
 def content_hash(head: Mapping[str, Any], tensors: str) -> str:
@@ -167,25 +170,6 @@ def tensors_hash(plan: Plan) -> str:
     handoffs = [(*handoff, taken) for handoff, taken in zip(plan.handoffs, plan.taken, strict=True)]
     # Lists of texts, counts and nulls: the default encoding of cbor2 is the canonical one, and faster than H.
     return hashlib.sha256(cbor2.dumps([rows, handoffs])).hexdigest()
-
-
-def _hash_of_head(head: HeadDocument, plan: Plan) -> str:
-    document = msgspec.to_builtins(head)
-    remarks = {
-        key for key in (PLACES_DERIVED, NO_CONTENT_HASH) if isinstance(head.notes.get(key), str)
-    }  # a reader's, not the file's
-    document["notes"] = {key: note for key, note in document["notes"].items() if key not in remarks}
-    return content_hash(document, tensors_hash(plan))
-
-
-def _head_without_hash(plan: Plan) -> HeadDocument:
-    own = {name: getattr(plan, name) for name in HeadDocument.__struct_fields__ if hasattr(plan, name)}
-    own |= {name: own[name].hex() for name in DIGESTS}
-    own |= {"arenas": {arena.name: arena_document(arena) for arena in plan.arenas}, "handoffs": handoff_documents(plan)}
-    own |= {"metrics": written_metrics(plan.metrics)}
-    return HeadDocument(
-        schema=PLAN_SCHEMA, **own | ({"constraints": msgspec.UNSET} if plan.constraints is None else {})
-    )
 
 
 def handoff_documents(plan: Plan) -> tuple[HandoffDocument, ...]:

@@ -34,6 +34,7 @@ from tmmu_core.formats.planfile.plan_document import (
     arena_document,
     content_hash,
     handoff_documents,
+    row_documents,
     tensors_hash,
 )
 from tmmu_core.graph.native import document, unpacking
@@ -134,39 +135,21 @@ def _arena(arena: ArenaSummary) -> Record:
 
 def _tensor_records(plan: Plan) -> Iterator[Record]:
     backing = storages_of(plan).backing[plan.storage].tolist()
-    names = [arena.name for arena in plan.arenas]
-    for i, (arena, slot, offset, size, birth, death) in enumerate(
-        zip(
-            plan.arena.tolist(),
-            plan.logical_slot.tolist(),
-            plan.offset.tolist(),
-            plan.size.tolist(),
-            plan.birth.tolist(),
-            plan.death.tolist(),
-            strict=True,
-        )
-    ):
+    for row, storage_bytes in zip(row_documents(plan), backing, strict=True):
         record: Record = {
             "record": "tensor",
-            "tensor_id": plan.tensor_ids[i],
-            "arena": names[arena],
-            "logical_slot": slot,
-            "logical_address": [names[arena], offset],
-            "size": size,
-            "bytes": backing[i],
-            "live_range": [birth, death],
-            "generation": int(plan.generation[i]),
-            "alignment": int(plan.alignment[i]),
-            "role": plan.roles[i],
-            "dtype": plan.dtypes[i],
-            "shape": list(plan.shapes[i]),
+            "tensor_id": row.tensor_id,
+            "arena": row.arena,
+            "logical_slot": row.logical_slot,
+            "logical_address": [row.arena, row.offset_bytes],
+            "size": row.size_bytes,
+            "bytes": storage_bytes,
+            "live_range": [row.birth, row.death],
+            **{name: getattr(row, name) for name in ("generation", "alignment", "role", "dtype", "shape")},
         }
-        if plan.alias_group_ids[i] is not None:
-            record["alias_group_id"] = plan.alias_group_ids[i]
-        if plan.base_tensor_uids[i] is not None:
-            record["base_tensor_uid"] = plan.base_tensor_uids[i]
-        if plan.categories:
-            record["category"] = plan.categories[i]
+        for name in ("alias_group_id", "base_tensor_uid", "category"):
+            if getattr(row, name) not in (None, msgspec.UNSET):
+                record[name] = getattr(row, name)
         yield record
 
 
@@ -258,13 +241,17 @@ def read_trace(data: bytes, source: str = "") -> Trace:
 
     Raises ``UnreadableInput`` with the record of the error; a trace without summary is truncated.
     """
-    records = _Records(source)
+    records = _Records()
     place = ""
     for record, place in _raw_records(unpacking.unpack(data, source), source):
         try:
-            records.add(record, place)
-        except msgspec.ValidationError as error:
-            document.check_version(records.first.get("trace_schema"), TRACE_SCHEMA, source, place)
+            records.add(record)
+        except (msgspec.ValidationError, UnreadableInput) as error:
+            if records.header is not None or isinstance(error, msgspec.ValidationError):
+                document.check_version(records.first.get("trace_schema"), TRACE_SCHEMA, source, place)
+            if isinstance(error, UnreadableInput):
+                error.source, error.place = source, place
+                raise
             raise UnreadableInput(f"{record.get('record')}: {error}.", source=source, place=place) from error
     header, summary, rows = records.header, records.summary, records.rows
     if header is None:
@@ -298,8 +285,7 @@ def read_trace(data: bytes, source: str = "") -> Trace:
 class _Records:
     """The records of a trace, decoded by kind."""
 
-    def __init__(self, source: str) -> None:
-        self.source = source
+    def __init__(self) -> None:
         self.header: _HeaderRecord | None = None
         self.summary: _SummaryRecord | None = None
         self.first: Record = {}
@@ -309,15 +295,27 @@ class _Records:
         self.handoffs: list[HandoffDocument] = []
         self.replans: list[Record] = []
 
-    def add(self, record: Any, place: str) -> None:
-        """Add one record. Raises ``UnreadableInput`` and ``msgspec.ValidationError``."""
+    def add(self, record: Any) -> None:
+        """Add one record. Raises ``UnreadableInput`` without a place, and ``msgspec.ValidationError``."""
         kind = record.get("record") if isinstance(record, dict) else None
         if self.summary is not None:
-            raise UnreadableInput("a record follows the summary.", source=self.source, place=place)
+            raise UnreadableInput("a record follows the summary.")
         if self.header is None:
-            self._add_header(record, kind, place)
+            if kind != "allocation_header":
+                raise UnreadableInput('this is not a trace: its first record is no "allocation_header".')
+            self.first = record
+            header = msgspec.convert(record, _HeaderRecord)
+            if header.trace_schema.split("/")[0] != TRACE_SCHEMA.split("/")[0]:
+                hint = f'This version reads "{TRACE_SCHEMA}".'
+                raise UnreadableInput(f'the trace schema "{header.trace_schema}" is not known.', hint=hint)
+            self.header = header
         elif kind == "tensor":
-            self._add_tensor(msgspec.convert(record, _TensorRecord), place)
+            tensor = msgspec.convert(record, _TensorRecord)
+            if tensor.logical_address[0] != tensor.arena:
+                what = f'"{tensor.tensor_id}" lies in {tensor.arena}, and its address in {tensor.logical_address[0]}.'
+                raise UnreadableInput(what, hint=WRITE_AGAIN)
+            self.rows.append(tensor.row())
+            self.backings[tensor.tensor_id] = tensor.bytes
         elif kind == "handoff":
             self.handoffs.append(msgspec.convert(record, HandoffDocument))
         elif kind == "replan":
@@ -325,34 +323,7 @@ class _Records:
         elif kind == "summary":
             self.summary, self.last = msgspec.convert(record, _SummaryRecord), record
         else:
-            document.check_version(self.first.get("trace_schema"), TRACE_SCHEMA, self.source, place)
-            raise UnreadableInput(f"unknown record {kind!r}.", source=self.source, place=place)
-
-    def _add_header(self, record: Any, kind: Any, place: str) -> None:
-        if kind != "allocation_header":
-            raise UnreadableInput(
-                'this is not a trace: its first record is no "allocation_header".', source=self.source, place=place
-            )
-        self.first = record
-        self.header = msgspec.convert(record, _HeaderRecord)
-        if self.header.trace_schema.split("/")[0] != TRACE_SCHEMA.split("/")[0]:
-            raise UnreadableInput(
-                f'the trace schema "{self.header.trace_schema}" is not known.',
-                source=self.source,
-                place=place,
-                hint=f'This version reads "{TRACE_SCHEMA}".',
-            )
-
-    def _add_tensor(self, tensor: _TensorRecord, place: str) -> None:
-        if tensor.logical_address[0] != tensor.arena:
-            raise UnreadableInput(
-                f'"{tensor.tensor_id}" lies in {tensor.arena}, and its address in {tensor.logical_address[0]}.',
-                source=self.source,
-                place=place,
-                hint=WRITE_AGAIN,
-            )
-        self.rows.append(tensor.row())
-        self.backings[tensor.tensor_id] = tensor.bytes
+            raise UnreadableInput(f"unknown record {kind!r}.")
 
 
 def _wrong_backing(plan: Plan, sizes: Mapping[str, int | None]) -> str:
