@@ -6,6 +6,7 @@ Functions call functions: thirty of them with two calls each are 2^30 nodes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 
 import onnx
 from onnx import inliner
@@ -46,45 +47,33 @@ def _unify_domains(model: onnx.ModelProto) -> None:
         for k in reversed(range(len(holder.opset_import))):
             if holder.opset_import[k].domain == OTHER_NAME and "" in named:
                 del holder.opset_import[k]
-        for part in (*model.functions, *holder.opset_import, *_nodes(_own(holder))):
+        nodes = holder.graph.node if isinstance(holder, onnx.ModelProto) else holder.node
+        for part in (*model.functions, *holder.opset_import, *_nodes(nodes)):
             if part.domain == OTHER_NAME:
                 part.domain = ""
 
 
-def _own(holder: onnx.ModelProto | onnx.FunctionProto) -> Iterable[onnx.NodeProto]:
-    return holder.graph.node if isinstance(holder, onnx.ModelProto) else holder.node
-
-
 def check_calls(model: onnx.ModelProto, name: str) -> None:
     """Raise ``UnreadableInput`` if functions are recursive or inline to more nodes than the limit."""
-    bodies: dict[Key, onnx.FunctionProto] = {_key(function): function for function in model.functions}
-    size: dict[Key, int] = {}
-    stack: list[tuple[Key, Iterator[Key]]] = []
-    entered: set[Key] = set()
+    bodies = {_key(function): function.node for function in model.functions}
+    calls = {key: {_key(node) for node in _nodes(body)} & bodies.keys() for key, body in bodies.items()}
     ceiling = limits.ceiling(limits.INLINED_NODES)
+    size: dict[Key, int] = {}
 
-    def enter(key: Key) -> None:
-        entered.add(key)
-        stack.append((key, iter(_calls(bodies[key].node, bodies))))
+    def inlined_size(nodes: Iterable[onnx.NodeProto]) -> int:
+        return min(ceiling + 1, sum(size.get(_key(node), 1) for node in _nodes(nodes)))
 
-    for key in bodies:
-        if key not in size:
-            enter(key)
-        while stack:
-            at, calls = stack[-1]
-            called = next((each for each in calls if each not in size), None)
-            if called is None:
-                stack.pop()
-                size[at] = _size(bodies[at].node, size, ceiling)
-            elif called in entered:
-                raise UnreadableInput(
-                    f'the local function "{called[0]}::{called[1]}" calls itself.',
-                    source=name,
-                    hint="Export the model without functions.",
-                )
-            else:
-                enter(called)
-    if _size(model.graph.node, size, ceiling) > ceiling:
+    try:
+        for key in TopologicalSorter(calls).static_order():
+            size[key] = inlined_size(bodies[key])
+    except CycleError as error:
+        domain, function, _ = error.args[1][0]
+        raise UnreadableInput(
+            f'the local function "{domain}::{function}" calls itself.',
+            source=name,
+            hint="Export the model without functions.",
+        ) from error
+    if inlined_size(model.graph.node) > ceiling:
         raise limits.past(limits.INLINED_NODES, "the model with its local functions inlined", name)
 
 
@@ -95,26 +84,8 @@ def _key(function: onnx.FunctionProto | onnx.NodeProto) -> Key:
 
 def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     """Yield the nodes and those of their bodies."""
-    waiting = [iter(nodes)]
-    while waiting:
-        node = next(waiting[-1], None)
-        if node is None:
-            waiting.pop()
-            continue
+    for node in nodes:
         yield node
         for attribute in node.attribute:
-            waiting += [iter(graph.node) for graph in (attribute.g, *attribute.graphs) if graph.node]
-
-
-def _calls(nodes: Iterable[onnx.NodeProto], bodies: dict[Key, onnx.FunctionProto]) -> list[Key]:
-    """Return the functions that are called, each once, in the order of the nodes."""
-    return list(dict.fromkeys(key for node in _nodes(nodes) if (key := _key(node)) in bodies))
-
-
-def _size(nodes: Iterable[onnx.NodeProto], size: dict[Key, int], ceiling: int) -> int:
-    total = 0
-    for node in _nodes(nodes):
-        total += size.get(_key(node), 1)
-        if total > ceiling:
-            return ceiling + 1
-    return total
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _nodes(graph.node)

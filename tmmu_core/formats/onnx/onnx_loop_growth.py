@@ -47,7 +47,8 @@ def use_largest_shapes(flat: Flat, facts: Facts, sizes: Sizes, name: str) -> boo
         if not is_scope(node, "Loop.close"):
             continue
         known, carried_out = inferred_with_values(declaring(model, declared), name)
-        places = list(carried_of(node))
+        operands = carried_of(node)
+        places = list(zip(operands.states, operands.results, node.output, strict=False))
         state = {carried: shape for carried, _, _ in places if (shape := fixed_shape(known, carried)) is not None}
         results = {carried: result for carried, result, _ in places if carried in state}
         left = {carried: fixed_shape(known, result) for carried, result in results.items()}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,7 +14,7 @@ from onnx import TensorProto, helper
 
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.onnx.onnx_model import Found, attribute_of, copy_of
-from tmmu_core.formats.onnx.onnx_scopes import UNBOUNDED, Flat, Origin, branch, is_scope
+from tmmu_core.formats.onnx.onnx_scopes import UNBOUNDED, Flat, Origin, branch, carried_of, is_scope
 from tmmu_core.graph.model import Dim
 
 Values = Mapping[str, np.ndarray[Any, Any]]
@@ -59,21 +60,6 @@ def _elements(dims: Sequence[int | str | None]) -> tuple[int, list[str]]:
 Typed = tuple[Any, Sequence[int | str | None]]
 """Element type or dtype, and dimensions."""
 Shapes = Iterator[tuple[str, Found | None]]
-
-
-class Operands(NamedTuple):
-    """Positions of the operands of a closing node: states from ``first``, then collected outputs; ``skipped`` precede
-    the results.
-    """
-
-    states: int
-    rooms: int
-    first: int
-    skipped: int
-
-
-def _operands(node: onnx.NodeProto, first: int, skipped: int) -> Operands:
-    return Operands(_number(node, "states"), _number(node, "rooms"), first, skipped)
 
 
 def _if_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
@@ -135,34 +121,27 @@ def trips_of(node: onnx.NodeProto, values: Values) -> int:
 
 def _loop_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
     trips = trips_of(node, values)
-    length = max(0, trips) if trips < UNBOUNDED else None
-    operands = _operands(node, 3, 1)
-    yield from _closed(node, find, operands, length, [0] * operands.rooms)
+    yield from _closed(node, find, max(0, trips) if trips < UNBOUNDED else None, repeat(0))
 
 
 def _scan_close(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
     sliced = find((attribute_of(node, "measured") or b"").decode())
-    length = None
-    if sliced is not None:
-        axis = _axis(_number(node, "axis"), len(sliced[1]))
-        length = None if axis is None else sliced[1][axis]
-    yield from _closed(node, find, _operands(node, 0, 0), length, attribute_of(node, "axes") or [])
+    axis = None if sliced is None else _axis(_number(node, "axis"), len(sliced[1]))
+    yield from _closed(node, find, None if axis is None else sliced[1][axis], attribute_of(node, "axes") or [])
 
 
-def _closed(
-    node: onnx.NodeProto, find: Any, operands: Operands, length: int | str | None, axes: Sequence[int]
-) -> Shapes:
+def _closed(node: onnx.NodeProto, find: Any, length: int | str | None, axes: Iterable[int]) -> Shapes:
     """Final states have the shape of carried states; collected outputs have a new axis of ``length`` iterations."""
-    states, rooms, first, skipped = operands
-    for i in range(states):
-        yield node.output[i], find(node.input[first + i])
-    results = first + states + rooms + skipped + states
-    for j in range(rooms):
-        whole, piece = node.output[states + j], find(node.input[results + j])
-        at = None if piece is None else _axis(axes[j], len(piece[1]) + 1)
+    carried = carried_of(node)
+    for state, output in zip(carried.states, node.output, strict=False):
+        yield output, find(state)
+    collected = node.output[len(carried.states) :]
+    for room, piece, axis, output in zip(carried.rooms, carried.pieces, axes, collected, strict=False):
+        found = find(piece)
+        at = None if found is None else _axis(axis, len(found[1]) + 1)
         if at is not None:
-            yield whole, (piece[0], [*piece[1][:at], length, *piece[1][at:]])
-        yield node.input[first + states + j], find(whole)
+            yield output, (found[0], [*found[1][:at], length, *found[1][at:]])
+        yield room, find(output)
 
 
 def _axis(axis: int, rank: int) -> int | None:
@@ -251,11 +230,9 @@ def _equals(node: onnx.NodeProto) -> Iterator[tuple[str, str, str]]:
         for a, b in zip(node.input[1 : 1 + count], node.input[1 + count :], strict=True):
             yield a, b, "its branches give results of different shapes"
     if is_scope(node, "Loop.close", "Scan.close"):
-        states, rooms = _number(node, "states"), _number(node, "rooms")
-        first, skipped = (3, 1) if node.op_type == "Loop.close" else (0, 0)
-        for i in range(states):
-            carried, result = node.input[first + i], node.input[first + states + rooms + skipped + i]
-            yield carried, result, "its state changes from one iteration to the next"
+        carried = carried_of(node)
+        for state, result in zip(carried.states, carried.results, strict=True):
+            yield state, result, "its state changes from one iteration to the next"
 
 
 def bodies(flat: Flat) -> int:

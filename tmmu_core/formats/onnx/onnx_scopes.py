@@ -18,7 +18,7 @@ from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import onnx
 from onnx import helper
@@ -155,7 +155,7 @@ class _Flattening:
             body, inner = attribute_of(node, f"{word}_branch"), names.new_child()
             self.inside = (*around, branch(number, taken))
             self._body(body, f"{at.scope}/{word}", inner)
-            results += self._results(body, inner)
+            results += [_known(inner, value.name) for value in body.output]
         self.inside = around
         return _Closing(at, [reads[0], *results], [], {"number": number})
 
@@ -176,7 +176,7 @@ class _Flattening:
         start = len(self.nodes)
         self._declare(_inputs(body)[:2], inner)
         self._body(body, at.scope, inner)
-        results = self._copied(self._results(body, inner), [*carried[1:], *rooms], carried, at)
+        results = self._copied(body, inner, [*carried[1:], *rooms], carried, at)
         captures = self._captures(start, carried)
         operands = [count, *carried, *rooms, *results]
         return _Closing(at, operands, captures, {"states": states, "rooms": len(rooms)}, carried[2:] + rooms)
@@ -211,7 +211,7 @@ class _Flattening:
             at.position,
         )
         self._body(body, at.scope, inner)
-        results = self._copied(self._results(body, inner), [*carried, *rooms], carried, at)
+        results = self._copied(body, inner, [*carried, *rooms], carried, at)
         captures = self._captures(start, carried)
         axes_out = list(attribute_of(node, "scan_output_axes") or [0] * gathered)
         if len(axes_out) != gathered:
@@ -244,13 +244,13 @@ class _Flattening:
                 flat.name = _known(inner, value.name)
                 self.infos.append(flat)
 
-    def _results(self, body: onnx.GraphProto, inner: Names) -> list[str]:
-        return [_known(inner, value.name) for value in body.output]
-
-    def _copied(self, results: list[str], places: list[str], carried: list[str], at: Origin) -> list[str]:
-        """Return the results, each copied if it is the carried value of another position, which is overwritten."""
+    def _copied(
+        self, body: onnx.GraphProto, inner: Names, places: list[str], carried: list[str], at: Origin
+    ) -> list[str]:
+        """Return a body's results, each copied if it is the carried value of another position, which is overwritten."""
         apart: list[str] = []
-        for result, place in zip(results, places, strict=True):
+        for value, place in zip(body.output, places, strict=True):
+            result = _known(inner, value.name)
             if result in carried and result != place:
                 copy = self.fresh(f"{result}.copy")
                 self._emit(helper.make_node("Identity", [result], [copy], name=copy), at.scope, at.position)
@@ -349,11 +349,26 @@ def is_scope(node: onnx.NodeProto, *operators: str) -> bool:
     return node.domain == SCOPE and (not operators or node.op_type in operators)
 
 
-def carried_of(node: onnx.NodeProto) -> Iterator[tuple[str, str, str]]:
-    """Yield (carried state, the body's result, the loop's output) per state of a loop's closing node."""
-    states, rooms = (attribute_of(node, name) for name in ("states", "rooms"))
-    for i in range(states):
-        yield node.input[3 + i], node.input[3 + states + rooms + 1 + i], node.output[i]
+class Carried(NamedTuple):
+    """Operands of the node that closes a loop or scan, by kind."""
+
+    states: Sequence[str]
+    """The state before an iteration."""
+    rooms: Sequence[str]
+    """The buffers of collected outputs."""
+    results: Sequence[str]
+    """The state after the iteration, as the body writes it."""
+    pieces: Sequence[str]
+    """What the body adds to each collected output."""
+
+
+def carried_of(node: onnx.NodeProto) -> Carried:
+    """Return the operands of a loop's or scan's closing node; those of a loop are mixed with count and conditions."""
+    states, rooms = (int(attribute_of(node, name) or 0) for name in ("states", "rooms"))
+    loop = is_scope(node, "Loop.close")
+    reads = node.input[3 if loop else 0 :]
+    after = reads[states + rooms + loop :]
+    return Carried(reads[:states], reads[states : states + rooms], after[:states], after[states : states + rooms])
 
 
 def captured(node: onnx.NodeProto) -> list[str]:
