@@ -12,6 +12,7 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.recompute.live_curve import Choice, run
 from tmmu_core.fitting.recompute.min_cut import boundary, cheapest
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
+from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.columns import SAFE, columns
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.exact.lns import lns_run
@@ -33,7 +35,7 @@ from tmmu_core.planners.exact.search_model import search_model, units_of
 from tmmu_core.planners.exact.search_tables import build_tables
 from tmmu_core.planners.greedy import ORDERS, greedy, place, place_native
 from tmmu_core.planners.native.load import library
-from tmmu_core.planners.problem import Problem
+from tmmu_core.planners.problem import Problem, ReuseTerms
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_ledger
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.request import PlanRequest
@@ -80,7 +82,7 @@ def answers(seed: int) -> list[object]:
     """Results for one seed."""
     p = wild(seed)
     try:
-        return [*planned(p), *fitted(seed)]
+        return [*planned(p), *costly(seed), *fitted(seed)]
     except TmmuError as error:
         return [repr(error)]
 
@@ -107,6 +109,16 @@ def planned(p: Problem) -> list[object]:
     ledger = waste_ledger(plan_problem(p, planner="greedy"), "arena")
     found += [getattr(ledger, name).tolist() for name in ACCOUNTS]
     return [*found, offsets(searched), searched.lower_bound, repr(sorted(searched.notes.items()))]
+
+
+def costly(seed: int) -> list[object]:
+    """Results of the planner of reuse costs, on a capacity that is just enough."""
+    p, rng = made(seed, 9), random.Random(seed)
+    pairs = [(a, b, rng.randrange(1, 9)) for a in range(len(p)) for b in range(a) if rng.randrange(3)]
+    room = max((at + size for at, size in zip(offsets(greedy(p, {})), p.size.tolist(), strict=True)), default=0)
+    costs = replace(p, reuse=ReuseTerms(penalties=tuple(pairs)), capacity=max(room, 1))
+    found = ARENA_PLANNERS["reuse"].pack(costs, {"rounds": 200, "work": 100_000}, None)
+    return [offsets(found), found.cost_bound, found.notes.get("reuse_cost", 0)]
 
 
 def fitted(seed: int) -> list[object]:

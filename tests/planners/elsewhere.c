@@ -1,15 +1,12 @@
 /* Replay recorded calls of the library: standard input and output, in words of 64 bits.
  * A call: the function, the number of words, and each as a number (0, value) or an array (1, length, bytes).
- * A result: the return value, and the bytes of every array. */
+ * A result: the return value, and the bytes of every array. FUNCTIONS(X) is defined by the compiler's command line. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define FUNCTIONS(X) \
-    X(place_near) X(place) X(search) X(neighbours) X(lns) X(order_measure) X(order_alone) \
-    X(order_lpmf) X(order_eager) X(order_late) X(recompute_run) X(minimum_cut) X(waste)
-#define DECLARE(name) int64_t tmmu_##name(const void *);
-#define LIST(name) tmmu_##name,
+#define DECLARE(name) int64_t name(const void *);
+#define LIST(name) name,
 FUNCTIONS(DECLARE)
 static int64_t (*const calls[])(const void *) = {FUNCTIONS(LIST)};
 

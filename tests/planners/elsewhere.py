@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.planners.alike import fitted, planned, wild
+from tests.planners.alike import answers
 from tmmu_core.planners.native import load as loading
 from tmmu_core.planners.native.load import FOLDER, FUNCTIONS, file_name
 
@@ -48,7 +48,7 @@ class Recorder:
 USERS = (
     *("planners.greedy", "planners.exact.search_tables", "planners.exact.search_run", "planners.exact.lns"),
     *("fitting.order.order_loops", "fitting.recompute.min_cut", "fitting.recompute.live_curve"),
-    "plans.analysis.waste_ledger",
+    *("planners.reuse.local_search", "planners.reuse.exact_cost", "plans.analysis.waste_ledger"),
 )
 """Modules that call the library."""
 
@@ -61,8 +61,7 @@ def recorded(count: int, monkeypatch: Any) -> Recorder:
     for module in USERS:
         monkeypatch.setattr(f"tmmu_core.{module}.library", lambda: recorder)
     for seed in range(count):
-        planned(wild(seed))
-        fitted(seed)
+        answers(seed)
     return recorder
 
 
@@ -70,7 +69,8 @@ def asked_again(recorder: Recorder, machine: str, folder: Path) -> list[bytes]:
     """The answers of another machine's library to the same native."""
     program = folder / "elsewhere"
     library = FOLDER / file_name(machine)
-    compiler = [f"{machine}-linux-gnu-gcc", "-O2", "-o", str(program), str(PROGRAM), str(library)]
+    names = "-DFUNCTIONS(X)=" + " ".join(f"X({name})" for name in FUNCTIONS)
+    compiler = [f"{machine}-linux-gnu-gcc", "-O2", names, "-o", str(program), str(PROGRAM), str(library)]
     subprocess.run([*compiler, f"-Wl,-rpath,{FOLDER}"], check=True)
     command = [f"qemu-{machine}", "-L", f"/usr/{machine}-linux-gnu", str(program)]
     found = subprocess.run(command, input=b"".join(recorder.asked), capture_output=True, check=True).stdout

@@ -7,8 +7,8 @@ range lists.
 
 Orders and fits are those of the literature: size and breadth (Pisarchyk & Lee 2020), area and length (dynamic storage
 allocation and strip packing), first fit in birth order with a free list. The loop runs in the native library where it
-is loaded, with the same result. Where storages overlap only some dozens of others in time, the native library sorts
-the addresses of these instead, which takes a seventh of the time of the tree.
+is loaded, with the same result. Without the tree, which is for many storages with many neighbours, it scans all placed
+storages in order of address, or sorts the addresses of those that overlap in time.
 """
 
 from __future__ import annotations
@@ -158,12 +158,12 @@ def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False)
     if cols.problem.fixed is not None:
         sequence = [i for i in order if cols.fixed[i] >= 0] + [i for i in order if cols.fixed[i] < 0]
     loops = None if plain or not cols.small else library()
-    if loops is not None:
-        met = neighbours(cols) if cols.plain else None
-        if met is not None:
-            return place_near_native(loops, cols, sequence, met, tightest=fit == "tightest")
-        return place_native(loops, cols, sequence, tightest=fit == "tightest")
-    return _place(cols, sequence, tightest=fit == "tightest")
+    if loops is None:
+        return _place(cols, sequence, tightest=fit == "tightest")
+    call = _flat_call(cols) if cols.plain else None
+    if call is not None:
+        return native.place_flat(loops, call, sequence, fit == "tightest")
+    return place_native(loops, cols, sequence, tightest=fit == "tightest")
 
 
 def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
@@ -187,39 +187,31 @@ def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: 
     return found
 
 
-def neighbours(cols: Columns) -> tuple[I64, I64] | None:
-    """Return which storages of a plain problem overlap in time; ``None`` where they are too many.
+def _flat_call(cols: Columns) -> Any:
+    """Return the arguments of a native run of a plain problem without the tree; ``None`` where that takes longer.
 
-    Neighbours of storage i are rows ``first[i]:first[i + 1]`` of the second array; cached.
+    A run scans all placed storages, or sorts the neighbours of each: the storages that overlap it in time. Cached.
     """
-    lo, hi = cols.part_lo, cols.part_hi
-    if "met" not in cols.memo:
+    if "flat" not in cols.memo:
+        lo, hi = cols.part_lo, cols.part_hi
         order = np.argsort(lo, kind="stable")
         later = np.searchsorted(lo[order], hi[order])  # storages born before the k-th by birth ends
         count = later - np.arange(1, len(cols) + 1)
-        cols.memo["met"] = order, count, 2 * int(count.sum())
-    order, count, rows = cols.memo["met"]
-    if rows > min(NEAR_UP_TO * len(cols), PAIRS_UP_TO):
-        return None
-    if "neighbours" not in cols.memo:
-        one = np.repeat(np.arange(len(cols)), count)
-        other = order[np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count) + one + 1]
-        one = order[one]
-        table = np.concatenate([other, one])[np.argsort(np.concatenate([one, other]), kind="stable")]
-        first = np.zeros(len(cols) + 1, np.int64)
-        np.cumsum(np.bincount(one, minlength=len(cols)) + np.bincount(other, minlength=len(cols)), out=first[1:])
-        cols.memo["neighbours"] = first, table
-    found: tuple[I64, I64] = cols.memo["neighbours"]
+        rows, n = 2 * int(count.sum()), len(cols)
+        call = None
+        if 4 * n**3 <= rows**2:
+            call = native.flat(lo, hi, cols.sizes, cols.aligns, spans=4 * n)
+        elif rows <= min(NEAR_UP_TO * n, PAIRS_UP_TO):
+            one = np.repeat(np.arange(n), count)
+            other = order[np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count) + one + 1]
+            one = order[one]
+            table = np.concatenate([other, one])[np.argsort(np.concatenate([one, other]), kind="stable")]
+            first = np.zeros(n + 1, np.int64)
+            np.cumsum(np.bincount(one, minlength=n) + np.bincount(other, minlength=n), out=first[1:])
+            call = native.flat(first, table, cols.sizes, cols.aligns, spans=2 * int(np.diff(first).max(initial=0)))
+        cols.memo["flat"] = call
+    found: Any = cols.memo["flat"]
     return found
-
-
-def place_near_native(
-    loops: CDLL, cols: Columns, sequence: Sequence[int], met: tuple[I64, I64], tightest: bool
-) -> list[int]:
-    """Return the offsets of one native run; ``met`` is the result of :func:`neighbours`."""
-    if "near_call" not in cols.memo:
-        cols.memo["near_call"] = native.near(*met, cols.sizes, cols.aligns)
-    return native.place_near(loops, cols.memo["near_call"], sequence, tightest)
 
 
 def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:

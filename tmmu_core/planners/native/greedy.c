@@ -5,10 +5,45 @@
  */
 #include "native.h"
 
+/* A free gap for `need` bytes, found while ranges pass by in order of their starts. */
+struct gap {
+    I need, grid, tightest, at, edge, best, smallest;
+};
+
+/* Let the range [start, end) pass; return whether the lowest gap is found. */
+static inline int pass(struct gap *g, I start, I end)
+{
+    if (!g->tightest) {
+        if (end > g->at) {
+            if (start >= g->at + g->need)
+                return 1;
+            g->at = (end + g->grid - 1) & -g->grid;
+        }
+        return 0;
+    }
+    if (start > g->edge) {
+        const I at = (g->edge + g->grid - 1) & -g->grid;
+        if (at + g->need <= start && (g->smallest < 0 || start - g->edge < g->smallest)) {
+            g->best = at;
+            g->smallest = start - g->edge;
+        }
+    }
+    if (end > g->edge)
+        g->edge = end;
+    return 0;
+}
+
+static inline I chosen(const struct gap *g)
+{
+    if (!g->tightest)
+        return g->at;
+    return g->best >= 0 ? g->best : (g->edge + g->grid - 1) & -g->grid;
+}
+
 /* Offsets of one run of a plain problem whose storages have few neighbours. */
 SHARED I tmmu_place_near(const struct near *p)
 {
-    const I n = p->n, tightest = p->tightest;
+    const I n = p->n;
     const I *const first = p->first, *const other = p->other, *const size = p->size;
     I *const offset = p->offset, *const spans = p->spans, *const placed = p->placed;
     for (I i = 0; i < n; i++)
@@ -33,33 +68,40 @@ SHARED I tmmu_place_near(const struct near *p)
             spans[2 * k] = start;
             spans[2 * k + 1] = end;
         }
-        const I need = size[i], grid = p->align[i];
-        I at = 0;
-        if (tightest) {
-            I edge = 0, best = -1, smallest = -1;
-            for (I k = 0; k < many; k++) {
-                const I start = spans[2 * k], end = spans[2 * k + 1];
-                if (start > edge) {
-                    at = (edge + grid - 1) & -grid;
-                    if (at + need <= start && (smallest < 0 || start - edge < smallest)) {
-                        best = at;
-                        smallest = start - edge;
-                    }
-                }
-                if (end > edge)
-                    edge = end;
-            }
-            at = best >= 0 ? best : (edge + grid - 1) & -grid;
-        } else {
-            for (I k = 0; k < many; k++) {
-                if (spans[2 * k + 1] > at) {
-                    if (spans[2 * k] >= at + need)
-                        break;
-                    at = (spans[2 * k + 1] + grid - 1) & -grid;
-                }
-            }
+        struct gap g = {size[i], p->align[i], p->tightest, 0, 0, -1, -1};
+        for (I k = 0; k < many && !pass(&g, spans[2 * k], spans[2 * k + 1]); k++)
+            ;
+        offset[i] = chosen(&g);
+    }
+    return DONE;
+}
+
+/* The same by a scan of all placed storages, which are kept in order of their offsets, as columns of `spans`. */
+SHARED I tmmu_place_all(const struct near *p)
+{
+    const I n = p->n;
+    I *const start = p->spans, *const end = start + n, *const lo = end + n, *const hi = lo + n;
+    for (I step = 0; step < n; step++) {
+        const I i = p->sequence[step];
+        if (i < 0 || i >= n)
+            return OUTSIDE;
+        const I from = p->first[i], until = p->other[i];
+        struct gap g = {p->size[i], p->align[i], p->tightest, 0, 0, -1, -1};
+        for (I k = 0; k < step; k++)
+            if (lo[k] < until && from < hi[k] && pass(&g, start[k], end[k]))
+                break;
+        const I at = p->offset[i] = chosen(&g);
+        I k = step;
+        for (; k > 0 && start[k - 1] > at; k--) {
+            start[k] = start[k - 1];
+            end[k] = end[k - 1];
+            lo[k] = lo[k - 1];
+            hi[k] = hi[k - 1];
         }
-        offset[i] = at;
+        start[k] = at;
+        end[k] = at + p->size[i];
+        lo[k] = from;
+        hi[k] = until;
     }
     return DONE;
 }

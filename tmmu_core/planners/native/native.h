@@ -11,7 +11,8 @@ typedef int64_t I;
 /* Results: success, or an argument out of range. */
 enum { DONE = 0, OUTSIDE = -9 };
 
-/* Greedy placement by neighbours: n storages; `first` (n + 1) is where the neighbours of each begin in `other`. */
+/* Greedy placement by neighbours: n storages; `first` (n + 1) is where the neighbours of each begin in `other`.
+   By a scan: `first` and `other` (n) are the live range of each, and `spans` has 4 n. */
 struct near {
     I n, tightest;
     const I *sequence, *first, *other, *size, *align;

@@ -88,21 +88,24 @@ POOL = (1024, 16)
 """Address pairs allocated at first: a constant, and so many per storage."""
 
 
-def near(first: I64, other: I64, size: I64, align: I64) -> _Call:
-    """Return the arguments that all runs of :func:`place_near` over the same neighbours share."""
-    n = len(first) - 1
-    assert len(size) == len(align) == n
-    most = int(np.diff(first).max(initial=0))
-    working = {"sequence": n, "offset": n, "spans": 2 * most, "placed": most + 1}
+def flat(first: I64, other: I64, size: I64, align: I64, spans: int) -> _Call:
+    """Return the arguments that all runs of :func:`place_flat` over the same storages share.
+
+    ``first`` and ``other`` are the neighbours of each storage, or the two ends of its live range (n,).
+    """
+    n = len(size)
+    assert len(align) == n <= len(first)
+    working = {"sequence": n, "offset": n, "spans": spans, "placed": spans // 2 + 1}
     room = {name: np.empty(count, np.int64) for name, count in working.items()}
     return Near(n=n, tightest=0, first=first, other=other, size=size, align=align, **room)
 
 
-def place_near(loops: ctypes.CDLL, call: _Call, sequence: Sequence[int] | I64, tightest: bool) -> list[int]:
-    """Return the offsets (n,) of one greedy run over the neighbours of each storage."""
+def place_flat(loops: ctypes.CDLL, call: _Call, sequence: Sequence[int] | I64, tightest: bool) -> list[int]:
+    """Return the offsets (n,) of one greedy run without a tree."""
     call.fields["sequence"][:] = sequence
     call.tightest = int(tightest)
-    answer = loops.tmmu_place_near(ctypes.byref(call))
+    run = loops.tmmu_place_near if len(call.fields["first"]) > call.n else loops.tmmu_place_all
+    answer = run(ctypes.byref(call))
     assert answer == DONE
     offset: list[int] = call.fields["offset"].tolist()
     return offset

@@ -5,7 +5,7 @@
 /* The next pseudo-random number, 31 bits (Knuth's linear congruential generator, upper half). */
 static I draw(struct reuse *r)
 {
-    r->random = r->random * 6364136223846793005 + 1442695040888963407;
+    r->random = (I)((uint64_t)r->random * 6364136223846793005u + 1442695040888963407u);
     return (I)((uint64_t)r->random >> 33);
 }
 
