@@ -6,6 +6,8 @@ seed; each count runs in a process of its own per way.
 Warm: the first call left out, the least of several taken. ``pack`` asks for the least extent; ``fits`` asks on a grid
 of 64 whether they fit a capacity, which they do; ``placing`` is one greedy run alone.
 
+Families: 500 buffers of other shapes, three seeds each: the slowest, and the largest gap to the lower bound.
+
 Cold: a new process from the import to its first result, in seconds by the clock and of the processor.
 """
 
@@ -17,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +37,54 @@ def buffers(count: int) -> tuple[Any, Any, Any]:
     draw = np.random.default_rng(0)
     lower = draw.integers(0, count, count)
     return lower, lower + draw.integers(1, 40, count), draw.integers(1, 1 << 16, count)
+
+
+def families(count: int, seed: int) -> dict[str, tuple[Any, Any]]:
+    """(lower, upper), each of shape (count,), by shape."""
+    draw = np.random.default_rng(seed)
+    at, layer = draw.integers(0, count, count), np.sort(draw.integers(0, count // 5, count))
+    long = np.where(draw.random(count) < 0.1, count // 2, 8)
+    events = draw.permutation(np.repeat([0, 1], count))  # a stack: pushes and pops
+    stack: list[int] = []
+    opened: list[int] = []
+    closed = np.zeros(count, np.int64)
+    for step, pushed in enumerate([*events.tolist(), *[0] * count]):
+        if pushed and len(opened) < count:
+            stack.append(len(opened))
+            opened.append(step)
+        elif stack:
+            closed[stack.pop()] = step
+    half = np.arange(count) // 2
+    return {
+        "short": (at, at + draw.integers(1, 40, count)),
+        "long": (at, at + draw.integers(1, count, count)),
+        "layers": (layer, layer + draw.integers(1, 4, count)),
+        "few long, many short": (at, at + draw.integers(1, long + 1)),
+        "stack": (np.array(opened), closed),
+        "forward and backward": (half, np.where(np.arange(count) % 2, count - half, half + 2)),
+    }
+
+
+def by_family() -> list[list[str]]:
+    """Rows of cells: shape, sizes, milliseconds and gap without a capacity, and with one of 1.1 times the bound."""
+    import tmmu
+
+    rows = []
+    for shape in families(COLD, 0):
+        for sizes in ("any size", "powers of two"):
+            taken, fits, gap = [], [], 0.0
+            for seed in range(3):
+                draw = np.random.default_rng(seed)
+                size = draw.integers(1, 1 << 16, COLD) if sizes == "any size" else 2 ** draw.integers(4, 17, COLD)
+                lower, upper = families(COLD, seed)[shape]
+                columns = lower, upper, size
+                packed = tmmu.pack(*columns)
+                bound = packed.lower_bound_bytes
+                gap = max(gap, packed.extent_bytes / bound - 1)
+                taken.append(_least(partial(tmmu.pack, *columns)))
+                fits.append(_least(partial(tmmu.pack, *columns, capacity=bound * 11 // 10)))
+            rows.append([shape, sizes, f"{max(taken):.1f}", f"{100 * gap:.1f} %", f"{max(fits):.1f}"])
+    return rows
 
 
 def warm(count: int, way: str) -> dict[str, Any]:
@@ -99,6 +150,13 @@ def _print_warm() -> None:
             print("| " + " | ".join([*cells, f"{python / native:.1f}"]) + " |", flush=True)
 
 
+def _print_families() -> None:
+    heads = f"{COLD} buffers", "sizes", "ms", "above the bound", "ms with 1.1 × the bound as capacity"
+    print(f"\n| {' | '.join(heads)} |\n|---|---|---:|---:|---:|")
+    for row in by_family():
+        print("| " + " | ".join(row) + " |", flush=True)
+
+
 def _print_cold() -> None:
     print(f"\n| {COLD} buffers, cold | wall s | processor s |\n|---|---:|---:|")
     for way in WAYS:
@@ -114,6 +172,7 @@ def main() -> None:
         print(json.dumps(warm(int(count), way) if what == "warm" else cold(int(count))))
         return
     _print_warm()
+    _print_families()
     _print_cold()
 
 

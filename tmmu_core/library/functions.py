@@ -34,7 +34,7 @@ from tmmu_core.library.arguments import (
 )
 from tmmu_core.library.fit_result import Fit
 from tmmu_core.library.options import suggest_options
-from tmmu_core.library.pack import ARENA, Packed, Relations, instance_of
+from tmmu_core.library.pack import ARENA, SEARCHED_UP_TO, TOLERANCE_PERCENT, Packed, Relations, instance_of
 from tmmu_core.library.plan_result import Plan, as_plan, fit_graph
 from tmmu_core.planners.problem import PlainInstance, Progress
 from tmmu_core.plans import model
@@ -321,11 +321,12 @@ def pack(
     alignment : int or array of int, shape (n,)
         Powers of two [1].
     capacity : int or str, optional
-        Bytes (``"1MiB"``); the search stops at the first packing that fits [minimise the extent].
+        Bytes (``"1MiB"``); the search stops at the first packing that fits.
     planner : str
         Name of the planner ["auto"].
     minimise : bool, optional
-        Continue to minimise the extent under a capacity; for the planners ``auto`` and ``exact``.
+        Search for the least extent, which may take minutes. Without it and without a capacity, the planner ``auto``
+        searches only up to 250 buffers, and where its greedy runs are more than 10 % above the lower bound.
     separations, colocations : array of int, shape (m, 2), optional
         Pairs of buffers that never share a byte, and pairs at one offset.
     pinned : dict of int to int, optional
@@ -359,7 +360,9 @@ def pack(
     relations = Relations(separations, colocations, pinned, reuse_penalties)
     limit = None if capacity is None else amount_of_bytes("capacity", capacity)
     instance, row_of_buffer = instance_of(columns, limit, relations)
-    options = {} if minimise is None else {"minimise": minimise}
+    options: dict[str, Any] = {} if minimise is None else {"minimise": minimise}
+    if minimise is None and limit is None and planner == "auto" and len(instance.problem) > SEARCHED_UP_TO:
+        options = {"tolerance": TOLERANCE_PERCENT}
     made = make_plan(instance, PlanRequest(planner=planner, options=options))
     rows = np.array([made.plan.row_of[name] for name in instance.problem.ids], np.int64)
     offset = made.plan.offset[rows[row_of_buffer]] if len(rows) else np.zeros(0, np.uint64)
