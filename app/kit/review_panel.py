@@ -68,7 +68,7 @@ def _new_note(shown: Shown) -> None:
     places = ["plan"]
     if chosen.step is not None:
         places.insert(0, "step")
-    if chosen.selected in shown.plan.row_of:
+    if chosen.selected and chosen.selected in shown.plan.row_of:
         places.insert(0, "tensor")
     words = {"plan": "the plan", "step": f"step {chosen.step}", "tensor": f"tensor {for_markdown(chosen.selected)}"}
     with st.form("new-note", border=False, clear_on_submit=True):

@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import os
 import secrets
-import zlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -258,10 +257,8 @@ class Shelf:
         return f"file:{key}"
 
     def _take(self, key: str, name: str, data: bytes, owner: str) -> None:
-        packed = zlib.compress(data, 1)
-        kept = _Kept(name, owner, packed if len(packed) < len(data) else data, len(packed) < len(data))
         with self._lock:
-            self._files[key] = kept
+            self._files[key] = _Kept(name, owner, data)
             self._files.move_to_end(key)
             while len(self._files) > 1 and sum(len(one.content) for one in self._files.values()) > self._keep:
                 self._files.popitem(last=False)
@@ -272,7 +269,7 @@ class Shelf:
         if key not in self._files and (found := history.kept_file(key)) is not None:
             self._take(key, *found, visitors.visitor())
         kept = self._files.get(key)
-        return None if kept is None else (kept.name, zlib.decompress(kept.content) if kept.packed else kept.content)
+        return None if kept is None else (kept.name, kept.content)
 
     def name_of(self, source: str) -> str | None:
         """The name of a source's file."""
@@ -309,7 +306,6 @@ class _Kept:
     name: str
     owner: str
     content: bytes
-    packed: bool
 
 
 @st.cache_resource(show_spinner=False)

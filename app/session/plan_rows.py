@@ -25,7 +25,7 @@ def operators(shown: Shown) -> list[str] | None:
     """Return the operator that writes each row, ``""`` for none; ``None`` if unknown for the plan."""
     if shown.solution is None:
         made = shown.opened.made
-        names = [made[name].operator if name in made else "" for name in shown.plan.tensor_ids]
+        names = [made[name].operator if name in made else "" for name in shown.plan.tensor_ids] if made else []
         return names if any(names) else None
     timeline = shown.solution.liveness.timeline
     index, nodes = timeline.index, timeline.graph.nodes

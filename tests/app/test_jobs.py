@@ -245,7 +245,7 @@ def test_worker_over_its_memory_limit_is_reported() -> None:
 def test_cache_is_limited_by_bytes_and_visitors(existing: set[str]) -> None:
     kept = MemoryCache(1000, existing.__contains__, after=0)
     for key in "abc":
-        kept.put(key, b"x" * 400, owners={"ann"})
+        kept.put(key, key.encode() * 400, owners={"ann"})
     assert [key for key in "abc" if kept.get(key)] == ["b", "c"]
     kept.owned("b", {"bob"})
     existing.discard("ann")
@@ -253,6 +253,13 @@ def test_cache_is_limited_by_bytes_and_visitors(existing: set[str]) -> None:
         kept.look()
         time.sleep(0.01)
     assert [key for key in "abc" if kept.get(key)] == ["b"]
+
+
+def test_what_is_derived_from_a_value_above_the_limit_does_not_evict_it(existing: set[str]) -> None:
+    kept = MemoryCache(1000, existing.__contains__)
+    kept.put("plan", b"x" * 5000, owners={"ann"})
+    kept.put("derived", b"y" * 100, owners={"ann"})
+    assert kept.get("plan") is not None
 
 
 # --- a stop, or a visitor who leaves, changes nothing for other visitors ---------------------------------------------

@@ -54,8 +54,8 @@ RUN_BYTES = Limit("run-bytes", 12 << 30, "bytes of address space for a run of on
 WORKER_BYTES = Limit("worker-bytes", 1 << 33, "bytes of address space for a piece of work of the explorer")
 SESSION_WORKERS = Limit("session-workers", 3, "pieces of work at a time for one visitor of the explorer")
 SERVER_WORKERS = Limit("server-workers", 8, "pieces of work at a time for all visitors of the explorer")
-KEPT_BYTES = Limit("kept-bytes", 1 << 28, "bytes of graphs and plans that the explorer keeps ready")
-SHELF_BYTES = Limit("shelf-bytes", 1 << 29, "bytes, packed, of files that visitors of the explorer opened")
+KEPT_BYTES = Limit("kept-bytes", 1 << 30, "bytes of graphs and plans that the explorer keeps ready")
+SHELF_BYTES = Limit("shelf-bytes", 1 << 29, "bytes of files that visitors of the explorer opened")
 
 LIMITS: tuple[Limit, ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Limit))
 """All of them, in this order."""

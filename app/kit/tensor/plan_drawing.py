@@ -58,7 +58,6 @@ def end_to_end(plan: Plan) -> tuple[str, ...]:
 def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: Any) -> None:
     """Draw a canvas that shows and changes the selection."""
     chosen = state.choice()
-    known = handle.plan.row_of
     _, steps = picture_of(handle.plan, handle.baseline)
     step = chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None
     if step is not None and steps is not None:
@@ -70,7 +69,7 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         view=cast(Any, chosen.view),
         colour=cast(Any, chosen.colour or None),
         arena=arena_focus.drawn(handle.plan),
-        selected=chosen.selected if chosen.selected in known else None,
+        selected=chosen.selected if chosen.selected and chosen.selected in handle.plan.row_of else None,
         search=chosen.search,
         marked=more.pop("marked", None) or certificate.marked(handle.plan, arena_focus.drawn(handle.plan)),
         step=step,

@@ -34,11 +34,11 @@ def weight_of(value: Any) -> int:
 
 
 def _weight(value: Any, seen: set[int]) -> float:
-    if isinstance(value, str | bytes | int | float | bool | type(None)):
-        return sys.getsizeof(value)
-    if id(value) in seen or isinstance(value, type):
+    if value is None or isinstance(value, bool | type) or id(value) in seen:
         return 0
     seen.add(id(value))
+    if isinstance(value, str | bytes | int | float):
+        return sys.getsizeof(value)
     if isinstance(value, np.ndarray):
         return sys.getsizeof(value) if value.base is None else value.nbytes
     if isinstance(value, pd.DataFrame):
@@ -89,8 +89,12 @@ class MemoryCache:
             return entry.value
 
     def put(self, key: Hashable, value: Any, owners: Iterable[str] = ()) -> None:
-        """Store a value and evict others above the limit. A value above the limit is kept alone."""
-        entry = _Entry(value, weight_of(value), set(owners))
+        """Store a value and evict others above the limit.
+
+        A value counts at most half of the limit: what pages derive from a large plan must not evict the plan, which
+        they would compute again.
+        """
+        entry = _Entry(value, min(weight_of(value), self._most // 2), set(owners))
         with self._lock:
             self._entries[key] = entry
             self._entries.move_to_end(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from tests.planners.packings import problem, problem_with, problems
 from tmmu_core.base.errors import UnreadableInput
@@ -15,7 +16,7 @@ from tmmu_core.planners.problem import Problem, live_parts
 
 def refusal(text: str) -> UnreadableInput:
     with pytest.raises(UnreadableInput) as caught:
-        read_csv(text, source="x.csv")
+        read_csv(text.encode(), source="x.csv")
     return caught.value
 
 
@@ -93,6 +94,18 @@ def test_problem_round_trips(p: Problem) -> None:
     assert (again.ids, again.birth.tolist(), again.death.tolist()) == (p.ids, p.birth.tolist(), p.death.tolist())
     assert (again.size.tolist(), again.alignment.tolist()) == (p.size.tolist(), p.alignment.tolist())
     assert (again.gaps or ((),) * len(p)) == (p.gaps or ((),) * len(p))
+
+
+@given(problems(), st.sampled_from(["\n", "\n\n"]))
+def test_plain_bytes_are_read_as_text_is(p: Problem, end: str) -> None:
+    plain = problem_with(p, handoff_from=None, must_not_alias=None, gaps=None, fixed=None)
+    for offset in (None, greedy(plain, {}).offset):
+        text = write_csv(plain, offset) + end
+        fast, slow = read_csv(text.encode()), read_csv(text)
+        for name in ("ids", "birth", "death", "size", "alignment"):
+            assert list(getattr(fast.problem, name)) == list(getattr(slow.problem, name))
+        offsets = [None if one.packing is None else one.packing.offset.tolist() for one in (fast, slow)]
+        assert offsets[0] == offsets[1]
 
 
 @given(problems())

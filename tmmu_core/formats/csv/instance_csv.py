@@ -27,8 +27,9 @@ import numpy as np
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.formats.allocator_plan import file_name
+from tmmu_core.formats.csv.plain_columns import plain_columns
 from tmmu_core.graph.native import document
-from tmmu_core.planners.problem import U64, UNLIMITED, Packing, PlainInstance, Problem
+from tmmu_core.planners.problem import I64, U64, UNLIMITED, Packing, PlainInstance, Problem
 
 NAMES = {
     "id": "id",
@@ -116,6 +117,9 @@ def read_csv(
     if header is None:
         raise UnreadableInput("the file is empty", source=source, place="line 1", hint=_HEADER_HINT)
     where, inclusive = _header([cell.strip() for cell in header[1]], source)
+    plain = plain_columns(data, where) if isinstance(data, bytes) else None
+    if plain is not None and (found := _of_columns(*plain, inclusive, arena, capacity, alignment)) is not None:
+        return found
     rows: list[_Row] = []
     seen: dict[str, int] = {}
     for line, cells in lines:
@@ -150,6 +154,34 @@ def read_csv(
         return PlainInstance("", problem, packing)
     note = f"{len(windowed)} buffers have a gap with a window of bytes ({windowed[0]!r} first), which is ignored."
     return PlainInstance("", problem, packing, (note,))
+
+
+def _of_columns(
+    ids: list[str], columns: dict[str, I64], inclusive: bool, arena: str, capacity: int, alignment: int
+) -> PlainInstance | None:
+    """Return the instance in plain columns; ``None`` if a row is invalid, for the reader that names it."""
+    birth, death, size = columns["lower"], columns["upper"] + inclusive, columns["size"]
+    aligned = columns.get("alignment", np.ones(len(ids), np.int64))
+    if (death <= birth).any() or (aligned < 1).any() or (aligned & (aligned - 1)).any():
+        return None
+    order = np.lexsort((-size, birth))
+    is_tie = (np.diff(birth[order]) == 0) & (np.diff(size[order]) == 0)
+    tied = np.flatnonzero(np.append(is_tie, False) | np.insert(is_tie, 0, False))
+    run = np.cumsum(~np.insert(is_tie, 0, False))[tied].tolist()
+    keyed = [(at, ids[row].encode(), row) for at, row in zip(run, order[tied].tolist(), strict=True)]
+    order[tied] = [row for _, _, row in sorted(keyed)]
+    problem = Problem(
+        arena=arena,
+        ids=tuple([ids[row] for row in order.tolist()]),
+        birth=birth[order],
+        death=death[order],
+        size=size[order].astype(np.uint64),
+        alignment=np.maximum(aligned[order], alignment).astype(np.uint64),
+        capacity=capacity,
+        arena_alignment=alignment,
+    )
+    packing = Packing(columns["offset"][order].astype(np.uint64)) if "offset" in columns else None
+    return PlainInstance("", problem, packing)
 
 
 def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> str:

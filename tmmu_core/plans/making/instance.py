@@ -261,7 +261,7 @@ def _columns(placed: Sequence[_Placed]) -> PlanColumns:
         storage=storage,
         roles=tuple([roles[i] for i in source.tolist()]),
         dtypes=("uint8",) * len(order),
-        shapes=tuple(zip(size[source].tolist())),
+        shapes=tuple(map({n: (n,) for n in size.tolist()}.__getitem__, size[source].tolist())),
         alias_group_ids=(None,) * len(order),
         base_tensor_uids=(None,) * len(order),
     )
