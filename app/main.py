@@ -45,18 +45,16 @@ def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
             continue
         with visitors.as_server():
             opened_now, refused = planning.open_files(files, visitors.NOBODY)
-        opened += [thing.source for thing in opened_now]
+        opened += opened_now
         cards += refused
     return tuple(opened), tuple(cards)
 
 
 def has_scale() -> bool:
-    """Whether the page Scale applies to the open file."""
+    """Whether the page Scale applies to the open file; not known while it is read."""
     choice = state.choice()
-    try:
-        return bool(scenarios.scales(opening.open_source(choice.source), choice))
-    except (TmmuError, OSError):
-        return False
+    job = opening.open_job(choice.source)
+    return job.worked and bool(scenarios.scales(job.answer(), choice))
 
 
 def draw() -> None:

@@ -82,10 +82,10 @@ class _Arrays:
         blob = b"".join(encoded)
         return {"blob": ["u1", *self._append(blob), len(blob)], "ends": self.add(ends)}
 
-    def table(self, values: Iterable[str]) -> dict[str, Any]:
+    def table(self, values: Sequence[str]) -> dict[str, Any]:
         """Store strings that repeat: each one once, and a code per row."""
-        codes: dict[str, int] = {}
-        column = np.fromiter((codes.setdefault(value, len(codes)) for value in values), np.int64)
+        codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
+        column = np.fromiter(map(codes.__getitem__, values), np.int64, len(values))
         return {"codes": self.add(column), "pool": self.pool(codes)}
 
     def _append(self, data: bytes) -> list[int]:
@@ -311,12 +311,9 @@ def _is_invalid(plan: Plan) -> bool:
     return any(arena.status == INVALID for arena in plan.arenas)
 
 
-def _shapes(plan: Plan) -> Iterable[str]:
-    texts: dict[tuple[int, ...], str] = {}
-    for shape in plan.shapes:
-        if shape not in texts:
-            texts[shape] = words.shape(shape)
-        yield texts[shape]
+def _shapes(plan: Plan) -> list[str]:
+    texts = {shape: words.shape(shape) for shape in set(plan.shapes)}
+    return [texts[shape] for shape in plan.shapes]
 
 
 def _json(value: Any) -> bytes:

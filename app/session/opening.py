@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -89,12 +90,14 @@ PATIENCE = 0.4
 
 
 def open_job(source: str) -> Job[Opened]:
-    """Return the job that reads a source; its errors are those of :func:`open_source`."""
+    """Return the job that reads a source, at most :data:`PATIENCE` after its start; raises as :func:`open_source`."""
 
     def read(progress: Progress) -> Opened:
         return desk().remembered(("opened", source), lambda: read_bytes(*content_of(source), source, progress))
 
-    return desk().job(("open", source), "reading", read)
+    job = desk().job(("open", source), "reading", read)
+    job.wait(max(0.0, job.began + PATIENCE - time.monotonic()))
+    return job
 
 
 def label_of(source: str) -> tuple[str, int]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from app.session.opening import Opened, card_of, content_of, lacks_arenas, open_source, shelf
+from app.session.opening import READ_APART_FROM, Opened, card_of, content_of, lacks_arenas, open_source, shelf
 from app.session.rank_sets import spec_of
 from app.session.verification import Judgement, judge
 from app.session.view_state import Choice, from_query
@@ -80,30 +80,31 @@ class Shown:
 # --- planning ----------------------------------------------------------------------------------------------------
 
 
-def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tuple[list[Opened], list[dict[str, Any]]]:
-    """Open files for ``owner`` (default: the visitor of this page); return ``(opened, error cards)``.
+def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tuple[list[str], list[dict[str, Any]]]:
+    """Open files for ``owner`` (default: the visitor of this page); return ``(sources, error cards)``.
 
-    A rejected file does not affect the others. The files of an XLA dump count as one per module.
+    A rejected file does not affect the others. The files of an XLA dump count as one per module. A large file is read
+    by the page that shows it, which reports its progress.
     """
-    opened: list[Opened] = []
+    opened: list[str] = []
     cards: list[dict[str, Any]] = []
     for name, data in xla_folder.joined(files):
+        kept_before = {source for source, _ in shelf().names()}
+        source = shelf().put(name, data, owner)
         try:
-            kept_before = {source for source, _ in shelf().names()}
-            source = shelf().put(name, data, owner)
-            thing = open_source(source)
-            first_plan = plan_job(Choice(source=thing.source))
-            with suppress(TaskNotFinished):  # it was cancelled: the file is valid
-                if first_plan.wait(PATIENCE):
-                    first_plan.answer()  # a graph that cannot be planned is rejected like one that cannot be read
-            opened.append(thing)
+            if len(data) < READ_APART_FROM:
+                open_source(source)
+                first_plan = plan_job(Choice(source=source))
+                with suppress(TaskNotFinished):  # it was cancelled: the file is valid
+                    if first_plan.wait(PATIENCE):
+                        first_plan.answer()  # a graph that cannot be planned is rejected like one that cannot be read
         except TmmuError as error:
-            if lacks_arenas(error):  # it can be planned when its arenas are declared
-                opened.append(thing)
-            else:
+            if not lacks_arenas(error):  # without declared arenas it can be opened, and the page offers to declare them
                 cards.append(card_of(error, f"{name} was not opened", name))
                 if source not in kept_before and not isinstance(error, TaskNotFinished):  # no page shows it yet
                     shelf().drop(source)
+                continue
+        opened.append(source)
     return opened, cards
 
 

@@ -75,17 +75,19 @@ def test_value_without_canonical_form_is_rejected(value: Any) -> None:
         cbor_canonical(value)
 
 
-ROWS = st.lists(st.tuples(st.text(), st.sampled_from(["b", "a", "Ω"]), INTEGERS.filter(lambda n: n >= 0)))
+ASCII = st.sampled_from((0, 1, 23, 24, 255, 256)).map("x".__mul__)
+ROWS = st.lists(st.tuples(st.text(), st.sampled_from(["b", "a", "Ω"]), INTEGERS.filter(lambda n: n >= 0), ASCII))
 
 
 @given(ROWS)
-def test_table_of_columns_is_encoded_as_its_rows(rows: list[tuple[str, str, int]]) -> None:
+def test_table_of_columns_is_encoded_as_its_rows(rows: list[tuple[str, str, int, str]]) -> None:
     names = ("b", "a", "Ω")
     table = Table(
         (
             tuple(row[0] for row in rows),
             Coded(names, np.array([names.index(row[1]) for row in rows], np.int32)),
             np.array([row[2] for row in rows], np.uint64),
+            tuple(row[3] for row in rows),
         )
     )
     assert table.rows() == [list(row) for row in rows]

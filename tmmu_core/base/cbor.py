@@ -16,7 +16,6 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -47,6 +46,9 @@ class Coded:
 
     def __len__(self) -> int:
         return len(self.codes)
+
+    def __getitem__(self, rows: slice) -> Coded:
+        return Coded(self.names, self.codes[rows])
 
 
 Column = Sequence[str] | Coded | NDArray[np.integer[Any]]
@@ -210,13 +212,11 @@ def cbor_chunks(x: Any) -> Iterator[bytes]:
     elif isinstance(x, Table):
         yield _head(_ARRAY, len(x))
         for start in range(0, len(x), CHUNK_ROWS):
-            pieces = [_pieces(column, start) for column in x.columns]
-            row_head = repeat(_head(_ARRAY, len(pieces)), len(pieces[0]))
-            yield b"".join(chain.from_iterable(zip(row_head, *pieces, strict=True)))
+            yield _woven([column[start : start + CHUNK_ROWS] for column in x.columns], _head(_ARRAY, len(x.columns)))
     elif isinstance(x, Texts):
         yield _head(_ARRAY, len(x.texts))
         for start in range(0, len(x.texts), CHUNK_ROWS):
-            yield b"".join(_pieces(x.texts, start))
+            yield _woven([x.texts[start : start + CHUNK_ROWS]])
     elif isinstance(x, list | tuple):
         yield _head(_ARRAY, len(x))
         pending: list[bytes] = []
@@ -244,15 +244,64 @@ def cbor_chunks(x: Any) -> Iterator[bytes]:
         yield b"".join(out)
 
 
-def _pieces(column: Column, start: int) -> list[bytes]:
-    """Return the encoded cells of a column's chunk."""
+def _woven(columns: Sequence[Column], row_head: bytes = b"") -> bytes:
+    """Return the encoded rows of columns of one length, each after ``row_head``."""
+    count, width = len(columns[0]), len(row_head)
+    cells = [_cells(column) for column in columns]
+    if width:
+        cells.insert(0, (np.full(count, width), np.frombuffer(row_head * count, np.uint8)))
+    row_sizes = np.sum([sizes for sizes, _ in cells], axis=0)
+    out = np.empty(int(row_sizes.sum()), np.uint8)
+    starts = np.cumsum(row_sizes) - row_sizes
+    for sizes, data in cells:
+        out[_spread(starts, sizes)] = data
+        starts = starts + sizes
+    return out.tobytes()
+
+
+def _spread(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the positions of runs of bytes, one run after the other."""
+    ends = np.cumsum(sizes)
+    return np.repeat(starts - ends + sizes, sizes) + np.arange(int(ends[-1]) if len(ends) else 0)
+
+
+def _cells(column: Column) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Return the encoded size of each cell of a column, and the encoded cells one after the other."""
     if isinstance(column, Coded):
         names = [_text(name) for name in column.names]
-        return [names[code] for code in column.codes[start : start + CHUNK_ROWS].tolist()]
+        of_name = np.array([len(name) for name in names], np.int64)
+        sizes = of_name[column.codes]
+        starts = (np.cumsum(of_name) - of_name)[column.codes]
+        return sizes, np.frombuffer(b"".join(names), np.uint8)[_spread(starts, sizes)]
     if isinstance(column, np.ndarray):
-        numbers = column[start : start + CHUNK_ROWS].tolist()
-        return [_SMALL[n] if n < 1024 else _head(_UINT, n) for n in numbers]
-    return [_text(text) for text in column[start : start + CHUNK_ROWS]]
+        return _heads(_UINT, column)
+    joined = "".join(column)
+    if not joined.isascii():
+        texts = [_text(text) for text in column]
+        return np.fromiter(map(len, texts), np.int64, len(texts)), np.frombuffer(b"".join(texts), np.uint8)
+    lengths = np.fromiter(map(len, column), np.int64, len(column))
+    heads, data = _heads(_TEXT, lengths)
+    sizes = heads + lengths
+    starts = np.cumsum(sizes) - sizes
+    found = np.empty(int(sizes.sum()), np.uint8)
+    found[_spread(starts, heads)] = data
+    found[_spread(starts + heads, lengths)] = np.frombuffer(joined.encode(), np.uint8)
+    return sizes, found
+
+
+def _heads(major: int, numbers: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Return the size of the head of each number, and the heads one after the other."""
+    values = numbers.astype(np.uint64)
+    code = np.searchsorted(np.array([23, 2**8 - 1, 2**16 - 1, 2**32 - 1], np.uint64), values)
+    sizes = np.array([1, 2, 3, 5, 9])[code]
+    starts = np.cumsum(sizes) - sizes
+    found = np.empty(int(sizes.sum()), np.uint8)
+    found[starts] = major + np.where(code == 0, values, np.uint64(23) + code.astype(np.uint64)).astype(np.uint8)
+    for k, width in enumerate((1, 2, 4, 8), 1):
+        here = np.flatnonzero(code == k)
+        digits = values[here].astype(f">u{width}").view(np.uint8).reshape(-1, width)
+        found[starts[here][:, None] + np.arange(1, width + 1)] = digits
+    return sizes, found
 
 
 def encoded(table: Table) -> Encoded:

@@ -95,13 +95,10 @@ def _uploaded(key: str) -> None:
     if len(brought) == 1 and review.is_review(brought[0][1]):
         _open_review(*brought[0])
         return
-    if len(brought) == 1 and len(brought[0][1]) >= opening.READ_APART_FROM:  # the page shows how far it is
-        _open(opening.shelf().put(*brought[0]))
-        return
     opened, cards = planning.open_files(brought)
     state.next_upload()
     if opened:
-        sources = list(dict.fromkeys(one.source for one in opened))
+        sources = list(dict.fromkeys(opened))
         state.choose(source=sources[0])
         if len(sources) == 2:
             state.choose(baseline=sources[1])

@@ -264,7 +264,7 @@ def missing_parts(chosen: Choice, answer: Shown) -> tuple[list[str], dict[str, A
 def _open(chosen: Choice, keeps_picture: bool) -> Opened | Shown:
     """Return the open file; the last plan, dimmed, while the file is read. A file that fails ends the run."""
     job = opening.open_job(chosen.source)
-    if not job.wait(opening.PATIENCE):
+    if not job.finished:
         name, size = opening.label_of(chosen.source)
         error_cards.draw([])
         return _meanwhile(job, f"Reading {name}, {numbers.short_bytes(size)}", keeps_picture)

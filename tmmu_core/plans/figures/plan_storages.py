@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,8 +49,19 @@ def moments(plan: Plan) -> int:
     return max(1, plan.steps)
 
 
+_KNOWN: WeakKeyDictionary[Plan, PlanStorages] = WeakKeyDictionary()
+
+
 def storages_of(plan: Plan) -> PlanStorages:
-    """Group a plan's rows by storage: the range of bytes and the range of steps in use.
+    """Group a plan's rows by storage; computed once for a plan, because every figure of a page needs it."""
+    found = _KNOWN.get(plan)
+    if found is None:
+        found = _KNOWN[plan] = _grouped(plan)
+    return found
+
+
+def _grouped(plan: Plan) -> PlanStorages:
+    """Return the range of bytes and the range of steps in use of each storage.
 
     A giver that is not taken over is read at the step at which it dies, and holds its bytes through it. A range that
     reaches out of the timeline, which only a damaged plan has, is cut to it.
