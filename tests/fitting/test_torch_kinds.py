@@ -73,6 +73,13 @@ def in_place(step: Any, x: Tensor) -> Tensor:
     return functional.silu(made.add_(1), inplace=True).square().mean()
 
 
+def noisy(step: Any, x: Tensor) -> Tensor:
+    for block in step.body:
+        wide = block(x).repeat(1, 8) * torch.rand(len(x), 256) + torch.randint(0, 3, (len(x), 256))
+        x = x + torch.randn_like(x) * wide.view(-1, 8, 32).square().mean(1)
+    return functional.gumbel_softmax(x, dim=-1).square().mean()
+
+
 def losses(step: Any, x: Tensor, weight: Tensor) -> dict[str, Tensor]:
     made = step.body(x)
     return {"loss": (made * weight).square().mean() + 0.1 * functional.smooth_l1_loss(made, x), "made": made}
@@ -132,6 +139,7 @@ STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
     "autocast": (lambda: Step(autocast, body=blocks()), lambda: torch.randn(ROWS)),
     "checkpoint with dropout": (lambda: Step(checkpointed, body=blocks(nn.Dropout(0.2))), lambda: torch.randn(ROWS)),
     "in-place operators and a mutated input": (lambda: Step(in_place, body=blocks()), lambda: torch.randn(ROWS)),
+    "random numbers of every kind": (lambda: Step(noisy, body=blocks(nn.AlphaDropout(0.1))), lambda: torch.randn(ROWS)),
     "named inputs and several results": (
         lambda: Step(losses, body=blocks()),
         lambda: {"x": torch.randn(ROWS), "weight": torch.rand(96, 1)},
@@ -173,3 +181,29 @@ def test_step_that_depends_on_values_is_refused_with_the_operator() -> None:
 
     with pytest.raises(tmmu.TmmuError, match=r"nonzero(.|\n)*must not depend on the values"):
         tmmu.fit(Step(run, body=blocks()).train(), "1GiB", example_inputs=torch.randn(ROWS))
+
+
+def test_offloaded_tensors_return_from_host_memory_with_equal_results() -> None:
+    torch.manual_seed(0)
+    module, x = Step(checkpointed, body=blocks(nn.Dropout(0.1))).train(), torch.randn(ROWS)
+    whole = tmmu.fit(module, "1TiB", example_inputs=x)
+    fit = tmmu.fit(module, whole.extent_bytes * 80 // 100, example_inputs=x, allow="offload")
+    assert isinstance(fit, TorchFit)
+    found = fit.check()
+    assert fit
+    assert {move.kind for move in fit.moves} == {"offload"}
+    assert fit.cost.moved_bytes >= 2 * sum(row["offloaded"] for row in fit.layers().values()) > 0
+    assert found["measured_peak_bytes"] == found["planned_peak_bytes"] <= fit.fitted.capacity.limit_bytes
+    assert found["gradients_equal"]
+    assert found["buffers_equal"]
+
+
+def test_saved_generator_states_make_no_false_proof() -> None:
+    torch.manual_seed(0)
+    module, x = Step(noisy, body=blocks(nn.AlphaDropout(0.1))).train(), torch.randn(24, 32)
+    whole = tmmu.fit(module, "1TiB", example_inputs=x)
+    for percent in (70, 60):
+        fit = tmmu.fit(module, whole.extent_bytes * percent // 100, example_inputs=x)
+        capacity = fit.fitted.capacity.limit_bytes
+        assert fit.answer != "cannot" or fit.lower_bound_bytes > capacity
+        assert fit.answer != "open" or fit.extent_bytes > capacity

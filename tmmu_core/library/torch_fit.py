@@ -15,7 +15,7 @@ from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.pytorch.layers import at_peak, layers
 from tmmu_core.fitting.search.bisection import bisect_size
 from tmmu_core.formats.pytorch.caching_allocator import reserved_peak
-from tmmu_core.graph.model import Dim, Graph
+from tmmu_core.graph.model import ONE_MEMORY, Dim, Graph
 from tmmu_core.library.arguments import Amount, Capacities, Share, allowed_moves, amount_of_bytes
 from tmmu_core.library.fit_result import Fit
 from tmmu_core.library.plan_result import Plan
@@ -24,10 +24,14 @@ from tmmu_core.plans.figures.plan_storages import storages_of
 from tmmu_core.plans.making.make import PlanningResult
 from tmmu_core.plans.making.request import PlanRequest
 
-KINDS: tuple[Kind, ...] = ("order", "recompute")
+KINDS: tuple[Kind, ...] = ("order", "recompute", "offload")
 """Moves that a step of PyTorch can run."""
+DEFAULT_KINDS = KINDS[:2]
+"""Moves without ``allow``: a copy to host memory is slow, and on the CPU it saves nothing."""
 ALIGNMENT = 64
 """Bytes to which PyTorch's allocator on the CPU aligns."""
+REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": 20_000})
+"""The runtime's allocator places tensors itself: a proof of the last bytes of a packing is not worth its time."""
 ATTEMPTS = 6
 """Fits tried until one is within the capacity with the real size of saved generator states."""
 
@@ -75,7 +79,7 @@ class TorchFit(Fit[Plan]):
             plain = step.measured(step.compiled(step.partition(step.graph, lambda graph: graph)))
             measured = step.measured(self.compile())
         return {
-            "planned_peak_bytes": int(self.plan.peak_live_bytes),
+            "planned_peak_bytes": _peak_bytes(self.fitted.best.plan),
             "measured_peak_bytes": measured.peak_bytes,
             "gradients_equal": measured.same_gradients(plain),
             "buffers_equal": measured.same_buffers(plain),
@@ -94,8 +98,7 @@ class TorchFit(Fit[Plan]):
     @cached_property
     def eager_peak_bytes(self) -> int:
         """Peak of the live bytes of eager PyTorch: what the step needs today."""
-        request = PlanRequest(planner="auto", one_memory=True)
-        return int(Plan.of(initial_candidate(self.step.eager, request).plan).peak_live_bytes)
+        return _peak_bytes(initial_candidate(self.step.eager, REQUEST).plan)
 
     @cached_property
     def least_bytes(self) -> int:
@@ -262,7 +265,7 @@ def _arguments(model: TorchModel) -> tuple[Any, Any, str]:
 
 def module_moves(allow: str | Iterable[str] | None, max_cost: Share | None) -> Allowed:
     """Return the moves that the fit of a module may make. Raises ``UnreadableInput``."""
-    allowed = allowed_moves(KINDS if allow is None else allow, max_cost, keep_phases=True)
+    allowed = allowed_moves(DEFAULT_KINDS if allow is None else allow, max_cost, keep_phases=True)
     wrong = sorted(allowed.kinds - set(KINDS))
     if wrong:
         raise UnreadableInput(
@@ -272,20 +275,29 @@ def module_moves(allow: str | Iterable[str] | None, max_cost: Share | None) -> A
     return allowed
 
 
+def _peak_bytes(plan: Any) -> int:
+    """Return the peak of the live bytes of the one memory, without what is offloaded from it."""
+    return int(next(arena.peak_live_bytes for arena in plan.arenas if arena.name == ONE_MEMORY))
+
+
 def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progress | None, device: str) -> Fitted:
     """Fit a step in one memory; saved generator states count with their real size."""
     from tmmu_core.fitting.pytorch.fx_step import sized
     from tmmu_core.fitting.search.fit_search import fit
 
-    request = PlanRequest(planner="auto", one_memory=True, alignment=ALIGNMENT)
+    request = REQUEST.but(alignment=ALIGNMENT)
     start = initial_candidate(graph, request, progress)
-    limit, short = capacity, 0
+    limit, nearest = capacity, None
     for _ in range(ATTEMPTS):
-        fitted = fit(start, limit, allowed, progress)
-        real = initial_candidate(sized(fitted.best.fitted_graph, device), request)
-        fitted = replace(fitted, capacity=capacity, best=replace(real, moves=fitted.best.moves))
-        short = max(0, (capacity.total or 0) and fitted.over_bytes)
-        if not short or fitted.answer != "fits":
+        found = fit(start, limit, allowed, progress)
+        if found.answer != "fits" and nearest is not None:
             break
-        limit = Capacity(max(0, (limit.total or 0) - 2 * short))
-    return replace(fitted, answer="open") if short and fitted.answer == "fits" else fitted
+        real = initial_candidate(sized(found.best.fitted_graph, device), request)
+        found = replace(found, capacity=capacity, best=replace(real, moves=found.best.moves))
+        if found.answer != "fits" or not found.over_bytes:
+            return found
+        if nearest is None or found.over_bytes < nearest.over_bytes:
+            nearest = found
+        limit = Capacity(max(0, (limit.total or 0) - 2 * found.over_bytes))
+    assert nearest is not None
+    return replace(nearest, answer="open")

@@ -12,6 +12,12 @@ DEVICE_STATE_BYTES = 16
 """Bytes of the state of a Philox generator: a seed and an offset."""
 
 
+def saved_state(device: str) -> torch.Tensor:
+    """Return the generator's state as a tensor that a dispatch mode sees: part of the step's planned memory."""
+    state = generator_state(device)
+    return state.view(state.shape)
+
+
 def generator_state(device: str) -> torch.Tensor:
     """Return the state of the default generator of ``device``."""
     where = torch.device(device)
@@ -30,11 +36,11 @@ def set_generator_state(device: str, state: torch.Tensor) -> None:
         torch.get_device_module(where).set_rng_state(state, where)
 
 
-def run_with_state(device: str, state: torch.Tensor, operator: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run ``operator`` with the generator in ``state``; the generator continues where it was."""
-    now = generator_state(device)
-    set_generator_state(device, state)
+def run_with_state(where: str, state: torch.Tensor, operator: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Run ``operator`` with the generator of device ``where`` in ``state``, then restore the generator."""
+    now = generator_state(where)
+    set_generator_state(where, state)
     try:
         return operator(*args, **kwargs)
     finally:
-        set_generator_state(device, now)
+        set_generator_state(where, now)

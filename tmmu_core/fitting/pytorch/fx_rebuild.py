@@ -16,10 +16,10 @@ from torch.fx import Graph as FxGraph
 from torch.fx import GraphModule
 from torch.fx import Node as FxNode
 
-from tmmu_core.fitting.pytorch import fx_random
+from tmmu_core.fitting.pytorch import fx_offload, fx_random
 from tmmu_core.fitting.pytorch.fx_executed import Executed, is_batch_norm, is_batch_norm_backward
 from tmmu_core.fitting.recompute.write_graph import STATE
-from tmmu_core.graph.model import Graph, Node
+from tmmu_core.graph.model import OFFLOAD_ARENA, Graph, Node
 
 TAGS = ("partitioner_tag", "recompute", "ac_graph_id")
 """Marks of other partitioners, which do not hold after reordering."""
@@ -55,6 +55,7 @@ class _Rebuild:
         self.forward: list[FxNode] = []
         """Values that may be saved: inputs and results of the forward part."""
         self.backward: set[FxNode] = set()
+        self.hosted = {tensor.id for tensor in fitted.tensors if tensor.arena == OFFLOAD_ARENA}
         self.device = next(
             (str(n.meta["val"].device) for n in joint.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor)), "cpu"
         )
@@ -80,6 +81,9 @@ class _Rebuild:
         return set(self.end.args[0][num_fwd_outputs:])
 
     def _run(self, node: Node) -> None:
+        if node.offloads:
+            self._move(node)
+            return
         source = self.executed.fx_of.get(node.recomputes or node.node_id)
         if source is None:  # the tangents, and the steps of the optimizer
             return
@@ -120,6 +124,16 @@ class _Rebuild:
         self.value[tensor] = made
         self._note(made, node)
 
+    def _move(self, node: Node) -> None:
+        """Copy a tensor to host memory (to a tensor of the offload arena), or back."""
+        (read,), (written,) = node.inputs, node.outputs
+        if written in self.hosted:
+            made = self.graph.call_function(fx_offload.to_host, (self.value[read],))
+        else:
+            made = self.graph.call_function(fx_offload.from_host, (self.value[read], self.device))
+        made.meta["val"] = self.value[read].meta["val"]
+        self._keep(written, made, node)
+
     def _copy(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:
         made = self.graph.node_copy(source, lambda arg: self._of(arg, renamed))
         made.meta = _meta(source)
@@ -131,7 +145,7 @@ class _Rebuild:
         return made
 
     def _state(self) -> FxNode:
-        made = self.graph.call_function(fx_random.generator_state, (self.device,))
+        made = self.graph.call_function(fx_random.saved_state, (self.device,))
         made.meta["val"] = torch.empty(state_bytes(self.device), dtype=torch.uint8, device="meta")
         return made
 
