@@ -74,7 +74,7 @@ golden: $(VENV)/.dev ## write the golden traces, searches, planner results and r
 	-.venv-peers/bin/python -m pip install --quiet torch==2.13.0 transformers -r requirements.lock
 	@touch $@
 
-bench: $(VENV)/.dev .venv-peers/.made ## measure beside the peers (MINIMALLOC=FOLDER: its sources), and write docs/measured/benchmarks.md, docs/measured/models.md and docs/measured/fit.md
+bench: $(VENV)/.dev .venv-peers/.made ## measure beside the peers, and write docs/measured/benchmarks.md, docs/measured/models.md and docs/measured/fit.md
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.models
 	$(BIN)/python -m benchmarks.fit

@@ -9,18 +9,17 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import dsa, minimalloc, peers, samples, scale, variants
+from benchmarks import dsa, samples, scale, variants
 from tmmu_core.planners import PLANNERS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "measured" / "benchmarks.md"
-INSTANCES = ROOT / "sample_graphs" / "instances"
+CAPACITY = 1_048_576
 
 
 def main() -> None:
@@ -78,30 +77,17 @@ greedy colouring of the interval graph by networkx, up to {scale.PEER_UP_TO:,} t
 
 
 def _instances() -> str:
-    python = peers.interpreter()
     by_instance: dict[str, list[dict[str, Any]]] = {}
     for row in dsa.instance_rows():
         by_instance.setdefault(row["instance"], []).append(row)
     lines: list[tuple[str, ...]] = []
-    bounds: dict[str, int] = {}
     for name, rows in by_instance.items():
         bound = max(row["lower_bound_bytes"] for row in rows)
         cells = [_cell(row["extent_bytes"], bound, row["seconds"], row["optimal"]) for row in rows]
         is_hard = name[0] in "ABCDEF" and name[1] == "."
-        fits = dsa.fitting_row(name, peers.CAPACITY) if is_hard else None
-        cells.append(_cell(fits["extent_bytes"], bound, fits["seconds"], fits["optimal"]) if fits else "–")
-        if python and is_hard:
-            cells += [_peer(python, peer, INSTANCES / f"{name}.csv", bound) for peer in peers.PEERS]
-        else:
-            cells += ["–"] * len(peers.PEERS)
-        bounds[name] = bound
+        fits = dsa.fitting_row(name, CAPACITY) if is_hard else None
+        cells.append(_cell(fits["extent_bytes"], bound, fits["seconds"], fits["optimal"]) if fits else "no capacity")
         lines.append((name, f"{rows[0]['storages']:,}", f"{bound:,}", *cells))
-    hard = [INSTANCES / f"{name}.csv" for name in bounds if name[0] in "ABCDEF" and name[1] == "."]
-    sources = minimalloc.given()
-    with tempfile.TemporaryDirectory() as folder:
-        program = None if sources is None else minimalloc.built(sources, Path(folder))
-        by_name = minimalloc_cells(program, hard, bounds, peers.CAPACITY)
-    lines = [(*line, by_name.get(line[0], "–")) for line in lines]
     planners = [row["planner"] for row in next(iter(by_instance.values()))]
     exact = [
         r["seconds"]
@@ -109,42 +95,13 @@ def _instances() -> str:
         for r in rows
         if r["planner"] == "exact" and r["instance"][1] == "."
     ]
-    asked = ("exact, does it fit", "CP-SAT", "Vela greedy", "Vela hill climb", "MiniMalloc")
-    heads = ("instance", "buffers", "bound (B)", *planners, *asked)
-    remark = "" if python else " The peers were not installed: `make bench` installs them where it can."
+    heads = ("instance", "buffers", "bound (B)", *planners, "exact, does it fit")
     return f"""## Real instances
 
 Extent over the lower bound, and CPU seconds of all threads; ● marks a proven optimum. `exact` took {sum(exact):.1f} s
-over A to F. *Does it fit*: `exact` with a capacity of {peers.CAPACITY:,} bytes. CP-SAT has the same capacity and
-{peers.CP_SAT_SECONDS:.0f} s with two workers, MiniMalloc {minimalloc.SECONDS} s (`MINIMALLOC=FOLDER make bench` builds
-it), Vela's hill climb {peers.VELA_ITERATIONS:,} iterations.{remark}
+over A to F. *Does it fit*: `exact` with a capacity of {CAPACITY:,} bytes. Other planners: [scoreboard](scoreboard.md).
 
 {_table(heads, lines)}"""
-
-
-def minimalloc_cells(program: Path | None, files: list[Path], bounds: dict[str, int], capacity: int) -> dict[str, str]:
-    """Instance → its cell: over the bound and CPU seconds; ``not given`` where there is no program."""
-    cells = {}
-    for file in files:
-        if program is None:
-            cells[file.stem] = "not given"
-            continue
-        found = minimalloc.answer(program, file, capacity)
-        if found.extent is None:
-            cells[file.stem] = f"no fit in {found.seconds:.2f} s"
-        else:
-            cells[file.stem] = _cell(found.extent, bounds[file.stem], found.seconds, False)
-    return cells
-
-
-def _peer(python: str, peer: str, path: Path, bound: int) -> str:
-    try:
-        row = peers.row(python, peer, path)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        return type(error).__name__
-    if row["extent"] is None:
-        return f"no fit in {row['seconds']:.0f} s"
-    return _cell(row["extent"], bound, row["seconds"], False)
 
 
 def _variants() -> str:

@@ -1,10 +1,12 @@
 """Packing and reuse costs, measured beside other planners: ``python -m benchmarks.scoreboard PROBLEMS…``.
 
 PROBLEMS are packing instances (CSV: ``id,lower,upper,size``), structured problems (JSON), or folders of them. With
-``--command CMD`` another planner runs too: ``CMD PROBLEM OFFSETS.csv`` writes the columns ``buffer,offset``, or
-``id,offset``. ``--minimalloc PROGRAM`` runs MiniMalloc on the instances; CP-SAT runs where ``ortools`` is installed
-(``pip install .[bench]``, or in ``.venv-peers``). An instance ``X.N.csv`` has the capacity N. Every placement is
-checked by :mod:`benchmarks.checker`; each planner runs in a process of its own.
+``--planner CMD`` another planner runs too: ``CMD PROBLEM OFFSETS.csv``, or with ``{input}``, ``{output}`` and
+``{capacity}`` anywhere in CMD. It writes the columns ``buffer,offset`` or ``id,offset`` and ends with 1 where it finds
+nothing; buffers of an instance are numbered from 0. ``--minimalloc PROGRAM`` runs MiniMalloc; CP-SAT and Vela run where
+they are installed (``make bench``). An instance X.N.csv has the capacity N. ``--variants`` adds the instances of
+:mod:`benchmarks.variants`. Every placement is checked by :mod:`benchmarks.checker`; each planner runs in a process of
+its own.
 """
 
 from __future__ import annotations
@@ -13,50 +15,33 @@ import argparse
 import csv
 import json
 import multiprocessing
-import platform
 import resource
 import shlex
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from benchmarks import checker, fits, peers
+from benchmarks import checker, fits, peers, scoreboard_page, variants
+from benchmarks.scoreboard_page import Run
 from tmmu_core.base.errors import ArenaTooSmall, ContractError
 from tmmu_core.formats.structured_problem import read
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 
-LIMIT = 120
+LIMIT = 60
 """Seconds that another planner may take for a problem."""
-CP_SAT_SECONDS = "10"
-BEST_KNOWN = {
-    **dict.fromkeys("ABEFGHIK", 1_048_576),
-    "C": 1_039_360,
-    "D": 986_112,
-    "J": 989_184,
-}
-"""Least published height of each MiniMalloc instance; of D elsewhere 1,041,408."""
-LIFTS = {"A": 285, "B": 329, "C": 365, "D": 248, "E": 403, "F": 129}
-"""Least published reuse cost of the MiniMalloc instances with penalties."""
-FAMILIES = {"examples": 0, "system tests": 90, "Qwen3": 244, "MiniMalloc with penalties": sum(LIFTS.values())}
-"""Sum of the least published reuse costs."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One planner on one problem."""
-
-    value: int | None
-    """Reuse cost, of an instance the bytes; ``None`` where it gave no valid placement."""
-    bound: int | None
-    seconds: float
-    """CPU seconds of all threads and child processes."""
-    note: str = ""
+CP_SAT_SECONDS = 15
+MINIMALLOC_SECONDS = 30
+"""By its clock."""
+BISECTION_SECONDS = 10
+BISECTIONS = 3
+"""Capacities that MiniMalloc tries between the lower bound and the least extent found, to minimise."""
 
 
 Runner = Callable[[Path], Run]
@@ -132,45 +117,63 @@ def fitted(path: Path, tightest: bool) -> Run:
     return checked(path, problem, offset, None, spent() - began)
 
 
-def cp_sat(path: Path, python: str) -> Run:
-    """Run CP-SAT, whose model has the capacity."""
-    if capacity_of(path) != peers.CAPACITY:
-        return Run(None, None, 0, "needs a capacity")
-    began = spent()
-    done = subprocess.run(
-        [python, peers.__file__, "cp_sat", str(path), CP_SAT_SECONDS], capture_output=True, check=True, timeout=LIMIT
-    )
-    offset = json.loads(done.stdout.splitlines()[-1])["offset"]
-    seconds = spent() - began
-    if offset is None:
-        return Run(None, None, seconds, "no fit found")
-    return checked(path, document(path)["problem"], dict(enumerate(offset)), None, seconds)
-
-
-def foreign(path: Path, command: str) -> Run:
+def foreign(path: Path, command: str, seconds: int = LIMIT, capacity: int | None = None) -> Run:
     """Run another planner and check its offsets."""
-    if "{capacity}" in command and capacity_of(path) is None:
-        return Run(None, None, 0, "needs a capacity")
+    limit = capacity or capacity_of(path) or live_bytes(path)
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "offsets.csv"
-        words = [word.format(problem=path, out=out, capacity=capacity_of(path)) for word in shlex.split(command)]
-        words += [] if "{out}" in command else [str(path), str(out)]
+        out, file = Path(folder) / "offsets.csv", path
+        if path.suffix == ".csv":  # without offsets that the file gives
+            rows = document(path)["problem"]["buffers"]
+            lives = ((b["live_intervals"][0]["lower"], b["live_intervals"][0]["upper"], b["size"]) for b in rows)
+            file = written(lives, Path(folder) / path.name)
+        words = [word.format(input=file, output=out, capacity=limit) for word in shlex.split(command)]
+        words += [] if "{output}" in command else [str(file), str(out)]
         began = spent()
         try:
-            done = subprocess.run(words, check=False, timeout=LIMIT, capture_output=True)
+            done = subprocess.run(words, check=False, timeout=seconds, capture_output=True)
         except subprocess.TimeoutExpired:
-            return Run(None, None, spent() - began, f"no answer in {LIMIT} s")
-        seconds = spent() - began
+            return Run(None, None, spent() - began, f"none in {seconds} s")
+        taken = spent() - began
         if done.returncode or not out.exists():
-            return Run(None, None, seconds, "no fit found" if done.returncode == 1 else f"exit code {done.returncode}")
+            return Run(None, None, taken, "none found" if done.returncode == 1 else f"exit code {done.returncode}")
         problem = document(path)["problem"]
-        number = {buffer["name"]: buffer["id"] for buffer in problem["buffers"]}
-        with out.open(encoding="utf-8", newline="") as file:
-            offset = {
-                int(row["buffer"]) if "buffer" in row else number[row["id"]]: int(row["offset"])
-                for row in csv.DictReader(file)
-            }
-    return checked(path, problem, offset, None, seconds)
+        with out.open(encoding="utf-8", newline="") as answer:
+            table = list(csv.DictReader(answer))
+        try:
+            offset = {int(row["buffer"] if "buffer" in row else row["id"]): int(row["offset"]) for row in table}
+        except (KeyError, ValueError):
+            return Run(None, None, taken, "no columns id,offset of integers")
+    if capacity:
+        problem["pools"][0]["capacity"] = capacity
+    return checked(path, problem, offset, None, taken)
+
+
+def minimised(path: Path, command: str) -> Run:
+    """Run a planner that needs a capacity at the lower bound, then by bisection below the least extent found."""
+    low, taken, best = live_bytes(path), 0.0, fitted(path, tightest=True)
+    high = min(run.top for run in (best, fitted(path, tightest=False)))
+    found, capacity = None, low
+    for _ in range(BISECTIONS + 1):
+        run = foreign(path, command, BISECTION_SECONDS, capacity)
+        taken += run.seconds
+        if run.value is not None:
+            found = high = run.value
+        else:
+            low = capacity + 1
+        if low >= high:
+            break
+        capacity = (low + high) // 2
+    return Run(found, None, taken, "" if found else "none found")
+
+
+def live_bytes(path: Path) -> int:
+    """Return the most bytes that are live at one step of an instance."""
+    changes: dict[int, int] = {}
+    for buffer in document(path)["problem"]["buffers"]:
+        for live in buffer["live_intervals"]:
+            changes[live["lower"]] = changes.get(live["lower"], 0) + buffer["size"]
+            changes[live["upper"]] = changes.get(live["upper"], 0) - buffer["size"]
+    return max(accumulate(size for _, size in sorted(changes.items())), default=0)
 
 
 def checked(
@@ -178,19 +181,39 @@ def checked(
 ) -> Run:
     """Return the run with the value that the checker computes."""
     wrong = next(checker.violations(problem, offset), "")
-    top = max((offset[buffer["id"]] + buffer["size"] for buffer in problem["buffers"]), default=0)
+    top = max((offset.get(buffer["id"], 0) + buffer["size"] for buffer in problem["buffers"]), default=0)
     if wrong:
         _, over, pool = wrong.partition("past the capacity")
         note = f"{top:,}, over the capacity" if path.suffix == ".csv" else f"over the capacity{pool}"
-        return Run(None, bound, seconds, note if over else wrong)
-    return Run(top if path.suffix == ".csv" else checker.cost(problem, offset), bound, seconds)
+        return Run(None, bound, seconds, note if over else wrong, top)
+    return Run(top if path.suffix == ".csv" else checker.cost(problem, offset), bound, seconds, "", top)
 
 
 def problems(paths: list[str]) -> Iterator[Path]:
-    """Yield the problem files, those of a folder by name; hard variants and problems without penalties are left out."""
+    """Yield the problem files, those of a folder by name, without files of another kind."""
     for path in map(Path, paths):
-        found = sorted([*path.rglob("*.json"), *path.rglob("*.csv")]) if path.is_dir() else [path]
-        yield from (each for each in found if path == each or "-hard" not in each.name)
+        for each in sorted([*path.rglob("*.json"), *path.rglob("*.csv")]) if path.is_dir() else [path]:
+            if each.suffix == ".csv" or "buffers" in json.loads(each.read_bytes()).get("problem", {}):
+                yield each
+
+
+def written(rows: Iterable[tuple[int, int, int]], path: Path) -> Path:
+    """Write an instance of rows ``(lower, upper, size)``."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("id", "lower", "upper", "size"), *((k, *row) for k, row in enumerate(rows))])
+    return path
+
+
+def projections(kernels: list[Path], folder: Path) -> list[Path]:
+    """Write each distinct pool of the structured problems as an instance without constraints and costs."""
+    found: dict[tuple[tuple[int, int, int], ...], None] = {}
+    for path in kernels:
+        for pool in (problem := document(path)["problem"])["pools"]:
+            own = [buffer for buffer in problem["buffers"] if buffer["allowed_pools"] == [pool["id"]]]
+            lives = [(b["live_intervals"][0]["lower"], b["live_intervals"][-1]["upper"], b["size"]) for b in own]
+            if lives:
+                found.setdefault(tuple(sorted(lives)))
+    return [written(rows, folder / f"projection_{k}.csv") for k, rows in enumerate(found)]
 
 
 def measured(runner: Runner, paths: list[Path], children: bool) -> tuple[list[Run], int]:
@@ -201,118 +224,79 @@ def measured(runner: Runner, paths: list[Path], children: bool) -> tuple[list[Ru
         return runs, pool.submit(resource.getrusage, who).result().ru_maxrss * 1024
 
 
-def family(path: Path) -> str:
-    """Return the family of a structured problem."""
-    parts = {"minimalloc-dsa-rp": "MiniMalloc with penalties", "models": "Qwen3", "examples": "examples"}
-    return next((name for part, name in parts.items() if part in path.parts), "system tests")
-
-
-Table = dict[str, tuple[list[Run], int]]
-"""Planner → its runs, in the order of the problems, and its peak memory in bytes."""
-
-
-def totals(table: Table, first: str) -> Iterator[str]:
-    """Yield the lines of the table with a row per planner."""
-    yield "| planner | problems | placed | total | at the bound | proven not to fit | CPU seconds | slowest | memory |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
-    bounds = [run.bound for run in table[first][0]]
-    for name, (runs, peak) in table.items():
-        values = [run.value for run in runs if run.value is not None]
-        least = sum(run.value == bound is not None for run, bound in zip(runs, bounds, strict=True))
-        cannot = sum(run.note == "proven not to fit" for run in runs)
-        cells = [*(f"{value:,}" for value in (len(runs), len(values), sum(values), least, cannot))]
-        seconds = [run.seconds for run in runs]
-        cells += [f"{sum(seconds):.1f}", f"{max(seconds):.2f}", f"{peak / 2**20:.0f} MiB"]
-        yield f"| {name} | {' | '.join(cells)} |"
-    yield ""
-
-
-def details(paths: list[Path], table: Table, best: Mapping[str, int]) -> Iterator[str]:
-    """Yield the lines of the table with a row per problem; ● marks a value at its bound."""
-    first = next(iter(table))
-    known = "| best known " if best else ""
-    yield f"| problem {known}| bound | {' | '.join(table)} |"
-    yield "|---|" + "---:|" * (bool(best) + 1 + len(table))
-    for k, path in enumerate(paths):
-        bound = table[first][0][k].bound
-        cells = [
-            f"{best[path.stem[:1]]:,}" if path.stem[:2] in (path.stem[:1], path.stem[:1] + ".") else "not published"
-        ]
-        cells = (cells if best else []) + ["not known" if bound is None else f"{bound:,}"]
-        for runs, _ in table.values():
-            mark = "● " if runs[k].value == bound else ""
-            value = runs[k].note if runs[k].value is None else f"{mark}{runs[k].value:,}"
-            cells.append(f"{value} · {runs[k].seconds:.2f} s")
-        yield f"| {path.stem.removesuffix('-cross-pipe-soft').removeprefix('models_')} | {' | '.join(cells)} |"
-    yield ""
-
-
-def page(instances: list[Path], packing: Table, kernels: list[Path], costs: Table) -> str:
-    """Return the page in Markdown."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
-    lines = [
-        "# Scoreboard\n",
-        f"Written by `python -m benchmarks.scoreboard` at commit {commit.strip()}, on {platform.machine()}, Python",
-        f"{platform.python_version()}: single runs on a shared machine. Seconds are CPU seconds of all threads,",
-        "memory is the peak of the planner's process (of MiniMalloc and CP-SAT at least 42 MiB, those of the process",
-        "that starts them). Every placement was checked by `benchmarks/checker.py`, which",
-        "imports nothing of the product. ● marks a value at the certified bound of the first planner.\n",
-    ]
-    if instances:
-        lines += ["## Packing\n", "Bytes; an instance `X.N` has the capacity N, and a planner may stop when it fits.\n"]
-        lines += [*details(instances, packing, BEST_KNOWN), *totals(packing, next(iter(packing)))]
-    if kernels:
-        lines += [
-            "## Reuse costs\n",
-            "`reuse` minimises the cost within the capacity, the others place without costs.\n",
-        ]
-        lines += totals(costs, "reuse")
-        lines += [
-            "| family | problems | best known | reuse | proven least or not to fit |",
-            "|---|---:|---:|---:|---:|",
-        ]
-        for name, best in FAMILIES.items():
-            runs = [run for path, run in zip(kernels, costs["reuse"][0], strict=True) if family(path) == name]
-            proven = sum(run.value == run.bound is not None or run.note == "proven not to fit" for run in runs)
-            if runs:
-                lines.append(
-                    f"| {name} | {len(runs)} | {best:,} | {sum(run.value or 0 for run in runs):,} | {proven} |"
-                )
-        lifts = [k for k, path in enumerate(kernels) if family(path) == "MiniMalloc with penalties"]
-        paid = [k for k, run in enumerate(costs["reuse"][0]) if run.value != 0 and k not in lifts]
-        for title, chosen, known in (("MiniMalloc with penalties", lifts, LIFTS), ("Kernels with a cost", paid, {})):
-            part = {name: ([runs[k] for k in chosen], peak) for name, (runs, peak) in costs.items()}
-            lines += [f"\n## {title}\n", *details([kernels[k] for k in chosen], part, known)] if chosen else []
-    return "\n".join(lines).rstrip() + "\n"
-
-
 def main() -> None:
     """Measure, and print or write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("problems", nargs="+")
-    parser.add_argument("--command", help="another planner")
+    parser.add_argument("--planner", help="another planner")
     parser.add_argument("--minimalloc", help="MiniMalloc's program")
+    parser.add_argument("--variants", action="store_true", help="generated variants of A to F too (minutes)")
     parser.add_argument("--page", type=Path, help="write the page to this file")
     given = parser.parse_args()
     paths = list(problems(given.problems))
-    instances, kernels = ([p for p in paths if (p.suffix == ".csv") == is_csv] for is_csv in (True, False))
-    fit = {name: partial(fitted, tightest=name == "best fit") for name in ("first fit", "best fit")}
-    other: dict[str, Runner] = {given.command: partial(foreign, command=given.command)} if given.command else {}
-    packing: dict[str, Runner] = {"auto": partial(planned, planner="auto"), **fit, **other}
-    if given.minimalloc:
-        words = f"{given.minimalloc} --input={{problem}} --output={{out}} --timeout=60s --capacity={{capacity}}"
-        packing["MiniMalloc"] = partial(foreign, command=words)
-    if python := peers.interpreter("ortools"):
-        packing["CP-SAT"] = partial(cp_sat, python=python)
-    costs: dict[str, Runner] = {"reuse": partial(planned, planner="reuse"), **fit, **other}
-    costs["auto"] = partial(planned, planner="auto")
-    external = {*other, "MiniMalloc", "CP-SAT"}
-    tables = [
-        {name: measured(run, chosen, name in external) for name, run in runners.items()} if chosen else {}
-        for runners, chosen in ((packing, instances), (costs, kernels))
+    instances = [path for path in paths if path.suffix == ".csv"]
+    hard = [path for path in paths if "-hard" in path.name]
+    kernels = [
+        path
+        for path in paths
+        if path.suffix == ".json" and path not in hard and document(path)["problem"].get("cost_model")
     ]
-    text = page(instances, tables[0], kernels, tables[1])
+    fit = {name: partial(fitted, tightest=name == "best fit") for name in ("first fit", "best fit")}
+    other: dict[str, Runner] = {"own": partial(foreign, command=given.planner)} if given.planner else {}
+    auto: dict[str, Runner] = {"auto": partial(planned, planner="auto")}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        pools = projections(
+            [
+                path
+                for path in paths
+                if path.suffix == ".json" and scoreboard_page.family(path) in scoreboard_page.HARD_FIT
+            ],
+            folder,
+        )
+        made = [rows for make in variants.FAMILIES.values() for rows in make()] if given.variants else []
+        generated = [written(rows, folder / f"variant_{k}.csv") for k, rows in enumerate(made)]
+        reuse: dict[str, Runner] = {"reuse": partial(planned, planner="reuse")}
+        tables = {
+            "packing": (instances, auto | fit | other | peer_runners(given.minimalloc)),
+            "projections": (pools, auto | fit | other),
+            "variants": (generated, auto | fit | other),
+            "costs": (kernels, reuse | fit | other | auto),
+            "hard": (hard, reuse),
+        }
+        results = {}
+        for title, (chosen, runners) in tables.items():
+            print(f"{title}: {len(chosen)} problems", file=sys.stderr)
+            found = {name: measured(run, chosen, name not in {*auto, *fit, *reuse}) for name, run in runners.items()}
+            results[title] = (chosen, found if chosen else {})
+    settings = (
+        "MiniMalloc has the capacity, or the lower bound where there is none; *minimise* tries the lower bound, then "
+        f"{BISECTIONS} capacities by bisection, {BISECTION_SECONDS} s each. CP-SAT ({CP_SAT_SECONDS} s, "
+        f"{peers.CP_SAT_WORKERS} workers) and Vela's hill climb ({peers.VELA_ITERATIONS:,} iterations) minimise and "
+        "stop at that capacity. TVM's USMP is not measured: the released packages of TVM no longer have it."
+    )
+    text = scoreboard_page.page(results, settings)
     given.page.write_text(text, encoding="utf-8") if given.page else print(text)
+
+
+def peer_runners(program: str | None) -> dict[str, Runner]:
+    """Return the other planners that are installed."""
+    found: dict[str, Runner] = {}
+    if program:
+        words = (
+            f"{program} --input={{input}} --output={{output}} --timeout={MINIMALLOC_SECONDS}s --capacity={{capacity}}"
+        )
+        found["MiniMalloc"] = partial(foreign, command=words)
+        found["MiniMalloc, minimise"] = partial(minimised, command=words)
+    peer = f"{peers.__file__} {{name}} {{{{input}}}} {{{{output}}}} {{{{capacity}}}} {CP_SAT_SECONDS}"
+    for label, name, package in (
+        ("CP-SAT", "cp_sat", "ortools"),
+        ("Vela greedy", "vela_greedy", "ethosu"),
+        ("Vela hill climb", "vela_hillclimb", "ethosu"),
+    ):
+        if python := peers.interpreter(package):
+            found[label] = partial(foreign, command=f"{python} {peer.format(name=name)}")
+    return found
 
 
 if __name__ == "__main__":
