@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -72,6 +72,11 @@ class Buffer(msgspec.Struct):
     allowed_pools: list[int]
     alignment: Count = 1
 
+    @property
+    def lives(self) -> list[tuple[int, int]]:
+        """Its live ranges, in order."""
+        return sorted([(interval.lower, interval.upper) for interval in self.live_intervals])
+
 
 class Pin(msgspec.Struct):
     """A fixed offset; ``exclusive_for_all_time``: no other buffer of the pool uses these bytes at any step."""
@@ -122,8 +127,7 @@ class StructuredProblem(msgspec.Struct):
     problem: ProblemDocument
 
 
-register_types(Pair, Penalty, Interval, AddressRange, Pool, Buffer, Pin, ConstraintLists, CostModel, Objective)
-register_types(ProblemDocument, StructuredProblem)
+register_types(StructuredProblem)
 
 
 def refuses(data: bytes) -> str:
@@ -158,9 +162,10 @@ class _Reading:
         self.buffer = self._numbered("buffers", problem.buffers)
         repeated = Counter(buffer.name for buffer in problem.buffers)
         self.ids = [f"{b.name}#{b.id}" if repeated[b.name] > 1 else b.name for b in problem.buffers]
-        again = next((name for name, count in Counter(self.ids).items() if count > 1), None)
-        if again is not None:
-            raise self._fault(f"two buffers have the id {again!r}.", "$.problem.buffers", "Rename one of them.")
+        for what, names in (("pools", [pool.name for pool in problem.pools]), ("buffers", self.ids)):
+            again = next((name for name, count in Counter(names).items() if count > 1), None)
+            if again is not None:
+                raise self._fault(f"two {what} have the name {again!r}.", f"$.problem.{what}", "Rename one of them.")
         self.home = [self._home(k, buffer) for k, buffer in enumerate(problem.buffers)]
 
     def _fault(self, message: str, place: str, hint: str) -> UnreadableInput:
@@ -172,10 +177,6 @@ class _Reading:
             if number.setdefault(row.id, k) != k:
                 place = f"$.problem.{what}[{k}].id"
                 raise self._fault(f"the id {row.id} is given twice.", place, "Give each one its own id.")
-        names = Counter(row.name for row in rows) if what == "pools" else Counter[str]()
-        again = next((name for name, count in names.items() if count > 1), None)
-        if again is not None:
-            raise self._fault(f"two pools have the name {again!r}.", "$.problem.pools", "Rename one of them.")
         return number
 
     def _home(self, k: int, buffer: Buffer) -> int:
@@ -190,8 +191,7 @@ class _Reading:
         if buffer.alignment < 1 or buffer.alignment & (buffer.alignment - 1):
             message = f"buffer {buffer.name!r} has the alignment {buffer.alignment}, which is not a power of two."
             raise self._fault(message, f"{place}.alignment", "Use 1, 2, 4, 8, ….")
-        ranges = sorted([(interval.lower, interval.upper) for interval in buffer.live_intervals])
-        if any(upper <= lower for lower, upper in ranges) or any(a[1] > b[0] for a, b in pairwise(ranges)):
+        if any(begin >= end for begin, end in buffer.lives) or any(a[1] > b[0] for a, b in pairwise(buffer.lives)):
             message = f"the live intervals of buffer {buffer.name!r} are empty or overlap."
             raise self._fault(message, f"{place}.live_intervals", "Intervals are half-open, lower < upper.")
         return self.pool[buffer.allowed_pools[0]]
@@ -216,9 +216,10 @@ class _Reading:
     def instance(self, name: str) -> PlainInstance:
         """Return the instance."""
         limits, lists = "$.problem.constraints", self.problem.constraints
-        apart = [(a, b) for _, a, b in self._pairs(lists.separations, f"{limits}.separations")]
-        together = [(a, b) for _, a, b in self._pairs(lists.colocations, f"{limits}.colocations")]
-        excluded = [(a, b) for _, a, b in self._pairs(lists.temporal_exclusions, f"{limits}.temporal_exclusions")]
+        apart, together, excluded = (
+            [(a, b) for _, a, b in self._pairs(getattr(lists, name), f"{limits}.{name}")]
+            for name in ("separations", "colocations", "temporal_exclusions")
+        )
         paid = self.problem.cost_model.reuse_penalties
         penalties = [(a, b, paid[k].cost) for k, a, b in self._pairs(paid, "$.problem.cost_model.reuse_penalties")]
         fixed = [-1] * len(self.ids)
@@ -237,13 +238,13 @@ class _Reading:
         ]
         if not problems:
             raise self._fault("the problem has no buffers.", "$.problem.buffers", "Add at least one buffer.")
-        unknown = [term for term in self.problem.objective.terms if term == "bank_cost"]
-        notes = ("the objective's bank costs are not weighed.",) if unknown else ()
+        has_banks = "bank_cost" in self.problem.objective.terms
+        notes = ("the objective's bank costs are not weighed.",) if has_banks else ()
         return PlainInstance(name, problems[0], notes=notes, others=tuple(problems[1:]))
 
     def _problem(self, pool: int, apart: list[tuple[int, int]], fixed: list[int], terms: ReuseTerms) -> Problem:
         buffers, arena = self.problem.buffers, self.problem.pools[pool]
-        lives = [sorted([(i.lower, i.upper) for i in buffer.live_intervals]) for buffer in buffers]
+        lives = [buffer.lives for buffer in buffers]
         here = [k for k, home in enumerate(self.home) if home == pool]
         here.sort(key=lambda k: (lives[k][0][0], -buffers[k].size, self.ids[k].encode()))
         number = np.full(len(buffers), -1, np.int64)
@@ -252,19 +253,16 @@ class _Reading:
         pairs = [(int(number[a]), int(number[b])) for a, b in apart if number[a] >= 0]
         ranges = tuple(sorted([(r.begin, r.end) for r in arena.reserved_ranges if r.begin < r.end]))
         own = terms.renumbered(number)
-        columns: dict[str, Any] = {
-            "birth": np.array([lives[k][0][0] for k in here], np.int64),
-            "death": np.array([lives[k][-1][1] for k in here], np.int64),
-            "size": np.array([buffers[k].size for k in here], np.uint64),
-            "alignment": np.array([buffers[k].alignment for k in here], np.uint64),
-        }
         return Problem(
             arena=arena.name,
             ids=tuple([self.ids[k] for k in here]),
+            birth=np.array([lives[k][0][0] for k in here], np.int64),
+            death=np.array([lives[k][-1][1] for k in here], np.int64),
+            size=np.array([buffers[k].size for k in here], np.uint64),
+            alignment=np.array([buffers[k].alignment for k in here], np.uint64),
             capacity=UNLIMITED if arena.capacity is None else min(arena.capacity, UNLIMITED),
             must_not_alias=np.array(pairs, np.int64) if pairs else None,
             fixed=np.array([fixed[k] for k in here], np.int64) if any(fixed[k] >= 0 for k in here) else None,
             gaps=gaps if any(gaps) else None,
             reuse=ReuseTerms(own.colocations, own.exclusions, own.penalties, ranges),
-            **columns,
         )

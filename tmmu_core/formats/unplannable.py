@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,41 +106,31 @@ def recognised_folder(folder: Path) -> Unplannable | None:
         names = {entry.name for entry in folder.iterdir()}
     except OSError:  # the reader that opens the folder reports it
         return None
-    if {"saved_model.pb", "saved_model.pbtxt"} & names:
-        return SAVED_MODEL
-    if "keras_metadata.pb" in names:
-        return KERAS
-    if folder.suffix in (".mlpackage", ".mlmodelc") or {"Manifest.json", "Data"} <= names:
-        return COREML
-    if any(name.endswith(".safetensors") for name in names):
-        return SAFETENSORS
-    return None
+    tests = {
+        SAVED_MODEL: {"saved_model.pb", "saved_model.pbtxt"} & names,
+        KERAS: "keras_metadata.pb" in names,
+        COREML: folder.suffix in (".mlpackage", ".mlmodelc") or {"Manifest.json", "Data"} <= names,
+        SAFETENSORS: any(name.endswith(".safetensors") for name in names),
+    }
+    return next((found for found, is_so in tests.items() if is_so), None)
 
 
 def _zip(data: bytes) -> Unplannable | None:
-    if not data.startswith(b"PK\x03\x04"):
-        return None
     try:
-        names = zipfile.ZipFile(io.BytesIO(data)).namelist()
+        names = zipfile.ZipFile(io.BytesIO(data)).namelist() if data.startswith(b"PK\x03\x04") else []
     except (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, OSError, ValueError, NotImplementedError, EOFError):
         return None
-    return _zip_of(names)
-
-
-def _zip_of(names: Collection[str]) -> Unplannable | None:
-    """The format of a zip archive with members of these names."""
     last = {name.rpartition("/")[2] for name in names if not name.endswith("/")}
-    if names and all(name.endswith(".npy") for name in names):
-        return NUMPY
-    if "bytecode.pkl" in last or "constants.pkl" in last or any("/code/" in name for name in names):
-        return TORCHSCRIPT
-    if "data.pkl" in last:
-        return TORCH_WEIGHTS
-    if "model.weights.h5" in last:
-        return KERAS
-    if any(name.endswith((".mlmodel", ".mlpackage/Manifest.json")) for name in names):
-        return COREML
-    return SAVED_MODEL if "saved_model.pb" in last else None
+    is_script = last & {"bytecode.pkl", "constants.pkl"} or any("/code/" in name for name in names)
+    tests = {
+        NUMPY: names and all(name.endswith(".npy") for name in names),
+        TORCHSCRIPT: is_script,
+        TORCH_WEIGHTS: "data.pkl" in last,
+        KERAS: "model.weights.h5" in last,
+        COREML: any(name.endswith((".mlmodel", ".mlpackage/Manifest.json")) for name in names),
+        SAVED_MODEL: "saved_model.pb" in last,
+    }
+    return next((found for found, is_so in tests.items() if is_so), None)
 
 
 def _hdf5(data: bytes) -> Unplannable | None:
@@ -158,13 +147,14 @@ def _safetensors(data: bytes) -> Unplannable | None:
 
 
 def _text(data: bytes) -> Unplannable | None:
-    head = data[:HEAD]
-    if head.lstrip().startswith(b"{") and b'"modelTopology"' in head and b'"weightsManifest"' in data:
-        return TFJS
-    if head.lstrip().startswith(b"<") and b"<net " in head and b"<layers" in head:
-        return OPENVINO
-    first = head.lstrip().split(b"\n", 1)[0]
-    return MLIR if first.startswith((b"module ", b"module{", b"func.func ", b"#loc")) and b"{" in head else None
+    head = data[:HEAD].lstrip()
+    first = head.split(b"\n", 1)[0]
+    tests = {
+        TFJS: head.startswith(b"{") and b'"modelTopology"' in head and b'"weightsManifest"' in data,
+        OPENVINO: head.startswith(b"<") and b"<net " in head and b"<layers" in head,
+        MLIR: first.startswith((b"module ", b"module{", b"func.func ", b"#loc")) and b"{" in head,
+    }
+    return next((found for found, is_so in tests.items() if is_so), None)
 
 
 _COREML_KINDS = 200
