@@ -18,7 +18,7 @@ UNTESTED_HERE = (
         "tmmu_core/runtime/measure/torch_child.py",
         "tmmu_core/formats/pytorch/torch_module.py",
     ),
-    *("tmmu_core/runtime/measure/onnxruntime_child.py", "tmmu_core/runtime/measure/litert_child.py"),
+    "tmmu_core/runtime/measure/runtime_child.py",
 )
 """Modules that run in a process with PyTorch, onnxruntime or LiteRT, which no test of this environment imports."""
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {

@@ -6,7 +6,7 @@
                             off (any run)
              LiteRT         its arena, to the byte (``measure_litert``)
              TensorFlow     the smallest arena in which it runs, with and without our plan in the model, to the byte
-             Lite Micro     (``tflm_child``)
+             Lite Micro     (:mod:`.runtime_child`)
              PyTorch eager  what its allocator held, and of that the tensors, operator by operator (``torch_eager``)
              ExecuTorch     the arenas that its program requires: planned ahead, so read, not run
     ours     the extent of the plan of the graph that runs by ``PLANNER``
@@ -24,11 +24,13 @@ import json
 import os
 import subprocess
 import sys
+from base64 import b64decode
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.errors import TmmuError, UnreadableInput
 from tmmu_core.base.extras import need
 from tmmu_core.formats.edge import executorch, tflite
 from tmmu_core.formats.edge.tflm_model import MicroModel
@@ -159,7 +161,7 @@ def runtime_of(data: bytes) -> str:
 
 
 def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: bool) -> Measured:
-    # These load the onnx package, which only these models need.
+    # This loads the onnx package, which only these models need.
     from tmmu_core.formats.onnx.onnx_shape_run import for_the_runtime
 
     need("onnxruntime", "running a model")
@@ -168,27 +170,33 @@ def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: 
     graph = read_graph(data, name)
     graph = read_at(graph, dims, data, name) if dims else graph
     point = {**{k: d.max for k, d in graph.dims.items()}, **graph.assumed, **(dims or {})}
-    inputs, taken = _inputs(graph, point), for_the_runtime(data)
+    tensors, taken = {tensor.id: tensor for tensor in graph.tensors}, for_the_runtime(data)
+    inputs = [[i, tensors[i].dtype, [point.get(str(d), d) for d in tensors[i].shape]] for i in graph.inputs]
     runs = run_onnx(taken, name, inputs, arena=True, in_order=in_order)
     off = run_onnx(taken, name, inputs, arena=False, in_order=in_order)["grown"]
     (arena, pattern, _), (reserved, more, _) = runs["grown"], runs["reserved"]
     figures = {"arena": arena, "arena_reserved": reserved, "pattern": pattern, "pattern_reserved": more}
-    rewritten = b"" if in_order else _ask(b"{}\n" + taken, name).partition(b"\n")[2]
-    return Measured(
-        model=name,
-        runtime=ONNXRUNTIME,
-        theirs=arena + pattern,
-        figures=figures | {"no_arena": min(off[1:])},
-        given=_figures(graph, point),
-        run=None if in_order else _figures_of(rewritten, name, point),
-        sizes=point,
-    )
+    figures["no_arena"] = min(off[1:])
+    run = None
+    with suppress(TmmuError):  # the rewritten model may have operators that no reader knows
+        if not in_order:
+            rewritten = b64decode(_answer("optimised", {}, taken, name)["model"])
+            graph_run = read_graph(rewritten, name)
+            there = {dim: size for dim, size in point.items() if dim in graph_run.dims}
+            run = _figures(read_at(graph_run, there, rewritten, name), there)
+    return Measured(name, ONNXRUNTIME, arena + pattern, figures, _figures(graph, point), run, point)
+
+
+def run_onnx(data: bytes, name: str, inputs: list[list[Any]], *, arena: bool, in_order: bool = False) -> dict[str, Any]:
+    """Return the figures of :func:`.runtime_child.grown`; ``inputs`` are lists of name, dtype and shape."""
+    request = {"inputs": inputs, "arena": arena, "in_order": in_order}
+    return _answer("onnx", request, data, name, "Give sizes that it was made for: --dims NAME=SIZE.")
 
 
 def _litert(data: bytes, name: str) -> Measured:
     _needed("ai_edge_litert", "ai-edge-litert", name)
     graph = read_graph(data, name)
-    answer = _answer("tmmu_core.runtime.measure.litert_child", data, name, "LiteRT does not run the model")
+    answer = _answer("litert", {}, data, name)
     arena, tensors, scratch = answer["arena"], answer["tensors"], answer["scratch"]
     figures = {"arena": arena, "beyond_tensors": arena - tensors, "scratch_tensors": scratch}
     return Measured(name, LITERT, arena, figures, _figures(graph, {}), None, {})
@@ -199,8 +207,7 @@ def _micro(data: bytes, name: str, written: bytes) -> Measured:
     model = MicroModel(data, name)
     plan = make_plan(model.as_run, PlanRequest(planner=PLANNER)).plan
     written = written or with_plan(model, data, plan).data
-    request = json.dumps({"lengths": [len(data), len(written)]}).encode() + b"\n" + data + written
-    answer = _answer("tmmu_core.runtime.measure.tflm_child", request, name, f"{MICRO} does not run the model")
+    answer = _answer("tflm", {"length": len(data)}, data + written, name)
     figures = answer["before"] | {f"{key}_with_plan": value for key, value in answer["after"].items()}
     own = _summary(model.as_run, plan)
     return Measured(name, MICRO, figures["arena"], figures, own, None, {}, outputs_equal=answer["outputs_equal"])
@@ -222,16 +229,11 @@ def _eager(data: bytes, name: str, dims: dict[str, int]) -> Measured:
     program = program.at(symbols)
     graph = with_dims(as_saved(program, name), program, given)
     point = {key: dim.max for key, dim in graph.dims.items()}
-    request = json.dumps(symbols).encode() + b"\n" + data
-    answer = _answer("tmmu_core.runtime.measure.torch_child", request, name, "PyTorch does not run the program")
-    figures = {
-        "allocated": answer["allocated"],
-        "tensors": answer["tensors"],
-        "scratch": answer["allocated"] - answer["tensors"],
-    }
-    return Measured(
-        name, EAGER, answer["allocated"], figures, _figures(graph, point), None, point, tuple(answer["steps"])
-    )
+    answer = _answer("torch", {"point": symbols}, data, name)
+    figures = {"allocated": answer["allocated"], "tensors": answer["tensors"]}
+    figures["scratch"] = answer["allocated"] - answer["tensors"]
+    steps = tuple(answer["steps"])
+    return Measured(name, EAGER, answer["allocated"], figures, _figures(graph, point), None, point, steps)
 
 
 def _needed(module: str, package: str, name: str) -> None:
@@ -243,58 +245,38 @@ def _needed(module: str, package: str, name: str) -> None:
         )
 
 
-def _answer(module: str, data: bytes, name: str, failed: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(_ask(data, name, module))
-    if "failed" in answer:
-        raise UnreadableInput(
-            f"{failed}: {answer['failed'].rstrip('.')}.", source=name, hint="Run the model by itself first."
-        )
-    return answer
+CHILDREN = {"onnx": ONNXRUNTIME, "optimised": ONNXRUNTIME, "litert": LITERT, "tflm": MICRO, "torch": "PyTorch"}
+"""Measurement of a child process → the runtime in its errors."""
 
 
-def _inputs(graph: Graph, point: dict[str, int]) -> list[list[Any]]:
-    tensors = {tensor.id: tensor for tensor in graph.tensors}
-    return [[name, tensors[name].dtype, [point.get(str(d), d) for d in tensors[name].shape]] for name in graph.inputs]
-
-
-def run_onnx(data: bytes, name: str, inputs: list[list[Any]], *, arena: bool, in_order: bool = False) -> dict[str, Any]:
-    """Return the figures of :func:`.onnxruntime_child.grown`; ``inputs`` are lists of name, dtype and shape."""
-    request = json.dumps({"inputs": inputs, "arena": arena, "pattern": arena, "in_order": in_order}).encode()
-    found: dict[str, Any] = json.loads(_ask(request + b"\n" + data, name))
-    if "failed" in found:
-        raise UnreadableInput(
-            f"onnxruntime does not run the model: {found['failed'].rstrip('.')}.",
-            source=name,
-            hint="Give sizes that it was made for: --dims NAME=SIZE.",
-        )
-    return found
-
-
-def _ask(request: bytes, name: str, module: str = "tmmu_core.runtime.measure.onnxruntime_child") -> bytes:
+def _answer(
+    which: str, request: dict[str, Any], model: bytes, name: str, hint: str = "Run the model by itself first."
+) -> dict[str, Any]:
+    """Return the result of a measurement in a child process. Raises ``UnreadableInput`` where it fails."""
     # Freed memory is returned at once, so that the resident set follows the live bytes.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "0"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    command = [sys.executable, "-m", module]
+    module = f"tmmu_core.runtime.measure.{'torch_child' if which == 'torch' else 'runtime_child'}"
+    given = json.dumps(request).encode() + b"\n" + model
     try:
         done = subprocess.run(
-            command, input=request, capture_output=True, timeout=SECONDS, env=environment, check=False
+            [sys.executable, "-m", module, which],
+            input=given,
+            capture_output=True,
+            timeout=SECONDS,
+            env=environment,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise UnreadableInput(f"the run took more than {SECONDS} seconds.", source=name, hint="Give --dims.") from error
     if done.returncode or not done.stdout:
-        raise UnreadableInput("the run ended without an answer.", source=name, hint="Run the model by itself first.")
-    return done.stdout
-
-
-def _figures_of(model: bytes, name: str, point: dict[str, int]) -> Figures | None:
-    from tmmu_core.base.errors import TmmuError
-
-    try:
-        graph = read_graph(model, name)
-        there = {dim: size for dim, size in point.items() if dim in graph.dims}
-        return _figures(read_at(graph, there, model, name), there)
-    except TmmuError:
-        return None
+        hint = "Run the model by itself first."
+        raise UnreadableInput("the run ended without a result.", source=name, hint=hint)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    if "failed" in answer:
+        what = f"{CHILDREN[which]} does not run the model: {answer['failed'].rstrip('.')}."
+        raise UnreadableInput(what, source=name, hint=hint)
+    return answer
 
 
 def _figures(graph: Graph, point: dict[str, int]) -> Figures:

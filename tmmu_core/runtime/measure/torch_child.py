@@ -9,21 +9,19 @@ memory of kernels; ``steps``, the tensor bytes after each operator. Weights and 
 
 from __future__ import annotations
 
-import json
-import sys
 import weakref
 from typing import Any
 
-from tmmu_core.runtime.measure.child_process import write_answer
+from tmmu_core.runtime.measure.runtime_child import serve
 
 
-def measure_program(data: bytes, name: str, point: dict[str, int]) -> dict[str, Any]:
+def measure_program(data: bytes, point: dict[str, int]) -> dict[str, Any]:
     """Return the figures of one run at the sizes ``point``, in bytes."""
     import torch
 
     torch.set_num_threads(1)
     with torch.no_grad():
-        program = _eager_program(data, name, point)
+        program = _eager_program(data, point)
         weights = [*program.parameters(), *program.buffers(), *program.constants.values()]
         for tensor in (*program.example, *weights):
             tensor.zero_()
@@ -38,7 +36,7 @@ def measure_program(data: bytes, name: str, point: dict[str, int]) -> dict[str, 
     return {"tensors": watch.peak, "allocated": inputs + _allocated(profile), "inputs": inputs, "steps": watch.steps}
 
 
-def _eager_program(data: bytes, name: str, point: dict[str, int]) -> Any:
+def _eager_program(data: bytes, point: dict[str, int]) -> Any:
     """Return the program, which frees each value after its last reader."""
     from tmmu_core.formats.pytorch.exported_program.pt2_archive import Body, read_program
     from tmmu_core.formats.pytorch.joint_graph.fx_program import Rebuilt
@@ -60,7 +58,7 @@ def _eager_program(data: bytes, name: str, point: dict[str, int]) -> Any:
                 for tensor in freed.get(k, ()):
                     values.pop(tensor, None)
 
-    return Eager(read_program(data, name).at(point))
+    return Eager(read_program(data, "program.pt2").at(point))
 
 
 def _storage_watch(weights: list[Any], inputs: Any) -> Any:
@@ -135,11 +133,5 @@ def _allocated(profile: Any) -> int:
     return peak
 
 
-def main() -> None:
-    """Read the request from standard input and write the result as JSON."""
-    point, _, data = sys.stdin.buffer.read().partition(b"\n")
-    write_answer(lambda: measure_program(data, "program.pt2", json.loads(point)))
-
-
 if __name__ == "__main__":
-    main()
+    serve(measure_program)

@@ -1,0 +1,263 @@
+"""Child process that runs a model in a runtime and measures its memory.
+
+``python -m tmmu_core.runtime.measure.runtime_child NAME`` reads a line of JSON and the model from standard input, and
+writes the result as JSON; of an exception, the first line of its text as ``failed``. The functions of
+:data:`MEASUREMENTS` get the values of the JSON object as arguments.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+RUNS = 3
+INFO = 1
+LINES = {"reserved": re.compile(r"Extended allocation by (\d+) bytes"), "requested": re.compile(r"num_bytes: (\d+)")}
+"""Messages of onnxruntime's arena."""
+LARGEST = 1 << 30
+GRID = 16
+"""Bytes: the largest arena of TensorFlow Lite Micro that is tried, and the step between two sizes."""
+_ARENA = re.compile(r"Arena allocation (total|head|tail) (\d+) bytes")
+
+Place = tuple[int, int]
+"""First byte, and the byte after the last."""
+
+
+def serve(measurement: Callable[..., Any]) -> None:
+    """Read one request from standard input, call ``measurement``, and write the result."""
+    head, _, model = sys.stdin.buffer.read().partition(b"\n")
+    out, sys.stdout = sys.stdout, sys.stderr  # what a runtime prints is no part of the result
+    try:
+        answer = measurement(model, **json.loads(head))
+    except Exception as error:  # the parent reports it
+        answer = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
+    out.write(json.dumps(answer))
+
+
+@contextmanager
+def printed_to(lines: list[str]) -> Iterator[None]:
+    """Add what native code writes to standard error."""
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            lines += file.read().decode("utf-8", "replace").splitlines()
+
+
+# --- onnxruntime -------------------------------------------------------------------------------------------------
+
+
+def resident(what: str) -> int:
+    """Return ``VmRSS`` or ``VmHWM`` of this process, in bytes."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(what + ":"))
+
+
+def grown(model: bytes, inputs: list[list[Any]], arena: bool, in_order: bool) -> dict[str, Any]:
+    """Return, for each of three runs, ``grown``: the growth of the peak resident set, and of the arena ``reserved``: by
+    how much it was extended, and ``requested``: the bytes asked for then; all in bytes. ``outputs`` is a hash.
+
+    Weights are loaded before the first reading, so that the growth is tensors, kernel scratch and results. Linux only:
+    the peak of the resident set is reset through ``/proc/self/clear_refs``. ``arena`` enables the arena and its memory
+    pattern; ``in_order`` keeps the order of the nodes in the file, without optimizations.
+    """
+    import numpy as np
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = arena
+    options.log_severity_level = 4
+    if in_order:
+        options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    ort.set_default_logger_severity(INFO)  # the arena reports its extensions
+    generator = np.random.default_rng(0)
+    feeds = {
+        name: generator.standard_normal(shape).astype(dtype) if np.dtype(dtype).kind == "f" else np.ones(shape, dtype)
+        for name, dtype, shape in inputs
+    }
+    found: dict[str, Any] = {"grown": [], "reserved": [], "requested": []}
+    for _ in range(RUNS):
+        lines: list[str] = []
+        with printed_to(lines):
+            before = resident("VmRSS")
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+            results = session.run(None, feeds)
+            found["grown"].append(resident("VmHWM") - before)
+        found["outputs"] = sha256(b"".join(np.asarray(each).tobytes() for each in results)).hexdigest()
+        for key, pattern_of in LINES.items():
+            found[key].append(sum(int(number) for line in lines for number in pattern_of.findall(line)))
+    return found
+
+
+def optimised(model: bytes) -> dict[str, str]:
+    """Return ``model``, in base 64, as rewritten by onnxruntime: fused, in the layout of its kernels."""
+    import onnxruntime as ort
+
+    with tempfile.TemporaryDirectory() as folder:
+        options = ort.SessionOptions()
+        options.optimized_model_filepath = str(Path(folder) / "optimised.onnx")
+        options.log_severity_level = 4
+        ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return {"model": b64encode(Path(options.optimized_model_filepath).read_bytes()).decode()}
+
+
+# --- LiteRT ------------------------------------------------------------------------------------------------------
+
+
+def litert_arena(model: bytes) -> dict[str, int]:
+    """Return ``arena`` bytes, ``tensors`` (the same for tensors of the file) and ``scratch`` (of the others).
+
+    The interpreter exposes every tensor's address, so that the arena is known to the byte. Tensors that are not in the
+    file are kernel scratch (im2col, unpacked weights). XNNPACK, whose memory is not visible, is disabled.
+    """
+    import numpy as np
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    interpreter = Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
+    own = len(interpreter.get_tensor_details())
+    interpreter.allocate_tensors()
+    for each in interpreter.get_input_details():
+        interpreter.set_tensor(each["index"], np.zeros(each["shape"], each["dtype"]))
+    interpreter.invoke()
+    start = np.frombuffer(model, np.uint8).ctypes.data
+    file = range(start, start + len(model))
+    places: list[tuple[Place, bool]] = []
+    for each in interpreter.get_tensor_details():
+        try:
+            array = interpreter.tensor(each["index"])()
+        except ValueError:  # it has no bytes: fused away, or optional
+            continue
+        if isinstance(array, np.ndarray) and array.nbytes and int(array.ctypes.data) not in file:
+            first = int(array.ctypes.data)
+            places.append(((first, first + array.nbytes), each["index"] < own))
+    given = [interpreter.tensor(each["index"])() for each in interpreter.get_input_details()]
+    inputs = {int(array.ctypes.data) for array in given if isinstance(array, np.ndarray)}
+    arena = _around([place for place, _ in places], inputs)
+    inside = [(place, ours) for place, ours in places if arena[0] <= place[0] < arena[1]]
+    tensors = [place for place, ours in inside if ours]
+    return {
+        "arena": arena[1] - arena[0],
+        "tensors": max(end for _, end in tensors) - min(first for first, _ in tensors),
+        "scratch": sum(end - first for (first, end), ours in inside if not ours),
+    }
+
+
+def _around(places: Sequence[Place], holding: set[int]) -> Place:
+    """Return the memory range of the arena that contains the inputs."""
+    far = sum(end - first for first, end in places)
+    first, last = 0, 0
+    for place in sorted(places):
+        if place[0] - last > far:
+            if any(first <= each < last for each in holding):
+                break
+            first = place[0]
+        last = max(last, place[1])
+    return first, last
+
+
+# --- TensorFlow Lite Micro ---------------------------------------------------------------------------------------
+
+
+def compared(models: bytes, length: int) -> dict[str, Any]:
+    """Return the figures of two models, the first of which has ``length`` bytes, and whether their outputs are equal.
+
+    The figures are those that the runtime's recording allocator prints, and the smallest arena in which the model loads
+    and runs: an arena holds head and tail, and while the model is loaded temporary tables of the allocator, which may
+    need more than the head.
+    """
+    before, expected = _micro_figures(models[:length])
+    after, outputs = _micro_figures(models[length:])
+    return {"before": before, "after": after, "outputs_equal": expected == outputs}
+
+
+def _micro_figures(model: bytes) -> tuple[dict[str, int], list[bytes]]:
+    """Return ``head``, ``tail``, ``arena`` (the smallest, by bisection) and ``temporary`` in bytes, and the outputs."""
+    arena = max(1 << 20, 16 * len(model))
+    while True:
+        try:
+            figures, outputs = _micro_run(model, arena, RUNS)
+            break
+        except RuntimeError:
+            if arena >= LARGEST:
+                raise
+            arena *= 4
+    fails, works = 0, arena // GRID
+    while works - fails > 1:
+        middle = (works + fails) // 2
+        try:
+            _micro_run(model, middle * GRID, 0)
+            works = middle
+        except RuntimeError:
+            fails = middle
+    smallest, (head, tail) = works * GRID, (figures["head"], figures["tail"])
+    temporary = max(0, smallest - figures["total"])
+    return {"head": head, "tail": tail, "arena": smallest, "temporary": temporary}, outputs
+
+
+def _micro_run(model: bytes, arena: int, runs: int) -> tuple[dict[str, int], list[bytes]]:
+    """Return the figures that the runtime prints, and the outputs of ``runs`` runs on random inputs.
+
+    Raises ``RuntimeError`` with the runtime's message.
+    """
+    import numpy as np
+    import tflite
+    from tflite_micro.python.tflite_micro import runtime
+
+    lines: list[str] = []
+    outputs = []
+    try:
+        with printed_to(lines):
+            interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena)
+            generator = np.random.default_rng(0)
+            main = tflite.Model.GetRootAs(model, 0).Subgraphs(0)
+            for _ in range(runs):
+                for k in range(main.InputsLength()):
+                    about = interpreter.get_input_details(k)
+                    interpreter.set_input(_random(generator, about["shape"], np.dtype(about["dtype"])), k)
+                interpreter.invoke()
+                outputs += [interpreter.get_output(k).tobytes() for k in range(main.OutputsLength())]
+            interpreter.print_allocations()
+    except RuntimeError as error:
+        raise RuntimeError(f"{error}: {lines[0] if lines else 'no reason given'}") from error
+    return {found[1]: int(found[2]) for found in map(_ARENA.search, lines) if found}, outputs
+
+
+def _random(generator: Any, shape: Any, dtype: Any) -> Any:
+    """Return values of the whole range of 8 and 16 bits; 0 and 1 for wider integers, which may be indices."""
+    if dtype.kind == "f":
+        return generator.standard_normal(shape).astype(dtype)
+    bits = 8 * dtype.itemsize
+    low, high = (0, 2) if dtype.kind == "b" or bits > 16 else (0, 1 << bits)
+    if dtype.kind == "i" and bits <= 16:
+        low, high = -(1 << bits - 1), 1 << bits - 1
+    return generator.integers(low, high, shape).astype(dtype)
+
+
+MEASUREMENTS: dict[str, Callable[..., Any]] = {
+    "onnx": grown,
+    "optimised": optimised,
+    "litert": litert_arena,
+    "tflm": compared,
+}
+"""Argument of the process → what it measures."""
+
+if __name__ == "__main__":
+    serve(MEASUREMENTS[sys.argv[1]])
