@@ -32,8 +32,6 @@ from tmmu_core.plans.model import Plan
 from tmmu_core.runtime import philox
 from tmmu_core.runtime.arena import ArenaHandle, check_base, map_arena
 
-I64 = NDArray[np.int64]
-
 OPERATOR = "UML_OS.TMMU.ApplyPlan_v1"
 SECURITY: tuple[str, ...] = ("standard", "confidential", "regulated")
 NO_DEBUG_FILL: frozenset[str] = frozenset({"confidential", "regulated"})
@@ -53,25 +51,6 @@ class Bound:
     lifetime: tuple[int, int]
     address: int
     """Base pointer + offset; for hashed addresses, + the offset of the memory that they map to."""
-
-
-@dataclass(frozen=True, eq=False)
-class StorageBlocks:
-    """The blocks of a plan's storages, and the steps at which they are zeroed, as columns."""
-
-    arena: I64
-    start: NDArray[np.uint64]
-    stop: NDArray[np.uint64]
-    birth: I64
-    resident: NDArray[np.bool_]
-    taken: NDArray[np.bool_]
-    """Whether it reuses another storage in place."""
-    zero_from: NDArray[np.uint64]
-    """First byte to zero at birth: its start, or the end of the reused bytes."""
-    by_birth: I64
-    """Storages to zero at birth, sorted by (birth, smallest row)."""
-    first: I64
-    """Shape (steps + 1,): step k zeroes ``by_birth[first[k]:first[k + 1]]``."""
 
 
 @dataclass(frozen=True)
@@ -127,20 +106,19 @@ class Applied:
 
     def tensor_map(self) -> dict[str, Bound]:
         """Return all tensors, sorted by id bytes (seed §6, step 4)."""
-        return {tensor_id: self._bound(row) for row, tensor_id in enumerate(self.plan.tensor_ids)}
-
-    def _bound(self, row: int) -> Bound:
-        tensor = self.plan.row(row)
-        return Bound(
-            tensor_id=tensor.tensor_id,
-            arena=tensor.arena,
-            logical_slot=tensor.logical_slot,
-            logical_address=(tensor.arena, tensor.offset_bytes),
-            size=tensor.size_bytes,
-            alignment=tensor.alignment,
-            lifetime=(tensor.birth, tensor.death),
-            address=self.arenas[tensor.arena].base_ptr + int(self.placed.offset[row]),
-        )
+        return {
+            tensor.tensor_id: Bound(
+                tensor_id=tensor.tensor_id,
+                arena=tensor.arena,
+                logical_slot=tensor.logical_slot,
+                logical_address=(tensor.arena, tensor.offset_bytes),
+                size=tensor.size_bytes,
+                alignment=tensor.alignment,
+                lifetime=(tensor.birth, tensor.death),
+                address=self.arenas[tensor.arena].base_ptr + offset,
+            )
+            for tensor, offset in zip(self.plan.rows(), self.placed.offset.tolist(), strict=True)
+        }
 
     def _row(self, tensor_id: str) -> int:
         row = self.plan.row_of.get(tensor_id)
@@ -168,13 +146,10 @@ class Applied:
 
     def enter(self, step: int) -> int:
         """Begin a step: zero the storages born at it; return the number of bytes."""
-        blocks = self.blocks
-        total = 0
-        for storage in blocks.by_birth[blocks.first[step] : blocks.first[step + 1]].tolist():
-            start, stop = int(blocks.zero_from[storage]), int(blocks.stop[storage])
-            self._zero(int(blocks.arena[storage]), start, stop - start)
-            total += stop - start
-        return total
+        blocks = self._zeroed_at.get(step, [])
+        for arena, start, stop in blocks:
+            self._zero(arena, start, stop - start)
+        return sum(stop - start for _, start, stop in blocks)
 
     def zero_tensor(self, tensor_id: str) -> None:
         """``ZeroTensor_v1``: zero the tensor's bytes."""
@@ -241,9 +216,27 @@ class Applied:
         return in_memory(self.plan)
 
     @cached_property
-    def blocks(self) -> StorageBlocks:
-        """The blocks of the storages."""
-        return storage_blocks(self.placed)
+    def resident(self) -> frozenset[int]:
+        """Storages with a persistent member, which keep the loaded values."""
+        roles = zip(self.plan.storage.tolist(), self.plan.roles, strict=True)
+        return frozenset([storage for storage, role in roles if role in PERSISTENT_ROLES])
+
+    @cached_property
+    def _zeroed_at(self) -> dict[int, list[tuple[int, int, int]]]:
+        """Step → ``(arena, first byte, byte after the last)`` of the storages zeroed at it, by their smallest row."""
+        plan, s = self.placed, storages_of(self.placed)
+        stop = (s.offset + s.size).tolist()
+        begin: dict[int, int] = {}
+        for (_, source, to), taken in zip(plan.handoffs, plan.taken, strict=True):
+            if taken:  # the reused bytes are kept, for the producer reads them
+                giver, taker = (int(plan.storage[plan.row_of[name]]) for name in (source, to))
+                begin[taker] = min(stop[giver], stop[taker])
+        found: dict[int, list[tuple[int, int, int]]] = {}
+        for storage in dict.fromkeys(plan.storage.tolist()):
+            if storage not in self.resident and begin.get(storage, -1) < stop[storage]:
+                start = begin.get(storage, int(s.offset[storage]))
+                found.setdefault(int(s.birth[storage]), []).append((int(s.arena[storage]), start, stop[storage]))
+        return found
 
     @cached_property
     def ledger(self) -> ResourceLedger:
@@ -294,8 +287,9 @@ def apply_plan(
 
     applied = Applied(plan, arenas, security)
     written = np.array([not arenas[arena.name].fresh for arena in plan.arenas], np.bool_)[plan.arena]
-    for row in np.flatnonzero(written & ~applied.blocks.resident[plan.storage]).tolist():
-        applied.zero_tensor(plan.tensor_ids[row])
+    for row in np.flatnonzero(written).tolist():
+        if int(plan.storage[row]) not in applied.resident:
+            applied.zero_tensor(plan.tensor_ids[row])
     return applied
 
 
@@ -313,25 +307,3 @@ def _check_addresses(plan: Plan, arenas: Mapping[str, ArenaHandle]) -> None:
             tensor=plan.tensor_ids[row],
             hint="Set the arena's alignment to the largest of its tensors.",
         )
-
-
-def storage_blocks(plan: Plan) -> StorageBlocks:
-    """Return the blocks of a plan's storages and when they are zeroed."""
-    s = storages_of(plan)
-    count, start, stop, birth = len(s), s.offset, s.offset + s.size, s.birth
-    persistent = np.fromiter(map(PERSISTENT_ROLES.__contains__, plan.roles), np.bool_, len(plan))
-    resident = np.zeros(count, np.bool_)
-    np.logical_or.at(resident, plan.storage, persistent)
-    taken = np.zeros(count, np.bool_)
-    zero_from = start.copy()
-    for (_, source, to), on in zip(plan.handoffs, plan.taken, strict=True):
-        if on:
-            giver, taker = (int(plan.storage[plan.row_of[name]]) for name in (source, to))
-            taken[taker], zero_from[taker] = True, min(stop[giver], stop[taker])
-
-    least = np.full(count, len(plan), np.int64)
-    np.minimum.at(least, plan.storage, np.arange(len(plan)))
-    zeroed = np.flatnonzero(~resident & (~taken | (zero_from < stop)))
-    by_birth = zeroed[np.lexsort((least[zeroed], birth[zeroed]))]
-    first = np.searchsorted(birth[by_birth], np.arange(plan.steps + 2))
-    return StorageBlocks(s.arena.astype(np.int64), start, stop, birth, resident, taken, zero_from, by_birth, first)
