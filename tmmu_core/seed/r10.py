@@ -10,10 +10,9 @@ region.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import overload
+from itertools import accumulate, chain, combinations
 
 from tmmu_core.base.errors import U64_MAX, AlignmentViolation, AllocationOverflow
 
@@ -58,8 +57,8 @@ class SharingOpportunity:
     second: str
 
 
-class SharingPairs(Sequence[tuple[str, str]]):
-    """Lazy sequence of all pairs of tensors in one region, the earlier placed first."""
+class SharingPairs(Collection[tuple[str, str]]):
+    """All pairs of tensors in one region, the earlier placed first; made on demand, for there may be very many."""
 
     def __init__(self, tenants: Sequence[Sequence[str]]) -> None:
         self.tenants = tenants
@@ -68,22 +67,10 @@ class SharingPairs(Sequence[tuple[str, str]]):
         return sum(len(region) * (len(region) - 1) // 2 for region in self.tenants)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return ((one, two) for region in self.tenants for k, one in enumerate(region) for two in region[k + 1 :])
+        return chain.from_iterable(combinations(region, 2) for region in self.tenants)
 
-    @overload
-    def __getitem__(self, at: int) -> tuple[str, str]: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[tuple[str, str]]: ...
-
-    def __getitem__(self, at: int | slice) -> tuple[str, str] | Sequence[tuple[str, str]]:
-        return tuple(self)[at]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
+    def __contains__(self, pair: object) -> bool:
+        return any(pair == other for other in self)
 
 
 @dataclass(frozen=True)
@@ -91,7 +78,7 @@ class AllocationPlan:
     """Which region each tensor has, in placement order, and what sharing saves. All in bytes."""
 
     allocations: Mapping[str, MemoryRegion]
-    sharing_pairs: Sequence[tuple[str, str]] = ()
+    sharing_pairs: Collection[tuple[str, str]] = ()
     peak_bytes: int = 0
     """The most bytes alive at any step."""
     saved_bytes: int = 0
@@ -166,7 +153,9 @@ class MemoryPlanner:
         """First-fit decreasing. Raises ``AlignmentViolation``, and ``AllocationOverflow`` past 2^64 − 1."""
         rows = sorted((-e.size_bytes, e.tensor_id, e.birth, e.death, e.alignment) for e in self.lifetimes)
         masks, peak = _masks(rows)
-        allowed = self._allowed()
+        allowed = None
+        if self.opportunities is not None:
+            allowed = {frozenset((pair.first, pair.second)) for pair in self.opportunities}
         regions: list[tuple[MemoryRegion, list[str]]] = []
         busy: list[int] = []
         allocations: dict[str, MemoryRegion] = {}
@@ -174,12 +163,18 @@ class MemoryPlanner:
         for (negative, name, _, _, alignment), mask in zip(rows, masks, strict=True):
             grid = alignment - 1
             if alignment < 1 or alignment & grid:
-                raise _off_grid(name, alignment)
+                raise AlignmentViolation(
+                    f"the alignment {alignment} of {name!r} is no power of two.",
+                    arena="pool",
+                    logical_slot=-1,
+                    hint="Give a power of two ≥ 1.",
+                )
             isolated = ((isolated + grid) & ~grid) - negative
             for k, taken in enumerate(busy):
                 if not taken & mask:
                     region, tenants = regions[k]
-                    if not region.offset_bytes & grid and (allowed is None or _may_share(name, tenants, allowed)):
+                    may = allowed is None or all(frozenset((name, other)) in allowed for other in tenants)
+                    if may and not region.offset_bytes & grid:
                         busy[k] = taken | mask
                         tenants.append(name)
                         break
@@ -194,15 +189,6 @@ class MemoryPlanner:
             raise AllocationOverflow("the pool is past 2^64 − 1 bytes.", arena="pool", offset=0, size=str(top))
         pairs = SharingPairs([tenants for _, tenants in regions])
         return AllocationPlan(allocations, pairs, peak, max(0, isolated - top))
-
-    def _allowed(self) -> frozenset[frozenset[str]] | None:
-        if self.opportunities is None:
-            return None
-        return frozenset(frozenset((each.first, each.second)) for each in self.opportunities)
-
-
-def _may_share(name: str, tenants: Sequence[str], allowed: frozenset[frozenset[str]]) -> bool:
-    return all(frozenset((name, other)) in allowed for other in tenants)
 
 
 _Row = tuple[int, str, int, int, int]
@@ -222,12 +208,3 @@ def _masks(rows: Sequence[_Row]) -> tuple[list[int], int]:
         change[high] += negative
         masks.append((1 << high) - (1 << low))
     return masks, max(accumulate(change), default=0)
-
-
-def _off_grid(name: str, alignment: int) -> AlignmentViolation:
-    return AlignmentViolation(
-        f"the alignment {alignment} of {name!r} is no power of two.",
-        arena="pool",
-        logical_slot=-1,
-        hint="Give a power of two ≥ 1.",
-    )

@@ -9,7 +9,6 @@ from sqlalchemy import select
 from tmmu_core.base.errors import StoreFault
 from tmmu_core.base.escaping import visible
 from tmmu_core.base.limits import UNPACKED_BYTES, ceiling, past
-from tmmu_core.store.open_store import faults_of, writing
 from tmmu_core.store.run_label import instant
 from tmmu_core.store.store import Store, packed, unpacked
 from tmmu_core.store.tables import FILES
@@ -24,18 +23,16 @@ def keep(store: Store, key: str, file: tuple[str, bytes], at: datetime) -> None:
     if len(data) > _most():
         raise past(UNPACKED_BYTES, visible(name), store.name, _most())
     row = {"digest": key, "name": visible(name), "at": instant(at), "bytes": len(data), "packed": packed(data)}
-    with faults_of(store.name), writing(store.engine) as connection:
+    with store.writing() as connection:
         connection.execute(store.insert_missing(FILES), row)
 
 
 def file(store: Store, key: str) -> tuple[str, bytes] | None:
     """Return ``(name, bytes)``; ``None`` without a file. Raises ``StoreFault`` for a damaged one."""
-    with faults_of(store.name), store.engine.connect() as connection:
-        found = connection.execute(select(FILES.c.name, FILES.c.bytes, FILES.c.packed).where(FILES.c.digest == key))
-        row = found.first()
-    if row is None:
+    found = store.rows(select(FILES.c.name, FILES.c.bytes, FILES.c.packed).where(FILES.c.digest == key))
+    if not found:
         return None
-    name, size, packs = row
+    name, size, packs = found[0]
     if size > _most():
         raise past(UNPACKED_BYTES, visible(name), store.name, _most())
     data = unpacked(packs, size)
@@ -46,7 +43,7 @@ def file(store: Store, key: str) -> tuple[str, bytes] | None:
 
 def drop(store: Store, key: str) -> None:
     """Delete a file."""
-    with faults_of(store.name), writing(store.engine) as connection:
+    with store.writing() as connection:
         connection.execute(FILES.delete().where(FILES.c.digest == key))
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import msgspec
-from sqlalchemy import Engine, Select, and_, or_, select
+from sqlalchemy import Connection, Engine, Select, and_, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tmmu_core.base.errors import StoreFault
@@ -96,15 +97,21 @@ class Store:
 
     def record_all(self, labelled: Iterable[tuple[Plan, Label]]) -> tuple[RecordResult, ...]:
         """Record plans as runs in one transaction."""
-        kept = []
+        prepared = []
         with faults_of(self.name):
-            prepared = [(run, *packed) for run, packed in map(_prepared, labelled)]
-            with writing(self.engine) as connection:
-                for run, size, data in prepared:
-                    row = {"content": run.content, "bytes": size, "packed": data}
-                    new_plan = connection.execute(self.insert_missing(PLANS).returning(PLANS.c.content), row).first()
-                    new_run = connection.execute(self.insert_missing(RUNS).returning(RUNS.c.key), _columns(run)).first()
-                    kept.append(RecordResult(run, new_run is not None, new_plan is not None))
+            for plan, label in labelled:
+                document = to_cbor(plan)
+                content = hashlib.sha256(document).digest()
+                row = {"content": content, "bytes": len(document), "packed": packed(document)}
+                prepared.append((run_of(plan, label, content), row))
+        kept = []
+        with self.writing() as connection:
+            for run, row in prepared:
+                columns = {name: getattr(run, name) for name in run.__dataclass_fields__}
+                columns |= {"key": run.key, "arenas": msgspec.json.encode(run.arenas).decode()}
+                new_plan = connection.execute(self.insert_missing(PLANS).returning(PLANS.c.content), row).first()
+                new_run = connection.execute(self.insert_missing(RUNS).returning(RUNS.c.key), columns).first()
+                kept.append(RecordResult(run, new_run is not None, new_plan is not None))
         return tuple(kept)
 
     def insert_missing(self, table: Any) -> Any:
@@ -113,7 +120,18 @@ class Store:
             return postgresql.insert(table).on_conflict_do_nothing()
         return sqlite.insert(table).on_conflict_do_nothing()
 
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Open a transaction that writes: commit at its end, roll back on an error. Raises ``StoreFault``."""
+        with faults_of(self.name), writing(self.engine) as connection:
+            yield connection
+
     # --- reading -------------------------------------------------------------------------------------------------
+
+    def rows(self, statement: Select[Any]) -> list[Any]:
+        """Return the rows of a statement. Raises ``StoreFault``."""
+        with faults_of(self.name), self.engine.connect() as connection:
+            return list(connection.execute(statement).all())
 
     def runs(self, model: str, *, last: int | None = None, **where: str) -> tuple[Run, ...]:
         """Return the runs of a model, oldest first; ``where`` filters columns (``branch="main"``).
@@ -129,8 +147,7 @@ class Store:
         figures = ("at", "commit", "extent_bytes", "peak_live_bytes", "lower_bound_bytes")
         chosen = select(*(RUNS.c[name] for name in (*series, *figures)))
         chosen = chosen.order_by(*(RUNS.c[name] for name in series), RUNS.c.at, RUNS.c.number)
-        with faults_of(self.name), self.engine.connect() as connection:
-            rows = connection.execute(chosen if branch is None else chosen.where(RUNS.c.branch == branch)).all()
+        rows = self.rows(chosen if branch is None else chosen.where(RUNS.c.branch == branch))
         found: dict[tuple[str, ...], Line] = {}
         for key, runs_of_series in groupby(rows, lambda row: tuple(row[: len(series)])):
             runs = list(runs_of_series)
@@ -179,19 +196,14 @@ class Store:
     def content_of(self, plan: Plan) -> bytes:
         """Return the content hash of a recorded plan; empty if it is not recorded."""
         digest = hashlib.sha256(to_cbor(plan)).digest()
-        statement = select(PLANS.c.content).where(PLANS.c.content == digest)
-        with faults_of(self.name), self.engine.connect() as connection:
-            found = connection.execute(statement).scalar()
-        return b"" if found is None else bytes(found)
+        return digest if self.rows(select(PLANS.c.content).where(PLANS.c.content == digest)) else b""
 
     def document(self, content: bytes) -> bytes:
         """Return the plan file (CBOR) of a content hash. Raises ``StoreFault``, also for changed content."""
-        statement = select(PLANS.c.bytes, PLANS.c.packed).where(PLANS.c.content == content)
-        with faults_of(self.name), self.engine.connect() as connection:
-            found = connection.execute(statement).first()
-        if found is None:
+        found = self.rows(select(PLANS.c.bytes, PLANS.c.packed).where(PLANS.c.content == content))
+        if not found:
             raise StoreFault(f"no plan {content.hex()[:12]} is recorded.", store=self.name, hint="Record it again.")
-        size, data = found
+        size, data = found[0]
         if size > ceiling(UNPACKED_BYTES):
             raise past(UNPACKED_BYTES, f"plan {content.hex()[:12]} of the store", self.name)
         document = unpacked(data, size)
@@ -202,21 +214,19 @@ class Store:
         return document
 
     def _read(self, chosen: Select[Any], last: int | None = None) -> tuple[Run, ...]:
-        if last is not None:
-            chosen = chosen.order_by(RUNS.c.at.desc(), RUNS.c.number.desc()).limit(last)
-        else:
-            chosen = chosen.order_by(RUNS.c.at, RUNS.c.number)
-        with faults_of(self.name), self.engine.connect() as connection:
-            found = tuple(map(_run, connection.execute(chosen)))
-        return found if last is None else found[::-1]
+        found = self.rows(chosen.order_by(RUNS.c.at.desc(), RUNS.c.number.desc()).limit(last))
+        return tuple([_run(row) for row in reversed(found)])
+
+    def _distinct(self, statement: Select[Any], most: int) -> list[str]:
+        """Return the distinct texts of a column, at most ``most``, in order."""
+        return sorted([text for (text,) in self.rows(statement.distinct().limit(most))])
 
     def _model_of(self, reference: str, of: Plan | None) -> str:
         if of is None:
             raise StoreFault(f"{reference} names no model.", store=self.name, hint="Write store:MODEL@COMMIT.")
         graph = visible(of.ir_name)
-        statement = select(RUNS.c.model).where(or_(RUNS.c.graph == graph, RUNS.c.model == graph)).distinct().limit(20)
-        with faults_of(self.name), self.engine.connect() as connection:
-            found = sorted(connection.execute(statement).scalars())
+        statement = select(RUNS.c.model).where(or_(RUNS.c.graph == graph, RUNS.c.model == graph))
+        found = self._distinct(statement, 20)
         if graph in found or len(found) == 1:
             return graph if graph in found else found[0]
         how = f"Several models plan it: {', '.join(found)}." if found else "No run plans that graph."
@@ -227,9 +237,7 @@ class Store:
         )
 
     def _require_unambiguous(self, begin: Select[Any], model: str, point: str) -> None:
-        statement = begin.with_only_columns(RUNS.c["commit"])
-        with faults_of(self.name), self.engine.connect() as connection:
-            found = sorted(connection.execute(statement.distinct().limit(5)).scalars())
+        found = self._distinct(begin.with_only_columns(RUNS.c["commit"]), 5)
         if len(found) > 1:
             raise StoreFault(
                 f"{point} is ambiguous: several commits of {model} start with it.",
@@ -240,9 +248,7 @@ class Store:
     def _missing_run(self, model: str, point: str) -> StoreFault:
         latest = self.runs(model, last=3)
         if not latest:
-            statement = select(RUNS.c.model).distinct().limit(20)
-            with faults_of(self.name), self.engine.connect() as connection:
-                known = sorted(connection.execute(statement).scalars())
+            known = self._distinct(select(RUNS.c.model), 20)
             hint = f"Recorded models: {', '.join(known)}." if known else "The store is empty; tmmu record adds a run."
             return StoreFault(f"no run of the model {model!r} is recorded.", store=self.name, hint=hint)
         latest_runs = ", ".join(f"{run.commit} on {run.branch}" for run in reversed(latest))
@@ -267,17 +273,6 @@ _READ = tuple(RUNS.c[name] for name in Run.__dataclass_fields__)
 
 def _run(row: Any) -> Run:
     return Run(**{**row._mapping, "arenas": msgspec.json.decode(row.arenas, type=tuple[ArenaFigures, ...])})
-
-
-def _columns(run: Run) -> dict[str, Any]:
-    columns = {name: getattr(run, name) for name in run.__dataclass_fields__}
-    return {**columns, "key": run.key, "arenas": msgspec.json.encode(run.arenas).decode()}
-
-
-def _prepared(labelled: tuple[Plan, Label]) -> tuple[Run, tuple[int, bytes]]:
-    plan, label = labelled
-    document = to_cbor(plan)
-    return run_of(plan, label, hashlib.sha256(document).digest()), (len(document), packed(document))
 
 
 def packed(document: bytes) -> bytes:

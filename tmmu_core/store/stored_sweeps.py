@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from sqlalchemy import Integer, cast, func, select
 
-from tmmu_core.store.open_store import faults_of, writing
 from tmmu_core.store.run_label import instant
 from tmmu_core.store.store import Store
 from tmmu_core.store.tables import SWEEP_POINTS, SWEEPS
@@ -44,7 +43,7 @@ class Sweep:
 def begin(store: Store, name: str, at: datetime, asked: Mapping[str, Any], points: int) -> None:
     """Store a sweep; an existing one is kept."""
     row = {"sweep": name, "at": instant(at), "asked": msgspec.json.encode(asked).decode(), "points": points}
-    with faults_of(store.name), writing(store.engine) as connection:
+    with store.writing() as connection:
         connection.execute(store.insert_missing(SWEEPS), row)
 
 
@@ -57,7 +56,7 @@ def add(store: Store, name: str, kept: Sequence[StoredPoint]) -> None:
         for one in kept
     ]
     here = SWEEP_POINTS.c.sweep == name, SWEEP_POINTS.c.failed == DIED
-    with faults_of(store.name), writing(store.engine) as connection:
+    with store.writing() as connection:
         numbers = [one.number for one in kept]
         connection.execute(SWEEP_POINTS.delete().where(*here, SWEEP_POINTS.c.number.in_(numbers)))
         connection.execute(store.insert_missing(SWEEP_POINTS), new)
@@ -65,16 +64,10 @@ def add(store: Store, name: str, kept: Sequence[StoredPoint]) -> None:
 
 def points(store: Store, name: str, *, last: int | None = None) -> tuple[StoredPoint, ...]:
     """Return the stored points by number; ``last`` limits them to the highest numbers."""
-    chosen = select(SWEEP_POINTS.c.number, SWEEP_POINTS.c.row, SWEEP_POINTS.c.failed).where(
-        SWEEP_POINTS.c.sweep == name
-    )
-    order = SWEEP_POINTS.c.number
-    chosen = chosen.order_by(order) if last is None else chosen.order_by(order.desc()).limit(last)
-    with faults_of(store.name), store.engine.connect() as connection:
-        found = tuple(
-            StoredPoint(n, tuple(msgspec.json.decode(row)), failed) for n, row, failed in connection.execute(chosen)
-        )
-    return found if last is None else found[::-1]
+    columns = SWEEP_POINTS.c.number, SWEEP_POINTS.c.row, SWEEP_POINTS.c.failed
+    chosen = select(*columns).where(SWEEP_POINTS.c.sweep == name).order_by(SWEEP_POINTS.c.number.desc()).limit(last)
+    found = [StoredPoint(n, tuple(msgspec.json.decode(row)), failed) for n, row, failed in store.rows(chosen)]
+    return tuple(reversed(found))
 
 
 def sweeps(store: Store) -> tuple[Sweep, ...]:
@@ -85,9 +78,8 @@ def sweeps(store: Store) -> tuple[Sweep, ...]:
         .join(SWEEP_POINTS, SWEEP_POINTS.c.sweep == SWEEPS.c.sweep, isouter=True)
         .group_by(SWEEPS.c.sweep, SWEEPS.c.at, SWEEPS.c.asked, SWEEPS.c.points)
     )
-    with faults_of(store.name), store.engine.connect() as connection:
-        found = [
-            Sweep(name, at, msgspec.json.decode(request), points, done, bad)
-            for name, at, request, points, done, bad in connection.execute(asked)
-        ]
+    found = [
+        Sweep(name, at, msgspec.json.decode(request), points, done, bad)
+        for name, at, request, points, done, bad in store.rows(asked)
+    ]
     return tuple(sorted(found, key=lambda one: (one.at, one.name), reverse=True))
