@@ -165,19 +165,17 @@ def _objects(text: str, name: str) -> list[dict[str, Any]]:
     return found
 
 
-LONGEST_HEX = 34
-"""Characters of a hexadecimal cell that is converted; longer ones are rejected as numbers."""
+_HEX = re.compile(r"0x[0-9a-f]{1,32}", re.IGNORECASE)
 
 
 def _fields(row: Mapping[str, Any], named: Mapping[str, str], present: set[str], k: int) -> dict[str, str]:
     """Return one row's fields as text, with defaults for missing columns."""
-    usual = {"id": f"row {k + 1}", "lower": "0", "upper": "1"}
     fields = {}
     for field, own in named.items():
-        value = row.get(own) if own in present else usual.get(field, "")
+        usual = {"id": f"row {k + 1}", "lower": "0", "upper": "1"}
+        value = row.get(own) if own in present else usual.get(field)
         text = "" if value is None else str(value).strip()
-        is_hex = text.lower().startswith("0x") and _is_hex(text) and len(text) <= LONGEST_HEX
-        fields[field] = str(int(text, 16)) if is_hex else text
+        fields[field] = str(int(text, 16)) if _HEX.fullmatch(text) else text
     return fields
 
 
@@ -195,13 +193,8 @@ def _plain(text: str, unit: str) -> str:
     if part is None or (unit and part["unit"]):
         return text
     number = Fraction(re.sub(r"[,_ \u00a0]", "", part["whole"]) + (part["part"] or ""))
-    word = (part["unit"] or unit)[:1].lower()
-    exact = number * 1024 ** " kmgt".index(word if word in "kmgt" else " ")
+    exact = number * 1024 ** max(0, "bkmgt".find((part["unit"] or unit or "b")[0].lower()))
     return str(exact.numerator) if exact.denominator == 1 else text
-
-
-def _is_hex(text: str) -> bool:
-    return 2 < len(text) <= 40 and all(letter in "0123456789abcdef" for letter in text[2:].lower())
 
 
 def _merged(cells: list[dict[str, str]], name: str) -> list[dict[str, str]]:

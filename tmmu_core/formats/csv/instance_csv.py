@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -31,21 +33,13 @@ from tmmu_core.formats.csv.plain_columns import plain_columns
 from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import I64, U64, UNLIMITED, Packing, PlainInstance, Problem
 
-NAMES = {
-    "id": "id",
-    "buffer": "id",
-    "buffer_id": "id",
-    "lower": "lower",
-    "start": "lower",
-    "begin": "lower",
-    "upper": "upper",
-    "end": "upper",
-    "size": "size",
-    "alignment": "alignment",
-    "gaps": "gaps",
-    "offset": "offset",
-}
+OTHERS = {"id": ("buffer", "buffer_id"), "lower": ("start", "begin"), "upper": ("end",)}
+"""Column → its other names."""
+COLUMNS = ("id", "lower", "upper", "size", "alignment", "gaps", "offset")
+NAMES = {also: column for column in COLUMNS for also in (column, *OTHERS.get(column, ()))}
 NEEDED = ("id", "lower", "upper", "size")
+_HEADER_HINT = "The first line names the columns: id,lower,upper,size[,alignment][,gaps][,offset]."
+OTHER_NAMES = "A table with other column names: tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
 LAST_STEP = 2**62
 LAST_FIXED = 2**63 - 1
 """Maximum offset that a problem can fix; a finished plan may have any uint64."""
@@ -62,9 +56,6 @@ class _Row:
     offset: int | None
     windowed: bool
 
-    def key(self) -> tuple[int, int, bytes]:
-        return self.lower, -self.size, self.id.encode()
-
 
 def refuses(data: bytes) -> str:
     """Return why bytes are no packing instance; ``""`` for a CSV whose first line names its columns."""
@@ -77,26 +68,19 @@ def refuses(data: bytes) -> str:
         text = line.decode()
     except UnicodeDecodeError:
         return "it is not text"
-    cells = _cells(text, ",")
-    if cells[:3] == ["tensor_id", "arena", "logical_slot"]:
+    if _columns_in(text, ",")[:3] == ["tensor_id", "arena", "logical_slot"]:
         return "it holds the rows of a plan without its head, which cannot be read back; keep plans as JSON or CBOR"
-    if _names_columns(cells):
-        return ""
-    separator = next((name for mark, name in _SEPARATORS.items() if _names_columns(_cells(text, mark))), "")
-    if separator:
-        return f"its first line separates the columns by {separator}, not by commas"
+    for mark, separator in _SEPARATORS.items():
+        if len({NAMES[cell] for cell in _columns_in(text, mark) if cell in NAMES}) >= 2:
+            return f"its first line separates the columns by {separator}, not by commas" if separator else ""
     return f"its first line does not name the columns {', '.join(NEEDED)}"
 
 
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+_SEPARATORS = {",": "", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
-def _cells(line: str, mark: str) -> list[str]:
+def _columns_in(line: str, mark: str) -> list[str]:
     return [cell.strip().strip('"').lower() for cell in line.split(mark)]
-
-
-def _names_columns(cells: list[str]) -> bool:
-    return len({NAMES[cell] for cell in cells if cell in NAMES}) >= 2
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
@@ -121,21 +105,24 @@ def read_csv(
     if plain is not None and (found := _of_columns(*plain, inclusive, arena, capacity, alignment)) is not None:
         return found
     rows: list[_Row] = []
-    seen: dict[str, int] = {}
+    line_of: dict[str, int] = {}
     for line, cells in lines:
-        row = _row(line, cells, where, inclusive, source)
-        if row.id in seen:
-            raise _fault(
-                source, line, "id", f"{row.id!r} is on line {seen[row.id]} already", "Give each buffer its own id."
-            )
-        seen[row.id] = line
+        try:
+            row = _row(cells, where, inclusive)
+            if row.id in line_of:
+                what = f"{row.id!r} is on line {line_of[row.id]} already"
+                raise _Fault("id", what, "Give each buffer its own id.")
+        except _Fault as fault:
+            raise _refusal(source, line, *fault.args) from None
+        line_of[row.id] = line
         rows.append(row)
-    rows.sort(key=_Row.key)
+    rows.sort(key=lambda row: (row.lower, -row.size, row.id.encode()))
     given = {row.id: row.offset for row in rows if row.offset is not None}
     some = 0 < len(given) < len(rows)
     for name, at in given.items() if some else ():
         if at > LAST_FIXED:
-            raise _fault(source, seen[name], "offset", f"the fixed offset {at} is over {LAST_FIXED}", "Lower it.")
+            what = f"the fixed offset {at} is over {LAST_FIXED}"
+            raise _refusal(source, line_of[name], "offset", what, "Lower it.")
     problem = Problem(
         arena=arena,
         ids=tuple(row.id for row in rows),
@@ -150,10 +137,12 @@ def read_csv(
     )
     packing = Packing(np.array([*given.values()], dtype=np.uint64)) if given and not some else None
     windowed = [row.id for row in rows if row.windowed]
-    if not windowed:
-        return PlainInstance("", problem, packing)
-    note = f"{len(windowed)} buffers have a gap with a window of bytes ({windowed[0]!r} first), which is ignored."
-    return PlainInstance("", problem, packing, (note,))
+    note = (
+        f"{len(windowed)} buffers have a gap with a window of bytes ({windowed[0]!r} first), which is ignored."
+        if windowed
+        else ""
+    )
+    return PlainInstance("", problem, packing, (note,) if note else ())
 
 
 def _of_columns(
@@ -190,28 +179,25 @@ def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> st
     The alignment and gap columns are omitted if they are empty. Without ``offset`` the fixed offsets are written.
     Hand-offs and must-not-alias pairs cannot be written in this format.
     """
-    aligned = any(int(a) != 1 for a in problem.alignment)
-    gapped = problem.gaps is not None and any(problem.gaps)
-    fixed = problem.fixed is not None and bool((problem.fixed >= 0).any())
+    columns: dict[str, list[Any]] = {
+        "id": list(problem.ids),
+        "lower": problem.birth.tolist(),
+        "upper": problem.death.tolist(),
+        "size": problem.size.tolist(),
+    }
+    if (problem.alignment != 1).any():
+        columns["alignment"] = problem.alignment.tolist()
+    if problem.gaps is not None and any(problem.gaps):
+        columns["gaps"] = [" ".join(f"{begin}-{stop}" for begin, stop in gaps) for gaps in problem.gaps]
+    if offset is not None:
+        columns["offset"] = [int(at) for at in offset]
+    elif problem.fixed is not None and (problem.fixed >= 0).any():
+        columns["offset"] = [at if at >= 0 else "" for at in problem.fixed.tolist()]
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow([*NEEDED, *["alignment"] * aligned, *["gaps"] * gapped, *["offset"] * (offset is not None or fixed)])
-    for i, name in enumerate(problem.ids):
-        row = [name, str(int(problem.birth[i])), str(int(problem.death[i])), str(int(problem.size[i]))]
-        if aligned:
-            row.append(str(int(problem.alignment[i])))
-        if gapped and problem.gaps is not None:
-            row.append(" ".join(f"{begin}-{stop}" for begin, stop in problem.gaps[i]))
-        if offset is not None:
-            row.append(str(int(offset[i])))
-        elif fixed and problem.fixed is not None:
-            row.append(str(int(problem.fixed[i])) if problem.fixed[i] >= 0 else "")
-        table.writerow(row)
+    table.writerow(columns)
+    table.writerows(zip(*columns.values(), strict=True))
     return text.getvalue()
-
-
-_HEADER_HINT = "The first line names the columns: id,lower,upper,size[,alignment][,gaps][,offset]."
-OTHER_NAMES = "A table with other column names: tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
 
 
 def _lines(data: str | bytes, source: str) -> Iterator[tuple[int, list[str]]]:
@@ -234,109 +220,91 @@ def _lines(data: str | bytes, source: str) -> Iterator[tuple[int, list[str]]]:
         ) from None
 
 
-def _fault(source: str, line: int, column: str, what: str, hint: str) -> UnreadableInput:
-    return UnreadableInput(what, source=source, place=f"line {line}, column {column}", hint=hint)
+class _Fault(Exception):
+    """An error of a row: column, message and hint."""
+
+
+def _refusal(source: str, line: int, column: str, what: str, hint: str) -> UnreadableInput:
+    place = f"line {line}, column {column}" if column else f"line {line}"
+    return UnreadableInput(what, source=source, place=place, hint=hint)
 
 
 def _header(cells: list[str], source: str) -> tuple[dict[str, int], bool]:
+    """Return column → position, and whether the last step of a live range is included."""
     where: dict[str, int] = {}
     for k, cell in enumerate(cells):
         name = NAMES.get(cell.lower())
         if name is None and cell == "tensor_id":
             hint = "Open the plan as .json or .cbor, or export it as an instance."
-            raise _fault(source, 1, cell, "the table of a plan, without its arenas and hashes", hint)
+            raise _refusal(source, 1, cell, "the table of a plan, without its arenas and hashes", hint)
         if name is None:
-            raise _fault(source, 1, cell or str(k + 1), f"unknown column {cell!r}", f"{_HEADER_HINT} {OTHER_NAMES}")
+            hint = f"{_HEADER_HINT} {OTHER_NAMES}"
+            raise _refusal(source, 1, cell or str(k + 1), f"unknown column {cell!r}", hint)
         if name in where:
-            raise _fault(source, 1, cell, f"it means {name!r}, as {cells[where[name]]!r} does", "Keep one of the two.")
+            what = f"it means {name!r}, as {cells[where[name]]!r} does"
+            raise _refusal(source, 1, cell, what, "Keep one of the two.")
         where[name] = k
     for name in NEEDED:
         if name not in where:
-            also = [key for key, value in NAMES.items() if value == name and key != name]
-            called = f" {name} may be called {' or '.join(also)}." if also else ""
+            called = f" {name} may be called {' or '.join(OTHERS[name])}." if name in OTHERS else ""
             hint = f"{_HEADER_HINT}{called} {OTHER_NAMES}"
-            raise _fault(source, 1, name, f"missing column {name!r}", hint)
+            raise _refusal(source, 1, name, f"missing column {name!r}", hint)
     return where, cells[where["upper"]].lower() == "end"
 
 
-def _row(line: int, cells: list[str], where: dict[str, int], inclusive: bool, source: str) -> _Row:
+def _row(cells: list[str], where: dict[str, int], inclusive: bool) -> _Row:
     if len(cells) != len(where):
-        raise UnreadableInput(
-            f"{len(cells)} fields where the header names {len(where)}",
-            source=source,
-            place=f"line {line}",
-            hint="Give every row one field per column; an empty field is fine for gaps, alignment and offset.",
-        )
-
-    def cell(name: str) -> str:
-        return cells[where[name]].strip() if name in where else ""
+        hint = "Give every row one field per column; an empty field is fine for gaps, alignment and offset."
+        raise _Fault("", f"{len(cells)} fields where the header names {len(where)}", hint)
+    cell = dict.fromkeys(COLUMNS, "") | {name: cells[k].strip() for name, k in where.items()}
 
     def whole(name: str, most: int) -> int:
         try:
-            return strict.whole_number(cell(name), most)
+            return strict.whole_number(cell[name], most)
         except ValueError as error:
-            raise _fault(source, line, name, str(error).rstrip("."), "Write digits only, 0 or more.") from None
+            raise _Fault(name, str(error).rstrip("."), "Write digits only, 0 or more.") from None
 
     lower, upper = whole("lower", LAST_STEP), whole("upper", LAST_STEP) + inclusive
-    if not cell("id"):
-        raise _fault(source, line, "id", "the id is empty", "Give each buffer an id.")
+    if not cell["id"]:
+        raise _Fault("id", "the id is empty", "Give each buffer an id.")
     if upper <= lower:
         hint = "It must have at least one step" + (", end included." if inclusive else ": upper > lower.")
-        raise _fault(source, line, "upper", f"the live range [{lower}, {upper}) is empty", hint)
-    alignment = whole("alignment", 2**63) if cell("alignment") else 1
+        raise _Fault("upper", f"the live range [{lower}, {upper}) is empty", hint)
+    alignment = whole("alignment", 2**63) if cell["alignment"] else 1
     if alignment < 1 or alignment & (alignment - 1):
-        raise _fault(source, line, "alignment", f"{alignment} is not a power of two", "Use 1, 2, 4, 8, …")
-    try:
-        gaps, windowed = _gaps(cell("gaps"), inclusive, lower, upper)
-    except _InvalidGap as error:
-        raise _fault(source, line, "gaps", *error.args) from None
-    return _Row(
-        cell("id"),
-        lower,
-        upper,
-        whole("size", U64_MAX),
-        alignment,
-        gaps,
-        whole("offset", U64_MAX) if cell("offset") else None,
-        windowed,
-    )
+        raise _Fault("alignment", f"{alignment} is not a power of two", "Use 1, 2, 4, 8, …")
+    gaps, windowed = _gaps(cell["gaps"], inclusive, lower, upper)
+    size, offset = whole("size", U64_MAX), whole("offset", U64_MAX) if cell["offset"] else None
+    return _Row(cell["id"], lower, upper, size, alignment, gaps, offset, windowed)
 
 
-class _InvalidGap(Exception):
-    """An invalid gap: message and hint."""
+_GAP = re.compile(r"([0-9]{1,39})-([0-9]{1,39})(@[0-9]{1,39}:[0-9]{1,39})?")
 
 
 def _gaps(text: str, inclusive: bool, lower: int, upper: int) -> tuple[tuple[tuple[int, int], ...], bool]:
     """Parse MiniMalloc's ``begin-stop[@low:high]``, separated by blanks; return the gaps, and whether windows were
     ignored.
 
-    Gaps are inside of the live range ``[lower, upper)``; ``inclusive`` if ends are included. Raises ``_NoGap``.
+    Gaps are inside of the live range ``[lower, upper)``; ``inclusive`` if ends are included.
     """
     gaps: list[tuple[int, int]] = []
     windowed = False
     for word in text.split():
-        span, at, window = word.partition("@")
-        begin, dash, stop = span.partition("-")
-        numbers = [begin, stop, *(window.split(":") if at else ())]
-        if (
-            not dash
-            or len(numbers) not in (2, 4)
-            or not all(n.isascii() and n.isdigit() and len(n) < 40 for n in numbers)
-        ):
+        found = _GAP.fullmatch(word)
+        if found is None:
             hint = "Write begin-stop, several with blanks between, each with @low:high if it keeps these bytes."
-            raise _InvalidGap(f"{word!r} is not a gap", hint)
-        one, two = int(begin), int(stop) + inclusive
+            raise _Fault("gaps", f"{word!r} is not a gap", hint)
+        one, two = int(found[1]), int(found[2]) + inclusive
         if not lower <= one < two <= upper:
             hint = "Gaps are inside of the live range and not empty."
-            raise _InvalidGap(f"the gap [{one}, {two}) is not in [{lower}, {upper})", hint)
-        if at:
-            windowed = True
-        else:
-            gaps.append((one, two))
+            raise _Fault("gaps", f"the gap [{one}, {two}) is not in [{lower}, {upper})", hint)
+        windowed = windowed or bool(found[3])
+        gaps += [] if found[3] else [(one, two)]
     gaps.sort()
     for (_, stop_one), (begin_two, _) in pairwise(gaps):
         if begin_two < stop_one:
-            raise _InvalidGap(f"two gaps overlap at step {begin_two}", "Join them into one.")
+            raise _Fault("gaps", f"two gaps overlap at step {begin_two}", "Join them into one.")
     if gaps == [(lower, upper)]:
-        raise _InvalidGap(f"the gap [{lower}, {upper}) is the whole live range", "Omit a buffer that is never live.")
+        hint = "Omit a buffer that is never live."
+        raise _Fault("gaps", f"the gap [{lower}, {upper}) is the whole live range", hint)
     return tuple(gaps), windowed
