@@ -42,7 +42,6 @@ class _Table:
     title: str
     columns: int
     """Number of columns before the name."""
-    line: int
     rows: dict[tuple[int, int, int, int], list[str]] = field(default_factory=dict)
     """``(first step, last step, address, size)`` → names of the buffer."""
 
@@ -96,25 +95,18 @@ def _tables(text: str, name: str) -> list[_Table]:
             found = _TITLE.match(line.strip())
             title = found[1].removesuffix(":") if found else title
             if _HEAD.match(line.strip()):
-                current = _Table(title or "unnamed", line.count(":") - 3, number)
+                current = _Table(title or "unnamed", line.count(":") - 3)
                 tables.append(current)
             continue
         row = _ROW.match(line)
-        if row is None:
-            if line.strip() and line.lstrip()[0].isdigit() and "0x" in line:
-                raise _damaged(line, number, name)
+        if row is None and not (line.lstrip()[:1].isdigit() and "0x" in line):
             title, current = "", None
             continue
-        first, last, size = int(row[1]), int(row[2]), int(row[5])
-        start, end = int(row[3], 16), int(row[4], 16)
+        first, last, size = (int(row[k]) for k in (1, 2, 5)) if row is not None else (1, 0, 0)
+        start, end = (int(row[k], 16) for k in (3, 4)) if row is not None else (0, 0)
+        if row is None or first > last or start + size != end or max(last, end) > LAST_BYTE:
+            what = f"invalid row of an allocation table: {line.strip()[:80]!r}."
+            raise UnreadableInput(what, source=name, place=f"line {number}", hint=HINT)
         cells = row[6].split(":", current.columns)
-        if first > last or start + size != end or max(last, end) > LAST_BYTE:
-            raise _damaged(line, number, name)
         current.rows.setdefault((first, last, start, size), []).append(cells[-1].strip() or f"line {number}")
     return tables
-
-
-def _damaged(line: str, number: int, name: str) -> UnreadableInput:
-    return UnreadableInput(
-        f"invalid row of an allocation table: {line.strip()[:80]!r}.", source=name, place=f"line {number}", hint=HINT
-    )

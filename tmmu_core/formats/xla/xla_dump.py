@@ -20,13 +20,12 @@ import re
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 import numpy as np
 
 from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import file_name
+from tmmu_core.formats.allocator_plan import file_name, peak_of_columns
 from tmmu_core.formats.xla import xla_program
 from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
@@ -109,8 +108,8 @@ def companion(name: str) -> str | None:
 
 def program_of(name: str) -> str | None:
     """Return the name of the program's text for a file of a dump; ``None`` for any other name."""
-    ending = next((each for each in (ASSIGNMENT_ENDING, RANGES_ENDING) if name.endswith(each)), None)
-    return None if ending is None else name.removesuffix(ending) + xla_program.PROGRAM_ENDING
+    stem = name.removesuffix(ASSIGNMENT_ENDING).removesuffix(RANGES_ENDING)
+    return None if stem == name else stem + xla_program.PROGRAM_ENDING
 
 
 def refuses(data: bytes) -> str:
@@ -195,76 +194,56 @@ def _made(rows: Sequence[Buffer], program: Mapping[str, StorageOrigin]) -> dict[
     return found
 
 
-def _number(digits: str, line: int, name: str) -> int:
-    """Return a size, an offset or a step. Raises ``UnreadableInput`` above :data:`MOST`."""
-    try:
-        return strict.whole_number(digits, MOST)
-    except ValueError:
-        raise _too_large(line, name) from None
-
-
-def _too_large(line: int, name: str) -> UnreadableInput:
-    return UnreadableInput(
-        f"sizes and steps of a dump, and the sum of its allocations, are limited to {MOST}.",
-        source=name,
-        place=f"line {line}",
-        hint="Dump the module again.",
-    )
-
-
 def _parse(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str, tuple[int, int]]]:
+    """Return the allocations, and value → (first step, last step)."""
     allocations: list[_Allocation] = []
     ranges: dict[str, tuple[int, int]] = {}
-    taken = 0
     section = ""
-    for number, line in enumerate(lines, 1):
-        if not line.startswith(" "):
-            section = "allocations" if line.startswith((ASSIGNMENT, "allocation ")) else ""
-        if line.strip() == "BufferLiveRange:":
-            section = "ranges"
-            continue
-        if line.startswith("allocation "):
-            found = _ALLOCATION.match(line)
-            if not found:
-                raise _damaged(line, number, name)
-            size = _number(found[2], number, name)
-            taken += size
-            if taken > MOST:
-                raise _too_large(number, name)
-            allocations.append(_Allocation(_number(found[1], number, name), size, found[3]))
-        elif section == "allocations" and line.startswith(" "):
-            found = _VALUE.match(line)
-            if not found or not allocations:
-                raise _damaged(line, number, name)
-            size, offset = _number(found[3], number, name), _number(found[4], number, name)
-            if size + offset > allocations[-1].size:
-                raise UnreadableInput(
-                    f"{found[1]!r} ends at byte {size + offset} of an allocation of {allocations[-1].size} bytes.",
-                    source=name,
-                    place=f"line {number}",
-                    hint="Dump the module again.",
-                )
-            allocations[-1].values.append((_plain(found[1]), size, offset))
-            if found[2]:
-                allocations[-1].phis.add(_plain(found[1]))
-        elif section == "ranges":
-            found = _RANGE.match(line)
-            if found and (begins := _number(found[2], number, name)) <= (ends := _number(found[3], number, name)):
-                ranges[_plain(found[1])] = begins, ends
-            elif line.startswith("    "):
-                raise _damaged(line, number, name, "live range")
-            else:
-                section = ""  # peak and stack traces follow
+    number = taken = 0
+    try:
+        for number, line in enumerate(lines, 1):  # noqa: B007 - the place of an error
+            if not line.startswith(" "):
+                section = "allocations" if line.startswith((ASSIGNMENT, "allocation ")) else ""
+            if line.strip() == "BufferLiveRange:":
+                section = "ranges"
+            elif line.startswith("allocation "):
+                found = _ALLOCATION.match(line)
+                if not found:
+                    raise _invalid(line)
+                which, size = (strict.whole_number(digits, MOST) for digits in found.groups()[:2])
+                own = _Allocation(which, size, found[3])
+                allocations.append(own)
+                taken += own.size
+                if taken > MOST:
+                    raise ValueError(f"the allocations together have more than {MOST} bytes.")
+            elif section == "allocations" and line.startswith(" "):
+                found = _VALUE.match(line)
+                if not found or not allocations:
+                    raise _invalid(line)
+                size, offset = (strict.whole_number(digits, MOST) for digits in found.groups()[2:])
+                own = allocations[-1]
+                if size + offset > own.size:
+                    raise ValueError(f"{found[1]!r} ends at byte {size + offset} of an allocation of {own.size} bytes.")
+                own.values.append((_plain(found[1]), size, offset))
+                if found[2]:
+                    own.phis.add(_plain(found[1]))
+            elif section == "ranges":
+                found = _RANGE.match(line)
+                begin, end = (strict.whole_number(digits, MOST) for digits in found.groups()[1:]) if found else (1, 0)
+                if found and begin <= end:
+                    ranges[_plain(found[1])] = begin, end
+                elif line.startswith("    "):
+                    raise _invalid(line, "live range")
+                else:
+                    section = ""  # peak and stack traces follow
+    except ValueError as error:
+        hint = "Dump the module again."
+        raise UnreadableInput(str(error), source=name, place=f"line {number}", hint=hint) from error
     return allocations, ranges
 
 
-def _damaged(line: str, number: int, name: str, what: str = "buffer assignment") -> UnreadableInput:
-    return UnreadableInput(
-        f"invalid line of a {what}: {line.strip()[:60]!r}.",
-        source=name,
-        place=f"line {number}",
-        hint="Dump the module again.",
-    )
+def _invalid(line: str, what: str = "buffer assignment") -> ValueError:
+    return ValueError(f"invalid line of a {what}: {line.strip()[:60]!r}.")
 
 
 def _plain(value: str) -> str:
@@ -328,11 +307,7 @@ def _carried(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
 
 def _peak(rows: list[Buffer]) -> int:
     """Return the maximum of live bytes over all steps."""
-    change: Counter[int] = Counter()
-    for row in rows:
-        change[row.birth] += row.size
-        change[row.death] -= row.size
-    return max(accumulate(change[step] for step in sorted(change)))
+    return peak_of_columns(*(np.array([getattr(r, f) for r in rows], np.int64) for f in ("birth", "death", "size")))[1]
 
 
 def _settled(rows: list[Buffer]) -> list[Buffer]:
@@ -341,53 +316,29 @@ def _settled(rows: list[Buffer]) -> list[Buffer]:
     An overlap at the one step of the earlier row's last read is an in-place reuse; rows that overlap longer are merged
     into one storage.
     """
-    rows = sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode()))
-    settled = _Settled(len(rows))
-    for row in rows:
-        while (other := settled.overlapping(row)) is not None:
+    settled: list[Buffer | None] = []
+    columns = np.zeros((3, len(rows)), np.int64)  # death, offset, end; no settled row is born after a new one
+    for row in sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode())):
+        while True:
+            death, offset, end = columns[:, : len(settled)]
+            overlapping = np.flatnonzero((row.birth < death) & (offset < row.end) & (row.offset < end))
+            if not len(overlapping):
+                break
+            k = int(overlapping[0])
+            other = settled[k]
+            assert other is not None, "the death of a merged row is 0"
             fits = (other.offset, other.death) == (row.offset, row.birth + 1) and row.size <= other.size
             if fits and other.birth < row.birth:
                 other.death, row.takes_over = row.birth, other.id
-                settled.shorten(other)
+                columns[0, k] = other.death
             else:
-                settled.remove(other)
-                end = max(other.end, row.end)
+                settled[k], columns[0, k] = None, 0
+                last = max(other.end, row.end)
                 other.names.extend(row.names)
                 row.names, row.offset = other.names, min(other.offset, row.offset)
-                row.size, row.birth = end - row.offset, min(other.birth, row.birth)
+                row.size, row.birth = last - row.offset, min(other.birth, row.birth)
                 row.death, row.takes_over = max(other.death, row.death), other.takes_over
                 row.role = other.role if row.role == "activation" else row.role
+        columns[:, len(settled)] = row.death, row.offset, row.end
         settled.append(row)
-    return [row for row in settled.rows if row is not None]
-
-
-class _Settled:
-    """Rows without overlaps, as columns: a new row is compared with all of them at once.
-
-    Rows are added by birth: no earlier row is born after a new one.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.rows: list[Buffer | None] = []
-        self.at: dict[int, int] = {}
-        self.columns = np.zeros((3, most), np.int64)
-
-    def append(self, row: Buffer) -> None:
-        k = self.at[id(row)] = len(self.rows)
-        self.rows.append(row)
-        self.columns[:, k] = row.death, row.offset, row.end
-
-    def remove(self, row: Buffer) -> None:
-        k = self.at.pop(id(row))
-        self.rows[k] = None
-        self.columns[0, k] = 0  # dead before all others are born
-
-    def shorten(self, row: Buffer) -> None:
-        """Update the row's end."""
-        self.columns[0, self.at[id(row)]] = row.death
-
-    def overlapping(self, row: Buffer) -> Buffer | None:
-        """Return the first row that overlaps ``row`` in bytes and steps."""
-        death, offset, end = self.columns[:, : len(self.rows)]
-        found = np.flatnonzero((row.birth < death) & (offset < row.end) & (row.offset < end))
-        return self.rows[found[0]] if len(found) else None
+    return [row for row in settled if row is not None]

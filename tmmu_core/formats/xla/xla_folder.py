@@ -36,15 +36,13 @@ class Module:
 
 def modules(files: Mapping[str, int]) -> tuple[Module, ...]:
     """Return the modules among the files ``name → bytes``, the largest first."""
-    stems = [
-        name.removesuffix(xla_dump.ASSIGNMENT_ENDING) for name in files if name.endswith(xla_dump.ASSIGNMENT_ENDING)
-    ]
-    both = [(stem, stem + xla_dump.ASSIGNMENT_ENDING, stem + xla_dump.RANGES_ENDING) for stem in stems]
-    found = [
-        Module(stem, assignment, ranges, files[assignment], _program(stem, files))
-        for stem, assignment, ranges in both
-        if ranges in files
-    ]
+    found = []
+    for assignment, size in files.items():
+        stem = assignment.removesuffix(xla_dump.ASSIGNMENT_ENDING)
+        ranges, program = stem + xla_dump.RANGES_ENDING, stem + xla_program.PROGRAM_ENDING
+        if stem != assignment and ranges in files:
+            is_readable = files.get(program, MOST_PROGRAM + 1) <= MOST_PROGRAM
+            found.append(Module(stem, assignment, ranges, size, program if is_readable else ""))
     return tuple(sorted(found, key=lambda module: (-module.size, module.name)))
 
 
@@ -57,11 +55,6 @@ def sizes_in(folder: Path) -> dict[str, int]:
                 if entry.is_file():
                     sizes[entry.name] = entry.stat().st_size
     return sizes
-
-
-def _program(stem: str, files: Mapping[str, int]) -> str:
-    name = stem + xla_program.PROGRAM_ENDING
-    return name if name in files and files[name] <= MOST_PROGRAM else ""
 
 
 def only(found: Iterable[Module], folder: str) -> Module:

@@ -52,12 +52,11 @@ def read(data: bytes, name: str = "") -> PlainInstance:
             base, allocation = end, allocation + 1
         elif ";" in line:
             row = _ROW.match(line)
-            if row is None or not allocation:
-                raise _damaged(line, number, name)
-            size, exact = _size(row[1], row[2], row[5])
-            start = base + int(row[3])
-            if start + size > LAST_BYTE:
-                raise _damaged(line, number, name)
+            size, exact = _size(row[1], row[2], row[5]) if row is not None else (0, False)
+            start = base + int(row[3]) if row is not None else 0
+            if row is None or not allocation or start + size > LAST_BYTE:
+                what = f"invalid line of a memory usage report: {line.strip()[:80]!r}."
+                raise UnreadableInput(what, source=name, place=f"line {number}", hint=HINT)
             rounded += not exact
             end = max(end, start + size)
             if size:
@@ -92,9 +91,3 @@ def _bytes(shape: re.Match[str]) -> int:
     bits = 2 * bits if shape[1] == "c" else bits
     sides = [int(side) for side in shape[3].split(",") if side and len(side) < 20]
     return (prod(sides) * bits + 7) // 8
-
-
-def _damaged(line: str, number: int, name: str) -> UnreadableInput:
-    return UnreadableInput(
-        f"invalid line of a memory usage report: {line.strip()[:80]!r}.", source=name, place=f"line {number}", hint=HINT
-    )
