@@ -24,7 +24,7 @@ from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.open_store import writing
 from tmmu_core.store.run_label import Label, Run, run_of
-from tmmu_core.store.store import Store, _columns, packed
+from tmmu_core.store.store import Store, columns_of, packed
 from tmmu_core.store.tables import PLANS, RUNS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,7 +51,7 @@ def simulated(runs: int, models: int, model: Run) -> Iterator[tuple[dict[str, An
             extent_bytes=model.extent_bytes + 4096 * (k // (models * NEW_IN)),
             content=content,
         )
-        yield _columns(run), new
+        yield columns_of(run), new
 
 
 def fill(store: Store, size: tuple[int, int], model: Run, document: bytes) -> None:

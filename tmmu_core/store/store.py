@@ -107,10 +107,8 @@ class Store:
         kept = []
         with self.writing() as connection:
             for run, row in prepared:
-                columns = {name: getattr(run, name) for name in run.__dataclass_fields__}
-                columns |= {"key": run.key, "arenas": msgspec.json.encode(run.arenas).decode()}
                 new_plan = connection.execute(self.insert_missing(PLANS).returning(PLANS.c.content), row).first()
-                new_run = connection.execute(self.insert_missing(RUNS).returning(RUNS.c.key), columns).first()
+                new_run = connection.execute(self.insert_missing(RUNS).returning(RUNS.c.key), columns_of(run)).first()
                 kept.append(RecordResult(run, new_run is not None, new_plan is not None))
         return tuple(kept)
 
@@ -273,6 +271,12 @@ _READ = tuple(RUNS.c[name] for name in Run.__dataclass_fields__)
 
 def _run(row: Any) -> Run:
     return Run(**{**row._mapping, "arenas": msgspec.json.decode(row.arenas, type=tuple[ArenaFigures, ...])})
+
+
+def columns_of(run: Run) -> dict[str, Any]:
+    """Return the row of a run, by column."""
+    columns = {name: getattr(run, name) for name in run.__dataclass_fields__}
+    return {**columns, "key": run.key, "arenas": msgspec.json.encode(run.arenas).decode()}
 
 
 def packed(document: bytes) -> bytes:

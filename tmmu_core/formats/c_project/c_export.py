@@ -33,13 +33,11 @@ import msgspec
 from tmmu_core.base.atomic_files import exchange_folders, replace_file_by_parts
 from tmmu_core.formats.c_project.c_names import RegionNames
 from tmmu_core.formats.c_project.render_c import (
-    arenas_source,
     c_header,
     c_source,
     comment,
     filled_in,
     linker_fragment,
-    selftest_source,
 )
 from tmmu_core.formats.c_project.render_plan import RenderArena, RenderConstantBlob, RenderMemoryPlan, residency
 from tmmu_core.graph.constants import InMemory, Piece
@@ -47,6 +45,8 @@ from tmmu_core.graph.constants import InMemory, Piece
 Blobs = Literal["auto", "inline", "sidecar"]
 MANIFEST = "tmmu-manifest.json"
 """The file of a project that lists the generated files."""
+STATIC_UP_TO = 1 << 28
+"""Maximum bytes of all writable arenas in the image; above it the caller binds them."""
 INLINE_UP_TO = 1 << 20
 """Maximum bytes of all blobs that ``auto`` writes inline: more compiles slowly."""
 
@@ -57,11 +57,15 @@ def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Piec
     inline = blobs == "inline" or (blobs == "auto" and sum(blob.size for blob in render.constant_blobs) <= INLINE_UP_TO)
     source = f"{prefix}_blobs.{'c' if inline else 'S'}" if render.constant_blobs else ""
     sidecars = () if inline else render.constant_blobs
+    written = sum(arena.size for arena in render.all_arenas if arena.has_buffer)
+    checks = [
+        (region, part, digest) for region, blob in render.blob_of.items() for part, digest in blob.image.digests()
+    ]
     texts = {
         f"{prefix}_memory.h": c_header(render),
         f"{prefix}_memory.c": c_source(render),
-        f"{prefix}_arenas.c": arenas_source(render),
-        f"{prefix}_selftest.c": selftest_source(render),
+        f"{prefix}_arenas.c": filled_in("arenas.c", render, fits_image=written <= STATIC_UP_TO),
+        f"{prefix}_selftest.c": filled_in("selftest.c", render, checks=checks),
         "memory.ld": linker_fragment(render),
         "CMakeLists.txt": filled_in("CMakeLists.txt", render, blobs_source=source, sidecars=sidecars),
     }

@@ -19,8 +19,6 @@ from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan
 
 STATUSES = ("OK", "ERROR_REGION", "ERROR_UNBOUND", "ERROR_ALIGNMENT", "ERROR_BLOB_HASH")
 """Return values of the C functions, from 0."""
-STATIC_UP_TO = 1 << 28
-"""Maximum bytes of all writable arenas in the image; above it the caller binds them."""
 
 
 def literal(value: int) -> str:
@@ -92,21 +90,6 @@ def c_source(render: RenderMemoryPlan) -> str:
     return filled_in("memory.c", render)
 
 
-def arenas_source(render: RenderMemoryPlan) -> str:
-    """Return ``<prefix>_arenas.c``: the arenas, binding, hydration and SHA-256."""
-    written = sum(arena.size for arena in render.all_arenas if arena.has_buffer)
-    return filled_in("arenas.c", render, fits_image=written <= STATIC_UP_TO)
-
-
-def selftest_source(render: RenderMemoryPlan) -> str:
-    """Return ``<prefix>_selftest.c``, with the place and digest of every constant with known bytes."""
-    checks = []
-    for region, blob in render.blob_of.items():
-        assert not isinstance(blob.image, bytes), "blobs of a plan are put together from its tensors"
-        checks += [(region, part, digest) for part, digest in blob.image.digests()]
-    return filled_in("selftest.c", render, checks=checks)
-
-
 def linker_fragment(render: RenderMemoryPlan) -> str:
     """Return the output sections for a GNU linker script: one per memory, arenas in region order."""
     arenas = render.all_arenas
@@ -118,16 +101,13 @@ def linker_fragment(render: RenderMemoryPlan) -> str:
 
 def _linker_names(memories: Iterable[str]) -> list[str]:
     """Return the names of memories in a linker script: unchanged if they are identifiers, else made unique."""
-    taken = {memory for memory in memories if _is_linker_name(memory)}
+    kept = {m for m in memories if m.isascii() and m.isidentifier() and m[0] != "_" and len(m) <= 64}
+    taken = set(kept)
     names = []
     for number, memory in enumerate(memories):
         name = "".join(c if c.isascii() and c.isalnum() else "_" for c in memory)[:64]
         name = name if name[:1].isalpha() else f"M{name}"
         spellings = chain((name,), (f"{name}_{k}" for k in count(number)))
-        names.append(memory if _is_linker_name(memory) else next(one for one in spellings if one not in taken))
+        names.append(memory if memory in kept else next(one for one in spellings if one not in taken))
         taken.add(names[-1])
     return names
-
-
-def _is_linker_name(memory: str) -> bool:
-    return memory.isascii() and memory.isidentifier() and memory[0] != "_" and len(memory) <= 64

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from tmmu_core.base.cbor import H
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.c_project.c_names import RegionNames, c_prefix, region_names, tensor_stems
@@ -86,10 +88,6 @@ class Image:
             end = part.offset + part.size
         yield from _zeros(self.size - end)
 
-    def check(self) -> None:
-        """Read every byte once, before any is written. Raises as :meth:`chunks`."""
-        assert len(self.sha256) == 32
-
     def digests(self) -> Iterator[tuple[RenderTensor, bytes]]:
         """Yield each part with the SHA-256 of its bytes."""
         for part in self.parts:
@@ -100,45 +98,40 @@ class Image:
 
     @cached_property
     def sha256(self) -> bytes:
-        """SHA-256 of all bytes."""
+        """SHA-256 of all bytes, each of which is read once. Raises as :meth:`chunks`."""
         digest = hashlib.sha256()
         for data in self.chunks():
             digest.update(data)
         return digest.digest()
 
 
-@dataclass(frozen=True, init=False, eq=False)
+@dataclass(frozen=True, eq=False)
 class RenderConstantBlob:
-    """The packed bytes of one constant arena, with padding."""
+    """The packed bytes of one constant arena, with padding; :meth:`chunks` reads them in parts."""
 
     memory: str
     is_staged: bool
     sidecar_filename: str
-    image: Image | bytes
-
-    def __init__(self, memory: str, is_staged: bool, sidecar_filename: str, payload: Image | bytes) -> None:
-        for name, value in (("memory", memory), ("is_staged", is_staged), ("sidecar_filename", sidecar_filename)):
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "image", payload)
+    image: Image
 
     @property
     def size(self) -> int:
         """Bytes."""
-        return len(self.image) if isinstance(self.image, bytes) else self.image.size
+        return self.image.size
 
     @property
     def payload(self) -> bytes:
-        """All bytes at once; :meth:`chunks` reads them in parts."""
+        """All bytes at once."""
         return b"".join(self.chunks())
 
     @property
     def sha256(self) -> bytes:
         """Digest that is checked before the first run."""
-        return hashlib.sha256(self.image).digest() if isinstance(self.image, bytes) else self.image.sha256
+        return self.image.sha256
 
     def chunks(self) -> Iterator[bytes]:
         """The bytes in order."""
-        return iter((self.image,)) if isinstance(self.image, bytes) else self.image.chunks()
+        return self.image.chunks()
 
 
 @dataclass(frozen=True)
@@ -214,26 +207,24 @@ def build_render_plan(
     described = sorted(
         (_describe(plan, k, known) for k in range(len(plan.arenas))), key=lambda d: (ROLES.index(d[0]), d[1])
     )
-    arenas = tuple(
-        RenderArena(
-            region_id,
-            role,
-            memory,
-            source,
-            plan.arenas[k].extent_bytes,
-            max(BASE_ALIGNMENT, plan.arenas[k].alignment_bytes, *_alignments(plan, k)),
-            source != memory,
-            plan.arenas[k].name,
-            plan.notes.get(plan.arenas[k].name, {}).get("origin"),
-        )
-        for region_id, (role, memory, source, k) in enumerate(described)
-    )
+    arenas = []
+    for region_id, (role, memory, source, k) in enumerate(described):
+        arena = plan.arenas[k]
+        alignment = max(BASE_ALIGNMENT, arena.alignment_bytes, int(plan.alignment[plan.arena == k].max(initial=1)))
+        origin, is_staged = plan.notes.get(arena.name, {}).get("origin"), source != memory
+        row = (region_id, role, memory, source, arena.extent_bytes, alignment, is_staged, arena.name, origin)
+        arenas.append(RenderArena(*row))
     region_of = {arena.name: arena.region_id for arena in arenas}
     tensors = tuple(
         RenderTensor(row.tensor_id, region_of[row.arena], row.offset_bytes, row.size_bytes, row.alignment)
         for row in plan.rows()
     )
-    _check_complete(arenas, tensors)
+    for tensor in tensors:
+        size, end = arenas[tensor.region_id].size, tensor.offset + tensor.size
+        if end > size:
+            raise _incomplete(tensor.tensor_id, f"ends at byte {end:,} of {size:,}")
+        if tensor.offset % tensor.alignment:
+            raise _incomplete(tensor.tensor_id, f"lies at byte {tensor.offset:,}, no multiple of {tensor.alignment}")
     envelope = [[a.role, a.memory, a.source_memory, a.size, a.alignment, a.is_staged] for a in arenas]
     placement = [[t.tensor_id, arenas[t.region_id].role, arenas[t.region_id].memory, t.offset, t.size] for t in tensors]
     scratch, persistent, constant = (tuple(arena for arena in arenas if arena.role == role) for role in ROLES)
@@ -256,35 +247,24 @@ def _describe(plan: Plan, k: int, known: Constants) -> tuple[str, str, str, int]
     notes = plan.notes.get(name, {})
     if "memory" in notes:
         return str(notes["role"]), str(notes["memory"]), str(notes["source_memory"]), k
-    rows = [i for i in range(len(plan)) if plan.arena[i] == k]
+    rows = np.flatnonzero(plan.arena == k).tolist()
     roles = {plan.roles[i] for i in rows}
-    if rows and roles <= {"parameter", "constant"}:
-        return "constant", name, name, k
-    if rows and roles <= {"parameter", "constant", "buffer"} and all(_is_constant(plan, i, known) for i in rows):
-        return "constant", name, name, k
-    if rows and all(plan.birth[i] == 0 and plan.death[i] == plan.steps for i in rows):
-        return "persistent", name, name, k
-    return "scratch", name, name, k
 
+    def is_never_written(i: int) -> bool:
+        """Whether the bytes of a row are known: an in-place write has its own birth."""
+        if plan.birth[i] or plan.death[i] < plan.steps:
+            return False
+        return plan.tensor_ids[i] in known or plan.base_tensor_uids[i] is not None or not plan.size[i]
 
-def _is_constant(plan: Plan, i: int, known: Constants) -> bool:
-    """Whether a row's bytes are known and never written: an in-place write has its own birth."""
-    if plan.birth[i] or plan.death[i] < plan.steps:
-        return False
-    return plan.tensor_ids[i] in known or plan.base_tensor_uids[i] is not None or not plan.size[i]
-
-
-def _alignments(plan: Plan, k: int) -> list[int]:
-    return sorted({int(a) for a, arena in zip(plan.alignment, plan.arena, strict=True) if arena == k})
-
-
-def _check_complete(arenas: tuple[RenderArena, ...], tensors: tuple[RenderTensor, ...]) -> None:
-    for tensor in tensors:
-        region = arenas[tensor.region_id]
-        if tensor.offset + tensor.size > region.size:
-            raise _incomplete(tensor.tensor_id, f"ends at byte {tensor.offset + tensor.size:,} of {region.size:,}")
-        if tensor.offset % tensor.alignment:
-            raise _incomplete(tensor.tensor_id, f"lies at byte {tensor.offset:,}, no multiple of {tensor.alignment}")
+    role = "scratch"
+    if rows and (
+        roles <= {"parameter", "constant"}
+        or (roles <= {"parameter", "constant", "buffer"} and all(map(is_never_written, rows)))
+    ):
+        role = "constant"
+    elif rows and all(plan.birth[i] == 0 and plan.death[i] == plan.steps for i in rows):
+        role = "persistent"
+    return role, name, name, k
 
 
 def _with_blobs(render: RenderMemoryPlan, plan: Plan, constants: Constants) -> RenderMemoryPlan:
@@ -307,21 +287,16 @@ def _with_blobs(render: RenderMemoryPlan, plan: Plan, constants: Constants) -> R
             raise _incomplete(tensor.tensor_id, "is a constant without bytes, while others have bytes")
     blobs = []
     for arena in render.constant_arenas:
-        members = sorted(parts[arena.region_id], key=lambda part: (part.offset, -part.size, part.tensor_id))
-        image = Image(arena.size, tuple(_without_overlaps(members)), constants)
-        image.check()
+        written: list[RenderTensor] = []
+        for part in sorted(parts[arena.region_id], key=lambda part: (part.offset, -part.size, part.tensor_id)):
+            end = written[-1].offset + written[-1].size if written else 0
+            if part.size and part.offset >= end:  # aliases of the same bytes are written once
+                written.append(part)
+        image = Image(arena.size, tuple(written), constants)
+        assert len(image.sha256) == 32, "all bytes are read before any is written"
         filename = f"{render.region_names[arena.region_id].blob}.bin"
         blobs.append(RenderConstantBlob(arena.memory, arena.is_staged, filename, image))
     return replace(render, constant_blobs=tuple(blobs))
-
-
-def _without_overlaps(members: list[RenderTensor]) -> Iterator[RenderTensor]:
-    """Yield the parts that overlap no earlier one: aliases of the same bytes are written once."""
-    end = 0
-    for member in members:
-        if member.size and member.offset >= end:
-            end = member.offset + member.size
-            yield member
 
 
 def _zeros(count: int) -> Iterator[bytes]:
@@ -379,15 +354,3 @@ def residency(render: RenderMemoryPlan) -> dict[str, Any]:
             for row, t in enumerate(render.tensors)
         ],
     }
-
-
-__all__ = [
-    "Image",
-    "RenderArena",
-    "RenderConstantBlob",
-    "RenderIncomplete",
-    "RenderMemoryPlan",
-    "RenderTensor",
-    "build_render_plan",
-    "residency",
-]
