@@ -47,10 +47,10 @@ def test_defaults_are_omitted_from_the_graph_object() -> None:
     g = graph([tensor("x", role="input"), tensor("y")], [node("n", "x", "y", inplace="any")], "x", "y")
     assert ir_object(g) == {
         "ir_schema": "uml_model_ir/1",
-        "tensors": [{"id": "x", "shape": [4], "role": "input"}, {"id": "y", "shape": [4]}],
-        "nodes": [{"node_id": "n", "inputs": ["x"], "outputs": ["y"]}],
-        "inputs": ["x"],
-        "outputs": ["y"],
+        "tensors": ({"id": "x", "shape": (4,), "role": "input"}, {"id": "y", "shape": (4,)}),
+        "nodes": ({"node_id": "n", "inputs": ("x",), "outputs": ("y",)},),
+        "inputs": ("x",),
+        "outputs": ("y",),
     }
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import cbor2
+import msgspec
 
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.dtypes import canonical as one_name
-from tmmu_core.graph.model import GRAPH_SCHEMA, Arena, Dim, Graph, Node, Tensor
+from tmmu_core.graph.model import GRAPH_SCHEMA, SCOPING, Arena, Graph, Node, Tensor
 
 SPEC_VERSION = "UML_OS.TMMU.PrepareMemory_v2"
 
@@ -58,14 +60,9 @@ def _head(major: int, n: int) -> bytes:
 _TINY = [bytes([head]) for head in range(256)]
 
 
-def sha(*parts: bytes) -> bytes:
-    """Return the SHA-256 of the concatenated parts."""
-    return hashlib.sha256(b"".join(parts)).digest()
-
-
 def hash_of(x: Any) -> bytes:
     """Return ``H(x) = SHA-256(CBOR_CANONICAL(x))``."""
-    return sha(encode(x))
+    return hashlib.sha256(encode(x)).digest()
 
 
 def token_from_seed(seed: int) -> bytes:
@@ -87,86 +84,53 @@ def ir_hash(graph: Graph) -> bytes:
         raise InvalidIrShapes(f"the graph has no hash: {error}.", reason="not_canonical") from error
 
 
+NOT_HASHED = {"sidecar": "", "shapes_from": {}, "origins": {}, "ranges": {}, "notes": ()}
+"""Fields of a graph that are in no hash, at their defaults."""
+
+
 def ir_object(graph: Graph) -> dict[str, Any]:
     """Return the normalised native form of a graph, without default values."""
     return _changed(
-        ir_schema=(graph.ir_schema or GRAPH_SCHEMA, ""),
-        name=(graph.name, ""),
-        dims=({name: _dim(dim) for name, dim in graph.dims.items()}, {}),
-        assumed=(dict(graph.assumed), {}),
-        replan_policy=(graph.replan_policy, "ABORT"),
-        safepoints=(list(graph.safepoints), []),
-        tensors=([_tensor(tensor) for tensor in graph.tensors], []),
-        nodes=([_node(node) for node in graph.nodes], []),
-        inputs=(list(graph.inputs), []),
-        outputs=(list(graph.outputs), []),
-        planner=(graph.planner, ""),
-        alignment=(graph.alignment, 0),
-        execution_order=(None if graph.execution_order is None else list(graph.execution_order), None),
+        graph,
+        **{name: default for name, default in NOT_HASHED.items() if hasattr(graph, name)},
+        ir_schema=graph.ir_schema or GRAPH_SCHEMA,
+        dims={name: _changed(dim) for name, dim in graph.dims.items()},
+        tensors=tuple([_tensor(tensor) for tensor in graph.tensors]),
+        nodes=tuple([_node(node) for node in graph.nodes]),
     )
 
 
-def _changed(**fields: tuple[Any, Any]) -> dict[str, Any]:
-    """Return the values of (value, default) pairs that differ from the default."""
-    return {name: value for name, (value, default) in fields.items() if value != default}
+@cache
+def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of a struct with their defaults; a field without one never equals it."""
+    fields = msgspec.structs.fields(kind)
+    return tuple((f.name, {} if f.default_factory is not msgspec.NODEFAULT else f.default) for f in fields)
 
 
-def _dim(dim: Dim) -> dict[str, Any]:
-    return _changed(min=(dim.min, 0), max=(dim.max, 0))
+def _changed(value: msgspec.Struct, **replaced: Any) -> dict[str, Any]:
+    """Return the fields of a struct that differ from their defaults; ``replaced`` holds values in place of its own."""
+    own = {name: replaced[name] if name in replaced else getattr(value, name) for name, _ in _defaults(type(value))}
+    return {name: own[name] for name, default in _defaults(type(value)) if own[name] != default}
 
 
 def _tensor(t: Tensor) -> dict[str, Any]:
-    view = t.view and _changed(
-        base_tensor_uid=(t.view.base_tensor_uid, None),
-        byte_offset=(t.view.byte_offset, 0),
-        byte_length=(t.view.byte_length, None),
-        stride_desc=(None if t.view.stride_desc is None else list(t.view.stride_desc), None),
-    )
     return _changed(
-        id=(t.id, None),
-        shape=(list(t.shape), []),
-        dtype=(one_name(t.dtype) or t.dtype, "float32"),
-        role=(t.role, "activation"),
-        alias_group_id=(t.alias_group_id, None),
-        view=(view, None),
-        saved_for_backward=(t.saved_for_backward, False),
-        remat=(t.remat, False),
-        must_not_alias=(list(t.must_not_alias), []),
-        alignment=(t.alignment, None),
-        arena=(t.arena, None),
-        shard=(t.shard and {"axis": t.shard.axis, "mesh": t.shard.mesh}, None),
+        t, dtype=one_name(t.dtype) or t.dtype, view=t.view and _changed(t.view), shard=t.shard and _changed(t.shard)
     )
 
 
 def _node(n: Node) -> dict[str, Any]:
-    permitted = n.inplace if n.inplace is None or isinstance(n.inplace, str) else [list(pair) for pair in n.inplace]
+    own = {name: getattr(n, name) for name in SCOPING if getattr(n, name)}
+    # "any" is the default (contract §1).
     return _changed(
-        node_id=(n.node_id, None),
-        instr=(n.instr, ""),
-        inputs=(list(n.inputs), []),
-        outputs=(list(n.outputs), []),
-        phase=(n.phase, "forward"),
-        # "any" is the default (contract §1).
-        inplace=(None if permitted == "any" else permitted, None),
-        in_place_write=([list(pair) for pair in n.in_place_write], []),
-        params=(n.params | _changed(scope=(n.scope, ""), recomputes=(n.recomputes, ""), offloads=(n.offloads, "")), {}),
-        grad_edges=([list(pair) for pair in n.grad_edges], []),
-        unplanned=(list(n.unplanned), []),
+        n, inplace=None if n.inplace == "any" else n.inplace, params=n.params | own, **dict.fromkeys(SCOPING, "")
     )
 
 
 def arena_config_object(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
     """Return the arena configuration as given; of an :class:`Arena` the fields that differ from the default."""
-    return {
-        name: _changed(
-            capacity_bytes=(arena.capacity_bytes, 2**64 - 1),
-            alignment_bytes=(arena.alignment_bytes, 128),
-            page_size=(arena.page_size, 0),
-        )
-        if isinstance(arena, Arena)
-        else dict(arena)
-        for name, arena in (config or {}).items()
-    }
+    given = (config or {}).items()
+    return {name: _changed(arena) if isinstance(arena, Arena) else dict(arena) for name, arena in given}
 
 
 # --- plans -------------------------------------------------------------------------------------------------------
@@ -180,29 +144,19 @@ def plan_hash(
     ``header`` is ``[ir_hash, mode, arena_config_hash, execution_order_hash, rank, world_size, shard_spec_hash]``; both
     tables follow it, the first one as ``[replay_token, rows]``.
     """
-    return sha(
-        _head(4, 2),
-        encode("tmmu_plan_v1"),
-        _head(4, len(header) + 2),
-        *map(encode, header),
-        _head(4, 2),
-        encode(token),
-        table(slot_rows),
-        table(address_rows),
-    )
+    return _quick_hash(["tmmu_plan_v1", [*header, [token, list(slot_rows)], list(address_rows)]])
 
 
 def layout_hash(slot_rows: Iterable[SlotRow], address_rows: Iterable[AddressRow]) -> bytes:
     """Return ``H(["tmmu_layout_v1", [slot rows, address rows]])``, which does not depend on the token."""
-    return sha(_head(4, 2), encode("tmmu_layout_v1"), _head(4, 2), table(slot_rows), table(address_rows))
+    return _quick_hash(["tmmu_layout_v1", [list(slot_rows), list(address_rows)]])
 
 
 def order_hash(order: Iterable[str]) -> bytes:
     """Return ``execution_order_hash``."""
-    return sha(table(order))
+    return _quick_hash(list(order))
 
 
-def table(rows: Iterable[str | SlotRow | AddressRow]) -> bytes:
-    """Encode a long list of texts and counts, for which the encoding of cbor2 is canonical."""
-    encoded: bytes = cbor2.dumps(list(rows))
-    return encoded
+def _quick_hash(x: list[Any]) -> bytes:
+    """Return :func:`hash_of` of lists, texts, bytes and counts, for which the encoding of cbor2 is canonical."""
+    return hashlib.sha256(cbor2.dumps(x)).digest()

@@ -7,7 +7,6 @@ compared with them, and every read and write of every step is checked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tmmu_core.base.errors import ContractError
@@ -33,64 +32,31 @@ RULES: dict[str, str] = {
 }
 """Rule → the property that it checks."""
 
+INVALID_GRAPH = "the graph is invalid under the plan's mode, preset and order"
 OWN_ARENAS = "the plan defines its own arenas"
 """The reason why rules about arenas are not checked for a planner with arenas of its own."""
 
 
-@dataclass(frozen=True)
-class GraphCheck:
-    """The findings against the graph, and the facts that other rules need from it."""
-
-    findings: tuple[Finding, ...]
-    alignment: dict[int, int] | None
-    """Storage number → required alignment in bytes; ``None`` where the graph is invalid."""
-    arenas_with_pairs: frozenset[str] | None
-    """Arenas with must_not_alias pairs; ``None`` where the graph is invalid."""
-    left_out: dict[str, str]
-    """Rule → the reason why it was not checked."""
-    lives: Lives | None = None
-    """Live ranges and storages of the graph; ``None`` where the graph is invalid."""
-
-
 def examine(
     facts: PlanFacts, graph: Graph, dims: Mapping[str, int] | None, cut_from: bytes | None = None
-) -> GraphCheck:
-    """Check ``facts.plan`` against ``graph``, or against a rank's part of the graph with the hash ``cut_from``."""
+) -> tuple[list[Finding], Lives | None]:
+    """Check ``facts.plan`` against ``graph``, or against a rank's part of the graph with the hash ``cut_from``.
+
+    Return the findings, and the live ranges and storages of the graph; ``None`` where the graph is invalid.
+    """
     plan = facts.plan
     try:
         lives = _lives(plan, graph, dims)
     except ContractError as refusal:
-        found = error(
-            "graph",
-            f"{_other(plan, graph, cut_from)}the graph is invalid under the plan's mode, preset and order: {refusal}",
-        )
-        untried = {
-            rule: "the graph is invalid under the plan's mode, preset and order" for rule in RULES if rule != "graph"
-        }
-        return GraphCheck((found,), None, None, untried)
-    findings = [
-        *check_graph(plan, graph, lives, cut_from),
-        *check_tensors(plan, lives),
-        *([] if plan.own_arenas else check_arena_of_tensors(plan, lives)),
-        *check_accesses(plan, lives),
-        *check_ranges(plan, lives),
-        *check_sharing(plan, lives),
-        *check_addresses(plan, lives),
-        *check_must_not_alias(plan, lives),
-        *check_reuse(plan, lives),
-        *check_retention(plan, lives),
-    ]
-    number = {name: int(plan.storage[row]) for name, row in plan.row_of.items()}
-    alignment = {number[s.name]: s.alignment for s in lives.storages.values() if s.name in number}
-    pairs = frozenset(lives.storages[name].arena for pair in lives.apart for name in pair)
-    left_out = {"arena": OWN_ARENAS} if plan.own_arenas else {}
-    return GraphCheck(tuple(findings), alignment, pairs, left_out, lives)
-
-
-def _other(plan: Plan, graph: Graph, cut_from: bytes | None) -> str:
-    """Return a prefix for errors that follow from a different ir_hash; empty where the hashes agree."""
-    other = plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from)
-    return "the plan is of another graph (ir_hash differs); " if other else ""
+        other = plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from)
+        prefix = "the plan is of another graph (ir_hash differs); " if other else ""
+        return [error("graph", f"{prefix}{INVALID_GRAPH}: {refusal}")], None
+    checks = [check_tensors, check_accesses, check_ranges, check_sharing, check_addresses]
+    checks += [check_must_not_alias, check_reuse, check_retention]
+    if not plan.own_arenas:
+        checks.insert(1, check_arena_of_tensors)
+    found = check_graph(plan, graph, lives, cut_from)
+    return [*found, *(finding for check in checks for finding in check(plan, lives))], lives
 
 
 def _lives(plan: Plan, graph: Graph, dims: Mapping[str, int] | None) -> Lives:

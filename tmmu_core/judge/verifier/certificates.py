@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from tmmu_core.judge.finding import Certificate
 from tmmu_core.judge.reference.liveness import Lives
+from tmmu_core.judge.verifier.check_constraints import CostBounds
 from tmmu_core.judge.verifier.check_figures import side_by_side
 from tmmu_core.judge.verifier.check_slots import PART
-from tmmu_core.judge.verifier.cost_bounds import CostBounds
 from tmmu_core.judge.verifier.row_columns import I64, U64, PlanFacts, most_together
 from tmmu_core.plans.constraints import Constraints
 from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, OPTIMAL, ArenaSummary, Plan
@@ -92,7 +92,14 @@ def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bo
     if plan.own_arenas and lives is not None:  # in-place reuse depends on the planner's arenas
         blocks = replace(blocks, apart=lives.apart)
     costs = CostBounds(plan)
-    return tuple([_certificate(blocks, number, arena, costs.of(number)) for number, arena in enumerate(plan.arenas)])
+    found = []
+    for number, arena in enumerate(plan.arenas):
+        here = np.flatnonzero(blocks.arena == number)
+        reasons = [_of_largest(blocks, here)]
+        if not blocks.may_share:
+            reasons = [_of_witness(blocks, here, arena), _of_peak(blocks, here), *reasons]
+        found.append(_limited(arena, *reasons, cost_bound=costs.of(number)))
+    return tuple(found)
 
 
 def unsupported(plan: Plan) -> tuple[Certificate, ...]:
@@ -102,7 +109,20 @@ def unsupported(plan: Plan) -> tuple[Certificate, ...]:
 
 def supported(plan: Plan, found: tuple[Certificate, ...]) -> Plan:
     """Return ``plan`` with recomputed certificates instead of its own."""
-    arenas = tuple([_with(arena, each) for arena, each in zip(plan.arenas, found, strict=True)])
+    arenas = tuple(
+        [
+            replace(
+                arena,
+                status=each.status,
+                lower_bound_bytes=each.lower_bound_bytes,
+                proven_bytes=each.claimed_bytes,
+                witness=each.witness,
+                witness_step=each.witness_step,
+                reuse_cost_lower_bound=each.reuse_cost_lower_bound,
+            )
+            for arena, each in zip(plan.arenas, found, strict=True)
+        ]
+    )
     if arenas == plan.arenas:
         return plan
     metrics: dict[str, Any] = dict(plan.metrics)
@@ -111,28 +131,8 @@ def supported(plan: Plan, found: tuple[Certificate, ...]) -> Plan:
     return replace(plan, arenas=arenas, metrics=metrics)
 
 
-def _with(arena: ArenaSummary, found: Certificate) -> ArenaSummary:
-    return replace(
-        arena,
-        status=found.status,
-        lower_bound_bytes=found.lower_bound_bytes,
-        proven_bytes=found.claimed_bytes,
-        witness=found.witness,
-        witness_step=found.witness_step,
-        reuse_cost_lower_bound=found.reuse_cost_lower_bound,
-    )
-
-
 Reason = tuple[int, tuple[str, ...], int]
 """A lower bound in bytes, its witness and step."""
-
-
-def _certificate(blocks: Blocks, number: int, arena: ArenaSummary, cost: int) -> Certificate:
-    here = np.flatnonzero(blocks.arena == number)
-    if blocks.may_share:
-        return _limited(arena, _of_largest(blocks, here), cost_bound=cost)
-    reasons = _of_witness(blocks, here, arena), _of_peak(blocks, here), _of_largest(blocks, here)
-    return _limited(arena, *reasons, cost_bound=cost)
 
 
 def _limited(arena: ArenaSummary, *reasons: Reason, cost_bound: int = 0) -> Certificate:

@@ -72,13 +72,6 @@ def check_storages(facts: PlanFacts) -> Iterator[Finding]:
         if group is not None and group_storage.setdefault(group, int(storage[i])) != storage[i]:
             yield error("storage", f'alias group "{group}" is in two storages.', tensor=plan.tensor_ids[i])
     base = np.array([-1 if name is None else row_of.get(name, -1) for name in plan.base_tensor_uids], np.int64)
-    at, of = np.flatnonzero(base >= 0), base[base >= 0]
-    inside = (plan.offset[of] <= plan.offset[at]) & (plan.offset[at] + plan.size[at] <= plan.offset[of] + plan.size[of])
-    astray = (storage[at] != storage[of]) | (plan.arena[at] != plan.arena[of]) | ~inside
-    for k in np.flatnonzero(astray).tolist():
-        view, its_base = plan.tensor_ids[at[k]], plan.tensor_ids[of[k]]
-        message = f'"{view}" is a view of "{its_base}" but not inside it.'
-        yield error("storage", message, tensor=view, other=its_base)
     members: dict[int, list[int]] = {}
     for row in np.flatnonzero(~_linked_by_views(facts, base)[storage]).tolist():
         members.setdefault(int(storage[row]), []).append(row)

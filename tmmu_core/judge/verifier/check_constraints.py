@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, product
+from math import ceil, gcd, inf, lcm
 
 from tmmu_core.judge.finding import Finding, error
 from tmmu_core.judge.verifier.check_slots import PART
@@ -96,3 +100,190 @@ def _share(plan: Plan, rows: dict[str, list[int]], first: str, second: str) -> b
         for i in rows.get(first, ())
         for j in rows.get(second, ())
     )
+
+
+MOST_OFFSETS = 300
+"""The most offsets, over all tensors of a group, that are searched."""
+MOST_NODES = 40_000
+MOST_CELLS = 10**6
+"""The most cells in which reserved bytes are counted."""
+HARD = inf
+"""Cost of a pair that must not share a byte."""
+
+Edges = dict[tuple[int, int], list[tuple[int, int, float]]]
+"""Of two units: (bytes of the first, bytes of the second, cost) of every pair of their tensors with a cost."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Tensors at one offset."""
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    alignment: int
+    pin: int
+    """Fixed offset, or −1."""
+    offset: int
+    """Where the plan places it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the largest tensor."""
+        return max(self.sizes)
+
+
+class CostBounds:
+    """The bound of every arena of a plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.terms, self.rows = plan, plan.constraints or Constraints(), rows_by_name(plan)
+        self.separated = {frozenset(pair) for pair in self.terms.separations}
+        self.excluded = {frozenset(pair) for pair in self.terms.exclusions}
+        self.penalties: dict[frozenset[str], int] = {}
+        for first, second, cost in self.terms.reuse_penalties:
+            pair = frozenset((first, second))
+            self.penalties[pair] = self.penalties.get(pair, 0) + cost
+
+    def of(self, number: int) -> int:
+        """Return the lower bound that the witness of arena ``number`` supports."""
+        arena, found = self.plan.arenas[number], 0
+        reserved = self.terms.reserved.get(arena.name, ())
+        for names in arena.reuse_cost_witness or ():
+            units = list({unit.names: unit for name in names if (unit := self._unit(name, number))}.values())
+            edges: Edges = {}
+            for i, j in combinations(range(len(units)), 2):
+                if between := self._between(units[i], units[j]):
+                    edges[i, j], edges[j, i] = between, [(theirs, mine, cost) for mine, theirs, cost in between]
+            limits = arena.capacity_bytes, reserved
+            found += max(counted(units, edges, *limits), searched(units, edges, *limits))
+        for first, second in map(sorted, self.penalties):
+            rows = [row for name in (first, second) for row in self.rows.get(name, ())]
+            here = all(self.plan.arena[row] == number and self.plan.size[row] for row in rows)
+            if here and second in self._colocated(first):
+                found += self.penalties[frozenset((first, second))]
+        return found
+
+    def _unit(self, name: str, number: int) -> Unit | None:
+        names = self._colocated(name)
+        if any(other not in self.rows or self.plan.arena[self.rows[other][0]] != number for other in names):
+            return None
+        members = sorted(names)
+        rows = [self.rows[other][0] for other in members]
+        sizes = tuple(self.plan.size[rows].tolist())
+        if not max(sizes):
+            return None
+        pin = max(self.terms.pinned.get(other, -1) for other in members)
+        align = lcm(*self.plan.alignment[rows].tolist())
+        return Unit(tuple(members), sizes, align, pin, int(self.plan.offset[rows[0]]))
+
+    def _colocated(self, name: str) -> set[str]:
+        names, grew = {name}, True
+        while grew:
+            joined = {other for pair in self.terms.colocations if names.intersection(pair) for other in pair}
+            grew, names = not joined <= names, names | joined
+        return names
+
+    def _between(self, a: Unit, b: Unit) -> list[tuple[int, int, float]]:
+        found: list[tuple[int, int, float]] = []
+        for (x, mine), (y, theirs) in product(zip(a.names, a.sizes, strict=True), zip(b.names, b.sizes, strict=True)):
+            pair = frozenset((x, y))
+            if pair in self.separated or (self._together(pair) and pair not in self.excluded):
+                found.append((mine, theirs, HARD))
+            elif pair in self.penalties:
+                found.append((mine, theirs, self.penalties[pair]))
+                self.penalties[pair] = 0
+        return found
+
+    def _together(self, pair: frozenset[str]) -> bool:
+        first, second = (self.rows[name] for name in pair)
+        birth, death = self.plan.birth, self.plan.death
+        return any(birth[i] < death[j] and birth[j] < death[i] for i in first for j in second)
+
+
+def counted(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
+    """Return the least cost by counting, 0 where two units may share bytes at no cost.
+
+    Offsets rounded down to whole cells of ``cell`` bytes, the greatest common divisor, keep every constraint.
+    """
+    costs = {
+        (i, j): sum(cost for mine, theirs, cost in between if (mine, theirs) == (units[i].size, units[j].size))
+        for (i, j), between in edges.items()
+        if i < j and any((mine, theirs) == (units[i].size, units[j].size) for mine, theirs, _ in between)
+    }
+    if 2 * len(costs) < len(units) * (len(units) - 1) or not units:
+        return 0
+    grid = min(unit.alignment for unit in units)
+    size = [-(-unit.size // grid) * grid for unit in units]
+    cell = gcd(*size, *(unit.pin for unit in units if unit.pin >= 0), *(end for _, end in reserved))
+    room = -(-capacity // grid) * grid // cell
+    blocked: set[int] = set()
+    if reserved and room > MOST_CELLS:
+        return 0
+    for begin, end in reserved:
+        blocked |= set(range(-(-begin // grid) * grid // cell, min(end // cell, room)))
+    free, total = room - len(blocked), sum(size) // cell
+    if free <= 0:
+        return 0
+    full = total // free
+    need = free * full * (full - 1) // 2 + (total - free * full) * full
+    cost = Fraction(0)
+    offers = [(Fraction(int(c)), min(size[i], size[j]) // cell) for (i, j), c in costs.items() if c != HARD]
+    for price, most in sorted(offers, key=lambda offer: offer[0] / offer[1]):
+        cost += price * min(need, most) / most
+        need -= min(need, most)
+    return ceil(cost)
+
+
+def searched(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
+    """Return the least cost by trying all offsets, at most the cost in the plan; 0 where that takes too long."""
+    offsets = _offsets(units, edges, capacity, reserved)
+    least = sum(_paid(edges, i, j, units[i].offset, units[j].offset) for i, j in edges if i < j)
+    if not offsets or least == HARD:
+        return 0
+    best, nodes, total = least, 0, len(units)
+    after = [0.0] * (total + 1)
+
+    def place(k: int, paid: float, ahead: list[dict[int, float]]) -> None:
+        nonlocal best, nodes
+        if k == total:
+            best = min(best, paid)
+            return
+        nodes += 1
+        for at, cost in sorted(ahead[k].items(), key=lambda one: one[1]):
+            if paid + cost + after[k + 1] >= best or nodes > MOST_NODES:
+                return
+            later = list(ahead)
+            for j in range(k + 1, total):
+                if (k, j) in edges:
+                    later[j] = {x: old + _paid(edges, k, j, at, x) for x, old in ahead[j].items()}
+            further = sum(min(later[j].values(), default=HARD) for j in range(k + 1, total))
+            if paid + cost + after[k + 1] + further < best:
+                place(k + 1, paid + cost, later)
+
+    for first in reversed(range(total)):
+        best = least
+        place(first, 0, [dict.fromkeys(each, 0.0) for each in offsets])
+        after[first] = best
+    return int(after[0]) if nodes <= MOST_NODES else 0
+
+
+def _paid(edges: Edges, i: int, j: int, a: int, b: int) -> float:
+    """Return the cost of two units at the offsets ``a`` and ``b``."""
+    return sum(cost for mine, theirs, cost in edges[i, j] if a < b + theirs and b < a + mine)
+
+
+def _offsets(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> list[set[int]]:
+    """Return the offsets to try of each unit: multiples of its alignment at 0 or next to an end below."""
+    found: list[set[int]] = [set() for _ in units]
+    pending = [(i, end) for i in range(len(units)) for end in (0, *(end for _, end in reserved))]
+    while pending:
+        i, end = pending.pop()
+        unit = units[i]
+        at = unit.pin if unit.pin >= 0 else -(-end // unit.alignment) * unit.alignment
+        inside = at + unit.size <= capacity and not any(at < high and low < at + unit.size for low, high in reserved)
+        if inside and at not in found[i]:
+            found[i].add(at)
+            pending += [(j, at + mine) for (k, j), between in edges.items() if k == i for mine, _, _ in between]
+        if sum(map(len, found)) > MOST_OFFSETS:
+            return []
+    return found

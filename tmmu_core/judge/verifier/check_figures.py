@@ -22,7 +22,9 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
     plan = facts.plan
     ends = facts.start + np.maximum(facts.size, np.uint64(plan.places != "bytes"))
     extents = np.array([min(max(arena.extent_bytes, 0), U64_MAX) for arena in plan.arenas], np.uint64)
-    sparse = plan.places == "sparse"
+    sparse, totals = plan.places == "sparse", plan.metrics.get("totals")
+    # The one arena of a snapshot has at least the bytes that the allocator reserved.
+    reserved = int(totals.get("reserved_peak_bytes", 0)) if isinstance(totals, dict) and len(plan.arenas) == 1 else 0
     for i in np.flatnonzero(plan.offset + plan.size > extents[plan.arena]).tolist() if not sparse else ():
         arena = plan.arenas[plan.arena[i]]
         yield error(
@@ -34,7 +36,7 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
     for number, arena in enumerate(plan.arenas):
         here = facts.arena == number
         # The extent of hashed addresses is that of the same slots at aligned prefix sums.
-        highest = max(int(ends[here].max(initial=0)), _reserved_peak(plan))
+        highest = max(int(ends[here].max(initial=0)), reserved)
         possible = ends_end_to_end(facts, number) if sparse else {highest}
         highest = max(possible)
         if arena.extent_bytes not in possible:
@@ -51,15 +53,8 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
         ):
             if stated != counted:
                 yield error("figures", f"{arena.name}: {what} is {stated}; the rows give {counted}.", arena=arena.name)
-    yield from _totals(facts)
-    yield from _activations(plan)
+    yield from _sums_of_rows(facts)
     yield from impossible(plan)
-
-
-def _reserved_peak(plan: Plan) -> int:
-    """Return the bytes that the allocator of a snapshot reserved, which its one arena has at least; 0 for others."""
-    stated = plan.metrics.get("totals")
-    return int(stated.get("reserved_peak_bytes", 0)) if isinstance(stated, dict) and len(plan.arenas) == 1 else 0
 
 
 def impossible(plan: Plan) -> Iterator[Finding]:
@@ -92,8 +87,8 @@ def impossible(plan: Plan) -> Iterator[Finding]:
                 )
 
 
-def _totals(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``figures`` for ``metrics.totals``."""
+def _sums_of_rows(facts: PlanFacts) -> Iterator[Finding]:
+    """Check rule ``figures`` for ``metrics.totals``, and for ``activation_bytes``, which is 0 for an instance."""
     plan = facts.plan
     stated = plan.metrics.get("totals")
     step, most = facts.peak_together(np.arange(facts.storages))
@@ -107,16 +102,12 @@ def _totals(facts: PlanFacts) -> Iterator[Finding]:
     for what, number in counted.items():
         if isinstance(stated, dict) and stated.get(what) != number:
             yield error("figures", f"totals: {what} is {stated.get(what)}; the rows and arenas give {number}.")
-
-
-def _activations(plan: Plan) -> Iterator[Finding]:
-    """Check rule ``figures`` for ``activation_bytes``, which is 0 for an instance."""
-    stated = plan.metrics.get("activation_bytes")
     own = [role == "activation" and base is None for role, base in zip(plan.roles, plan.base_tensor_uids, strict=True)]
     runs = bool(plan.execution_order) or plan.has_inputs_step
-    counted = sum(plan.size[np.array(own, np.bool_)].tolist()) if runs else 0
-    if stated not in (None, counted):
-        yield error("figures", f"metrics: activation_bytes is {stated}; the rows give {counted}.")
+    activations = sum(plan.size[np.array(own, np.bool_)].tolist()) if runs else 0
+    if plan.metrics.get("activation_bytes") not in (None, activations):
+        what = plan.metrics["activation_bytes"]
+        yield error("figures", f"metrics: activation_bytes is {what}; the rows give {activations}.")
 
 
 def check_metrics(plan: Plan) -> Iterator[Finding]:

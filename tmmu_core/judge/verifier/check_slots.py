@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
 from tmmu_core.base.extras import need
 from tmmu_core.judge.finding import Finding, error
+from tmmu_core.judge.reference.liveness import Lives
 from tmmu_core.judge.verifier.row_columns import U64, PlanFacts
 
 
@@ -51,14 +52,14 @@ def check_slots(facts: PlanFacts) -> Iterator[Finding]:
             yield error("slot", f"slot {slots.number[k]} of {name} starts inside the slot below it.", arena=name)
 
 
-def check_slot_offsets(facts: PlanFacts, alignment: Mapping[int, int] | None) -> Iterator[Finding]:
+def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding]:
     """Check rule ``slot_offset``: ``offset_{k+1} = align_up(offset_k + slot_size_k, align_{k+1})``.
 
-    ``alignment`` is the alignment of each storage (by number), from the graph. Without it that of the rows is used. A
-    view's may be its own or that of its dtype, so both are accepted.
+    The alignment of each storage is that of the graph (``lives``). Without it that of the rows is used. A view's may be
+    its own or that of its dtype, so both are accepted.
     """
     plan, slots = facts.plan, facts.slots
-    possible = _grids(facts, alignment)
+    possible = _grids(facts, lives)
     ends: dict[int, int] = {}
     for k, (arena, start, size) in enumerate(
         zip(slots.arena.tolist(), slots.start.tolist(), slots.backing.tolist(), strict=True)
@@ -74,16 +75,15 @@ def check_slot_offsets(facts: PlanFacts, alignment: Mapping[int, int] | None) ->
         ends[arena] = start + size
 
 
-def _grids(facts: PlanFacts, alignment: Mapping[int, int] | None) -> list[U64]:
-    """Return the alignment of each slot: one column with ``alignment``, else two possible ones."""
+def _grids(facts: PlanFacts, lives: Lives | None) -> list[U64]:
+    """Return the alignment of each slot: one column with ``lives``, else two possible ones."""
     plan, slots = facts.plan, facts.slots
     floor = np.array([max(arena.alignment_bytes, 1) for arena in plan.arenas], np.uint64)[slots.arena]
-    if alignment is not None:
-        required = floor.copy()
-        np.maximum.at(
-            required, facts.slot_of, np.array([alignment.get(s, 1) for s in range(facts.storages)], np.uint64)
-        )
-        return [required]
+    if lives is not None:
+        own = [s for s in lives.storages.values() if s.name in plan.row_of]
+        of_graph = plan.storage[[plan.row_of[s.name] for s in own]] if own else np.zeros(0, np.int64)
+        np.maximum.at(floor, facts.slot_of[of_graph], np.array([s.alignment for s in own], np.uint64))
+        return [floor]
     is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
     tried = []
     for rows in (np.flatnonzero(~is_view), np.arange(len(plan))):
@@ -164,21 +164,21 @@ def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
             )
 
 
-def check_slot_counts(facts: PlanFacts, arenas_with_pairs: frozenset[str] | None) -> Iterator[Finding]:
+def check_slot_counts(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding]:
     """Check rule ``slots_max_live``, for the planner ``slots``.
 
-    More slots are allowed only with must_not_alias pairs (warning ``slots_over_optimal``). ``arenas_with_pairs`` is
-    ``None`` without a graph.
+    More slots are allowed only with must_not_alias pairs (warning ``slots_over_optimal``), which the graph has.
     """
     plan = facts.plan
+    with_pairs = None if lives is None else {lives.storages[name].arena for pair in lives.apart for name in pair}
     for number, arena in enumerate(plan.arenas):
         slots, live = int((facts.slots.arena == number).sum()), facts.most_together(number, facts.death)
         if slots < live:
             yield error("slots_max_live", f"{arena.name} has {slots} slots, but {live} storages are live together.")
         if plan.planner != "slots" or slots <= live:
             continue
-        if arenas_with_pairs is None or arena.name in arenas_with_pairs:
-            why = "its must_not_alias pairs may need them" if arenas_with_pairs else "use --graph to check the cause"
+        if with_pairs is None or arena.name in with_pairs:
+            why = "its must_not_alias pairs may need them" if with_pairs else "use --graph to check the cause"
             yield Finding(
                 "slots_over_optimal",
                 "warning",

@@ -19,7 +19,7 @@ from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.judge.verifier.certificates import supported, unsupported
 from tmmu_core.judge.verifier.check_bytes import overlaps
 from tmmu_core.judge.verifier.check_figures import check_metrics, impossible
-from tmmu_core.judge.verifier.row_columns import I64, Mask, PlanFacts
+from tmmu_core.judge.verifier.row_columns import Mask, PlanFacts
 from tmmu_core.judge.verifier.verify import RULES, check_changes, check_columns, check_held, verify_plan
 from tmmu_core.plans.model import INVALID, Plan
 
@@ -45,7 +45,13 @@ def finished(plan: Plan, graph: Graph | None = None, *, complete: bool = True, *
 
     Of a digest (``complete`` false), which has no rows, only the figures are checked.
     """
-    verdict = verify_plan(plan, graph, **how) if complete else _of_digest(plan)
+    if complete:
+        verdict = verify_plan(plan, graph, **how)
+    else:
+        checked = ("extent", "capacity", "figures", "hash", "held")
+        left_out = tuple((rule, "a digest has no rows") for rule in RULES if rule not in checked)
+        findings = (*impossible(plan), *check_metrics(plan), *check_changes(plan), *check_held(plan))
+        verdict = Verdict(findings, checked, left_out, unsupported(plan), "totals")
     return Finished(believed(plan, verdict), verdict)
 
 
@@ -54,13 +60,6 @@ def believed(plan: Plan, verdict: Verdict) -> Plan:
     if verdict.ok:
         return supported(plan, verdict.certificates)
     return replace(plan, arenas=tuple([replace(arena, status=INVALID) for arena in plan.arenas]))
-
-
-def _of_digest(plan: Plan) -> Verdict:
-    checked = ("extent", "capacity", "figures", "hash", "held")
-    left_out = tuple((rule, "a digest has no rows") for rule in RULES if rule not in checked)
-    findings = (*impossible(plan), *check_metrics(plan), *check_changes(plan), *check_held(plan))
-    return Verdict(findings, checked, left_out, unsupported(plan), "totals")
 
 
 def refuse_invalid(plan: Plan, operator: str, verdict: Verdict | None = None) -> None:
@@ -72,17 +71,11 @@ def refuse_invalid(plan: Plan, operator: str, verdict: Verdict | None = None) ->
     verdict = verify_plan(plan) if verdict is None else verdict
     if verdict.ok:
         return
-    error = _error(plan, min(verdict.errors, key=lambda finding: _WORST_FIRST.index(_kind(finding))), operator)
+    rank = {rule: k for k, rule in enumerate(("overlap", "bounds", "capacity", "alignment"))}
+    error = _error(plan, min(verdict.errors, key=lambda finding: rank.get(finding.rule, len(rank))), operator)
     error.hint = "The plan is invalid. List the findings with tmmu verify, and plan again."
     error.fill(replay_token=plan.replay_token.hex(), rank=plan.rank, findings=len(verdict.errors))
     raise error
-
-
-_WORST_FIRST = ("overlap", "bounds", "capacity", "alignment", "other")
-
-
-def _kind(finding: Finding) -> str:
-    return finding.rule if finding.rule in _WORST_FIRST else "other"
 
 
 def _error(plan: Plan, found: Finding, operator: str) -> ContractError:
@@ -121,13 +114,8 @@ def conflicting_rows(plan: Plan) -> Mask:
     # The sweep skips a storage after its first overlap; its other overlaps are found by comparison with all.
     skipped = sorted(set(skipped))
     for storage in skipped if len(skipped) * facts.storages <= MAX_PAIRS else ():
-        hit[_overlapping(facts, storage)] = True
+        meets = (facts.birth < facts.death[storage]) & (facts.birth[storage] < facts.death)
+        meets &= (facts.start < facts.stop[storage]) & (facts.start[storage] < facts.stop)
+        hit |= meets & ((facts.arena == facts.arena[storage]) | (plan.places == "sparse"))
     rows[:] = hit[plan.storage]
     return rows
-
-
-def _overlapping(facts: PlanFacts, storage: int) -> I64:
-    space = facts.arena == facts.arena[storage] if facts.plan.places != "sparse" else np.ones(facts.storages, np.bool_)
-    meets = space & (facts.birth < facts.death[storage]) & (facts.birth[storage] < facts.death)
-    meets &= (facts.start < facts.stop[storage]) & (facts.start[storage] < facts.stop)
-    return np.flatnonzero(meets)

@@ -18,7 +18,7 @@ from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.judge.canonical_hashes import arena_config_object, hash_of, layout_hash, order_hash, plan_hash
 from tmmu_core.judge.finding import Finding, Verdict, error, shortened
 from tmmu_core.judge.verifier import against_graph
-from tmmu_core.judge.verifier.against_graph import OWN_ARENAS
+from tmmu_core.judge.verifier.against_graph import INVALID_GRAPH, OWN_ARENAS
 from tmmu_core.judge.verifier.certificates import certificates
 from tmmu_core.judge.verifier.check_bytes import check_alignment, check_overlap, check_storages
 from tmmu_core.judge.verifier.check_constraints import check_constraints, check_reuse_cost
@@ -102,27 +102,32 @@ def verify_plan(
         rest = tuple((rule, "its columns are invalid") for rule in RULES if rule not in first_rules)
         return Verdict(shortened(broken), first_rules, rest)
     facts = PlanFacts(plan)
-    findings = _findings_of_rows(facts, graph, arenas)
+    of_facts = (check_rows, check_alignment, check_arenas, check_storages, check_overlap, check_slots, check_handoffs)
+    findings = [finding for check in of_facts for finding in check(facts)]
+    findings += [*check_hashes(facts, arenas), *check_metrics(plan), *check_constraints(plan), *check_reuse_cost(plan)]
+    findings += [*check_certificates(facts), *check_completeness(plan, graph)]
     config, unchecked = _configuration(plan, arenas)
     left_out = {**_OF_PLACES[plan.places], **unchecked}
     if config is not None:
         findings += check_configuration(plan, config)
-    seen = None if graph is None else against_graph.examine(facts, graph, dims, cut_from)
-    if seen is None:
+    lives = None
+    if graph is None:
         left_out |= dict.fromkeys(against_graph.RULES, "no graph was given")
     else:
-        findings += seen.findings
-        left_out |= seen.left_out
-    alignment, pairs = (seen.alignment, seen.arenas_with_pairs) if seen else (None, None)
+        of_graph, lives = against_graph.examine(facts, graph, dims, cut_from)
+        findings += of_graph
+        if lives is None:
+            left_out |= {rule: INVALID_GRAPH for rule in against_graph.RULES if rule != "graph"}
+        elif plan.own_arenas:
+            left_out["arena"] = OWN_ARENAS
     if plan.places == "slots":
-        findings += check_slot_offsets(facts, alignment)
+        findings += check_slot_offsets(facts, lives)
     elif plan.places == "bytes":
         findings += check_numbering(facts)
     else:
         findings += check_sparse_addresses(facts)
-    findings += check_slot_counts(facts, pairs)
-    findings += [*check_places(plan), *check_held(plan)]
-    found = certificates(facts, seen.lives if seen else None, configured=config is not None)
+    findings += [*check_slot_counts(facts, lives), *check_places(plan), *check_held(plan)]
+    found = certificates(facts, lives, configured=config is not None)
     claimed = [each.arena for each in found if each.claimed_bytes is not None]
     if claimed:
         left_out["certificate"] = f"the bound of {', '.join(claimed)} was not recomputed"
@@ -132,22 +137,8 @@ def verify_plan(
         checked,
         tuple((rule, left_out[rule]) for rule in RULES if rule in left_out),
         found,
-        "graph" if seen and seen.lives else "rows",
+        "graph" if lives else "rows",
     )
-
-
-def _findings_of_rows(facts: PlanFacts, graph: Graph | None, arenas: Arenas | None) -> list[Finding]:
-    """Return the findings of the rules that need no recomputed live ranges."""
-    of_facts = (check_rows, check_alignment, check_arenas, check_storages, check_overlap, check_slots, check_handoffs)
-    return [
-        *(finding for check in of_facts for finding in check(facts)),
-        *check_hashes(facts, arenas),
-        *check_metrics(facts.plan),
-        *check_constraints(facts.plan),
-        *check_reuse_cost(facts.plan),
-        *check_certificates(facts),
-        *check_completeness(facts.plan, graph),
-    ]
 
 
 def _configuration(plan: Plan, arenas: Arenas | None) -> tuple[Arenas | None, dict[str, str]]:

@@ -11,16 +11,19 @@ from dataclasses import dataclass
 
 from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Tensor
-from tmmu_core.judge.reference.liveness.ref_handoffs import Handoff, HandoffJudge
-from tmmu_core.judge.reference.liveness.ref_in_place import write_in_place
-from tmmu_core.judge.reference.liveness.ref_ranges import Ranges, births, deaths, refuse_dangling, saved_tensors
+from tmmu_core.judge.reference.liveness.ref_handoffs import Handoff, HandoffJudge, write_in_place
 from tmmu_core.judge.reference.liveness.ref_storages import (
     Groups,
+    Ranges,
     Storage,
+    births,
+    deaths,
     first_born,
     join_views_and_alias_groups,
     pairs_apart,
+    refuse_dangling,
     refuse_misplaced,
+    saved_tensors,
     storage_from,
 )
 from tmmu_core.judge.reference.schedule import Run
@@ -72,7 +75,11 @@ def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
     storage_of = {name: eldest[groups.leader(name)] for name in birth}
     arena = {name: arena_of(run.tensors[name], frozenset(declared or ())) for name in eldest.values()}
     if declared is not None:
-        refuse_undeclared(arena, frozenset(declared))
+        allowed = {*declared, OFFLOAD_ARENA} if declared else {*DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY}
+        missing = min(((needed, name) for name, needed in arena.items() if needed not in allowed), default=None)
+        if missing is not None:
+            needed, name = missing
+            raise ArenaTooSmall(f"{name} needs {needed}.", arena=needed, capacity=0, required="unknown", tensor=name)
     apart = pairs_apart(run, storage_of)
 
     judge = HandoffJudge(run, birth, unhanded, saved, last_read, storage_of, groups, arena, apart)
@@ -97,11 +104,3 @@ def arena_of(tensor: Tensor, declared: frozenset[str]) -> str:
     if tensor.persistent:
         return "parameters"
     return "gradients" if tensor.role == "gradient" else "activations"
-
-
-def refuse_undeclared(arena: Mapping[str, str], declared: frozenset[str]) -> None:
-    """Raise ``ArenaTooSmall`` (capacity 0) for an arena that is needed but not declared."""
-    for needed, name in sorted((needed, name) for name, needed in arena.items()):
-        undeclared = {OFFLOAD_ARENA} if declared else {OFFLOAD_ARENA, ONE_MEMORY}
-        if needed not in (declared or DEFAULT_ARENAS) and needed not in undeclared:
-            raise ArenaTooSmall(f"{name} needs {needed}.", arena=needed, capacity=0, required="unknown", tensor=name)

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tmmu_core.graph.model import INPUTS_STEP, Graph, Mode, Node, Preset, Tensor
-from tmmu_core.judge.reference.schedule.ref_backward import with_backward
-from tmmu_core.judge.reference.schedule.ref_order import timeline_order
-from tmmu_core.judge.reference.schedule.ref_remat import with_remat
-from tmmu_core.judge.reference.schedule.ref_tensors import Sizes, roots, sizes_of
+from tmmu_core.judge.reference.schedule.ref_backward import with_backward, with_remat
+from tmmu_core.judge.reference.schedule.ref_order import Sizes, roots, sizes_of, timeline_order
 
 
 @dataclass(frozen=True)
@@ -114,14 +112,10 @@ def run_of(
         written_at=dict.fromkeys(as_run.inputs, 0),
         reads={},
     )
-    _note_reads_and_writes(run)
-    return run
-
-
-def _note_reads_and_writes(run: Run) -> None:
     for position, node_id in enumerate(run.order):
         step, node = run.step_of(position), run.nodes[node_id]
         for name in node.inputs:
             run.reads.setdefault(name, []).append(step)
         for name in node.outputs:
             run.written_at[name] = step
+    return run
