@@ -24,8 +24,8 @@ from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE
 from tmmu_core.planners.exact.time_cut import TimeCutSearch
 from tmmu_core.planners.greedy import greedy
 from tmmu_core.planners.problem import Problem, without_empty
-from tmmu_core.plans.making.arena_problems import arena_problems
 from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.plan_rows import arena_problems
 
 
 def made(seed: int, most: int = 6) -> Problem:

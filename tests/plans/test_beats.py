@@ -8,7 +8,7 @@ import pytest
 from app.canvas.pack import pack_plan, picture_of
 from app.kit.charts.compare_charts import curves
 from tests.plans.examples import problem_of
-from tmmu_core.plans.analysis.resource_ledger import resource_ledger
+from tmmu_core.plans.analysis.waste_ledger import resource_ledger
 from tmmu_core.plans.figures.live_bytes import live_bytes_of, peak_of, peak_together
 from tmmu_core.plans.figures.plan_storages import beats_of
 from tmmu_core.plans.making.instance import plan_problem

@@ -14,8 +14,7 @@ from tmmu_core.base.errors import AllocationOverflow
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.judge.verifier.verify import verify_plan
-from tmmu_core.plans.analysis.resource_ledger import resource_ledger
-from tmmu_core.plans.analysis.slot_occupants import slot_reports
+from tmmu_core.plans.analysis.waste_ledger import resource_ledger, slot_reports
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.live_bytes import (
     live_bytes_of,

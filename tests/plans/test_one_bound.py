@@ -25,10 +25,10 @@ from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.problem import Packing, Problem, live_parts
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making import arena_summary
-from tmmu_core.plans.making.arena_problems import arena_problems
 from tmmu_core.plans.making.arena_summary import certify
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.making.plan_rows import arena_problems
 
 ONE = {"activations": {"alignment_bytes": 1}}
 

@@ -25,7 +25,7 @@ from tmmu_core.base.cbor import cbor_canonical
 from tmmu_core.base.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import PERSISTENT_ROLES
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
-from tmmu_core.plans.analysis.resource_ledger import ResourceLedger, resource_ledger
+from tmmu_core.plans.analysis.waste_ledger import ResourceLedger, resource_ledger
 from tmmu_core.plans.figures.plan_storages import storages_of
 from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import Plan

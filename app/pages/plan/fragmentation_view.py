@@ -12,8 +12,7 @@ from app.session import state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import glossary, markup, numbers
-from tmmu_core.plans.analysis.slot_occupants import SlotReport, slot_reports
-from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, WasteLedger, waste_ledger
+from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, SlotReport, WasteLedger, slot_reports, waste_ledger
 
 
 @remembered

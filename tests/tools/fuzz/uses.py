@@ -21,8 +21,8 @@ from tmmu_core.judge.lint import lint_plan
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.analysis import waste_ledger
 from tmmu_core.plans.analysis.gate import Limit, gate
-from tmmu_core.plans.analysis.resource_ledger import resource_ledger
 from tmmu_core.plans.analysis.search_progress import course
+from tmmu_core.plans.analysis.waste_ledger import resource_ledger
 from tmmu_core.plans.figures.plan_storages import peak
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan

@@ -136,7 +136,10 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
     if summary.extent_bytes <= summary.capacity_bytes:
         return
     bound = max(summary.bound_bytes, summary.proven_bytes or 0)
-    other = _fitting_planner(problem, bound, summary.capacity_bytes)
+    other = "no" if bound > summary.capacity_bytes else "unknown"
+    if other == "unknown" and problem.reuse is None and len(problem) <= TRIED_UP_TO:
+        packing = ARENA_PLANNERS[TRIED].pack(problem, {}, None)
+        other = TRIED if int((packing.offset + problem.size).max()) <= summary.capacity_bytes else other
     if other == "no":
         way = f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "
         way += OF_GRAPHS if of_graph else OF_INSTANCES
@@ -145,8 +148,9 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
         way += f"try --planner {'exact' if problem.reuse is None else 'reuse'}."
     else:
         way = f"It fits with --planner {other}."
+    limit = "the memory limit (--capacity)" if summary.name == ONE_MEMORY else f"the capacity of arena {summary.name!r}"
     raise ArenaTooSmall(
-        f"{_limit_of(summary.name)} is {summary.capacity_bytes:,} B, the plan needs {summary.extent_bytes:,} B.",
+        f"{limit} is {summary.capacity_bytes:,} B, the plan needs {summary.extent_bytes:,} B.",
         arena=summary.name,
         capacity=summary.capacity_bytes,
         required=summary.extent_bytes,
@@ -155,21 +159,6 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
         another_planner_would_fit=other,
         hint=way,
     )
-
-
-def _limit_of(arena: str) -> str:
-    return "the memory limit (--capacity)" if arena == ONE_MEMORY else f"the capacity of arena {arena!r}"
-
-
-def _fitting_planner(problem: Problem, bound: int, capacity: int) -> str:
-    if bound > capacity:
-        return "no"
-    if problem.reuse is None and len(problem) <= TRIED_UP_TO:
-        packing = ARENA_PLANNERS[TRIED].pack(problem, {}, None)
-        extent = int((packing.offset + problem.size).max())
-        if extent <= capacity:
-            return TRIED
-    return "unknown"
 
 
 def check_budget(summaries: Sequence[ArenaSummary], budget: int | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
@@ -25,12 +26,16 @@ from tmmu_core.planners.meter import metered
 from tmmu_core.planners.problem import Packing, Problem, Progress
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
-from tmmu_core.plans.making.arena_problems import arena_problems
 from tmmu_core.plans.making.arena_summary import PackedArena, check_budget, check_capacity, check_together, summarise
 from tmmu_core.plans.making.memory_tiers import spread_over_memories
-from tmmu_core.plans.making.plan_rows import Placement, PlanTotals, assemble, merge_packings, plan_columns
+from tmmu_core.plans.making.plan_rows import (
+    arena_problems,
+    assemble,
+    merge_packings,
+    plan_columns,
+)
 from tmmu_core.plans.making.request import PlanRequest, refuse_unknown_words
-from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, ArenaSummary, Plan
+from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, Plan
 
 NAMED_PARTS = 8
 """The most unplanned parts that are listed by name; the others are counted."""
@@ -95,7 +100,9 @@ def solve(
             if arena is not None:
                 error.fill(arena=arena)
         if "ir_hash" in error.required:
-            error.fill(ir_hash=_hash_or_unknown(graph, ir_hash))
+            with suppress(ContractError):
+                ir_hash = ir_hash or canonical.ir_hash(graph)
+            error.fill(ir_hash=ir_hash.hex() if ir_hash else "unknown")
         raise
 
 
@@ -119,13 +126,6 @@ def _needed_of(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash
     return error.diagnostics["required"]
 
 
-def _hash_or_unknown(graph: Graph, known: bytes | None) -> str:
-    try:
-        return (known or canonical.ir_hash(graph)).hex()
-    except ContractError:
-        return "unknown"
-
-
 def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress: Progress | None) -> Solution:
     started = time.perf_counter_ns()
     assert request.mode is not None
@@ -140,7 +140,12 @@ def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress
     liveness, config, problems, packings = _packed(timeline, config, planner, options, meter)
     placement = merge_packings(liveness, problems, packings)
 
-    summaries = _summaries(placement, problems, packings, config, timeline.steps)
+    summaries = []
+    for problem, packing in zip(problems, packings, strict=True):
+        rows = placement.rows_of[problem.arena]
+        slots = int(placement.slot[rows].max(initial=-1)) + 1
+        placed = PackedArena(packing, slots, placement.extent[problem.arena], placement.held[rows])
+        summaries.append(summarise(problem, placed, config, timeline.steps))
     for problem, summary in zip(problems, summaries, strict=True):
         check_capacity(problem, summary)
     check_budget(summaries, request.budget)
@@ -163,14 +168,16 @@ def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress
             shard_spec_hash=canonical.shard_spec_hash(request.shard_spec),
         )
         liveness = placement.liveness
-        use = PlanTotals(placement.peak(timeline.steps), metrics.activation_retention(liveness), started)
+        peak = placement.peak(timeline.steps)
         columns = plan_columns(liveness, placement, summaries, own_arenas=own_arenas)
         del placement  # it is in the columns now
         plan = assemble(
             columns,
             summaries,
             identity,
-            use,
+            peak,
+            started,
+            retained=metrics.activation_retention(liveness),
             planner=planner.name,
             planner_options=meter.options(request.options),
             ir_name=graph.name,
@@ -184,23 +191,6 @@ def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress
             notes={**remarks, **of_arenas},
         )
     return Solution(graph, liveness, plan)
-
-
-def _summaries(
-    placement: Placement,
-    problems: Sequence[Problem],
-    packings: Sequence[Packing],
-    config: Mapping[str, Arena],
-    steps: int,
-) -> list[ArenaSummary]:
-    """Return the figures of each arena."""
-    found = []
-    for problem, packing in zip(problems, packings, strict=True):
-        rows = placement.rows_of[problem.arena]
-        slots = int(placement.slot[rows].max(initial=-1)) + 1
-        placed = PackedArena(packing, slots, placement.extent[problem.arena], placement.held[rows])
-        found.append(summarise(problem, placed, config, steps))
-    return found
 
 
 def remarks_on(graph: Graph, dims: Mapping[str, int]) -> dict[str, str]:

@@ -18,7 +18,6 @@ from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import (
     GIVEN,
     I64,
-    U64,
     Packing,
     PlainInstance,
     Problem,
@@ -31,7 +30,7 @@ from tmmu_core.plans import canonical
 from tmmu_core.plans.constraints import Constraints
 from tmmu_core.plans.figures.live_bytes import peak_together
 from tmmu_core.plans.making.arena_summary import PackedArena, check_capacity, summarise
-from tmmu_core.plans.making.plan_rows import PlanTotals, assemble, numbered_by_offset, storage_numbers
+from tmmu_core.plans.making.plan_rows import assemble, numbered_by_offset, storage_numbers
 from tmmu_core.plans.model import GIVEN_OFFSETS, READ, Handoff, Plan, PlanColumns
 
 
@@ -54,12 +53,15 @@ def plan_problem(
     if instance.packing is not None:
         planner = GIVEN
     reserved = instance.recorded.reserved_peak_bytes if planner == GIVEN and instance.recorded else None
-    given_packings = _packings_of(instance)
+    given_packings: dict[str, Packing] = {}
+    if instance.packing is not None:
+        offsets = np.split(instance.packing.offset, np.cumsum([len(problem) for problem in instance.problems])[:-1])
+        given_packings = {p.arena: Packing(own) for p, own in zip(instance.problems, offsets, strict=True)}
     placed = []
     for problem in instance.problems:
         packing = given_packings.get(problem.arena) or _packed(problem, planner, options or {}, meter)
         placed.append(_placed(problem, packing, reserved or 0))
-    columns = _all_columns(placed, instance)
+    columns = _columns(placed, instance)
     steps = int(columns.death.max(initial=1))
     config = {each.problem.arena: Arena(each.problem.capacity, each.problem.arena_alignment) for each in placed}
     summaries = [summarise(each.problem, each.found, config, steps) for each in placed]
@@ -73,7 +75,9 @@ def plan_problem(
         columns,
         summaries,
         _identity(instance.problems, config, constraints),
-        PlanTotals(peak_together(birth, end, size, steps), (0, 0), started, reserved),
+        peak_together(birth, end, size, steps),
+        started,
+        reserved_peak_bytes=reserved,
         planner=planner,
         planner_options=meter.options(options or {}),
         ir_name=instance.name,
@@ -88,19 +92,6 @@ def plan_problem(
     )
 
 
-def _all_columns(placed: list[_Placed], instance: PlainInstance) -> PlanColumns:
-    """Return the rows of all arenas with their hand-offs, and the categories of a recording."""
-    columns = replace(
-        _columns(placed),
-        handoffs=tuple([row for each in placed for row in each.handoffs]),
-        taken=tuple([flag for each in placed for flag in each.taken]),
-    )
-    if instance.recorded is None:
-        return columns
-    kind = dict(zip(instance.problem.ids, instance.recorded.categories, strict=True))
-    return replace(columns, categories=tuple([kind[name] for name in columns.tensor_ids]))
-
-
 def _notes(placed: list[_Placed], instance: PlainInstance) -> dict[str, Any]:
     """Return the notes of the reader, of given offsets, and of the planner for each arena."""
     notes: dict[str, Any] = {READ: "; ".join(instance.notes)} if instance.notes else {}
@@ -108,15 +99,6 @@ def _notes(placed: list[_Placed], instance: PlainInstance) -> dict[str, Any]:
     if kept:
         notes[GIVEN_OFFSETS] = f"{kept:,} of {sum(map(len, instance.problems)):,} offsets are given and stay fixed"
     return notes | {each.problem.arena: dict(each.found.packing.notes) for each in placed if each.found.packing.notes}
-
-
-def _packings_of(instance: PlainInstance) -> dict[str, Packing]:
-    """Return the offsets of the file by arena; nothing where it has none."""
-    if instance.packing is None:
-        return {}
-    arenas = (instance.problem, *instance.others)
-    offsets = np.split(instance.packing.offset, np.cumsum([len(problem) for problem in arenas])[:-1])
-    return {problem.arena: Packing(own) for problem, own in zip(arenas, offsets, strict=True)}
 
 
 class _Placed(NamedTuple):
@@ -131,11 +113,15 @@ class _Placed(NamedTuple):
 
 
 def _placed(problem: Problem, packing: Packing, reserved: int) -> _Placed:
-    slot = packing.slot if packing.slot is not None else numbered_by_offset(_as_held(problem), packing)
+    first, begin, _ = live_parts(problem)
+    birth, is_held = problem.birth.copy(), np.diff(first) > 0
+    birth[is_held] = begin[first[:-1][is_held]]  # rows are numbered by the first live part
+    slot = packing.slot if packing.slot is not None else numbered_by_offset(replace(problem, birth=birth), packing)
     sizes = slot_sizes(problem, slot)[0][slot] if packing.slot is not None else problem.size
     extent = max(int((packing.offset + sizes).max()) if len(problem) else 0, reserved)
     handoffs, taken, ends = _handoffs(problem, packing)
-    parts = _lives(replace(problem, death=ends[1]))
+    first, begin, end = live_parts(replace(problem, death=ends[1]))
+    parts = begin, end, np.repeat(problem.size, np.diff(first))
     found = PackedArena(packing, int(slot.max(initial=-1)) + 1, extent, ends[1], parts)
     return _Placed(replace(problem, death=ends[0]), slot, found, handoffs, taken)
 
@@ -230,7 +216,8 @@ def _handoffs(
     return tuple([(k, problem.ids[x], problem.ids[y]) for k, x, y in rows]), tuple(same.tolist()), (death, held)
 
 
-def _columns(placed: Sequence[_Placed]) -> PlanColumns:
+def _columns(placed: Sequence[_Placed], instance: PlainInstance) -> PlanColumns:
+    """Return the rows of all arenas with their in-place reuse, and the categories of a recording."""
     problems = [each.problem for each in placed]
     offset, size, alignment, slot = (
         np.concatenate(column)
@@ -248,8 +235,11 @@ def _columns(placed: Sequence[_Placed]) -> PlanColumns:
     arena = np.repeat(np.arange(len(placed), dtype=np.int32), [len(problem) for problem in problems])[source]
     roles = [role for problem in problems for role in problem.roles or ("activation",) * len(problem)]
     storage, generation = storage_numbers(arena, slot[source], birth)
+    tensor_ids = tuple([ids[at] for at in order])
+    recorded = instance.recorded
+    kind = {} if recorded is None else dict(zip(instance.problem.ids, recorded.categories, strict=True))
     return PlanColumns(
-        tensor_ids=tuple([ids[at] for at in order]),
+        tensor_ids=tensor_ids,
         arena=arena,
         logical_slot=slot[source],
         offset=offset[source],
@@ -264,18 +254,7 @@ def _columns(placed: Sequence[_Placed]) -> PlanColumns:
         shapes=tuple(map({n: (n,) for n in size.tolist()}.__getitem__, size[source].tolist())),
         alias_group_ids=(None,) * len(order),
         base_tensor_uids=(None,) * len(order),
+        handoffs=tuple([row for each in placed for row in each.handoffs]),
+        taken=tuple([flag for each in placed for flag in each.taken]),
+        categories=tuple([kind[name] for name in tensor_ids]) if kind else (),
     )
-
-
-def _lives(problem: Problem) -> tuple[I64, I64, U64]:
-    """Return birth, end and bytes of every live part of every storage."""
-    first, birth, end = live_parts(problem)
-    return birth, end, np.repeat(problem.size, np.diff(first))
-
-
-def _as_held(problem: Problem) -> Problem:
-    """Return the problem with the birth of each storage at its first live part, by which rows are numbered."""
-    first, begin, _ = live_parts(problem)
-    birth, is_held = problem.birth.copy(), np.diff(first) > 0
-    birth[is_held] = begin[first[:-1][is_held]]
-    return replace(problem, birth=birth)

@@ -18,8 +18,7 @@ from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.planners.helia import BY_ITSELF, Facts, Memory, Platform, Residency, place, read_platform
 from tmmu_core.planners.platform import READ_ONLY_ROLES
 from tmmu_core.planners.problem import Packing, Problem
-from tmmu_core.plans.making.arena_problems import arena_problems
-from tmmu_core.plans.making.plan_rows import without_handoffs
+from tmmu_core.plans.making.plan_rows import arena_problems, without_handoffs
 
 
 @dataclass(frozen=True)

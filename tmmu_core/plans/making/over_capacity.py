@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tmmu_core.base.errors import AllocationFailure, ArenaTooSmall, ContractError
 from tmmu_core.graph.arenas import as_given, read_arenas
@@ -87,21 +87,18 @@ def _capacities(source: Graph | PlainInstance, request: PlanRequest, plan: Plan)
     return found | capacities_by_name(request.capacities, names if len(names) == 1 or found == {} else tuple(found))
 
 
-def _config_hash(source: Graph | PlainInstance, request: PlanRequest, plan: Plan) -> bytes:
-    if isinstance(source, Graph):
-        return canonical.arena_config_hash(as_given(with_arena_settings(source, request.spelled_out(source)).arenas))
-    arena = plan.arenas[0]
-    capacity = _capacities(source, request, plan)[arena.name]
-    config: dict[str, Any] = {"capacity_bytes": capacity, "alignment_bytes": arena.alignment_bytes}
-    return canonical.arena_config_hash({arena.name: config})
-
-
 def _under_limits(plan: Plan, source: Graph | PlainInstance, request: PlanRequest) -> Plan:
     """Return the plan with the request's limits: same layout, hash of the requested configuration."""
-    capacities, config_hash = _capacities(source, request, plan), _config_hash(source, request, plan)
+    capacities = _capacities(source, request, plan)
+    if isinstance(source, Graph):
+        config = as_given(with_arena_settings(source, request.spelled_out(source)).arenas)
+    else:
+        arena = plan.arenas[0]
+        limits = {"capacity_bytes": capacities[arena.name], "alignment_bytes": arena.alignment_bytes}
+        config = {arena.name: limits}
     unlimited = Arena().capacity_bytes
     arenas = tuple(replace(arena, capacity_bytes=capacities.get(arena.name, unlimited)) for arena in plan.arenas)
-    limited = replace(plan, arenas=arenas, arena_config_hash=config_hash)
+    limited = replace(plan, arenas=arenas, arena_config_hash=canonical.arena_config_hash(config))
     whole, _ = canonical.plan_digests(limited)
     return replace(limited, tmmu_plan_hash=whole)
 

@@ -1,4 +1,4 @@
-"""From packings to a plan: which in-place reuse was taken, the columns per tensor, the hashes."""
+"""From liveness to packing problems, and from packings to a plan: in-place reuse taken, columns, hashes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.base import limits
 from tmmu_core.base.cbor import CHUNK_ROWS
 from tmmu_core.graph.dtypes import itemsize
-from tmmu_core.graph.index import named
-from tmmu_core.graph.model import ROLES, Graph
+from tmmu_core.graph.index import GraphIndex, named
+from tmmu_core.graph.model import ROLES, Arena
 from tmmu_core.liveness.analyse import row_bytes
 from tmmu_core.liveness.live_model import I32, I64, U64, Liveness
 from tmmu_core.planners.problem import Packing, Problem
@@ -23,6 +24,54 @@ from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.live_bytes import peak_together
 from tmmu_core.plans.model import ArenaSummary, Handoffs, Plan, PlanColumns
+
+
+def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Problem]:
+    """Return one :class:`Problem` per arena of ``liveness.arenas``, storages in the normative order.
+
+    Raises ``UnreadableInput`` for more arenas than the limit.
+    """
+    if len(liveness.arenas) > limits.ceiling(limits.ARENAS):  # the cost is arenas × storages
+        raise limits.past(limits.ARENAS, "the tensors lie in many arenas", liveness.timeline.graph.name)
+    storages = liveness.storages
+    index = liveness.timeline.index
+    ids, role = index.tensor_ids, index.role
+    place = np.zeros(len(storages), np.int64)  # among those of its arena
+    problems = []
+    for number, name in enumerate(liveness.arenas):
+        arena = config.get(name, Arena())
+        rows = np.flatnonzero(storages.arena == number)
+        place[rows] = np.arange(len(rows))
+        heads = storages.head[rows]
+        source = storages.handoff_from[rows]
+        # A hand-off stays inside its arena (contract §1), so the giver's place is known by now or soon.
+        handoff = np.where(source >= 0, place[source], -1)
+        pairs = storages.must_not_alias
+        inside = (storages.arena[pairs] == number).all(axis=1)
+        problems.append(
+            Problem(
+                arena=name,
+                ids=_taken(ids, heads),
+                birth=storages.birth[rows],
+                death=storages.death[rows],
+                size=storages.size[rows],
+                alignment=np.maximum(storages.alignment[rows], np.uint64(arena.alignment_bytes)),
+                capacity=arena.capacity_bytes,
+                arena_alignment=arena.alignment_bytes,
+                handoff_from=handoff if (handoff >= 0).any() else None,
+                must_not_alias=place[pairs[inside]] if inside.any() else None,
+                roles=named(ROLES, role[heads]),
+            )
+        )
+    return problems
+
+
+def _taken(ids: tuple[str, ...], numbers: I64) -> tuple[str, ...]:
+    """The ids of ``numbers``; where those are all there are, in order, the same tuple."""
+    if np.array_equal(numbers, np.arange(len(ids))):
+        return ids
+    return tuple(map(ids.__getitem__, numbers.tolist()))
+
 
 T = TypeVar("T")
 
@@ -65,22 +114,18 @@ def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Se
         offset[rows] = packing.offset
         slot[rows] = numbered = packing.slot if packing.slot is not None else numbered_by_offset(problem, packing)
         backing = slot_sizes(problem, numbered)[0] if packing.slot is not None else None
-        sizes = backing[numbered] if backing is not None else problem.size
+        sizes = problem.size if backing is None else backing[numbered]
         extent[problem.arena] = int((packing.offset + sizes).max()) if len(rows) else 0
         if packing.slot is None and problem.handoff_from is not None:
             takers = np.flatnonzero(problem.handoff_from >= 0)
             givers = problem.handoff_from[takers]
             unused += rows[takers[packing.offset[takers] != packing.offset[givers]]].tolist()
-    used = _with_taken(_without(liveness, unused) if unused else liveness, offset)
+    used = _without(liveness, unused) if unused else liveness
+    giver, taker = (used.storage_of[used.handoffs[:, k]] for k in (1, 2))
+    used = replace(used, taken=offset[giver] == offset[taker])
     held, givers = used.storages.death.copy(), used.storage_of[used.handoffs[:, 1]]
     held[givers[~used.taken]] += 1
     return Placement(used, held, slot, offset, rows_of, extent)
-
-
-def _with_taken(liveness: Liveness, offset: U64) -> Liveness:
-    """Return the liveness with ``taken`` set for storages at ``offset``."""
-    giver, taker = (liveness.storage_of[liveness.handoffs[:, k]] for k in (1, 2))
-    return replace(liveness, taken=offset[giver] == offset[taker])
 
 
 def numbered_by_offset(problem: Problem, packing: Packing) -> I64:
@@ -138,7 +183,11 @@ def plan_columns(
     storage = liveness.storage_of[rows]
     number, generation = storage_numbers(storages.arena, placement.slot, storages.birth)
     number, generation = number[storage], generation[storage]
-    aliases, bases = _shared(graph, index.marked, rows)
+    aliases: list[str | None] = [None] * len(rows)
+    bases = aliases.copy()
+    for row in _marked_rows(rows, index):
+        tensor = graph.tensors[rows[row]]
+        aliases[row], bases[row] = tensor.alias_group_id, tensor.view and tensor.view.base_tensor_uid
     return PlanColumns(
         tensor_ids=_at(ids, rows),
         arena=storages.arena[storage],
@@ -153,32 +202,17 @@ def plan_columns(
         roles=named(ROLES, index.role[rows]),
         dtypes=named(index.dtype_names, index.dtype[rows]),
         shapes=_at(index.shapes, rows),
-        alias_group_ids=aliases,
-        base_tensor_uids=bases,
+        alias_group_ids=tuple(aliases),
+        base_tensor_uids=tuple(bases),
         handoffs=Handoffs(ids, liveness.handoffs),
         taken=tuple(liveness.taken.tolist()),
     )
 
 
-def _shared(graph: Graph, marked: I64, rows: I64) -> tuple[tuple[str | None, ...], tuple[str | None, ...]]:
-    """Alias groups and bases of the tensors ``rows``; none but those ``marked`` have any."""
-    places = _among(rows, marked, len(graph.tensors)) if len(marked) else []
-    if not places:
-        none = (None,) * len(rows)
-        return none, none
-    alias: list[str | None] = [None] * len(rows)
-    base: list[str | None] = [None] * len(rows)
-    for row in places:
-        tensor = graph.tensors[rows[row]]
-        alias[row] = tensor.alias_group_id
-        base[row] = None if tensor.view is None else tensor.view.base_tensor_uid
-    return tuple(alias), tuple(base)
-
-
-def _among(rows: I64, marked: I64, tensors: int) -> list[int]:
-    """Places in ``rows`` of the tensors ``marked``."""
-    is_marked = np.zeros(tensors, np.bool_)
-    is_marked[marked] = True
+def _marked_rows(rows: I64, index: GraphIndex) -> list[int]:
+    """Return the places in ``rows`` of the tensors with fields beyond id, shape, dtype and role."""
+    is_marked = np.zeros(len(index.tensor_ids), np.bool_)
+    is_marked[index.marked] = True
     places: list[int] = np.flatnonzero(is_marked[rows]).tolist()
     return places
 
@@ -226,33 +260,29 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
     inside = (index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
     for at in np.flatnonzero(inside).tolist():
         alignment[at] = min(itemsize(tensors[rows[at]].dtype), int(of_start[at]))
-    for at in _among(rows, index.marked, len(tensors)):
+    for at in _marked_rows(rows, index):
         declared = tensors[rows[at]].alignment
         if declared is not None:
             alignment[at] = max(declared, int(alignment[at]))
     return alignment
 
 
-# --- the plan ----------------------------------------------------------------------------------------------------
-
-
-class PlanTotals(NamedTuple):
-    """Figures from the storages, and the start time."""
-
-    peak: tuple[int, int]
-    """The step at which the most bytes are in use together, and those bytes."""
-    retained: tuple[int, int]
-    """As :func:`metrics.activation_retention` gives it."""
-    started: int
-    """The clock (ns) at which planning began."""
-    reserved_peak_bytes: int | None = None
-    """As :class:`Recorded` has it."""
-
-
 def assemble(
-    columns: PlanColumns, summaries: Sequence[ArenaSummary], identity: canonical.Identity, use: PlanTotals, **rest: Any
+    columns: PlanColumns,
+    summaries: Sequence[ArenaSummary],
+    identity: canonical.Identity,
+    peak: tuple[int, int],
+    started: int,
+    *,
+    retained: tuple[int, int] = (0, 0),
+    reserved_peak_bytes: int | None = None,
+    **rest: Any,
 ) -> Plan:
-    """Compute the hashes (contract §6) and return the plan; ``rest`` are its other fields by name."""
+    """Compute the hashes (contract §6) and return the plan; ``rest`` are its other fields by name.
+
+    ``peak``, ``retained`` and ``reserved_peak_bytes`` are those of :func:`metrics.plan_metrics`; ``started`` is the
+    clock (ns) at which planning began.
+    """
     slots, addresses = canonical.encoded_tables(columns, [summary.name for summary in summaries])
     bound = canonical.slot_assignment_table(rest["replay_token"], slots)
     plan_hash, layout_hash = canonical.plan_hash(identity, bound, addresses), canonical.layout_hash(slots, addresses)
@@ -262,10 +292,10 @@ def assemble(
         arenas=tuple(summaries),
         metrics=metrics.plan_metrics(
             summaries,
-            use.peak,
-            retained=use.retained,
-            reserved_peak_bytes=use.reserved_peak_bytes,
-            allocation_time_ns=time.perf_counter_ns() - use.started,
+            peak,
+            retained=retained,
+            reserved_peak_bytes=reserved_peak_bytes,
+            allocation_time_ns=time.perf_counter_ns() - started,
         ),
         **identity._asdict(),
         **vars(columns),

@@ -103,7 +103,14 @@ def replan_session(
     the graph declares no place for it. Raises what planning the first shape raises, and ``InvalidIrShapes`` for an
     unknown dimension, a negative size, or an unknown policy.
     """
-    policy = _policy(policy or graph.replan_policy)
+    policy = policy or graph.replan_policy
+    if policy not in ("ABORT", "REPLAN_AT_SAFEPOINT"):
+        raise InvalidIrShapes(
+            f"there is no replan policy {policy!r}.",
+            reason="replan_policy",
+            node_id="",
+            hint="Choose ABORT or REPLAN_AT_SAFEPOINT.",
+        )
     session = _Session(graph, policy, with_arena_settings(graph, request or PlanRequest()))
     for number, shape in enumerate(shapes):
         if progress is not None and not progress("iterations", number, len(shapes)):
@@ -116,17 +123,6 @@ def replan_session(
             error.fill(iteration=number)
             return session.log(error)
     return session.log()
-
-
-def _policy(policy: str) -> str:
-    if policy not in ("ABORT", "REPLAN_AT_SAFEPOINT"):
-        raise InvalidIrShapes(
-            f"there is no replan policy {policy!r}.",
-            reason="replan_policy",
-            node_id="",
-            hint="Choose ABORT or REPLAN_AT_SAFEPOINT.",
-        )
-    return policy
 
 
 @dataclass(eq=False)
@@ -158,7 +154,7 @@ class _Session:
             self.iterations.append(replace(before, number=number, point=_point(whole), replanned=False))
             return
         safepoint = self._safepoint(number, before)
-        self.dims = {name: _widened(dim, whole[name]) for name, dim in self.dims.items()}
+        self.dims = {name: Dim(min(dim.min, whole[name]), max(dim.max, whole[name])) for name, dim in self.dims.items()}
         iteration = replace(self._planned(number, whole), replanned=True)
         self.replans.append(_record(iteration, before, safepoint))
         self.iterations.append(iteration)
@@ -212,10 +208,6 @@ class _Session:
         order = before.solution.plan.execution_order
         place = {node_id: step for step, node_id in enumerate(order)}
         return max(self.graph.safepoints, key=lambda node_id: (place.get(node_id, -1), node_id))
-
-
-def _widened(dim: Dim, value: int) -> Dim:
-    return Dim(min(dim.min, value), max(dim.max, value))
 
 
 def _point(values: Mapping[str, int]) -> Point:

@@ -46,10 +46,6 @@ class OptionSpec:
 # --- how values are written --------------------------------------------------------------------------------------
 
 
-def _whole(text: str) -> int:
-    return strict.whole_number(text)
-
-
 def _switch(text: str) -> bool:
     if text not in ("0", "1"):
         raise ValueError(f"{strict.shown(text)} is neither 1 nor 0.")
@@ -95,7 +91,7 @@ def _dims(text: str) -> dict[str, int]:
         if name is None:
             raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE.")
         try:
-            point[name] = _whole(value)
+            point[name] = strict.whole_number(value)
         except ValueError as error:
             raise ValueError(f"the dimension {name!r}: {error}") from None
     return dict(sorted(point.items()))
@@ -105,17 +101,9 @@ def _capacities(text: str) -> dict[str, int]:
     return dict(sorted((ANY_ARENA if name is None else name, _bytes(value)) for name, value in _some_pairs(text)))
 
 
-def _write_dims(point: Mapping[str, int]) -> str:
-    return ",".join(pair_texts(sorted(point.items())))
-
-
 def capacity_texts(capacities: Mapping[str, int]) -> list[str]:
     """Each capacity as ``--capacity`` takes it."""
     return pair_texts((None if name == ANY_ARENA else name, size) for name, size in sorted(capacities.items()))
-
-
-def _write_capacities(capacities: Mapping[str, int]) -> str:
-    return ",".join(capacity_texts(capacities))
 
 
 def read_json_object(text: str, what: str) -> dict[str, Any]:
@@ -186,14 +174,6 @@ def _place(text: str) -> str:
     return ""
 
 
-def _shard_spec(text: str) -> dict[str, Any]:
-    return read_json_object(text, "shard spec")
-
-
-def _options(text: str) -> dict[str, Any]:
-    return read_json_object(text, "planner's options")
-
-
 def json_text(value: Any) -> str:
     """Return JSON in one line with sorted keys."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
@@ -228,7 +208,8 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
     ),
     "planner": OptionSpec("--planner", "NAME", "Planner [slots]."),
     "options": OptionSpec(
-        *("--option", "KEY=VALUE", "Planner option; the value is JSON or text. Repeatable.", _options, json_text),
+        *("--option", "KEY=VALUE", "Planner option; the value is JSON or text. Repeatable."),
+        *(lambda text: read_json_object(text, "planner's options"), json_text),
         alias=("--planner-option",),
         many=True,
     ),
@@ -241,7 +222,7 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
     "capacities": OptionSpec(
         *("--capacity", "[ARENA=]BYTES"),
         "Memory limit for all tensors, or the capacity of one arena [unlimited]. Repeatable.",
-        *(_capacities, _write_capacities),
+        *(_capacities, lambda capacities: ",".join(capacity_texts(capacities))),
         link="capacity",
         many=True,
     ),
@@ -260,18 +241,31 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         of_graphs=True,
     ),
     "token": OptionSpec("--token", "HEX", "Replay token, 64 hexadecimal digits.", _token, bytes.hex),
-    "seed": OptionSpec("--seed", "N", "Seed of the replay token [0].", _whole),
-    "rank": OptionSpec("--rank", "R", "Rank to plan [0].", _whole, of_graphs=True),
+    "seed": OptionSpec("--seed", "N", "Seed of the replay token [0].", strict.whole_number),
+    "rank": OptionSpec("--rank", "R", "Rank to plan [0].", strict.whole_number, of_graphs=True),
     "world_size": OptionSpec(
-        "--world-size", "W", "Number of ranks [size of the mesh, or 1].", _whole, link="world", of_graphs=True
+        "--world-size",
+        "W",
+        "Number of ranks [size of the mesh, or 1].",
+        strict.whole_number,
+        link="world",
+        of_graphs=True,
     ),
     "shard_spec": OptionSpec(
-        *("--shard", "FILE", "Shard spec, JSON: plan the rank's share of the graph.", _shard_spec, json_text),
+        *("--shard", "FILE", "Shard spec, JSON: plan the rank's share of the graph."),
+        *(lambda text: read_json_object(text, "shard spec"), json_text),
         file="shard spec",
         of_graphs=True,
     ),
     "dims": OptionSpec(
-        *("--dims", "B=8,T=512", "Sizes of named dimensions [their upper bounds].", _dims, _write_dims), of_graphs=True
+        *(
+            "--dims",
+            "B=8,T=512",
+            "Sizes of named dimensions [their upper bounds].",
+            _dims,
+            lambda point: ",".join(pair_texts(sorted(point.items()))),
+        ),
+        of_graphs=True,
     ),
     "budget": OptionSpec(
         "--budget", "BYTES", "The quota: the most that the arenas' extents may sum to.", _bytes, of_graphs=True

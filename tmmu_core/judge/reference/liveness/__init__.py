@@ -6,7 +6,7 @@ name of its first-born member.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tmmu_core.base.errors import ArenaTooSmall
