@@ -32,8 +32,8 @@ from tmmu_core.graph.flops import graph_flops
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import OFFLOAD_ARENA, Graph, Node, Tensor, View
 from tmmu_core.judge.verifier.verify import verify_plan
-from tmmu_core.liveness.execution_order import default_order, dependencies, source_of
-from tmmu_core.liveness.views import view_roots
+from tmmu_core.liveness.live_ranges import view_roots
+from tmmu_core.liveness.timeline import default_order, dependencies, source_of
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import ArenaSummary
 

@@ -9,10 +9,16 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Node, Shard, Tensor, View
-from tmmu_core.graph.sharding.shard_spec import read_spec, rows_of
-from tmmu_core.graph.sharding.splits import idle_rules, local_graph, shard
+from tmmu_core.graph.sharding.rank_share import local_graph_of
+from tmmu_core.graph.sharding.shard_spec import check_world, read_spec, rows_of
+from tmmu_core.graph.sharding.splits import idle_rules, shard
 
 TP4 = {"mesh": {"tp": 4}}
+
+
+def local_graph(ir, mesh, rank, world_size=None, dims=None):
+    check_world(mesh, world_size, rank)
+    return local_graph_of(shard(ir, mesh, dims), rank)
 
 
 def spec(mesh=None, **rest):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.build import chain, graph, node, residual, tensor
 from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset
-from tmmu_core.liveness.remat import with_rematerialisation
+from tmmu_core.liveness.backward import with_rematerialisation
 from tmmu_core.plans.making.engine import Solution, plan_graph
 
 

@@ -9,8 +9,8 @@ from tmmu_core.base.errors import InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan
-from tmmu_core.liveness.execution_order import source_of
-from tmmu_core.liveness.views import view_roots
+from tmmu_core.liveness.live_ranges import view_roots
+from tmmu_core.liveness.timeline import source_of
 from tmmu_core.plans.making.engine import plan_graph
 
 

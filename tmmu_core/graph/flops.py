@@ -125,32 +125,12 @@ def _read(count: int) -> Formula:
     return lambda call: Flops(elementwise=count * call.operand)
 
 
-def _nothing(call: Call) -> Flops:
-    """Return 0: the operator only moves bytes or does nothing."""
-    return Flops()
-
-
 def _fold(call: Call) -> Flops:
     """``Sum``, ``Max`` …: of several inputs element by element, or of one along axes."""
     widest = max(map(prod, call.inputs))
     if call.result >= widest:
         return Flops(elementwise=max(1, len(call.inputs) - 1) * call.result)
     return Flops(elementwise=call.operand)
-
-
-def _select(call: Call) -> Flops:
-    """Cost of a selection by a mask; PyTorch's ``select`` is a view."""
-    return Flops(elementwise=call.result if len(call.inputs) > 2 else 0)
-
-
-def _dropout(call: Call) -> Flops:
-    """Two operations per element in training, which has a mask as second output; none otherwise."""
-    return Flops(elementwise=2 * call.result if len(call.outputs) > 1 else 0)
-
-
-def _touched(call: Call) -> Flops:
-    """Return one operation per element read or written."""
-    return Flops(elementwise=sum(map(prod, (*call.inputs, *call.outputs))))
 
 
 def _matmul(call: Call, left: int = 0, added: int = 0) -> Flops | None:
@@ -162,17 +142,6 @@ def _matmul(call: Call, left: int = 0, added: int = 0) -> Flops | None:
         depth = isqrt(prod(a) * prod(b) // call.result)
         depth = depth if depth**2 * call.result == prod(a) * prod(b) and depth in a and depth in b else 0
     return Flops(2 * depth * call.result, added * call.result) if depth or not call.result else None
-
-
-def _addmm(call: Call) -> Flops | None:
-    """C + A · B, as aten orders them."""
-    return _matmul(call, left=1, added=1)
-
-
-def _addbmm(call: Call) -> Flops | None:
-    """C + the sum of a batch of products."""
-    a = call.inputs[1]
-    return Flops(2 * prod(a) * call.inputs[2][-1], call.result)
 
 
 def _dense(call: Call) -> Flops | None:
@@ -189,16 +158,16 @@ def _dense(call: Call) -> Flops | None:
     return Flops(2 * depth * call.result, call.result if len(call.inputs) > 2 else 0)
 
 
-def _convolution(call: Call, at: int = 1) -> Flops | None:
+def _convolution(call: Call) -> Flops | None:
     """Weights [O, I/groups, k…] or [O, k…, I]: 2 · numel(weights) / O for each element of the result, then the bias.
 
     Transposed, weights [I, O/groups, k…]: 2 · numel(weights) / I for each element of the input. The
     shapes determine the case: channels of the result that differ from the weights' first axis, or a wider result.
     """
-    x, w, y = call.inputs[0], call.inputs[at], call.outputs[0]
+    x, w, y = call.inputs[0], call.inputs[1], call.outputs[0]
     if len(w) < 3 or len(x) != len(w) or len(y) != len(w):
         return None
-    bias = call.result if len(call.inputs) > at + 1 else 0
+    bias = call.result if len(call.inputs) > 2 else 0
     if y[1] == w[0] and not all(after > before for after, before in zip(y[2:], x[2:], strict=True)):
         return Flops(2 * prod(w[1:]) * call.result, bias)
     if x[1] == w[0]:
@@ -206,11 +175,11 @@ def _convolution(call: Call, at: int = 1) -> Flops | None:
     return Flops(2 * prod(w[1:]) * call.result, bias) if y[1] == w[0] else None
 
 
-def _convolution_of_tflite(call: Call) -> Flops | None:
-    """NHWC, weights [O, kh, kw, I/groups]."""
-    w, y = call.inputs[1], call.outputs[0]
-    if len(w) < 3 or y[-1] != w[0]:
-        return None
+def _conv2d(call: Call) -> Flops | None:
+    """As TensorFlow Lite has it, NHWC with weights [O, kh, kw, I/groups]; else as the others."""
+    w = call.inputs[1]
+    if len(w) < 3 or call.outputs[0][-1] != w[0]:
+        return _convolution(call)
     return Flops(2 * prod(w[1:]) * call.result, call.result if len(call.inputs) > 2 else 0)
 
 
@@ -256,22 +225,17 @@ def _quantised_convolution(call: Call) -> Flops | None:
     return None if found is None else Flops(found.contraction, found.elementwise + 2 * call.result)
 
 
-def _attention(call: Call) -> Flops | None:
-    """q [B, H, S, D], k [B, G, L, D], v [B, G, L, E]: q·kᵀ, the softmax of it (5), its product with v."""
-    q, k, v = call.inputs[:3]
-    if not len(q) == len(k) == len(v) > 2 or q[-1] != k[-1]:
-        return None
-    scores = prod(q[:-1]) * k[-2]
-    return Flops(2 * scores * (q[-1] + v[-1]), 6 * scores)
+def _attention(first: int, of_keys: int, of_values: int, elementwise: int) -> Formula:
+    """q [B, H, S, D], k [B, G, L, D], v [B, G, L, E] from input ``first`` on: products with axis D and E, per score."""
 
+    def formula(call: Call) -> Flops | None:
+        q, k, v = call.inputs[first : first + 3]
+        if not len(q) == len(k) == len(v) > 2 or q[-1] != k[-1]:
+            return None
+        scores = prod(q[:-1]) * k[-2]
+        return Flops(2 * scores * (of_keys * q[-1] + of_values * v[-1]), elementwise * scores)
 
-def _attention_backward(call: Call) -> Flops | None:
-    """(gradient, q, k, v, …): recompute the scores, then the gradients of v, of the scores, of q and of k."""
-    q, k, v = call.inputs[1:4]
-    if not len(q) == len(k) == len(v) > 2 or q[-1] != k[-1]:
-        return None
-    scores = prod(q[:-1]) * k[-2]
-    return Flops(2 * scores * (3 * q[-1] + 2 * v[-1]), 8 * scores)
+    return formula
 
 
 def _recurrent(gates: int) -> Formula:
@@ -293,11 +257,6 @@ def _rnn_layer(call: Call) -> Flops:
     return Flops(2 * rows * weights, 8 * rows * call.inputs[1][0])
 
 
-def _rnn_layer_backward(call: Call) -> Flops:
-    forward = _rnn_layer(call)
-    return Flops(2 * forward.contraction, 2 * forward.elementwise)
-
-
 def _fft(call: Call) -> Flops:
     """5·N·log₂ N of a complex transform of all N elements."""
     count = max(call.operand, call.result)
@@ -310,39 +269,39 @@ def _linalg(call: Call) -> Flops:
     return Flops(2 * prod(shape[:-2]) * max(shape[-2:]) ** 2 * min(shape[-2:]))
 
 
-def _matrix_vector(call: Call) -> Flops:
-    return Flops(2 * call.operand)
-
-
 FORMULAS: dict[str, Formula] = {
-    "moves": _nothing,
+    "moves": lambda call: Flops(),
     **{f"each{count}": _each(count) for count in (1, 2, 3, 4, 5, 8, 9, 14)},
     **{f"read{count}": _read(count) for count in (1, 2, 3, 4, 6, 11, 14)},
     "fold": _fold,
-    "select": _select,
-    "dropout": _dropout,
-    "touched": _touched,
+    # By a mask; PyTorch's ``select`` is a view.
+    "select": lambda call: Flops(elementwise=call.result if len(call.inputs) > 2 else 0),
+    # In training, which has a mask as second output.
+    "dropout": lambda call: Flops(elementwise=2 * call.result if len(call.outputs) > 1 else 0),
+    "touched": lambda call: Flops(elementwise=sum(map(prod, (*call.inputs, *call.outputs)))),
     "fft": _fft,
     "linalg": _linalg,
     "rnnlayer": _rnn_layer,
-    "rnnlayerbackward": _rnn_layer_backward,
+    "rnnlayerbackward": lambda call: Flops(2 * _rnn_layer(call).contraction, 2 * _rnn_layer(call).elementwise),
     "loss": lambda call: Flops(elementwise=2 * prod(call.inputs[-2 if len(call.inputs) > 2 else -1])),
     "matmul": _matmul,
-    "addmm": _addmm,
-    "addbmm": _addbmm,
+    "addmm": lambda call: _matmul(call, left=1, added=1),
+    "addbmm": lambda call: Flops(2 * prod(call.inputs[1]) * call.inputs[2][-1], call.result),
     "dense": _dense,
-    "matrixvector": _matrix_vector,
+    "matrixvector": lambda call: Flops(2 * call.operand),
     "addmv": lambda call: Flops(2 * prod(call.inputs[1]), call.result),
     "gelumatmul": lambda call: _matmul(call, added=8),
     "convolution": _convolution,
-    "conv2d": lambda call: _convolution_of_tflite(call) or _convolution(call),
+    "conv2d": _conv2d,
     "depthwise": _depthwise,
     "convtranspose": _transposed,
     "transposeconv": _transposed_of_tflite,
     "convolutionbackward": _convolution_backward,
     "qlinearconv": _quantised_convolution,
-    "attention": _attention,
-    "attentionbackward": _attention_backward,
+    # Forward: q·kᵀ, the softmax of it, its product with v. Backward, after the gradient: the scores again, then the
+    # gradients of v, of the scores, of q and of k.
+    "attention": _attention(0, 1, 1, 6),
+    "attentionbackward": _attention(1, 3, 2, 8),
     "lstm": _recurrent(4),
     "gru": _recurrent(3),
     "rnn": _recurrent(1),

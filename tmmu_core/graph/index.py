@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tmmu_core.base import limits
 from tmmu_core.graph import checks
 from tmmu_core.graph.id_columns import Ids
-from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph, Inplace, Phase
+from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph, Inplace
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
@@ -161,7 +161,7 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
         tensor_ids=tuple(names.texts),
         node_ids=tuple(node_names.texts),
         role=role,
-        is_forward=_is_forward(phases),
+        is_forward=np.fromiter(map("forward".__eq__, phases), np.bool_, len(phases)),
         dtype_names=tuple(dtype_names),
         dtype=dtype,
         marked=marked,
@@ -203,12 +203,6 @@ def _producers(graph: Graph, names: Ids, outputs: tuple[I64, I64], is_input: NDA
 
 _ROLE_NUMBER = {role: k for k, role in enumerate(ROLES)}
 _IS_PERSISTENT = np.array([role in PERSISTENT_ROLES for role in ROLES], np.bool_)
-
-
-def _is_forward(phases: list[Phase]) -> NDArray[np.bool_]:
-    if phases.count("forward") == len(phases):
-        return np.ones(len(phases), np.bool_)
-    return np.fromiter(map("forward".__eq__, phases), np.bool_, len(phases))
 
 
 def _marked(graph: Graph) -> I64:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from fractions import Fraction
+from functools import wraps
 from numbers import Real
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
@@ -233,3 +235,27 @@ def capacity_of(given: Capacities) -> Capacity:
     if isinstance(given, Mapping):
         return Capacity(None, {arena: amount_of_bytes("capacity", size) for arena, size in given.items()})
     return Capacity(amount_of_bytes("capacity", given))
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+SYNONYMS = {"capacities": "capacity"}
+"""Other names of an option."""
+
+
+def suggest_options(function: Callable[P, R]) -> Callable[P, R]:
+    """Return ``function`` with a ``TypeError`` that names the closest option where a keyword is unknown."""
+    parameters = inspect.signature(function).parameters
+    options = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        named = {SYNONYMS.get(name, name) if name not in parameters else name: kwargs[name] for name in kwargs}
+        for name in named:
+            if name not in parameters:
+                hint = strict.closest_hint(name, options)
+                raise TypeError(f"{function.__name__}() has no option {name!r}. {hint}")
+        return function(*args, **named)  # type: ignore[arg-type]
+
+    return checked

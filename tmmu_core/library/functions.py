@@ -30,10 +30,10 @@ from tmmu_core.library.arguments import (
     made_of,
     open_source,
     request_of,
+    suggest_options,
     verified,
 )
 from tmmu_core.library.fit_result import Fit
-from tmmu_core.library.options import suggest_options
 from tmmu_core.library.pack import ARENA, SEARCHED_UP_TO, TOLERANCE_PERCENT, Packed, Relations, instance_of
 from tmmu_core.library.plan_result import Plan, as_plan, fit_graph
 from tmmu_core.planners.problem import PlainInstance, Progress

@@ -81,10 +81,6 @@ class Relations:
     pinned: Mapping[int, int] | None = None
     reuse_penalties: ArrayLike | None = None
 
-    def given(self) -> bool:
-        """Return whether there are any."""
-        return any(value is not None for value in vars(self).values())
-
     def rows(self, name: str, width: int, row_of_buffer: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return one argument as rows of ``width`` integers, the first two being storages; refuses bad ones."""
         given = getattr(self, name)
@@ -101,7 +97,7 @@ class Relations:
 
     def applied(self, problem: Problem, row_of_buffer: NDArray[np.int64]) -> Problem:
         """Return the problem with these constraints."""
-        if not self.given():
+        if all(value is None for value in vars(self).values()):
             return problem
         fixed = np.full(len(problem), -1, np.int64)
         for buffer, offset in (self.pinned or {}).items():

@@ -26,9 +26,8 @@ from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.verifier.finished_plan import believed
 from tmmu_core.judge.verifier.verify import verdict_warnings, verify_plan
 from tmmu_core.library import arguments
-from tmmu_core.library.arguments import Amount, Capacities, Share, Source
+from tmmu_core.library.arguments import Amount, Capacities, Share, Source, suggest_options
 from tmmu_core.library.fit_result import Fit
-from tmmu_core.library.options import suggest_options
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import model
 from tmmu_core.plans.analysis.explain_peak import Explanation, explain_peak

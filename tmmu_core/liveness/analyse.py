@@ -13,19 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tmmu_core.base.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, ROLES, Arena, Graph
-from tmmu_core.liveness.in_place_reuse import Grouping, decide_handoffs
-from tmmu_core.liveness.live_model import Liveness, Storages, Timeline
-from tmmu_core.liveness.live_ranges import Ranges, tensor_ranges
+from tmmu_core.liveness.in_place_reuse import decide_handoffs
+from tmmu_core.liveness.live_model import I64, U64, Liveness, Storages, Timeline
+from tmmu_core.liveness.live_ranges import Ranges, overflow_error, tensor_ranges, view_roots
 from tmmu_core.liveness.storages import Groups, storage_groups
-from tmmu_core.liveness.views import overflow_error, view_roots
-
-I64 = NDArray[np.int64]
-U64 = NDArray[np.uint64]
 
 ARENA_OF_ROLE = {
     "activation": "activations",
@@ -53,12 +48,11 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
     heads = _heads(timeline, ranges, groups)
     names, arena_of = _arenas(timeline, ranges, heads[groups.group], arenas)
     pairs = _forbidden_pairs(timeline, ranges, groups)
-    grouping = Grouping(ranges, groups, heads, arena_of, pairs)
-    handoffs, refusals = decide_handoffs(timeline, grouping)
+    handoffs, refusals = decide_handoffs(timeline, ranges, groups, heads, arena_of, pairs)
 
     death = groups.death.copy()
     death[handoffs[:, 1]] = handoffs[:, 0]
-    storages, storage_of = _storages(timeline, grouping, death, handoffs)
+    storages, storage_of = _storages(timeline, ranges, groups, heads, arena_of, pairs, death, handoffs)
     return Liveness(
         timeline=timeline,
         arenas=names,
@@ -188,9 +182,17 @@ def row_bytes(timeline: Timeline) -> U64:
     return nbytes
 
 
-def _storages(timeline: Timeline, grouping: Grouping, death: I64, handoffs: I64) -> tuple[Storages, I64]:
+def _storages(
+    timeline: Timeline,
+    ranges: Ranges,
+    groups: Groups,
+    heads: I64,
+    arena_of: I64,
+    pairs: I64,
+    death: I64,
+    handoffs: I64,
+) -> tuple[Storages, I64]:
     """Return the storages by (birth, −bytes, id bytes) of their first members, and the storage of each tensor."""
-    ranges, groups, heads, arena_of, pairs = grouping
     index, tensors = timeline.index, timeline.graph.tensors
     count = len(tensors)
     planned = np.flatnonzero(ranges.planned)
@@ -215,8 +217,11 @@ def _storages(timeline: Timeline, grouping: Grouping, death: I64, handoffs: I64)
     hull_end[persistent] = max(timeline.steps, 1)
 
     _reject_misaligned(timeline, groups, planned)
-    ends = groups.offset[planned] + row_bytes(timeline)[planned]
-    _reject_far_ends(timeline, groups, planned[ends < groups.offset[planned]])
+    bytes_of = row_bytes(timeline)
+    ends = groups.offset[planned] + bytes_of[planned]
+    if past := planned[ends < groups.offset[planned]].tolist():
+        i = min(past, key=index.tensor_ids.__getitem__)
+        raise overflow_error(index.tensor_ids[i], int(groups.offset[i]) + int(bytes_of[i]), f"$.tensors[{i}]")
     size = np.zeros(len(head), np.uint64)
     np.maximum.at(size, row, ends)
     alignment = np.ones(len(head), np.uint64)
@@ -250,36 +255,25 @@ def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None
     """
     tensors, ids = timeline.graph.tensors, timeline.index.tensor_ids
     inside = planned[groups.offset[planned] > 0].tolist()  # offset 0 is aligned
-    unaligned = [i for i in inside if int(groups.offset[i]) % (tensors[i].alignment or 1)]
-    if unaligned:
-        i = min(unaligned, key=ids.__getitem__)
+    for field in ("alignment", "view.byte_offset"):
+        grids = {i: (tensors[i].alignment or 1) if field == "alignment" else itemsize(tensors[i].dtype) for i in inside}
+        off = [i for i in inside if int(groups.offset[i]) % grids[i]]
+        if not off:
+            continue
+        i = min(off, key=ids.__getitem__)
+        at, grid = int(groups.offset[i]), grids[i]
+        if field == "alignment":
+            what = f"requires an alignment of {grid} B, but lies at byte {at} of its storage."
+            hint = "Set the alignment on the base, and view it at a multiple of it."
+        else:
+            what = f"lies at byte {at} of its storage, which is not a multiple of {grid}, the item size of "
+            what += f"{tensors[i].dtype}."
+            hint = f"Choose byte offsets, of this view and its bases, that add up to a multiple of {grid}."
         raise AlignmentViolation(
-            f"tensor {ids[i]!r} requires an alignment of {tensors[i].alignment} B, but lies at byte "
-            f"{int(groups.offset[i])} of its storage.",
+            f"tensor {ids[i]!r} {what}",
             arena="unknown",
             logical_slot="unknown",
             tensor=ids[i],
-            path=f"$.tensors[{i}].alignment",
-            hint="Set the alignment on the base, and view it at a multiple of it.",
+            path=f"$.tensors[{i}].{field}",
+            hint=hint,
         )
-    off_grid = [i for i in inside if int(groups.offset[i]) % itemsize(tensors[i].dtype)]
-    if off_grid:
-        i = min(off_grid, key=ids.__getitem__)
-        grid = itemsize(tensors[i].dtype)
-        raise AlignmentViolation(
-            f"tensor {ids[i]!r} lies at byte {int(groups.offset[i])} of its storage, "
-            f"which is not a multiple of {grid}, the item size of {tensors[i].dtype}.",
-            arena="unknown",
-            logical_slot="unknown",
-            tensor=ids[i],
-            path=f"$.tensors[{i}].view.byte_offset",
-            hint=f"Choose byte offsets, of this view and its bases, that add up to a multiple of {grid}.",
-        )
-
-
-def _reject_far_ends(timeline: Timeline, groups: Groups, past: I64) -> None:
-    """Reject the tensor of lowest id among those that end past 2^64 − 1."""
-    if len(past):
-        ids = timeline.index.tensor_ids
-        i = min(past.tolist(), key=ids.__getitem__)
-        raise overflow_error(ids[i], int(groups.offset[i]) + int(row_bytes(timeline)[i]), f"$.tensors[{i}]")

@@ -6,37 +6,24 @@ refuses each, and grant each node its first candidate without one.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
-from tmmu_core.liveness.live_model import CONDITIONS, Timeline
+from tmmu_core.liveness.live_model import CONDITIONS, I64, Timeline
 from tmmu_core.liveness.live_ranges import Ranges
 from tmmu_core.liveness.storages import Groups
-
-I64 = NDArray[np.int64]
 
 GRANTED = len(CONDITIONS)
 ALREADY_TAKEN = CONDITIONS.index("already_taken")
 
 
-class Grouping(NamedTuple):
-    """Ranges and groups of tensors before in-place reuse is decided."""
+def decide_handoffs(
+    timeline: Timeline, ranges: Ranges, groups: Groups, heads: I64, arena_of: I64, forbidden: I64
+) -> tuple[I64, I64]:
+    """Return granted rows (step, from, to) and refused rows (step, from, to, condition), in step order.
 
-    ranges: Ranges
-    groups: Groups
-    heads: I64
-    """Shape (tensors,), indexed by group: its first-born member."""
-    arena_of: I64
-    """Shape (tensors,): arena of each tensor's group."""
-    apart: I64
-    """Shape (pairs, 2): groups that must not alias, the lower number first."""
-
-
-def decide_handoffs(timeline: Timeline, grouping: Grouping) -> tuple[I64, I64]:
-    """Return granted rows (step, from, to) and refused rows (step, from, to, condition), in step order."""
-    ranges, groups, heads, arena_of, forbidden = grouping
+    ``heads`` (tensors,) is the first-born member of each group, ``arena_of`` (tensors,) the arena of each tensor's
+    group, ``forbidden`` (pairs, 2) the groups that must not alias, the lower number first.
+    """
     index = timeline.index
     node, x, y, priority = _candidates(timeline)
     step = timeline.step_of[node]
@@ -49,10 +36,12 @@ def decide_handoffs(timeline: Timeline, grouping: Grouping) -> tuple[I64, I64]:
     low, high, group_count = np.minimum(x_group, y_group), np.maximum(x_group, y_group), len(groups.group)
     must_not = np.isin(low * group_count + high, forbidden[:, 0] * group_count + forbidden[:, 1])
 
+    persistent = np.zeros(group_count, np.bool_)  # indexed by group
+    persistent[groups.group[index.is_persistent & ranges.planned]] = True
     refused_by = np.select(
         [
             np.diff(index.out_ptr)[node] > 1,
-            _persistent_groups(timeline, ranges, groups)[x_group],
+            persistent[x_group],
             index.is_output[x],
             ranges.saved[x],
             alias_live,
@@ -93,8 +82,11 @@ def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
     for k, permission in enumerate(permissions) if in_pairs else ():
         if isinstance(permission, tuple):
             inputs, outputs = index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
-            whole = _permitted_whole(inputs, {i for i, _ in permission})
-            listed += [(k, inputs[i], outputs[o], at) for at, (i, o) in enumerate(permission) if inputs[i] in whole]
+            positions = {i for i, _ in permission}
+            partly = {x for i, x in enumerate(inputs) if i not in positions}
+            listed += [
+                (k, inputs[i], outputs[o], at) for at, (i, o) in enumerate(permission) if inputs[i] not in partly
+            ]
 
     everything &= has_output & (timeline.step_of >= 0)
     reads = np.diff(index.in_ptr)
@@ -106,28 +98,11 @@ def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
 
     rows = np.array([row for row in listed if timeline.step_of[row[0]] >= 0], np.int64).reshape(-1, 4)
     node, x, y, priority = (np.concatenate(pair) for pair in zip((node, x, y, priority), rows.T, strict=True))
-    return _highest_priority(node, x, y, priority)
-
-
-def _permitted_whole(inputs: list[int], positions: set[int]) -> set[int]:
-    """Return the tensors of ``inputs`` whose every position is permitted (contract §11)."""
-    return set(inputs) - {x for i, x in enumerate(inputs) if i not in positions}
-
-
-def _highest_priority(node: I64, x: I64, y: I64, priority: I64) -> tuple[I64, I64, I64, I64]:
-    """Keep the row of highest priority per node and input."""
     order = np.lexsort((priority, x, node))
     node, x, y, priority = node[order], x[order], y[order], priority[order]
-    keep = np.ones(len(node), np.bool_)
+    keep = np.ones(len(node), np.bool_)  # the row of highest priority per node and input
     keep[1:] = (node[1:] != node[:-1]) | (x[1:] != x[:-1])
     return node[keep], x[keep], y[keep], priority[keep]
-
-
-def _persistent_groups(timeline: Timeline, ranges: Ranges, groups: Groups) -> NDArray[np.bool_]:
-    """Shape (tensors,), indexed by group: whether a member is persistent."""
-    persistent = np.zeros(len(groups.group), np.bool_)
-    persistent[groups.group[timeline.index.is_persistent & ranges.planned]] = True
-    return persistent
 
 
 def _others_death(groups: Groups) -> I64:

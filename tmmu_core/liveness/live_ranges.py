@@ -1,17 +1,64 @@
-"""Births and deaths of tensors before in-place reuse (contract §1). O(nodes + edges)."""
+"""Roots of views, and births and deaths of tensors before in-place reuse (contract §1, §3). O(nodes + edges)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.liveness.live_model import Timeline
+from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
+from tmmu_core.graph.index import GraphIndex
+from tmmu_core.liveness.live_model import I64, U64, Timeline
 
-I64 = NDArray[np.int64]
-U64 = NDArray[np.uint64]
+
+def view_roots(index: GraphIndex) -> tuple[I64, U64]:
+    """Shape (tensors,) each: root base of every tensor (itself without a view), and its byte offset in the root.
+
+    Chains of views are acyclic in an index. Raises ``AllocationOverflow`` for an offset past 2^64 − 1.
+    """
+    views = np.flatnonzero(index.base >= 0)
+    roots = np.arange(len(index.tensor_ids), dtype=np.int64)
+    roots[views] = index.base[views]
+    offsets = np.zeros(len(index.tensor_ids), np.uint64)
+    for number in views.tolist():
+        view = index.graph.tensors[number].view
+        assert view is not None
+        offsets[number] = view.byte_offset
+    while not np.array_equal(reached := roots[views], above := roots[reached]):  # doubles the distance
+        further = offsets[views] + offsets[reached]
+        if (further < offsets[views]).any():
+            _reject_far_view(index)
+        roots[views], offsets[views] = above, further
+    return roots, offsets
+
+
+def _reject_far_view(index: GraphIndex) -> NoReturn:
+    """Reject the first view whose offset in its root exceeds 64 bits."""
+    tensors, base = index.graph.tensors, index.base.tolist()
+    for number, tensor in enumerate(tensors):
+        offset, at = 0, number
+        while (view := tensors[at].view) is not None:
+            offset, at = offset + view.byte_offset, base[at]
+        if offset > U64_MAX:
+            raise overflow_error(tensor.id, offset, f"$.tensors[{number}].view.byte_offset")
+    raise AssertionError("unreachable: no view exceeds 2^64 − 1")
+
+
+def overflow_error(tensor: str, byte: int, path: str) -> AllocationOverflow:
+    """Return the error for a tensor that begins or ends past 2^64 − 1 in its storage."""
+    return AllocationOverflow(
+        f"the tensor {tensor!r} reaches byte {byte:,} of its storage, past 2^64 − 1.",
+        arena="unknown",
+        offset=str(byte),
+        size="unknown",
+        tensor=tensor,
+        path=path,
+        hint="Check the byte_offset of its views, and the shape of the tensor that it overwrites.",
+    )
+
+
 Mask = NDArray[np.bool_]
 
 
@@ -53,7 +100,10 @@ def tensor_ranges(timeline: Timeline, roots: I64, view_offset: U64) -> Ranges:
     birth[unproduced_view] = np.where(birth[seen] >= 0, birth[roots], -1)[unproduced_view]
     planned = birth >= 0
 
-    last_read = _last_reads(timeline)
+    reader_step = np.repeat(timeline.step_of, np.diff(index.in_ptr))
+    inside = reader_step >= 0
+    last_read = np.full(count, -1, np.int64)
+    np.maximum.at(last_read, index.in_idx[inside], reader_step[inside])
     _reject_dangling(timeline, planned, last_read)
 
     death = np.maximum(last_read, birth) + 1
@@ -64,15 +114,6 @@ def tensor_ranges(timeline: Timeline, roots: I64, view_offset: U64) -> Ranges:
     death[index.is_persistent] = end
     death[~planned] = -1
     return Ranges(planned, birth, death, last_read, saved & planned, roots, view_offset)
-
-
-def _last_reads(timeline: Timeline) -> I64:
-    index = timeline.index
-    reader_step = np.repeat(timeline.step_of, np.diff(index.in_ptr))
-    inside = reader_step >= 0
-    last = np.full(len(index.tensor_ids), -1, np.int64)
-    np.maximum.at(last, index.in_idx[inside], reader_step[inside])
-    return last
 
 
 def _saved(timeline: Timeline, roots: I64) -> Mask:

@@ -7,18 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
-from tmmu_core.liveness.live_model import Timeline
-from tmmu_core.liveness.live_ranges import Ranges
-from tmmu_core.liveness.views import overflow_error
-
-I64 = NDArray[np.int64]
-U64 = NDArray[np.uint64]
+from tmmu_core.liveness.live_model import I64, U64, Timeline
+from tmmu_core.liveness.live_ranges import Ranges, overflow_error
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +62,7 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
         members: dict[int, list[int]] = {}
         for i in np.flatnonzero(ranges.planned).tolist():
             members.setdefault(find(i), []).append(i)
-        concerned = {find(t) for write in writes for t in (write.x, write.y)}
+        concerned = {find(t) for _, x, y, _ in writes for t in (x, y)}
         # A tensor without a producer was loaded before the first step.
         loaded = (index.producer < 0) & (index.producer[ranges.roots] < 0)
         began = np.where(loaded & ((ranges.last_read > 0) | index.is_output), -1, ranges.birth)
@@ -91,7 +86,11 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
             if not index.is_persistent[x]:
                 death[x] = max(step, int(ranges.birth[x]) + 1)  # of step 0 already: what was there before it
         offset = _storage_offsets(timeline, ranges, placed)
-    group = np.fromiter(map(find, range(len(tensors))), np.int64, len(tensors)) if _any_shared(parent) else parent
+    group = (
+        np.fromiter(map(find, range(len(tensors))), np.int64, len(tensors))
+        if (parent != np.arange(len(parent))).any()
+        else parent
+    )
     shared = np.bincount(group[ranges.planned], minlength=len(tensors))[group] > 1
     return Groups(group, offset, shared, death)
 
@@ -112,10 +111,6 @@ def _reject_views_of_unwritten(timeline: Timeline, ranges: Ranges) -> None:
         tensor=ids[view],
         hint=f"Write {ids[root]!r} by a node, make it a graph input, or remove the view of {ids[view]!r}.",
     )
-
-
-def _any_shared(parent: I64) -> bool:
-    return bool((parent != np.arange(len(parent))).any())
 
 
 def _storage_offsets(timeline: Timeline, ranges: Ranges, placed: dict[int, int]) -> U64:
@@ -166,27 +161,22 @@ class _Members:
         return large
 
 
-class _Write(NamedTuple):
-    """A node that writes ``y`` in place of ``x`` at a step, as tensor and node numbers."""
-
-    step: int
-    x: int
-    y: int
-    node: int
+Write = tuple[int, int, int, int]
+"""(step, input, output that is written in place of it, node), as numbers."""
 
 
-def _in_place_writes(timeline: Timeline) -> list[_Write]:
+def _in_place_writes(timeline: Timeline) -> list[Write]:
     """Return the in-place writes in step order, those of a node as listed."""
     index, nodes = timeline.index, timeline.graph.nodes
-    found = []
+    found: list[Write] = []
     writing = [k for k, node in enumerate(nodes) if node.in_place_write and timeline.step_of[k] >= 0]
     for k in sorted(writing, key=timeline.step_of.__getitem__):
         inputs, outputs, step = index.inputs_of(k), index.outputs_of(k), int(timeline.step_of[k])
-        found += [_Write(step, int(inputs[i]), int(outputs[o]), k) for i, o in nodes[k].in_place_write]
+        found += [(step, int(inputs[i]), int(outputs[o]), k) for i, o in nodes[k].in_place_write]
     return found
 
 
-def _check_in_place(timeline: Timeline, ranges: Ranges, write: _Write, *, alone: bool) -> None:
+def _check_in_place(timeline: Timeline, ranges: Ranges, write: Write, *, alone: bool) -> None:
     """Reject an in-place write that violates a condition of seed II.G."""
     step, x, y, node = write
     tensors, index = timeline.graph.tensors, timeline.index

@@ -68,10 +68,6 @@ class Explanation:
     """Whether that tensor lies on its bytes."""
     refusals: tuple[Refusal, ...]
     """Refused in-place reuses of its bytes."""
-    storage_members: tuple[str, ...]
-    """All tensors of its storage, itself included, by birth and id."""
-    storage_birth: int
-    storage_death: int
 
 
 def explain(liveness: Liveness, tensor_id: str) -> Explanation:
@@ -80,21 +76,23 @@ def explain(liveness: Liveness, tensor_id: str) -> Explanation:
     tensor = index.tensor_of[tensor_id]
     if liveness.birth[tensor] < 0:
         raise KeyError(f"{tensor_id!r} is not planned in mode {timeline.mode!r}")
-    readers = _readers(liveness, tensor)
+    nodes = set(index.readers_of(tensor).tolist())
+    events = [_event(liveness, node) for node in nodes if timeline.step_of[node] >= 0]
+    readers = tuple(sorted(events, key=lambda event: event.step))
+    producer = Event(0, INPUTS_STEP) if index.is_input[tensor] else None
+    if index.producer[tensor] >= 0 and timeline.step_of[index.producer[tensor]] >= 0:
+        producer = _event(liveness, int(index.producer[tensor]))
     rows = zip(liveness.handoffs.tolist(), liveness.taken.tolist(), strict=True)
     mine = [(k, index.tensor_ids[x], index.tensor_ids[y], on) for (k, x, y), on in rows if tensor in (x, y)]
     got = [(x, on) for _, x, y, on in mine if y == tensor_id]
     given = [(k, y, on) for k, x, y, on in mine if x == tensor_id]
-    storage = int(liveness.storage_of[tensor])
-    members = np.flatnonzero(liveness.storage_of == storage).tolist()
-    members.sort(key=lambda m: (int(liveness.birth[m]), index.tensor_ids[m]))
     reason, sentence = _death(liveness, tensor, readers, given)
     at = np.flatnonzero(liveness.refusal_rows[:, 1] == tensor).tolist()
     return Explanation(
         tensor_id=tensor_id,
         birth=int(liveness.birth[tensor]),
         death=int(liveness.death[tensor]),
-        producer=_producer(liveness, tensor),
+        producer=producer,
         readers=readers,
         reason=reason,
         sentence=sentence,
@@ -103,28 +101,12 @@ def explain(liveness: Liveness, tensor_id: str) -> Explanation:
         handed_to=given[0][1] if given else None,
         handed_over=bool(given and given[0][2]),
         refusals=tuple([liveness.refusals[i] for i in at]),
-        storage_members=tuple([index.tensor_ids[m] for m in members]),
-        storage_birth=int(liveness.storages.birth[storage]),
-        storage_death=int(liveness.storages.death[storage]),
     )
 
 
 def _event(liveness: Liveness, node: int) -> Event:
     timeline = liveness.timeline
     return Event(int(timeline.step_of[node]), timeline.index.node_ids[node], timeline.graph.nodes[node].instr)
-
-
-def _producer(liveness: Liveness, tensor: int) -> Event | None:
-    index = liveness.timeline.index
-    if index.producer[tensor] >= 0 and liveness.timeline.step_of[index.producer[tensor]] >= 0:
-        return _event(liveness, int(index.producer[tensor]))
-    return Event(0, INPUTS_STEP) if index.is_input[tensor] else None
-
-
-def _readers(liveness: Liveness, tensor: int) -> tuple[Event, ...]:
-    nodes = set(liveness.timeline.index.readers_of(tensor).tolist())
-    events = [_event(liveness, node) for node in nodes if liveness.timeline.step_of[node] >= 0]
-    return tuple(sorted(events, key=lambda event: event.step))
 
 
 def _death(
@@ -142,7 +124,8 @@ def _death(
         return "graph_output", "live to the end: output of the graph"
     if given:
         step, to, taken = given[0]
-        at = f"#{step:,} {timeline_node(liveness, step)}"
+        node = int(timeline.node_at[step])
+        at = f"#{step:,} {INPUTS_STEP if node < 0 else index.node_ids[node]}"
         if taken:
             return "handed_off", f"{at}, overwritten in place by {to}"
         return "handed_off", f"{at}; could be overwritten in place by {to}, but {to} has its own memory"
@@ -153,9 +136,3 @@ def _death(
     if last is None and death == int(liveness.birth[tensor]) + 1:
         return "dead", "never read; live for the step that writes it"
     return "saved_for_backward", "live to the end: saved for a backward pass that this mode does not run"
-
-
-def timeline_node(liveness: Liveness, step: int) -> str:
-    """Return the node id at ``step``; ``@inputs`` for the loading step."""
-    node = int(liveness.timeline.node_at[step])
-    return INPUTS_STEP if node < 0 else liveness.timeline.index.node_ids[node]

@@ -66,22 +66,6 @@ def is_token(token: bytes, *, of_draft: bool = True) -> bool:
     return len(token) == DIGEST_BYTES or (of_draft and len(token) >= DRAFT_TOKEN_BYTES)
 
 
-def slot_rows(
-    tensor_ids: Sequence[str],
-    arena_names: Sequence[str],
-    arena: NDArray[np.integer[Any]],
-    slot: NDArray[np.integer[Any]],
-) -> Table:
-    """``[[tensor_id, arena, slot], …]``; the columns must come by tensor id bytes, as a plan's do."""
-    return Table((tensor_ids, Coded(tuple(arena_names), arena), slot))
-
-
-def slot_assignment_table(token: bytes, rows: Table | Encoded) -> list[Any]:
-    """``[replay_token, rows]`` with the rows of :func:`slot_rows`."""
-    assert is_token(token), "a replay token has 32 bytes, the superseded draft's at least 64"
-    return [token, rows]
-
-
 def logical_address_table(
     arena_names: Sequence[str],
     arena: NDArray[np.integer[Any]],
@@ -121,9 +105,10 @@ class Identity(NamedTuple):
     shard_spec_hash: bytes
 
 
-def plan_hash(identity: Identity, slot_assignment_table: list[Any], logical_address_table: Table | Encoded) -> bytes:
+def plan_hash(identity: Identity, token: bytes, slots: Table | Encoded, addresses: Table | Encoded) -> bytes:
     """``tmmu_plan_hash`` (seed II.K, contract §6): bound to the token, through the slot assignment table."""
-    return H(["tmmu_plan_v1", [*identity, slot_assignment_table, logical_address_table]])
+    assert is_token(token), "a replay token has 32 bytes, the superseded draft's at least 64"
+    return H(["tmmu_plan_v1", [*identity, [token, slots], addresses]])
 
 
 def layout_hash(slots: Table | Encoded, addresses: Table | Encoded) -> bytes:
@@ -133,7 +118,7 @@ def layout_hash(slots: Table | Encoded, addresses: Table | Encoded) -> bytes:
 
 def encoded_tables(rows: PlanColumns, arena_names: Sequence[str]) -> tuple[Encoded, Encoded]:
     """Return the slot rows and the logical address table of a plan's rows, encoded once for several hashes."""
-    slots = slot_rows(rows.tensor_ids, arena_names, rows.arena, rows.logical_slot)
+    slots = Table((rows.tensor_ids, Coded(tuple(arena_names), rows.arena), rows.logical_slot))
     return encoded(slots), encoded(logical_address_table(arena_names, rows.arena, rows.logical_slot, rows.offset))
 
 
@@ -145,5 +130,5 @@ def identity_of(plan: Plan) -> Identity:
 def plan_digests(plan: Plan) -> tuple[bytes, bytes]:
     """``(tmmu_plan_hash, layout_hash)`` recomputed from a plan's rows; they must equal its two fields."""
     slots, addresses = encoded_tables(plan, [arena.name for arena in plan.arenas])
-    whole = plan_hash(identity_of(plan), slot_assignment_table(plan.replay_token, slots), addresses)
+    whole = plan_hash(identity_of(plan), plan.replay_token, slots, addresses)
     return whole, layout_hash(slots, addresses)

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from tmmu_core.graph.model import Node
 from tmmu_core.graph.operators import operator_of
-from tmmu_core.liveness.execution_order import dependencies, source_of
 from tmmu_core.liveness.live_model import Liveness, Timeline
-from tmmu_core.liveness.views import view_roots
+from tmmu_core.liveness.live_ranges import view_roots
+from tmmu_core.liveness.timeline import dependencies, source_of
 
 I64 = NDArray[np.int64]
 LARGEST = 2**60

@@ -24,7 +24,7 @@ from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import INPUTS_STEP, OFFLOAD_ARENA, Arena, Node, Tensor
 from tmmu_core.liveness.analyse import row_bytes
 from tmmu_core.liveness.live_model import Liveness
-from tmmu_core.liveness.views import view_roots
+from tmmu_core.liveness.live_ranges import view_roots
 from tmmu_core.plans.making.engine import Solution
 
 OUTPUTS = "@outputs"

@@ -12,7 +12,7 @@ import msgspec
 
 from tmmu_core.graph.model import OFFLOAD_ARENA, ONE_MEMORY, Dim, Graph, Tensor
 from tmmu_core.liveness.live_model import Timeline
-from tmmu_core.liveness.views import view_roots
+from tmmu_core.liveness.live_ranges import view_roots
 
 
 def in_one_memory(graph: Graph) -> Graph:

@@ -13,7 +13,7 @@ import io
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -168,22 +168,17 @@ def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -
         with paused_gc():
             if kind(data) == "cbor":
                 return msgspec.convert(_cached_or_loaded(data, source), shape)
-            repeated = _refused(refuse_repeated_keys, data, source)  # before there are values: not both in memory
+            repeated = None
+            try:
+                refuse_repeated_keys(data, source)  # before there are values: not both in memory
+            except UnreadableInput as error:
+                repeated = error
             value = _decode_json(data, shape, source)
             if repeated is not None:
                 raise repeated
             return value
     except msgspec.ValidationError as error:
         raise _wrong_field(error, data, source, (noun, strict.field_hint(error, shape))) from error
-
-
-def _refused(check: Callable[[bytes, str], None], data: bytes, source: str) -> UnreadableInput | None:
-    """Return the error of a check of the text, or ``None``."""
-    try:
-        check(data, source)
-    except UnreadableInput as error:
-        return error
-    return None
 
 
 _last_document = threading.local()
@@ -398,19 +393,14 @@ def _wrong_field(error: msgspec.ValidationError, data: bytes, source: str, meant
     if source:
         refusal.fill(source=source)
     refusal.fill(document=meant[0])
-    element = re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path)
-    if element:
-        field, number = element.group(1), int(element.group(2))
+    if element := re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path):
         try:
             whole = _load_cbor(data, source) if kind(data) == "cbor" else _decode_json(data, dict[str, Any], source)
         except msgspec.ValidationError:
             return refusal  # a second fault further on: the place must do without a name
-        row = whole[field][number]
-        name = row.get("id" if field == "tensors" else "node_id") if isinstance(row, dict) else None
+        row, named = whole[element[1]][int(element[2])], {"tensors": "id", "nodes": "node_id"}[element[1]]
+        name = row.get(named) if isinstance(row, dict) else None
         if isinstance(name, str):
-            if field == "tensors":
-                refusal.fill(tensor=name)
-            else:
-                refusal.fill(node_id=name)
-            refusal.message = f'{path} (the {field[:-1]} "{name}"): {what}.'
+            refusal.diagnostics.setdefault("tensor" if named == "id" else named, name)
+            refusal.message = f'{path} (the {element[1][:-1]} "{name}"): {what}.'
     return refusal

@@ -130,7 +130,7 @@ def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
     Raises ``InvalidIrShapes`` (reason ``not_json``) where ``params`` hold a number that JSON has no word for.
     """
     for k, node in enumerate(graph.nodes):
-        if not all(map(_finite, _leaves(node.params))):
+        if any(isinstance(leaf, float) and not math.isfinite(leaf) for leaf in _leaves(node.params)):
             raise InvalidIrShapes(
                 f'the params of the node "{node.node_id}" hold a NaN or an infinity, which JSON cannot represent.',
                 hint="Write the graph as CBOR.",
@@ -221,7 +221,8 @@ def _plain(graph: Graph) -> dict[str, Any]:
     that was read from a file, or put together, would stay.
     """
     with document.paused_gc():
-        plain: dict[str, Any] = msgspec.to_builtins(_declared(graph))
+        plain: dict[str, Any] = msgspec.to_builtins(graph)
+        plain["ir_schema"] = graph.ir_schema or GRAPH_SCHEMA
     plain.pop("notes", None)
     plain.pop("ranges", None)
     for field, words in DEFAULT_WORDS.items():
@@ -249,10 +250,6 @@ DEFAULT_WORDS = {"tensors": (("dtype", "float32"), ("role", "activation")), "nod
 """Rows → their fields of text whose default is not empty."""
 
 
-def _declared(graph: Graph) -> Graph:
-    return graph if graph.ir_schema else msgspec.structs.replace(graph, ir_schema=GRAPH_SCHEMA)
-
-
 def _leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         for inner in value.values():
@@ -262,7 +259,3 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield from _leaves(inner)
     else:
         yield value
-
-
-def _finite(value: Any) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)

@@ -95,11 +95,9 @@ def refuses(data: bytes) -> str:
         return ""
     if "tensors" in fields:
         return "the document has a list of tensors"
-    return (
-        'no node has a "shape_out" and no input names a "node_id"'
-        if "nodes" in fields
-        else ('the document has no "nodes"')
-    )
+    if "nodes" not in fields:
+        return 'the document has no "nodes"'
+    return 'no node has a "shape_out" and no input names a "node_id"'
 
 
 def decode(data: bytes, name: str = "") -> Graph:
@@ -196,26 +194,17 @@ def _checked_shapes(node: PortNode, k: int) -> tuple[Shape, ...]:
 
 def _port(port: Port, widths: dict[str, int], path: str, reader: str) -> str:
     """The tensor id that a port means. Raises ``InvalidIrShapes`` (reason ``unknown_tensor``)."""
-    what = f'the node "{reader}" reads' if reader else "the graph gives out"
-    width = widths.get(port.node_id)
+    width, tensor = widths.get(port.node_id), f"{port.node_id}:{port.output_idx}"
     if width is None:
-        error = InvalidIrShapes(
-            f'{what} an output of "{port.node_id}", which is not among the nodes.',
-            hint="Add the node, or correct the name.",
-            reason="unknown_tensor",
-            tensor=f"{port.node_id}:{port.output_idx}",
-            path=path,
-        )
+        what = f'an output of "{port.node_id}", which is not among the nodes'
+        hint = "Add the node, or correct the name."
     elif not 0 <= port.output_idx < width:
-        error = InvalidIrShapes(
-            f'{what} output {port.output_idx} of "{port.node_id}", which has {width}.',
-            hint="Outputs are counted from 0; a node with several has a shape_out of several shapes.",
-            reason="unknown_tensor",
-            tensor=f"{port.node_id}:{port.output_idx}",
-            path=path,
-        )
+        what = f'output {port.output_idx} of "{port.node_id}", which has {width}'
+        hint = "Outputs are counted from 0; a node with several has a shape_out of several shapes."
     else:
-        return f"{port.node_id}:{port.output_idx}"
+        return tensor
+    who = f'the node "{reader}" reads' if reader else "the graph gives out"
+    error = InvalidIrShapes(f"{who} {what}.", hint=hint, reason="unknown_tensor", tensor=tensor, path=path)
     if reader:
         error.fill(node_id=reader)
     raise error

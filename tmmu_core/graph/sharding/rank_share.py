@@ -34,9 +34,8 @@ class Sharding:
         for i, split in enumerate(self.splits):
             if self.follows[i]:
                 # Whether a view can follow an uneven split may differ from rank to rank, along any of its axes.
-                uneven = [
-                    mesh for axis, mesh in self.root_split(i) if self.shapes[self.root[i]][axis] % self.parts(mesh)
-                ]
+                root = self.root[i]
+                uneven = [mesh for axis, mesh in self.splits[root] if self.shapes[root][axis] % self.parts(mesh)]
                 split = tuple((axis, mesh) for mesh in uneven for axis in range(len(self.shapes[i])))
             for axis, mesh in split:
                 found[mesh].add(self.shapes[i][axis] % self.parts(mesh))
@@ -50,7 +49,16 @@ class Sharding:
     @cached_property
     def bases_first(self) -> tuple[int, ...]:
         """Numbers of the views, each after its base."""
-        return tuple(_bases_first(self.graph, self.known))
+        order: dict[int, None] = {}
+        for i, tensor in enumerate(self.graph.tensors):
+            chain: dict[int, None] = {}
+            at, view = i, tensor.view
+            while view is not None and at not in order and at not in chain:  # the check of views rejects cycles
+                chain[at] = None
+                at = self.known[view.base_tensor_uid]
+                view = self.graph.tensors[at].view
+            order.update(dict.fromkeys(reversed(chain)))
+        return tuple(order)
 
     @cached_property
     def root(self) -> dict[int, int]:
@@ -71,10 +79,6 @@ class Sharding:
         """The size of a mesh axis."""
         return self.spec.sizes[mesh]
 
-    def root_split(self, i: int) -> Split:
-        """The split that view ``i`` follows in the end."""
-        return self.splits[self.root[i]]
-
     def class_of(self, rank: int) -> tuple[int, ...]:
         """Equal for ranks whose local graphs are equal: for each mesh axis, how many remainders the rank is past."""
         place = self.spec.place(rank)
@@ -92,20 +96,6 @@ def local_graph_of(sharding: Sharding, rank: int) -> Graph:
         base = sharding.base(i)
         local[i], splits[i] = view_on(sharding, i, local[base], splits[base], place)
     return msgspec.structs.replace(graph, tensors=tuple(local))
-
-
-def _bases_first(graph: Graph, known: Mapping[str, int]) -> list[int]:
-    """Numbers of the views, each after its base."""
-    order: dict[int, None] = {}
-    for i, tensor in enumerate(graph.tensors):
-        chain: dict[int, None] = {}
-        at, view = i, tensor.view
-        while view is not None and at not in order and at not in chain:  # the check of views rejects cycles
-            chain[at] = None
-            at = known[view.base_tensor_uid]
-            view = graph.tensors[at].view
-        order.update(dict.fromkeys(reversed(chain)))
-    return list(order)
 
 
 def cut_to_share(

@@ -16,9 +16,88 @@ from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph import checks
 from tmmu_core.graph.model import Graph, Tensor
-from tmmu_core.graph.sharding.follow import following_splits
-from tmmu_core.graph.sharding.rank_share import Sharding, cut_to_share, local_graph_of, view_on
-from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, check_world, refused
+from tmmu_core.graph.operators import operator_of
+from tmmu_core.graph.sharding.rank_share import Sharding, cut_to_share, view_on
+from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, refused
+
+PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "matmul", "gemm", "dot", "dot_general"})
+TRANSPOSES = frozenset({"t", "transpose", "permute", "numpy_t"})
+LOOKUPS = frozenset({"embedding", "gather", "index_select", "embedding_dense_backward"})
+
+
+class Read(NamedTuple):
+    """An operand: its shape and its split."""
+
+    shape: tuple[int, ...]
+    axis: int
+    """−1: whole."""
+    mesh: str = ""
+    ahead: int = 1
+    """Rows of another axis that a view merged ahead of the split one: 8 for the heads of ``[8, 12] → [96]``."""
+
+
+def following_splits(
+    graph: Graph, known: Mapping[str, int], shapes: Sequence[tuple[int, ...]], splits: Sequence[Split | None]
+) -> dict[int, Split]:
+    """Return tensor number → split of what the nodes write, in the order of ``graph.nodes``.
+
+    ``splits`` are those of the weights; tensors of one axis, such as biases, are not followed. O(operands).
+    """
+    found = {
+        i: Read(shapes[i], *split[0]) for i, split in enumerate(splits) if split and len(split) == 1 < len(shapes[i])
+    }
+    for node in graph.nodes:
+        operator = operator_of(node.instr).base.lower()
+        reads = [found.get(known[name], Read(shapes[known[name]], -1)) for name in node.inputs]
+        for name in node.outputs:
+            i = known[name]
+            if i not in found and (written := _written(operator, reads, shapes[i])) is not None:
+                found[i] = written
+    return {i: ((read.axis, read.mesh),) for i, read in found.items()}
+
+
+def _written(operator: str, reads: Sequence[Read], shape: tuple[int, ...]) -> Read | None:
+    if operator == "linear" and len(reads) > 1 and len(reads[1].shape) == 2:  # the weight is [n, k]
+        weight = reads[1]
+        turned = weight._replace(shape=weight.shape[::-1], axis=1 - weight.axis if weight.axis >= 0 else -1)
+        reads, operator = [reads[0], turned], "mm"
+    if operator in PRODUCTS:
+        return _of_product([read for read in reads if len(read.shape) > 1][-2:], shape)
+    kept = (_carried(operator, read, shape) for read in reads if read.axis >= 0)
+    return next((read for read in kept if read is not None), None)
+
+
+def _of_product(reads: Sequence[Read], shape: tuple[int, ...]) -> Read | None:
+    """Return the split of ``[…, m, k] × […, k, n]``; none where the sum over k runs over the ranks."""
+    for summed, read in zip((-1, -2), reads, strict=False):
+        if read.axis < 0:
+            continue
+        from_end = read.axis - len(read.shape)
+        axis = len(shape) + from_end
+        return None if from_end == summed or axis < 0 else read._replace(shape=shape, axis=axis)
+    return None
+
+
+def _carried(operator: str, read: Read, shape: tuple[int, ...]) -> Read | None:
+    """Return the split of an output that has the elements or the rows of ``read``; ``None`` where it is lost."""
+    before, axis, _, inner = read
+    if operator in LOOKUPS and axis == 0:
+        return None
+    size, same_rank = before[axis], len(before) == len(shape)
+    to: int | None
+    if operator in TRANSPOSES:
+        to = 1 - axis if len(shape) == 2 else shape.index(size) if shape.count(size) == 1 else axis
+    elif same_rank and all(a == b or k == axis for k, (a, b) in enumerate(zip(before, shape, strict=True))):
+        to = axis if shape[axis] > 1 else None
+    elif prod(before) == prod(shape):
+        ahead = prod(before[:axis]) * inner
+        to = next((k for k in range(len(shape)) if prod(shape[:k]) <= ahead < prod(shape[: k + 1])), None)
+        inner = ahead // prod(shape[:to]) if to is not None else 1
+    else:
+        from_end = axis + len(shape) - len(before)
+        to = next((k for k in (from_end, axis) if 0 <= k < len(shape) and shape[k] == size), None)
+    return None if to is None else read._replace(shape=shape, axis=to, ahead=inner)
+
 
 KIND_OF_ROLE = {
     "parameter": "parameters",
@@ -60,10 +139,9 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
         if own is not None:
             _check(tensor, shape, own, spec)
         splits.append(own)
-    inputs = _SplitInputs(graph, spec, shapes, known)
     for i, tensor in enumerate(graph.tensors):
         if splits[i] is None and tensor.view is None:
-            splits[i] = _implied_split(inputs, i, splits)
+            splits[i] = _implied_split(graph, spec, shapes, known, splits, i)
             if splits[i] and splits[i] == _contract(tensor, shapes[i], spec):
                 contracted.append(i)
     if spec.following:
@@ -174,25 +252,22 @@ def _explicit_split(tensor: Tensor, spec: ShardSpec) -> Split | None:
     return None
 
 
-class _SplitInputs(NamedTuple):
-    """Input of the split: a graph, its spec, the shape of each tensor, and the number of each id."""
-
-    graph: Graph
-    spec: ShardSpec
-    shapes: Sequence[tuple[int, ...]]
-    known: Mapping[str, int]
-
-
-def _implied_split(inputs: _SplitInputs, i: int, splits: Sequence[Split | None]) -> Split:
+def _implied_split(
+    graph: Graph,
+    spec: ShardSpec,
+    shapes: Sequence[tuple[int, ...]],
+    known: Mapping[str, int],
+    splits: Sequence[Split | None],
+    i: int,
+) -> Split:
     """Return the split that follows from its base tensor, or from the contract of its kind."""
-    graph, spec, shapes, known = inputs
     tensor = graph.tensors[i]
     for ending in FOLLOWERS:
         leader = known.get(tensor.id.removesuffix(ending), i)
         if leader != i and shapes[leader] == shapes[i]:
             split = splits[leader]
             if split is None and graph.tensors[leader].view is None:
-                split = _implied_split(inputs, leader, splits)
+                split = _implied_split(graph, spec, shapes, known, splits, leader)
             if split:
                 return split
     return _contract(tensor, shapes[i], spec)
@@ -223,12 +298,3 @@ def _check(tensor: Tensor, shape: tuple[int, ...], split: Split, spec: ShardSpec
                 reason="shard_too_small",
                 tensor=tensor.id,
             )
-
-
-def local_graph(
-    graph: Graph, spec: ShardSpec, rank: int, world_size: int | None = None, dims: Mapping[str, int] | None = None
-) -> Graph:
-    """The graph that ``rank`` runs: the same nodes, tensors of its share. Raises what :func:`shard` raises,
-    ``shard_world_size``, ``shard_rank`` and ``shard_view`` (a view that does not fit its base's share)."""
-    check_world(spec, world_size, rank)
-    return local_graph_of(shard(graph, spec, dims), rank)

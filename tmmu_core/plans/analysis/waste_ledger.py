@@ -16,12 +16,14 @@ slot, so the same words hold for it; its slot rounding is 0 but for the byte tha
 
 The sum holds for every plan that the verifier passes. Where blocks overlap, bytes would be counted twice: ``holes``
 then stops at 0 and the sum is over the extent.
+
+Beside it: the tenants of each slot, and the resource ledger of seed II.J.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,15 +41,11 @@ from tmmu_core.plans.figures.plan_storages import (
     slot_numbers,
     storages_of,
 )
-from tmmu_core.plans.model import Plan
-
-I64 = NDArray[np.int64]
-U64 = NDArray[np.uint64]
-
-ACCOUNTS = ("live", "alignment_gaps", "slot_rounding", "holes", "tail")
-"""The accounts in display order; they sum to the extent."""
+from tmmu_core.plans.model import I64, U64, Plan
 
 Kind = Literal["live", "alignment_gaps", "slot_rounding", "holes", "tail"]
+ACCOUNTS: tuple[Kind, ...] = get_args(Kind)
+"""The accounts in display order; they sum to the extent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +103,7 @@ def regions_at(plan: Plan, arena: str, step: int) -> tuple[Region, ...]:
 
 def waste_at(plan: Plan, arena: str, step: int) -> dict[str, int]:
     """The accounts at one step, by name, without computing the others."""
-    accounts = dict.fromkeys(ACCOUNTS, 0)
+    accounts: dict[str, int] = dict.fromkeys(ACCOUNTS, 0)
     for region in regions_at(plan, arena, step):
         accounts[region.kind] += region.end - region.start
     return accounts

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tmmu_core.plans.figures.plan_storages import I64, PlanStorages, align_up, by_birth, moments, storages_of
-from tmmu_core.plans.model import Plan
+from tmmu_core.plans.figures.plan_storages import PlanStorages, align_up, by_birth, moments, storages_of
+from tmmu_core.plans.model import I64, Plan
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,17 @@ def why_here(plan: Plan, tensor_id: str, order: Sequence[int] | None = None) -> 
         turn = list(order).index(me)
         met = met[np.isin(met, np.array(order[:turn], np.int64))]
     below = met[s.offset[met] < s.offset[me]]
-    walls = tuple([_wall(s, me, other) for other in _by_start(s, below)])
+    walls = []
+    for i in _by_start(s, below):
+        start = int(s.offset[i])
+        walls.append(Wall(int(s.head[i]), start, start + int(s.size[i]), max(int(s.birth[me]), int(s.birth[i]))))
     return WhyHere(
         row=int(s.head[me]),
         offset=int(s.offset[me]),
         size=int(s.size[me]),
         turn=turn,
         of=len(here),
-        walls=walls,
+        walls=tuple(walls),
         rooms=_rooms(walls, int(s.offset[me])),
         lowest=lowest,
         slot=_slot(s, here, me) if plan.has_slots else None,
@@ -115,11 +118,6 @@ def _meeting(s: PlanStorages, among: I64, me: int, birth: int, death: int) -> I6
 def _by_start(s: PlanStorages, storages: I64) -> list[int]:
     found: list[int] = storages[np.lexsort((s.head[storages], s.offset[storages]))].tolist()
     return found
-
-
-def _wall(s: PlanStorages, me: int, other: int) -> Wall:
-    start, size = int(s.offset[other]), int(s.size[other])
-    return Wall(int(s.head[other]), start, start + size, max(int(s.birth[me]), int(s.birth[other])))
 
 
 def _rooms(walls: Sequence[Wall], top: int) -> tuple[tuple[int, int], ...]:
@@ -240,15 +238,15 @@ def parting(
     """
     if arena not in left.arena_of or arena not in right.arena_of:
         return None
-    one, two = (_decisions(plan, arena, orders and orders[k]) for k, plan in enumerate((left, right)))
+    placed: list[list[tuple[str, int]]] = []
+    for k, plan in enumerate((left, right)):
+        s = storages_of(plan)
+        order = orders[k] if orders else by_birth(plan, s, arena)
+        placed.append([(plan.tensor_ids[s.head[i]], int(s.offset[i])) for i in order])
+    one, two = placed
     alike = next((k for k, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
     if alike == len(one) == len(two):
         return None
     a = one[alike] if alike < len(one) else (None, None)
     b = two[alike] if alike < len(two) else (None, None)
     return Parting(alike, by if orders else "birth", a[0], b[0], a[1], b[1])
-
-
-def _decisions(plan: Plan, arena: str, order: Sequence[int] | None) -> list[tuple[str, int]]:
-    s = storages_of(plan)
-    return [(plan.tensor_ids[s.head[i]], int(s.offset[i])) for i in order or by_birth(plan, s, arena)]

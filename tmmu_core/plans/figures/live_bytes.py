@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow
-
-I64 = NDArray[np.int64]
-U64 = NDArray[np.uint64]
+from tmmu_core.plans.model import I64, U64
 
 
 def exact_sum(values: U64) -> int:
@@ -23,43 +23,26 @@ def live_bytes_of(birth: I64, death: I64, size: U64, steps: int) -> U64:
 
     Raises ``AllocationOverflow`` past 2^64 − 1.
     """
-    if exact_sum(size) > U64_MAX:
-        return _live_bytes_exact(birth, death, size, steps)
-    # Differences are taken modulo 2^64; the sums themselves fit, so the running sum is exact.
-    change = np.zeros(steps + 1, np.uint64)
-    np.add.at(change, birth, size)
-    np.subtract.at(change, death, size)
-    return np.cumsum(change[:steps], dtype=np.uint64)
+    curve = _curve(birth, death, size, steps)
+    if curve.dtype == object and (over := np.flatnonzero(curve > U64_MAX)).size:
+        t = int(over[0])
+        raise AllocationOverflow(
+            f"{curve[t]} bytes are alive at step {t}, more than 64 bits can count.", t=t, offset=0, size=curve[t]
+        )
+    return curve.astype(np.uint64, copy=False)
 
 
-def _live_bytes_exact(birth: I64, death: I64, size: U64, steps: int) -> U64:
-    change = [0] * (steps + 1)
-    for b, d, s in zip(birth.tolist(), death.tolist(), size.tolist(), strict=True):
-        change[b] += s
-        change[d] -= s
-    live, curve = 0, np.zeros(steps, np.uint64)
-    for t in range(steps):
-        live += change[t]
-        if live > U64_MAX:
-            raise AllocationOverflow(
-                f"{live} bytes are alive at step {t}, more than 64 bits can count.", t=t, offset=0, size=live
-            )
-        curve[t] = live
-    return curve
+def _curve(birth: I64, death: I64, size: U64, steps: int) -> NDArray[Any]:
+    """Shape (steps,): live bytes; Python integers where 64 bits do not hold the sum of all sizes."""
+    # Differences are taken modulo 2^64; where the sums themselves fit, the running sum is exact.
+    change = np.zeros(steps + 1, object if exact_sum(size) > U64_MAX else np.uint64)
+    own = size.astype(change.dtype, copy=False)
+    np.add.at(change, birth, own)
+    np.subtract.at(change, death, own)
+    return np.cumsum(change[:steps], dtype=change.dtype)
 
 
-def live_count_of(birth: I64, death: I64, steps: int) -> I64:
-    """Shape (steps,): how many of the ranges ``[birth, death)`` hold each step."""
-    change = np.bincount(birth, minlength=steps + 1) - np.bincount(death, minlength=steps + 1)
-    return np.cumsum(change[:steps], dtype=np.int64)
-
-
-def max_live_of(birth: I64, death: I64, steps: int) -> int:
-    """The most ranges that hold one step; 0 when there are none."""
-    return int(live_count_of(birth, death, steps).max(initial=0))
-
-
-def peak_of(curve: U64 | I64) -> tuple[int, int]:
+def peak_of(curve: NDArray[Any]) -> tuple[int, int]:
     """``(step, value)`` of the curve's first maximum; ``(0, 0)`` for an empty curve."""
     if not len(curve):
         return 0, 0
@@ -70,29 +53,15 @@ def peak_of(curve: U64 | I64) -> tuple[int, int]:
 def peak_and_count(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, int]:
     """``(peak live bytes, max live)`` without a curve over all steps, which a plain instance may have 2^40 of."""
     _, birth, death, steps = _squeezed(birth, death, steps)
-    return peak_of(live_bytes_of(birth, death, size, steps))[1], max_live_of(birth, death, steps)
+    count = np.bincount(birth, minlength=steps + 1) - np.bincount(death, minlength=steps + 1)
+    return peak_of(live_bytes_of(birth, death, size, steps))[1], int(np.cumsum(count[:steps]).max(initial=0))
 
 
 def peak_together(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, int]:
     """``(step, bytes)``: the first step at which the most bytes of the ranges ``[birth, death)`` are in use."""
     times, birth, death, steps = _squeezed(birth, death, steps)
-    if exact_sum(size) > U64_MAX:  # arenas that fit 64 bits one by one need not do so together
-        step, most = _peak_exact(birth, death, size)
-    else:
-        step, most = peak_of(live_bytes_of(birth, death, size, steps))
+    step, most = peak_of(_curve(birth, death, size, steps))  # arenas that fit 64 bits alone need not do so together
     return (0 if not most else step if times is None else int(times[step])), most
-
-
-def _peak_exact(birth: I64, death: I64, size: U64) -> tuple[int, int]:
-    change: dict[int, int] = {}
-    for b, d, s in zip(birth.tolist(), death.tolist(), size.tolist(), strict=True):
-        change[b] = change.get(b, 0) + s
-        change[d] = change.get(d, 0) - s
-    live, peak = 0, (0, 0)
-    for step in sorted(change):
-        live += change[step]
-        peak = (step, live) if live > peak[1] else peak
-    return peak
 
 
 def _squeezed(birth: I64, death: I64, steps: int) -> tuple[I64 | None, I64, I64, int]:

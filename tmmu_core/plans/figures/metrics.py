@@ -12,18 +12,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow
 from tmmu_core.graph.model import ROLES
 from tmmu_core.liveness.live_model import Liveness
-from tmmu_core.liveness.views import view_roots
+from tmmu_core.liveness.live_ranges import view_roots
 from tmmu_core.plans.figures.live_bytes import exact_sum, peak_together
 from tmmu_core.plans.figures.plan_storages import align_up, moments, storages_of
 from tmmu_core.plans.model import ArenaSummary, Plan
-
-I64 = NDArray[np.int64]
-U64 = NDArray[np.uint64]
 
 # --- sizes of arenas ---------------------------------------------------------------------------------------------
 
@@ -117,7 +113,6 @@ def plan_metrics(
     retained: tuple[int, int] = (0, 0),
     reserved_peak_bytes: int | None = None,
     allocation_time_ns: int = 0,
-    allocation_failures: int = 0,
 ) -> dict[str, Any]:
     """``Plan.metrics``: totals over the arenas (per arena: ``Plan.arenas``), seed 0.I and §7, contract §7.
 
@@ -143,7 +138,7 @@ def plan_metrics(
         "activation_bytes_retained": retained[0],
         "activation_bytes": retained[1],
         "activation_retention_ratio": ratio(*retained),
-        "allocation_failures": allocation_failures,
+        "allocation_failures": 0,
         "allocation_time_ns": allocation_time_ns,
     }
 

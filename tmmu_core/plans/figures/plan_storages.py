@@ -12,10 +12,7 @@ from numpy.typing import NDArray
 from tmmu_core.base.errors import U64_MAX
 from tmmu_core.graph.index import GraphIndex
 from tmmu_core.plans.figures.live_bytes import live_bytes_of, peak_of
-from tmmu_core.plans.model import Plan
-
-I64 = NDArray[np.int64]
-U64 = NDArray[np.uint64]
+from tmmu_core.plans.model import I64, U64, Plan
 
 
 @dataclass(frozen=True, eq=False)

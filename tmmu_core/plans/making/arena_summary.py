@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,7 +44,6 @@ def summarise(problem: Problem, found: PackedArena, config: Mapping[str, Arena],
     """Return the arena's figures and its certificate. A plan at a proven bound is optimal, with any planner."""
     steps = max(steps, 1)
     arena = config.get(problem.arena, Arena())
-    certificate = certify(problem, found.packing, found.extent, steps)
     birth, until, size = found.parts or (problem.birth, found.held, problem.size)
     peak_live, max_live = peak_and_count(birth, until, size, steps)
     return ArenaSummary(
@@ -59,11 +57,7 @@ def summarise(problem: Problem, found: PackedArena, config: Mapping[str, Arena],
         slots=found.slots,
         max_live=max_live,
         storages=len(birth),
-        lower_bound_bytes=certificate.lower_bound,
-        status=certificate.status,
-        proven_bytes=certificate.proven if certificate.proven > certificate.lower_bound else None,
-        witness=certificate.witness,
-        witness_step=certificate.step,
+        **certify(problem, found.packing, found.extent, steps),
         reuse_cost=reuse_cost(problem, found.packing),
         reuse_cost_lower_bound=None if problem.reuse is None else found.packing.cost_bound or 0,
         reuse_cost_witness=found.packing.cost_witness,
@@ -83,23 +77,11 @@ def reuse_cost(problem: Problem, packing: Packing) -> int | None:
     return sum(paid)
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """The certificate of one arena.
+def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> dict[str, Any]:
+    """Return the certificate of ``extent`` (bytes) as fields of :class:`ArenaSummary`.
 
-    ``lower_bound`` (bytes) does not depend on the planner; ``witness`` names the storages that make it,
-    ``step`` is when they are live (−1: any). ``proven`` (bytes) is a higher bound that a search proved, else the same.
+    The lower bound is that of ``problem``, whichever planner ran; a search may have proved a higher one.
     """
-
-    lower_bound: int
-    proven: int
-    status: str
-    witness: tuple[str, ...]
-    step: int
-
-
-def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> Certificate:
-    """Return the lower bound of ``problem``, the bound its planner proved, and the status of ``extent`` (bytes)."""
     bound, witness, step = _bound(problem, steps)
     proven = max(bound, packing.lower_bound or 0)
     otherwise = "unproven" if packing.stopped else "feasible"
@@ -108,7 +90,13 @@ def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> Cert
         status = otherwise
     if extent < proven:  # such a plan is wrong
         status = INVALID
-    return Certificate(bound, proven, status, witness, step)
+    return {
+        "lower_bound_bytes": bound,
+        "proven_bytes": proven if proven > bound else None,
+        "status": status,
+        "witness": witness,
+        "witness_step": step,
+    }
 
 
 def _bound(problem: Problem, steps: int) -> tuple[int, tuple[str, ...], int]:

@@ -214,8 +214,7 @@ def _packed(
 ) -> tuple[Liveness, ArenaConfig, list[Problem], list[Packing]]:
     """Return liveness, configuration, problems and packings per arena; a memory planner makes its own arenas."""
     if isinstance(planner, MemoryPlannerEntry):
-        spread = spread_over_memories(timeline, options, config)
-        return spread.liveness, spread.config, spread.problems, spread.packings
+        return spread_over_memories(timeline, options, config)
     with paused_gc():
         liveness = analyse(timeline, config)
         refuse_unknown_arenas(config, timeline.graph)

@@ -149,27 +149,20 @@ def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
 def _plan_of_instance(
     instance: PlainInstance, problems: tuple[Problem, ...], request: PlanRequest, progress: Progress | None
 ) -> Plan:
-    given = request.planner == GIVEN and instance.packing is not None
-    notes = (*instance.notes, *_offset_notes(instance, request.planner or DEFAULT_PLANNER))
+    planner = request.planner or DEFAULT_PLANNER
+    keeps = instance.packing is not None and planner == GIVEN
+    notes = instance.notes
+    if instance.packing is not None:
+        what = "kept; no planner ran" if keeps else f"discarded: {planner} places every buffer again"
+        notes = (*notes, f"all {sum(map(len, instance.problems)):,} offsets of the input are {what}.")
+    packing = instance.packing if keeps else None
     return plan_problem(
-        replace(
-            instance, problem=problems[0], others=problems[1:], packing=instance.packing if given else None, notes=notes
-        ),
-        planner=DEFAULT_PLANNER if given else request.planner or DEFAULT_PLANNER,
-        options=None if given else request.options,
+        replace(instance, problem=problems[0], others=problems[1:], packing=packing, notes=notes),
+        planner=DEFAULT_PLANNER if keeps else planner,
+        options=None if keeps else request.options,
         token=request.replay_token,
         progress=progress,
     )
-
-
-def _offset_notes(instance: PlainInstance, planner: str) -> tuple[str, ...]:
-    """Return whether the offsets of a placed instance are kept or discarded."""
-    total = sum(map(len, instance.problems))
-    if instance.packing is not None and planner == GIVEN:
-        return (f"all {total:,} offsets of the input are kept; no planner ran.",)
-    if instance.packing is not None:
-        return (f"all {total:,} offsets of the input are discarded: {planner} places every buffer again.",)
-    return ()
 
 
 def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -> tuple[Problem, ...]:

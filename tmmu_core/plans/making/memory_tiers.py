@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -21,18 +21,10 @@ from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.plans.making.plan_rows import arena_problems, without_handoffs
 
 
-@dataclass(frozen=True)
-class Spread:
-    """A liveness whose arenas are the regions that the planner made, one problem and one packing for each."""
-
-    liveness: Liveness
-    config: ArenaConfig
-    problems: list[Problem]
-    packings: list[Packing]
-
-
-def spread_over_memories(timeline: Timeline, options: Mapping[str, Any], config: ArenaConfig) -> Spread:
-    """Assign every storage to a memory and an offset with ``helia``.
+def spread_over_memories(
+    timeline: Timeline, options: Mapping[str, Any], config: ArenaConfig
+) -> tuple[Liveness, ArenaConfig, list[Problem], list[Packing]]:
+    """Assign every storage to a memory and an offset with ``helia``; return one problem and one packing per region.
 
     Memories come from ``options``; where it names none, from the arena configuration (an arena is a memory); where
     that is empty too, there is one unlimited memory. A tensor whose ``arena`` is a memory belongs there. Arenas of the
@@ -59,7 +51,11 @@ def spread_over_memories(timeline: Timeline, options: Mapping[str, Any], config:
     # The planner takes no hand-off, and a plan that does may be lower: inside a region they stay open for the bound.
     granted = replace(granted, arenas=tuple(names), storages=replace(granted.storages, arena=arenas))
     liveness = without_handoffs(granted, across_arenas=True)
-    config = {region.name: _arena(memory[region.memory], platform) for region in regions}
+    config = {}
+    for region in regions:
+        own, unlimited = memory[region.memory], Arena().capacity_bytes
+        alignment = max(platform.min_alignment, own.arena_alignment or 1)
+        config[region.name] = Arena(unlimited if own.max_size is None else own.max_size, alignment)
     problems = arena_problems(liveness, config)
     offset = np.array(residency.offset, np.uint64)
     by_name = {region.name: k for k, region in enumerate(regions)}
@@ -67,7 +63,7 @@ def spread_over_memories(timeline: Timeline, options: Mapping[str, Any], config:
     for at, each in enumerate(problems):
         k = by_name[each.arena]
         packings.append(Packing(offset[arenas == at], notes=_notes(k, ids, residency, memory)))
-    return Spread(liveness, config, problems, packings)
+    return liveness, config, problems, packings
 
 
 def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
@@ -90,11 +86,6 @@ def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
         ]
         options = {**options, "memories": msgspec.to_builtins(memories)}
     return read_platform(options)
-
-
-def _arena(memory: Memory, platform: Platform) -> Arena:
-    capacity = Arena().capacity_bytes if memory.max_size is None else memory.max_size
-    return Arena(capacity, max(platform.min_alignment, memory.arena_alignment or 1))
 
 
 def _problem(liveness: Liveness) -> Problem:

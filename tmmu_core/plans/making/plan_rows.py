@@ -284,11 +284,9 @@ def assemble(
     clock (ns) at which planning began.
     """
     slots, addresses = canonical.encoded_tables(columns, [summary.name for summary in summaries])
-    bound = canonical.slot_assignment_table(rest["replay_token"], slots)
-    plan_hash, layout_hash = canonical.plan_hash(identity, bound, addresses), canonical.layout_hash(slots, addresses)
     return Plan(
-        tmmu_plan_hash=plan_hash,
-        layout_hash=layout_hash,
+        tmmu_plan_hash=canonical.plan_hash(identity, rest["replay_token"], slots, addresses),
+        layout_hash=canonical.layout_hash(slots, addresses),
         arenas=tuple(summaries),
         metrics=metrics.plan_metrics(
             summaries,

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tmmu_core.base.errors import ContractError
 from tmmu_core.graph.model import Graph
@@ -27,10 +26,7 @@ from tmmu_core.plans import canonical
 from tmmu_core.plans.making.arena_settings import with_arena_settings
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.model import Plan
-
-I64 = NDArray[np.int64]
-U64 = NDArray[np.uint64]
+from tmmu_core.plans.model import I64, U64, Plan
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +88,9 @@ class RankPlans:
         for one in self.classes:
             plan = one.solution.plan
             slots, addresses = canonical.encoded_tables(plan, [arena.name for arena in plan.arenas])
-            assigned, identity = canonical.slot_assignment_table(plan.replay_token, slots), canonical.identity_of(plan)
+            identity = canonical.identity_of(plan)
             for rank in one.ranks:
-                hashes[rank] = canonical.plan_hash(identity._replace(rank=rank), assigned, addresses)
+                hashes[rank] = canonical.plan_hash(identity._replace(rank=rank), plan.replay_token, slots, addresses)
         return tuple(hashes)
 
 

@@ -24,7 +24,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from tmmu_core.base import strict
 from tmmu_core.base.cbor import H
@@ -38,9 +37,7 @@ from tmmu_core.plans import canonical
 from tmmu_core.plans.making.arena_settings import with_arena_settings
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.request import PlanRequest
-
-I64 = NDArray[np.int64]
-U64 = NDArray[np.uint64]
+from tmmu_core.plans.model import I64, U64
 
 Point = tuple[tuple[str, int], ...]
 """Values of all named dimensions, by name bytes."""
