@@ -13,7 +13,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
-from app.cli.first.explore import arguments
+from app.cli.commands.explore import arguments
 from app.session import pages
 from app.session.opening import SAMPLES, Sample, read_catalogue
 from benchmarks.serving import ROOT, chromium, served

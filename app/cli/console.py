@@ -9,7 +9,6 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from tmmu_core.base.app_package import project_path
 from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.base.errors import ContractError, Misuse, TmmuError, UnreadableInput, spelled_out
 from tmmu_core.base.escaping import for_log, visible
-from tmmu_core.graph.native.unpacking import read_stream, read_whole
+from tmmu_core.graph.native.unpacking import pack, read_stream, read_whole
 
 SUCCESS, FINDING, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
 INTERNAL_ERROR = 70
@@ -35,49 +34,29 @@ class UsageError(Misuse):
     """Invalid options or arguments."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of a table. ``figures`` aligns its cells to the right."""
-
-    title: str
-    figures: bool = False
-
-
-def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], title: str = "") -> None:
-    """Print a table to standard output."""
-    rows = [[for_log(cell) for cell in row] for row in rows]
-    columns = [Column(for_log(column.title), column.figures) for column in columns]
-    title = for_log(title)
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table to standard output. A title that begins with ">" aligns its column to the right."""
+    to_right = [title.startswith(">") for title in titles]
+    heads = [for_log(title.removeprefix(">")) for title in titles]
+    texts = [[for_log(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
-        if title:
-            print(title)
-        print(plain_table(columns, rows))
+        cells = [heads, *[[cell.replace("\n", " ") for cell in row] for row in texts]]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        for row in cells:
+            columns = zip(row, widths, to_right, strict=True)
+            print("  ".join(cell.rjust(n) if right else cell.ljust(n) for cell, n, right in columns).rstrip())
         return
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    set_table = Table(title=Text(title) if title else None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for column in columns:
-        set_table.add_column(Text(column.title), justify="right" if column.figures else "left", overflow="fold")
-    for row in rows:
-        set_table.add_row(*[Text(cell) for cell in row])
-    Console().print(set_table)
-
-
-def plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
-    """Return the table as aligned text: a header line and a line per row, two blanks between columns."""
-    cells = [[column.title for column in columns], *[[cell.replace("\n", " ") for cell in row] for row in rows]]
-    widths = [max(len(row[k]) for row in cells) for k in range(len(columns))]
-    lines = []
-    for row in cells:
-        set_row = [
-            cell.rjust(width) if column.figures else cell.ljust(width)
-            for cell, width, column in zip(row, widths, columns, strict=True)
-        ]
-        lines.append("  ".join(set_row).rstrip())
-    return "\n".join(lines)
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title, right in zip(heads, to_right, strict=True):
+        drawn.add_column(Text(title), justify="right" if right else "left", overflow="fold")
+    for row in texts:
+        drawn.add_row(*map(Text, row))
+    Console().print(drawn)
 
 
 def print_lines(*lines: str) -> None:
@@ -188,20 +167,23 @@ def _sample_hint(name: str) -> str:
 
 
 def write_output(name: str, data: bytes, what: str) -> None:
-    """Write to a file and report it on standard error; to standard output for ``-``. Raises ``UnwritableOutput``."""
+    """Write to a file, compressed for ``.gz``, and report it on standard error; to standard output for ``-``.
+
+    Raises ``UnwritableOutput``.
+    """
     if name == STREAM:
         write_bytes(data)
         return
+    data = pack(data) if name.lower().endswith(".gz") else data
     write_output_file(Path(name), data)
     print_note(f"wrote {what} to {name} ({numbers.short_bytes(len(data))})")
 
 
-def format_by_ending(name: str, endings: Mapping[str, str], fallback: str) -> tuple[str, bool]:
-    """Return ``(format, gzipped)`` of a file name; ``fallback`` for ``-``. Raises :class:`UsageError`."""
+def format_by_ending(name: str, endings: Mapping[str, str], fallback: str) -> str:
+    """Return the format of a file name without ``.gz``; ``fallback`` for ``-``. Raises :class:`UsageError`."""
     if name == STREAM:
-        return fallback, False
-    plain = name.removesuffix(".gz")
+        return fallback
     for ending, format_ in endings.items():
-        if plain.endswith(ending):
-            return format_, plain != name
+        if name.removesuffix(".gz").endswith(ending):
+            return format_
     raise UsageError(f"the file extension of {name} is not a known format.", f"Use one of {', '.join(endings)}.")

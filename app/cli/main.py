@@ -17,6 +17,7 @@ from typer.exceptions import Abort, TyperException
 
 from app.cli import streams
 from app.cli.console import BAD_INPUT, INTERNAL_ERROR, SUCCESS, UsageError, print_error, print_note
+from app.cli.options import with_options
 from tmmu_core import version_line
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.limits import (
@@ -32,10 +33,10 @@ from tmmu_core.base.limits import (
 FIRST = ("plan", "fit", "compare", "gate", "report", "explore", "export", "measure", "record", "history")
 MORE = ("verify", "lint", "trace", "checkpoint", "restore", "apply", "convert", "sweep", "bisect", "schema", "mcp")
 COMMANDS = (*FIRST, *MORE)
-"""Commands in the order of the help: those that most users need, then the specification's and rarely used ones.
-
-Each is a module of ``app.cli.first`` or ``app.cli.more`` with a function ``command``.
-"""
+"""Commands in the order of the help: those that most users need, then the specification's and rarely used ones."""
+MODULES = {"record": "history", "verify": "checks", "lint": "checks"}
+MODULES |= dict.fromkeys(("trace", "checkpoint", "restore", "schema"), "specification")
+"""Module in ``app.cli.commands`` of each command that is not in one of its own name. Its function is ``…_command``."""
 
 INTERRUPTED = 130
 VERBOSE = ("-v", "--verbose")
@@ -114,9 +115,9 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name in commands:
-        folder, panel = ("first", "Commands") if name in FIRST else ("more", "More commands")
-        module = import_module(f"{__package__}.{folder}.{name}")
-        app.command(name, cls=Command, rich_help_panel=panel)(module.command)
+        module = import_module(f"{__package__}.commands.{MODULES.get(name, name)}")
+        panel = "Commands" if name in FIRST else "More commands"
+        app.command(name, cls=Command, rich_help_panel=panel)(with_options(getattr(module, f"{name}_command")))
 
     @app.callback(invoke_without_command=True)
     def whole(

@@ -1,92 +1,39 @@
-"""The options of every planning command (contract §10).
+"""Declaration of the commands' options, each once.
 
-They are the fields of a :class:`~tmmu_core.plans.making.request.PlanRequest`. A command declares a parameter
-``request: PlanRequest``; the decorator :func:`planning` replaces it with the options. :func:`resolve` then returns the
-plan of a file.
+A command is a function. A parameter with an :func:`option` as default is an option; a parameter whose type is a
+dataclass of such fields is a group of options; a parameter ``request: PlanRequest`` is the planning options of
+contract §10, which are the fields of :class:`~tmmu_core.plans.making.request.PlanRequest`.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, field, fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from app.cli.console import STREAM, UsageError, print_lines, print_note, read_input, write_output
-from app.texts import numbers
+from app.cli.console import STREAM, UsageError, read_input
 from tmmu_core.base import limits
 from tmmu_core.base.errors import ContractError, UnreadableInput
-from tmmu_core.formats.open_file import Opened, read_any, read_at, refuse_unplannable
-from tmmu_core.formats.planfile.trace import Trace
-from tmmu_core.graph.model import Graph
-from tmmu_core.graph.native import native_file
 from tmmu_core.graph.quantities import parse_bytes
-from tmmu_core.judge.finding import Finding, Verdict
-from tmmu_core.judge.verifier.finished_plan import finished, refuse_invalid
-from tmmu_core.judge.verifier.verify import verdict_warnings
-from tmmu_core.planners.problem import GIVEN, PlainInstance
-from tmmu_core.plans.analysis.plan_warnings import plan_warnings, reuse_warnings
-from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import (
-    OPTION_SPECS,
-    OptionSpec,
-    contradiction,
-    idle_for_instance,
-    option_pairs,
-    written,
-)
-from tmmu_core.plans.model import Plan
+from tmmu_core.plans.making.request_options import OPTION_SPECS, OptionSpec, contradiction, option_pairs
 
-if TYPE_CHECKING:
-    from tmmu_core.formats.xla.xla_folder import Module
+REQUIRED = MISSING
+"""Default of an option without which the command does not run."""
 
 
-@dataclass(frozen=True, eq=False)
-class Resolved:
-    """A plan and its source, as far as known."""
+def option(text: str, metavar: str | None = None, *names: str, default: Any = None, **more: Any) -> Any:
+    """Declare an option: its help, and its name if not that of the parameter or field."""
+    return field(default=default, metadata={"names": names, "shown": {"metavar": metavar, "help": text, **more}})
 
-    name: str
-    plan: Plan
-    solution: Solution | None = None
-    trace: Trace | None = None
 
-    cut_from: bytes | None = None
-    """The ir_hash of the whole graph if the plan is of one rank."""
-    unused: tuple[str, ...] = ()
-    """A warning for each part of the request that has no effect."""
-    verdict: Verdict | None = None
-    """Verdict of a finished plan; ``None`` for a plan made by this command."""
-    ignored: tuple[str, ...] = ()
-    """Options in the command line that have no effect on a finished plan."""
-    made: PlanningResult | None = None
-    """The planned graph or instance; ``None`` for a finished plan."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Conditions that affect the result: assumed sizes, freed or fixed offsets, a missing content hash …"""
-        texts = [*plan_warnings(self.plan), *([] if self.verdict is None else verdict_warnings(self.verdict))]
-        if self.ignored:
-            texts.append(f"{', '.join(self.ignored)} has no effect on a finished plan.")
-        return (*self.unused, *[f"{self.name}: {text}" for text in texts])
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The errors of a finished plan; empty if it is valid or made by this command."""
-        return () if self.verdict is None else self.verdict.errors
-
-    @property
-    def graph(self) -> Graph | None:
-        """The planned graph: the input graph or the rank's share of it."""
-        return self.solution.graph if self.solution else None
+def argument(text: str, metavar: str, default: Any = REQUIRED) -> Any:
+    """Declare a positional argument."""
+    return field(default=default, metadata={"shown": {"metavar": metavar, "help": text}})
 
 
 Source = Annotated[str, typer.Argument(metavar="FILE", help="File to read; - reads standard input.")]
@@ -96,105 +43,85 @@ Out = Annotated[
 ]
 
 
-FIRST_FINDINGS = 5
-"""Findings printed for an invalid plan; ``tmmu verify`` prints all."""
-
-OPERATORS = {
-    "apply": "UML_OS.TMMU.ApplyPlan_v1",
-    "checkpoint": "UML_OS.TMMU.Checkpoint_v1",
-    "export": "UML_OS.TMMU.MapToVirtualAddresses_v1",
-    "record": "UML_OS.TMMU.PlanMemory_v2",
-}
-"""Command → the contract's operator in the error of an invalid plan."""
-
-FILES = tuple(name for name, spec in OPTION_SPECS.items() if spec.file)
-"""The shared options whose value is a file name."""
-
-
-def option(text: str, metavar: str | None = None, *names: str, default: Any = None, **more: Any) -> Any:
-    """Return a field of a dataclass of options: its help, and the option's name if not that of the field."""
-    return field(default=default, metadata={"option": typer.Option(*names, metavar=metavar, help=text, **more)})
-
-
 def with_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Replace each parameter that is a dataclass of :func:`option` fields by one option per field."""
+    """Return the command with one parameter per option, as typer reads them."""
     own = inspect.signature(command, eval_str=True).parameters.values()
     groups: dict[str, Any] = {
         p.name: p.annotation for p in own if is_dataclass(p.annotation) and p.annotation is not PlanRequest
     }
+    takes_request = any(p.annotation is PlanRequest for p in own)
 
     @functools.wraps(command)
     def wrapper(**given: Any) -> int:
-        values = {name: {each.name: given.pop(each.name) for each in fields(cls)} for name, cls in groups.items()}
-        return command(**given, **{name: cls(**values[name]) for name, cls in groups.items()})
+        values = {
+            name: cls(**{each.name: given.pop(each.name) for each in fields(cls)}) for name, cls in groups.items()
+        }
+        return _call_with_request(command, given, values) if takes_request else command(**given, **values)
 
-    return _with_parameters(
-        wrapper, [each for p in own for each in (_fields(groups[p.name]) if p.name in groups else [p])]
-    )
-
-
-def _fields(group: Any) -> list[inspect.Parameter]:
-    types, kind = get_type_hints(group), inspect.Parameter.KEYWORD_ONLY
-    return [
-        inspect.Parameter(
-            each.name, kind, default=each.default, annotation=Annotated[types[each.name], each.metadata["option"]]
-        )
-        for each in fields(group)
-    ]
-
-
-def _with_parameters(wrapper: Callable[..., int], parameters: list[inspect.Parameter]) -> Callable[..., int]:
-    """Set the signature that typer reads."""
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    parameters = [each for p in own for each in _expanded(p)]
+    if takes_request:
+        parameters += [*(_shared(name, spec) for name, spec in OPTION_SPECS.items()), NO_RUN]
     vars(wrapper)["__signature__"] = inspect.Signature(parameters)
     wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
     return wrapper
 
 
-def _parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
-    kind: Any
+def _expanded(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    """Yield the options that a parameter of a command is."""
+    kind = parameter.annotation
+    if kind is PlanRequest:
+        return
+    if isinstance(parameter.default, Field):
+        yield _declared(parameter.name, kind, parameter.default)
+    elif is_dataclass(kind):
+        types = get_type_hints(kind)
+        yield from (_declared(each.name, types[each.name], each) for each in fields(kind))
+    else:
+        yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+
+
+def _declared(name: str, kind: Any, declared: Field[Any]) -> inspect.Parameter:
+    default = inspect.Parameter.empty if declared.default is MISSING else declared.default
+    names, shown = declared.metadata.get("names"), declared.metadata["shown"]
+    if names is None:
+        return _parameter(name, kind, default, typer.Argument(**shown))
+    names = names or [f"--{name.replace('_', '-')}"] * (kind is bool)  # without --no-NAME
+    return _parameter(name, kind, default, typer.Option(*names, **shown))
+
+
+def _parameter(name: str, kind: Any, default: Any, declaration: Any) -> inspect.Parameter:
+    annotation = Annotated[kind, declaration]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _shared(name: str, spec: OptionSpec) -> inspect.Parameter:
     if spec.flag:
-        switch = typer.Option(spec.option, *spec.alias, help=spec.about)
-        return inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, switch]
-        )
-    kind = list[str] | None if spec.many else str | None
-    option = typer.Option(spec.option, *spec.alias, metavar=spec.metavar, help=spec.about)
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
+        return _parameter(name, bool, False, typer.Option(spec.option, *spec.alias, help=spec.about))
+    shown = typer.Option(spec.option, *spec.alias, metavar=spec.metavar, help=spec.about)
+    return _parameter(name, list[str] | None if spec.many else str | None, None, shown)
 
 
-NO_RUN = inspect.Parameter(
-    "no_run",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=False,
-    annotation=Annotated[bool, typer.Option("--no-run", help="Never run an ONNX model to find its shapes.")],
-)
-_SHARED = [*(_parameter(name, spec) for name, spec in OPTION_SPECS.items()), NO_RUN]
+NO_RUN = _parameter("no_run", bool, False, typer.Option("--no-run", help="Never run an ONNX model to find its shapes."))
 
 
-def planning(command: Callable[..., int]) -> Callable[..., int]:
-    """Replace the command's ``request`` parameter by the shared options."""
-    command = with_options(command)
-    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "request"]
-
-    @functools.wraps(command)
-    def wrapper(**given: Any) -> int:
-        shared = {name: given.pop(name) for name in OPTION_SPECS}
-        shared |= {name: "1" if shared[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
-        read = [*(v for name, v in given.items() if name != "output"), *(shared[name] for name in FILES)]
-        if read.count(STREAM) > 1:
-            raise UsageError("standard input can be read only once.", "Use - for one file.")
-        request = read_request(shared)
-        forbidden = {limits.RUN_SECONDS.name: 0} if given.pop("no_run") else {}
-        try:
-            with limits.raised(forbidden):
-                return command(**given, request=request)
-        except ContractError as error:
-            if request.token is not None or request.seed is not None:
-                error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
-            raise
-
-    return _with_parameters(wrapper, [*own, *_SHARED])
+def _call_with_request(command: Callable[..., int], given: dict[str, Any], groups: Mapping[str, Any]) -> int:
+    """Call a command with the request that its planning options describe."""
+    shared = {name: given.pop(name) for name in OPTION_SPECS}
+    shared |= {name: "1" if shared[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
+    inputs = [*given.items(), *(pair for group in groups.values() for pair in vars(group).items())]
+    read = [value for name, value in inputs if name != "output"]
+    read += [shared[name] for name, spec in OPTION_SPECS.items() if spec.file]
+    if read.count(STREAM) > 1:
+        raise UsageError("standard input can be read only once.", "Use - for one file.")
+    request = read_request(shared)
+    forbidden = {limits.RUN_SECONDS.name: 0} if given.pop("no_run") else {}
+    try:
+        with limits.raised(forbidden):
+            return command(**given, **groups, request=request)
+    except ContractError as error:
+        if request.token is not None or request.seed is not None:
+            error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
+        raise
 
 
 def read_request(given: Mapping[str, str | list[str] | None]) -> PlanRequest:
@@ -246,199 +173,3 @@ def read_bytes_option(name: str, text: str) -> int:
     if value is None:
         raise UsageError(f"{name}: the size is missing.")
     return value
-
-
-# --- from a file to a plan ---------------------------------------------------------------------------------------
-
-
-def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
-    """Read a file, or standard input for ``-``. Raises ``TmmuError``.
-
-    ``dims`` sets the open dimensions of a model that its reader would otherwise assume.
-    """
-    if name != STREAM:
-        refuse_unplannable(Path(name))
-    data, source = input_of(name)
-    found = read_any(data, source)
-    return read_at(found, dims, data, source) if isinstance(found, Graph) and dims else found
-
-
-def input_of(name: str) -> tuple[bytes, str]:
-    """Return ``(bytes, name)`` of a file or, for ``-``, of standard input. Raises ``UnreadableInput``."""
-    if name != STREAM and os.path.isdir(name):
-        from tmmu_core.formats import unplannable
-        from tmmu_core.formats.xla import xla_folder
-
-        folder = Path(name)
-        foreign = unplannable.recognised_folder(folder)
-        if foreign is not None:
-            raise foreign.refusal(name)
-        name = str(folder / xla_folder.only(modules_in(folder), name).assignment)
-    data = read_input(name)
-    for beside in _beside(name):
-        if os.path.exists(beside):
-            data += b"\n" + read_input(beside)  # the files of one module are one finished plan
-    return data, "standard input" if name == STREAM else name
-
-
-def _beside(name: str) -> list[str]:
-    """Return the other files of the same module of an XLA dump; [] for other files, without importing the reader."""
-    if not name.endswith(".txt"):
-        return []
-    from tmmu_core.formats.xla import xla_dump
-
-    return [other for other in (xla_dump.companion(name), xla_dump.program_of(name)) if other is not None]
-
-
-def modules_in(folder: Path) -> tuple[Module, ...]:
-    """Return the modules of an XLA dump in a folder, largest first. Raises ``UnreadableInput``."""
-    from tmmu_core.formats.xla import xla_folder
-
-    try:
-        return xla_folder.modules(xla_folder.sizes_in(folder))
-    except OSError as error:
-        why = f"the folder cannot be opened: {(error.strerror or str(error)).lower()}."
-        raise UnreadableInput(why, source=str(folder), hint="Check the name and the permissions.") from error
-
-
-def resolve(name: str, request: PlanRequest, *, plans_too: bool = True) -> Resolved:
-    """Return the plan of a file: planned from a graph or an instance, or read from a plan, trace or checkpoint.
-
-    ``plans_too=False`` rejects files with a finished plan. Warnings go to standard error. Raises ``TmmuError``.
-    """
-    found = resolve_opened(open_any(name, request.dims), name, request, plans_too=plans_too)
-    note_input_warnings(found)
-    return found
-
-
-def resolve_opened(
-    opened: Opened,
-    name: str,
-    request: PlanRequest,
-    *,
-    plans_too: bool = True,
-    graph: Graph | None = None,
-    **how: Any,
-) -> Resolved:
-    """Return the plan of an opened file, as :func:`resolve`.
-
-    A finished plan is verified, with ``graph`` if given; ``how`` are further arguments of ``verify_plan``.
-    """
-    if isinstance(opened, Plan | Trace):
-        if not plans_too:
-            raise UsageError(f"{name} contains a finished plan.", "Pass a graph or an instance.")
-        _refuse_idle_options(name, request)
-        trace = opened if isinstance(opened, Trace) else None
-        plan = opened.plan if isinstance(opened, Trace) else opened
-        return _finished(Resolved(name, plan, trace=trace, cut_from=how.get("cut_from")), graph, **how)
-    if isinstance(opened, PlainInstance):
-        refuse_graph_options(opened, request)
-    with progress_on_terminal() as progress:
-        made = make_plan(opened, request, progress)
-    found = Resolved(name, made.plan, made.solution, cut_from=made.cut_from, unused=made.warnings, made=made)
-    return _finished(found) if made.request.planner == GIVEN else found
-
-
-def _finished(found: Resolved, graph: Graph | None = None, **how: Any) -> Resolved:
-    """Add the verdict (contract §11) and the recomputed lower bounds (§12) to a finished plan."""
-    complete = found.trace is None or found.trace.complete
-    judged = finished(found.plan, graph, complete=complete, **how)
-    trace = found.trace and replace(found.trace, plan=judged.plan)
-    return replace(found, plan=judged.plan, trace=trace, verdict=judged.verdict)
-
-
-def refuse_graph_options(instance: PlainInstance, request: PlanRequest) -> None:
-    """Raise :class:`UsageError` for options that only a graph has."""
-    idle = idle_for_instance(request)
-    if idle is not None:
-        raise UsageError(f"{instance.name} is an instance without a graph: it has no {idle}.")
-
-
-def resolve_either(name: str, request: PlanRequest) -> Resolved:
-    """Return the plan of a file like :func:`resolve`; options that a finished plan ignores become warnings."""
-    opened = open_any(name, request.dims)
-    if not isinstance(opened, Plan | Trace):
-        return resolve_opened(opened, name, request)
-    return replace(resolve_opened(opened, name, PlanRequest()), ignored=_idle_options(request))
-
-
-def warnings_of(*sides: Resolved | None) -> list[str]:
-    """Return the warnings of all sides without duplicates."""
-    return list(dict.fromkeys(text for side in sides if side is not None for text in side.warnings))
-
-
-def note_input_warnings(found: Resolved) -> None:
-    """Write the warnings to standard error, without that about in-place reuse, for commands that list no warnings."""
-    reuse = reuse_warnings(found.plan)
-    show_warnings([text for text in found.warnings if not text.endswith(reuse)], on_stderr=True)
-
-
-def show_warnings(warnings: Sequence[str], *, on_stderr: bool = False) -> None:
-    """Print warnings below a command's text, or to standard error if standard output holds a document."""
-    if on_stderr:
-        print_note(*(f"warning: {text}" for text in warnings))
-    elif warnings:
-        print_lines("", *(f"warning: {text}" for text in warnings))
-
-
-def whole(found: Resolved) -> Plan:
-    """Return the plan with its rows. Raises :class:`UsageError` for a digest, which has none."""
-    if found.trace is not None and not found.trace.complete:
-        raise UsageError(f"{found.name} is a digest without tensors.", "Pass the plan or a complete trace.")
-    return found.plan
-
-
-def sound(found: Resolved, command: str) -> Plan:
-    """Return a valid plan. Raises :class:`UsageError` for a digest, ``ContractError`` for an invalid plan."""
-    plan = whole(found)
-    if found.verdict is not None:
-        refuse_invalid(plan, OPERATORS.get(command, OPERATORS["export"]), found.verdict)
-    return plan
-
-
-def write_graph(graph: Graph, name: str, what: str) -> None:
-    """Write a native graph file in the format of its extension; JSON to standard output."""
-    write_output(name, native_file.encode_json(graph) if name == STREAM else native_file.encode(graph, name), what)
-
-
-def print_findings(found: Resolved) -> None:
-    """Print the first findings of an invalid finished plan; nothing for a valid one."""
-    if found.findings:
-        print_lines("", f"INVALID: {found.name} has {numbers.count(len(found.findings), 'finding')}:")
-        print_lines(*(f"  {finding.rule}: {finding.message}" for finding in found.findings[:FIRST_FINDINGS]))
-
-
-def _idle_options(request: PlanRequest) -> tuple[str, ...]:
-    """Return the planning options in the command line, all of which a finished plan ignores."""
-    return tuple([OPTION_SPECS[field].option for field in written(request)])
-
-
-def _refuse_idle_options(name: str, request: PlanRequest) -> None:
-    idle = _idle_options(request)
-    if idle:
-        raise UsageError(
-            f"{name} contains a finished plan; {', '.join(idle)} has no effect on it.", "Pass the graph instead."
-        )
-
-
-@contextmanager
-def progress_on_terminal() -> Any:
-    """Yield a progress callback that draws on standard error; ``None`` if that is not a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, Any] = {}
-
-        def progress(what: str, done: int, of: int) -> bool:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=of or None)
-            bars.update(tasks[what], completed=done, total=of or None)
-            return True
-
-        yield progress

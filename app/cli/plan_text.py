@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.cli.console import Column, print_lines, table
+from app.cli.console import print_lines, table
 from app.texts import certificate_text, numbers, totals_text
 from tmmu_core.formats.pytorch.snapshot.rank_table import RankSummary, first_difference
 from tmmu_core.plans.analysis.explain_peak import explain_peak
@@ -15,17 +15,8 @@ from tmmu_core.plans.figures.plan_storages import peak
 from tmmu_core.plans.model import ASSUMED, CLAIMED, OPTIMAL, ArenaSummary, Plan
 
 ARENA_COLUMNS = (
-    Column("arena"),
-    Column("lower bound", True),
-    Column("arena size", True),
-    Column("gap", True),
-    Column("capacity", True),
-    Column("headroom", True),
-    Column("slots", True),
-    Column("max live", True),
-    Column("reuse", True),
-    Column("peak at"),
-    Column("optimality"),
+    *("arena", ">lower bound", ">arena size", ">gap", ">capacity", ">headroom"),
+    *(">slots", ">max live", ">reuse", "peak at", "optimality"),
 )
 
 
@@ -88,11 +79,11 @@ def print_live_lines(plan: Plan) -> None:
     """Print what is live at the peak of a snapshot's plan, by category and by line of code."""
     step = totals(plan).peak_step
     live = changes_at_peak(plan, plan)
-    columns = (Column("live", True), Column("of peak", True), Column("buffers", True))
+    columns = (">live", ">of peak", ">buffers")
     most = totals(plan).peak_live_bytes
     for heads, found in (
-        ((Column(f"category at #{step:,}"),), by_category(live)),
-        ((Column("line"), Column("category")), live[:MOST_LINES]),
+        ((f"category at #{step:,}",), by_category(live)),
+        (("line", "category"), live[:MOST_LINES]),
     ):
         print_lines("")
         rows = sorted(found, key=lambda one: -one.after_bytes)
@@ -103,11 +94,11 @@ def print_live_lines(plan: Plan) -> None:
 
 def print_line_changes(lines: Sequence[Change], limit: int = MOST_LINES) -> None:
     """Print what changed between the peaks of two snapshots, by category and by line of code."""
-    columns = (Column("baseline", True), Column("candidate", True), Column("change", True), Column("buffers", True))
+    columns = (">baseline", ">candidate", ">change", ">buffers")
     changed = [one for one in lines if one.growth_bytes or one.before_count != one.after_count]
     for heads, found in (
-        ((Column("category at the peak"),), by_category(lines)),
-        ((Column("line at the peak"), Column("category")), changed[:limit]),
+        (("category at the peak",), by_category(lines)),
+        (("line at the peak", "category"), changed[:limit]),
     ):
         print_lines("")
         table((*heads, *columns), [[*_who(one), *_change_cells(one)] for one in found])
@@ -140,8 +131,8 @@ def print_ranks(found: Sequence[RankSummary]) -> None:
         sizes = [error, ""] if error else [numbers.full_bytes(most), numbers.full_bytes(reserved)]
         differs = "" if error else _difference_text(fullest, ranks[0])
         rows.append([numbers.runs([one.rank for one in ranks]), numbers.count(len(ranks)), *sizes, differs])
-    columns = (Column("ranks"), Column("number", True), Column("peak", True), Column("reserved peak", True))
-    table((*columns, Column("largest difference from the fullest rank")), rows)
+    columns = ("ranks", ">number", ">peak", ">reserved peak")
+    table((*columns, "largest difference from the fullest rank"), rows)
     peaks = [one.peak for one in found if not one.error]
     least, mean = min(peaks, default=0), sum(peaks) // max(1, len(peaks))
     print_lines(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.console import UsageError
-from app.cli.options import Resolved, resolve_either, resolve_opened
+from app.cli.resolve import Resolved, resolve_either, resolve_opened
 from tmmu_core.base import strict
 from tmmu_core.base.extras import require
 from tmmu_core.plans.making.request import PlanRequest

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.canvas.pack import claim
-from app.cli.first import compare as cli_compare
-from app.cli.first import gate
+from app.cli.commands import compare as cli_compare
+from app.cli.commands import gate
 from app.cli.plan_text import print_plan
 from app.texts import markup, numbers, totals_text
 from tests.support.golden import sample_files

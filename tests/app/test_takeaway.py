@@ -15,7 +15,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app.cli.first.export import EXPORTERS
+from app.cli.commands.export import EXPORTERS
 from app.kit.download import downloads
 from app.session import opening, planning
 from app.session.view_state import Choice

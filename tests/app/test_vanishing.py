@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import options
+from app.cli import resolve
 from app.cli.main import run
 from app.session import opening
 from tmmu_core.formats.xla import xla_dump, xla_folder
@@ -37,7 +37,7 @@ def test_file_that_disappears_is_skipped(dump: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(os, "scandir", and_one_goes)
     assert xla_folder.sizes_in(dump) == {name: len(name) for name in NAMES[:2]}
-    assert [module.name for module in options.modules_in(dump)] == [MODULE]
+    assert [module.name for module in resolve.modules_in(dump)] == [MODULE]
     assert [name for name, _ in opening.files_at(dump)] == [f"{MODULE}.txt"]
 
 

@@ -18,7 +18,7 @@ import pytest
 from playwright.sync_api import Browser, Download, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
-from app.cli.first.explore import arguments
+from app.cli.commands.explore import arguments
 from tests.support.served import free_port
 
 SECONDS = 40

@@ -23,7 +23,7 @@ from typing import Literal
 from PIL import Image
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from app.cli.first.explore import arguments
+from app.cli.commands.explore import arguments
 from app.session.pages import MOVED, PAGES
 from tests.support.paths import ROOT
 

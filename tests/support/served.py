@@ -18,7 +18,7 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import ClientConnection, connect
 
-from app.cli.first.explore import free_port as next_free_port
+from app.cli.commands.explore import free_port as next_free_port
 from tests.support.paths import ROOT
 
 MAIN = ROOT / "app" / "main.py"

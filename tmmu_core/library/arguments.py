@@ -184,15 +184,20 @@ def ratio(name: str, value: Share) -> Fraction:
         raise UnreadableInput(f"{name}: {str(error).partition('. ')[0]}.", hint="Write 5, or '5 %'.") from None
 
 
-def allowed_moves(allow: str | Iterable[str] | None, max_cost: Share | None, keep_phases: bool) -> Allowed:
-    """Return the moves that a fit may make. Raises ``UnreadableInput``."""
+def allowed_moves(
+    allow: str | Iterable[str] | None,
+    max_cost: Share | None,
+    keep_phases: bool,
+    options: tuple[str, str] = ("allow", "max_cost"),
+) -> Allowed:
+    """Return the moves that a fit may make. Errors (``UnreadableInput``) name the two ``options``."""
     given = ALLOWED if allow is None else allow
-    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+    names = [*filter(None, map(str.strip, given.split(",")))] if isinstance(given, str) else list(given)
     kinds = [kind for kind in KINDS if kind in names]
     for name in names:
         if name not in kinds:
-            raise UnreadableInput(f"allow: unknown move {name!r}.", hint=strict.closest_hint(name, KINDS))
-    cost = None if max_cost is None else int(ratio("max_cost", max_cost) * 100_000)
+            raise UnreadableInput(f"{options[0]}: unknown move {name!r}.", hint=strict.closest_hint(name, KINDS))
+    cost = None if max_cost is None else int(ratio(options[1], max_cost) * 100_000)
     return Allowed(frozenset(kinds), cost, keep_phases)
 
 

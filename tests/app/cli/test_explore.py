@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.first.explore import arguments
-from app.cli.first.explore import free_port as next_free_port
+from app.cli.commands.explore import arguments
+from app.cli.commands.explore import free_port as next_free_port
 from app.cli.main import INTERRUPTED, run
 from tests.support.paths import SAMPLES
 from tests.support.served import free_port
@@ -72,7 +72,7 @@ def test_named_port_that_is_taken_is_reported_first(
 @pytest.mark.slow
 def test_concurrent_explorers_have_distinct_ports() -> None:
     code = (
-        "import os, sys; from app.cli.first.explore import free_port\n"
+        "import os, sys; from app.cli.commands.explore import free_port\n"
         "port = free_port('localhost', 20000)\n"
         "os.execv(sys.executable, [sys.executable, '-c', f'print({port}, flush=True); input()'])"
     )

@@ -189,7 +189,7 @@ def test_internal_error_is_distinct_from_verdicts(tmmu: Any, monkeypatch: pytest
     def broken(*_: object, **__: object) -> None:
         raise AssertionError("ours")
 
-    monkeypatch.setattr("app.cli.first.plan.resolve_opened", broken)
+    monkeypatch.setattr("app.cli.commands.plan.resolve_opened", broken)
     code, _, err = tmmu("plan", CHAIN)
     assert code == 70
     assert "internal error" in err

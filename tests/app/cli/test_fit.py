@@ -136,7 +136,7 @@ def test_bad_options_are_rejected_by_name(tmmu: Any, arguments: tuple[str, ...],
 
 
 def test_interrupted_fit_keeps_the_best_plan(tmmu: Any, branches: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from app.cli.first import fit as module
+    from app.cli.commands import fit as module
 
     planned = module.initial_candidate
 

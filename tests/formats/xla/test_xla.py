@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.options import open_any
+from app.cli.resolve import open_any
 from tests.support.paths import SAMPLES
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_any

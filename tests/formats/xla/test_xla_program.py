@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.options import open_any
+from app.cli.resolve import open_any
 from app.session.opening import files_at
 from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE
 from tmmu_core.formats.open_file import read_any

@@ -1,4 +1,4 @@
-"""Findings of ``verify`` and ``lint`` as a table, as JSON and as an exit code."""
+"""``tmmu verify`` and ``tmmu lint``: check a plan with the judge, which shares no code with the planners."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.console import FINDING, SUCCESS, Column, UsageError, print_lines, table, write_json
-from app.cli.options import Resolved, open_any, resolve_opened, show_warnings
+from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json
+from app.cli.options import AsJson, Source
+from app.cli.resolve import Resolved, open_any, resolve_opened, show_warnings, whole
 from app.texts import numbers
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
@@ -23,6 +24,56 @@ from tmmu_core.plans.model import Plan
 AgainstGraph = Annotated[
     str | None, typer.Option("--graph", metavar="FILE", help="Check a finished plan also against this graph.")
 ]
+
+
+def verify_command(plan: Source, request: PlanRequest, graph: AgainstGraph = None, json: AsJson = False) -> int:
+    """Check that a plan is valid.
+
+    Rules cover overlaps, alignment, bounds, capacity, slots and hashes. A graph is planned first. Use --graph to check
+    the live ranges of a finished plan against its graph, with --shard if the plan is of one rank.
+
+    Exit code: 0 valid, 1 invalid.
+    """
+    from tmmu_core.judge.verifier.verify import verify_plan
+
+    found, against = resolve_with_graph(plan, graph, request)
+    how: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas, "cut_from": found.cut_from}
+    verdict = (against and found.verdict) or verify_plan(whole(found), against, **how)
+    checked = numbers.count(len(verdict.checked), "rule")
+    headlines = [f"{str(verdict).rstrip('.')}; {checked} checked: {', '.join(verdict.checked)}"]
+    if verdict.left_out:
+        headlines.append("not checked: " + "; ".join(f"{rule} ({why})" for rule, why in verdict.left_out))
+    headlines += [
+        f"{each.arena}: the file claims a lower bound of {numbers.full_bytes(each.claimed_bytes)}; recomputed: "
+        f"{numbers.full_bytes(each.lower_bound_bytes)}"
+        for each in verdict.certificates
+        if found.verdict is not None and each.claimed_bytes is not None
+    ]
+    record = {
+        "checked": list(verdict.checked),
+        "not_checked": dict(verdict.left_out),
+        "examined": verdict.examined,
+        "warnings": found.warnings,
+        "certificates": [asdict(each) for each in verdict.certificates],
+    }
+    return report_findings(verdict.findings, headlines, json, **record)
+
+
+def lint_command(plan: Source, request: PlanRequest, graph: AgainstGraph = None, json: AsJson = False) -> int:
+    """Check a plan for errors and questionable choices.
+
+    Rules cover slots, live ranges, addresses and undeclared in-place reuse. Use --graph to check a finished plan
+    against its graph.
+
+    Exit code: 0 no errors, 1 errors.
+    """
+    from tmmu_core.judge.lint import lint_verdict
+
+    found, against = resolve_with_graph(plan, graph, request)
+    verdict = lint_verdict(whole(found), against, dims=request.dims, cut_from=found.cut_from)
+    errors, warnings = numbers.count(len(verdict.errors), "error"), numbers.count(len(verdict.warnings), "warning")
+    headline = f"{errors}, {warnings}; rules: {', '.join(verdict.checked)}"
+    return report_findings(verdict.findings, [headline], json, checked=list(verdict.checked), warnings=found.warnings)
 
 
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
@@ -83,7 +134,7 @@ def report_findings(findings: Sequence[Finding], headlines: Sequence[str], as_js
     if findings:
         print_lines("")
         table(
-            (Column("severity"), Column("rule"), Column("arena"), Column("step"), Column("finding")),
+            ("severity", "rule", "arena", "step", "finding"),
             [[f.severity, f.rule, f.arena, numbers.step(f.step) if f.step >= 0 else "", f.message] for f in findings],
         )
     show_warnings(more["warnings"])

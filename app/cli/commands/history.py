@@ -1,32 +1,72 @@
-"""``tmmu history``: sizes of a model's arenas over its commits."""
+"""``tmmu record`` and ``tmmu history``: store the plan of a commit, and list the sizes over the commits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
-import typer
-
-from app.cli.console import SUCCESS, Column, print_lines, table, write_json
-from app.cli.options import AsJson
-from app.cli.stores import Branch, Planner, StoreUrl, only, open_store
+from app.cli.console import SUCCESS, UsageError, print_lines, table, write_json
+from app.cli.options import REQUIRED, AsJson, Source, argument, option
+from app.cli.resolve import resolve_either, show_warnings, sound
+from app.cli.stores import Branch, Planner, StoreUrl, only, open_store, read_time
 from app.texts import numbers
+from tmmu_core.plans.making.request import PlanRequest
 
 if TYPE_CHECKING:
     from tmmu_core.store.run_label import Run
     from tmmu_core.store.store import Line, Store
 
-Model = Annotated[str | None, typer.Argument(metavar="[MODEL]", help="Model name; omit to list all models.")]
-Last = Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="Show only the latest N runs.")]
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The commit of a recorded plan."""
+
+    label: str = option("Model and commit of the plan.", "MODEL@COMMIT", "--as", default=REQUIRED)
+    branch: str = option("Branch of the commit.", "NAME", default="main")
+    at: str | None = option("Time of the run: ISO 8601 with time zone, or seconds since 1970 [now].", "TIME")
 
 
-def command(
-    model: Model = None,
+def record_command(
+    plan: Source, request: PlanRequest, run: RunOptions, store: StoreUrl = None, json: AsJson = False
+) -> int:
+    """Store the plan of a commit.
+
+    Equal plans and equal runs are stored once. A finished plan is verified first; an invalid plan is rejected.
+    """
+    model, separator, commit = run.label.rpartition("@")
+    if not separator or not model or not commit:
+        raise UsageError(f"--as: {run.label!r} does not have the form MODEL@COMMIT.", "Example: --as resnet50@8f1c2ab.")
+    when = read_time(run.at)
+    resolved = resolve_either(plan, request)
+    show_warnings(resolved.warnings, on_stderr=True)
+    found = sound(resolved, "record")
+    opened_store = open_store(store, create=True)
+    from tmmu_core.store.run_label import Label
+
+    kept = opened_store.record(found, Label(model, commit, when, run.branch))
+    opened_store.close()
+    if json:
+        record = {"run": kept.run.record(), "new_run": kept.new_run, "new_plan": kept.new_plan}
+        write_json({**record, "warnings": resolved.warnings})
+        return SUCCESS
+    made = kept.run
+    how = "recorded" if kept.new_run else "is already recorded"
+    same = "" if kept.new_plan or not kept.new_run else "; an equal plan is already stored"
+    print_lines(
+        f"{made.model}@{made.commit} on {made.branch} {how}{same}",
+        f"arena size {numbers.full_bytes(made.extent_bytes)}, peak {numbers.full_bytes(made.peak_live_bytes)}, "
+        f"lower bound {numbers.full_bytes(made.lower_bound_bytes)}",
+    )
+    return SUCCESS
+
+
+def history_command(
+    model: str | None = argument("Model name; omit to list all models.", "[MODEL]", None),
     store: StoreUrl = None,
     branch: Branch = None,
     planner: Planner = None,
-    last: Last = None,
+    last: int | None = option("Show only the latest N runs.", "N", min=1),
     json: AsJson = False,
 ) -> int:
     """List the runs of a model, or all models."""
@@ -81,15 +121,8 @@ def in_runs(runs: Sequence[Run], changes: Sequence[tuple[int, str]]) -> None:
         ]
         for run, (change, differ) in zip(runs, changes, strict=True)
     ]
-    figures = ("arena size", "change", "peak", "lower bound", "gap")
-    table(
-        (
-            *map(Column, ("at", "commit", "branch", "planner", "mode")),
-            *(Column(title, True) for title in figures),
-            *map(Column, ("layout", "changed settings")),
-        ),
-        rows,
-    )
+    titles = ("at", "commit", "branch", "planner", "mode", ">arena size", ">change", ">peak", ">lower bound", ">gap")
+    table((*titles, "layout", "changed settings"), rows)
 
 
 def in_lines(lines: Sequence[Line]) -> None:
@@ -98,11 +131,7 @@ def in_lines(lines: Sequence[Line]) -> None:
         print_lines("no runs are recorded")
         return
     table(
-        (
-            *map(Column, ("model", "branch", "planner", "mode")),
-            *(Column(title, True) for title in ("runs", "arena size", "lower bound", "last change")),
-            *map(Column, ("at", "commit")),
-        ),
+        ("model", "branch", "planner", "mode", ">runs", ">arena size", ">lower bound", ">last change", "at", "commit"),
         [
             [
                 *(line.model, line.branch, line.planner, line.mode, numbers.count(line.runs)),

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from app.cli.console import FINDING, SUCCESS, Column, UsageError, print_lines, table, write_json
-from app.cli.options import AsJson, option, with_options
+from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json
+from app.cli.options import AsJson, argument, option
 from app.cli.stores import Branch, Planner, StoreUrl, only, open_store
 from app.texts import numbers
 from tmmu_core.base import strict
@@ -16,8 +14,6 @@ from tmmu_core.base import strict
 if TYPE_CHECKING:
     from tmmu_core.store.find_growth import Blame, Measure, Step
     from tmmu_core.store.run_label import Run
-
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="Model name.")]
 
 
 @dataclass(frozen=True)
@@ -31,10 +27,9 @@ class BisectOptions:
     limit: int = option("Number of tensors to list.", default=20, min=0)
 
 
-@with_options
-def command(
-    model: Model,
+def bisect_command(
     wanted: BisectOptions,
+    model: str = argument("Model name.", "MODEL"),
     store: StoreUrl = None,
     branch: Branch = None,
     planner: Planner = None,
@@ -128,7 +123,7 @@ def _print_causes(blamed: list[Blame], limit: int) -> None:
             for share in one.shares[:limit]
         ]
         if rows:
-            table((Column("live at the peak"), Column("change", True), Column("bytes", True)), rows)
+            table(("live at the peak", ">change", ">bytes"), rows)
             print_lines(numbers.of(len(rows), len(one.shares), "changed tensor"))
 
 

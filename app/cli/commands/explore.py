@@ -7,13 +7,12 @@ import os
 import secrets
 import socket
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from app.cli.console import STREAM, SUCCESS, UsageError, write_output
-from app.cli.options import modules_in
+from app.cli.options import argument, option
+from app.cli.resolve import modules_in
 from app.cli.stores import VARIABLE, StoreUrl, open_store
 from app.serving.reach import PROXY_HEADER, TOKEN, is_here
 from tmmu_core.base.extras import require
@@ -25,33 +24,22 @@ BASE_PATH = "TMMU_BASE_PATH"
 MAIN = Path(__file__).resolve().parents[2] / "main.py"
 SERVE = MAIN.parent / "serving" / "serve.py"
 
-Files = Annotated[
-    list[str] | None, typer.Argument(metavar="[FILE]...", help="Graphs, plans, traces, instances or XLA dumps to open.")
-]
-NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")]
-Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Port [8501, or the next free one].")]
-BasePath = Annotated[
-    str,
-    typer.Option("--base-path", metavar="PATH", help=f"URL path behind a reverse proxy [${BASE_PATH}]."),
-]
-Address = Annotated[
-    str, typer.Option(metavar="HOST", help="Address to listen on; a non-local address requires a token.")
-]
 
-Viewer = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="Write a page that opens plans and review files without a server, and stop."),
-]
+@dataclass(frozen=True)
+class Server:
+    """Where the server listens."""
+
+    port: int | None = option("Port [8501, or the next free one].", min=1, max=65535)
+    address: str = option("Address to listen on; a non-local address requires a token.", "HOST", default="localhost")
+    base_path: str = option(f"URL path behind a reverse proxy [${BASE_PATH}].", "PATH", default="")
 
 
-def command(
-    files: Files = None,
-    no_browser: NoBrowser = False,
-    port: Port = None,
-    address: Address = "localhost",
-    base_path: BasePath = "",
+def explore_command(
+    server: Server,
+    files: list[str] | None = argument("Graphs, plans, traces, instances or XLA dumps to open.", "[FILE]...", None),
+    no_browser: bool = option("Do not open a browser.", default=False),
     store: StoreUrl = None,
-    viewer: Viewer = None,
+    viewer: str | None = option("Write a page that opens plans and review files without a server, and stop.", "FILE"),
 ) -> int:
     """Open the explorer in the browser, with files or a sample. Ctrl-C stops it."""
     if viewer is not None:
@@ -72,7 +60,8 @@ def command(
     if store or os.environ.get(VARIABLE):
         open_store(store, create=True).close()  # report errors now, not on every page
         os.environ[VARIABLE] = store or os.environ[VARIABLE]
-    path = (base_path or os.environ.get(BASE_PATH, "")).strip("/")
+    port, address = server.port, server.address
+    path = (server.base_path or os.environ.get(BASE_PATH, "")).strip("/")
     if path:
         os.environ["STREAMLIT_SERVER_BASE_URL_PATH"] = path
     if port is None:

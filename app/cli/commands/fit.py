@@ -16,7 +16,6 @@ from app.cli.console import (
     NOT_COMPARABLE,
     STREAM,
     SUCCESS,
-    Column,
     UsageError,
     print_lines,
     print_note,
@@ -25,9 +24,9 @@ from app.cli.console import (
     write_json,
     write_output,
 )
-from app.cli.options import AsJson, Source, open_any, option, planning, progress_on_terminal, show_warnings, write_graph
+from app.cli.options import AsJson, Source, option
+from app.cli.resolve import open_any, progress_on_terminal, show_warnings, write_graph
 from app.texts import numbers
-from tmmu_core.base import strict
 from tmmu_core.fitting.assumptions import assumptions
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.answer import ALLOWED, Allowed, Fitted
@@ -41,7 +40,7 @@ from tmmu_core.fitting.search.smallest_mesh import smallest_mesh
 from tmmu_core.formats.open_file import read_at_sizes
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import Arena, Graph
-from tmmu_core.graph.quantities import parse_percent
+from tmmu_core.library.arguments import allowed_moves
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
@@ -59,20 +58,12 @@ class FitOptions:
     max_cost: str | None = option("Maximum extra compute, in percent of the graph's FLOPs [unlimited].", "PERCENT")
     largest: str | None = option("Find the largest size of a named dimension that fits.", "DIM")
     mesh: str | None = option("Find the smallest size of a mesh axis with which every rank fits.", "AXIS")
-    keep_phases: bool = option(
-        "Do not move nodes between forward, backward and optimizer.", None, "--keep-phases", default=False
-    )
+    keep_phases: bool = option("Do not move nodes between forward, backward and optimizer.", default=False)
     output: str | None = option("Write the changed graph; - writes to standard output.", "FITTED", "-o", "--output")
     recipe: str | None = option("Write the changes as JSON.", "FILE")
 
 
-@planning
-def command(
-    graph: Source,
-    request: PlanRequest,
-    wanted: FitOptions,
-    json: AsJson = False,
-) -> int:
+def fit_command(graph: Source, request: PlanRequest, wanted: FitOptions, json: AsJson = False) -> int:
     """Make a graph fit into a memory limit (--capacity).
 
     BYTES limits one memory for all tensors, ARENA=BYTES one arena. Offloaded tensors are in the arena "offload", which
@@ -87,7 +78,7 @@ def command(
     if output == STREAM and (json or recipe == STREAM):
         raise UsageError("standard output can be used only once.", "Write one of the outputs to a file.")
     capacity = _capacity(request)
-    allowed = Allowed(_kinds(wanted.allow), _thousandths(wanted.max_cost), wanted.keep_phases)
+    allowed = allowed_moves(wanted.allow, wanted.max_cost, wanted.keep_phases, ("--allow", "--max-cost"))
     if largest is not None and mesh is not None:
         raise UsageError("--largest and --mesh exclude each other.", "Run the command once for each.")
     with _interruptible() as progress:
@@ -147,26 +138,6 @@ def _capacity(request: PlanRequest) -> Capacity:
     return Capacity(total, given)
 
 
-def _kinds(text: str | None) -> frozenset[Any]:
-    if text is None:
-        return frozenset(ALLOWED)
-    kinds = frozenset(filter(None, map(str.strip, text.split(","))))
-    unknown = sorted(kinds - set(KINDS))
-    if unknown:
-        raise UsageError(f"--allow: unknown change {unknown[0]!r}.", strict.closest_hint(unknown[0], KINDS))
-    return kinds
-
-
-def _thousandths(text: str | None) -> int | None:
-    """Parse percent to thousandths of a percent."""
-    if text is None:
-        return None
-    try:
-        return int(parse_percent(text) * 100_000)
-    except ValueError as error:
-        raise UsageError(f"--max-cost: {error}") from None
-
-
 @contextmanager
 def _interruptible() -> Iterator[Progress]:
     """Yield a progress callback. The first Ctrl-C stops the search and keeps the best result, the second one exits."""
@@ -218,28 +189,13 @@ def as_json(fitted: Fitted) -> dict[str, Any]:
             "extra_steps": cost.extra_steps,
         },
         "moves": [
-            {
-                "kind": move.kind,
-                "what": move.what,
-                "why": move.why,
-                "bytes": move.bytes,
-                "extra_flops": move.cost.extra_flops,
-                "moved_bytes": move.cost.moved_bytes,
-            }
+            {"kind": move.kind, "what": move.what, "why": move.why, "bytes": move.bytes}
+            | {"extra_flops": move.cost.extra_flops, "moved_bytes": move.cost.moved_bytes}
             for move in fitted.best.moves
         ],
         "next_steps": list(fitted.next_steps),
         "unknown_operators": [{"name": each.name, "nodes": each.nodes, "bytes": each.bytes} for each in fitted.unknown],
-        "bound": [
-            {
-                "arena": need.arena,
-                "bytes": need.bytes,
-                "step": need.step,
-                "tensors": list(need.tensors),
-                "why": need.why,
-            }
-            for need in fitted.bound.needs
-        ],
+        "bound": [asdict(need) for need in fitted.bound.needs],
     }
 
 
@@ -276,7 +232,7 @@ def _print_fit(fitted: Fitted) -> None:
     if fitted.stopped:
         print_lines("  The search was stopped; this is the best result so far.")
     table(
-        (Column("arena"), Column("before", True), Column("after", True)),
+        ("arena", ">before", ">after"),
         [
             [name, numbers.full_bytes(extents(start.plan).get(name, 0)), numbers.full_bytes(now)]
             for name, now in extents(best.plan).items()
@@ -286,25 +242,17 @@ def _print_fit(fitted: Fitted) -> None:
     if grid is not None:
         print_lines(f"A graph file does not contain alignments: plan the changed graph with --alignment {grid}.")
     if best.moves:
-        table(
-            (
-                Column("change"),
-                Column("tensor or setting"),
-                Column("saved", True),
-                Column("extra FLOPs", True),
-                Column("transferred", True),
-            ),
+        rows = [
             [
-                [
-                    m.kind,
-                    m.what,
-                    numbers.full_bytes(m.bytes),
-                    f"{m.cost.extra_flops:,}",
-                    numbers.full_bytes(m.cost.moved_bytes),
-                ]
-                for m in best.moves
-            ],
-        )
+                m.kind,
+                m.what,
+                numbers.full_bytes(m.bytes),
+                f"{m.cost.extra_flops:,}",
+                numbers.full_bytes(m.cost.moved_bytes),
+            ]
+            for m in best.moves
+        ]
+        table(("change", "tensor or setting", ">saved", ">extra FLOPs", ">transferred"), rows)
     show_warnings(fitted.warnings)
 
 

@@ -9,22 +9,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from app.cli.console import FINDING, SUCCESS, Column, UsageError, print_lines, table, write_json, write_output
-from app.cli.findings import AgainstGraph, resolve_with_graph
-from app.cli.options import (
-    FIRST_FINDINGS,
-    AsJson,
-    Resolved,
-    Source,
-    option,
-    planning,
-    print_findings,
-    resolve_either,
-    show_warnings,
-    warnings_of,
-    whole,
-)
+from app.cli.commands.checks import AgainstGraph, resolve_with_graph
+from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json, write_output
+from app.cli.options import AsJson, Source, option
 from app.cli.plan_text import print_line_changes
+from app.cli.resolve import FIRST_FINDINGS, Resolved, print_findings, resolve_either, show_warnings, warnings_of, whole
 from app.cli.stores import PREFIX, StoreUrl, open_store, resolve_side
 from app.report.pull_request import Change, Check, another_model, markdown
 from app.texts import certificate_text, numbers
@@ -67,9 +56,7 @@ class GateOptions:
     )
     max_peak_growth: str | None = option("Allowed growth of the peak only [--max-growth].", "BYTES|PERCENT%")
     max_extent_growth: str | None = option("Allowed growth of the arena size only [--max-growth].", "BYTES|PERCENT%")
-    allow_incomplete: bool = option(
-        "Accept a plan that does not cover its whole graph.", None, "--allow-incomplete", default=False
-    )
+    allow_incomplete: bool = option("Accept a plan that does not cover its whole graph.", default=False)
     out: str | None = option(
         "Write summary.md, report.html and the plans to this folder, for a pull request.", "FOLDER"
     )
@@ -105,8 +92,7 @@ class GateOptions:
             raise UsageError("no limit is given.", hint)
 
 
-@planning
-def command(
+def gate_command(
     plan: Source,
     request: PlanRequest,
     limits: GateOptions,
@@ -188,7 +174,7 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     print_lines(*(f"checked {side.name}: {CHECKED[_checked(side)]}; planner {side.plan.planner}" for side in sides))
     print_lines(*(f"{a.name}: {certificate_text.claimed(found, a)}" for a in found.arenas if a.status == CLAIMED), "")
     table(
-        (Column("limit on"), Column("arena"), Column("value", True), Column("limit", True), Column("verdict")),
+        ("limit on", "arena", ">value", ">limit", "verdict"),
         [[c.what, c.arena, c.value, c.limit, "ok" if c.ok else "EXCEEDED"] for c in checks],
     )
     for side in invalid:

@@ -10,13 +10,12 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 import tmmu_core as tmmu
+from app.cli.commands.gate import check_row
 from app.cli.console import SUCCESS, UsageError
-from app.cli.first.gate import check_row
+from app.cli.options import argument, option
 from app.texts import totals_text
 from tmmu_core.base import limits
 from tmmu_core.base.errors import TmmuError, UnreadableInput
@@ -37,11 +36,11 @@ INSTRUCTIONS = (
     "data."
 )
 
-Folders = Annotated[list[str], typer.Argument(metavar="FOLDER...", help="Folders whose files may be read and written.")]
-Seconds = Annotated[int, typer.Option(metavar="N", help="Time limit of a search; the best plan so far is used.")]
 
-
-def command(folders: Folders, seconds: Seconds = 60) -> int:
+def mcp_command(
+    folders: list[str] = argument("Folders whose files may be read and written.", "FOLDER..."),
+    seconds: int = option("Time limit of a search; the best plan so far is used.", "N", default=60),
+) -> int:
     """Serve plan, explain, fit, compare, verify and gate to an agent (Model Context Protocol).
 
     The agent starts this command and talks over standard input and output. Nothing outside of the folders is read or

@@ -11,30 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import cpu_count
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from app.cli.console import (
-    BAD_INPUT,
-    SUCCESS,
-    Column,
-    UsageError,
-    print_lines,
-    print_note,
-    read_input,
-    table,
-    write_json,
-)
-from app.cli.options import (
-    AsJson,
-    input_of,
-    option,
-    planning,
-    progress_on_terminal,
-    read_bytes_option,
-    refuse_graph_options,
-)
+from app.cli.console import BAD_INPUT, SUCCESS, UsageError, print_lines, print_note, read_input, table, write_json
+from app.cli.options import AsJson, argument, option, read_bytes_option
+from app.cli.resolve import input_of, progress_on_terminal, refuse_graph_options
 from app.cli.stores import StoreUrl, open_store
 from app.texts import numbers
 from tmmu_core.base import strict
@@ -56,8 +37,6 @@ if TYPE_CHECKING:
 MANY = 200
 """Number of points from which a sweep uses one process per core by default, if Dask is installed."""
 
-Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Graphs and instances; - reads standard input.")]
-
 
 @dataclass(frozen=True)
 class SweepOptions:
@@ -74,9 +53,7 @@ class SweepOptions:
     fits: str | None = option(
         "Run tmmu fit with each of these memory limits instead of planning.", "BYTES,…", "--capacities", "--fit"
     )
-    ranks: bool = option(
-        "Plan all ranks of the shard spec, with a row per distinct graph.", None, "--ranks", default=False
-    )
+    ranks: bool = option("Plan all ranks of the shard spec, with a row per distinct graph.", default=False)
     workers: int | None = option("Number of processes [one per core for many points]; 0 uses this process.", "N", min=0)
     scheduler: str | None = option("Address of a running Dask scheduler.", "tcp://HOST:PORT")
 
@@ -89,11 +66,10 @@ class Where:
     workers: int | None
 
 
-@planning
-def command(
-    files: Files,
+def sweep_command(
     request: PlanRequest,
     wanted: SweepOptions,
+    files: list[str] = argument("Graphs and instances; - reads standard input.", "FILE..."),
     store: StoreUrl = None,
     json: AsJson = False,
 ) -> int:
@@ -260,9 +236,9 @@ def _runner(where: Where, points: int) -> Iterator[Run]:
 def _print_table(rows: Sequence[Mapping[str, Any]], *, ranks: bool) -> None:
     """Print the rows as a table with a column for each requested axis."""
     first: Mapping[str, Any] = rows[0] if rows else {}
-    axes = [Column(title) for title in ("model", "shard", "dims") if title in first]
-    columns = [*((Column("ranks"), Column("number", True)) if ranks else ()), *axes, *_COLUMNS]
-    columns += [Column("capacity", True), Column("fits")] * ("capacity" in first) + [Column("arenas")] * ranks
+    axes = [title for title in ("model", "shard", "dims") if title in first]
+    columns = [*(("ranks", ">number") if ranks else ()), *axes, *_COLUMNS]
+    columns += [">capacity", "fits"] * ("capacity" in first) + ["arenas"] * ranks
     table(columns, [_table_cells(row) for row in rows])
 
 
@@ -279,17 +255,7 @@ def _remark_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["", *lines] if lines else []
 
 
-_COLUMNS = (
-    Column("planner"),
-    Column("mode"),
-    Column("preset"),
-    Column("alignment", True),
-    Column("lower bound", True),
-    Column("arena size", True),
-    Column("gap", True),
-    Column("slots", True),
-    Column("layout"),
-)
+_COLUMNS = ("planner", "mode", "preset", ">alignment", ">lower bound", ">arena size", ">gap", ">slots", "layout")
 
 
 def _table_cells(row: Mapping[str, Any]) -> list[str]:

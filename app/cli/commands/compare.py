@@ -4,34 +4,27 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from itertools import islice
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-import typer
 
-from app.cli.console import FINDING, NOT_COMPARABLE, SUCCESS, Column, print_lines, table, write_json
-from app.cli.options import FIRST_FINDINGS, AsJson, Resolved, planning, print_findings, show_warnings, warnings_of
+from app.cli.console import FINDING, NOT_COMPARABLE, SUCCESS, print_lines, table, write_json
+from app.cli.options import AsJson, argument, option
 from app.cli.plan_text import print_line_changes
+from app.cli.resolve import FIRST_FINDINGS, Resolved, print_findings, show_warnings, warnings_of
 from app.cli.stores import StoreUrl, names_model, resolve_side
 from app.texts import numbers, totals_text
-from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, TensorChange, compare
+from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, compare
 from tmmu_core.plans.figures.metrics import totals as plan_totals
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
-Baseline = Annotated[
-    str, typer.Argument(metavar="A", help="Baseline: plan, trace, checkpoint, graph or store:MODEL@COMMIT.")
-]
-Candidate = Annotated[str, typer.Argument(metavar="B", help="Candidate, of the same kinds.")]
-Limit = Annotated[int, typer.Option(min=0, help="Number of changed tensors to list.")]
 
-
-@planning
-def command(
-    a: Baseline,
-    b: Candidate,
+def compare_command(
     request: PlanRequest,
-    limit: Limit = 20,
+    a: str = argument("Baseline: plan, trace, checkpoint, graph or store:MODEL@COMMIT.", "A"),
+    b: str = argument("Candidate, of the same kinds.", "B"),
+    limit: int = option("Number of changed tensors to list.", default=20, min=0),
     store: StoreUrl = None,
     json: AsJson = False,
 ) -> int:
@@ -93,10 +86,7 @@ def print_comparison(verdict: Comparison, limit: int, baseline: Plan, candidate:
         return
     print_lines("")
     table(
-        (
-            *(Column("arena"), Column("arena size", True), Column("change", True), Column("slots", True)),
-            *(Column("lower bound", True), Column("optimality")),
-        ),
+        ("arena", ">arena size", ">change", ">slots", ">lower bound", "optimality"),
         [_arena_row(c.name, (c.left, baseline), (c.right, candidate)) for c in verdict.arenas],
     )
     pairs = zip(totals_text.rows(baseline), totals_text.rows(candidate), strict=True)
@@ -109,16 +99,19 @@ def print_comparison(verdict: Comparison, limit: int, baseline: Plan, candidate:
         return
     print_lines("")
     table(
-        (Column("tensors"), Column("count", True), Column("bytes", True)),
+        ("tensors", ">count", ">bytes"),
         [
             [kind, numbers.count(n), numbers.delta_bytes(size) if kind == "resized" else numbers.full_bytes(size)]
             for kind, (n, size) in changed.items()
         ],
     )
-    rows = [_change_row(change, baseline, candidate) for change in islice(verdict.changes(), limit)]
+    rows = [
+        [c.tensor_id, ", ".join(c.kinds), _place(c.left, baseline), _place(c.right, candidate)]
+        for c in islice(verdict.changes(), limit)
+    ]
     if rows:
         print_lines("")
-        table((Column("tensor"), Column("changed"), Column("baseline"), Column("candidate")), rows)
+        table(("tensor", "changed", "baseline", "candidate"), rows)
         total = int((verdict.kinds != 0).sum())
         print_lines(numbers.of(len(rows), total, "changed tensor"))
 
@@ -155,11 +148,6 @@ def _certificate(plan: Plan, arena: str) -> str:
     return f"{summary.status}, at least {numbers.full_bytes(summary.least_bytes_claimed)}"
 
 
-def _change_row(change: TensorChange, baseline: Plan, candidate: Plan) -> list[str]:
-    sides = _place(change.left, baseline), _place(change.right, candidate)
-    return [change.tensor_id, ", ".join(change.kinds), *sides]
-
-
 def _place(row: TensorRow | None, plan: Plan) -> str:
     if row is None:
         return "–"
@@ -178,47 +166,30 @@ def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:
         "identical": verdict.identical,
         "complete": verdict.complete,
         "incomplete": list(verdict.incomplete),
-        "incomparable": [_difference(d) for d in verdict.incomparable],
-        "first_divergence": None if verdict.first is None else _difference(verdict.first),
-        "divergences": [_difference(d) for d in verdict.divergences],
-        "context": [_difference(d) for d in verdict.context],
-        "certificates": [_difference(d) for d in verdict.certificates],
+        "incomparable": [vars(d) for d in verdict.incomparable],
+        "first_divergence": None if verdict.first is None else vars(verdict.first),
+        "divergences": [vars(d) for d in verdict.divergences],
+        "context": [vars(d) for d in verdict.context],
+        "certificates": [vars(d) for d in verdict.certificates],
         "totals": {kind: {"tensors": verdict.totals[kind][0], "bytes": verdict.totals[kind][1]} for kind in KINDS},
         "left_totals": plan_totals(verdict.left).written(),
         "right_totals": plan_totals(verdict.right).written(),
         "arenas": [
-            {"name": change.name, "left": _arena(change.left), "right": _arena(change.right)}
-            for change in verdict.arenas
+            {"name": c.name, "left": c.left and vars(c.left), "right": c.right and vars(c.right)}
+            for c in verdict.arenas
         ],
         "changed_tensors": int((verdict.kinds != 0).sum()),
         "lines": [
             {"line": change.line, "category": change.category, "growth_bytes": change.growth_bytes}
-            | {"left": _lived(change.before_bytes, change.before_count)}
-            | {"right": _lived(change.after_bytes, change.after_count)}
+            | {"left": {"bytes": change.before_bytes, "buffers": change.before_count}}
+            | {"right": {"bytes": change.after_bytes, "buffers": change.after_count}}
             for change in verdict.lines
         ],
         "changes": [
-            {
-                "tensor_id": change.tensor_id,
-                "kinds": list(change.kinds),
-                "left": _row(change.left),
-                "right": _row(change.right),
-            }
-            for change in islice(verdict.changes(), limit)
+            {"tensor_id": c.tensor_id, "kinds": c.kinds, "left": _row(c.left), "right": _row(c.right)}
+            for c in islice(verdict.changes(), limit)
         ],
     }
-
-
-def _lived(size: int, count: int) -> dict[str, int]:
-    return {"bytes": size, "buffers": count}
-
-
-def _difference(difference: Difference) -> dict[str, Any]:
-    return {"path": difference.path, "left": difference.left, "right": difference.right}
-
-
-def _arena(arena: ArenaSummary | None) -> dict[str, Any] | None:
-    return None if arena is None else vars(arena)
 
 
 def _row(row: TensorRow | None) -> dict[str, Any] | None:

@@ -5,25 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import cast, get_args
 
-import typer
 from msgspec import structs
 
 from app.cli.console import STREAM, SUCCESS, UsageError, print_note, write_output
-from app.cli.options import (
-    AsJson,
-    Out,
-    Resolved,
-    Source,
-    input_of,
-    open_any,
-    option,
-    planning,
-    resolve,
-    resolve_opened,
-    sound,
-)
+from app.cli.options import REQUIRED, AsJson, Out, Source, option
+from app.cli.resolve import Resolved, input_of, open_any, resolve, resolve_opened, sound
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.base.errors import spelled_out
@@ -41,7 +29,6 @@ from tmmu_core.formats.planfile import overlays, plan_file, trace
 from tmmu_core.formats.weights import constants_of
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.native import unpacking
 from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
@@ -74,30 +61,23 @@ MODELS = (TFLM, ONNX)
 """The formats that are the model itself, with the plan in it."""
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 
-To = Annotated[str, typer.Option("--to", metavar="FORMAT", help=f"Output format: {', '.join(FORMATS)}.")]
-
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Options of single formats."""
+    """The format, and options of single formats."""
 
+    to: str = option(f"Output format: {', '.join(FORMATS)}.", "FORMAT", default=REQUIRED)
     arena: str | None = option("Arena to export, for the format instance.", "NAME")
     model: str | None = option(f"Model file of a finished plan, for {PROJECT}, {', '.join(MODELS)}.", "FILE")
     blobs: str | None = option("Constants of c-project: inline, sidecar or auto [inline up to 1 MiB].", "HOW")
     prefix: str | None = option("Prefix of C names, for c-project [name of the model].", "NAME")
 
 
-@planning
-def command(
-    plan: Source,
-    request: PlanRequest,
-    to: To,
-    wanted: ExportOptions,
-    output: Out = STREAM,
-    json: AsJson = False,
+def export_command(
+    plan: Source, request: PlanRequest, wanted: ExportOptions, output: Out = STREAM, json: AsJson = False
 ) -> int:
     """Export a plan as a table, trace, instance, C code or for another viewer."""
-    arena, model, output = wanted.arena, wanted.model, output or STREAM
+    to, arena, model, output = wanted.to, wanted.arena, wanted.model, output or STREAM
     if to not in FORMATS:
         raise UsageError(f"unknown format {to!r}.", strict.closest_hint(to, FORMATS))
     if arena is not None and to != "instance":
@@ -115,7 +95,7 @@ def command(
         render = build_render_plan(sound_plan, _constants(found, model), module_prefix=named)
         return _write_project(render, output, wanted.blobs or "auto")
     data = plan_file.to_instance(sound_plan, arena) if to == "instance" else EXPORTERS[to](sound_plan)
-    write_output(output, unpacking.pack(data) if output.endswith(".gz") else data, f"the plan as {to}")
+    write_output(output, data, f"the plan as {to}")
     return SUCCESS
 
 

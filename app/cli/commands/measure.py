@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
 
 import msgspec
-import typer
 
-from app.cli.console import FINDING, SUCCESS, Column, UsageError, print_lines, read_input, table, write_bytes
-from app.cli.options import AsJson, Source
+from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, read_input, table, write_bytes
+from app.cli.options import AsJson, Source, option
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.graph.assumed_sizes import dims_text
@@ -47,17 +45,13 @@ ABOUT = {
     "last read.",
 }
 
-Sizes = Annotated[str, typer.Option("--dims", metavar="B=1,T=16", help="Sizes of open dimensions [the assumed sizes].")]
-Runtime = Annotated[
-    str, typer.Option("--runtime", metavar="NAME", help=f"Runtime: {', '.join(RUNTIMES)} [that of the file].")
-]
-InOrder = Annotated[
-    bool, typer.Option("--in-order", help="Run an ONNX model in the order of its nodes, without optimizations.")
-]
 
-
-def command(
-    model: Source, dims: Sizes = "", runtime: Runtime = "", in_order: InOrder = False, json: AsJson = False
+def measure_command(
+    model: Source,
+    dims: str = option("Sizes of open dimensions [the assumed sizes].", "B=1,T=16", default=""),
+    runtime: str = option(f"Runtime: {', '.join(RUNTIMES)} [that of the file].", "NAME", default=""),
+    in_order: bool = option("Run an ONNX model in the order of its nodes, without optimizations.", default=False),
+    json: AsJson = False,
 ) -> int:
     """Compare a plan with the memory that the model's runtime uses.
 
@@ -80,11 +74,11 @@ def command(
     for which, figures in graphs if found.run else graphs[1:]:
         rows.append([f"plan, {found.planner}", which, numbers.full_bytes(figures.ours if figures else None)])
         rows.append(["lower bound", which, numbers.full_bytes(figures.bound if figures else None)])
-    table((Column("source"), Column("figure"), Column("bytes", True)), rows)
+    table(("source", "figure", ">bytes"), rows)
     above = found.theirs - found.planned.bound
     print_lines("", f"{found.runtime} uses {numbers.full_bytes(found.theirs)}, {above:,} B above the lower bound:")
     print_lines(*(f"  {size:>14,} B  {what}" for what, size in found.difference()))
     print_lines("", ABOUT[found.runtime])
     if found.outputs_equal is not None:
         print_lines(f"Outputs with our plan, on random inputs: {'equal' if found.outputs_equal else 'DIFFERENT'}.")
-    return SUCCESS if found.outputs_equal is not False else FINDING
+    return FINDING if found.outputs_equal is False else SUCCESS

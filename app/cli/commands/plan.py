@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from app.cli.console import (
     FINDING,
@@ -19,25 +16,15 @@ from app.cli.console import (
     write_json,
     write_output,
 )
-from app.cli.options import (
-    AsJson,
-    Out,
-    Source,
-    open_any,
-    planning,
-    print_findings,
-    resolve_opened,
-    show_warnings,
-    sound,
-)
+from app.cli.options import AsJson, Out, Source, option
 from app.cli.plan_text import print_live_lines, print_plan, print_ranks, rank_record
+from app.cli.resolve import open_any, print_findings, resolve_opened, show_warnings, sound
 from app.texts import snapshot_text, totals_text
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files, summaries
 from tmmu_core.graph.assumed_sizes import shape_sources_text
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.native import unpacking
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.analysis.engine_costs import engine_instance, read_engines
 from tmmu_core.plans.making.request import PlanRequest
@@ -48,9 +35,7 @@ ENDINGS = {".json": "json", ".cbor": "cbor", ".csv": "csv", ".parquet": "parquet
 
 def write_plan(plan: Plan, name: str, writers: dict[str, Callable[[Plan], bytes]] = plan_file.WRITERS) -> None:
     """Write a plan in the format of the file extension."""
-    format_, gzipped = format_by_ending(name, ENDINGS, "json")
-    data = writers[format_](plan)
-    write_output(name, unpacking.pack(data) if gzipped else data, "the plan")
+    write_output(name, writers[format_by_ending(name, ENDINGS, "json")](plan), "the plan")
 
 
 def _ranks(files: Sequence[tuple[int, Path]], *, json: bool) -> int:
@@ -71,15 +56,12 @@ def _with_engines(opened: object, file: str, request: PlanRequest) -> PlainInsta
     return engine_instance(opened, read_engines(Path(file).read_bytes(), file), request)
 
 
-Engines = Annotated[
-    str | None,
-    typer.Option("--engines", metavar="FILE", help="JSON: engines of the nodes; weighs waits between them."),
-]
-
-
-@planning
-def command(
-    graph: Source, request: PlanRequest, output: Out = None, json: AsJson = False, engines: Engines = None
+def plan_command(
+    graph: Source,
+    request: PlanRequest,
+    output: Out = None,
+    json: AsJson = False,
+    engines: str | None = option("JSON: engines of the nodes; weighs waits between them.", "FILE"),
 ) -> int:
     """Plan the memory of a graph or a packing instance.
 

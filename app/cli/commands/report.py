@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from app.cli.console import FINDING, SUCCESS, UsageError, format_by_ending, print_note, write_output
-from app.cli.options import AsJson, Source, planning, resolve, show_warnings, warnings_of, whole
+from app.cli.options import REQUIRED, AsJson, Source, option
+from app.cli.resolve import resolve, show_warnings, warnings_of, whole
 from app.cli.stores import StoreUrl, resolve_side
 from tmmu_core.base import strict
-from tmmu_core.graph.native import unpacking
 from tmmu_core.plans.making.request import PlanRequest
 
 FORMS = {".html": "html", ".htm": "html", ".pdf": "pdf", ".md": "md"}
-To = Annotated[
-    str,
-    typer.Option(
-        "-o", "--output", metavar="FILE", help="Write to this file (.html, .pdf, .md); - writes to standard output."
-    ),
-]
-Against = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="Plan, trace, graph or store:MODEL@COMMIT to compare against."),
-]
-Title = Annotated[str, typer.Option(metavar="TEXT", help="Title of the report [name of the graph].")]
-On = Annotated[str, typer.Option("--theme", metavar="light|dark", help="Theme of the report.")]
 
 
-@planning
-def command(
-    plan: Source,
-    request: PlanRequest,
-    output: To,
-    baseline: Against = None,
-    title: Title = "",
-    theme: On = "light",
-    store: StoreUrl = None,
-    json: AsJson = False,
+@dataclass(frozen=True)
+class ReportOptions:
+    """The file and its contents."""
+
+    output: str = option(
+        "Write to this file (.html, .pdf, .md); - writes to standard output.",
+        "FILE",
+        *("-o", "--output"),
+        default=REQUIRED,
+    )
+    baseline: str | None = option("Plan, trace, graph or store:MODEL@COMMIT to compare against.", "FILE")
+    title: str = option("Title of the report [name of the graph].", "TEXT", default="")
+    theme: str = option("Theme of the report.", "light|dark", default="light")
+
+
+def report_command(
+    plan: Source, request: PlanRequest, wanted: ReportOptions, store: StoreUrl = None, json: AsJson = False
 ) -> int:
     """Write a report of a plan (HTML, PDF or Markdown).
 
@@ -54,19 +48,19 @@ def command(
     from tmmu_core.judge.lint import lint_verdict
     from tmmu_core.judge.verifier.verify import verify_plan
 
-    form, gzipped = ("html", False) if not Path(output).suffix else format_by_ending(output.lower(), FORMS, "html")
+    output, title, theme = wanted.output, wanted.title, wanted.theme
+    form = "html" if not Path(output).suffix else format_by_ending(output.lower(), FORMS, "html")
     if theme not in LOOKS:
         raise UsageError(f"unknown theme {theme!r}.", strict.closest_hint(theme, LOOKS))
     found = resolve(plan, request)
-    base = None if baseline is None else resolve_side(baseline, request, store, found.plan)
+    base = None if wanted.baseline is None else resolve_side(wanted.baseline, request, store, found.plan)
     show_warnings(warnings_of(base), on_stderr=True)
     before = None if base is None else whole(base)
     how: dict[str, Any] = {"dims": request.dims, "cut_from": found.cut_from}
     verified = verify_plan(whole(found), found.graph, **how)
     if form == "md":
         better = found.made.better if found.made is not None else None
-        summary = markdown(whole(found), verified, title, better)
-        write_output(output, unpacking.pack(summary) if gzipped else summary, "the summary")
+        write_output(output, markdown(whole(found), verified, title, better), "the summary")
     else:
         data = build_report(
             found.solution or whole(found),
@@ -75,8 +69,7 @@ def command(
             known=Known(verified, lint_verdict(whole(found), found.graph, **how)),
             theme=theme,
         )
-        data = pdf(data) if form == "pdf" else data
-        write_output(output, unpacking.pack(data) if gzipped else data, "the report")
+        write_output(output, pdf(data) if form == "pdf" else data, "the report")
     if not verified.ok:
         print_note(f"{plan} is an invalid plan, as its report shows: {verified}")
         return FINDING

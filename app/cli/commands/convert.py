@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from app.cli.console import STREAM, SUCCESS, UsageError, print_note, read_input, write_output
-from app.cli.options import AsJson, Out, Source, open_any, option, with_options, write_graph
+from app.cli.options import AsJson, Out, Source, option
+from app.cli.resolve import open_any, write_graph
 from app.texts import numbers as words
 from tmmu_core.base.atomic_files import replace_file_by_parts
 from tmmu_core.formats.csv import csv_table, instance_csv
@@ -30,8 +31,7 @@ class ConvertOptions:
     sidecar: str | None = option("Also write the bytes of constants, as safetensors next to the graph.", "FILE")
 
 
-@with_options
-def command(model: Source, wanted: ConvertOptions, output: Out = STREAM, json: AsJson = False) -> int:
+def convert_command(model: Source, wanted: ConvertOptions, output: Out = STREAM, json: AsJson = False) -> int:
     """Convert a model to a native graph file.
 
     Extensions: .json, .cbor, and .gz of either. Allocator snapshots, XLA dumps and, with --columns, tables have live

@@ -1,0 +1,106 @@
+"""Commands of the specification's documents: ``trace``, ``checkpoint``, ``restore`` and ``schema``."""
+
+from __future__ import annotations
+
+from app.cli.commands.checks import AgainstGraph, resolve_with_graph, solved_like
+from app.cli.commands.plan import write_plan
+from app.cli.console import (
+    STREAM,
+    SUCCESS,
+    UsageError,
+    format_by_ending,
+    print_lines,
+    read_input,
+    write_bytes,
+    write_output,
+)
+from app.cli.options import REQUIRED, AsJson, Out, Source, argument, option, read_token
+from app.cli.plan_text import print_plan
+from app.cli.resolve import OPERATORS, note_input_warnings, resolve, sound
+from tmmu_core.base import schemas, strict
+from tmmu_core.formats.planfile import plan_file, trace
+from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
+from tmmu_core.judge.verifier.finished_plan import refuse_invalid
+from tmmu_core.plans.making.request import PlanRequest
+
+TRACE_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".cborseq": "cbor", ".cbor": "cbor"}
+
+
+def trace_command(
+    graph: Source,
+    request: PlanRequest,
+    output: Out = STREAM,
+    digest: bool = option("Write hashes of the tensors instead of a record for each.", default=False),
+    json: AsJson = False,
+) -> int:
+    """Write the trace of a plan.
+
+    It has a header, a record per tensor and a summary.
+    """
+    found = resolve(graph, request)
+    if found.findings:
+        sound(found, "export")
+    name = output or STREAM
+    is_cbor = format_by_ending(name, TRACE_ENDINGS, "jsonl") == "cbor"
+    write = trace.to_cbor_sequence if is_cbor else trace.to_json_lines
+    data = write(found.plan, digest=digest, replans=found.trace.replans if found.trace else ())
+    write_output(name, data, "the trace")
+    return SUCCESS
+
+
+def checkpoint_command(
+    graph: Source,
+    request: PlanRequest,
+    output: str = option(
+        "Write to this file; - writes to standard output.", "FILE", *("-o", "--output"), default=REQUIRED
+    ),
+    of: AgainstGraph = None,
+    json: AsJson = False,
+) -> int:
+    """Write the checkpoint of a plan."""
+    found, against = resolve_with_graph(graph, of, request)
+    note_input_warnings(found)
+    if against is None:
+        raise UsageError(
+            f"{graph} does not name the producers of tensors.", "Pass the graph, or use --graph with the plan's graph."
+        )
+    plan = sound(found, "checkpoint")
+    solved = solved_like(found, against, request)
+    if found.plan.ir_hash != (found.cut_from or solved.plan.ir_hash):
+        raise UsageError(
+            f"{graph} is not a plan of {of}: the ir_hash differs.", "Pass the graph that the plan was made from."
+        )
+    write_output(output, checkpoint(plan, solved.liveness), "the checkpoint")
+    return SUCCESS
+
+
+def restore_command(
+    checkpoint: Source,
+    token: str | None = option("Accept only a checkpoint with this replay token.", "HEX"),
+    output: Out = None,
+    json: AsJson = False,
+) -> int:
+    """Restore the plan of a checkpoint and verify its hash and rows."""
+    plan = restore(read_input(checkpoint), checkpoint, token=None if token is None else read_token(token))
+    refuse_invalid(plan, OPERATORS["checkpoint"])
+    if output is not None:
+        write_plan(plan, output)
+    if output == STREAM:
+        return SUCCESS
+    if json:
+        write_bytes(plan_file.to_json(plan))
+        return SUCCESS
+    print_lines("restored: the recomputed plan hash equals the stored one", "")
+    print_plan(plan)
+    return SUCCESS
+
+
+def schema_command(name: str | None = argument("Schema name; omit to list all.", "[NAME]", None)) -> int:
+    """Print a JSON Schema of a file or of --json output."""
+    if name is None:
+        print_lines(*(f"{known:<10}{schemas.title(known)}" for known in schemas.NAMES))
+        return SUCCESS
+    if name not in schemas.NAMES:
+        raise UsageError(f"unknown schema {name!r}.", strict.closest_hint(name, schemas.NAMES))
+    write_bytes(schemas.file(name).read_bytes())
+    return SUCCESS

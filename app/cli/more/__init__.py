@@ -1,1 +1,0 @@
-"""Commands of the specification, and rarely used ones."""

@@ -1,0 +1,279 @@
+"""From the name of a file to its plan: planned from a graph, or a finished plan that is read and verified."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.cli.console import STREAM, UsageError, print_lines, print_note, read_input, write_output
+from app.texts import numbers
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.open_file import Opened, read_any, read_at, refuse_unplannable
+from tmmu_core.formats.planfile.trace import Trace
+from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native import native_file
+from tmmu_core.judge.finding import Finding, Verdict
+from tmmu_core.judge.verifier.finished_plan import finished, refuse_invalid
+from tmmu_core.judge.verifier.verify import verdict_warnings
+from tmmu_core.planners.problem import GIVEN, PlainInstance
+from tmmu_core.plans.analysis.plan_warnings import plan_warnings, reuse_warnings
+from tmmu_core.plans.making.engine import Solution
+from tmmu_core.plans.making.make import PlanningResult, make_plan
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.making.request_options import OPTION_SPECS, idle_for_instance, written
+from tmmu_core.plans.model import Plan
+
+if TYPE_CHECKING:
+    from tmmu_core.formats.xla.xla_folder import Module
+
+FIRST_FINDINGS = 5
+"""Findings printed for an invalid plan; ``tmmu verify`` prints all."""
+
+OPERATORS = {
+    "apply": "UML_OS.TMMU.ApplyPlan_v1",
+    "checkpoint": "UML_OS.TMMU.Checkpoint_v1",
+    "export": "UML_OS.TMMU.MapToVirtualAddresses_v1",
+    "record": "UML_OS.TMMU.PlanMemory_v2",
+}
+"""Command → the contract's operator in the error of an invalid plan."""
+
+
+@dataclass(frozen=True, eq=False)
+class Resolved:
+    """A plan and its source, as far as known."""
+
+    name: str
+    plan: Plan
+    solution: Solution | None = None
+    trace: Trace | None = None
+
+    cut_from: bytes | None = None
+    """The ir_hash of the whole graph if the plan is of one rank."""
+    unused: tuple[str, ...] = ()
+    """A warning for each part of the request that has no effect."""
+    verdict: Verdict | None = None
+    """Verdict of a finished plan; ``None`` for a plan made by this command."""
+    ignored: tuple[str, ...] = ()
+    """Options in the command line that have no effect on a finished plan."""
+    made: PlanningResult | None = None
+    """The planned graph or instance; ``None`` for a finished plan."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Conditions that affect the result: assumed sizes, freed or fixed offsets, a missing content hash …"""
+        texts = [*plan_warnings(self.plan), *([] if self.verdict is None else verdict_warnings(self.verdict))]
+        if self.ignored:
+            texts.append(f"{', '.join(self.ignored)} has no effect on a finished plan.")
+        return (*self.unused, *[f"{self.name}: {text}" for text in texts])
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The errors of a finished plan; empty if it is valid or made by this command."""
+        return () if self.verdict is None else self.verdict.errors
+
+    @property
+    def graph(self) -> Graph | None:
+        """The planned graph: the input graph or the rank's share of it."""
+        return self.solution.graph if self.solution else None
+
+
+def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
+    """Read a file, or standard input for ``-``. Raises ``TmmuError``.
+
+    ``dims`` sets the open dimensions of a model that its reader would otherwise assume.
+    """
+    if name != STREAM:
+        refuse_unplannable(Path(name))
+    data, source = input_of(name)
+    found = read_any(data, source)
+    return read_at(found, dims, data, source) if isinstance(found, Graph) and dims else found
+
+
+def input_of(name: str) -> tuple[bytes, str]:
+    """Return ``(bytes, name)`` of a file or, for ``-``, of standard input. Raises ``UnreadableInput``."""
+    if name != STREAM and os.path.isdir(name):
+        from tmmu_core.formats import unplannable
+        from tmmu_core.formats.xla import xla_folder
+
+        folder = Path(name)
+        foreign = unplannable.recognised_folder(folder)
+        if foreign is not None:
+            raise foreign.refusal(name)
+        name = str(folder / xla_folder.only(modules_in(folder), name).assignment)
+    data = read_input(name)
+    for beside in _beside(name):
+        if os.path.exists(beside):
+            data += b"\n" + read_input(beside)  # the files of one module are one finished plan
+    return data, "standard input" if name == STREAM else name
+
+
+def _beside(name: str) -> list[str]:
+    """Return the other files of the same module of an XLA dump; [] for other files, without importing the reader."""
+    if not name.endswith(".txt"):
+        return []
+    from tmmu_core.formats.xla import xla_dump
+
+    return [other for other in (xla_dump.companion(name), xla_dump.program_of(name)) if other is not None]
+
+
+def modules_in(folder: Path) -> tuple[Module, ...]:
+    """Return the modules of an XLA dump in a folder, largest first. Raises ``UnreadableInput``."""
+    from tmmu_core.formats.xla import xla_folder
+
+    try:
+        return xla_folder.modules(xla_folder.sizes_in(folder))
+    except OSError as error:
+        why = f"the folder cannot be opened: {(error.strerror or str(error)).lower()}."
+        raise UnreadableInput(why, source=str(folder), hint="Check the name and the permissions.") from error
+
+
+def resolve(name: str, request: PlanRequest, *, plans_too: bool = True) -> Resolved:
+    """Return the plan of a file: planned from a graph or an instance, or read from a plan, trace or checkpoint.
+
+    ``plans_too=False`` rejects files with a finished plan. Warnings go to standard error. Raises ``TmmuError``.
+    """
+    found = resolve_opened(open_any(name, request.dims), name, request, plans_too=plans_too)
+    note_input_warnings(found)
+    return found
+
+
+def resolve_opened(
+    opened: Opened,
+    name: str,
+    request: PlanRequest,
+    *,
+    plans_too: bool = True,
+    graph: Graph | None = None,
+    **how: Any,
+) -> Resolved:
+    """Return the plan of an opened file, as :func:`resolve`.
+
+    A finished plan is verified, with ``graph`` if given; ``how`` are further arguments of ``verify_plan``.
+    """
+    if isinstance(opened, Plan | Trace):
+        if not plans_too:
+            raise UsageError(f"{name} contains a finished plan.", "Pass a graph or an instance.")
+        _refuse_idle_options(name, request)
+        trace = opened if isinstance(opened, Trace) else None
+        plan = opened.plan if isinstance(opened, Trace) else opened
+        return _finished(Resolved(name, plan, trace=trace, cut_from=how.get("cut_from")), graph, **how)
+    if isinstance(opened, PlainInstance):
+        refuse_graph_options(opened, request)
+    with progress_on_terminal() as progress:
+        made = make_plan(opened, request, progress)
+    found = Resolved(name, made.plan, made.solution, cut_from=made.cut_from, unused=made.warnings, made=made)
+    return _finished(found) if made.request.planner == GIVEN else found
+
+
+def _finished(found: Resolved, graph: Graph | None = None, **how: Any) -> Resolved:
+    """Add the verdict (contract §11) and the recomputed lower bounds (§12) to a finished plan."""
+    complete = found.trace is None or found.trace.complete
+    judged = finished(found.plan, graph, complete=complete, **how)
+    trace = found.trace and replace(found.trace, plan=judged.plan)
+    return replace(found, plan=judged.plan, trace=trace, verdict=judged.verdict)
+
+
+def refuse_graph_options(instance: PlainInstance, request: PlanRequest) -> None:
+    """Raise :class:`UsageError` for options that only a graph has."""
+    idle = idle_for_instance(request)
+    if idle is not None:
+        raise UsageError(f"{instance.name} is an instance without a graph: it has no {idle}.")
+
+
+def resolve_either(name: str, request: PlanRequest) -> Resolved:
+    """Return the plan of a file like :func:`resolve`; options that a finished plan ignores become warnings."""
+    opened = open_any(name, request.dims)
+    if not isinstance(opened, Plan | Trace):
+        return resolve_opened(opened, name, request)
+    return replace(resolve_opened(opened, name, PlanRequest()), ignored=_idle_options(request))
+
+
+def warnings_of(*sides: Resolved | None) -> list[str]:
+    """Return the warnings of all sides without duplicates."""
+    return list(dict.fromkeys(text for side in sides if side is not None for text in side.warnings))
+
+
+def note_input_warnings(found: Resolved) -> None:
+    """Write the warnings to standard error, without that about in-place reuse, for commands that list no warnings."""
+    reuse = reuse_warnings(found.plan)
+    show_warnings([text for text in found.warnings if not text.endswith(reuse)], on_stderr=True)
+
+
+def show_warnings(warnings: Sequence[str], *, on_stderr: bool = False) -> None:
+    """Print warnings below a command's text, or to standard error if standard output holds a document."""
+    if on_stderr:
+        print_note(*(f"warning: {text}" for text in warnings))
+    elif warnings:
+        print_lines("", *(f"warning: {text}" for text in warnings))
+
+
+def whole(found: Resolved) -> Plan:
+    """Return the plan with its rows. Raises :class:`UsageError` for a digest, which has none."""
+    if found.trace is not None and not found.trace.complete:
+        raise UsageError(f"{found.name} is a digest without tensors.", "Pass the plan or a complete trace.")
+    return found.plan
+
+
+def sound(found: Resolved, command: str) -> Plan:
+    """Return a valid plan. Raises :class:`UsageError` for a digest, ``ContractError`` for an invalid plan."""
+    plan = whole(found)
+    if found.verdict is not None:
+        refuse_invalid(plan, OPERATORS.get(command, OPERATORS["export"]), found.verdict)
+    return plan
+
+
+def write_graph(graph: Graph, name: str, what: str) -> None:
+    """Write a native graph file in the format of its extension; JSON to standard output."""
+    write_output(
+        name,
+        native_file.encode_json(graph) if name == STREAM else native_file.encode(graph, name.removesuffix(".gz")),
+        what,
+    )
+
+
+def print_findings(found: Resolved) -> None:
+    """Print the first findings of an invalid finished plan; nothing for a valid one."""
+    if found.findings:
+        print_lines("", f"INVALID: {found.name} has {numbers.count(len(found.findings), 'finding')}:")
+        print_lines(*(f"  {finding.rule}: {finding.message}" for finding in found.findings[:FIRST_FINDINGS]))
+
+
+def _idle_options(request: PlanRequest) -> tuple[str, ...]:
+    """Return the planning options in the command line, all of which a finished plan ignores."""
+    return tuple([OPTION_SPECS[field].option for field in written(request)])
+
+
+def _refuse_idle_options(name: str, request: PlanRequest) -> None:
+    idle = _idle_options(request)
+    if idle:
+        raise UsageError(
+            f"{name} contains a finished plan; {', '.join(idle)} has no effect on it.", "Pass the graph instead."
+        )
+
+
+@contextmanager
+def progress_on_terminal() -> Any:
+    """Yield a progress callback that draws on standard error; ``None`` if that is not a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def progress(what: str, done: int, of: int) -> bool:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=of or None)
+            bars.update(tasks[what], completed=done, total=of or None)
+            return True
+
+        yield progress
