@@ -12,10 +12,8 @@ from app.canvas.script import (
     WALK_DOOR,
     WORKER,
     WORKER_MODULES,
-    canvas_script,
     ordered,
     sources,
-    walk_script,
 )
 
 WRITTEN = sorted(set(sources()) - {WORKER})
@@ -38,8 +36,3 @@ def test_modules_follow_those_they_import() -> None:
             for needed in re.findall(r'from "\.[\w./]*/(\w+\.js)"', text):
                 assert names.index(needed) < names.index(name)
     assert reached | set(WORKER_MODULES) == set(sources())
-
-
-def test_joined_script_has_no_module_syntax() -> None:
-    assert re.findall(r"^(?:import|export)\b.*", canvas_script(), re.M) == []
-    assert re.findall(r"^(?:import|export)\b.*", walk_script(), re.M) == []

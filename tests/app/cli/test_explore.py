@@ -87,11 +87,6 @@ def test_concurrent_explorers_have_distinct_ports() -> None:
     assert f"{next_free_port('localhost', int(min(ports)))}\n" == min(ports), "who ended holds none"
 
 
-def test_greeting_of_streamlit_is_hidden() -> None:
-    asked = arguments([], False, 9000, "localhost")
-    assert asked[asked.index("--logger.hideWelcomeMessage") + 1] == "true"
-
-
 @pytest.mark.slow
 def test_explorer_runs_until_it_is_stopped() -> None:
     port = free_port()

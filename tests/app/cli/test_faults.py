@@ -14,7 +14,8 @@ import msgspec
 import pytest
 from typer.main import get_command
 
-from app.cli.main import build, run
+from app.cli.main import build
+from tests.app.cli.conftest import Tmmu
 from tests.support.paths import ROOT, SAMPLES
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.planfile import plan_file as files
@@ -26,19 +27,6 @@ RECORD = {
     *("code_id", "numeric_code", "severity", "subsystem", "t", "rank", "failure_operator", "replay_token"),
     *("message", "retryable", "diagnostics"),
 }
-
-
-@pytest.fixture
-def tmmu(capsysbinary: pytest.CaptureFixture[bytes]) -> Any:
-    """``tmmu(*arguments) -> (exit code, stdout, stderr)``."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        capsysbinary.readouterr()
-        code = run(arguments)
-        out, err = capsysbinary.readouterr()
-        return code, out.decode(), err.decode()
-
-    return call
 
 
 def _graph(change: Callable[[dict[str, Any]], None]) -> str:
@@ -70,7 +58,7 @@ BAD_GRAPHS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("what", BAD_GRAPHS)
-def test_bad_input_is_a_sentence_and_a_record(tmmu: Any, tmp_path: Path, what: str) -> None:
+def test_bad_input_is_a_sentence_and_a_record(tmmu: Tmmu, tmp_path: Path, what: str) -> None:
     text, expected = BAD_GRAPHS[what]
     path = tmp_path / "model.onnx"
     path.write_text(text)
@@ -100,7 +88,7 @@ def test_bad_input_is_a_sentence_and_a_record(tmmu: Any, tmp_path: Path, what: s
         ([], "UNREADABLE_INPUT"),
     ],
 )
-def test_bad_arena_configuration_is_rejected(tmmu: Any, tmp_path: Path, config: object, expected: str) -> None:
+def test_bad_arena_configuration_is_rejected(tmmu: Tmmu, tmp_path: Path, config: object, expected: str) -> None:
     path = tmp_path / "arenas.json"
     path.write_text(json.dumps(config))
     code, _, err = tmmu("plan", CHAIN, "--arenas", str(path), "--json")
@@ -156,7 +144,7 @@ def test_bad_arena_configuration_is_rejected(tmmu: Any, tmp_path: Path, config: 
     ],
     ids=" ".join,
 )
-def test_bad_usage_exits_with_2_without_a_result(tmmu: Any, arguments: tuple[str, ...]) -> None:
+def test_bad_usage_exits_with_2_without_a_result(tmmu: Tmmu, arguments: tuple[str, ...]) -> None:
     code, out, err = tmmu(*arguments)
     assert code == 2
     assert "Traceback" not in err
@@ -166,7 +154,7 @@ def test_bad_usage_exits_with_2_without_a_result(tmmu: Any, arguments: tuple[str
 
 
 @pytest.mark.parametrize("mark", [";", "\t"])
-def test_table_with_another_separator_is_rejected_with_a_fix(tmmu: Any, tmp_path: Path, mark: str) -> None:
+def test_table_with_another_separator_is_rejected_with_a_fix(tmmu: Tmmu, tmp_path: Path, mark: str) -> None:
     (tmp_path / "lives.csv").write_text("id,lower,upper,size\na,0,2,64\n".replace(",", mark))
     code, out, err = tmmu("plan", str(tmp_path / "lives.csv"))
     assert (code, out) == (2, "")
@@ -178,14 +166,14 @@ def test_table_with_another_separator_is_rejected_with_a_fix(tmmu: Any, tmp_path
     assert tmmu("plan", into)[0] == 0
 
 
-def test_bad_usage_is_one_record_with_json(tmmu: Any) -> None:
+def test_bad_usage_is_one_record_with_json(tmmu: Tmmu) -> None:
     code, _, err = tmmu("plan", "--json")
     assert code == 2
     assert json.loads(err)["code_id"] == "USAGE"
     assert len(err.splitlines()) == 1
 
 
-def test_internal_error_is_distinct_from_verdicts(tmmu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_is_distinct_from_verdicts(tmmu: Tmmu, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise AssertionError("ours")
 
@@ -281,7 +269,7 @@ def test_slow_reader_gets_everything() -> None:
     "arguments",
     [("plan", "-", "--arenas", "-"), ("plan", CHAIN, "--order", "-", "--shard", "-"), ("compare", "-", "-")],
 )
-def test_standard_input_is_read_once(tmmu: Any, arguments: tuple[str, ...]) -> None:
+def test_standard_input_is_read_once(tmmu: Tmmu, arguments: tuple[str, ...]) -> None:
     code, _, error = tmmu(*arguments)
     assert (code, "standard input can be read only once" in error) == (2, True)
 
@@ -297,7 +285,7 @@ def test_standard_input_is_read_once(tmmu: Any, arguments: tuple[str, ...]) -> N
         ("fit", CHAIN, "--capacity", "1", "--max-cost", "1e999999999"),
     ],
 )
-def test_huge_percentage_is_rejected(tmmu: Any, arguments: tuple[str, ...]) -> None:
+def test_huge_percentage_is_rejected(tmmu: Tmmu, arguments: tuple[str, ...]) -> None:
     code, out, err = tmmu(*arguments)
     assert (code, out) == (2, "")
     assert "is not a percentage" in err
@@ -305,7 +293,7 @@ def test_huge_percentage_is_rejected(tmmu: Any, arguments: tuple[str, ...]) -> N
 
 @pytest.mark.parametrize("arguments", [("plan", "/dev/zero"), ("plan", CHAIN, "--order", "/dev/zero")])
 def test_endless_input_is_not_read_to_its_end(
-    tmmu: Any, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+    tmmu: Tmmu, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "1000000")
     code, _, err = tmmu(*arguments)
@@ -317,7 +305,7 @@ def test_endless_input_is_not_read_to_its_end(
 @pytest.mark.parametrize(
     "url", ["sqlite:///x.db?timeout=abc", "postgresql//me:secret@there/x", "postgresql://me:secret@[/x", "sqlite:///\0"]
 )
-def test_misspelt_store_is_reported_without_its_password(tmmu: Any, url: str) -> None:
+def test_misspelt_store_is_reported_without_its_password(tmmu: Tmmu, url: str) -> None:
     code, _, err = tmmu("record", CHAIN, "--as", "m@c", "--store", url)
     assert code == 2
     assert "secret" not in err
@@ -334,7 +322,7 @@ VALUED = [
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["", " ", ","])
 @pytest.mark.parametrize(("command", "option"), VALUED)
-def test_empty_option_is_rejected(tmmu: Any, command: str, option: str, text: str) -> None:
+def test_empty_option_is_rejected(tmmu: Tmmu, command: str, option: str, text: str) -> None:
     needed = ["--as", "m@c"] if command == "record" else ["-o", os.devnull]
     asks = command in ("record", "report", "checkpoint", "export")
     needs = [*(needed if asks and option not in needed else []), *(["--to", "c"] if command == "export" else [])]
@@ -345,13 +333,13 @@ def test_empty_option_is_rejected(tmmu: Any, command: str, option: str, text: st
 
 
 @pytest.mark.parametrize("command", ["plan", "verify", "fit", "explore", "history", "schema"])
-def test_empty_argument_is_rejected(tmmu: Any, command: str) -> None:
+def test_empty_argument_is_rejected(tmmu: Tmmu, command: str) -> None:
     code, out, err = tmmu(command, "")
     assert (code, out) == (2, "")
     assert "is empty" in err
 
 
-def test_plan_of_another_graph_is_reported_first(tmmu: Any, tmp_path: Path) -> None:
+def test_plan_of_another_graph_is_reported_first(tmmu: Tmmu, tmp_path: Path) -> None:
     plan = str(tmp_path / "p.json")
     tmmu("plan", RESIDUAL, "-o", plan)
     code, out, _ = tmmu("verify", plan, "--graph", CHAIN)

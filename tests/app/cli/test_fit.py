@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from app.cli.main import run
-from tests.app.cli.test_commands import SAMPLES, tmmu
 from tests.fitting.test_alignment import odd_sizes
 from tests.fitting.test_mesh import layers
 from tests.fitting.test_order import two_branches
+from tests.support.paths import SAMPLES
 from tmmu_core.graph.native import native_file
 
 __all__ = ["tmmu"]

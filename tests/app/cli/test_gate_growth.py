@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import tmmu as library
-from app.cli.main import run
+from tests.app.cli.conftest import Tmmu
 from tests.support.paths import SAMPLES
 from tmmu_core.base.errors import ArenaTooSmall
 
 MIXED = str(SAMPLES / "mixed_sizes.tmmu.json")
 HEADER = "id,lower,upper,size,offset\n"
 MIB = 1 << 20
-
-Tmmu = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture
-def tmmu(capsys: pytest.CaptureFixture[str]) -> Tmmu:
-    def called(*arguments: str) -> tuple[int, str]:
-        capsys.readouterr()
-        code = run(arguments)
-        return code, capsys.readouterr().out
-
-    return called
 
 
 def snapshot(path: Path, *live: int) -> str:
@@ -62,7 +49,7 @@ def csv(path: Path, *rows: str) -> str:
 def test_live_peak_that_grows_inside_the_same_reserved_bytes_is_red(tmmu: Tmmu, tmp_path: Path) -> None:
     before = snapshot(tmp_path / "a.pickle", 6 * MIB)
     after = snapshot(tmp_path / "c.pickle", 6 * MIB, 5 * MIB)
-    code, out = tmmu("gate", after, "--baseline", before, "--max-growth", "0")
+    code, out, _ = tmmu("gate", after, "--baseline", before, "--max-growth", "0")
     assert code == 1
     rows = {line.split("  ")[0]: line for line in out.splitlines() if "growth" in line}
     assert "+5.00 MiB" in rows["peak growth"]
@@ -172,7 +159,7 @@ def test_unknown_bound_of_a_digest_is_no_growth(tmmu: Tmmu, tmp_path: Path, plan
     digest = str(tmp_path / "d.jsonl")
     tmmu("trace", MIXED, "--digest", "-o", digest)
     plan, baseline = (digest if each == "DIGEST" else each for each in (plan, baseline))
-    code, out = tmmu("gate", plan, "--baseline", baseline, "--max-growth", "0", "--json")
+    code, out, _ = tmmu("gate", plan, "--baseline", baseline, "--max-growth", "0", "--json")
     found = json.loads(out)
     assert code == 0
     assert {check["what"] for check in found["checks"]} >= {"peak growth", "extent growth"}

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from app.cli.main import run
+from tests.app.cli.conftest import Tmmu
 from tests.support.paths import SAMPLES
 
 DYNAMIC = str(SAMPLES / "dynamic_batch.tmmu.json")
 CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
 BY_COLUMNS = {"mesh": {"tp": 4}, "tensors": {"w1": {"axis": 1, "mesh": "tp"}}}
-Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def tmmu(capsysbinary: pytest.CaptureFixture[bytes]) -> Command:
-    """``tmmu(*arguments) -> (exit code, stdout, stderr)``."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        capsysbinary.readouterr()
-        code = run(arguments)
-        out, err = capsysbinary.readouterr()
-        return code, out.decode(), err.decode()
-
-    return call
 
 
 @pytest.fixture
@@ -45,14 +30,14 @@ def spec(tmp_path: Path) -> str:
     ],
 )
 def test_world_size_that_differs_from_the_mesh_is_rejected(
-    tmmu: Command, spec: str, options: tuple[str, ...], shown_text: str
+    tmmu: Tmmu, spec: str, options: tuple[str, ...], shown_text: str
 ) -> None:
     code, _, err = tmmu("plan", DYNAMIC, "--shard", spec, *options)
     assert code == 2
     assert shown_text in err
 
 
-def test_plan_of_a_rank_verifies_against_its_share(tmmu: Command, spec: str, tmp_path: Path) -> None:
+def test_plan_of_a_rank_verifies_against_its_share(tmmu: Tmmu, spec: str, tmp_path: Path) -> None:
     path = str(tmp_path / "rank.json")
     assert tmmu("plan", DYNAMIC, "--shard", spec, "--rank", "3", "-o", path)[0] == 0
     assert tmmu("verify", path, "--graph", DYNAMIC, "--shard", spec)[0] == 0
@@ -60,9 +45,7 @@ def test_plan_of_a_rank_verifies_against_its_share(tmmu: Command, spec: str, tmp
 
 
 @pytest.mark.parametrize("addressing", ["offsets", "blake3_sparse"])
-def test_plan_of_a_rank_is_checkpointed_with_its_spec(
-    tmmu: Command, spec: str, tmp_path: Path, addressing: str
-) -> None:
+def test_plan_of_a_rank_is_checkpointed_with_its_spec(tmmu: Tmmu, spec: str, tmp_path: Path, addressing: str) -> None:
     plan, kept = str(tmp_path / "rank.json"), str(tmp_path / "rank.cbor")
     assert tmmu("plan", DYNAMIC, "--shard", spec, "--addressing", addressing, "-o", plan)[0] == 0
     assert tmmu("checkpoint", plan, "--graph", DYNAMIC, "--shard", spec, "-o", kept)[0] == 0
@@ -73,12 +56,12 @@ def test_plan_of_a_rank_is_checkpointed_with_its_spec(
 # --- sweeps over a dimension -------------------------------------------------------------------------------------
 
 
-def test_size_outside_the_envelope_is_an_error_row(tmmu: Command) -> None:
+def test_size_outside_the_envelope_is_an_error_row(tmmu: Tmmu) -> None:
     rows = json.loads(tmmu("sweep", DYNAMIC, "--over", "B=8,99", "--planners", "slots", "--json")[1])["rows"]
     assert [row["error"] and row["error"]["code_id"] for row in rows] == [None, "INVALID_IR_SHAPES"]
 
 
-def test_planner_options_are_json(tmmu: Command) -> None:
+def test_planner_options_are_json(tmmu: Tmmu) -> None:
     code, out, _ = tmmu(
         "plan",
         CHAIN,

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from app.cli.main import run
-from tests.app.cli.test_commands import tmmu  # noqa: F401 - the fixture
 from tests.store.plans import graph_of, plan_of
 from tests.support.paths import SAMPLES
 from tmmu_core.formats.planfile.plan_file import to_json
@@ -42,7 +41,7 @@ def grown(tmp_path: Path, store: str) -> str:
     return store
 
 
-def test_history_lists_runs_oldest_first(tmmu: Any, grown: str) -> None:  # noqa: F811
+def test_history_lists_runs_oldest_first(tmmu: Any, grown: str) -> None:
     code, out, _ = tmmu("history", "net", "--store", grown, "--json")
     assert code == 0
     runs = json.loads(out)["runs"]
@@ -53,7 +52,7 @@ def test_history_lists_runs_oldest_first(tmmu: Any, grown: str) -> None:  # noqa
     assert {run["at"] for run in runs} == {f"2026-01-01T0{hour}:00:00.000000Z" for hour in range(3)}
 
 
-def test_invalid_plan_is_not_recorded(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
+def test_invalid_plan_is_not_recorded(tmmu: Any, tmp_path: Path, store: str) -> None:
     document = json.loads(to_json(plan_of({"a": 1, "b": 1})))
     for row in document["tensors"]:
         row["offset_bytes"] = 0
@@ -64,7 +63,7 @@ def test_invalid_plan_is_not_recorded(tmmu: Any, tmp_path: Path, store: str) -> 
     assert not (tmp_path / "team.db").exists()
 
 
-def test_gate_compares_with_a_run_of_the_store(tmmu: Any, tmp_path: Path, grown: str) -> None:  # noqa: F811
+def test_gate_compares_with_a_run_of_the_store(tmmu: Any, tmp_path: Path, grown: str) -> None:
     same, larger = file_of(tmp_path, {"a": 1, "b": 3, "c": 1}), file_of(tmp_path, {"a": 1, "b": 4, "c": 1})
     for baseline in ("store:main", "store:net@main", "store:net@c3"):
         assert tmmu("gate", same, "--store", grown, "--baseline", baseline)[0] == 0
@@ -74,7 +73,7 @@ def test_gate_compares_with_a_run_of_the_store(tmmu: Any, tmp_path: Path, grown:
 
 
 def test_store_is_read_from_the_environment(
-    tmmu: Any,  # noqa: F811
+    tmmu: Any,
     tmp_path: Path,
     grown: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -84,7 +83,7 @@ def test_store_is_read_from_the_environment(
     assert tmmu("history", "net")[0] == 0
 
 
-def test_runs_of_the_store_are_compared(tmmu: Any, grown: str) -> None:  # noqa: F811
+def test_runs_of_the_store_are_compared(tmmu: Any, grown: str) -> None:
     code, out, _ = tmmu("compare", "store:net@c2", "store:net@c3", "--store", grown)
     assert (code, "identical" in out) == (0, True)
     code, out, _ = tmmu("compare", "store:c1", "store:net@c2", "--store", grown, "--json")
@@ -92,7 +91,7 @@ def test_runs_of_the_store_are_compared(tmmu: Any, grown: str) -> None:  # noqa:
     assert json.loads(out)["totals"]["added"] == {"tensors": 1, "bytes": 128}
 
 
-def test_bisect_names_a_changed_planner(tmmu: Any, store: str) -> None:  # noqa: F811
+def test_bisect_names_a_changed_planner(tmmu: Any, store: str) -> None:
     file = str(SAMPLES / "residual_block.tmmu.json")
     for hour, planner in enumerate(("slots", "slots", "naive")):
         record(store, file, f"net@c{hour}", hour, "--planner", planner)
@@ -117,7 +116,7 @@ def test_bisect_names_a_changed_planner(tmmu: Any, store: str) -> None:  # noqa:
     ],
 )
 def test_history_names_changed_settings(
-    tmmu: Any,  # noqa: F811
+    tmmu: Any,
     tmp_path: Path,
     store: str,
     options: tuple[str, ...],
@@ -145,7 +144,7 @@ def test_history_names_changed_settings(
     ],
 )
 def test_impossible_request_is_rejected_with_a_fix(
-    tmmu: Any,  # noqa: F811
+    tmmu: Any,
     tmp_path: Path,
     grown: str,
     arguments: tuple[str, ...],

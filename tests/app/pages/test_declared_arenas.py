@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app.session.view_state import Choice, from_query, to_query
-from tests.app.test_pages import PAGES, claim, html, opened
+from tests.app.pages.run_page import PAGES, claim, html, opened
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.making.arena_settings import arena_config
@@ -34,13 +32,6 @@ OWN = json.dumps(
         "outputs": ["y"],
     }
 ).encode()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fresh() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
 
 
 def uploaded() -> AppTest:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import onnx
-import pytest
-import streamlit as st
 from onnx import TensorProto, helper
 
-from tests.app.test_pages import claim, html, opened
+from tests.app.pages.run_page import claim, html, opened
 
 TABLE = b"what;grew;shrank;nbytes;where\na;0;2;4096;0\nb;1;3;2048;4096\n"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fresh() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
 
 
 def test_unknown_table_asks_for_its_columns_and_opens_as_a_plan() -> None:

@@ -6,7 +6,7 @@ import pandas as pd
 from onnx import TensorProto, helper
 
 from app.session import opening
-from tests.app.test_pages import html, opened
+from tests.app.pages.run_page import html, opened
 from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE
 from tests.formats.xla.test_xla_program import PROGRAM
 

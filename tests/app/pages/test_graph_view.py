@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from app.session import graph_levels, opening, planning
 from app.session.graph_levels import path_text, paths_of, with_, without
 from app.session.view_state import Choice
-from tests.app.test_pages import html, opened
+from tests.app.pages.run_page import html, opened
 from tests.support.build import graph, node, tensor
 from tmmu_core.graph.native import native_file
 

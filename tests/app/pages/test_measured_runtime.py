@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
-import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app.session import opening
-from tests.app.test_pages import opened
+from tests.app.pages.run_page import opened
 from tests.runtime.test_measure import products
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fresh() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
 
 
 def captions(at: AppTest) -> str:

@@ -4,54 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from html import unescape
 
 import pytest
-import streamlit as st
-from streamlit.testing.v1 import AppTest
 
-from app.session import opening, pages, planning
+from app.session import opening, planning
 from app.session.view_state import Choice
 from app.texts.palette import CATEGORIES
-from tests.support.paths import DATA, ROOT
-
-BROKEN = DATA / "broken"
-PAGES = tuple(name for name, _ in pages.PAGES)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fresh() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
-
-
-def opened(page: str = "plan", *, seconds: int = 60, **query: str) -> AppTest:
-    """The app at a link, on a page or one of its views, which may take ``seconds`` each time that it runs."""
-    page, tab = pages.MOVED.get(page, (page, ""))
-    query |= {"tab": tab} if tab else {}
-    at = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=seconds)
-    for key, value in query.items():
-        at.query_params[key] = value
-    at.run()
-    if page != "plan":
-        at.switch_page(f"pages/{page}/page.py").run()
-    assert not at.exception
-    return at
-
-
-def html(at: AppTest) -> str:
-    """What a page says, terms without the definitions that explain them."""
-    found = "\n".join(element.proto.body for element in at.get("html") if "<style>" not in element.proto.body)
-    return re.sub(r"<abbr title=[^>]*>([^<]*)</abbr>", r"\1", found)
-
-
-def claim(at: AppTest) -> str:
-    """The title of the view; the headline of the plan where it has none."""
-    found = re.search(r'tm-claim"><h2>(.*?)</h2>', html(at)) or re.search(r"<h1.*?>(.*?)</h1>", html(at))
-    assert found, html(at)[:500]
-    return unescape(found[1])
+from tests.app.pages.run_page import BROKEN, PAGES, claim, html, opened
+from tests.support.build import chain
+from tmmu_core.formats.planfile import plan_file
+from tmmu_core.plans.making.engine import plan_graph
 
 
 def test_list_has_the_colours_of_the_map() -> None:
@@ -125,7 +87,7 @@ def test_compare_names_baseline_and_candidate_and_swaps() -> None:
 
 
 def test_finished_plan_explains_why_it_cannot_change() -> None:
-    at = opened(graph=opening.shelf().put("p.json", plan_bytes()))
+    at = opened(graph=opening.shelf().put("p.json", plan_file.to_json(plan_graph(chain(3)).plan)))
     mode = at.selectbox(key="w.variant")
     assert mode.disabled
     assert "A finished plan cannot change" in mode.help
@@ -158,13 +120,6 @@ def test_invalid_plan_is_red_and_claims_nothing() -> None:
     assert 'class="optimal"' not in shown_text
     assert "impossible" in shown_text
     assert "✗ the baseline is invalid" in html(opened("compare", graph="sample:linear_chain", baseline=source))
-
-
-def plan_bytes() -> bytes:
-    from tests.app.small import chain
-    from tmmu_core.formats.planfile import plan_file as files
-
-    return files.to_json(chain().plan)
 
 
 def test_chosen_step_is_kept_between_pages() -> None:
@@ -206,3 +161,13 @@ def test_planners_are_compared_at_their_minimum() -> None:
         one = planning.compared_under(Choice(source="sample:mixed_sizes", capacities={"activations": 8 << 20}), name)
         assert one.options == {"minimise": True}
     assert "exact (minimise=True)" in html(at)
+
+
+def test_bare_address_shows_a_plan_over_its_limit_that_one_click_fits() -> None:
+    at = opened()
+    assert claim(at) == "resnet50 needs 107 MiB; activations are 1.19 MiB over the limit of 8.00 MiB."
+    assert "r13 could be written over r12 in place" in html(at)
+    assert at.query_params["capacity"] == "activations=8388608"
+    assert at.query_params["colour"] == "operator"
+    at.button(key="next-best").click().run()
+    assert claim(at) == "resnet50 needs 105 MiB, within the limits (activations 8.00 MiB)."

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import streamlit as st
 
 from app.pages.scale.rank_figures import heat_map
 from app.pages.scale.shape_figures import dim_curve
 from app.session import opening, planning, rank_sets, shape_sequences
 from app.session.view_state import Choice
-from tests.app.test_pages import claim, html, opened
+from tests.app.pages.run_page import claim, html, opened
 from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_any
@@ -29,13 +27,6 @@ from tmmu_core.plans.making.request import PlanRequest
 DYNAMIC = "sample:dynamic_batch"
 B = {"B": Dim(1, 32)}
 COLUMNS = '{"mesh":{"tp":4},"tensors":{"w1":{"axis":1,"mesh":"tp"}}}'
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fresh() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
 
 
 # --- sequences of shapes -----------------------------------------------------------------------------------------

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-import streamlit as st
 
 from app.cli.main import run
 from app.kit.tensor.tensor_table import filled, frame_of
-from tests.app.small import chain
-from tests.app.test_pages import html, opened
+from tests.app.pages.run_page import html, opened
+from tests.support.build import chain
 from tests.support.paths import SAMPLES
+from tmmu_core.plans.making.engine import plan_graph
 
+PLAN = plan_graph(chain(3)).plan
 CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fresh() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
 
 
 def figures(shown_text: str) -> dict[str, str]:
@@ -52,4 +45,4 @@ def test_comparison_shows_a_dash_for_missing_slots(capsys: pytest.CaptureFixture
 
 
 def test_empty_columns_are_not_shown() -> None:
-    assert {"view of"} == set(frame_of(chain().plan, np.arange(2))) - set(filled(frame_of(chain().plan, np.arange(2))))
+    assert {"view of"} == set(frame_of(PLAN, np.arange(2))) - set(filled(frame_of(PLAN, np.arange(2))))

@@ -1,24 +1,12 @@
-"""Planner options, the best plan, given plans and the certificate on the pages."""
+"""Options of planner, order and token, the best plan, given plans and the certificate on the pages."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-
-import pytest
-import streamlit as st
 
 from app.session import planning
 from app.session.view_state import Choice
 from app.texts import tensor_text
-from tests.app.test_pages import claim, html, opened
+from tests.app.pages.run_page import claim, html, opened
 from tmmu_core.planners.boards import options_of
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fresh() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
 
 
 def test_option_is_in_the_plan_and_the_link() -> None:
@@ -104,3 +92,25 @@ def test_table_has_the_rule_and_the_next_better_memory() -> None:
     assert any(text.startswith("A: ") and text.endswith(" more") for text in table["next better memory"])
     plain = opened(graph="sample:mixed_sizes")
     assert all("next better memory" not in frame.value.columns for frame in plain.dataframe)
+
+
+def test_token_is_in_the_link_and_replaces_the_seed() -> None:
+    at = opened(graph="sample:fan_out_fan_in", seed="7")
+    at.text_input(key="w.more.token").input("ab" * 32).run()
+    assert at.query_params["token"] == "ab" * 32
+    assert "seed" not in at.query_params
+
+
+def test_malformed_token_is_reported_and_kept() -> None:
+    at = opened(graph="sample:fan_out_fan_in")
+    at.text_input(key="w.more.token").input("zz").run()
+    assert "not 64 hexadecimal digits" in html(at)
+    assert at.text_input(key="w.more.token").value == "zz"
+    assert "token" not in at.query_params
+
+
+def test_order_is_read_one_node_per_line() -> None:
+    at = opened(graph="sample:fan_out_fan_in")
+    at.text_area(key="w.more.order").input("n0\nnowhere").run()
+    assert at.query_params["order"] == '["n0","nowhere"]'
+    assert "is not a node of the graph" in html(at)

@@ -8,29 +8,20 @@ import json
 import re
 import time
 import zipfile
-from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app.cli.commands.export import EXPORTERS
 from app.kit.download import downloads
 from app.session import opening, planning
 from app.session.view_state import Choice
-from tests.app.test_pages import html, opened
+from tests.app.pages.run_page import html, opened
 from tests.support.paths import DATA
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plans.making.engine import plan_graph
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fresh() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
 
 
 def made(shown: planning.Shown) -> dict[str, bytes]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.session import history, opening
-from tests.app.test_pages import claim, html, opened
+from tests.app.pages.run_page import claim, html, opened
 from tests.store.plans import NEW_YEAR, label, plan_of, swept
 from tmmu_core.store import stored_sweeps
 from tmmu_core.store.run_label import Run

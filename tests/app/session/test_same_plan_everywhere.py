@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import tmmu
 from app.cli.main import run
 from app.session import opening, planning, repeat_command
+from app.session.verification import judge
 from app.session.view_state import Choice, from_query, to_query
 from tests.support.strategies import arena_configs, graphs, orders
 from tmmu_core.base.errors import TmmuError, UnreadableInput
@@ -227,3 +228,14 @@ def test_graph_only_option_is_rejected_for_an_instance(
         shown_text += [OPTION_SPECS[field].option, text]
     assert run(["plan", str(tmp_path / "a.csv"), *shown_text]) == 2
     assert f"it has no {name.replace('_', ' ')}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("sample", ["views", "A"])
+def test_verdict_is_the_same_in_server_and_worker(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = planning.make_plan(Choice(source=f"sample:{sample}"))
+    monkeypatch.setattr(planning, "JUDGED_HERE_UP_TO", 0)
+    job = planning.judgement(shown)
+    assert job.wait(60)
+    inside = judge(shown.plan, shown.graph, None)
+    assert job.answer() == inside
+    assert inside.verified.ok

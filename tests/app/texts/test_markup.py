@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.texts import markup
+from app.texts.glossary import define, explained
 from tmmu_core.plans.model import ArenaSummary
 
 
@@ -42,3 +44,16 @@ def test_error_card_has_code_place_readers_and_hint() -> None:
     html = markup.error_card(card)
     for shown_text in ("x.json was not opened", "LIVENESS_CYCLE 1305", "$.nodes[1]", "not protobuf", "Break it."):
         assert shown_text in html
+
+
+@pytest.mark.parametrize("term", ["live", "slot rounding", "alignment gaps", "holes", "tail"])
+def test_accounts_of_the_waste_ledger_are_defined(term: str) -> None:
+    assert define(term)
+
+
+def test_terms_are_explained_and_names_are_not() -> None:
+    shown_text = explained("Two storages at the peak, a peak of slot/0 and my-slot")
+    assert shown_text.count("<abbr") == 2
+    assert f'title="{define("storage")}">storages</abbr>' in shown_text
+    assert "slot/0" in shown_text
+    assert "my-slot" in shown_text

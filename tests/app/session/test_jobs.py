@@ -17,7 +17,7 @@ from app.session.work import jobs, tasks, visitors
 from app.session.work.jobs import WORKERS, Job, JobTable
 from app.session.work.memory_cache import MemoryCache
 from app.session.work.task_messages import TaskCall, TaskNotFinished
-from tests.app.endless import count, eat
+from tests.app.session.worker_tasks import count, eat
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.base.limits import SERVER_WORKERS, SESSION_WORKERS
 from tmmu_core.planners.problem import Progress
@@ -196,7 +196,7 @@ def test_search_that_had_its_time_yields_its_place(monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 def test_workers_end_with_the_server() -> None:
     code = (
-        "import sys, time; from tests.app.test_jobs import JobTable, WORKERS, endless, until, processes\n"
+        "import sys, time; from tests.app.session.test_jobs import JobTable, WORKERS, endless, until, processes\n"
         "job = endless(JobTable()); assert until(lambda: job.done > 0)\n"
         "print(WORKERS.starter, *processes(), flush=True); time.sleep(600)"
     )

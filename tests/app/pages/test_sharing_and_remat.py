@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import numpy as np
-import pytest
-import streamlit as st
 
 from app.kit.tensor import tensor_table
 from app.pages.graph import sharing
 from app.session import planning
 from app.session.view_state import Choice
 from app.texts import tensor_text
-from tests.app.test_pages import html, opened
+from tests.app.pages.run_page import html, opened
 from tests.support.build import chain
 from tmmu_core.plans.making.engine import plan_graph
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fresh() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
 
 
 def plan_of(sample: str, **choice: str) -> planning.Shown:

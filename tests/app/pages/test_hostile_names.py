@@ -11,7 +11,7 @@ import pytest
 from app.cli.main import run
 from app.pages.plan.live_treemap import treemap
 from app.session import opening, pages
-from tests.app.test_pages import opened
+from tests.app.pages.run_page import opened
 from tests.support.hostile import hostile_graph, hostile_names
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import INPUTS_STEP

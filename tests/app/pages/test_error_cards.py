@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app.cli.console import error_text
 from app.texts import markup, refusal_text
-from tests.app.test_pages import BROKEN, claim, html, opened
+from tests.app.pages.run_page import BROKEN, claim, html, opened
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_any
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fresh() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
 
 
 def refusal(name: str) -> UnreadableInput:

@@ -6,7 +6,7 @@ import json
 from random import Random
 
 from app.session.opening import shelf
-from tests.app.test_pages import html, opened
+from tests.app.pages.run_page import html, opened
 from tests.planners.test_reuse import document, instance_of
 from tmmu_core.planners.problem import UNLIMITED, Problem
 from tmmu_core.plans.analysis.reuse_costs import cost_curve, costly_reuses

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app.session import fitting, planning
 from app.session.view_state import Choice
 from app.texts import numbers
-from tests.app.test_pages import PAGES, claim, html, opened
+from tests.app.pages.run_page import PAGES, claim, html, opened
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.answer import ALLOWED, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
@@ -25,13 +23,6 @@ from tmmu_core.plans.figures.metrics import totals
 GRAPH = "sample:residual_block"
 SMALLER = "300 KiB"
 """Between what ``slots`` and ``auto`` need for mixed_sizes: 786,432 and 270,336 bytes."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fresh() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.session import opening
 from benchmarks.snapshot_writer import SnapshotWriter, Transformer, frame, transformer_steps
-from tests.app.test_pages import html, opened
+from tests.app.pages.run_page import html, opened
 from tests.tools.fuzz import flat_program
 
 TINY = {"layers": 2, "width": 256, "tokens": 512, "vocabulary": 5000}

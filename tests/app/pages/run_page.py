@@ -1,0 +1,41 @@
+"""Runs of a page by Streamlit, without a browser."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+from streamlit.testing.v1 import AppTest
+
+from app.session import pages
+from tests.support.paths import DATA, ROOT
+
+BROKEN = DATA / "broken"
+PAGES = tuple(name for name, _ in pages.PAGES)
+
+
+def opened(page: str = "plan", *, seconds: int = 60, **query: str) -> AppTest:
+    """The app at a link, on a page or one of its views, which may take ``seconds`` each time that it runs."""
+    page, tab = pages.MOVED.get(page, (page, ""))
+    query |= {"tab": tab} if tab else {}
+    at = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=seconds)
+    for key, value in query.items():
+        at.query_params[key] = value
+    at.run()
+    if page != "plan":
+        at.switch_page(f"pages/{page}/page.py").run()
+    assert not at.exception
+    return at
+
+
+def html(at: AppTest) -> str:
+    """What a page says, terms without the definitions that explain them."""
+    found = "\n".join(element.proto.body for element in at.get("html") if "<style>" not in element.proto.body)
+    return re.sub(r"<abbr title=[^>]*>([^<]*)</abbr>", r"\1", found)
+
+
+def claim(at: AppTest) -> str:
+    """The title of the view; the headline of the plan where it has none."""
+    found = re.search(r'tm-claim"><h2>(.*?)</h2>', html(at)) or re.search(r"<h1.*?>(.*?)</h1>", html(at))
+    assert found, html(at)[:500]
+    return unescape(found[1])
