@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help explore test test-all laws test-torch check format golden bench samples lock clean fuzz mutate docs wheel native release-check
+.PHONY: help explore test test-all laws test-torch coverage check format golden bench samples lock clean fuzz mutate docs wheel native release-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,16 @@ laws: $(VENV)/.dev ## every property test on examples drawn anew, RUNS times (ma
 
 test-torch: .venv-torch/.made ## the tests that need PyTorch; fails if PyTorch cannot be installed
 	.venv-torch/bin/python -m pytest -n 2 --dist worksteal -m "torch and not slow"
+
+# Processes that the tests start are measured too ([tool.coverage.run] in pyproject.toml).
+coverage: $(VENV)/.dev .venv-torch/.made ## branch coverage of make test and make test-torch, for docs/house.md
+	$(BIN)/python -m pip install --quiet coverage==7.17.4
+	.venv-torch/bin/python -m pip install --quiet coverage==7.17.4
+	$(BIN)/python -m coverage run -m pytest -n 2 --dist worksteal -m "not slow"
+	.venv-torch/bin/python -m coverage run -m pytest -n 2 --dist worksteal -m "torch and not slow"
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage json --quiet -o .coverage.json
+	$(BIN)/python -m benchmarks.house
 
 check: $(VENV)/.dev ## format, lint and types, of Python and of the canvas
 	$(BIN)/ruff format --check .

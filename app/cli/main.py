@@ -35,7 +35,7 @@ MORE = ("verify", "lint", "trace", "checkpoint", "restore", "apply", "convert", 
 COMMANDS = (*FIRST, *MORE)
 """Commands in the order of the help: those that most users need, then the specification's and rarely used ones."""
 MODULES = {"record": "history", "verify": "checks", "lint": "checks"}
-MODULES |= dict.fromkeys(("trace", "checkpoint", "restore", "schema"), "specification")
+MODULES |= dict.fromkeys(("trace", "checkpoint", "restore", "apply", "schema"), "specification")
 """Module in ``app.cli.commands`` of each command that is not in one of its own name. Its function is ``…_command``."""
 
 INTERRUPTED = 130

@@ -1,6 +1,8 @@
-"""Commands of the specification's documents: ``trace``, ``checkpoint``, ``restore`` and ``schema``."""
+"""Commands of the specification: ``trace``, ``checkpoint``, ``restore``, ``apply`` and ``schema``."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from app.cli.commands.checks import AgainstGraph, resolve_with_graph, solved_like
 from app.cli.commands.plan import write_plan
@@ -11,12 +13,15 @@ from app.cli.console import (
     format_by_ending,
     print_lines,
     read_input,
+    table,
     write_bytes,
+    write_json,
     write_output,
 )
 from app.cli.options import REQUIRED, AsJson, Out, Source, argument, option, read_token
 from app.cli.plan_text import print_plan
 from app.cli.resolve import OPERATORS, note_input_warnings, resolve, sound
+from app.texts import numbers
 from tmmu_core.base import schemas, strict
 from tmmu_core.formats.planfile import plan_file, trace
 from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
@@ -92,6 +97,67 @@ def restore_command(
         return SUCCESS
     print_lines("restored: the recomputed plan hash equals the stored one", "")
     print_plan(plan)
+    return SUCCESS
+
+
+@dataclass(frozen=True)
+class ApplyOptions:
+    """What is written to the memory."""
+
+    security: str = option(
+        "standard, confidential or regulated; the last two reject --debug-fill.", "WORD", default="standard"
+    )
+    debug_fill: int | None = option("Fill every tensor with a Philox pattern of this seed.", "SEED")
+
+
+def apply_command(
+    plan: Source, request: PlanRequest, wanted: ApplyOptions, graph: AgainstGraph = None, json: AsJson = False
+) -> int:
+    """Map a plan to real memory and run its steps.
+
+    The arenas are allocated, every tensor is bound and zeroed at its first write, and the state is committed. An
+    invalid plan is rejected.
+    """
+    from tmmu_core.runtime.apply import apply_plan
+    from tmmu_core.runtime.prepare import commit_execution
+
+    found, _ = resolve_with_graph(plan, graph, request)
+    note_input_warnings(found)
+    applied = apply_plan(sound(found, "apply"), security=wanted.security, verified=True)
+    if wanted.debug_fill is not None:
+        for tensor_id in found.plan.tensor_ids:
+            applied.debug_fill(tensor_id, wanted.debug_fill)
+    zeroed = sum(applied.enter(step) for step in range(found.plan.steps))
+    state = commit_execution(applied)
+    mapped = {arena.name: applied.arenas[arena.name].size_bytes for arena in found.plan.arenas}
+    if json:
+        write_json(
+            {
+                "tmmu_plan_hash": found.plan.tmmu_plan_hash.hex(),
+                "state_hash": state.state_hash.hex(),
+                "batch": state.batch,
+                "operations": state.operations,
+                "barriers": list(state.barriers),
+                "zeroed_bytes": zeroed,
+                "tensors_bound": len(found.plan),
+                "arenas": [
+                    {name: getattr(arena, name) for name in ("name", "extent_bytes", "alignment_bytes")}
+                    | {"mapped_bytes": mapped[arena.name]}
+                    for arena in found.plan.arenas
+                ],
+                "warnings": found.warnings,
+            }
+        )
+        return SUCCESS
+    print_lines(f"applied: {numbers.count(len(found.plan), 'tensor')} bound, {numbers.full_bytes(zeroed)} zeroed", "")
+    table(
+        ("arena", ">mapped", ">arena size", ">alignment"),
+        [
+            [a.name, *map(numbers.full_bytes, (mapped[a.name], a.extent_bytes, a.alignment_bytes))]
+            for a in found.plan.arenas
+        ],
+    )
+    print_lines("", f"state hash {state.state_hash.hex()}")
     return SUCCESS
 
 

@@ -17,7 +17,6 @@ from tests.fitting.test_order import two_branches
 from tests.support.paths import SAMPLES
 from tmmu_core.graph.native import native_file
 
-__all__ = ["tmmu"]
 TRAINING = str(SAMPLES / "training_step.tmmu.json")
 BATCH = str(SAMPLES / "dynamic_batch.tmmu.json")
 
