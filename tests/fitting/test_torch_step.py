@@ -279,8 +279,9 @@ def test_least_bytes_are_within_reach_of_the_capacity_that_cannot_be_met() -> No
     assert impossible.answer == "cannot"
     least = impossible.least_bytes
     assert impossible.lower_bound_bytes <= least < impossible.fitted.start.extent_bytes
-    capacity, batch = impossible.next_steps
+    capacity, offload, batch = impossible.next_steps
     assert f"{impossible.lower_bound_bytes:,} bytes" in capacity
+    assert offload == "allow offload"
     assert batch.startswith("a smaller batch")
     assert tmmu.fit(module, least, example_inputs=(x,), loss=squared)
 
@@ -332,7 +333,7 @@ def test_module_without_loss_returns_its_output() -> None:
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"allow": "offload"}, "cannot run the move 'offload'"),
+        ({"allow": "alignment"}, "cannot run the move 'alignment'"),
         ({"optimizer": "lion"}, "no optimizer 'lion'"),
         ({"capacity": {"activations": 1}}, "one memory"),
     ],
