@@ -21,8 +21,7 @@ from tmmu_core.formats.c_project.c_export import Blobs, c_project, residency_jso
 from tmmu_core.formats.c_project.render_c import c_header, c_source
 from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
 from tmmu_core.formats.edge import tflite
-from tmmu_core.formats.edge.tflm_model import MicroModel
-from tmmu_core.formats.edge.tflm_plan import with_plan
+from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
 from tmmu_core.formats.onnx import onnx_signature
 from tmmu_core.formats.open_file import Opened, read_any, read_at, read_graph
 from tmmu_core.formats.planfile import overlays, plan_file, trace

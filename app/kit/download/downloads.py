@@ -27,8 +27,7 @@ from tmmu_core.formats.c_project.c_names import c_prefix
 from tmmu_core.formats.c_project.render_c import c_header, c_source
 from tmmu_core.formats.c_project.render_plan import RenderIncomplete, RenderMemoryPlan, build_render_plan, residency
 from tmmu_core.formats.edge import tflite
-from tmmu_core.formats.edge.tflm_model import MicroModel
-from tmmu_core.formats.edge.tflm_plan import with_plan
+from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
 from tmmu_core.formats.planfile import checkpoint, overlays, plan_file, trace
 from tmmu_core.formats.weights import constants_in
 from tmmu_core.graph.native import native_file

@@ -87,17 +87,18 @@ def read(data: bytes, name: str = "") -> Graph:
     Raises ``UnreadableInput`` where the file is damaged, ``InvalidIrShapes`` (reason ``unknown_dtype``) for a tensor
     without a size: strings, variants.
     """
-    return _built(data, name)[0]
+    return built(data, name)[0]
 
 
-def _built(data: Any, name: str) -> tuple[Graph, _Reading]:
+def built(data: Any, name: str) -> tuple[Graph, Reading]:
+    """Return the graph of :func:`read`, and the model's tables and ids behind it."""
     import tflite  # slow to import
 
     try:
         file = ModelFile(tflite, data, name)
         if not file.model.SubgraphsLength():
             raise UnreadableInput("the model has no subgraph.", source=name, hint="Convert the model again.")
-        reading = _Reading(file)
+        reading = Reading(file)
         return reading.graph(), reading
     except (struct.error, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         # Errors of offsets outside of the file.
@@ -108,21 +109,9 @@ def _built(data: Any, name: str) -> tuple[Graph, _Reading]:
         ) from error
 
 
-def read_with_ids(data: bytes, name: str = "") -> tuple[Graph, ModelFile, dict[int, list[dict[int, str]]]]:
-    """Return the graph of :func:`read`, the model's tables, and the ids of tensors by number.
-
-    The ids are listed per subgraph number, for each of its uses.
-    """
-    graph, reading = _built(data, name)
-    ids: dict[int, list[dict[int, str]]] = {}
-    for use in reading.uses:
-        ids.setdefault(use.subgraph.number, []).append(use.ids)
-    return graph, reading.file, ids
-
-
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
     """The constants of ``graph``, which was read from ``data``: bytes, or a map of the file at ``where``."""
-    reading = _built(data, name)[1]
+    _, reading = built(data, name)
     ids = {tensor.id for tensor in graph.tensors if tensor.role == "constant"}
     pieces: dict[str, Piece] = {}
     for tensor_id, tensor in reading.constants.items():
@@ -133,7 +122,7 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
 
 
 @dataclass
-class _Use:
+class Use:
     """A subgraph at one place where it runs."""
 
     subgraph: Subgraph
@@ -146,7 +135,7 @@ class _Use:
     """Number of a handle → the name of the variable behind it."""
 
 
-class _Reading:
+class Reading:
     """The graph of a model while it is read; a ``scopes.Host``."""
 
     def __init__(self, file: ModelFile) -> None:
@@ -157,7 +146,7 @@ class _Reading:
         """Id of a constant → its table in the file."""
         self.variables: dict[str, Tensor] = {}
         """Name → the variable behind handles of that name."""
-        self.main = _Use(file.subgraph(0))
+        self.main = Use(file.subgraph(0))
         self.uses = [self.main]
         self.taken = {tensor.id for tensor in self.main.subgraph.tensors}
         self.node_ids: set[str] = set()
@@ -184,9 +173,12 @@ class _Reading:
         for name, at in buffers.items():
             if count[at] > 1:
                 self.tensors[name] = structs.replace(self.tensors[name], alias_group_id=f"buffer {at}")
+        subgraphs = self.file.model.SubgraphsLength()
+        left = subgraphs - len(self.planned)
+        note = f" ({left} of {subgraphs} subgraphs not planned)" if left else ""
         return Graph(
             ir_schema=GRAPH_SCHEMA,
-            name=PurePath(self.file.name).name.removesuffix(".tflite") + self._not_planned(),
+            name=PurePath(self.file.name).name.removesuffix(".tflite") + note,
             tensors=(*[self.tensors[name] for name in dict.fromkeys([*own, *self.tensors])], *self.variables.values()),
             nodes=tuple(self.nodes),
             inputs=inputs,
@@ -213,16 +205,9 @@ class _Reading:
                     self.tensors[own] = structs.replace(self.tensors[own], view=View(self.main.ids[base], at))
         return scratch
 
-    def _not_planned(self) -> str:
-        """Parts of the file that are not planned, for the graph's name."""
-        model = self.file.model
-        left, count = model.SubgraphsLength() - len(self.planned), model.SubgraphsLength()
-        notes = [f"{left} of {count} subgraphs not planned"] if left else []
-        return f" ({'; '.join(notes)})" if notes else ""
-
     # --- operators ---------------------------------------------------------------------------------------------------
 
-    def _run(self, use: _Use) -> None:
+    def _run(self, use: Use) -> None:
         """Append the nodes of a subgraph."""
         for k, operator in enumerate(use.subgraph.operators):
             name = f"{use.scope}/{operator.instr}_{k}" if use.scope else f"{operator.instr}_{k}"
@@ -247,7 +232,7 @@ class _Reading:
             )
             self.place(node, use.scope)
 
-    def _flow(self, use: _Use, name: str, operator: Operator) -> bool:
+    def _flow(self, use: Use, name: str, operator: Operator) -> bool:
         """Append the bodies of control flow as nested scopes. Return False, and append nothing, where it cannot be."""
         given = operator.inputs[operator.instr == "IF" :]
         bodies = [self._body(use, number) for number in operator.bodies]
@@ -274,7 +259,7 @@ class _Reading:
             scopes.branch(self, site, condition, list(zip(BODIES[operator.instr], lays, strict=True)), arguments)
         return True
 
-    def _body(self, use: _Use, number: int) -> Subgraph | None:
+    def _body(self, use: Use, number: int) -> Subgraph | None:
         """A subgraph that an operator of ``use`` runs; ``None`` where it cannot be planned there."""
         self.file.label(number)  # raises for a number that the model does not have
         running = (*use.running, use.subgraph.number)
@@ -286,11 +271,11 @@ class _Reading:
             self.unsized.add(number)
             return None
 
-    def _lay(self, caller: _Use, body: Subgraph, given: Sequence[int], kind: str) -> scopes.Lay:
+    def _lay(self, caller: Use, body: Subgraph, given: Sequence[int], kind: str) -> scopes.Lay:
         """The function that appends a body: copies of its arguments, and its nodes."""
 
         def lay(arguments: Sequence[str], scope: str) -> list[str]:
-            use = _Use(body, scope, (*caller.running, caller.subgraph.number))
+            use = Use(body, scope, (*caller.running, caller.subgraph.number))
             self.uses.append(use)
             handles = zip(body.inputs, given, strict=True)
             use.variable_of = {to: caller.variable_of[at] for to, at in handles if at in caller.variable_of}
@@ -304,7 +289,7 @@ class _Reading:
 
     # --- tensors -----------------------------------------------------------------------------------------------------
 
-    def _id(self, use: _Use, i: int) -> str:
+    def _id(self, use: Use, i: int) -> str:
         """The id of a tensor, which is declared at its first use."""
         if i in use.ids:
             return use.ids[i]
@@ -321,7 +306,7 @@ class _Reading:
         use.ids[i] = own
         return own
 
-    def _variable(self, use: _Use, k: int, operator: Operator) -> str:
+    def _variable(self, use: Use, k: int, operator: Operator) -> str:
         """The id of the variable that an operator reads or assigns, as large as its largest value so far."""
         side, at = VARIABLE_VALUE[operator.instr]
         handle, held = operator.inputs[0], getattr(operator, side)[at]

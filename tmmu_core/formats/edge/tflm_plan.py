@@ -5,25 +5,177 @@ start of the arena, one per tensor of each subgraph (tflite-micro, ``docs/memory
 −1 leaves a tensor to the runtime: constants, variables, and tensors that the runtime keeps for longer than the plan
 does. So the offsets are valid in the runtime's own live ranges: it places the other tensors, and scratch buffers of
 kernels, around them.
+
+Live ranges are those of the runtime's allocator (``micro_allocation_info.cc``): every tensor of every subgraph has one
+place and one live range, however often its subgraph runs. Time is counted in scopes: an operator, or the entry into the
+body of one. A tensor that an operator writes lives from that operator to its last reader; the results of a control-flow
+operator live while its bodies run.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+
+from msgspec import structs
 
 from tmmu_core.base.errors import Misuse
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflite_metadata import with_metadata
-from tmmu_core.formats.edge.tflite_subgraph import OFFLINE_PLAN
-from tmmu_core.formats.edge.tflm_model import Key, MicroModel
-from tmmu_core.graph.model import PERSISTENT_ROLES
+from tmmu_core.formats.edge.tflite_subgraph import ABSENT, OFFLINE_PLAN, nbytes, permission
+from tmmu_core.graph.model import GRAPH_SCHEMA, PERSISTENT_ROLES, Graph, Node, Tensor
+from tmmu_core.plans import canonical
 from tmmu_core.plans.model import Plan
 
 VERSION = 1
 LEFT_TO_RUNTIME = -1
 LARGEST = 2**31 - 1
+NESTED = ("IF", "WHILE", "CALL_ONCE")
+"""Operators whose bodies the runtime enters."""
+BEFORE = -1
+"""The scope in which the runtime creates what no operator writes."""
+
+Key = tuple[int, int]
+"""Subgraph and tensor number."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One moment of the runtime's time: an operator of a subgraph, or the entry into a body."""
+
+    instr: str
+    in_place: tuple[tuple[Key, Key], ...] = ()
+    """Operands that the operator may write over if it is their last reader, each with the result."""
+
+
+class MicroModel:
+    """A model of which the Micro runtime can use a plan."""
+
+    def __init__(self, data: bytes, name: str = "") -> None:
+        """Raise ``Misuse`` where a part is not planned or Vela compiled it; ``UnreadableInput`` as reading does."""
+        self.graph, reading = tflite.built(data, name)
+        self.file = reading.file
+        self.uses: dict[int, list[dict[int, str]]] = {}
+        """Subgraph number → the ids of tensors by number, for each of its uses."""
+        for use in reading.uses:
+            self.uses.setdefault(use.subgraph.number, []).append(use.ids)
+        self.name = name or "the model"
+        self.counts = [len(self.file.subgraph(number).tensors) for number in range(self.file.model.SubgraphsLength())]
+        """Tensors of each subgraph."""
+        if any(operator.instr == tflite.NPU for operator in self.file.subgraph(0).operators):
+            raise Misuse(
+                f"{self.name} is compiled by Vela, and its commands hold the addresses of Vela's plan.", "Run it as is."
+            )
+        parts = [part for node in self.graph.nodes for part in node.unplanned]
+        parts += [self.file.label(number) for number in range(len(self.counts)) if number not in self.uses]
+        if parts:
+            raise Misuse(
+                f"the subgraph {parts[0]!r} of {self.name} is not planned: the main subgraph does not run it, or it "
+                "runs itself.",
+                "Export a model in which the main subgraph runs all others.",
+            )
+        self.lives: dict[Key, tuple[int, int]] = {}
+        """Tensor → first and last scope, for those that are used."""
+        self.scopes = [Scope("enter")]
+        self._enter(0)
+
+    def size(self, key: Key) -> int:
+        """Return the bytes of a tensor."""
+        return nbytes(self._tensor(key))
+
+    def in_arena(self) -> Iterator[Key]:
+        """Yield the tensors that the runtime places in its arena: all but constants, variables and empty tensors."""
+        for number, count in enumerate(self.counts):
+            for i in range(count):
+                row = self.file.subgraph(number).table.Tensors(i)
+                if not self.file.data_bytes(row) and not row.IsVariable() and self.size((number, i)):
+                    yield number, i
+
+    def ids_in(self, plan: Plan) -> dict[Key, str]:
+        """Return the tensors of a plan of this model, without those that the plan has several times.
+
+        Raises ``Misuse`` for a plan of another model or order.
+        """
+        for graph in (self.graph, self.as_run):
+            own = canonical.ir_hash(structs.replace(graph, name=plan.ir_name))  # the file may have another name by now
+            if plan.ir_hash == own and plan.execution_order == graph.execution_order:
+                if graph is not self.graph:
+                    return {key: _id(key) for key in self.in_arena() if key in self.lives}
+                return {
+                    (number, i): use[i]
+                    for number, uses in self.uses.items()
+                    for use in uses
+                    for i in use
+                    if sum(i in other for other in uses) == 1
+                }
+        raise Misuse(
+            f"the plan, with the ir_hash {plan.ir_hash.hex()[:16]}…, is of another model than {self.name}, or runs its "
+            "operators in another order.",
+            "Plan this model without --order, or pass the model that the plan was made from.",
+        )
+
+    @cached_property
+    def as_run(self) -> Graph:
+        """The graph to plan: of one subgraph, as it is read; of several, one node per scope."""
+        if len(self.counts) == 1:
+            return self.graph
+        lives = {key: self.lives[key] for key in self.in_arena() if key in self.lives}
+        nodes = []
+        for k, scope in enumerate(self.scopes[1:], 1):
+            reads = [key for key, (first, last) in lives.items() if first < k == last]
+            writes = [key for key, (first, _) in lives.items() if first == k]
+            pairs = [pair for pair in scope.in_place if pair[0] in reads and pair[1] in writes]
+            inplace = tuple([(reads.index(giver), writes.index(taker)) for giver, taker in pairs])
+            ids = tuple(map(_id, reads)), tuple(map(_id, writes))
+            nodes.append(Node(f"{scope.instr}_{k}", scope.instr, *ids, inplace=inplace or "none"))
+        return Graph(
+            ir_schema=GRAPH_SCHEMA,
+            name=self.graph.name,
+            tensors=tuple([structs.replace(self._tensor(key), id=_id(key)) for key in lives]),
+            nodes=tuple(nodes),
+            inputs=tuple([_id(key) for key, (first, _) in lives.items() if first <= 0]),
+            outputs=tuple([_id((0, i)) for i in dict.fromkeys(self.file.subgraph(0).outputs) if (0, i) in lives]),
+            execution_order=tuple([node.node_id for node in nodes]),
+            alignment=tflite.ALIGNMENT,
+        )
+
+    def _tensor(self, key: Key) -> Tensor:
+        return self.file.subgraph(key[0]).tensors[key[1]]
+
+    def _mark(self, number: int, tensors: Iterable[int], *, is_read: bool = False) -> None:
+        scope = len(self.scopes) - 1
+        for i in tensors:
+            if i != ABSENT:
+                first, _ = self.lives.get((number, i), (BEFORE if is_read else scope, 0))
+                self.lives[number, i] = first, scope
+
+    def _enter(self, number: int) -> None:
+        """Count the live ranges of a subgraph's tensors while it runs."""
+        subgraph = self.file.subgraph(number)
+        self._mark(number, subgraph.inputs)
+        for operator in subgraph.operators:
+            reads = [i for i in operator.inputs if i != ABSENT]
+            bodies = operator.bodies if operator.instr in NESTED else ()
+            permitted = "none" if bodies else permission(subgraph.tensors, operator.instr, reads, [*operator.outputs])
+            pairs = [
+                ((number, reads[int(a)]), (number, operator.outputs[int(b)]))
+                for a, b in (permitted if isinstance(permitted, tuple) else ())
+                if reads[int(a)] not in subgraph.outputs
+            ]
+            self.scopes.append(Scope(operator.instr, tuple(pairs)))
+            self._mark(number, operator.outputs)
+            for body in bodies:
+                self.scopes.append(Scope("enter"))
+                self._enter(body)
+            self._mark(number, operator.inputs, is_read=True)
+            self._mark(number, operator.outputs)
+        self._mark(number, subgraph.outputs)
+
+
+def _id(key: Key) -> str:
+    return f"{key[0]}:{key[1]}"
 
 
 @dataclass(frozen=True)
@@ -39,19 +191,6 @@ class TflmFile:
     """End of the last tensor with an offset: the head of the runtime's arena is not smaller."""
 
 
-@dataclass(frozen=True)
-class _Row:
-    """A tensor with an offset."""
-
-    key: Key
-    offset: int
-    end: int
-    """Bytes; rounded up to the runtime's grid."""
-    first: int
-    last: int
-    """Scopes of the runtime's live range, the last one included."""
-
-
 def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
     """Return the model in ``data`` with the offsets of ``plan``, which is of its ``graph`` or ``as_run``.
 
@@ -60,35 +199,34 @@ def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
     ids = model.ids_in(plan)
     _refuse_arenas(plan, [plan.row_of[tensor_id] for key, tensor_id in ids.items() if key in set(model.in_arena())])
     in_place = {pair for scope in model.scopes for pair in scope.in_place}
-    kept: list[_Row] = []
+    kept: dict[Key, tuple[int, int]] = {}  # first byte, and byte after the last one, rounded up to the grid
     offsets: dict[Key, int] = {}
     left = []
+
+    def collide(key: Key, place: tuple[int, int], other: Key) -> bool:
+        """Whether two tensors share bytes and the runtime holds both, other than where one overwrites the other."""
+        (first, last), (other_first, other_last) = model.lives[key], model.lives[other]
+        if place[0] >= kept[other][1] or kept[other][0] >= place[1] or first > other_last or other_first > last:
+            return False
+        giver, taker = (key, other) if first < other_first else (other, key)
+        is_granted = (giver, taker) in in_place and model.lives[giver][1] == model.lives[taker][0]
+        return not (is_granted and place[0] == kept[other][0])
+
     for key in model.in_arena():
         if key not in model.lives:
             offsets[key] = 0  # no operator uses it; the runtime reserves its bytes all the same
             continue
         if key in ids:
             start = int(plan.offset[plan.row_of[ids[key]]])
-            end = start + -(-model.size(key) // tflite.ALIGNMENT) * tflite.ALIGNMENT
-            row = _Row(key, start, end, *model.lives[key])
-            if not any(_collide(row, other, in_place) for other in kept):
-                kept.append(row)
-                offsets[key] = start
+            place = start, start + -(-model.size(key) // tflite.ALIGNMENT) * tflite.ALIGNMENT
+            if not any(collide(key, place, other) for other in kept):
+                kept[key], offsets[key] = place, start
                 continue
         left.append(model.file.subgraph(key[0]).tensors[key[1]].id)
     flat = [offsets.get((n, i), LEFT_TO_RUNTIME) for n, count in enumerate(model.counts) for i in range(count)]
     value = struct.pack(f"<{3 + len(flat)}i", VERSION, len(model.counts), len(flat), *flat)
-    extent = max((row.end for row in kept), default=0)
+    extent = max((end for _, end in kept.values()), default=0)
     return TflmFile(with_metadata(data, OFFLINE_PLAN, value, model.name), tuple(flat), tuple(left), extent)
-
-
-def _collide(a: _Row, b: _Row, in_place: set[tuple[Key, Key]]) -> bool:
-    """Whether two tensors share bytes and the runtime holds both, other than where one is written over the other."""
-    if a.offset >= b.end or b.offset >= a.end or a.first > b.last or b.first > a.last:
-        return False
-    giver, taker = (a, b) if a.first < b.first else (b, a)
-    is_granted = (giver.key, taker.key) in in_place and giver.last == taker.first
-    return not (is_granted and giver.offset == taker.offset)
 
 
 def _refuse_arenas(plan: Plan, rows: Iterable[int]) -> None:

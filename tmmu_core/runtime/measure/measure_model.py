@@ -33,8 +33,7 @@ from typing import Any
 from tmmu_core.base.errors import TmmuError, UnreadableInput
 from tmmu_core.base.extras import need
 from tmmu_core.formats.edge import executorch, tflite
-from tmmu_core.formats.edge.tflm_model import MicroModel
-from tmmu_core.formats.edge.tflm_plan import with_plan
+from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
 from tmmu_core.formats.onnx import onnx_signature
 from tmmu_core.formats.open_file import read_at, read_graph
 from tmmu_core.formats.pytorch import torch_module
