@@ -101,24 +101,15 @@ def pool_windows(sizes: Shape, attributes: Mapping[str, Sequence[int]]) -> list[
     """Return the number of windows of a pool that rounds up along each of ``sizes``: those that begin before the end of
     the image.
     """
-    kernels = attributes["kernel_shape"]
-    rank = len(kernels)
-    padding = attributes.get("pads") or [0] * (2 * rank)
-    ones = [1] * rank
+    rank = len(attributes["kernel_shape"])
+    padding, ones = attributes.get("pads") or [0] * (2 * rank), [1] * rank
+    steps, dilations = (attributes.get(name) or ones for name in ("strides", "dilations"))
+    axes = zip(sizes, attributes["kernel_shape"], steps, dilations, padding[:rank], padding[rank:], strict=True)
     found: list[int | None] = []
-    for axis, (size, kernel, step, dilation) in enumerate(
-        zip(
-            sizes,
-            attributes["kernel_shape"],
-            attributes.get("strides") or ones,
-            attributes.get("dilations") or ones,
-            strict=True,
-        )
-    ):
+    for size, kernel, step, dilation, before, after in axes:
         if not isinstance(size, int):
             found.append(None)
             continue
-        before, after = padding[axis], padding[axis + rank]
         windows = -(-(size + before + after - dilation * (kernel - 1) - 1) // step) + 1
         found.append(windows - ((windows - 1) * step >= size + before))
     return found

@@ -55,13 +55,15 @@ class Builder:
         for name in outputs:
             if name not in self.tensors:
                 self._constant(name, node_id="")
+        count = bodies(self.flat)
+        note = f" ({count} subgraph{'s'[: count > 1]} planned as nested scopes)" if count else ""
         return Graph(
             tensors=tuple(self.tensors.values()),
             nodes=tuple(nodes),
             inputs=tuple(self.inputs),
             outputs=tuple(outputs),
             ir_schema=GRAPH_SCHEMA,
-            name=self._name(),
+            name=(self.graph.name or PurePath(self.source).stem) + note,
             dims=self.open_sizes.dims,
             assumed=self.open_sizes.assumed,
             execution_order=tuple(ids),
@@ -82,18 +84,14 @@ class Builder:
         source_of_shape.update(self.facts.origin)
         return {name: source_of_shape.get(name, "onnx") for name in self.tensors}
 
-    def _name(self) -> str:
-        count = bodies(self.flat)
-        name = self.graph.name or PurePath(self.source).stem
-        return f"{name} ({count} subgraph{'s'[: count > 1]} planned as nested scopes)" if count else name
-
     def _fold(self) -> list[tuple[int, onnx.NodeProto]]:
         """Return the nodes that depend on a graph input or are random, with their position in the file."""
         kept: list[tuple[int, onnx.NodeProto]] = []
+        shapes = {name: shape for name, shape in self.facts.shape.items() if name not in self.facts.derived}
         for k, node in enumerate(self.graph.node):
-            fixed = all(name in self.constant for name in node.input if name) or (
-                operator_name(node) in MEASURES and self._fixed_shape(node.input[0])
-            )
+            fixed = all(name in self.constant for name in node.input if name)
+            if operator_name(node) in MEASURES and node.input[0] in shapes:
+                fixed = fixed or all(isinstance(dim, int) for dim in shapes[node.input[0]])
             if is_scope(node):
                 fixed = fixed and is_scope(node, "If.close")  # carried values change in every iteration
             if fixed and (operator_name(node) in VIEWS or not operator_of(_instr(node)).keeps_position):
@@ -101,10 +99,6 @@ class Builder:
             else:
                 kept.append((k, node))
         return kept
-
-    def _fixed_shape(self, name: str) -> bool:
-        shape = self.facts.shape.get(name)
-        return shape is not None and name not in self.facts.derived and all(isinstance(dim, int) for dim in shape)
 
     def _node(self, k: int, node: onnx.NodeProto, node_id: str, outputs: set[str]) -> Node:
         lasting = self.constant.intersection(captured(node)) if is_scope(node) else ()
@@ -119,6 +113,7 @@ class Builder:
             self._add(name, role=role, node_id=node_id, view=view if name == node.output[0] else "")
         pairs = self._pairs(node, operands, written)
         demanded = in_place(node) if is_scope(node) else ()
+        sources = {self.facts.origin[name] for name in written if name in self.facts.origin}
         return Node(
             node_id=node_id,
             instr=_instr(node),
@@ -126,14 +121,9 @@ class Builder:
             outputs=tuple(written),
             inplace=pairs or "none",
             in_place_write=tuple((operands.index(place), written.index(name)) for place, name in demanded),
-            params=self._origin(written),
+            params={"shapes": min(sources)} if sources else {},
             scope=self.flat.origins[k].scope,
         )
-
-    def _origin(self, written: list[str]) -> dict[str, str]:
-        """Return the source of the shapes of a node, if neither the model nor the onnx package gives them."""
-        origins = {self.facts.origin[name] for name in written if name in self.facts.origin}
-        return {"shapes": min(origins)} if origins else {}
 
     def _droppable(self, node: onnx.NodeProto, i: int) -> bool:
         """Whether output ``i`` is optional and unread."""
@@ -151,14 +141,12 @@ class Builder:
             return ""
         if any(node.input[2:]):
             return ""  # the third input of Dropout enables training
-        if node.output[0] in self.results and self._root(node.input[0]) in self.carried:
+        root = node.input[0]
+        while (view := self.tensors[root].view) is not None:
+            root = view.base_tensor_uid
+        if node.output[0] in self.results and root in self.carried:
             return ""  # the carried buffer is overwritten before this result is copied
-        return node.input[0]
-
-    def _root(self, name: str) -> str:
-        while (view := self.tensors[name].view) is not None:
-            name = view.base_tensor_uid
-        return name
+        return str(node.input[0])
 
     def _pairs(self, node: onnx.NodeProto, operands: list[str], written: list[str]) -> tuple[tuple[int, int], ...]:
         """Return the in-place pairs: element-wise inputs with exactly the bytes of the output."""
@@ -205,27 +193,24 @@ class Builder:
 
     def _refuse_shape(self, name: str, node_id: str) -> NoReturn:
         gathering = next((n for n in self.graph.node if is_scope(n) and name in dict(in_place(n))), None)
-        if gathering is not None:
-            name = dict(in_place(gathering))[name]
-            scope = node_id.rpartition("/")[0]
-            raise self._refusal(
-                "unknown_shape",
-                f'the operator {gathering.op_type.partition(".")[0]} (node "{scope}") collects "{name}" over its '
-                "iterations, whose number is unknown.",
-                f"Give a maximum: tmmu convert MODEL --dims {gathering.input[0] or scope}=64 -o GRAPH.json. Or give "
-                "the trip count as a constant, or the shape of the result as value_info in the model.",
-                *(name, node_id),
-            )
         size = size_without_input(self.flat.model, name, self.open_sizes.dims)
-        if size:
+        if gathering is not None:
+            name, scope = dict(in_place(gathering))[name], node_id.rpartition("/")[0]
+            operator = gathering.op_type.partition(".")[0]
+            what = f'the operator {operator} (node "{scope}") collects "{name}" over its iterations, '
+            what += "whose number is unknown."
+            hint = f"Give a maximum: tmmu convert MODEL --dims {gathering.input[0] or scope}=64 -o GRAPH.json. Or give "
+            hint += "the trip count as a constant, or the shape of the result as value_info in the model."
+        elif size:
             what = f'"{name}" has the size "{size}", which depends on data: no input has it.'
             hint = f"Give its bounds: tmmu convert MODEL --dims {size}=1:512 -o GRAPH.json"
-            raise self._refusal("unknown_shape", what, hint, name, node_id)
-        maker = next((node for node in self.graph.node if name in node.output), None)
-        writer = f'the operator {maker.op_type} (node "{node_id or maker.name}") writes' if maker else "the graph reads"
-        hint = "Its size may depend on data, or the operator is not a standard one: "
-        hint += "give the shape as value_info in the model."
-        raise self._refusal("unknown_shape", f'{writer} "{name}", whose shape cannot be inferred.', hint, name, node_id)
+        else:
+            maker = next((node for node in self.graph.node if name in node.output), None)
+            by = f'the operator {maker.op_type} (node "{node_id or maker.name}") writes' if maker else "the graph reads"
+            what = f'{by} "{name}", whose shape cannot be inferred.'
+            hint = "Its size may depend on data, or the operator is not a standard one: "
+            hint += "give the shape as value_info in the model."
+        raise self._refusal("unknown_shape", what, hint, name, node_id)
 
     def _refusal(self, reason: str, what: str, hint: str, tensor: str, node_id: str) -> InvalidIrShapes:
         return InvalidIrShapes(

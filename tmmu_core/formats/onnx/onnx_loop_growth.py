@@ -12,7 +12,7 @@ ends earlier needs no more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 
 import onnx
@@ -66,7 +66,13 @@ def use_largest_shapes(flat: Flat, facts: Facts, sizes: Sizes, name: str) -> boo
         if ends is None:
             return False
         largest, last = ends
-        body = {value for value, at in _written(flat) if at == origin.scope or at.startswith(f"{origin.scope}/")}
+        body = {
+            value
+            for inner, at in zip(flat.model.graph.node, flat.origins, strict=True)
+            if f"{at.scope}/".startswith(f"{origin.scope}/")
+            and not (is_scope(inner) and inner.op_type.endswith(".close"))
+            for value in inner.output
+        }
         bodies |= {value: found for value, found in largest.items() if value in body}
         for carried, result, output in places:
             if carried in last:
@@ -131,13 +137,6 @@ def _larger(one: Known, other: Known) -> Known:
     return found
 
 
-def _written(flat: Flat) -> Iterator[tuple[str, str]]:
-    """Yield the values written inside of scopes, with their scope."""
-    for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
-        if not (is_scope(node) and node.op_type.endswith(".close")):
-            yield from ((value, origin.scope) for value in node.output)
-
-
 def _write_facts(facts: Facts, known: Known, flat: Flat, point: Mapping[str, int]) -> None:
     for value in (value for node in flat.model.graph.node for value in node.output if value):
         shape = fixed_shape(known, value)
@@ -152,15 +151,11 @@ def _write_facts(facts: Facts, known: Known, flat: Flat, point: Mapping[str, int
 
 def _unbounded(node: onnx.NodeProto, scope: str, source: str) -> InvalidIrShapes:
     count = node.input[0]
+    what = f'make its trip count ("{count}") a constant of the model' if count else "give it a constant as trip count"
     return InvalidIrShapes(
         f'the operator Loop ("{scope}"): its state changes its shape from one iteration to the next, and nothing '
         "in the model bounds how often that is.",
-        hint=f"Give a maximum: tmmu convert MODEL --dims {count or scope}=64 -o GRAPH.json. Or "
-        + (
-            f'make its trip count ("{count}") a constant of the model: the maximum.'
-            if count
-            else "give it a constant as trip count: the maximum."
-        ),
+        hint=f"Give a maximum: tmmu convert MODEL --dims {count or scope}=64 -o GRAPH.json. Or {what}: the maximum.",
         reason="scope_shape",
         node_id=scope,
         source=source,

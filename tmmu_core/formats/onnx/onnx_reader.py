@@ -202,17 +202,18 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
             source=name,
             hint="Copy the file again.",
         ) from error
+    texts = (text for _, graph in graphs(model.graph) for text in _texts(graph))
+    fault = ""
     if not model.graph.node:
-        raise UnreadableInput("the ONNX model has no nodes.", source=name, hint="Export the model again.")
-    if not all(isinstance(text, str) for _, graph in graphs(model.graph) for text in _texts(graph)):
-        raise UnreadableInput(
-            "the ONNX model is damaged: a name in it is not UTF-8.", source=name, hint="Copy the file again."
-        )
-    check_places(model, name)
-    if not model.opset_import:
-        raise UnreadableInput(
-            "the ONNX model names no operator set (opset_import).", source=name, hint="Export the model again."
-        )
+        fault = "the ONNX model has no nodes."
+    elif not all(isinstance(text, str) for text in texts):
+        fault = "the ONNX model is damaged: a name in it is not UTF-8."
+    else:
+        check_places(model, name)
+        if not model.opset_import:
+            fault = "the ONNX model names no operator set (opset_import)."
+    if fault:
+        raise UnreadableInput(fault, source=name, hint="Export the model again.")
     return model
 
 

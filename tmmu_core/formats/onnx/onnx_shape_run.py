@@ -130,19 +130,16 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
 
 
 def _branches_taken(flat: Flat, ran: set[str]) -> Iterator[tuple[str, bool]]:
-    inside = [
-        (origin.inside, set(node.output)) for node, origin in zip(flat.model.graph.node, flat.origins, strict=True)
-    ]
-    there = {name for branches, _ in inside for name in branches}
-    went = {name for branches, outputs in inside for name in branches if outputs & ran}
-    for node in flat.model.graph.node:
+    """Yield the condition of each If of which one branch never ran, though it has nodes, and the other did."""
+    placed = list(zip(flat.model.graph.node, flat.origins, strict=True))
+    there = {name for _, origin in placed for name in origin.inside}
+    went = {name for node, origin in placed for name in origin.inside if ran.intersection(node.output)}
+    for node, _ in placed:
         if is_scope(node, "If.close"):
             number = next(int(a.i) for a in node.attribute if a.name == "number")
             then, otherwise = branch(number, True), branch(number, False)
-            if then in went and otherwise in there - went:
-                yield node.input[0], True
-            elif otherwise in went and then in there - went:
-                yield node.input[0], False
+            if len(went & {then, otherwise}) == 1 and {then, otherwise} <= there:
+                yield node.input[0], then in went
 
 
 def points_to_try(sizes: Sizes) -> list[dict[str, int]]:
@@ -152,7 +149,7 @@ def points_to_try(sizes: Sizes) -> list[dict[str, int]]:
     some = [chosen for count in (1, 2) for chosen in combinations(lengths, count)]
     others = [first | dict.fromkeys(chosen, size) for chosen in some for size in USUAL_LENGTHS]
     others += [first | dict.fromkeys(lengths, size) for size in USUAL_LENGTHS]
-    return [point for k, point in enumerate((first, *others)) if point not in (first, *others)[:k]]
+    return list({tuple(point.items()): point for point in (first, *others)}.values())
 
 
 def _run_child(request: bytes) -> dict[str, Any]:
@@ -230,13 +227,17 @@ def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> No
     for name in missing(flat, facts):
         if name in known and known[name][0] in DTYPES:
             _write_shape(facts, name, DTYPES[known[name][0]], tuple(known[name][1]), origin)
-    whole: dict[str, Found] = {name: (_element(facts.dtype[name]), list(shape)) for name, shape in facts.shape.items()}
+    element_of = {dtype: element for element, dtype in reversed(DTYPES.items())}
+    whole: dict[str, Found] = {
+        name: (element_of[dtypes.canonical(facts.dtype[name]) or ""], list(shape))
+        for name, shape in facts.shape.items()
+    }
 
-    def new_shapes() -> dict[str, Found]:
+    while True:
         more = scope_shapes(flat.model, whole, written_values(flat.model))
-        return {n: f for n, f in more.items() if n not in facts.shape and None not in f[1] and f[0] in DTYPES}
-
-    while found := new_shapes():
+        found = {n: f for n, f in more.items() if n not in facts.shape and None not in f[1] and f[0] in DTYPES}
+        if not found:
+            return
         for name, (element, shape) in found.items():
             _write_shape(facts, name, DTYPES[element], tuple([dim for dim in shape if dim is not None]), origin)
             whole[name] = element, list(shape)
@@ -247,7 +248,3 @@ def _write_shape(facts: Facts, name: str, dtype: str, shape: tuple[int | str, ..
     facts.shape[name] = shape
     facts.derived.add(name)
     facts.origin[name] = origin
-
-
-def _element(dtype: str) -> int:
-    return next(number for number, name in DTYPES.items() if name == dtypes.canonical(dtype))

@@ -134,7 +134,14 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
     """
     named = inferred_with_values(model, name)[0]
     points = _points(sizes)
-    at_points = [_inferred_at(model, point, name, k) for k, point in enumerate(points)]
+    at_points: list[Known] = []
+    for point in points:
+        try:
+            at_points.append(inferred_with_values(bind(model, point), name)[0])
+        except InvalidIrShapes:
+            if not at_points:
+                raise
+            at_points.append({})  # the model is impossible there
     here = at_points[0] if at_points else named
     facts = Facts()
     held: set[str] = set()
@@ -149,12 +156,14 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
             if dim in sizes.dims or (isinstance(dim, int) and value in named):
                 resolved.append(dim)
                 continue
-            seen = [_size(known, value, axis, len(shape)) for known in at_points]
+            shapes = [known[value][1] if value in known else [] for known in at_points]
+            seen = [found[axis] if len(found) == len(shape) else None for found in shapes]
             factors = _factors(seen, points)
             if factors is None and seen and isinstance(seen[0], int):
                 factors = (seen[0],)
                 facts.derived.add(value)
-                held |= _moving(seen, points)
+                moved = [point for size, point in zip(seen, points, strict=True) if size != seen[0]]
+                held |= {dim for point in moved for dim in point if point[dim] != points[0][dim]}
             if factors is None:
                 break
             resolved += factors
@@ -172,28 +181,6 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
             )
         facts.dtype[weight.name] = DTYPES[weight.data_type]
     return facts
-
-
-def _inferred_at(model: onnx.ModelProto, point: dict[str, int], name: str, k: int) -> Known:
-    """Return the inference at point ``k``; empty at another point than the first if the model is impossible there."""
-    try:
-        return inferred_with_values(bind(model, point), name)[0]
-    except InvalidIrShapes:
-        if not k:
-            raise
-        return {}
-
-
-def _size(known: Known, value: str, axis: int, rank: int) -> int | str | None:
-    shape = known[value][1] if value in known else []
-    return shape[axis] if len(shape) == rank else None
-
-
-def _moving(sizes: list[int | str | None], points: list[dict[str, int]]) -> set[str]:
-    """Return the dimensions that change a size, or at which it is unknown."""
-    first = points[0]
-    moved = [point for size, point in zip(sizes, points, strict=True) if size != sizes[0]]
-    return {name for point in moved for name in point if point[name] != first[name]}
 
 
 def _points(sizes: Sizes) -> list[dict[str, int]]:
