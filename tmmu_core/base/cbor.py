@@ -13,15 +13,14 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from tmmu_core.base.errors import U64_MAX
 
 CHUNK_ROWS = 1 << 16
 
@@ -98,26 +97,15 @@ class Encoded:
 # --- encoding ----------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1 << 14)
 def _head(major: int, n: int) -> bytes:
     """The shortest head of ``major`` (its three bits in place) with argument ``n``."""
     if n < 24:
         return bytes((major | n,))
-    if n < 0x100:
-        return bytes((major | 24, n))
-    if n < 0x10000:
-        return struct.pack(">BH", major | 25, n)
-    if n < 0x100000000:
-        return struct.pack(">BI", major | 26, n)
-    if n <= U64_MAX:
-        return struct.pack(">BQ", major | 27, n)
+    for width, kind in enumerate("BHIQ"):
+        if n < 1 << (8 << width):
+            return struct.pack(f">B{kind}", major | 24 + width, n)
     raise NotCanonical(f"{n} does not fit 64 bits")
-
-
-_SMALL = tuple(_head(_UINT, n) for n in range(1024))
-_TEXT_HEADS, _ARRAY_HEADS, _MAP_HEADS = (tuple(_head(major, n) for n in range(256)) for major in (_TEXT, _ARRAY, _MAP))
-"""Heads that a graph needs a million times over, made once."""
-_KEYS: dict[str, bytes] = {}
-"""Encoded map keys: a graph has a dozen of them, a million times over."""
 
 
 def _text(value: str) -> bytes:
@@ -125,19 +113,18 @@ def _text(value: str) -> bytes:
         raw = value.encode()
     except UnicodeEncodeError:
         raise NotCanonical(f"{value!r} is not text: it holds half a surrogate pair") from None
-    size = len(raw)
-    return (_TEXT_HEADS[size] if size < 256 else _head(_TEXT, size)) + raw
+    return _head(_TEXT, len(raw)) + raw
 
 
-def _key(key: object) -> bytes:
-    if type(key) is not str:
-        raise NotCanonical(f"the map key {key!r} is not text")
-    found = _KEYS.get(key)
-    if found is None:
-        found = _text(key)
-        if len(_KEYS) < 4096:
-            _KEYS[key] = found
-    return found
+def _in_order(keys: tuple[Any, ...]) -> list[tuple[bytes, Any]]:
+    """The keys of a map with their encodings, in canonical order."""
+    if not all(type(key) is str for key in keys):
+        raise NotCanonical(f"a key of {keys!r:.80} is not text")
+    return sorted([(_text(key), key) for key in keys], key=itemgetter(0))
+
+
+_cached_order = lru_cache(maxsize=4096)(_in_order)
+"""For small maps: rows of one kind have the same keys a million times."""
 
 
 def _emit(x: Any, out: list[bytes]) -> None:
@@ -146,22 +133,14 @@ def _emit(x: Any, out: list[bytes]) -> None:
     if kind is str:
         out.append(_text(x))
     elif kind is int:
-        if x < 0:
-            out.append(_head(_NEGATIVE, -1 - x))
-        else:
-            out.append(_SMALL[x] if x < 1024 else _head(_UINT, x))
+        out.append(_head(_UINT, x) if x >= 0 else _head(_NEGATIVE, -1 - x))
     elif kind is list or kind is tuple:
-        size = len(x)
-        out.append(_ARRAY_HEADS[size] if size < 256 else _head(_ARRAY, size))
+        out.append(_head(_ARRAY, len(x)))
         for item in x:
-            if type(item) is str:
-                out.append(_text(item))
-            else:
-                _emit(item, out)
+            _emit(item, out)
     elif kind is dict:
-        size = len(x)
-        out.append(_MAP_HEADS[size] if size < 256 else _head(_MAP, size))
-        for encoded, key in _ordered(tuple(x)) if size <= 32 else _in_order(x):
+        out.append(_head(_MAP, len(x)))
+        for encoded, key in (_cached_order if len(x) <= 32 else _in_order)(tuple(x)):
             out.append(encoded)
             _emit(x[key], out)
     elif x is None:
@@ -175,19 +154,6 @@ def _emit(x: Any, out: list[bytes]) -> None:
         out.append(_NAN if math.isnan(x) else b"\xfb" + struct.pack(">d", x))
     else:
         _emit(_plain(x), out)
-
-
-def _in_order(keys: Iterable[Any]) -> list[tuple[bytes, Any]]:
-    """The keys of a map with their encodings, in canonical order."""
-    return sorted([(_key(key), key) for key in keys], key=_first)
-
-
-_ordered = lru_cache(maxsize=4096)(_in_order)
-"""Cached: rows of one kind use the same keys a million times."""
-
-
-def _first(pair: tuple[bytes, Any]) -> bytes:
-    return pair[0]
 
 
 def _plain(x: object) -> Any:
@@ -235,9 +201,9 @@ def cbor_chunks(x: Any) -> Iterator[bytes]:
     elif isinstance(x, dict) and any(isinstance(value, list) and len(value) > 4096 for value in x.values()):
         # A graph: a map with long lists. Streaming them keeps a million tensors from being held as bytes twice over.
         yield _head(_MAP, len(x))
-        for encoded, value in sorted([(_key(key), value) for key, value in x.items()], key=_first):
+        for encoded, key in _in_order(tuple(x)):
             yield encoded
-            yield from cbor_chunks(value)
+            yield from cbor_chunks(x[key])
     else:
         out: list[bytes] = []
         _emit(x, out)

@@ -51,16 +51,6 @@ class Reader:
     """:attr:`read` with bounds of named dimensions, for formats whose shapes are inferred from them."""
 
 
-def _lazy(path: str) -> Callable[..., Any]:
-    """Return the function ``module:function`` under ``tmmu_core``; the module is imported on the first call."""
-
-    def call(*arguments: Any) -> Any:
-        module, _, function = path.partition(":")
-        return getattr(import_module(f"tmmu_core.{module}"), function)(*arguments)
-
-    return call
-
-
 def _reader(
     name: str,
     title: str,
@@ -72,10 +62,14 @@ def _reader(
     read: str = "read",
     **others: str,
 ) -> Reader:
-    """Return a reader with functions of ``module``; a name with a colon is of another module, see :func:`_lazy`."""
+    """Return a reader with functions of ``module``, or of another module where a name has the form ``module:function``.
+
+    Modules are of ``tmmu_core``; each is imported on the first call.
+    """
 
     def function(called: str) -> Callable[..., Any]:
-        return _lazy(called if ":" in called else f"{module}:{called}")
+        path, _, attribute = (called if ":" in called else f"{module}:{called}").partition(":")
+        return lambda *arguments: getattr(import_module(f"tmmu_core.{path}"), attribute)(*arguments)
 
     more: dict[str, Any] = {field: function(called) for field, called in others.items()}
     return Reader(name, title, holds, tuple(endings.split()), function(refuses), function(read), **more)
