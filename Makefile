@@ -1,4 +1,4 @@
-# Everything a person or a machine runs. `make help` lists the targets.
+# Commands of developers and CI. `make help` lists the targets.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -31,7 +31,7 @@ test: check ## the gate: linters, type checker and every test that is not slow
 test-all: check ## the gate and the slow tests: properties, browser flows, processes, exhaustion, wheels
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-laws: $(VENV)/.dev ## every property test on examples drawn anew, RUNS times (make test draws the same each time)
+laws: $(VENV)/.dev ## every property test on new examples, RUNS times (make test repeats the same examples)
 	for run in $$(seq $(or $(RUNS),3)); do $(BIN)/python -m pytest -n 3 -m hypothesis --hypothesis-profile drawn || exit 1; done
 
 # PyTorch is an optional extra of 200 MB and more, in an environment of its own.
@@ -61,14 +61,14 @@ check: $(VENV)/.dev ## format, lint and types, of Python and of the canvas
 	$(BIN)/mypy
 	$(BIN)/oxlint --deny-warnings app
 
-format: $(VENV)/.dev ## let the formatter and the linter mend what they can
+format: $(VENV)/.dev ## run the formatter and the fixes of the linter
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format .
 
-fuzz: $(VENV)/.dev ## hostile files for every reader, SECONDS each (.fuzz/ keeps what was found)
+fuzz: $(VENV)/.dev ## damaged files for every reader, SECONDS each (failures: .fuzz/)
 	$(BIN)/python -m tests.tools.fuzz.run --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0)
 
-mutate: $(VENV)/.dev ## break the core in MUTANTS random places, and see that a test notices (.mutation/ keeps what was found)
+mutate: $(VENV)/.dev ## count how many of MUTANTS random changes of the core the tests detect (results: .mutation/)
 	$(BIN)/python -m tests.tools.mutate --mutants $(or $(MUTANTS),300) --seed $(or $(SEED),0)
 
 golden: $(VENV)/.dev ## write the golden traces, searches, planner results and refusals (review the difference like code)
@@ -101,10 +101,10 @@ release-check: ## build and check the distributions, the SBOM and the changelog;
 native: $(VENV)/.dev ## compile the native libraries (needs gcc; gcc-aarch64-linux-gnu for aarch64)
 	$(BIN)/python -m tmmu_core.planners.native.build
 
-samples: $(VENV)/.dev ## make the sample graphs anew
+samples: $(VENV)/.dev ## rebuild the sample graphs
 	$(BIN)/python -m sample_graphs.make
 
-lock: ## pin the dependencies anew (needs uv)
+lock: ## update the pinned dependencies (needs uv)
 	uv pip compile --universal --python-version 3.11 --extra dev pyproject.toml -o requirements-dev.lock --no-header --no-annotate --upgrade
 	uv pip compile --universal --python-version 3.11 --extra app -c requirements-dev.lock pyproject.toml -o requirements.lock --no-header --no-annotate
 

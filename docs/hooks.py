@@ -1,4 +1,4 @@
-"""What the documentation site works out by itself: the list of decisions, and the commands with their help."""
+"""Hooks of the documentation site: list the decisions, and the commands with their help."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DOCS = Path(__file__).resolve().parent
 
 
 def on_config(config: Any) -> Any:
-    """Every decision in the navigation, by its number, without a list that somebody would have to keep."""
+    """Add every decision to the navigation, by number."""
     decisions = [{_title(path): f"decisions/{path.name}"} for path in sorted((DOCS / "decisions").glob("*.md"))]
     if not any("Decisions" in entry for entry in config.nav):
         config.nav.append({"Decisions": decisions})
@@ -25,14 +25,14 @@ def on_post_build(config: Any) -> None:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """The command line's page says what ``--help`` says."""
+    """Insert the texts of ``--help`` into the page of the command line."""
     return (
         markdown.replace("<!-- commands -->", commands()) if page.file.src_uri == "reference/commands.md" else markdown
     )
 
 
 def commands() -> str:
-    """Each command with its sentence and its options, from the command line itself."""
+    """Return each command with its help and options as Markdown."""
     import typer
 
     from app.cli.main import build
