@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from tmmu_core.base.errors import ContractError
 from tmmu_core.graph.model import Graph, Mode, Preset
 from tmmu_core.judge.canonical_hashes import token_from_seed
-from tmmu_core.judge.reference.simulator import ArenaFigures, SimulatedPlan, SimulationRequest, simulate
+from tmmu_core.judge.reference.simulator import SimulatedPlan, SimulationRequest, simulate
 from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
@@ -54,7 +54,10 @@ def _refused_alike(graph: Graph, mode: Mode, preset: Preset, refusal: ContractEr
 
 
 HASHES = ("ir_hash", "arena_config_hash", "execution_order_hash", "shard_spec_hash", "layout_hash", "tmmu_plan_hash")
-FIGURES = tuple(ArenaFigures.__dataclass_fields__)
+FIGURES = (
+    *("name", "capacity_bytes", "alignment_bytes", "page_size", "extent_bytes", "committed_bytes", "peak_live_bytes"),
+    *("slots", "max_live", "storages"),
+)
 ROW_FIELDS = tuple(TensorRow.__dataclass_fields__)
 
 
@@ -88,7 +91,7 @@ def _unlike(what: str, mine: object, theirs: object) -> Iterator[str]:
         yield f"{what}: the plan has {mine}, the reference {theirs}"
 
 
-def _figures(summary: ArenaSummary, figures: ArenaFigures) -> Iterator[str]:
+def _figures(summary: ArenaSummary, figures: ArenaSummary) -> Iterator[str]:
     for name in FIGURES:
         yield from _unlike(f"arena {summary.name}.{name}", getattr(summary, name), getattr(figures, name))
 

@@ -54,7 +54,8 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
         reads += [_grad(x) for x in targets if x in gradients]  # no step reads what it writes
         written = fresh + [x for x in targets if x not in gradients]
         for x in written:
-            gradients[x] = _gradient_of(tensors[x])
+            of = tensors[x]  # the gradient of a view owns its bytes
+            gradients[x] = Tensor(_grad(x), of.shape, of.dtype, role="gradient", shard=of.shard)
         backward.append(
             Node(
                 node_id=_grad(node.node_id),
@@ -132,11 +133,6 @@ def _saved(node: Node, marked: set[str]) -> list[str]:
             *(node.outputs if needs in ("outputs", "both") else mask if needs == "mask" else ()),
         )
     )
-
-
-def _gradient_of(tensor: Tensor) -> Tensor:
-    """Return the gradient tensor, of the same shape; a view's gradient owns its bytes."""
-    return Tensor(id=_grad(tensor.id), shape=tensor.shape, dtype=tensor.dtype, role="gradient", shard=tensor.shard)
 
 
 def _backward_inplace(node: Node, reads: Sequence[str], written: Sequence[str]) -> Inplace | None:

@@ -122,7 +122,8 @@ def collapse(index: GraphIndex, tree: Tree, request: CollapseRequest) -> Collaps
     middle = NOWHERE
     if request.tensor >= 0 or request.node >= 0:
         maker = writer_of(index, request.tensor) if request.tensor >= 0 else request.node
-        middle = int(code[maker]) if maker >= 0 else _unwritten(index, request.tensor)
+        unwritten = -1 if index.is_input[index.root[request.tensor]] else -2 - request.tensor
+        middle = int(code[maker]) if maker >= 0 else unwritten
     alone = [] if middle == NOWHERE else [middle]  # it may have no reader either
     seen = np.unique(np.concatenate([code, source, target, alone]).astype(np.int64))
     neighbours: dict[int, set[int]] = {}
@@ -175,15 +176,16 @@ def _passages(index: GraphIndex, code: I64, wanted: int) -> tuple[I64, I64, I64]
     return source, target, tensor
 
 
-def _unwritten(index: GraphIndex, tensor: int) -> int:
-    return -1 if index.is_input[index.root[tensor]] else -2 - tensor
-
-
 def _drawn(parts: _Parts, seen: I64, middle: int, neighbours: dict[int, set[int]]) -> Collapsed:
-    order = _in_order(parts, seen)
+    codes, first, times = np.unique(parts.code, return_index=True, return_counts=True)
+    at = dict(zip(codes.tolist(), first.tolist(), strict=True))
+    order = sorted(seen.tolist(), key=lambda code: (at.get(code, -1), -code))  # vertices without nodes first
     number = {int(code): k for k, code in enumerate(order)}
-    members, inside = _counted(parts)
-    vertices = tuple([_vertex(parts, code, (members, inside), _unseen(neighbours, code, number)) for code in order])
+    members, inside = dict(zip(codes.tolist(), times.tolist(), strict=True)), _inside(parts)
+    vertices = []
+    for code in order:
+        hidden = sum(1 for other in neighbours.get(code, ()) if other not in number)
+        vertices.append(_vertex(parts, code, members.get(code, 0), inside.get(code, 0), hidden))
     edges = _edges(parts, number)
     levels: set[int] = set()
     for vertex in vertices:
@@ -192,36 +194,19 @@ def _drawn(parts: _Parts, seen: I64, middle: int, neighbours: dict[int, set[int]
             levels.add(level)
             level = int(parts.tree.parent[level])
     of_node = np.array([number.get(code, -1) for code in parts.code.tolist()], np.int64)
-    return Collapsed(vertices, edges, tuple(sorted(levels)), of_node, number.get(middle, -1))
+    return Collapsed(tuple(vertices), edges, tuple(sorted(levels)), of_node, number.get(middle, -1))
 
 
-def _in_order(parts: _Parts, seen: I64) -> list[int]:
-    """Return the vertices by their first node; vertices without nodes first."""
-    codes, first = np.unique(parts.code, return_index=True)
-    at = dict(zip(codes.tolist(), first.tolist(), strict=True))
-    return sorted(seen.tolist(), key=lambda code: (at.get(code, -1), -code))
-
-
-def _counted(parts: _Parts) -> tuple[dict[int, int], dict[int, int]]:
-    """Return, per vertex, the number of its nodes and of its internal tensors."""
-    codes, times = np.unique(parts.code, return_counts=True)
+def _inside(parts: _Parts) -> dict[int, int]:
+    """Return, per vertex, the number of its internal tensors."""
     outer = np.zeros(len(parts.index.tensor_ids), np.bool_)
     outer[parts.tensor[parts.source != parts.target]] = True
     within = (parts.source == parts.target) & ~outer[parts.tensor]
     kept, tensors = np.unique(parts.source[within], return_counts=True)
-    return (
-        dict(zip(codes.tolist(), times.tolist(), strict=True)),
-        dict(zip(kept.tolist(), tensors.tolist(), strict=True)),
-    )
+    return dict(zip(kept.tolist(), tensors.tolist(), strict=True))
 
 
-def _unseen(neighbours: dict[int, set[int]], code: int, number: dict[int, int]) -> int:
-    """Return the number of neighbours of a vertex outside of the radius."""
-    return sum(1 for other in neighbours.get(code, ()) if other not in number)
-
-
-def _vertex(parts: _Parts, code: int, counted: tuple[dict[int, int], dict[int, int]], hidden: int) -> Vertex:
-    members, inside = counted[0].get(code, 0), counted[1].get(code, 0)
+def _vertex(parts: _Parts, code: int, members: int, inside: int, hidden: int) -> Vertex:
     if code == -1:
         return Vertex("inputs", -1, 0, 0, 0, hidden)
     if code < -1:

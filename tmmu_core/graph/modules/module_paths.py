@@ -106,7 +106,10 @@ def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
     named = [_scope(index, node) for node in range(len(index.node_ids))]
     placed = sum(1 for path in named if path)
     if any(origin.module for origin in index.graph.origins.values()):
-        by_node, known = _by_parameters(index, sequence, _modules_of_origins(index)), "origins"
+        origins = index.graph.origins  # derived nodes (``conv@grad``) have the module of theirs
+        found = [origins.get(name) or origins.get(name.split("@")[0]) for name in index.node_ids]
+        of_file = {node: origin.module for node, origin in enumerate(found) if origin is not None}
+        by_node, known = _by_parameters(index, sequence, of_file), "origins"
     elif 2 * placed >= len(named) and placed:
         by_node, known = named, "names"
     else:
@@ -155,13 +158,6 @@ def _owner(parameter: str) -> Path:
         return tuple(parts[:-1])
     stem = _STEM.match(found[1])  # res2_0_branch2a: a layer of the block res2_0
     return (*parts[:-1], *(stem.groups() if stem else (found[1],)))
-
-
-def _modules_of_origins(index: GraphIndex) -> dict[int, Path]:
-    """Return the modules of nodes from the file; derived nodes (``conv@grad``) have the same module."""
-    origins = index.graph.origins
-    found = [origins.get(name) or origins.get(name.split("@")[0]) for name in index.node_ids]
-    return {node: origin.module for node, origin in enumerate(found) if origin is not None}
 
 
 def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, Path] | None = None) -> list[Path]:

@@ -69,7 +69,7 @@ class Tree:
         rest = path[len(above) :]
         if above and rest[0].isdigit():  # a number alone is unclear: h.3
             rest = (above[-1], *rest)
-        return ".".join([_without_mark(part) for part in rest])
+        return ".".join([part.removeprefix(STRETCH).removeprefix(REPEATED) for part in rest])
 
     @cached_property
     def stretches(self) -> frozenset[Path]:
@@ -92,10 +92,6 @@ class Tree:
             opened |= {self.paths[k] for k in front}
             front = [child for k in front for child in below[k]]
         return frozenset(opened)
-
-
-def _without_mark(part: str) -> str:
-    return part.removeprefix(STRETCH).removeprefix(REPEATED)
 
 
 def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:

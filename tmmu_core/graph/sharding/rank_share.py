@@ -129,7 +129,8 @@ def view_on(
     offset, wanted = view.byte_offset * share, length * share
     if not whole or offset % whole or wanted % whole:
         raise _misfit(tensor, "it does not divide as its base does")
-    if length != whole and _deals_rows(sharding.shapes[base], base_split):
+    slowest = next((axis for axis, rows in enumerate(sharding.shapes[base]) if rows > 1), 0)
+    if length != whole and any(axis <= slowest for axis, _ in base_split):  # a part belongs to some ranks only
         raise _misfit(tensor, "it is a part of the very rows that the split deals out")
     offset, wanted = offset // whole, wanted // whole
     strides = view.stride_desc if view.stride_desc is not None and 0 in view.stride_desc else None
@@ -154,12 +155,6 @@ def _candidates(base_split: Split, axes: int) -> list[Split]:
 def _numbers(tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
     """A local shape in numbers; ``shape`` is the global one, for named dimensions that are not split."""
     return tuple(d if isinstance(d, int) else shape[axis] for axis, d in enumerate(tensor.shape))
-
-
-def _deals_rows(shape: tuple[int, ...], split: Split) -> bool:
-    """Whether the split deals out the slowest axis that has more than one row: a part then belongs to some ranks."""
-    slowest = next((axis for axis, rows in enumerate(shape) if rows > 1), 0)
-    return any(axis <= slowest for axis, _ in split)
 
 
 def _misfit(tensor: Tensor, why: str) -> InvalidIrShapes:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from tmmu_core.base.errors import U64_MAX, AllocationFailure, AllocationOverflow, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.arenas import read_arenas
@@ -36,7 +36,7 @@ from tmmu_core.judge.reference.liveness import Lives, lives_of
 from tmmu_core.judge.reference.liveness.ref_handoffs import Handoff
 from tmmu_core.judge.reference.liveness.ref_storages import Storage
 from tmmu_core.judge.reference.schedule import Run, run_of
-from tmmu_core.plans.model import TensorRow
+from tmmu_core.plans.model import ArenaSummary, TensorRow
 
 Arenas = Mapping[str, Arena | Mapping[str, Any]]
 
@@ -55,22 +55,6 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class ArenaFigures:
-    """One arena's figures, in bytes and counts (contract §7)."""
-
-    name: str
-    capacity_bytes: int
-    alignment_bytes: int
-    page_size: int
-    extent_bytes: int
-    committed_bytes: int
-    peak_live_bytes: int
-    slots: int
-    max_live: int
-    storages: int
-
-
-@dataclass(frozen=True)
 class SimulatedPlan:
     """The plan that the planner ``slots`` must produce, field by field."""
 
@@ -80,13 +64,10 @@ class SimulatedPlan:
     execution_order: tuple[str, ...]
     rows: tuple[TensorRow, ...]
     """By tensor id bytes."""
-    storage_of: tuple[str, ...]
-    """Per row, the name of its storage."""
-    arenas: tuple[ArenaFigures, ...]
+    arenas: tuple[ArenaSummary, ...]
     handoffs: tuple[Handoff, ...]
     taken: tuple[bool, ...]
     """Per in-place reuse, whether both storages have the same slot."""
-    refusals: tuple[tuple[int, str, str, str], ...]
     slots: tuple[Slot, ...]
     """By (arena, number)."""
     slot_assignment_table: tuple[SlotRow, ...]
@@ -135,15 +116,6 @@ class SimulationRequest:
     """The quota in bytes."""
 
 
-class Place(NamedTuple):
-    """An arena with its slots, and its storages in the normative order."""
-
-    name: str
-    arena: Arena
-    slots: Sequence[Slot]
-    storages: Sequence[Storage]
-
-
 def simulate(graph: Graph, request: SimulationRequest) -> SimulatedPlan:
     """Plan ``graph`` as the contract defines it, in quadratic time. Raises the contract's errors."""
     if request.mode not in MODES or request.preset not in PRESETS:
@@ -156,19 +128,20 @@ def simulate(graph: Graph, request: SimulationRequest) -> SimulatedPlan:
 
     # 2.–3. per arena: slots, then addresses
     used = {storage.arena for storage in lives.storages.values()}
-    places = [_placed(name, config.get(name, Arena()), lives) for name in sorted(used | set(config), key=str.encode)]
-    slots = [slot for place in places for slot in place.slots]
+    tenants: dict[str, list[Storage]] = {name: [] for name in sorted(used | set(config), key=str.encode)}
+    for storage in sorted(lives.storages.values(), key=lambda storage: storage.sort_key):
+        tenants[storage.arena].append(storage)
+    arenas = {name: config.get(name, Arena()) for name in tenants}
+    slots_of = {name: addresses(name, arenas[name], assign_slots(own, lives.apart)) for name, own in tenants.items()}
+    slots = [slot for own in slots_of.values() for slot in own]
 
     # contract §11: in-place reuse is taken where both have one slot; else the input keeps its bytes while it is read
     slot_of = {tenant.name: slot for slot in slots for tenant in slot.tenants}
     taken = tuple(slot_of[lives.storage_of[x]] is slot_of[lives.storage_of[y]] for _, x, y in lives.handoffs)
     held = {name: storage.death for name, storage in lives.storages.items()}
     held |= {lives.storage_of[x]: k + 1 for (k, x, _), on in zip(lives.handoffs, taken, strict=True) if not on}
-    figures = [figures_of(place, held, run.end) for place in places]
-    for arena_figures in figures:
-        check_capacity(arena_figures)
-    check_quota(figures, request.budget)
-    check_together(figures)
+    figures = [figures_of(name, arena, slots_of[name], tenants[name], held, run.end) for name, arena in arenas.items()]
+    check_limits(figures, request.budget)
 
     # 4. tensor_map: tensors, not nodes, by id
     rows = rows_of(run, lives, slots, config)
@@ -187,11 +160,9 @@ def simulate(graph: Graph, request: SimulationRequest) -> SimulatedPlan:
         has_inputs_step=run.has_inputs_step,
         execution_order=run.order,
         rows=rows,
-        storage_of=tuple(lives.storage_of[row.tensor_id] for row in rows),
         arenas=tuple(figures),
         handoffs=lives.handoffs,
         taken=taken,
-        refusals=lives.refusals,
         slots=tuple(by_place),
         slot_assignment_table=slot_rows,
         logical_address_table=address_rows,
@@ -204,11 +175,6 @@ def simulate(graph: Graph, request: SimulationRequest) -> SimulatedPlan:
         layout_hash=layout_hash(slot_rows, address_rows),
         header=tuple(header),
     )
-
-
-def _placed(name: str, arena: Arena, lives: Lives) -> Place:
-    tenants = sorted((s for s in lives.storages.values() if s.arena == name), key=lambda s: s.sort_key)
-    return Place(name, arena, addresses(name, arena, assign_slots(tenants, lives.apart)), tenants)
 
 
 # --- AssignLogicalSlots_v1 ---------------------------------------------------------------------------------------
@@ -257,9 +223,10 @@ def addresses(name: str, arena: Arena, tenants_of: Sequence[Sequence[Storage]]) 
 # --- figures (contract §7) ---------------------------------------------------------------------------------------
 
 
-def figures_of(place: Place, held: Mapping[str, int], steps: int) -> ArenaFigures:
-    """Return an arena's figures; ``held`` is the step after the last use of each storage."""
-    name, arena, slots, storages = place
+def figures_of(
+    name: str, arena: Arena, slots: Sequence[Slot], storages: Sequence[Storage], held: Mapping[str, int], steps: int
+) -> ArenaSummary:
+    """Return an arena's figures, without a certificate; ``held`` is the step after the last use of each storage."""
     extent = slots[-1].offset + slots[-1].size if slots else 0
     committed = align_up(extent, arena.page_size) if arena.page_size else extent
     born: list[list[Storage]] = [[] for _ in range(steps)]
@@ -274,7 +241,7 @@ def figures_of(place: Place, held: Mapping[str, int], steps: int) -> ArenaFigure
         peak, most = max(peak, live), max(most, count)
     if max(committed, peak) > U64_MAX:
         raise AllocationOverflow(f"{name}: {max(committed, peak)} bytes.", arena=name, offset=0, size=extent)
-    return ArenaFigures(
+    return ArenaSummary(
         name=name,
         capacity_bytes=arena.capacity_bytes,
         alignment_bytes=arena.alignment_bytes,
@@ -288,35 +255,20 @@ def figures_of(place: Place, held: Mapping[str, int], steps: int) -> ArenaFigure
     )
 
 
-def check_capacity(figures: ArenaFigures) -> None:
-    """Raise ``ArenaTooSmall`` for an extent over the capacity (§4)."""
-    if figures.extent_bytes > figures.capacity_bytes:
-        raise ArenaTooSmall(
-            f"{figures.name} needs {figures.extent_bytes} bytes.",
-            arena=figures.name,
-            capacity=figures.capacity_bytes,
-            required=figures.extent_bytes,
-        )
-
-
-def check_quota(figures: Sequence[ArenaFigures], budget: int | None) -> None:
-    """Raise ``AllocationFailure`` for a sum of extents over the budget (§4)."""
-    needed = sum(arena.extent_bytes for arena in figures)
+def check_limits(arenas: Sequence[ArenaSummary], budget: int | None) -> None:
+    """Raise for an extent over the capacity, and for sums over the budget or past 2^64 − 1 (§4)."""
+    for arena in arenas:
+        extent, capacity = arena.extent_bytes, arena.capacity_bytes
+        if extent > capacity:
+            raise ArenaTooSmall(f"{arena.name} needs {extent}.", arena=arena.name, capacity=capacity, required=extent)
+    needed = sum(arena.extent_bytes for arena in arenas)
     if budget is not None and needed > budget:
         raise AllocationFailure(f"{needed} bytes are over the budget.", arena="", peak_required_bytes=needed)
-
-
-def check_together(figures: Sequence[ArenaFigures]) -> None:
-    """Raise ``AllocationOverflow`` for a sum over all arenas past 2^64 − 1 (§4)."""
-    needed = sum(arena.committed_bytes for arena in figures)
-    if needed > U64_MAX:
-        last = max(figures, key=lambda arena: (arena.committed_bytes, arena.name))
-        raise AllocationOverflow(
-            f"all arenas need {needed} bytes.",
-            arena=last.name,
-            offset=needed - last.committed_bytes,
-            size=last.committed_bytes,
-        )
+    committed = sum(arena.committed_bytes for arena in arenas)
+    if committed > U64_MAX:
+        last = max(arenas, key=lambda arena: (arena.committed_bytes, arena.name))
+        before, size = committed - last.committed_bytes, last.committed_bytes
+        raise AllocationOverflow(f"all arenas need {committed} bytes.", arena=last.name, offset=before, size=size)
 
 
 def waste_at(slots: Sequence[Slot], extent: int, step: int, still_read: frozenset[str]) -> dict[str, int]:

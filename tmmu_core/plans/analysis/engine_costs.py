@@ -122,9 +122,9 @@ class _Waits:
                 late = [k for k in self.users.get(problem.ids[i], ()) if not self.before[writer] >> k & 1]
                 late = [k for k in late if not any(self.before[n] >> k & 1 for n in late if n != k)]  # the last ones
                 engine = self.engine_of(self.order[writer])
-                cost = sum(self._cost(name, engine) for name in {self.engine_of(self.order[k]) for k in late})
+                cost = sum(
+                    self.engines.costs.get(f"{name}>{engine}", self.engines.cost)
+                    for name in {self.engine_of(self.order[k]) for k in late}
+                )
                 if cost:
                     yield i, j, cost
-
-    def _cost(self, waited_for: str, waits: str) -> int:
-        return self.engines.costs.get(f"{waited_for}>{waits}", self.engines.cost)
