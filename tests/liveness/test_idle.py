@@ -9,6 +9,7 @@ from tests.support.strategies import Case, plannable_cases
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.idle_time import idle_of
 from tmmu_core.liveness.live_model import Liveness
+from tmmu_core.liveness.phases import Stretch, phases_of
 from tmmu_core.liveness.timeline import build_timeline
 
 
@@ -42,3 +43,21 @@ def test_idle_steps_are_inside_the_live_range(case: Case) -> None:
     assert (idle.gap_to - idle.gap_from <= idle.idle).all()
     assert ((idle.gap_to > idle.gap_from) == (idle.idle > 0)).all()
     assert (idle.before < storages.death).all()
+
+
+def test_backward_pass_is_a_stretch_and_loading_belongs_to_forward() -> None:
+    tensors = [tensor("x", role="input"), tensor("a"), tensor("g", role="gradient")]
+    which = graph(tensors, [node("n", "x", "a"), node("b", "a", "g", phase="backward")], "x", "g")
+    timeline = build_timeline(which, "backward", "train_full")
+    assert phases_of(timeline) == (Stretch("forward", 0, 2), Stretch("backward", 2, 3))
+
+
+@settings(max_examples=15)
+@given(plannable_cases())
+def test_stretches_cover_all_steps(case: Case) -> None:
+    timeline = build_timeline(case.graph, case.mode, case.preset)
+    edges = [0]
+    for stretch in phases_of(timeline):
+        assert stretch.start == edges[-1] < stretch.end
+        edges.append(stretch.end)
+    assert edges[-1] == timeline.steps

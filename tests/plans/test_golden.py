@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from app.session import planning
+from app.session.view_state import Choice
 from tests.support.golden import GOLDEN, golden_traces, planner_traces, sample_files
 from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.formats.planfile.trace import read_trace
 from tmmu_core.graph.native import unpacking
 from tmmu_core.planners import PLANNERS
+from tmmu_core.plans.figures.plan_storages import held_by_writer, live_bytes, storages_of
 
 
 @pytest.mark.parametrize("file", sample_files())
@@ -27,3 +30,15 @@ def test_planner_plans_as_its_golden_traces(planner: str) -> None:
     assert {path.name for path in (GOLDEN / "planners").glob(f"*.{planner}.*")} == set(traces)
     for name, trace in traces.items():
         assert trace == (GOLDEN / "planners" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("sample", ["views", "alias_group", "in_place", "training_step"])
+def test_bytes_by_node_sum_to_the_live_bytes(sample: str) -> None:
+    shown = planning.make_plan(Choice(source=f"sample:{sample}"))
+    assert shown.solution is not None
+    own, index = storages_of(shown.plan), shown.solution.liveness.timeline.index
+    for arena in shown.plan.arenas:
+        live = live_bytes(shown.plan, arena.name)
+        for step in range(shown.plan.steps):
+            by_node, loose = held_by_writer(shown.plan, own, index, step, arena.name)
+            assert int(by_node.sum()) + loose == int(live[step])

@@ -147,7 +147,13 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     # Most graphs list tensors in the order of production: then no lookup is necessary.
     out_ptr, out_idx = _operands(graph, names, "outputs", np.flatnonzero(~(is_input | is_persistent)))
 
-    producer = _producers(graph, names, (out_ptr, out_idx), is_input)
+    if len(out_idx) and np.bincount(out_idx).max() > 1:
+        checks.refuse_second_producer(graph)
+    producer = np.full(len(tensors), -1, np.int64)
+    producer[out_idx] = np.repeat(np.arange(len(nodes), dtype=np.int64), np.diff(out_ptr))
+    produced_input = is_input & (producer >= 0)
+    if produced_input.any():
+        checks.refuse_produced_input(graph, names.texts[int(produced_input.argmax())])
     base = _bases(graph, names, marked, nbytes, shapes)
     needed = is_output.copy()
     needed[in_idx] = True
@@ -186,19 +192,6 @@ def _distinct_ids(texts: list[str], reason: str) -> Ids:
     if not ids.distinct:
         checks.refuse_duplicate(ids.texts, reason)
     return ids
-
-
-def _producers(graph: Graph, names: Ids, outputs: tuple[I64, I64], is_input: NDArray[np.bool_]) -> I64:
-    """Return the node that writes each tensor, or −1. Raises ``InvalidIrShapes`` for two, or for one of an input."""
-    out_ptr, out_idx = outputs
-    if len(out_idx) and np.bincount(out_idx).max() > 1:
-        checks.refuse_second_producer(graph)
-    producer = np.full(len(graph.tensors), -1, np.int64)
-    producer[out_idx] = np.repeat(np.arange(len(graph.nodes), dtype=np.int64), np.diff(out_ptr))
-    produced_input = is_input & (producer >= 0)
-    if produced_input.any():
-        checks.refuse_produced_input(graph, names.texts[int(produced_input.argmax())])
-    return producer
 
 
 _ROLE_NUMBER = {role: k for k, role in enumerate(ROLES)}

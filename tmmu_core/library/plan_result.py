@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
@@ -31,7 +31,7 @@ from tmmu_core.library.fit_result import Fit
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import model
 from tmmu_core.plans.analysis.explain_peak import Explanation, explain_peak
-from tmmu_core.plans.analysis.gate import Check, Limit, baseline_warning, gate
+from tmmu_core.plans.analysis.gate import Check, baseline_warning, gate
 from tmmu_core.plans.analysis.plan_warnings import plan_warnings
 from tmmu_core.plans.figures.metrics import Totals, totals
 from tmmu_core.plans.making.engine import Solution
@@ -188,8 +188,17 @@ class Plan(model.Plan):
             limits += arguments.growths_of(growths)
         if not limits:
             raise ValueError("a gate without a limit can never be red. Give max_extent, max_peak, max_gap or baseline.")
-        found = _checked(self, self.verify(graph), limits, baseline_plan)
-        return replace(found, incomplete=() if allow_incomplete else self.incomplete)
+        verdict = self.verify(graph)
+        judged = self if self.made is not None else believed(self, verdict)
+        warnings = [*self.warnings, *(verdict_warnings(verdict) if self.made is None else ())]
+        if baseline_plan is not None:
+            of_baseline = verify_plan(baseline_plan)
+            verdict = verdict if of_baseline.ok else of_baseline
+            differences = baseline_warning(self, baseline_plan)
+            warnings = [*filter(None, [differences]), *warnings]
+            warnings += [f"baseline: {text}" for text in plan_warnings(baseline_plan)]
+        checks = gate(judged, limits, baseline_plan) if verdict.ok else ()
+        return Gate(verdict, checks, tuple(warnings), () if allow_incomplete else self.incomplete)
 
     def compare(self, other: Source) -> Comparison:
         """Compare with ``other``, a plan or anything that :func:`tmmu.read` reads, as :func:`tmmu.compare`."""
@@ -377,16 +386,3 @@ def fit_graph(
         fitted,
         Plan.of(best.plan, PlanningResult(PlanRequest(planner=best.plan_input.planner), best.plan, best.solution)),
     )
-
-
-def _checked(plan: Plan, verdict: Verdict, limits: list[Limit], baseline: model.Plan | None) -> Gate:
-    """Return the gate of a verified plan; of a plan that does not verify, without checks."""
-    judged = plan if plan.made is not None else believed(plan, verdict)
-    warnings = [*plan.warnings, *(verdict_warnings(verdict) if plan.made is None else ())]
-    if baseline is not None:
-        baseline_verdict = verify_plan(baseline)
-        verdict = verdict if baseline_verdict.ok else baseline_verdict
-        differences = baseline_warning(plan, baseline)
-        of_baseline = [f"baseline: {text}" for text in plan_warnings(baseline)]
-        warnings = [*filter(None, [differences]), *warnings, *of_baseline]
-    return Gate(verdict, gate(judged, limits, baseline) if verdict.ok else (), tuple(warnings))

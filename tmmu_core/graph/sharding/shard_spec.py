@@ -112,7 +112,7 @@ def read_spec(given: Mapping[str, Any]) -> ShardSpec:
     mesh = _mesh(given.get("mesh", []))
     names = tuple(name for name, _ in mesh)
     rules = []
-    for k, rule in enumerate(_list(given.get("rules", []), "$.rules")):
+    for k, rule in enumerate(_container(list, given.get("rules", []), "$.rules")):
         path = f"$.rules[{k}]"
         _refuse_unknown_keys(rule, ("match", "axis", "mesh", "split"), path)
         if not isinstance(rule, Mapping) or not isinstance(rule.get("match"), str):
@@ -120,7 +120,7 @@ def read_spec(given: Mapping[str, Any]) -> ShardSpec:
         rest = {key: value for key, value in rule.items() if key != "match"}
         rules.append((rule["match"], _split(rest.pop("split", rest) if set(rest) == {"split"} else rest, names, path)))
     contracts, following = {}, set()
-    for kind, value in _mapping(given.get("contracts", {}), "$.contracts").items():
+    for kind, value in _container(dict, given.get("contracts", {}), "$.contracts").items():
         if kind not in KINDS:
             raise refused(
                 f"there is no contract for {kind!r}.", f"$.contracts.{kind}", strict.closest_hint(kind, KINDS)
@@ -133,7 +133,7 @@ def read_spec(given: Mapping[str, Any]) -> ShardSpec:
         mesh=mesh,
         tensors={
             tensor_id: _split(value, names, f"$.tensors.{tensor_id}")
-            for tensor_id, value in _mapping(given.get("tensors", {}), "$.tensors").items()
+            for tensor_id, value in _container(dict, given.get("tensors", {}), "$.tensors").items()
         },
         rules=tuple(rules),
         contracts=contracts,
@@ -145,7 +145,7 @@ def _mesh(given: Any) -> tuple[tuple[str, int], ...]:
     if isinstance(given, Mapping):
         given = [{"name": name, "size": given[name]} for name in sorted(given, key=str)]
     axes: list[tuple[str, int]] = []
-    for k, axis in enumerate(_list(given, "$.mesh")):
+    for k, axis in enumerate(_container(list, given, "$.mesh")):
         _refuse_unknown_keys(axis, ("name", "size"), f"$.mesh[{k}]")
         if not isinstance(axis, Mapping) or set(axis) != {"name", "size"} or not isinstance(axis["name"], str):
             raise refused(f"$.mesh[{k}] is no mesh axis.", f"$.mesh[{k}]", 'Write {"name": "tp", "size": 8}.')
@@ -197,15 +197,11 @@ def _refuse_unknown_keys(given: Any, known: Sequence[str], path: str) -> None:
             raise refused(f"{path} has the unknown field {key!r}.", f"{path}.{key}", strict.closest_hint(key, known))
 
 
-def _list(value: Any, path: str) -> Sequence[Any]:
-    if not isinstance(value, list | tuple):
-        raise refused(f"{path} is no list.", path, "Write a JSON array.")
-    return value
-
-
-def _mapping(value: Any, path: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise refused(f"{path} is no object.", path, "Write a JSON object.")
+def _container(kind: type, value: Any, path: str) -> Any:
+    """Return ``value``, a list (or tuple) or an object as ``kind`` demands. Raises ``InvalidIrShapes``."""
+    if not isinstance(value, (list, tuple) if kind is list else Mapping):
+        what, hint = ("list", "array") if kind is list else ("object", "object")
+        raise refused(f"{path} is no {what}.", path, f"Write a JSON {hint}.")
     return value
 
 

@@ -51,12 +51,9 @@ def examine(
         other = plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from)
         prefix = "the plan is of another graph (ir_hash differs); " if other else ""
         return [error("graph", f"{prefix}{INVALID_GRAPH}: {refusal}")], None
-    checks = [check_tensors, check_accesses, check_ranges, check_sharing, check_addresses]
-    checks += [check_must_not_alias, check_reuse, check_retention]
-    if not plan.own_arenas:
-        checks.insert(1, check_arena_of_tensors)
-    found = check_graph(plan, graph, lives, cut_from)
-    return [*found, *(finding for check in checks for finding in check(plan, lives))], lives
+    checks = (check_tensors, check_accesses, check_sharing, check_addresses, check_must_not_alias, check_reuse)
+    found_by = (finding for check in (*checks, check_retention) for finding in check(plan, lives))
+    return [*check_graph(plan, graph, lives, cut_from), *found_by], lives
 
 
 def _lives(plan: Plan, graph: Graph, dims: Mapping[str, int] | None) -> Lives:
@@ -99,8 +96,8 @@ def check_graph(plan: Plan, graph: Graph, lives: Lives, cut_from: bytes | None =
 
 
 def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
-    """Check rule ``tensors``: one row per tensor, with the graph's fields."""
-    run = lives.run
+    """Check rules ``tensors``, ``arena`` and ``live_range``: one row per tensor, with what the graph gives it."""
+    run, death = lives.run, lives.unhanded_death | {x: step for step, x, _ in plan.handoffs}
     for name in lives.birth:
         if name not in plan.row_of:
             yield error("tensors", f'"{name}" is in the timeline but has no row.', tensor=name)
@@ -108,28 +105,22 @@ def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
         if name not in lives.birth:
             yield error("tensors", f'"{name}" has a row but is not in the timeline.', tensor=name)
             continue
-        tensor = run.tensors[name]
-        for what, found, expected in (
-            ("size", int(plan.size[i]), run.sizes.row_bytes[name]),
-            ("shape", plan.shapes[i], run.sizes.shape[name]),
-            ("dtype", plan.dtypes[i], tensor.dtype),
-            ("role", plan.roles[i], tensor.role),
-            ("alias group", plan.alias_group_ids[i], tensor.alias_group_id),
-            ("base", plan.base_tensor_uids[i], tensor.view.base_tensor_uid if tensor.view else None),
+        tensor, born, begins = run.tensors[name], int(plan.birth[i]), lives.birth[name]
+        arena = plan.arenas[plan.arena[i]].name
+        for rule, what, found, expected in (
+            ("tensors", "size", int(plan.size[i]), run.sizes.row_bytes[name]),
+            ("tensors", "shape", plan.shapes[i], run.sizes.shape[name]),
+            ("tensors", "dtype", plan.dtypes[i], tensor.dtype),
+            ("tensors", "role", plan.roles[i], tensor.role),
+            ("tensors", "alias group", plan.alias_group_ids[i], tensor.alias_group_id),
+            ("tensors", "base", plan.base_tensor_uids[i], tensor.view.base_tensor_uid if tensor.view else None),
+            ("arena", "arena", arena, arena if plan.own_arenas else lives.storages[lives.storage_of[name]].arena),
+            ("live_range", "live range", f"[{born}, {plan.death[i]})", f"[{begins}, {death[name]})"),
         ):
             if found != expected:
-                yield error("tensors", f'"{name}" has the {what} {found}; the graph has {expected}.', tensor=name)
-
-
-def check_arena_of_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
-    """Check rule ``arena``."""
-    for i, name in enumerate(plan.tensor_ids):
-        if name in lives.storage_of:
-            found, expected = plan.arenas[plan.arena[i]].name, lives.storages[lives.storage_of[name]].arena
-            if found != expected:
-                yield error(
-                    "arena", f'"{name}" is in the arena {found}; by the graph it is in {expected}.', tensor=name
-                )
+                step = min(born, begins) if rule == "live_range" else -1
+                message = f'"{name}" has the {what} {found}; the graph has {expected}.'
+                yield error(rule, message, tensor=name, step=step)
 
 
 def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
@@ -162,21 +153,6 @@ def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
                     f'"{run.node_name(step)}" writes "{name}" at step {step}; its birth is {plan.birth[row]}.',
                     tensor=name,
                     step=step,
-                )
-
-
-def check_ranges(plan: Plan, lives: Lives) -> Iterator[Finding]:
-    """Check rule ``live_range``."""
-    death = lives.unhanded_death | {x: step for step, x, _ in plan.handoffs}
-    for name, row in plan.row_of.items():
-        if name in lives.birth:
-            found, expected = (int(plan.birth[row]), int(plan.death[row])), (lives.birth[name], death[name])
-            if found != expected:
-                yield error(
-                    "live_range",
-                    f'"{name}" has the live range [{found[0]}, {found[1]}); expected [{expected[0]}, {expected[1]}).',
-                    tensor=name,
-                    step=min(found[0], expected[0]),
                 )
 
 

@@ -1,4 +1,4 @@
-"""Check alignment, the reasons for shared storages, and that no two storages overlap in time and bytes."""
+"""Check rows by themselves, alignment, the reasons for shared storages, and that no two storages overlap."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tmmu_core.graph.model import PERSISTENT_ROLES
+from tmmu_core.base.errors import AllocationOverflow, InvalidIrShapes
+from tmmu_core.graph.dtypes import canonical, tensor_bytes
+from tmmu_core.graph.model import PERSISTENT_ROLES, PRESETS, ROLES
 from tmmu_core.judge.finding import Finding, error
 from tmmu_core.judge.reference.liveness.ref_storages import Groups
 from tmmu_core.judge.verifier.check_constraints import excluded_storages
@@ -108,35 +110,34 @@ def _unlinked(plan: Plan, rows: list[int]) -> Iterator[Finding]:
             f'"{plan.tensor_ids[rows[0]]}" and other rows are one storage with several places.',
             tensor=plan.tensor_ids[rows[0]],
         )
-    names = [plan.tensor_ids[i] for i in rows]
-    named = {base for i in rows if (base := plan.base_tensor_uids[i]) is not None}
-    groups = Groups([*(f"t:{name}" for name in dict.fromkeys((*names, *sorted(named))))])
-    sure = (plan.tensor_ids[i] for i in rows if (base := plan.base_tensor_uids[i]) is None or base in plan.row_of)
-    anchor = next(sure, names[0])
+    ids, bases = plan.tensor_ids, plan.base_tensor_uids
+    names = [ids[i] for i in rows]
+    groups = Groups(dict.fromkeys((*names, *sorted({base for i in rows if (base := bases[i]) is not None}))))
+    anchor = next((ids[i] for i in rows if (base := bases[i]) is None or base in plan.row_of), names[0])
     first_of_group: dict[str, str] = {}
     by_place: dict[tuple[int, int], str] = {}
-    resident: dict[int, str] = {}
     for i in rows:
-        name, base, group = plan.tensor_ids[i], plan.base_tensor_uids[i], plan.alias_group_ids[i]
+        name, base, group = ids[i], bases[i], plan.alias_group_ids[i]
         if base is not None:
-            groups.join(f"t:{name}", f"t:{base}")
+            groups.join(name, base)
             if base not in plan.row_of:  # its base is not in this mode, so the rows do not show the link
-                groups.join(f"t:{name}", f"t:{anchor}")
+                groups.join(name, anchor)
         if group is not None:
-            groups.join(f"t:{name}", f"t:{first_of_group.setdefault(group, name)}")
+            groups.join(name, first_of_group.setdefault(group, name))
         by_place.setdefault((int(plan.death[i]), int(plan.offset[i])), name)
-    lasting = {groups.leader(f"t:{plan.tensor_ids[i]}") for i in rows if plan.roles[i] in PERSISTENT_ROLES}
-    for i in rows:  # persistent tensors and their views from step 0
-        if plan.birth[i] == 0 and groups.leader(f"t:{plan.tensor_ids[i]}") in lasting:
-            resident.setdefault(int(plan.offset[i]), plan.tensor_ids[i])
+    lasting = {groups.leader(ids[i]) for i in rows if plan.roles[i] in PERSISTENT_ROLES}
+    resident: dict[int, str] = {}  # persistent tensors and their views, from step 0
+    for i in rows:
+        if plan.birth[i] == 0 and groups.leader(ids[i]) in lasting:
+            resident.setdefault(int(plan.offset[i]), ids[i])
     for i in rows:
         offset = int(plan.offset[i])
         for before in (by_place.get((int(plan.birth[i]), offset)), resident.get(offset)):
             if before is not None:
-                groups.join(f"t:{plan.tensor_ids[i]}", f"t:{before}")
-    leader = groups.leader(f"t:{names[0]}")
+                groups.join(ids[i], before)
+    leader = groups.leader(names[0])
     for name in names:
-        if groups.leader(f"t:{name}") != leader:
+        if groups.leader(name) != leader:
             yield error(
                 "storage",
                 f'"{name}" and "{names[0]}" are one storage, but no view, alias group or in-place write links them.',
@@ -146,32 +147,30 @@ def _unlinked(plan: Plan, rows: list[int]) -> Iterator[Finding]:
 
 
 def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``overlap``; without a sweep where disjoint slots with one tenant at a time prove it."""
-    if _proven_by_slots(facts):
-        return
-    for space, storages in facts.spaces:
+    """Check rule ``overlap``."""
+    for space, a, b, one, two in overlaps(facts):
+        first, second, step = facts.name(a), facts.name(b), max(one[0], two[0])
+        yield error(
+            "overlap",
+            f'"{first}" and "{second}" both use bytes [{max(one[2], two[2])}, {min(one[3], two[3])}) of {space} at '
+            f"step {step}.",
+            tensor=first,
+            other=second,
+            arena=facts.plan.arenas[facts.arena[a]].name,
+            step=step,
+        )
+
+
+def overlaps(facts: PlanFacts) -> Iterator[tuple[str, int, int, Box, Box]]:
+    """Yield ``(address space, earlier storage, later storage, their boxes)`` of storages that overlap.
+
+    Every overlapping storage occurs at least once. Without a sweep where disjoint slots with one tenant at a time prove
+    that there is none.
+    """
+    for space, storages in () if _proven_by_slots(facts) else facts.spaces:
         boxes, owner = _boxes(facts, storages.tolist())
         for a, b in _overlapping(facts, boxes, owner):
-            first, second = facts.name(owner[a]), facts.name(owner[b])
-            low, high = max(boxes[a][2], boxes[b][2]), min(boxes[a][3], boxes[b][3])
-            step = max(boxes[a][0], boxes[b][0])
-            yield error(
-                "overlap",
-                f'"{first}" and "{second}" both use bytes [{low}, {high}) of {space} at step {step}.',
-                tensor=first,
-                other=second,
-                arena=facts.plan.arenas[facts.arena[owner[a]]].name,
-                step=step,
-            )
-
-
-def overlaps(facts: PlanFacts) -> Iterator[tuple[int, int]]:
-    """Yield pairs of storages (earlier, later) that overlap; every overlapping storage occurs at least once."""
-    if not _proven_by_slots(facts):
-        for _, storages in facts.spaces:
-            boxes, owner = _boxes(facts, storages.tolist())
-            for a, b in _overlapping(facts, boxes, owner):
-                yield owner[a], owner[b]
+            yield space, owner[a], owner[b], boxes[a], boxes[b]
 
 
 def _overlapping(facts: PlanFacts, boxes: list[Box], owner: list[int]) -> Iterator[tuple[int, int]]:
@@ -252,3 +251,47 @@ def overlapping(boxes: Sequence[Box]) -> Iterator[tuple[int, int]]:
                 inside.add(i)
         elif i in inside:
             del in_use[bisect_left(in_use, (start, end, i))]
+
+
+def check_rows(facts: PlanFacts) -> Iterator[Finding]:
+    """Check rule ``row``."""
+    plan = facts.plan
+    if plan.preset not in PRESETS:
+        yield error("row", f'the plan has the unknown preset "{plan.preset}".')
+    known = {dtype: canonical(dtype) is not None for dtype in set(plan.dtypes)}
+    for i, (name, role, dtype) in enumerate(zip(plan.tensor_ids, plan.roles, plan.dtypes, strict=True)):
+        if role not in ROLES:
+            yield error("row", f'"{name}" has the unknown role "{role}".', tensor=name)
+        elif role in PERSISTENT_ROLES and (plan.birth[i], plan.death[i]) != (0, facts.end):
+            yield error("row", f'"{name}" is a {role} but is not live in every step.', tensor=name)
+        if not known[dtype]:
+            yield error("row", f'"{name}" has the unknown dtype "{dtype}".', tensor=name)
+        else:
+            own, size, is_view = _bytes(plan.shapes[i], dtype), int(plan.size[i]), plan.base_tensor_uids[i] is not None
+            # A view with stride 0 spans fewer bytes than its shape.
+            if own is None or size > own or (size != own and not is_view):
+                makes = "no size" if own is None else f"{own:,} bytes"
+                yield error("row", f'"{name}" has {size:,} bytes; its shape and dtype give {makes}.', tensor=name)
+    yield from _views(facts)
+
+
+def _bytes(shape: tuple[int, ...], dtype: str) -> int | None:
+    """Return the bytes of a tensor; ``None`` for a negative size, or more than 2^64 − 1 bytes."""
+    try:
+        return tensor_bytes(shape, dtype)
+    except (InvalidIrShapes, AllocationOverflow):
+        return None
+
+
+def _views(facts: PlanFacts) -> Iterator[Finding]:
+    """Check that each view shares its base's storage and is inside its bytes."""
+    plan, stop = facts.plan, facts.plan.offset + facts.plan.size
+    for i, base in enumerate(plan.base_tensor_uids):
+        if base is None:
+            continue
+        name, j = plan.tensor_ids[i], plan.row_of.get(base, -1)
+        if j in (-1, i) or plan.storage[i] != plan.storage[j]:
+            problem = "has no row" if j < 0 else "is itself" if j == i else "is in another storage"
+            yield error("row", f'"{name}" is a view of "{base}", which {problem}.', tensor=name, other=base)
+        elif plan.offset[i] < plan.offset[j] or stop[i] > stop[j]:
+            yield error("row", f'"{name}" is a view of "{base}" but not inside its bytes.', tensor=name, other=base)

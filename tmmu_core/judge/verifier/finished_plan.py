@@ -108,7 +108,7 @@ def conflicting_rows(plan: Plan) -> Mask:
     facts = PlanFacts(plan)
     hit = np.zeros(facts.storages, np.bool_)
     skipped: list[int] = []
-    for a, b in overlaps(facts):
+    for _, a, b, _, _ in overlaps(facts):
         hit[[a, b]] = True
         skipped.append(b)
     # The sweep skips a storage after its first overlap; its other overlaps are found by comparison with all.

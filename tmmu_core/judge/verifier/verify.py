@@ -20,10 +20,9 @@ from tmmu_core.judge.finding import Finding, Verdict, error, shortened
 from tmmu_core.judge.verifier import against_graph
 from tmmu_core.judge.verifier.against_graph import INVALID_GRAPH, OWN_ARENAS
 from tmmu_core.judge.verifier.certificates import certificates
-from tmmu_core.judge.verifier.check_bytes import check_alignment, check_overlap, check_storages
+from tmmu_core.judge.verifier.check_bytes import check_alignment, check_overlap, check_rows, check_storages
 from tmmu_core.judge.verifier.check_constraints import check_constraints, check_reuse_cost
 from tmmu_core.judge.verifier.check_figures import check_arenas, check_certificates, check_completeness, check_metrics
-from tmmu_core.judge.verifier.check_rows import check_rows
 from tmmu_core.judge.verifier.check_slots import (
     check_numbering,
     check_slot_counts,
