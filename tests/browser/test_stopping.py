@@ -1,14 +1,15 @@
-"""Zoom and stopped searches are shared by links."""
+"""Zoom and stopped searches are shared by links; reading a large file can be stopped, and survives a reload."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Visit, pixel_of, rest
+from tests.browser.conftest import Visit, open_files, pixel_of, rest
 
 pytestmark = pytest.mark.browser
 
@@ -38,3 +39,29 @@ def test_stopped_search_has_its_own_link(visit: Visit) -> None:
     again.get_by_role("button", name="Continue the search").click()
     expect(again.get_by_role("button", name="Stop and keep the best plan")).to_be_visible()
     expect(page.get_by_text("Search stopped after")).to_be_visible()
+
+
+def large_file(folder: Path) -> Path:
+    """A CSV of 9 MB with quoted ids, which takes seconds to read."""
+    rows = (f'"tensor {k}",{k},{k + 3},{64 + k % 7}\n' for k in range(300_000))
+    file = folder / "large.csv"
+    file.write_text("id,lower,upper,size\n" + "".join(rows))
+    return file
+
+
+def test_large_file_is_read_beside_the_last_picture_and_can_be_stopped(visit: Visit, tmp_path: Path) -> None:
+    page = visit(graph="sample:linear_chain")
+    headline = page.locator(".tm-headline h1").inner_text()
+    file = large_file(tmp_path)
+    open_files(page, file)
+    expect(page.locator(".st-key-progress")).to_contain_text("Reading large.csv")
+    expect(page.locator(".tmmu-canvas")).not_to_have_count(0)
+    page.get_by_role("button", name="Stop", exact=True).click()
+    expect(page.locator(".tm-headline h1")).to_have_text(headline)
+    expect(page.locator(".st-key-progress")).to_have_count(0)
+    open_files(page, file)
+    expect(page.locator(".st-key-progress")).to_contain_text("Reading large.csv")
+    expect(page).to_have_url(re.compile("graph=file"))
+    page.reload()
+    expect(page.locator(".tm-headline h1")).to_contain_text("large needs", timeout=120_000)
+    expect(page.locator(".tmmu-canvas[data-paintings]").first).to_be_visible(timeout=120_000)

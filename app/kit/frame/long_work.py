@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import streamlit as st
@@ -20,10 +20,13 @@ REFRESH = 0.5
 """Seconds between updates."""
 
 
-def progress(job: Job[Any], title: str, *, follow: bool = False) -> None:
+def progress(
+    job: Job[Any], title: str, *, follow: bool = False, cancel: Callable[[Job[Any]], None] | None = None
+) -> None:
     """Draw how far a job is, with its best result, its time and a stop button; the page runs again when it ends.
 
-    ``follow``: the page also runs when a part is done, for pages that show parts.
+    ``follow``: the page also runs when a part is done, for pages that show parts. ``cancel``: what the button does to a
+    job without a best result.
     """
     begun = job.done, len(job.found)
 
@@ -31,16 +34,21 @@ def progress(job: Job[Any], title: str, *, follow: bool = False) -> None:
     def watch() -> None:
         if job.finished or (follow and (job.done, len(job.found)) != begun):
             st.rerun()
-        share = min(1.0, job.done / job.of) if job.of else 0.0
         done = f"{job.done:,} of {job.of:,}" if job.of else (f"{job.done:,}" if job.done else "")
-        seconds = f"{time.monotonic() - job.began:,.0f} s"
+        doing = "" if job.doing == job.what else job.doing
+        parts = (title, f"{doing} {done}".strip(), f"{time.monotonic() - job.began:,.0f} s")
+        text = " · ".join(filter(None, parts))
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key="progress"):
-            st.progress(
-                share, text=for_markdown(" · ".join(filter(None, (title, f"{job.doing} {done}".strip(), seconds))))
-            )
+            if job.of:
+                st.progress(min(1.0, job.done / job.of), text=for_markdown(text))
+            else:
+                st.html(
+                    f'<div class="tm" role="status">{markup.esc(text)}<progress aria-label="Working"></progress></div>'
+                )
             st.button(
-                "Stopping …" if job.stopping else "Stop and keep the best plan",
-                on_click=job.stop,
+                "Stopping …" if job.stopping else "Stop and keep the best plan" if cancel is None else "Stop",
+                on_click=cancel or Job.stop,
+                args=(job,),
                 disabled=job.stopping,
                 key="stop-job",
             )

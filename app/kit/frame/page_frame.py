@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -76,9 +77,12 @@ def shown(*, of_digests: bool = False, keeps_picture: bool = False) -> Shown:
     return answer
 
 
-def _meanwhile(job: Job[Any], title: str, keeps_picture: bool) -> Shown:
+def _meanwhile(
+    job: Job[Any], title: str, keeps_picture: bool, cancel: Callable[[Job[Any]], None] | None = None
+) -> Shown:
     """Draw the progress of a job; return the last plan, dimmed, else draw an outline and end the run."""
-    long_work.progress(job, title)
+    state.write_link()  # a reload continues with this file
+    long_work.progress(job, title, cancel=cancel)
     good = state.last_valid()
     known = None if good is None else desk().known(planning.plan_key(good))
     if keeps_picture and known is not None and known.worked:
@@ -87,6 +91,13 @@ def _meanwhile(job: Job[Any], title: str, keeps_picture: bool) -> Shown:
         return last
     long_work.skeleton()
     st.stop()
+
+
+def _close(job: Job[Any]) -> None:
+    """Stop reading a file and show the last valid plan, or the first sample."""
+    job.abandon()
+    good = state.last_valid() or Choice()
+    state.choose(**{field.name: getattr(good, field.name) for field in fields(good)})
 
 
 def _changed(answer: Shown) -> None:
@@ -267,7 +278,7 @@ def _open(chosen: Choice, keeps_picture: bool) -> Opened | Shown:
     if not job.finished:
         name, size = opening.label_of(chosen.source)
         error_cards.draw([])
-        return _meanwhile(job, f"Reading {name}, {numbers.short_bytes(size)}", keeps_picture)
+        return _meanwhile(job, f"Reading {name}, {numbers.short_bytes(size)}", keeps_picture, _close)
     try:
         return job.answer()
     except TmmuError as error:
