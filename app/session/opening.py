@@ -109,6 +109,11 @@ def label_of(source: str) -> tuple[str, int]:
     return name, len(data)
 
 
+def is_gone(source: str) -> bool:
+    """Return whether a source is a file that this server does not hold."""
+    return source.startswith("file:") and shelf().get(source) is None
+
+
 def content_of(source: str) -> tuple[bytes, str]:
     """Return ``(bytes, name)`` of a sample, golden trace or uploaded file. Raises ``UnreadableInput``."""
     kind, _, name = source.partition(":")

@@ -8,17 +8,18 @@ from __future__ import annotations
 import base64
 import gzip
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Literal
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from app.session import state
-from app.session.opening import content_of, shelf
+from app.session import history, state
+from app.session.opening import MOVES, content_of, shelf
 from app.session.planning import Shown, keep_reviewed
 from app.session.view_state import Choice, from_query, to_query
-from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.errors import TmmuError, UnreadableInput
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.native import unpacking
 
@@ -79,6 +80,8 @@ class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     graph: str
     plan: str
     link: str
+    moves: str = ""
+    """The moves of Fit that made the graph, gzipped and base64-coded JSON; "" for none."""
     author: str = ""
     date: str = ""
 
@@ -87,14 +90,29 @@ _KEY = "tmmu.review"
 
 
 def current() -> Review:
-    """Return the review of the open file; an empty one after another file is opened."""
-    kept = state.raw(_KEY)
-    return kept[1] if kept and kept[0] == state.choice().source else Review(author=kept[1].author if kept else "")
+    """Return the review of the open file, with a store that of all its visitors; an empty one without notes."""
+    source, (of, own) = state.choice().source, state.raw(_KEY) or ("", Review())
+    if (stored := history.kept_file(_stored_as(source))) is not None:
+        return msgspec.structs.replace(msgspec.json.decode(stored[1], type=Review), author=own.author)
+    return own if of == source else Review(author=own.author)
 
 
 def change(**fields: object) -> None:
     """Change the review of the open file."""
-    state.put(_KEY, (state.choice().source, msgspec.structs.replace(current(), **fields)))
+    _keep(state.choice().source, msgspec.structs.replace(current(), **fields))
+
+
+def _keep(source: str, now: Review) -> None:
+    """Keep a review for this session and, with a store, for everyone who opens the file there."""
+    state.put(_KEY, (source, now))
+    if history.url():
+        shared = msgspec.json.encode(msgspec.structs.replace(now, author=""))
+        history.drop_file(_stored_as(source))
+        history.keep_file(_stored_as(source), "review.json", shared)
+
+
+def _stored_as(source: str) -> str:
+    return f"review:{source}"
 
 
 def today() -> str:
@@ -128,6 +146,10 @@ def view_changes(view: View) -> dict[str, object]:
 def to_json(shown: Shown, verdict: str, now: Review, link: str) -> bytes:
     """Return the review file of a plan as JSON; ``link`` is the query of the view that it opens."""
     data, name = content_of(shown.opened.source)
+    moves = b""
+    with suppress(TmmuError):  # the server no longer has them
+        if source := dict(parse_qsl(link)).get("moves"):
+            moves = content_of(source)[0]
     return msgspec.json.encode(
         ReviewFile(
             review=now,
@@ -136,6 +158,7 @@ def to_json(shown: Shown, verdict: str, now: Review, link: str) -> bytes:
             graph=_coded(data),
             plan=_coded(plan_file.to_cbor(shown.plan)),
             link=link,
+            moves=_coded(moves) if moves else "",
             author=now.author,
             date=today(),
         )
@@ -153,15 +176,15 @@ def open_file(data: bytes, name: str) -> None:
     try:
         read = msgspec.json.decode(embedded[1] if embedded else data, type=ReviewFile)
         graph, plan = _decoded(read.graph, name), _decoded(read.plan, name)
+        moves = _decoded(read.moves, name)
     except (msgspec.DecodeError, ValueError) as error:
         raise UnreadableInput(f"the review file is damaged: {error}.", source=name, hint="Export it again.") from error
     source = shelf().put(read.graph_name, graph)
     chosen, _ = from_query(dict(parse_qsl(read.link)))
-    chosen = chosen.but(source=source)
+    chosen = chosen.but(source=source, moves=shelf().put(f"{read.graph_name}{MOVES}", moves) if moves else "")
     keep_reviewed(chosen, plan_file.from_document(plan, name))
     state.choose(**{field: getattr(chosen, field) for field in Choice.__dataclass_fields__})
-    author = current().author
-    state.put(_KEY, (source, msgspec.structs.replace(read.review, author=author)))
+    _keep(source, msgspec.structs.replace(read.review, author=current().author))
 
 
 def _coded(data: bytes) -> str:

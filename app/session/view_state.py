@@ -37,6 +37,8 @@ class Choice(PlanRequest):
     source: str = FIRST_SAMPLE
     """``sample:<name>``, ``file:<key>`` of a file that this server holds (whoever has the key can open it), or
     ``store:<SHA-256>`` of a plan in this server's store."""
+    file: str = ""
+    """Name of the opened file of ``source``, for a server that does not hold it; empty for samples."""
     fit_kinds: str = ""
     """The kinds of moves allowed there, with commas; empty for all that compute the same."""
     fit_dim: str = ""

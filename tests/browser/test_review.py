@@ -13,10 +13,10 @@ from tests.browser.conftest import Visit, download, open_files, rest, still
 pytestmark = pytest.mark.browser
 
 
-def drop(page: Page, file: Path) -> None:
-    """Drop a file in the middle of the page, once its scripts run."""
-    page.locator(".tmmu-canvas[data-paintings]").first.wait_for()
-    page.wait_for_function("window.history.tmmuSteps")
+def drop(page: Page, file: Path, place: str = ".tm-headline") -> None:
+    """Drop a file on a part of the page, once its scripts run."""
+    page.locator(place).first.wait_for()
+    page.wait_for_function("() => window.history.tmmuSteps")
     rest(page)
     transfer = page.evaluate_handle(
         """([text, name]) => {
@@ -26,7 +26,7 @@ def drop(page: Page, file: Path) -> None:
         }""",
         [file.read_text(encoding="utf-8"), file.name],
     )
-    page.locator(".tm-headline").first.dispatch_event("drop", {"dataTransfer": transfer})
+    page.locator(place).first.dispatch_event("drop", {"dataTransfer": transfer})
 
 
 def test_two_people_exchange_a_review_and_decide(visit: Visit, tmp_path: Path, browser: Browser) -> None:
@@ -79,7 +79,20 @@ def test_file_dropped_anywhere_opens(visit: Visit, tmp_path: Path) -> None:
     )
     drop(page, file)
     expect(page.locator(".tm-headline h1")).to_contain_text("three needs 96 B")
+    page.wait_for_function("() => openings.at(-1) === ''")
     assert page.evaluate("openings") == ["Opening three.csv …", ""]  # named at once, until the server has it
+
+
+def test_link_of_another_server_applies_to_the_file_that_is_opened_again(visit: Visit, tmp_path: Path) -> None:
+    page = visit(graph="sample:linear_chain")
+    page.goto(f"{page.url.split('?')[0]}?graph=file:{'0' * 32}&file=three.csv&planner=exact&tensor=b")
+    expect(page.locator(".tm-error")).to_contain_text("This server does not hold three.csv")
+    file = tmp_path / "three.csv"
+    file.write_text("id,lower,upper,size\na,0,4,64\nb,1,5,32\n")
+    drop(page, file, ".tm-error")
+    expect(page.locator(".tm-headline h1")).to_contain_text("three needs 96 B")
+    expect(page.locator(".tmmu-canvas").first).to_have_attribute("data-selected", "b")
+    expect(page).to_have_url(re.compile("planner=exact"))
 
 
 def test_damaged_review_is_refused_and_the_picture_stays(visit: Visit, tmp_path: Path) -> None:

@@ -99,7 +99,9 @@ def _uploaded(key: str) -> None:
     state.next_upload()
     if opened:
         sources = list(dict.fromkeys(opened))
-        state.choose(source=sources[0])
+        chosen = state.choice()
+        rest = vars(chosen) if chosen.file == brought[0][0] and opening.is_gone(chosen.source) else {}
+        state.choose(**{**rest, "source": sources[0]})
         if len(sources) == 2:
             state.choose(baseline=sources[1])
             state.redirect("compare")

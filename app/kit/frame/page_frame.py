@@ -34,6 +34,7 @@ def shown(*, of_digests: bool = False, keeps_picture: bool = False) -> Shown:
     ``of_digests``: the page also shows digests, which have no tensors. ``keeps_picture``: while a plan is computed, the
     last one is returned and everything that follows is dimmed.
     """
+    gallery.drop()
     chosen = state.choice()
     opened = _open(chosen, keeps_picture)
     if isinstance(opened, Shown):
@@ -280,9 +281,15 @@ def _open(chosen: Choice, keeps_picture: bool) -> Opened | Shown:
         error_cards.draw([])
         return _meanwhile(job, f"Reading {name}, {numbers.short_bytes(size)}", keeps_picture, _close)
     try:
-        return job.answer()
+        opened = job.answer()
+        if chosen.source.startswith("file:") and not chosen.file:
+            state.choose(file=opening.label_of(chosen.source)[0])
+        return opened
     except TmmuError as error:
         card = opening.card_of(error, "The file of this link could not be opened", chosen.source)
+        if chosen.file and opening.is_gone(chosen.source):
+            again = f"Open {chosen.file} again: the settings of this link apply to it."
+            card |= {"title": f"This server does not hold {chosen.file}", "hint": again}
     except OSError as error:
         card = {"title": "The file cannot be read", "message": str(error), "hint": "Open another one."}
     good = state.last_valid()

@@ -31,7 +31,6 @@ def draw(chosen: Choice, opened: Opened) -> None:
     """Draw the toolbar."""
     full = planning.spelled_out(chosen, opened)
     fixed = FIXED if opened.plan is not None else ""
-    gallery.drop()
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="toolbar"):
         # A new key closes the popover after a selection.
         with (

@@ -94,7 +94,10 @@ def link(shown: Shown) -> None:
         wrap_lines=True,
     )
     if shown.opened.source.startswith("file:"):
-        st.caption("The link to an uploaded file works while this server runs.")
+        st.caption(
+            "The link works while a server has the file. On another one, open the file again: the settings of the link "
+            "apply to it."
+        )
 
 
 def _row(label: str, name: str, mime: str, what: str, make: Callable[[], bytes | str]) -> None:

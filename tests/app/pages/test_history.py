@@ -77,6 +77,14 @@ def test_sweep_shows_progress_and_failures(store: Store, runs: tuple[Run, ...]) 
     assert "ALIGNMENT_VIOLATION: 48 is no power of two" in html(at)
 
 
+def test_review_lives_in_the_store(store: Store) -> None:
+    at = opened(graph="sample:linear_chain")
+    next(box for box in at.text_input if box.label == "Note").set_value("Why 64 KiB?")
+    next(button for button in at.button if button.label == "Add note").click().run()
+    other = opened(graph="sample:linear_chain")
+    assert "Why 64 KiB?" in " ".join(text.value for text in other.markdown)
+
+
 def test_file_survives_a_restart_with_a_store(store: Store) -> None:
     data = b"a file of mine" * 100
     source = opening.Shelf().put("mine.json", data, "somebody")
