@@ -36,7 +36,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     ),
     "second producer": (
         *("two_producers", 'the tensor "{tensor}" is written by "{node_id}" and before that by "{before}".'),
-        "A tensor has one producer: write to a tensor of its own, and say in_place_write where both are one storage.",
+        "A tensor has one producer: write to another tensor, with in_place_write where both are one storage.",
     ),
     "produced input": (
         *("input_is_produced", 'the node "{node_id}" writes "{tensor}", which is a graph input.'),
@@ -67,7 +67,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     "shard": ("shard_axis", 'the tensor "{tensor}" is sharded along axis {axis}, but has {axes} axes.', "{hint}"),
     "inplace": (
         *("unknown_inplace", 'the node "{node_id}" has the unknown inplace "{value}".'),
-        'Say "any", "none", or a list of [input_index, output_index].',
+        'Write "any", "none", or a list of [input_index, output_index].',
     ),
     "pair": (
         "pair_out_of_range",

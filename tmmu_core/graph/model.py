@@ -97,7 +97,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     inplace: Inplace | None = None
     in_place_write: tuple[tuple[int, int], ...] = ()
     params: dict[str, Any] = {}
-    """Attributes of the operator, for readers only: no answer depends on them."""
+    """Attributes of the operator, for readers only: no result depends on them."""
     grad_edges: tuple[tuple[int, int], ...] = ()
     unplanned: tuple[str, ...] = ()
     """Names of bodies that this operator runs and the graph does not hold. A plan of such a graph is incomplete."""

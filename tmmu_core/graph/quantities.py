@@ -46,27 +46,19 @@ def parse_bytes(text: str) -> int | None:
     return size
 
 
-def _scaled(n: int) -> tuple[int, int]:
-    """Return ``(unit, hundredths)`` of a byte count in the largest unit below it, rounded half up."""
-    unit = 0
-    while unit < len(_UNITS) - 1 and n >= 1024 ** (unit + 1):
-        unit += 1
-    scale = 1024**unit
-    hundredths = (n * 100 + scale // 2) // scale
-    if hundredths >= 102_400 and unit < len(_UNITS) - 1:  # 1023.999 KiB is 1.00 MiB
-        return unit + 1, (n * 100 + scale * 512) // (scale * 1024)
-    return unit, hundredths
-
-
 def short_bytes(n: int | None) -> str:
     """Return bytes with at least three digits: ``1.50 MiB``, ``24.5 KiB``, ``97 B``."""
     if n is None:
         return "unknown"
     sign = "−" if n < 0 else ""
     n = abs(int(n))
-    unit, hundredths = _scaled(n)
+    unit = min((max(n, 1).bit_length() - 1) // 10, len(_UNITS) - 1)
     if unit == 0:
         return f"{sign}{n} B"
+    hundredths = (n * 100 + 1024**unit // 2) // 1024**unit  # rounded half up
+    if hundredths >= 102_400 and unit < len(_UNITS) - 1:  # 1023.999 KiB is 1.00 MiB
+        unit += 1
+        hundredths = (n * 100 + 1024**unit // 2) // 1024**unit
     whole, part = divmod(hundredths, 100)
     if whole >= 100:
         text = str((hundredths + 50) // 100)

@@ -35,7 +35,7 @@ def executorch_pass(
     alignment : int
         Bytes [16].
     alloc_graph_input, alloc_graph_output, alloc_mutable_buffers : bool
-        Whether the plan holds inputs, outputs and state [True]; else whoever runs the program allocates them.
+        Whether the plan holds inputs, outputs and state [True]; else the program that runs it allocates them.
 
     Returns
     -------

@@ -71,7 +71,7 @@ class Fit(Generic[P]):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Conditions that changed the answer: assumed sizes, missing parts, options without effect."""
+        """Conditions that changed the result: assumed sizes, missing parts, options without effect."""
         return self.fitted.warnings
 
     @property

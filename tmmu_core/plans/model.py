@@ -51,7 +51,7 @@ READ = "read"
 REMARKS = (PLACES_DERIVED, CHANGED, NO_CONTENT_HASH, ASSUMED, UNPLANNED, GIVEN_OFFSETS, READ)
 """Keys of ``Plan.notes`` whose values are texts."""
 
-PLACES: tuple[Places, ...] = ("slots", "bytes", "sparse")
+PLACES: tuple[Places, ...] = get_args(Places)
 
 
 Category = Literal["parameter", "gradient", "optimizer_state", "activation", "other"]
@@ -167,7 +167,7 @@ class Handoffs(Sequence[Handoff]):
     """In-place reuse as columns, with the interface of a tuple of triples, to save memory."""
 
     def __init__(self, ids: Sequence[str], rows: I64) -> None:
-        """``rows`` (h, 3): step, and the numbers in ``ids`` of giver and taker."""
+        """``rows`` (h, 3): step, and the numbers in ``ids`` of the input and of the output that reuses it."""
         self._ids, self._rows = ids, rows
 
     def __len__(self) -> int:
@@ -292,7 +292,7 @@ class Plan(PlanColumns):
     def held_until(self) -> I64:
         """Per row, the step after the last one at which its bytes are in use.
 
-        That is its death, but for the giver of a hand-off that is not taken: it is read at the step at which it dies.
+        That is its death, or one step more for the input of an in-place reuse that is not taken.
         """
         held = self.death.copy()
         for (step, source, _), taken in zip(self.handoffs, self.taken, strict=True):

@@ -240,11 +240,11 @@ def _edges(parts: _Parts, number: dict[int, int]) -> tuple[Edge, ...]:
 
 
 MOST_AT_FIRST = 60
-"""Vertices up to which levels are opened before anybody opens one."""
+"""Most vertices for which levels are open at first."""
 MOST_NEAR = 80
-"""Vertices of a neighbourhood of nodes; past that the levels around the middle are closed."""
+"""Most vertices of a neighbourhood of nodes; above, only the levels around the middle are open."""
 MOST_DRAWN = 3_000
-"""Vertices that are seen at once at most."""
+"""Most vertices that are drawn at once."""
 
 
 @dataclass(frozen=True)
@@ -268,18 +268,24 @@ class GraphView:
     collapsed: Collapsed
     opened: frozenset[Path]
     by_level: bool
-    """Of a neighbourhood: whether levels that do not hold the middle are closed, for too many nodes are that near."""
+    """Whether a neighbourhood has too many nodes, so that levels without its middle are closed."""
     radius: int | None
-    """The radius that is seen: the wished one, or the largest below it that can be."""
+    """The radius shown: as requested, or the largest below it that can be drawn."""
     too_many: int
-    """Vertices that were wished for where that was too many to be seen; 0 otherwise."""
+    """Number of requested vertices where it is too large to be drawn; else 0."""
 
 
 def walk(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:
-    """The whole graph, or the neighbourhood that is wished for, of no more than :data:`MOST_DRAWN` vertices."""
+    """Return the whole graph or the requested neighbourhood, with at most :data:`MOST_DRAWN` vertices."""
     request = CollapseRequest(tensor=view.tensor, node=view.node, radius=view.radius)
     if view.radius is None:
-        return _whole(index, tree, view, request)
+        first = tree.opened(MOST_AT_FIRST)
+        opened = (first | frozenset(view.opened)) - frozenset(view.closed)
+        found = collapse(index, tree, replace(request, opened=opened))
+        if len(found.vertices) <= MOST_DRAWN:
+            return GraphView(found, opened, False, None, 0)
+        wanted = len(found.vertices)
+        return GraphView(collapse(index, tree, replace(request, opened=first)), first, False, None, wanted)
     everything = frozenset(tree.paths) - frozenset(view.closed)
     found = collapse(index, tree, replace(request, opened=everything))
     if len(found.vertices) <= MOST_NEAR:
@@ -294,12 +300,3 @@ def walk(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:
         radius -= 1
         found = collapse(index, tree, replace(request, opened=opened, radius=radius))
     return GraphView(found, opened, True, radius, wanted if radius < view.radius else 0)
-
-
-def _whole(index: GraphIndex, tree: Tree, view: ViewRequest, request: CollapseRequest) -> GraphView:
-    first = tree.opened(MOST_AT_FIRST)
-    opened = (first | frozenset(view.opened)) - frozenset(view.closed)
-    found = collapse(index, tree, replace(request, opened=opened))
-    if len(found.vertices) <= MOST_DRAWN:
-        return GraphView(found, opened, False, None, 0)
-    return GraphView(collapse(index, tree, replace(request, opened=first)), first, False, None, len(found.vertices))

@@ -7,7 +7,7 @@
         h                            holds blocks only: it represents their family, "12 × h.*"
           h.0 … h.11
     block*  17 blocks                a family beside other modules gets a level of its own
-    nodes 33–64, or h.32 … h.63      a stretch in the order they run, where too many stand beside one another
+    nodes 33–64, or h.32 … h.63      a range in execution order, where a level has too many children
 
 A level is omitted if it holds everything that its parent holds, or a single node. Ranges of nodes follow the execution
 order, so that they form no cycle.

@@ -74,21 +74,15 @@ def is_node_centric(fields: dict[str, Any]) -> bool:
     """Whether a document with these fields is of the node-centric dialect."""
     if "tensors" in fields or "nodes" not in fields:
         return False
-    return "ir_schema_hash" in fields or _has_ports(fields["nodes"])
-
-
-def _has_ports(nodes: Any) -> bool:
-    if isinstance(nodes, msgspec.Raw):
+    nodes = fields["nodes"]
+    if isinstance(nodes, msgspec.Raw) and "ir_schema_hash" not in fields:
         try:
             nodes = msgspec.json.decode(nodes)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False  # damaged: the native reader reports where
-    if not isinstance(nodes, list):
-        return False
-    rows = [node for node in nodes if isinstance(node, dict)]
-    return any("shape_out" in node for node in rows) or any(
-        isinstance(port, dict) for node in rows for port in node.get("inputs") or ()
-    )
+    rows = [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
+    has_ports = any("shape_out" in n or any(isinstance(port, dict) for port in n.get("inputs") or ()) for n in rows)
+    return "ir_schema_hash" in fields or has_ports
 
 
 def decode(data: bytes, name: str = "") -> Graph:

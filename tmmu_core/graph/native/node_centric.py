@@ -7,8 +7,8 @@
         {"node_id": "h", "instr": "RELU", "inputs": [{"node_id": "x", "output_idx": 0}], "shape_out": [1, 8]}],
      "outputs": [{"node_id": "h", "output_idx": 0}]}
 
-The tensor that node ``h`` writes as its output 0 is called ``h:0``. There are no graph inputs: what is loaded is a node
-like any other. A node with several outputs has a ``shape_out`` of several shapes; its ``dtype``, ``role`` and the
+The tensor that node ``h`` writes as its output 0 is called ``h:0``. There are no graph inputs: a loaded tensor is the
+output of a node. A node with several outputs has a ``shape_out`` of several shapes; its ``dtype``, ``role`` and the
 tensor's other fields are then one for all, or a list with one each.
 """
 
@@ -67,7 +67,7 @@ class PortNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PortGraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Read a graph of the dialect. ``ir_schema_hash`` is ignored."""
+    """A graph of the dialect, as its file has it. ``ir_schema_hash`` is ignored."""
 
     nodes: tuple[PortNode, ...]
     outputs: tuple[Port, ...] = ()

@@ -122,7 +122,8 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     known = {tensor.id: i for i, tensor in enumerate(graph.tensors)}
     for tensor_id in spec.tensors:
         # Tensors that a mode adds exist in that mode only.
-        if tensor_id not in known and _followed(tensor_id) not in known:
+        leaders = (tensor_id.removesuffix(end) for end in FOLLOWERS)
+        if tensor_id not in known and not any(leader in known for leader in leaders):
             raise refused(
                 f"the shard spec names the tensor {tensor_id!r}, which the graph does not have.",
                 f"$.tensors.{tensor_id}",
@@ -168,11 +169,6 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     if not whole:
         return found
     return replace(found, splits=tuple(() if i in whole else split for i, split in enumerate(found.splits)))
-
-
-def _followed(tensor_id: str) -> str:
-    """Return the tensor whose gradient or recomputed copy has this id; "" for other ids."""
-    return next((tensor_id.removesuffix(end) for end in FOLLOWERS if tensor_id.endswith(end)), "")
 
 
 def idle_rules(graph: Graph, spec: ShardSpec) -> list[str]:

@@ -185,19 +185,17 @@ class CostBounds:
 
     def _between(self, a: Unit, b: Unit) -> list[tuple[int, int, float]]:
         found: list[tuple[int, int, float]] = []
+        birth, death = self.plan.birth, self.plan.death
         for (x, mine), (y, theirs) in product(zip(a.names, a.sizes, strict=True), zip(b.names, b.sizes, strict=True)):
             pair = frozenset((x, y))
-            if pair in self.separated or (self._together(pair) and pair not in self.excluded):
+            rows = product(self.rows[x], self.rows[y])
+            together = any(birth[i] < death[j] and birth[j] < death[i] for i, j in rows)
+            if pair in self.separated or (together and pair not in self.excluded):
                 found.append((mine, theirs, HARD))
             elif pair in self.penalties:
                 found.append((mine, theirs, self.penalties[pair]))
                 self.penalties[pair] = 0
         return found
-
-    def _together(self, pair: frozenset[str]) -> bool:
-        first, second = (self.rows[name] for name in pair)
-        birth, death = self.plan.birth, self.plan.death
-        return any(birth[i] < death[j] and birth[j] < death[i] for i in first for j in second)
 
 
 def counted(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:

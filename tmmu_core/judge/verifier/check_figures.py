@@ -184,7 +184,10 @@ def _witness(facts: PlanFacts, number: int, arena: ArenaSummary) -> Iterator[Fin
         return
     step = arena.witness_step
     # Storages that must not alias conflict at any step, so one live storage suffices.
-    if step != -1 and not _is_live(plan, set(arena.witness), step):
+    here = np.flatnonzero((plan.birth <= step) & (step < plan.death))
+    live = not {plan.storage[plan.row_of[name]] for name in arena.witness}.isdisjoint(plan.storage[here].tolist())
+    live = live or any(plan.tensor_ids[row].rpartition(PART)[0] in arena.witness for row in here.tolist())
+    if step != -1 and not live:
         yield error(
             "certificate", f"no storage of the witness of {arena.name} is live at step {step}.", arena=arena.name
         )
@@ -200,14 +203,6 @@ def _witness(facts: PlanFacts, number: int, arena: ArenaSummary) -> Iterator[Fin
             f"{side_by_side(sizes, grids):,}.",
             arena=arena.name,
         )
-
-
-def _is_live(plan: Plan, names: set[str], step: int) -> bool:
-    """Return whether one of these storages, or a later live part of one, is live at ``step``."""
-    here = np.flatnonzero((plan.birth <= step) & (step < plan.death))
-    storages = set(plan.storage[here].tolist())
-    own = any(int(plan.storage[plan.row_of[name]]) in storages for name in names)
-    return own or any(plan.tensor_ids[row].rpartition(PART)[0] in names for row in here.tolist())
 
 
 def side_by_side(sizes: list[int], grids: list[int]) -> int:

@@ -22,6 +22,7 @@ Beside it: the tenants of each slot, and the resource ledger of seed II.J.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -159,33 +160,28 @@ def _follow(s: PlanStorages, here: I64, beats: Beats) -> tuple[U64, U64]:
 
 
 def _sweep(columns: dict[str, NDArray[Any]], steps: int) -> tuple[U64, U64]:
-    """The plain Python form of ``tmmu_waste``: the tree's root holds the sum of alignment gaps between neighbours.
-
-    A node holds its first block, its last block (−1: none) and the gaps between the blocks inside it.
-    """
+    """Return :func:`_follow` in plain Python: the live blocks in order, and the sum of the gaps between neighbours."""
     start, end, alignment, place, born, births, gone, deaths = (column.tolist() for column in columns.values())
-    n = len(start)
-    leaves = 1 << max(n - 1, 0).bit_length()
-    first, last, inside = [-1] * (2 * leaves), [-1] * (2 * leaves), [0] * (2 * leaves)
-    tenants = [0] * n
+    tenants, live, total = [0] * len(start), list[int](), 0
 
-    def change(p: int, by: int) -> None:
-        tenants[p] += by
-        k = leaves + p
-        block = p if tenants[p] > 0 else -1
-        if first[k] == block:
+    def gap(lower: int, upper: int) -> int:
+        return min(-end[lower] % alignment[upper], max(0, start[upper] - end[lower]))
+
+    def change(block: int, by: int) -> None:
+        nonlocal total
+        was_live = tenants[block] > 0
+        tenants[block] += by
+        if was_live == (tenants[block] > 0):
             return
-        first[k] = last[k] = block
-        k //= 2
-        while k:
-            left, right = 2 * k, 2 * k + 1
-            first[k] = first[left] if first[left] >= 0 else first[right]
-            last[k] = last[right] if last[right] >= 0 else last[left]
-            inside[k] = inside[left] + inside[right]
-            lower, upper = last[left], first[right]
-            if lower >= 0 and upper >= 0 and start[upper] > end[lower]:
-                inside[k] += min(-end[lower] % alignment[upper], start[upper] - end[lower])
-            k //= 2
+        at = bisect_left(live, block)
+        if was_live:
+            del live[at]
+        below, above = live[at - 1 : at], live[at : at + 1]
+        around = sum(gap(k, block) for k in below) + sum(gap(block, k) for k in above)
+        added = around - sum(gap(lower, upper) for lower in below for upper in above)
+        total += -added if was_live else added
+        if not was_live:
+            live.insert(at, block)
 
     gaps, top = [0] * steps, [0] * steps
     b = d = 0
@@ -196,8 +192,7 @@ def _sweep(columns: dict[str, NDArray[Any]], steps: int) -> tuple[U64, U64]:
         while b < len(births) and births[b] == t:
             change(place[born[b]], 1)
             b += 1
-        gaps[t] = inside[1]
-        top[t] = end[last[1]] if last[1] >= 0 else 0
+        gaps[t], top[t] = total, end[live[-1]] if live else 0
     return np.array(gaps, np.uint64), np.array(top, np.uint64)
 
 

@@ -14,7 +14,7 @@ from tmmu_core.plans.model import Plan
 
 @dataclass(frozen=True)
 class Uplift:
-    """Of one tensor's storage."""
+    """Why a storage is in its memory, and what the next better memory lacks."""
 
     decided_by: str
     """``rule 2``, ``tensor`` (its own ``arena``) or ``order`` (the first memory that has room)."""

@@ -175,10 +175,10 @@ class Ghost:
 
 
 def ghost(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> Ghost:
-    """The storage of ``tensor_id`` tried at ``offset`` (bytes), born at step ``birth`` and living as long as it does.
+    """Return the effect of ``offset`` (bytes) and of the first step ``birth`` on the storage of ``tensor_id``.
 
-    Steps are cut to the timeline. ``extent`` is the highest end of all storages of the arena, backings of slots
-    included but for the storage in question, which leaves its slot. ``KeyError`` for a tensor that is not there.
+    Its life keeps its length, and is cut to the timeline. ``extent`` is the highest end of all storages of the arena,
+    backings of slots included, except that of the storage itself. Raises ``KeyError`` for an unknown tensor.
     """
     s = storages_of(plan)
     me = int(plan.storage[plan.row_of[tensor_id]])
@@ -210,7 +210,7 @@ def on_grid(plan: Plan, tensor_id: str, offset: int) -> int:
     return max(0, (offset + (grid - 1) // 2) // grid * grid)
 
 
-# --- where two plans part ----------------------------------------------------------------------------------------
+# --- the first difference of two plans ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def storages_of(plan: Plan) -> PlanStorages:
 def _grouped(plan: Plan) -> PlanStorages:
     """Return the range of bytes and the range of steps in use of each storage.
 
-    A giver that is not taken over is read at the step at which it dies, and holds its bytes through it. A range that
+    The input of an in-place reuse that is not taken keeps its bytes through the step that reads it. A range that
     reaches out of the timeline, which only a damaged plan has, is cut to it.
     """
     n = int(plan.storage.max(initial=-1)) + 1
@@ -221,5 +221,5 @@ def held_by_writer(plan: Plan, own: PlanStorages, index: GraphIndex, step: int, 
 
 
 def align_up(value: int, alignment: int) -> int:
-    """The least multiple of ``alignment`` (bytes) that is ≥ ``value``; not checked against 2^64 − 1."""
+    """Return the least multiple of ``alignment`` (bytes) that is ≥ ``value``; not checked against 2^64 − 1."""
     return -(-value // alignment) * alignment

@@ -33,8 +33,8 @@ class PackedArena(NamedTuple):
     extent: int
     """Bytes."""
     held: I64
-    """Until when each storage's bytes are in use as planned: a hand-off that is not taken holds its giver through the
-    step that reads it, which the peak must show; the lower bound is the problem's, where all are open."""
+    """Per storage, the step after its last use as planned: the input of an in-place reuse that is not taken keeps its
+    bytes through the step that reads it. The peak counts this; the lower bound is that of the problem."""
     parts: tuple[I64, I64, U64] | None = None
     """Birth, end of use and bytes of every live part, where storages have gaps: each is a row, and a storage of the
     plan. ``None``: the storages are their own."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.dtypes import itemsize
@@ -34,8 +33,11 @@ def spread_over_memories(
     platform = _platform(options, config)
     memory = {m.name: m for m in platform.memories}
     granted = analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena()))
-    # The row, and so the C code, states the alignment: it includes that of the dtypes.
-    grids = np.maximum(granted.storages.alignment, _dtype_grids(granted))
+    # The row, and so the C code, states the alignment: it includes that of the widest element.
+    widths = np.array([itemsize(tensor.dtype) for tensor in timeline.graph.tensors], np.uint64)
+    members = np.flatnonzero(granted.storage_of >= 0)
+    grids = granted.storages.alignment.copy()
+    np.maximum.at(grids, granted.storage_of[members], widths[members])
     granted = replace(granted, storages=replace(granted.storages, alignment=grids))
     liveness = without_handoffs(granted)
     problem = _problem(liveness)
@@ -118,15 +120,6 @@ def _facts(liveness: Liveness, storage: int, memory: Mapping[str, Memory]) -> Fa
         role = "constant" if read_only else "persistent"
     arena = tensors[head].arena
     return Facts(role, operator, itemsize(tensors[head].dtype), arena if arena in memory else None)
-
-
-def _dtype_grids(liveness: Liveness) -> NDArray[np.uint64]:
-    """Per storage, the widest element among its members: bytes, a power of two for every dtype there is."""
-    widths = np.array([itemsize(tensor.dtype) for tensor in liveness.timeline.graph.tensors], np.uint64)
-    grids = np.ones(len(liveness.storages), np.uint64)
-    members = np.flatnonzero(liveness.storage_of >= 0)
-    np.maximum.at(grids, liveness.storage_of[members], widths[members])
-    return grids
 
 
 def _notes(region_id: int, ids: Sequence[str], residency: Residency, memory: Mapping[str, Memory]) -> dict[str, Any]:

@@ -44,14 +44,14 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
         place[rows] = np.arange(len(rows))
         heads = storages.head[rows]
         source = storages.handoff_from[rows]
-        # A hand-off stays inside its arena (contract §1), so the giver's place is known by now or soon.
+        # In-place reuse stays inside an arena (contract §1), so both places are known in this loop.
         handoff = np.where(source >= 0, place[source], -1)
         pairs = storages.must_not_alias
         inside = (storages.arena[pairs] == number).all(axis=1)
         problems.append(
             Problem(
                 arena=name,
-                ids=_taken(ids, heads),
+                ids=ids if np.array_equal(heads, np.arange(len(ids))) else _at(ids, heads),
                 birth=storages.birth[rows],
                 death=storages.death[rows],
                 size=storages.size[rows],
@@ -66,13 +66,6 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
     return problems
 
 
-def _taken(ids: tuple[str, ...], numbers: I64) -> tuple[str, ...]:
-    """The ids of ``numbers``; where those are all there are, in order, the same tuple."""
-    if np.array_equal(numbers, np.arange(len(ids))):
-        return ids
-    return tuple(map(ids.__getitem__, numbers.tolist()))
-
-
 T = TypeVar("T")
 
 
@@ -83,7 +76,7 @@ class Placement:
     liveness: Liveness
     """With the hand-offs that the planner used; the others' givers live one step longer."""
     held: I64
-    """Step after the last one at which a storage's bytes are in use: its death, but for a giver not taken over."""
+    """Step after the last use of a storage: its death, or one more where its in-place reuse is not taken."""
     slot: I64
     offset: U64
     rows_of: Mapping[str, I64]
@@ -101,7 +94,7 @@ def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Se
     """Merge the packings of all arenas into one placement.
 
     A planner that places bytes uses a hand-off only where giver and taker start at one offset (contract §1, §11). One
-    that assigns slots uses them all: its giver dies in any case, and is taken over where the two have one slot.
+    that assigns slots keeps all of them: the input dies in any case, and is overwritten where both have one slot.
     """
     count = len(liveness.storages)
     slot, offset = np.zeros(count, np.int64), np.zeros(count, np.uint64)

@@ -144,7 +144,16 @@ class _Session:
         """One iteration: keep the plan, or make another at the boundary before it."""
         outside = self._outside(shape)
         if outside and self.policy == "ABORT":
-            self._refuse_shape(number, shape, outside[0])
+            name, dim = outside[0], self.dims[outside[0]]
+            raise InvalidIrShapes(
+                f"iteration {number}: {name} = {shape[name]} leaves the envelope [{dim.min}, {dim.max}], "
+                "and the replan policy is ABORT.",
+                reason="dim_out_of_envelope",
+                node_id="",
+                dim=name,
+                value=shape[name],
+                hint="Declare a wider envelope, or the policy REPLAN_AT_SAFEPOINT with a safepoint.",
+            )
         whole = {name: shape.get(name, dim.max) for name, dim in self.graph.dims.items()}
         before = self.iterations[-1] if self.iterations else self._planned(number, whole)
         if not outside:
@@ -180,18 +189,6 @@ class _Session:
                     f"{name} = {value} is negative.", reason="negative_dim", node_id="", hint="Give a size ≥ 0."
                 )
         return sorted(name for name, value in shape.items() if not self.dims[name].min <= value <= self.dims[name].max)
-
-    def _refuse_shape(self, number: int, shape: Mapping[str, int], name: str) -> None:
-        dim = self.dims[name]
-        raise InvalidIrShapes(
-            f"iteration {number}: {name} = {shape[name]} leaves the envelope [{dim.min}, {dim.max}], "
-            "and the replan policy is ABORT.",
-            reason="dim_out_of_envelope",
-            node_id="",
-            dim=name,
-            value=shape[name],
-            hint="Declare a wider envelope, or the policy REPLAN_AT_SAFEPOINT with a safepoint.",
-        )
 
     def _safepoint(self, number: int, before: Iteration) -> str:
         """Return the last declared safepoint of the previous plan."""
