@@ -235,43 +235,31 @@ class ModelFile:
         number, i = at
         word = self.dtypes.get(tensor.Type(), f"type {tensor.Type()}")
         dtype = HANDLE_DTYPE if word == "RESOURCE" else dtypes.canonical(word)
-        path = f"subgraph {number}, tensor {i}"
-        if dtype is None:
-            raise InvalidIrShapes(
-                f'the tensor "{name}" has the type {word}, which has no fixed size.',
-                reason="unknown_dtype",
-                node_id="",
-                tensor=name,
-                path=path,
-                hint="Only tensors of numbers and booleans can be planned.",
-            )
         shape = tuple(numbers(tensor, "Shape"))
-        if any(dim < 0 for dim in shape):
-            raise InvalidIrShapes(
-                f'the tensor "{name}" has a dimension that the model leaves open: {list(shape)}.',
-                reason="dynamic_shape",
-                node_id="",
-                tensor=name,
-                path=path,
-                hint="Give the inputs fixed shapes and convert the model again.",
-            )
+        what = reason = hint = ""
+        if dtype is None:
+            what, reason = f"has the type {word}, which has no fixed size.", "unknown_dtype"
+            hint = "Only tensors of numbers and booleans can be planned."
+        elif any(dim < 0 for dim in shape):
+            what, reason = f"has a dimension that the model leaves open: {list(shape)}.", "dynamic_shape"
+            hint = "Give the inputs fixed shapes and convert the model again."
+        if what or dtype is None:
+            path = f"subgraph {number}, tensor {i}"
+            what = f'the tensor "{name}" {what}'
+            raise InvalidIrShapes(what, hint=hint, reason=reason, node_id="", tensor=name, path=path)
         has_data = self.data_bytes(tensor) > 0 or is_external(tensor)
         is_empty = not is_written and 0 in shape  # the axes of a reduction over none: a constant that needs no data
-        role = _role(bool(tensor.IsVariable()), has_data or is_empty, [i in end for end in ends], number)
-        if role == "constant" and tensor.Sparsity() is not None and not is_external(tensor):
-            shape, dtype = (self.data_bytes(tensor),), "uint8"
+        is_input, is_output = (i in end for end in ends)
+        role: Role = "activation"
+        if tensor.IsVariable():
+            role = "buffer"
+        elif (has_data or is_empty) and not is_input:
+            role = "constant"
+            if tensor.Sparsity() is not None and not is_external(tensor):
+                shape, dtype = (self.data_bytes(tensor),), "uint8"
+        elif not number and (is_input or is_output):  # the ends of a body are copied, from and to its operator
+            role = "input" if is_input else "output"
         return Tensor(name, shape, dtype, role)
-
-
-def _role(is_variable: bool, is_constant: bool, ends: Sequence[bool], number: int) -> Role:
-    is_input, is_output = ends
-    if is_variable:
-        return "buffer"
-    if is_constant and not is_input:
-        return "constant"
-    if number:  # the ends of a body are copied, from the operands of its operator and to its results
-        return "activation"
-    return "input" if is_input else "output" if is_output else "activation"
 
 
 def is_external(tensor: Any) -> bool:

@@ -168,11 +168,7 @@ class _Flattening:
         inner = names.new_child()
         carried = [self.define(value.name, at.scope, inner) for value in _inputs(body)]
         rooms = [self.fresh(f"{at.scope}/{name}.room") if name else "" for name in node.output[states:]]
-        self._emit(
-            _scope_node("Loop.open", at, [count, condition, *initial], [*carried, *rooms], states=states),
-            at.scope,
-            at.position,
-        )
+        self._emit_scope("Loop.open", at, [count, condition, *initial], [*carried, *rooms], states=states)
         start = len(self.nodes)
         self._declare(_inputs(body)[:2], inner)
         self._body(body, at.scope, inner)
@@ -190,32 +186,23 @@ class _Flattening:
         sliced = int(attribute_of(node, "num_scan_inputs") or 0)
         states = len(reads) - sliced
         gathered = len(node.output) - states
-        if not sliced or min(states, gathered) < 0 or len(_inputs(body)) != len(reads):
-            self._miscounted(node, at.scope)
-        if len(body.output) != len(node.output):
+        axes = list(attribute_of(node, "scan_input_axes") or [0] * sliced)
+        axes_out = list(attribute_of(node, "scan_output_axes") or [0] * gathered)
+        ends = len(_inputs(body)), len(body.output), len(axes), len(axes_out)
+        if not sliced or min(states, gathered) < 0 or ends != (len(reads), len(node.output), sliced, gathered):
             self._miscounted(node, at.scope)
         inner = names.new_child()
         carried = [self.define(value.name, at.scope, inner) for value in _inputs(body)[:states]]
         slices = [self.define(value.name, at.scope, inner) for value in _inputs(body)[states:]]
         rooms = [self.fresh(f"{at.scope}/{name}.room") if name else "" for name in node.output[states:]]
         if any((*carried, *rooms)):
-            opening = _scope_node("Scan.open", at, reads[:states], [*carried, *rooms], states=states)
-            self._emit(opening, at.scope, at.position)
+            self._emit_scope("Scan.open", at, reads[:states], [*carried, *rooms], states=states)
         start = len(self.nodes)
-        axes = list(attribute_of(node, "scan_input_axes") or [0] * sliced)
-        if len(axes) != sliced:
-            self._miscounted(node, at.scope)
-        self._emit(
-            _scope_node("Scan.next", at, reads[states:], slices, axes=axes, directions=_directions(node, "in", sliced)),
-            at.scope,
-            at.position,
-        )
+        directions = _directions(node, "in", sliced)
+        self._emit_scope("Scan.next", at, reads[states:], slices, axes=axes, directions=directions)
         self._body(body, at.scope, inner)
         results = self._copied(body, inner, [*carried, *rooms], carried, at)
         captures = self._captures(start, carried)
-        axes_out = list(attribute_of(node, "scan_output_axes") or [0] * gathered)
-        if len(axes_out) != gathered:
-            self._miscounted(node, at.scope)
         counts = {"states": states, "rooms": gathered, "measured": reads[states], "axis": axes[0], "axes": axes_out}
         counts["directions"] = _directions(node, "out", gathered)
         return _Closing(at, [*carried, *rooms, *results], captures, counts, carried + rooms)
@@ -268,19 +255,9 @@ class _Flattening:
         outputs = [self.define(name, scope, names) for name in node.output]
         both = enumerate(zip(made.places, outputs, strict=False))  # an If has no in-place outputs
         writes = {f"in_place_{i}": place for i, (place, output) in both if place and output}
-        self._emit(
-            _scope_node(
-                f"{node.op_type}.close",
-                made.at,
-                [*made.operands, *made.captures],
-                outputs,
-                captures=len(made.captures),
-                **made.counts,
-                **writes,
-            ),
-            made.at.scope,
-            made.at.position,
-        )
+        reads = [*made.operands, *made.captures]
+        counts = {"captures": len(made.captures), **made.counts, **writes}
+        self._emit_scope(f"{node.op_type}.close", made.at, reads, outputs, **counts)
 
     def define(self, name: str, scope: str, names: Names) -> str:
         """Return the flat name of ``name`` in the graph of ``scope``, and add it to ``names``."""
@@ -300,6 +277,12 @@ class _Flattening:
     def _emit(self, node: onnx.NodeProto, scope: str, position: int) -> None:
         self.nodes.append(node)
         self.origins.append(Origin(scope, position, self.inside))
+
+    def _emit_scope(self, operator: str, at: Origin, reads: list[str], writes: list[str], **counts: Any) -> None:
+        name = f"{at.scope}/{operator.partition('.')[2]}"
+        given = {key: value for key, value in counts.items() if value != []}
+        node = helper.make_node(operator, reads, writes, name=name, domain=SCOPE, **given)
+        self._emit(node, at.scope, at.position)
 
     def _check(self, node: onnx.NodeProto, bodies: list[tuple[str, onnx.GraphProto]], place: str) -> None:
         operator = operator_name(node)
@@ -327,12 +310,6 @@ class _Closing:
     captures: list[str]
     counts: dict[str, Any]
     places: Sequence[str] = ()
-
-
-def _scope_node(operator: str, at: Origin, reads: list[str], writes: list[str], **counts: Any) -> onnx.NodeProto:
-    name = f"{at.scope}/{operator.partition('.')[2]}"
-    given = {key: value for key, value in counts.items() if value != []}
-    return helper.make_node(operator, reads, writes, name=name, domain=SCOPE, **given)
 
 
 def in_place(node: onnx.NodeProto) -> list[tuple[str, str]]:

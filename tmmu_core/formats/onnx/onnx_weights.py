@@ -7,8 +7,6 @@ package.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,40 +43,57 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     except DecodeError as error:
         raise _damaged(name) from error
     check_places(model, name)
-    reading = _Reading(where, name, [])
+    stored: list[TensorProto] = []
     for proto in tensors_of(model):
-        kept = TensorProto()
-        kept.CopyFrom(proto)
-        proto.doc_string = f"{TAG}{len(reading.stored)}"
-        reading.stored.append(kept)
-    flat = flattened(model, name).model
-    weights = {weight.name: weight for weight in flat.graph.initializer}
-    writer_of = {output: node for node in flat.graph.node for output in node.output if output}
-    shapes = {tensor.id: tensor.shape for tensor in graph.tensors}
-    folded = _Folded(writer_of, shapes, list(flat.opset_import), reading.piece, weights)
+        stored.append(TensorProto())
+        stored[-1].CopyFrom(proto)
+        proto.doc_string = f"{TAG}{len(stored) - 1}"
+    reading = _Reading(flattened(model, name).model, stored, graph, where, name)
     wanted = [t.id for t in graph.tensors if t.role in ("parameter", "constant") and t.view is None]
-    return Constants({key: reading.piece(weights[key]) if key in weights else folded.piece(key) for key in wanted})
+    return Constants({key: reading.piece(key) for key in wanted})
 
 
-@dataclass
 class _Reading:
-    where: Path | None
-    name: str
-    stored: list[TensorProto]
-    """The model's tensors with their values, by the number in their tag."""
+    """The constants of one model: weights, values of ``Constant`` nodes, and what depends on no graph input."""
 
-    def piece(self, proto: TensorProto) -> Piece:
+    def __init__(
+        self, flat: onnx.ModelProto, stored: list[TensorProto], graph: Graph, where: Path | None, name: str
+    ) -> None:
+        self.stored, self.where, self.name = stored, where, name
+        """``stored``: the model's tensors with their values, by the number in their tag."""
+        self.opsets = list(flat.opset_import)
+        self.weights = {weight.name: weight for weight in flat.graph.initializer}
+        self.writer_of = {output: node for node in flat.graph.node for output in node.output if output}
+        shapes = ((tensor.id, tensor.shape) for tensor in graph.tensors)
+        self.fixed = {
+            key: tuple([int(dim) for dim in shape])
+            for key, shape in shapes
+            if not any(isinstance(d, str) for d in shape)
+        }
+
+    def piece(self, name: str) -> Piece:
+        """Return the bytes of a constant."""
+        written = self._written(name)
+        if written is not None:
+            return self._bytes(written)
+        return Computed(lambda: np.ascontiguousarray(self._array(name, 0)).tobytes())
+
+    def _written(self, name: str) -> TensorProto | None:
+        """Return the tensor with this name: a weight, or the value of a ``Constant`` node."""
+        node = None if name in self.weights else self.writer_of.get(name)
+        if node is not None and node.op_type == "Constant" and [a.name for a in node.attribute] == ["value"]:
+            return node.attribute[0].t
+        return self.weights.get(name)
+
+    def _bytes(self, proto: TensorProto) -> Piece:
         """Return the bytes of a tensor of the model, found by its tag, or of a folded one."""
         if proto.doc_string.startswith(TAG):
             proto = self.stored[int(proto.doc_string.removeprefix(TAG))]
-        if proto.data_location == TensorProto.EXTERNAL:
-            return self._external(proto)
-        return InMemory(proto.raw_data) if proto.HasField("raw_data") else Computed(lambda: _plain(proto))
-
-    def _external(self, proto: TensorProto) -> Piece:
+        if proto.data_location != TensorProto.EXTERNAL:
+            return InMemory(proto.raw_data) if proto.HasField("raw_data") else Computed(lambda: _plain(proto))
         entries = {entry.key: entry.value for entry in proto.external_data}
-        what = f'the weight "{proto.name}"'
-        path = beside(self.where.parent if self.where else None, entries.get("location", ""), what)
+        folder = self.where.parent if self.where else None
+        path = beside(folder, entries.get("location", ""), f'the weight "{proto.name}"')
         try:
             start, length = int(entries.get("offset", "0")), entries.get("length")
             count = None if length is None else int(length)
@@ -88,53 +103,12 @@ class _Reading:
             raise _damaged(self.name)
         return InFile(path, start, count)
 
-
-def _plain(proto: TensorProto) -> bytes:
-    """Return the bytes of a tensor whose numbers are in a typed field."""
-    for name, kind, stored in (
-        ("float_data", "<f4", "<f4"),
-        ("int32_data", "<i8", _NARROW.get(proto.data_type, "<u1")),
-        ("int64_data", "<i8", "<i8"),
-        ("double_data", "<f8", "<f8"),
-        ("uint64_data", "<u8", "<u4" if proto.data_type == TensorProto.UINT32 else "<u8"),
-    ):
-        values = getattr(proto, name)
-        if len(values):
-            return np.array(values, kind).astype(stored).tobytes()
-    return bytes(proto.raw_data)
-
-
-@dataclass
-class _Folded:
-    """Constants that depend on no graph input."""
-
-    writer_of: Mapping[str, onnx.NodeProto]
-    shapes: Mapping[str, tuple[int | str, ...]]
-    opsets: list[Any]
-    piece_of: Any
-    weights: Mapping[str, TensorProto]
-
-    def piece(self, name: str) -> Piece:
-        written = self._written(name)
-        if written is not None:
-            piece: Piece = self.piece_of(written)
-            return piece
-        return Computed(lambda: np.ascontiguousarray(self._array(name, 0)).tobytes())
-
-    def _written(self, name: str) -> TensorProto | None:
-        """Return the tensor with this name: a weight, or the value of a ``Constant`` node."""
-        node = self.writer_of.get(name)
-        if node is not None and node.op_type == "Constant" and [a.name for a in node.attribute] == ["value"]:
-            return node.attribute[0].t
-        return self.weights.get(name)
-
     def _array(self, name: str, depth: int) -> Any:
+        """Return the value of a folded constant. Raises ``UnreadableInput``."""
         node = self.writer_of.get(name)
         if node is None or depth > DEEPEST:
             raise _not_computed(name)
-        known = ((key, tuple(dim for dim in shape if isinstance(dim, int))) for key, shape in self.shapes.items())
-        fixed = {key: sizes for key, sizes in known if len(sizes) == len(self.shapes[key])}
-        results = measured(node, fixed) if node.op_type in ("Shape", "Size") else None
+        results = measured(node, self.fixed) if node.op_type in ("Shape", "Size") else None
         if results is None:
             try:
                 arrays = {operand: self._operand(operand, depth) for operand in node.input if operand}
@@ -151,8 +125,23 @@ class _Folded:
         if written is None:
             return self._array(name, depth + 1)
         whole = TensorProto(data_type=written.data_type, dims=written.dims)
-        whole.raw_data = b"".join(self.piece_of(written).chunks())
+        whole.raw_data = b"".join(self._bytes(written).chunks())
         return numpy_helper.to_array(whole)
+
+
+def _plain(proto: TensorProto) -> bytes:
+    """Return the bytes of a tensor whose numbers are in a typed field."""
+    for name, kind, stored in (
+        ("float_data", "<f4", "<f4"),
+        ("int32_data", "<i8", _NARROW.get(proto.data_type, "<u1")),
+        ("int64_data", "<i8", "<i8"),
+        ("double_data", "<f8", "<f8"),
+        ("uint64_data", "<u8", "<u4" if proto.data_type == TensorProto.UINT32 else "<u8"),
+    ):
+        values = getattr(proto, name)
+        if len(values):
+            return np.array(values, kind).astype(stored).tobytes()
+    return bytes(proto.raw_data)
 
 
 def _not_computed(name: str) -> UnreadableInput:
