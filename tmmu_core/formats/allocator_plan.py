@@ -93,21 +93,20 @@ def instance_of(
     if sum(life.size for life in rows) > LAST_BYTE or any(life.offset + life.size > LAST_BYTE for life in rows):
         raise _too_many()
     arenas = [(arena, list(own)) for arena, own in groupby(rows, key=lambda life: life.arena)] or [("arena", rows)]
-    first, *others = [_problem_of(arena, own) for arena, own in arenas]
+    first, *others = [
+        Problem(
+            arena=arena,
+            ids=tuple([life.id for life in own]),
+            birth=np.array([life.birth for life in own], np.int64),
+            death=np.array([life.death for life in own], np.int64),
+            size=np.array([life.size for life in own], np.uint64),
+            alignment=np.array([life.alignment for life in own], np.uint64),
+            roles=tuple([life.role for life in own]),
+        )
+        for arena, own in arenas
+    ]
     packing = Packing(np.array([life.offset for life in rows], np.uint64)) if placed else None
     return PlainInstance(name, first, packing, tuple(notes), others=tuple(others))
-
-
-def _problem_of(arena: str, rows: Sequence[LiveRange]) -> Problem:
-    return Problem(
-        arena=arena,
-        ids=tuple([life.id for life in rows]),
-        birth=np.array([life.birth for life in rows], np.int64),
-        death=np.array([life.death for life in rows], np.int64),
-        size=np.array([life.size for life in rows], np.uint64),
-        alignment=np.array([life.alignment for life in rows], np.uint64),
-        roles=tuple([life.role for life in rows]),
-    )
 
 
 def instance_of_columns(name: str, lives: LiveRanges, notes: Sequence[str] = ()) -> PlainInstance:

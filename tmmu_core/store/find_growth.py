@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+import numpy as np
+
 from tmmu_core.base.errors import StoreFault
-from tmmu_core.plans.figures.plan_storages import peak_step_of, storages_of
+from tmmu_core.plans.figures.plan_storages import arena_number, peak_step_of, storages_of
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.run_label import Run
 
@@ -35,10 +37,12 @@ class Measure:
     """One arena; ``None`` for the sum."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Growth:
-    """The change of a figure, in bytes."""
+@dataclass(frozen=True)
+class Step:
+    """Two consecutive runs between which a figure changed, and the figure in bytes."""
 
+    before: Run
+    after: Run
     before_bytes: int
     after_bytes: int
 
@@ -49,18 +53,17 @@ class Growth:
 
 
 @dataclass(frozen=True)
-class Step(Growth):
-    """Two consecutive runs between which a figure changed."""
-
-    before: Run
-    after: Run
-
-
-@dataclass(frozen=True)
-class Share(Growth):
+class Share:
     """The change of one storage's live bytes at the peak of an arena."""
 
     tensor_id: str
+    before_bytes: int
+    after_bytes: int
+
+    @property
+    def grown_bytes(self) -> int:
+        """The growth."""
+        return self.after_bytes - self.before_bytes
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ def culprit(runs: Sequence[Run], measure: Measure) -> Step | None:
 
 
 def _step(before: Run, after: Run, measure: Measure) -> Step:
-    return Step(before, after, before_bytes=value_of(before, measure), after_bytes=value_of(after, measure))
+    return Step(before, after, value_of(before, measure), value_of(after, measure))
 
 
 def between(runs: Sequence[Run], good: str | None, bad: str | None) -> tuple[Run, ...]:
@@ -150,20 +153,12 @@ def _at(runs: Sequence[Run], commit: str) -> int:
 def blame(before: Plan, after: Plan, arena: str) -> Blame:
     """Return the causes of the growth of ``arena``. O(n log n)."""
     (one, held_before), (two, held_after) = _held(before, arena), _held(after, arena)
-    shares = [
-        Share(name, before_bytes=held_before.get(name, 0), after_bytes=held_after.get(name, 0))
-        for name in {**held_before, **held_after}
-        if held_before.get(name, 0) != held_after.get(name, 0)
-    ]
+    shares = [Share(name, held_before.get(name, 0), held_after.get(name, 0)) for name in held_before | held_after]
+    shares = [share for share in shares if share.grown_bytes]
     shares.sort(key=lambda share: (-share.grown_bytes, share.tensor_id.encode("utf-8", "surrogatepass")))
-    extents = tuple(plan.arena_of[arena].extent_bytes if arena in plan.arena_of else 0 for plan in (before, after))
-    return Blame(
-        arena,
-        (extents[0], extents[1]),
-        (sum(held_before.values()), sum(held_after.values())),
-        (one, two),
-        tuple(shares),
-    )
+    first, last = (plan.arena_of[arena].extent_bytes if arena in plan.arena_of else 0 for plan in (before, after))
+    peaks = sum(held_before.values()), sum(held_after.values())
+    return Blame(arena, (first, last), peaks, (one, two), tuple(shares))
 
 
 def _held(plan: Plan, arena: str) -> tuple[int, dict[str, int]]:
@@ -172,10 +167,9 @@ def _held(plan: Plan, arena: str) -> tuple[int, dict[str, int]]:
         return 0, {}
     step, _ = peak_step_of(plan, arena)
     s = storages_of(plan)
-    here = [plan.arenas[number].name == arena for number in s.arena.tolist()]
-    alive = ((s.birth <= step) & (step < s.death)).tolist()
-    rows, sizes = s.head.tolist(), s.size.tolist()
-    return step, {plan.tensor_ids[rows[k]]: sizes[k] for k in range(len(s)) if here[k] and alive[k]}
+    held = np.flatnonzero((s.arena == arena_number(plan, arena)) & (s.birth <= step) & (step < s.death))
+    rows = zip(s.head[held].tolist(), s.size[held].tolist(), strict=True)
+    return step, {plan.tensor_ids[row]: size for row, size in rows}
 
 
 def grown_arenas(before: Run, after: Run, figure: Figure) -> tuple[str, ...]:

@@ -88,7 +88,12 @@ def faults_of(name: str) -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        raise StoreFault(_reason(error), store=name, hint=_hint(error)) from error
+        inner = getattr(error, "orig", None) or error
+        reason = (str(inner).strip().splitlines() or [type(inner).__name__])[0].rstrip(".")
+        hint = "Check the URL, the rights and that the database runs."
+        if isinstance(inner, sqlite3.OperationalError) and "locked" in str(inner):
+            hint = f"Another process locked it for {LOCK_TIMEOUT:.0f} s; try again."
+        raise StoreFault(f"the store cannot be used: {reason}.", store=name, hint=hint) from error
     except UnicodeEncodeError as error:
         raise StoreFault("a name contains half a surrogate pair.", store=name, hint=_NAMES) from error
 
@@ -114,19 +119,6 @@ def _parsed(url: str) -> tuple[URL, str]:
 _NAMES = "tmmu history lists what there is."
 _PASSWORD = re.compile(r":[^:@/]*@")
 _FORMS = "Write sqlite:///plans.db, or postgresql://user@host/database."
-
-
-def _reason(error: SQLAlchemyError) -> str:
-    inner = getattr(error, "orig", None) or error
-    lines = str(inner).strip().splitlines()
-    return f"the store cannot be used: {(lines[0] if lines else type(inner).__name__).rstrip('.')}."
-
-
-def _hint(error: SQLAlchemyError) -> str:
-    inner = getattr(error, "orig", None)
-    if isinstance(inner, sqlite3.OperationalError) and "locked" in str(inner):
-        return f"Another process locked it for {LOCK_TIMEOUT:.0f} s; try again."
-    return "Check the URL, the rights and that the database runs."
 
 
 # --- versions ----------------------------------------------------------------------------------------------------

@@ -63,7 +63,11 @@ def cluster(scheduler: str | None = None, workers: int = 0) -> Iterator[Any]:
 
     with dask.config.set(QUIET):
         if scheduler is not None:
-            with _reached(scheduler) as client:
+            try:
+                reached = Client(scheduler, timeout=20)
+            except (ValueError, ImportError) as error:
+                raise ConnectionError(f"invalid address: {error}") from error
+            with reached as client:
                 client.wait_for_workers(1, timeout=60)
                 yield client
             return
@@ -72,15 +76,6 @@ def cluster(scheduler: str | None = None, workers: int = 0) -> Iterator[Any]:
         )
         with own, Client(own) as client:
             yield client
-
-
-def _reached(scheduler: str) -> Any:
-    from distributed import Client
-
-    try:
-        return Client(scheduler, timeout=20)
-    except (ValueError, ImportError) as error:
-        raise ConnectionError(f"invalid address: {error}") from error
 
 
 def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> Iterator[tuple[Done, ...]]:
@@ -122,7 +117,8 @@ def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> I
                 if client.status != "running":
                     raise ConnectionError("the connection to the scheduler was lost") from error
                 if batch[0].number in retried:
-                    done = (_died(batch[0], error),)
+                    record = {"code_id": DIED, "message": f"its worker died each time: {type(error).__name__}."}
+                    done = (Done(batch[0].number, (refused(batch[0], record),), died=True),)
                 else:
                     lost.extend(batch)
                     retried |= {point.number for point in batch}
@@ -155,8 +151,3 @@ def _batches(points: Sequence[Point], workers: int) -> Iterator[tuple[Point, ...
     for _, group in groupby(points, lambda point: point.source):
         same = tuple(group)
         yield from (same[at : at + size] for at in range(0, len(same), size))
-
-
-def _died(point: Point, error: Exception) -> Done:
-    message = f"its worker died each time: {type(error).__name__}."
-    return Done(point.number, (refused(point, {"code_id": DIED, "message": message}),), died=True)
