@@ -87,9 +87,9 @@ def origins(shown: Shown) -> Origins | None:
 
 
 def has_layers(shown: Shown) -> bool:
-    """Return whether the rows of a plan of at most :data:`MOST_UNASKED` tensors belong to layers."""
+    """Return whether the rows of a plan of at most :data:`MOST_UNASKED` tensors belong to several layers."""
     known = origins(shown) if len(shown.plan) <= MOST_UNASKED else None
-    return known is not None and bool(known.modules.known_by) and any(known.layer)
+    return known is not None and bool(known.modules.known_by) and len({layer for layer in known.layer if layer}) > 1
 
 
 @remembered

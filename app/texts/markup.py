@@ -72,7 +72,7 @@ def claim(title: str, notes: Iterable[str] = ()) -> str:
 
 def chips(notes: Iterable[str]) -> str:
     """Return notes (HTML) in one line."""
-    return f'<div class="tm chips">{"".join(f"<span>{note}</span>" for note in notes)}</div>'
+    return f'<div class="tm chips">{"".join(f"<span>{note}</span>" for note in notes if note)}</div>'
 
 
 def heading(title: str, note: str = "") -> str:

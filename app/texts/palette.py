@@ -19,6 +19,12 @@ CATEGORIES = (
     "#A6611A",
 )
 """Equal to ``CATEGORIES`` in ``colours.js``. Colours close to the orange of bytes over a limit come last."""
+HUES = ("#4B99D7", "#E48AB3", "#1EAA8C", "#9DA2F5", "#A0952F", "#2ABFD4", "#AF7AC3", "#84BD71")
+"""Colours of layers and slots, repeated; equal to ``HUES`` in ``colours.js``.
+
+Equal chroma; the hue advances by 3/8 of the 285 degrees that are not close to that of bytes over a limit, so that
+neighbours are clearly different.
+"""
 OTHER = "#8A8F98"
 CATEGORY_COLOURS = {
     "parameter": "#8A8F98",
@@ -42,6 +48,17 @@ def ranked(plan: Plan, operators: Sequence[str]) -> list[str]:
             less, first = wrote.get(name, (0, row))
             wrote[name] = less - size, first
     return sorted(wrote, key=lambda name: wrote[name])
+
+
+def layer_colours(plan: Plan, layers: Sequence[str]) -> dict[str, str]:
+    """Return the colour of each layer, in the order of the first write in it; ``layers`` has one name per row."""
+    first = dict.fromkeys(layers, plan.steps)
+    for name, base, birth in zip(layers, plan.base_tensor_uids, plan.birth.tolist(), strict=True):
+        if base is None and birth:
+            first[name] = min(first[name], birth)
+    # "" is a layer here: the canvas counts it too.
+    order = sorted(first, key=lambda name: first[name])
+    return {name: HUES[k % len(HUES)] for k, name in enumerate(order)} | {"": OTHER}
 
 
 def operator_colours(plan: Plan, operators: Sequence[str]) -> dict[str, str]:

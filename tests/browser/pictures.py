@@ -3,28 +3,34 @@
 The moving picture shows a sample over its memory limit, a tensor above it, the best plan, and the changes for a lower
 limit.
 
-``python -m tests.browser.pictures FOLDER [FILE…]`` writes every page and view in two themes and three widths, of the
-sample or of files.
+``python -m tests.browser.pictures FOLDER [NAME…]`` writes every page and view in two themes and five widths, of the
+subjects in ``SUBJECTS`` or of those named: a sample, a training step, a TFLite model, a snapshot, and 100,000 buffers.
 """
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
+from itertools import product
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlencode
 
 from PIL import Image
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from app.cli.commands.explore import arguments
-from app.session.pages import MOVED, PAGES
+from app.session.pages import MOVED
+from benchmarks.snapshot_writer import Transformer, transformer_steps
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "docs" / "pictures"
@@ -34,22 +40,72 @@ SHOWN = (960, 600)
 FRAME_MS = 2_500
 
 
-WIDTHS = (390, 1024, 1920)
+WIDTHS = (390, 700, 1024, 1440, 1920)
+HEIGHT = 900
+MOST_SCREENS = 4
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+SUBJECTS = {
+    "resnet50": "sample:resnet50",
+    "gpt2": "sample:gpt2_small_train_b1_s1024",
+    "tflite": "person_detect.tflite",
+    "snapshot": "run.pickle",
+    "large": "large.csv",
+}
+"""Name → the sample or the file that is opened."""
+VIEWS = {
+    "plan": "?",
+    **{name: f"{page}?tab={tab}" for name, (page, tab) in MOVED.items() if tab not in ("", "history")},
+    "snapshot": "plan?tab=snapshot",
+    "fix": "fix?",
+    "compare": "compare?baseline=planner%3Anaive",
+    "graph": "graph?",
+    "export": "export?",
+}
+"""Name → path and query."""
 
 
-def every_page(browser: Browser, server: str, folder: Path) -> None:
-    """Write every page and view of the first file of a server, in all widths and themes."""
+def written(folder: Path) -> list[Path]:
+    """Write the files of the subjects to a folder and return their paths."""
+    shutil.copy(ROOT / "tests/data/tflite/person_detect.tflite", folder)
+    steps = transformer_steps(Transformer(layers=4, width=512, tokens=1024, vocabulary=20_000))
+    (folder / "run.pickle").write_bytes(pickle.dumps(steps.document()))
+    rows = (f"b{k},{k},{k + 1 + k % 97},{128 + 128 * (k % 31)}\n" for k in range(100_000))
+    (folder / "large.csv").write_text("id,lower,upper,size\n" + "".join(rows))
+    return [folder / name for name in SUBJECTS.values() if ":" not in name]
+
+
+def every_page(browser: Browser, server: str, folder: Path, sources: Mapping[str, str]) -> None:
+    """Write every page and view of the sources in all widths and themes, down to the end of the page."""
     folder.mkdir(parents=True, exist_ok=True)
-    for width in WIDTHS:
-        for theme in THEMES:
-            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
-            for path in ("", *(name for name, _ in PAGES[1:]), *MOVED):
-                page.goto(f"{server}/{path}")
-                page.locator(".tm-headline h1, .tm-empty, .tm-error").first.wait_for(timeout=120_000)
-                page.wait_for_timeout(3_000)
-                page.screenshot(path=folder / f"{path or 'plan'}-{width}-{theme}.png", full_page=True)
+    for subject, theme in product(sources, THEMES):
+        for name, path in VIEWS.items():
+            page = browser.new_page(viewport={"width": WIDTHS[-1], "height": HEIGHT}, color_scheme=theme)
+            page.goto(f"{server}/{path}&{urlencode({'graph': sources[subject]})}")
+            page.locator(".tm-headline h1, .tm-empty, .tm-error").first.wait_for(timeout=180_000)
+            page.wait_for_timeout(4_000)
+            for width in reversed(WIDTHS):
+                page.set_viewport_size({"width": width, "height": HEIGHT})
+                page.wait_for_timeout(1_500)
+                stitched(page).save(folder / f"{subject}-{name}-{theme}-{width}.png")
             page.close()
+            print(subject, theme, name, flush=True)
+
+
+def stitched(page: Page) -> Image.Image:
+    """Return the page as one picture: Streamlit scrolls inside of the window."""
+    main = page.locator('[data-testid="stMain"]')
+    screens: list[Image.Image] = []
+    for k in range(MOST_SCREENS):
+        main.evaluate("(root, top) => root.scrollTo(0, top)", k * (HEIGHT - 60))
+        page.wait_for_timeout(150 if k == 0 else 500)
+        screens.append(Image.open(BytesIO(page.screenshot())))
+        if main.evaluate("(root) => root.scrollTop + root.clientHeight >= root.scrollHeight - 2"):
+            break
+    main.evaluate("(root) => root.scrollTo(0, 0)")
+    whole = Image.new("RGB", (screens[0].width, HEIGHT * len(screens)))
+    for k, screen in enumerate(screens):
+        whole.paste(screen, (0, HEIGHT * k))
+    return whole
 
 
 def tour(browser: Browser, server: str) -> list[bytes]:
@@ -87,29 +143,34 @@ def moving_picture(frames: Sequence[bytes]) -> bytes:
 
 def main() -> None:
     """Serve, look, and write what is seen."""
-    with socket.socket() as free:
+    with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    server = subprocess.Popen(arguments(sys.argv[2:], True, port, "localhost"), stdout=subprocess.DEVNULL)
-    try:
-        for _ in range(200):
-            try:
-                urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=1)
-                break
-            except OSError:
-                time.sleep(0.2)
-        with sync_playwright() as play:
-            browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-            if len(sys.argv) > 1:
-                every_page(browser, f"http://localhost:{port}", Path(sys.argv[1]))
-                return
-            frames = tour(browser, f"http://localhost:{port}")
-            (FOLDER / "explorer.png").write_bytes(frames[1])
-            (FOLDER / "explorer.webp").write_bytes(moving_picture(frames))
-            browser.close()
-    finally:
-        server.terminate()
-        server.wait(10)
+        files = written(Path(folder)) if len(sys.argv) > 1 else []
+        keys = {file.name: f"file:{hashlib.sha256(file.read_bytes()).hexdigest()[:16]}" for file in files}
+        free.close()
+        names = [str(file) for file in files]
+        server = subprocess.Popen(arguments(names, True, port, "localhost"), stdout=subprocess.DEVNULL)
+        try:
+            for _ in range(200):
+                try:
+                    urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=1)
+                    break
+                except OSError:
+                    time.sleep(0.2)
+            with sync_playwright() as play:
+                browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+                if files:
+                    sources = {name: keys.get(SUBJECTS[name], SUBJECTS[name]) for name in sys.argv[2:] or SUBJECTS}
+                    every_page(browser, f"http://localhost:{port}", Path(sys.argv[1]), sources)
+                    return
+                frames = tour(browser, f"http://localhost:{port}")
+                (FOLDER / "explorer.png").write_bytes(frames[1])
+                (FOLDER / "explorer.webp").write_bytes(moving_picture(frames))
+                browser.close()
+        finally:
+            server.terminate()
+            server.wait(10)
 
 
 if __name__ == "__main__":

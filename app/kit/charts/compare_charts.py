@@ -29,7 +29,7 @@ def curves(baseline: Plan, candidate: Plan, arena: str, *, height: int = 200) ->
                 x=x,
                 y=y,
                 mode="lines",
-                name=f"{name}, live",
+                name=f"{name}, arena size {numbers.short_bytes(extent)}",
                 line={"shape": "hv", "width": 1.6, "color": colour, "dash": dash},
                 fill="tozeroy" if name == "candidate" else None,
                 fillcolor="rgba(0,114,178,0.14)",
@@ -42,7 +42,7 @@ def curves(baseline: Plan, candidate: Plan, arena: str, *, height: int = 200) ->
                 x=[0, plan.steps],
                 y=[extent, extent],
                 mode="lines",
-                name=f"{name}, arena size {numbers.short_bytes(extent)}",
+                showlegend=False,
                 line={"width": 1.4, "color": colour, "dash": "solid" if name == "candidate" else "dash"},
                 hoverinfo="skip",
             )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
+from pandas.api.types import is_numeric_dtype
 
 from app.canvas.pack import matches
 from app.kit.row_picker import Picks, pickable
@@ -58,8 +58,11 @@ def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd
     frame = pd.DataFrame(
         {
             "tensor": [plan.tensor_ids[i] for i in ids],
-            "role": [plan.roles[i] for i in ids],
-            **({"category": [plan.categories[i] for i in ids]} if plan.categories else {}),
+            **(
+                {"category": [plan.categories[i] for i in ids]}
+                if plan.categories
+                else {"role": [plan.roles[i] for i in ids]}
+            ),
             "arena": arenas[plan.arena[rows]] if len(rows) else [],
             "size": plan.size[rows],
             "padded": _padded(plan, rows),
@@ -195,11 +198,11 @@ def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> 
     """Draw a table with a column ``tensor``; a click on a row selects its tensor."""
     at = np.flatnonzero(frame["tensor"].to_numpy() == selected).tolist() if selected else []
     picks = Picks(key, (at[0], "tensor") if at else None, lambda cell: _selected(frame, cell))
-    pickable(frame, picks, explained(frame.columns), height=height)
+    pickable(frame, picks, explained(frame), height=height)
 
 
-def explained(columns: Iterable[str]) -> dict[str, Any]:
-    """Return the column configuration, with glossary definitions as hover text."""
+def explained(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return the column configuration, with glossary definitions as hover text; ``a → b`` in a column is text."""
     config: dict[str, Any] = {
         "tensor": st.column_config.TextColumn(width="medium"),
         "size": st.column_config.NumberColumn("size (B)", format="localized"),
@@ -220,7 +223,9 @@ def explained(columns: Iterable[str]) -> dict[str, Any]:
         "bytes in": st.column_config.NumberColumn("bytes in", format="localized"),
         "bytes out": st.column_config.NumberColumn("bytes out", format="localized"),
     }
-    for name in columns:
+    for name in frame.columns:
+        if "format" in config.get(name, {}).get("type_config", {}) and not is_numeric_dtype(frame[name].dtype):
+            config[name] = st.column_config.TextColumn(config[name]["label"])
         if about := glossary.define(TERM_OF.get(name, name)):
             config[name] = {**config.get(name, st.column_config.Column()), "help": about}
     return config

@@ -60,18 +60,19 @@ def page() -> None:
     made = fitting.moves_of(chosen)
     st.html(markup.claim(claim(left, right, found), [*invalid(left, right), verdict(found, len(made))]))
     _pick(options, chosen.baseline)
-    st.html(arenas(found, left.plan, right.plan))
     if made:
         st.html(markup.heading(f"{numbers.count(len(made), 'change')} made by Fit"))
         move_tables.in_order(made)
     elif found.lines:
         st.html(line_changes(found))
-    elif why := reasons(found):
-        st.html(why)
-    if not found.complete:
+    elif found.incomparable:
+        st.html(reasons(found))
+    if found.complete:
+        body(left, right, found, plan_drawing.store(right, left, key="compare-bytes"))
+    else:
         st.html(page_frame.digest_card(left if page_frame.is_digest(left) else right))
-        return
-    body(left, right, found, plan_drawing.store(right, left, key="compare-bytes"))
+    where = "" if made or found.lines or found.incomparable else reasons(found)
+    st.html(markup.heading("Arenas", "baseline → candidate") + arenas(found, left.plan, right.plan) + where)
 
 
 def baselines(shown: Shown) -> dict[str, str]:
@@ -388,7 +389,7 @@ def changes(found: Comparison, baseline: Shown, candidate: Shown) -> None:
             f"{numbers.of(len(listed), everything, 'change')}, largest first; baseline → candidate; click to select",
         )
     )
-    slots = baseline.plan.has_slots, candidate.plan.has_slots
+    slots = baseline.plan.has_slots and candidate.plan.has_slots
     table = pd.DataFrame([_row(c, slots) for c in listed])
     if not state.choice().selected:
         tensor_table.selectable(table, "changes", "", height=320)
@@ -400,7 +401,7 @@ def changes(found: Comparison, baseline: Shown, candidate: Shown) -> None:
         tensor_card.panel(candidate)
 
 
-def _row(change: TensorChange, slots: tuple[bool, bool]) -> dict[str, str]:
+def _row(change: TensorChange, slots: bool) -> dict[str, str]:
     a, b = change.left, change.right
 
     def both(say: Any) -> str:
@@ -410,14 +411,9 @@ def _row(change: TensorChange, slots: tuple[bool, bool]) -> dict[str, str]:
         "tensor": change.tensor_id,
         "change": ", ".join(kind.replace("_", " ") for kind in change.kinds),
         "arena": both(lambda r: r.arena),
-        "slot": numbers.change(
-            *(
-                numbers.NO_SLOTS if not has else f"{r.logical_slot}" if r else "absent"
-                for r, has in zip((a, b), slots, strict=True)
-            )
-        ),
+        **({"slot": both(lambda r: f"{r.logical_slot}")} if slots else {}),
         "offset": both(lambda r: f"{r.offset_bytes:,}"),
-        "bytes": both(lambda r: f"{r.size_bytes:,}"),
+        "size": both(lambda r: f"{r.size_bytes:,}"),
         "live range": both(lambda r: numbers.live_range(r.birth, r.death)),
     }
 

@@ -42,7 +42,7 @@ def draw(shown: Shown) -> None:
     """Search until the plan fits its limit; without a limit, rank single changes."""
     choice, capacity = state.choice(), limit_of(shown)
     if capacity is None:
-        st.html(markup.claim("Savings of each change; with a memory limit, changes are combined until the plan fits"))
+        st.html(markup.claim("No memory limit is set; with one, changes are combined until the plan fits"))
         move_tables.ranked(fitting.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
         best = _chosen()
         if best is not None:

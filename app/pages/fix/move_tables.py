@@ -40,15 +40,7 @@ def in_order(made: Sequence[Move]) -> None:
         for move in made
     ]
     head = ("change", "details", "saved", "extra FLOPs", "transferred", "why it is allowed")
-    figures = {2, 3, 4}
-    cells = "".join(
-        "<tr>"
-        + "".join(f'<td class="{"n" * (k in figures)}">{markup.esc(cell)}</td>' for k, cell in enumerate(row))
-        + "</tr>"
-        for row in rows
-    )
-    titles = "".join(f'<th class="{"n" * (k in figures)}">{markup.esc(title)}</th>' for k, title in enumerate(head))
-    st.html(markup.scrolling("tm-table", "table", f"<thead><tr>{titles}</tr></thead><tbody>{cells}</tbody>"))
+    st.html(markup.table(head, [[markup.esc(cell) for cell in row] for row in rows], numbers=(2, 3, 4)))
 
 
 def ranked(job: Job[WhatIf], today: int) -> None:
@@ -84,9 +76,12 @@ def ranked(job: Job[WhatIf], today: int) -> None:
             "why it is allowed": [move.why for move in listed],
         }
     )
+    free = [name for name in ("extra FLOPs", "transferred") if not table[name].any()]
+    table = table.drop(columns=free)
     key = "fit-single." + "/".join(sorted({move.kind for move in listed}))
     at = next((k for k, move in enumerate(listed) if (move.kind, move.what) == state.raw(CHOSEN)), None)
     columns = {
+        "share": st.column_config.TextColumn("share of the plan"),
         "details": st.column_config.TextColumn(width="large"),
         "saved": st.column_config.NumberColumn("saved (B)", format="localized"),
         "extra FLOPs": st.column_config.NumberColumn(format="localized"),

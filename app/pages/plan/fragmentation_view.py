@@ -12,7 +12,9 @@ from app.session import state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import glossary, markup, numbers
+from tmmu_core.plans.analysis.explain_peak import gap_of
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, SlotReport, WasteLedger, slot_reports, waste_ledger
+from tmmu_core.plans.model import Plan
 
 
 @remembered
@@ -35,7 +37,7 @@ def draw(shown: Shown) -> None:
     extent = plan.arena_of[arena].extent_bytes
     step = arena_focus.step_and_arena(shown, arena)
     now = ledger(shown.key, arena, shown).at(step)
-    st.html(markup.claim(claim(arena, extent, step, now)))
+    st.html(markup.claim(claim(arena, extent, step, now), [reuse(plan, arena, step)]))
     st.html(_accounts(now, extent))
     slots(shown, arena)
 
@@ -50,6 +52,15 @@ def claim(arena: str, extent: int, step: int, now: dict[str, int]) -> str:
         f"{numbers.percent(idle, extent)} of {arena} holds no live tensor at {numbers.step(step)}: "
         f"{numbers.short_bytes(idle)}, mostly {chart_base.ACCOUNT_NAMES[most]}"
     )
+
+
+def reuse(plan: Plan, arena: str, step: int) -> str:
+    """Return the in-place reuse not taken at a step, which the accounts count as live; "" without one."""
+    gap = gap_of(plan, arena) if plan.arena_of[arena].open_bytes else None
+    if gap is None or gap.reuse is None or gap.step != step:
+        return ""
+    source, target = (markup.esc(numbers.shortened(name, 40)) for name in gap.reuse)
+    return f"{numbers.short_bytes(gap.cause_bytes)} less if {target} were written over {source} in place"
 
 
 def _accounts(now: dict[str, int], extent: int) -> str:

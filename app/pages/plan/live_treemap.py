@@ -65,7 +65,7 @@ def treemap(
             pathbar={"thickness": 20},
         )
     )
-    fig.update_layout(margin={"l": 0, "r": 0, "t": 0, "b": 0}, uniformtext={"minsize": 9, "mode": "hide"})
+    fig.update_layout(margin={"l": 0, "r": 0, "t": 0, "b": 0}, uniformtext={"minsize": 11, "mode": "hide"})
     return fig
 
 

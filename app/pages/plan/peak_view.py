@@ -66,6 +66,8 @@ def _groupings(shown: Shown) -> dict[str, Grouping]:
     if plan.categories:
         found["category"] = (lambda i: (plan.categories[i],)), CATEGORY_COLOURS
         found["line"] = (lambda i: (line_of(plan.tensor_ids[i]),)), None
+    if known is not None and plan_rows.has_layers(shown):
+        found["layer"] = (lambda i: (known.layer[i] or plan.roles[i],)), row_colours.of_layers(shown)
     if operators is not None:
         found["operator"] = (lambda i: (operators[i] or plan.roles[i],)), row_colours.of_operators(shown)
     if not plan.categories:

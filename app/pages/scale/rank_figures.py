@@ -15,8 +15,8 @@ from tmmu_core.graph.sharding.shard_spec import ShardSpec
 from tmmu_core.plans.making.ranks import RankPlans
 
 MOST_IN_ONE_ROW = 64
-MOST_LABELLED = 16
-"""The most ranks whose cells are labelled."""
+MOST_LABELLED = 6
+"""The most ranks whose cells are labelled: more labels overlap in a window of 390 pixels."""
 SCALE = [[0.0, "rgba(0,114,178,0.06)"], [0.5, "rgba(0,114,178,0.55)"], [1.0, "#004f7c"]]
 
 
@@ -97,7 +97,7 @@ def _band(fig: go.Figure, ranks: RankPlans, number: int, fold_: Fold, cell: int,
     z = np.full((fold_.rows, fold_.columns), np.nan)
     z[y, x] = column.astype(np.float64) / max(1, most if relative else int(ranks.extents.max()))
     texts = None
-    if ranks.world_size <= MOST_LABELLED:
+    if least < most and ranks.world_size <= MOST_LABELLED:
         texts = np.full((fold_.rows, fold_.columns), "", object)
         texts[y, x] = [numbers.short_bytes(int(n)) for n in column]
     fig.add_trace(

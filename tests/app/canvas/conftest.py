@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from app.canvas.pack import pack_plan
+from app.canvas.pack import Origin, pack_plan
 from app.canvas.script import canvas_script
 from tmmu_core.plans.model import Plan
 
@@ -44,6 +44,7 @@ def draw(blank: Page) -> Draw:
         *,
         baseline: Plan | None = None,
         operators: list[str] | None = None,
+        layers: list[str] | None = None,
         places: int = 1,
         **state: Any,
     ) -> Page:
@@ -52,7 +53,7 @@ def draw(blank: Page) -> Draw:
         page.mouse.move(0, 1399)
         page.set_content("".join(f'<div id="c{k}" style="width:900px"></div>' for k in range(places)))
         page.add_script_tag(content=canvas_script())
-        packed = pack_plan(plan, baseline=baseline, operators=operators)
+        packed = pack_plan(plan, baseline=baseline, operators=operators, origin=Origin(layers))
         page.evaluate(
             """([text, state, places]) => {
                  window.sent = [];

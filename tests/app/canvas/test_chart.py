@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from playwright.sync_api import Page
 from app.canvas.pack import matches, pack_plan
 from app.kit.tensor.tensor_table import matching
 from app.texts import numbers
+from app.texts.palette import layer_colours
 from benchmarks.canvas_plans import synthetic_plan
 from tests.app.canvas.conftest import Draw
 from tests.app.canvas.plans import FOUR, plan_of
+from tests.app.test_colours import CLEARLY, linear, oklab
 
 pytestmark = pytest.mark.browser
 
@@ -181,6 +184,23 @@ def test_legend_has_the_colours_of_shown_arenas(draw: Draw) -> None:
     page.evaluate("() => charts[0].choose('arena', null)")
     settle(page)
     assert legend_of(page)[1:] == ["0", "1", "2", "3", "4", "slot free"]
+
+
+def test_layers_have_the_same_colours_on_the_canvas_and_beside_it(draw: Draw) -> None:
+    plan, layers = plan_of(FOUR), ["late", "early", "", "late"]
+    page = draw(plan, layers=layers, view="map", colour="module")
+    shown = dict(page.evaluate("() => charts[0].paints.legend"))
+    wanted = layer_colours(plan, layers)
+    assert shown == {name: f"rgb({','.join(map(str, bytes.fromhex(wanted[name][1:])))})" for name in ("late", "early")}
+
+
+def test_slots_and_layers_beside_each_other_differ_in_colour(draw: Draw) -> None:
+    page = draw(plan_of(FOUR), view="map", colour="slot")
+    table = page.evaluate("() => charts[0].paints.table")
+    seen = [oklab(linear("#" + bytes(colour).hex())) for colour in table]
+    pairs = itertools.combinations(range(len(seen)), 2)
+    near = [(a, b) for a, b in pairs if np.linalg.norm(seen[a] - seen[b]) < CLEARLY]
+    assert near == []
 
 
 def test_tooltip_names_the_holder_of_a_shared_storage(draw: Draw) -> None:

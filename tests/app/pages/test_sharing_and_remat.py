@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 
 from app.kit.tensor import tensor_table
 from app.pages.graph import sharing
+from app.pages.plan import fragmentation_view
 from app.session import planning
 from app.session.view_state import Choice
 from app.texts import tensor_text
@@ -62,3 +64,15 @@ def test_card_and_table_show_padded_sizes() -> None:
     plan = plan_graph(chain(2, floats=5)).plan
     assert "128 B" in tensor_text.details(plan, None, "t1").split("padded")[1].split("</dd>")[0]
     assert tensor_table.frame_of(plan, np.array([0]))["padded"].tolist() == [128]
+
+
+def test_column_of_differences_is_text() -> None:
+    columns = {"tensor": ["a"], "offset": ["0 → 64"], "size": [64]}
+    config = tensor_table.explained(pd.DataFrame(columns))
+    assert [config[name]["type_config"]["type"] for name in columns] == ["text", "text", "number"]
+
+
+def test_reuse_not_taken_is_named_at_the_step_that_decides_the_size() -> None:
+    plan = plan_of("resnet50").plan
+    assert "r13 were written over r12" in fragmentation_view.reuse(plan, "activations", 14)
+    assert fragmentation_view.reuse(plan, "activations", 15) == ""

@@ -11,7 +11,7 @@ import pytest
 from app.canvas.script import sources
 from app.kit.charts.chart_base import ACCOUNT_COLOURS
 from app.texts.markup import ROLE_COLOURS
-from app.texts.palette import CATEGORIES
+from app.texts.palette import CATEGORIES, HUES
 
 SIGHT = {
     "everyone": np.eye(3),
@@ -72,9 +72,9 @@ def test_canvas_has_the_same_role_colours() -> None:
 
 
 def test_canvas_has_the_same_palette() -> None:
-    block = re.search(r"const CATEGORIES =\s*\"([^\"]*)\"", sources()["colours.js"])
-    assert block is not None
-    assert tuple(block[1].split()) == CATEGORIES
+    text = sources()["colours.js"]
+    for name, colours in (("CATEGORIES", CATEGORIES), ("HUES", HUES)):
+        assert tuple(re.findall("#[0-9A-F]{6}", text.partition(f"const {name} =")[2].partition(";")[0])) == colours
 
 
 @pytest.mark.parametrize("sight", SIGHT)

@@ -34,7 +34,8 @@ const CHANGES = [
   ["renumbered", "#4D9221"],
 ];
 export const CONFLICT = "#D55E00";
-const SLOT_HUES = 24;
+// Colours of layers and slots; equal to app/texts/palette.py.
+const HUES = "#4B99D7 #E48AB3 #1EAA8C #9DA2F5 #A0952F #2ABFD4 #AF7AC3 #84BD71".split(" ");
 const SIZE_SHADES = 32;
 
 /** Return {codes, table: [[r, g, b]], legend: [[name, css]], ramp, note} of a plan in a scheme. */
@@ -87,13 +88,13 @@ function byCategory(plan) {
 }
 
 function bySlot(plan) {
-  const table = hues();
+  const table = HUES.map(rgbOf);
   const slots = Math.max(0, ...plan.arenas.map((arena) => arena.slots));
   return {
-    codes: coded(plan.n, (i) => plan.slot[i] % SLOT_HUES),
+    codes: coded(plan.n, (i) => plan.slot[i] % HUES.length),
     table,
     legend: table.slice(0, Math.min(6, slots)).map((c, k) => [String(k), css(c)]),
-    note: `colour = slot; ${SLOT_HUES} colours, repeated`,
+    note: `colour = slot; ${HUES.length} colours, repeated`,
   };
 }
 
@@ -120,18 +121,18 @@ function byOperator(plan) {
   };
 }
 
-/** A hue per layer, in the order of the graph. The legend lists the layers that write most bytes. */
+/** A colour per layer, by the first write in it (`layer_colours` in palette.py). The legend lists the layers that write most bytes. */
 function byModule(plan) {
   const { names, codes } = plan.module, bytes = names.map(() => 0), first = names.map(() => Infinity);
   for (let i = 0; i < plan.n; i++) {
-    const code = codes[rootOf(plan, i)];
-    if (!plan.isView[i]) bytes[code] += plan.size[i];
-    first[code] = Math.min(first[code], plan.birth[i] || Infinity);
+    if (plan.isView[i]) continue;
+    bytes[codes[i]] += plan.size[i];
+    first[codes[i]] = Math.min(first[codes[i]], plan.birth[i] || Infinity);
   }
   const order = names.map((_, code) => code).sort((a, b) => first[a] - first[b] || a - b), place = [];
   order.forEach((code, k) => (place[code] = k));
-  const table = hues();
-  const hue = (code) => (names[code] ? place[code] % SLOT_HUES : SLOT_HUES);
+  const table = HUES.map(rgbOf);
+  const hue = (code) => (names[code] ? place[code] % HUES.length : HUES.length);
   const named = names.map((_, code) => code).filter((code) => names[code] && bytes[code]);
   const most = named.sort((a, b) => bytes[b] - bytes[a] || a - b).slice(0, 8).sort((a, b) => place[a] - place[b]);
   const legend = most.map((code) => [names[code], css(table[hue(code)])]);
@@ -206,11 +207,6 @@ function coded(n, code) {
 }
 
 // --- colours as numbers ------------------------------------------------------------------------------------------
-
-/** Return SLOT_HUES colours; none has a hue close to that of bytes over a limit, 47 degrees. */
-const hues = () => Array.from({ length: SLOT_HUES }, (_, k) => {
-  return even(0.66 + 0.08 * (k % 2), 0.12, 85 + ((k * 137.508 + 160) % 285));
-});
 
 /** "#0072B2" or "rgb(0,114,178)" → [r, g, b]. */
 export function rgbOf(colour) {

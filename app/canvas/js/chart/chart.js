@@ -242,6 +242,7 @@ export class Chart {
     const schemes = ["role", "slot", "arena", ...columns, "size", this.other && "change"];
     fill(parts.colours, [["", "automatic"], ...schemes.filter(Boolean).map((name) => [name, name])]);
     fill(parts.arenas, [["", "all, one scale"], ...plan.arenas.map(({ name }) => [name, name])]);
+    parts.arenas.parentElement.hidden = plan.arenas.length < 2;
     parts.overlay.hidden = !this.other;
   }
 
@@ -270,7 +271,8 @@ export class Chart {
   }
 
   get scheme() {
-    const own = ["category", this.other ? "role" : "module"].find((name) => this.plan[name]) ?? "role";
+    const { plan } = this, layers = new Set(plan.module?.names.filter(Boolean)).size;
+    const own = plan.category ? "category" : this.other ? "role" : layers > 1 ? "module" : "operator";
     return this.state.colour ?? (this.state.view === "slots" ? "slot" : own);
   }
 

@@ -229,6 +229,8 @@ class Walk {
   resize() {
     const ratio = window.devicePixelRatio || 1, { clientWidth, clientHeight } = this.stage;
     if (!clientWidth || !clientHeight) return;
+    if (this.wide) this.view.x += (clientWidth - this.wide) / 2; // what is in the middle stays there
+    this.wide = clientWidth;
     this.canvas.width = clientWidth * ratio;
     this.canvas.height = clientHeight * ratio;
     this.look = null;
