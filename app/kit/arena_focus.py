@@ -15,8 +15,16 @@ ALL = "*"
 
 
 def default_arena(plan: Plan) -> ArenaSummary | None:
-    """The arena in which most is planned: the largest one where bytes are used again, else the largest."""
-    return max(plan.arenas, key=lambda a: (a.max_live < a.storages, a.extent_bytes, a.name), default=None)
+    """Return the arena that the first line is about: most bytes over its limit, then over its lower bound.
+
+    Where there are none, the largest one in which bytes are used again, else the largest.
+    """
+
+    def rank(a: ArenaSummary) -> tuple[int, int, bool, int, str]:
+        over = 0 if a.headroom_bytes is None else max(0, -a.headroom_bytes)
+        return over, a.open_bytes, a.max_live < a.storages, a.extent_bytes, a.name
+
+    return max(plan.arenas, key=rank, default=None)
 
 
 def largest(plan: Plan) -> str:

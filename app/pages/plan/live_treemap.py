@@ -49,6 +49,7 @@ def treemap(
     entries = [(group, group[-1], size, "") for group, size in totals.items()]
     keys = [_key(group) for group in totals] + [f"box {k}" for k in range(len(boxes))]
     parents = [_key(group[:-1]) for group in totals] + [_key(group) for group, *_ in boxes]
+    filled = [shades.get(group[0], OTHER) if group else OTHER for group, *_ in (*entries, *boxes)]
     fig = figure(height)
     fig.add_trace(
         go.Treemap(
@@ -58,7 +59,8 @@ def treemap(
             values=[size for *_, size, _ in (*entries, *boxes)],
             text=[numbers.short_bytes(size) for *_, size, _ in (*entries, *boxes)],
             customdata=[[tensor, numbers.full_bytes(size)] for *_, size, tensor in (*entries, *boxes)],
-            marker={"colors": [shades.get(group[0], OTHER) if group else OTHER for group, *_ in (*entries, *boxes)]},
+            marker={"colors": filled, "line": {"width": 1, "color": "#fff"}},
+            textfont={"size": 12, "color": [_ink(colour) for colour in filled]},
             branchvalues="total",
             hovertemplate="<b>%{label}</b><br>%{customdata[1]}<extra></extra>",
             tiling={"pad": 1},
@@ -71,6 +73,12 @@ def treemap(
 
 def _key(group: Path) -> str:
     return "/".join(quote(part, safe="") or "%" for part in group)
+
+
+def _ink(colour: str) -> str:
+    """Return black or white, whichever has more contrast with ``#rrggbb``."""
+    red, green, blue = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
+    return "#111111" if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.18 else "#ffffff"
 
 
 def _colours(names: Sequence[str]) -> dict[str, str]:
