@@ -111,4 +111,6 @@ def test_maps_side_by_side_share_steps_and_bytes(visit: Visit) -> None:
     page.mouse.wheel(0, -300)
     expect(maps.nth(1)).not_to_have_attribute("data-levels", before or "")
     for part in ("data-levels", "data-window"):
-        expect(maps.nth(1)).to_have_attribute(part, maps.nth(0).get_attribute(part) or "?")
+        ends = (maps.nth(0).get_attribute(part) or "?").split(",")
+        # The second map computes the same window again: the last digit of a double may differ.
+        expect(maps.nth(1)).to_have_attribute(part, re.compile(",".join(re.escape(end[:12]) + r"\d*" for end in ends)))

@@ -143,7 +143,7 @@ def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
     _open(shown, best)
     if fitted.unknown:
         st.html(f'<div class="tm soft">{markup.esc(numbers.unknown_operators(fitted.unknown))}</div>')
-    left, right = st.columns([0.56, 0.44], gap="medium")
+    left, right = st.columns([0.56, 0.44], gap="medium") if len(points) > 1 else (st.container(), st.container())
     with left:
         note = "saved: bytes of the whole plan, planned again"
         st.html(markup.heading(f"{numbers.count(len(best.moves), 'change')}, in order", note))

@@ -32,7 +32,7 @@ def test_peak_is_grouped_by_operator_layer_and_phase() -> None:
     at = opened("peak", graph=source())
     assert not at.exception
     group = next(each for each in at.get("button_group") if "peak-group" in str(each.key))
-    assert [option.content for option in group.proto.options] == ["operator", "role", "module", "phase"]
+    assert [option.content for option in group.proto.options] == ["layer", "operator", "role", "module", "phase"]
 
 
 def test_table_has_the_source_of_each_shape() -> None:
