@@ -17,7 +17,7 @@ from app.texts.palette import layer_colours
 from benchmarks.canvas_plans import synthetic_plan
 from tests.app.canvas.conftest import Draw
 from tests.app.canvas.plans import FOUR, plan_of
-from tests.app.test_colours import CLEARLY, linear, oklab
+from tests.app.texts.test_colours import CLEARLY, linear, oklab
 
 pytestmark = pytest.mark.browser
 
