@@ -158,7 +158,8 @@ def _reason(plan: Plan, gap: Gap, *, named: bool) -> str:
     source, target = (shortened(visible(name), LONGEST_NAME) for name in gap.reuse or ("", ""))
     what = f"{gap.arena} {'take' if gap.arena.endswith('s') else 'takes'} {short_bytes(arena.extent_bytes)}, "
     causes = {
-        "reuse": f"at {at}, {target} could be written over {source} in place ({lost}); the planner {plan.planner} does not",
+        "reuse": f"at {at}, {target} could be written over {source} in place ({lost}); the planner {plan.planner} "
+        "does not",
         "holes": f"at {at}, {lost} are free between live tensors",
         "slot_rounding": f"at {at}, slots are {lost} larger than the tensors in them",
         "alignment_gaps": f"at {at}, alignment costs {lost}",
