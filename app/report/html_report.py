@@ -7,8 +7,7 @@ file contains no time and no machine name, so equal plans give equal bytes.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -32,7 +31,7 @@ from tmmu_core.judge.verifier.finished_plan import believed
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.plan_warnings import remarks
-from tmmu_core.plans.analysis.waste_ledger import WasteLedger, waste_ledger
+from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.plan_storages import Peak, peak
 from tmmu_core.plans.making.engine import Solution
@@ -57,12 +56,12 @@ NOTHING = Known()
 
 
 class ReviewPart(NamedTuple):
-    """What a report says about a review."""
+    """The review in a report."""
 
     notes: Sequence[tuple[str, str, str, str]] = ()
     """``(place, text, author, date)``."""
     decision: Any = None
-    """Has ``answer``, ``text``, ``author`` and ``date``; ``None`` for an open review."""
+    """The attributes ``answer``, ``text``, ``author`` and ``date``; ``None`` for an open review."""
     moves: Sequence[tuple[str, str, int]] = ()
     """``(kind, details, bytes saved)`` of the changes that Fit made."""
     element: str = ""
@@ -97,10 +96,11 @@ def build_report(
         plan = believed(plan, verified)
     linted = linted if linted is not None else lint_verdict(plan, graph)
     packed = pack_plan(plan, baseline=before, operators=operators)
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters.update(full=numbers.full_bytes, short=numbers.short_bytes, offset=numbers.offset)
-    template = environment.from_string((files(__package__) / "report.html.j2").read_text(encoding="utf-8"))
-    text = template.render(
+    by_size = sorted(range(len(plan)), key=plan.size.tolist().__getitem__, reverse=True)
+    still: str = ""
+    if plan.arenas and plan.steps:
+        still = map_figure(plan, first_arena(plan) or plan.arenas[0].name, Sheet(WIDTH, HEIGHT, theme))
+    text = _template().render(
         title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",
         plan=plan,
         remarks=remarks(plan),
@@ -112,11 +112,8 @@ def build_report(
         embedded=Markup(review.embedded.replace("<", "\\u003c")),
         arenas=[_arena(plan, summary, theme) for summary in plan.arenas],
         judged=[_judged("verifier", verified), _judged("lint", linted)],
-        largest=_rows(plan, _largest(plan)[:LARGEST]),
-        handoffs=[
-            (*_handoff(plan, *handoff), "yes" if taken else "no")
-            for handoff, taken in zip(plan.handoffs[:HANDOFFS], plan.taken[:HANDOFFS], strict=True)
-        ],
+        largest=[plan.row(row) for row in by_size[:LARGEST]],
+        handoffs=list(_handoffs(plan)),
         handoffs_shown=numbers.of(min(HANDOFFS, len(plan.handoffs)), len(plan.handoffs), "in-place reuse"),
         handoffs_taken=sum(plan.taken),
         largest_shown=numbers.of(min(LARGEST, len(plan)), len(plan), "tensor"),
@@ -132,11 +129,15 @@ def build_report(
         token=packed.token,
         packed=base64.b64encode(unpacking.pack(packed.data)).decode("ascii"),
         first_arena=first_arena(plan),
-        still=map_figure(plan, first_arena(plan) or plan.arenas[0].name, Sheet(WIDTH, HEIGHT, theme))
-        if plan.arenas and plan.steps
-        else "",
+        still=still,
     )
     return text.encode("utf-8", "replace")
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters.update(full=numbers.full_bytes, short=numbers.short_bytes, offset=numbers.offset)
+    return environment.from_string((files(__package__) / "report.html.j2").read_text(encoding="utf-8"))
 
 
 def style() -> Markup:
@@ -147,70 +148,36 @@ def style() -> Markup:
 # --- template values ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _ArenaCard:
-    name: str
-    claim: str
-    summary: ArenaSummary
-    bound: int
-    gap: str
-    headroom: str
-    reuse: str
-    slots: str
-    status: str
-    figure: Markup
-    at_peak: list[tuple[str, str, int, str]]
-    """(account, name, bytes, share of the arena size)."""
-    peak_step: int
-    peak_node: str
-    alive: list[TensorRow]
-    alive_shown: str
-    changes: bool
-    """Whether the live bytes vary over the steps."""
-
-
-def _arena(plan: Plan, summary: ArenaSummary, theme: Theme = "light") -> _ArenaCard:
+def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> dict[str, Any]:
+    """Return the values of an arena's section."""
     ledger = waste_ledger(plan, summary.name)
     highest = peak(plan, summary.name) if plan.steps else Peak(summary.name, 0, 0, ())
     as_many = "slots = max live" if summary.slots == summary.max_live else f"max live {summary.max_live:,}"
-    return _ArenaCard(
-        name=summary.name,
-        claim=claim(plan, summary.name),
-        summary=summary,
-        bound=summary.bound_bytes,
-        gap=numbers.over_bound(*summary.gap),
-        headroom="no capacity" if summary.headroom_bytes is None else numbers.full_bytes(summary.headroom_bytes),
-        reuse=numbers.ratio(metrics.reuse_ratio(summary.slots, summary.storages))
-        if plan.has_slots
-        else numbers.NO_SLOTS,
-        slots=f"{summary.slots:,} ({as_many})"
+    reuse = numbers.ratio(metrics.reuse_ratio(summary.slots, summary.storages))
+    accounts = ledger.at(highest.step).items() if plan.steps else ()
+    return {
+        "name": summary.name,
+        "claim": claim(plan, summary.name),
+        "summary": summary,
+        "bound": summary.bound_bytes,
+        "gap": numbers.over_bound(*summary.gap),
+        "headroom": "no capacity" if summary.headroom_bytes is None else numbers.full_bytes(summary.headroom_bytes),
+        "reuse": reuse if plan.has_slots else numbers.NO_SLOTS,
+        "slots": f"{summary.slots:,} ({as_many})"
         if plan.has_slots
         else f"{numbers.NO_SLOTS} (max live {summary.max_live:,})",
-        status=summary.status,
-        figure=ledger_figure(plan, ledger, Sheet(LEDGER_WIDTH, LEDGER_HEIGHT, theme)) if plan.steps else Markup(),
-        at_peak=_accounts(ledger, highest.step) if plan.steps else [],
-        peak_step=highest.step,
-        peak_node=plan.node_at(highest.step),
-        alive=_rows(plan, list(highest.rows[:ALIVE])),
-        alive_shown=numbers.of(min(ALIVE, len(highest.rows)), len(highest.rows), "tensor"),
-        changes=bool((ledger.live != ledger.live[:1]).any()),
-    )
-
-
-def _accounts(ledger: WasteLedger, step: int) -> list[tuple[str, str, int, str]]:
-    return [
-        (account, ACCOUNT_LOOKS[account][0], count, numbers.percent(count, ledger.extent))
-        for account, count in ledger.at(step).items()
-    ]
-
-
-def _rows(plan: Plan, rows: list[int]) -> list[TensorRow]:
-    return [plan.row(row) for row in rows]
-
-
-def _largest(plan: Plan) -> list[int]:
-    sizes = plan.size.tolist()
-    return sorted(range(len(plan)), key=lambda row: (-sizes[row], row))
+        "status": summary.status,
+        "figure": ledger_figure(plan, ledger, Sheet(LEDGER_WIDTH, LEDGER_HEIGHT, theme)) if plan.steps else "",
+        "at_peak": [
+            (account, ACCOUNT_LOOKS[account][0], count, numbers.percent(count, ledger.extent))
+            for account, count in accounts
+        ],
+        "peak_step": highest.step,
+        "peak_node": plan.node_at(highest.step),
+        "alive": [plan.row(row) for row in highest.rows[:ALIVE]],
+        "alive_shown": numbers.of(min(ALIVE, len(highest.rows)), len(highest.rows), "tensor"),
+        "changes": bool((ledger.live != ledger.live[:1]).any()),
+    }
 
 
 def first_arena(plan: Plan) -> str | None:
@@ -220,9 +187,12 @@ def first_arena(plan: Plan) -> str | None:
     return moving[0].name if len(moving) == 1 and moving[0].extent_bytes * 4 < most else None
 
 
-def _handoff(plan: Plan, step: int, source: str, target: str) -> tuple[str, str, str, str]:
-    size = int(plan.size[plan.row_of[target]]) if target in plan.row_of else None
-    return numbers.step(step, plan.node_at(step)), source, target, numbers.full_bytes(size)
+def _handoffs(plan: Plan) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield ``(step, from, to, bytes, whether taken)`` of the first in-place reuses."""
+    for (step, source, target), taken in list(zip(plan.handoffs, plan.taken, strict=True))[:HANDOFFS]:
+        size = int(plan.size[plan.row_of[target]]) if target in plan.row_of else None
+        where = numbers.step(step, plan.node_at(step))
+        yield where, source, target, numbers.full_bytes(size), "yes" if taken else "no"
 
 
 def _operators(solution: Solution) -> list[str]:

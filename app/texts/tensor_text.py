@@ -9,7 +9,7 @@ from itertools import takewhile
 import numpy as np
 
 from app.texts import numbers
-from app.texts.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc, link_to
+from app.texts.markup import PERSISTENT_COLOUR, ROLE_COLOURS, bullets, definition_list, esc, link_to
 from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
 from tmmu_core.graph.model import Origin, StorageOrigin
 from tmmu_core.liveness.idle_time import Idle
@@ -70,14 +70,12 @@ def details(
     """
     i = plan.row_of[tensor_id]
     row, why, near = plan.row(i), explanation(solution, tensor_id), neighbours(plan, tensor_id)
+    padded, steps = align_up(row.size_bytes, row.alignment), numbers.count(row.death - row.birth, "step")
     colour, source = ROLE_COLOURS.get(row.role, PERSISTENT_COLOUR), _shape_from(solution, tensor_id)
     rows: list[tuple[str, str] | None] = [
         ("size", _exact(row.size_bytes)),
-        *_padded(row.size_bytes, row.alignment),
-        (
-            "shape",
-            f"{esc(numbers.shape(row.shape))} <span class=soft>{esc(row.dtype)}{source}</span>",
-        ),
+        *([] if padded == row.size_bytes else [("padded", _exact(padded))]),
+        ("shape", f"{esc(numbers.shape(row.shape))} <span class=soft>{esc(row.dtype)}{source}</span>"),
         None,
         ("arena", esc(row.arena)),
         ("offset", f'<span class="mono">{esc(numbers.offset(row.offset_bytes))}</span>'),
@@ -90,7 +88,10 @@ def details(
             else numbers.NO_SLOTS,
         ),
         None,
-        ("tensor live", f"{esc(numbers.live_range(row.birth, row.death))} <span class=soft>{_steps(row)}</span>"),
+        (
+            "tensor live",
+            f"{esc(numbers.live_range(row.birth, row.death))} <span class=soft>{steps}</span>",
+        ),
         ("written by", _born(plan, why, row.birth)),
         *_made_in(solution, tensor_id, made),
         ("read by", _readers(why)),
@@ -118,12 +119,6 @@ def details(
         f'<div class="kind"><span class="swatch" style="background:{colour}"></span>{esc(row.role)}</div>'
         f"{definition_list(rows)}</div>"
     )
-
-
-def _padded(size: int, alignment: int) -> list[tuple[str, str]]:
-    """Return the size with padding to the alignment, if it differs."""
-    padded = align_up(size, alignment)
-    return [] if padded == size else [("padded", _exact(padded))]
 
 
 def _shape_from(solution: Solution | None, tensor_id: str) -> str:
@@ -241,10 +236,6 @@ def nothing_selected(*, walking: bool = False) -> str:
     )
 
 
-def _steps(row: object) -> str:
-    return numbers.count(row.death - row.birth, "step")  # type: ignore[attr-defined]
-
-
 def _exact(n: int) -> str:
     return esc(numbers.full_bytes(n))
 
@@ -317,11 +308,6 @@ def _at(plan: Plan, step: int) -> str:
     return numbers.step(step, numbers.shortened(plan.node_at(step), 30))
 
 
-def _names(ids: list[str]) -> str:
-    more = f"<li class=soft>and {len(ids) - MOST:,} more</li>" if len(ids) > MOST else ""
-    return f"<ul>{''.join(f'<li>{_name(i)}</li>' for i in ids[:MOST])}{more}</ul>"
-
-
 def _event(event: Event) -> str:
     instr = f' <span class="soft">{esc(event.instr)}</span>' if event.instr and event.instr != event.node_id else ""
     return f"{esc(numbers.step(event.step, event.node_id))}{instr}"
@@ -338,9 +324,7 @@ def _readers(why: Explanation | None) -> str:
         return '<span class="soft">unknown: a plan file does not list readers</span>'
     if not why.readers:
         return '<span class="soft">none</span>'
-    items = "".join(f"<li>{_event(event)}</li>" for event in why.readers[:MOST])
-    more = f"<li class=soft>and {len(why.readers) - MOST:,} more</li>" if len(why.readers) > MOST else ""
-    return f"<ul>{items}{more}</ul>"
+    return bullets([_event(event) for event in why.readers], MOST)
 
 
 def _dies(plan: Plan, why: Explanation | None, death: int) -> str:
@@ -350,23 +334,19 @@ def _dies(plan: Plan, why: Explanation | None, death: int) -> str:
 
 
 def _handoff(why: Explanation) -> str:
-    lines = [f"<li>{_given(why.handed_to, why.handed_over)}</li>"] if why.handed_to else []
-    if why.granted_by and not why.takes_over:
-        lines.append(f"<li>{_got(why.granted_by, False)}</li>")
+    lines = [_given(why.handed_to, why.handed_over)] if why.handed_to else []
+    lines += [_got(why.granted_by, False)] if why.granted_by and not why.takes_over else []
     lines += [
-        f"<li>by {_name(r.target)}: not allowed, {esc(REFUSAL_WORDS.get(r.condition, r.condition))}</li>"
-        for r in why.refusals
+        f"by {_name(r.target)}: not allowed, {esc(REFUSAL_WORDS.get(r.condition, r.condition))}" for r in why.refusals
     ]
-    if not lines:
-        return '<span class="soft">none: no last reader allows it</span>'
-    return f"<ul>{''.join(lines)}</ul>"
+    return bullets(lines, len(lines)) if lines else '<span class="soft">none: no last reader allows it</span>'
 
 
 def _handoff_of(plan: Plan, tensor_id: str) -> str:
     rows = list(zip(plan.handoffs, plan.taken, strict=True))
-    lines = [f"<li>{_given(to, taken)}</li>" for (_, source, to), taken in rows if source == tensor_id]
-    lines += [f"<li>{_got(source, taken)}</li>" for (_, source, to), taken in rows if to == tensor_id]
-    return f"<ul>{''.join(lines)}</ul>" if lines else '<span class="soft">none in the plan</span>'
+    lines = [_given(to, taken) for (_, source, to), taken in rows if source == tensor_id]
+    lines += [_got(source, taken) for (_, source, to), taken in rows if to == tensor_id]
+    return bullets(lines, len(lines)) if lines else '<span class="soft">none in the plan</span>'
 
 
 def _given(to: str, taken: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.texts import numbers
-from app.texts.markup import definition_list, esc, link_to
+from app.texts.markup import bullets, definition_list, esc, link_to
 from tmmu_core.plans.analysis.why_offset import Ghost, Parting, WhyHere
 from tmmu_core.plans.making.placement_order import Placed
 from tmmu_core.plans.model import Plan
@@ -52,9 +52,8 @@ def _slot_rows(plan: Plan, why: WhyHere) -> list[tuple[str, str] | None]:
     else:
         unused = numbers.short_bytes(made.unused)
         maker = f"sized by {_name(plan, made.largest)}; this tensor leaves {unused} unused"
-    held = [f"<li>slot {slot} {_name(plan, row)}</li>" for slot, row in made.held[:MOST]]
-    held += [f"<li class=soft>and {len(made.held) - MOST:,} more</li>"] if len(made.held) > MOST else []
-    lower = f"<ul>{''.join(held)}</ul>" if held else '<span class="soft">none in use</span>'
+    held = [f"slot {slot} {_name(plan, row)}" for slot, row in made.held]
+    lower = bullets(held, MOST) if held else '<span class="soft">none in use</span>'
     return [
         (f"slot {made.slot}", f"{esc(numbers.short_bytes(made.backing))}: {maker}"),
         ("lower slots", f"{lower}<span class=soft>in use at its first write</span>" if held else lower),
@@ -81,10 +80,8 @@ def _walls(plan: Plan, why: WhyHere, placed: Placed) -> str:
         note = "too small" if end - start < why.size else "not used"
         parts.append((start, f"<i>{esc(numbers.short_bytes(end - start))} free</i> <span class=soft>{note}</span>"))
     parts.sort(key=lambda part: -part[0])
-    more = f"<li class=soft>and {len(parts) - MOST:,} more</li>" if len(parts) > MOST else ""
     before = " <span class=soft>placed before it</span>" if placed.own and why.slot is None else ""
-    listed = "".join(f"<li><span class=mono>0x{start:X}</span> {text}</li>" for start, text in parts[:MOST])
-    return f"<ul>{listed}{more}</ul>{before}"
+    return bullets([f"<span class=mono>0x{start:X}</span> {text}" for start, text in parts], MOST) + before
 
 
 def _lowest(why: WhyHere) -> str:
@@ -106,11 +103,10 @@ def tried(plan: Plan, ghost: Ghost) -> str:
         text, css = f"{numbers.count(len(ghost.conflicts), 'conflict')}", "worse"
     else:
         text, css = "possible", "better"
-    items = "".join(f"<li>{_name(plan, row)}</li>" for row in ghost.conflicts[:MOST])
-    more = f"<li class=soft>and {len(ghost.conflicts) - MOST:,} more</li>" if len(ghost.conflicts) > MOST else ""
+    conflicts = bullets([_name(plan, row) for row in ghost.conflicts], MOST, "plain")
     return (
         f'<div class="tm tm-table" role="status" id="tried"><b class="{css}">{esc(text)}</b> '
-        f"<span class=soft>at {esc(where)}; {esc(extent)}</span><ul class=plain>{items}{more}</ul></div>"
+        f"<span class=soft>at {esc(where)}; {esc(extent)}</span>{conflicts}</div>"
     )
 
 
