@@ -6,7 +6,7 @@ The error rules group rules of the verifier under the names of the seed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, Verdict, shortened
@@ -14,80 +14,35 @@ from tmmu_core.judge.reference.schedule.ref_order import timeline_order
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.model import Plan
 
+RULES: dict[str, str] = {
+    "aligned_and_slotted": "All tensors are aligned and slotted without live overlap (seed VII.A, I.E).",
+    "slots_equal_max_live": "Every arena has as many slots as storages live together (seed VII.A, I.E).",
+    "lifetimes": "No tensor is read or written outside its live range, also by the backward pass (seed VII.A, I.E).",
+    "addresses": "Logical addresses are unique, and prefix sums and hashes follow from the rows (seed VII.A).",
+    "undeclared_inplace": "A node reuses its input in place by default; its inplace is not declared (contract §1).",
+    "backward_before_forward": "In the default order a backward node runs before a forward node (contract §2).",
+    "split_scope": "A node runs between the nodes of a scope that it is not part of.",
+    "untouched": "A tensor is not read, not written, and neither input nor output.",
+    "unread": "A tensor is written but not read, and is not an output.",
+    "slots_over_optimal": "must_not_alias pairs need slots above the optimum (contract §3).",
+    "places_unsaid": "The file does not state whether it places slots or bytes; its reader derived it (contract §9).",
+    "unheld": "The file has no content hash, so that an edit may not be detected.",
+}
+"""Rule → its statement. The first four are errors, the others warnings."""
 
-@dataclass(frozen=True)
-class LintRule:
-    """A rule: its name, its statement, its source, and the verifier's rules in it."""
-
-    name: str
-    statement: str
-    source: str
-    made_of: tuple[str, ...] = ()
-
-
-RULES: tuple[LintRule, ...] = (
-    LintRule(
-        "aligned_and_slotted",
-        "All tensors are aligned and slotted without live overlap.",
-        "seed VII.A, I.E",
-        (
-            *("columns", "range", "row", "alignment", "bounds", "extent", "capacity", "overlap", "slot", "storage"),
-            *("sharing", "must_not_alias", "handoff", "illegal_handoff", "tensors", "graph", "arena", "configuration"),
-            *("figures", "certificate", "retention", "constraint", "reuse_cost"),
-        ),
-    ),
-    LintRule(
-        "slots_equal_max_live",
-        "Every arena has as many slots as storages live together.",
-        "seed VII.A, I.E",
-        ("slots_max_live",),
-    ),
-    LintRule(
-        "lifetimes",
-        "No tensor is read or written outside its live range, including reads of the backward pass.",
-        "seed VII.A, I.E",
-        ("dead_access", "live_range"),
-    ),
-    LintRule(
-        "addresses",
-        "Logical addresses are unique and follow from the rows: prefix sums and hashes agree.",
-        "seed VII.A",
-        ("slot_offset", "numbering", "sparse_address", "address", "hash"),
-    ),
-    LintRule(
-        "undeclared_inplace",
-        "A node reuses its input in place by default; the graph does not declare inplace.",
-        "contract §1",
-    ),
-    LintRule(
-        "backward_before_forward",
-        "Without an execution_order, a backward node runs before a forward node.",
-        "contract §2",
-    ),
-    LintRule("split_scope", "A node runs between the nodes of a scope that it is not part of.", "docs/decisions/0004"),
-    LintRule("untouched", "A tensor is not read, not written, and neither input nor output.", "design"),
-    LintRule("unread", "A tensor is written but not read, and is not an output.", "design"),
-    LintRule(
-        "slots_over_optimal",
-        "must_not_alias pairs need slots above the optimum.",
-        "contract §3",
-        ("slots_over_optimal",),
-    ),
-    LintRule(
-        "places_unsaid",
-        "The file does not state whether it places slots or bytes; the reader derived it.",
-        "contract §9",
-        ("places",),
-    ),
-    LintRule(
-        "unheld", "The file has no content hash, so that an edit may not be detected.", "docs/decisions/0060", ("held",)
-    ),
-)
-"""The first four are errors, the others warnings."""
+_OF_THE_VERIFIER = {
+    "slots_equal_max_live": ("slots_max_live",),
+    "lifetimes": ("dead_access", "live_range"),
+    "addresses": ("slot_offset", "numbering", "sparse_address", "address", "hash"),
+    "slots_over_optimal": ("slots_over_optimal",),
+    "places_unsaid": ("places",),
+    "unheld": ("held",),
+}
+"""Rule → the verifier's rules in it; all others of the verifier are in ``aligned_and_slotted``."""
 
 _NEED_GRAPH = ("undeclared_inplace", "backward_before_forward", "split_scope", "untouched", "unread")
 
-_RULE_OF = {rule: lint.name for lint in RULES for rule in lint.made_of}
+_RULE_OF = {rule: name for name, rules in _OF_THE_VERIFIER.items() for rule in rules}
 
 
 def lint_plan(
@@ -95,7 +50,7 @@ def lint_plan(
 ) -> tuple[Finding, ...]:
     """Return findings under the lint rules; those on lifetimes and in-place reuse need the graph."""
     verified = verify_plan(plan, graph, dims=dims, cut_from=cut_from)
-    found = [replace(finding, rule=_RULE_OF[finding.rule]) for finding in verified.findings]
+    found = [replace(finding, rule=_RULE_OF.get(finding.rule, "aligned_and_slotted")) for finding in verified.findings]
     if graph is not None:
         found += [*_undeclared(plan, graph), *_out_of_phase(plan, graph), *_split_scopes(plan, graph), *_idle(graph)]
     return shortened(found)
@@ -105,7 +60,7 @@ def lint_verdict(
     plan: Plan, graph: Graph | None = None, *, dims: Mapping[str, int] | None = None, cut_from: bytes | None = None
 ) -> Verdict:
     """Return the findings with the checked rules; ``ok`` where none is an error."""
-    checked = [rule.name for rule in RULES if graph is not None or rule.name not in _NEED_GRAPH]
+    checked = [rule for rule in RULES if graph is not None or rule not in _NEED_GRAPH]
     return Verdict(lint_plan(plan, graph, dims=dims, cut_from=cut_from), tuple(checked))
 
 
