@@ -55,36 +55,23 @@ def field_hint(error: msgspec.ValidationError, shape: Any) -> str:
     kinds = [inspect.type_info(shape)]
     for step in re.findall(r"\.[^.\[\]]+|\[[^\]]*\]", found[3] or ""):
         kinds = [inner for kind in kinds for inner in _inside(kind, step)]
-    names = [name for kind in kinds for name in _names_of(kind)]
+    names = [name for kind in kinds for name in _inside(kind)]
     return closest_hint(found[1] or found[2], names) if names else ""
 
 
-def _alternatives(kind: inspect.Type) -> Iterator[inspect.Type]:
-    if isinstance(kind, inspect.UnionType):
-        yield from kind.types
-    else:
-        yield kind
-
-
-def _inside(kind: inspect.Type, step: str) -> Iterator[inspect.Type]:
-    """Yield the types of a value's part: of a field ``.name``, or of an element ``[k]``."""
-    for one in _alternatives(kind):
+def _inside(kind: inspect.Type, step: str = "") -> Iterator[Any]:
+    """Yield the types of a value's part: of a field ``.name``, or of an element ``[k]``; of "", its names."""
+    for one in kind.types if isinstance(kind, inspect.UnionType) else (kind,):
         if isinstance(one, inspect.StructType | inspect.DataclassType):
-            yield from (field.type for field in one.fields if field.encode_name == step[1:])
-        elif isinstance(one, inspect.ListType | inspect.VarTupleType):
-            yield one.item_type
-        elif isinstance(one, inspect.TupleType):
-            yield from one.item_types
-        elif isinstance(one, inspect.DictType):
-            yield one.value_type
-
-
-def _names_of(kind: inspect.Type) -> Iterator[str]:
-    for one in _alternatives(kind):
-        if isinstance(one, inspect.StructType | inspect.DataclassType):
-            yield from (field.encode_name for field in one.fields)
-        elif isinstance(one, inspect.LiteralType):
+            yield from (f.type if step else f.encode_name for f in one.fields if step in ("", f".{f.encode_name}"))
+        elif isinstance(one, inspect.LiteralType) and not step:
             yield from map(str, one.values)
+        elif isinstance(one, inspect.ListType | inspect.VarTupleType) and step:
+            yield one.item_type
+        elif isinstance(one, inspect.TupleType) and step:
+            yield from one.item_types
+        elif isinstance(one, inspect.DictType) and step:
+            yield one.value_type
 
 
 def shown(value: Any) -> str:

@@ -20,7 +20,7 @@ from tmmu_core.base.cbor import H, cbor_canonical
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.planfile.plan_builder import from_head
-from tmmu_core.formats.planfile.plan_document import DIGESTS, HeadDocument, RowDocument, head_document
+from tmmu_core.formats.planfile.plan_document import DIGESTS, HeadDocument, RowDocument, head_document, schema_refusal
 from tmmu_core.graph.native import document, unpacking
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
 from tmmu_core.liveness.live_model import Liveness
@@ -78,14 +78,7 @@ def refuses(data: bytes) -> str:
     """Return why bytes are no checkpoint (seed §10); ``""`` if they are, or are a damaged one."""
     if document.kind(data) != "cbor":
         return "it does not begin like a CBOR map" if data else "the file is empty"
-    no_schema = f'its "schema" is not "{CHECKPOINT_SCHEMA}"'
-    if b"tmmu_checkpoint/" not in data:
-        return no_schema
-    try:
-        schema = document.text_field(data, "schema")
-    except UnreadableInput:  # damaged: the schema is the last key of a checkpoint
-        return "" if b"tmmu_checkpoint/" in data[-256:] else no_schema
-    return "" if schema is not None and schema.startswith("tmmu_checkpoint/") else no_schema
+    return schema_refusal(data, CHECKPOINT_SCHEMA, slice(-256, None))  # the schema is the last key of a checkpoint
 
 
 def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Plan:

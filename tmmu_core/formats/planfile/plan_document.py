@@ -21,7 +21,9 @@ import cbor2
 import msgspec
 
 from tmmu_core.base.cbor import H, NotCanonical
+from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
+from tmmu_core.graph.native import document
 from tmmu_core.plans.constraints import Constraints
 from tmmu_core.plans.figures.metrics import written_metrics
 from tmmu_core.plans.model import NO_CONTENT_HASH, PLACES_DERIVED, PLAN_SCHEMA, ArenaSummary, Category, Plan
@@ -135,6 +137,21 @@ class PlanDocument(HeadDocument):
 register_types(Constraints, ArenaDocument, RowDocument, HandoffDocument, HeadDocument, PlanDocument)
 
 
+def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
+    """Return why the ``schema`` of a document is another one; ``""`` if it is this one, in any version.
+
+    A damaged document is one of this schema if the bytes ``identifying`` contain its name.
+    """
+    kind, refusal = schema.partition("/")[0] + "/", f'its "schema" is not "{schema}"'
+    if kind.encode() not in data:
+        return refusal
+    try:
+        found = document.text_field(data, "schema") or ""
+    except (UnreadableInput, msgspec.DecodeError):
+        return "" if kind.encode() in data[identifying] else refusal
+    return "" if found.startswith(kind) else refusal
+
+
 def head_document(plan: Plan) -> HeadDocument:
     """Return the head of a plan's document, with the content hash of the file that is written now."""
     own = {name: getattr(plan, name) for name in HeadDocument.__struct_fields__ if hasattr(plan, name)}
@@ -143,10 +160,10 @@ def head_document(plan: Plan) -> HeadDocument:
     own |= {"metrics": written_metrics(plan.metrics)}
     own |= {"constraints": msgspec.UNSET} if plan.constraints is None else {}
     head = HeadDocument(schema=PLAN_SCHEMA, **own)
-    document = msgspec.to_builtins(head)
+    written = msgspec.to_builtins(head)
     remarks = {key for key in (PLACES_DERIVED, NO_CONTENT_HASH) if isinstance(head.notes.get(key), str)}
-    document["notes"] = {key: note for key, note in document["notes"].items() if key not in remarks}  # a reader's
-    head.content_hash = content_hash(document, tensors_hash(plan))
+    written["notes"] = {key: note for key, note in written["notes"].items() if key not in remarks}  # a reader's
+    head.content_hash = content_hash(written, tensors_hash(plan))
     return head
 
 

@@ -27,7 +27,13 @@ from tmmu_core.base.escaping import for_cell
 from tmmu_core.base.extras import need
 from tmmu_core.formats.csv.instance_csv import write_csv
 from tmmu_core.formats.planfile.plan_builder import from_head
-from tmmu_core.formats.planfile.plan_document import PlanDocument, RowDocument, head_document, row_documents
+from tmmu_core.formats.planfile.plan_document import (
+    PlanDocument,
+    RowDocument,
+    head_document,
+    row_documents,
+    schema_refusal,
+)
 from tmmu_core.graph.native import document, unpacking
 from tmmu_core.planners.problem import Problem
 from tmmu_core.plans.analysis.why_memory import cells, uplifts
@@ -149,16 +155,7 @@ WRITERS: dict[str, Callable[[Plan], bytes]] = {"json": to_json, "cbor": to_cbor,
 
 def refuses(data: bytes) -> str:
     """Return why bytes are no plan file (contract §9); ``""`` if they are, or are a damaged one."""
-    if reason := document.no_document(data):
-        return reason
-    no_schema = f'its "schema" is not "{PLAN_SCHEMA}"'
-    if b"tmmu_plan/" not in data:
-        return no_schema
-    try:
-        schema = document.text_field(data, "schema")
-    except (UnreadableInput, msgspec.DecodeError):  # damaged: the schema near the beginning identifies it
-        return "" if b"tmmu_plan/" in data[:256] else no_schema
-    return "" if schema is not None and schema.startswith("tmmu_plan/") else no_schema
+    return document.no_document(data) or schema_refusal(data, PLAN_SCHEMA, slice(0, 256))
 
 
 def from_document(data: bytes, source: str = "") -> Plan:

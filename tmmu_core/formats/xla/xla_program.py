@@ -16,7 +16,7 @@ The text is untrusted and not needed to plan: unreadable parts are ignored, noth
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from tmmu_core.graph.model import Origin, Phase, StorageOrigin
 from tmmu_core.graph.origin import LONGEST, line_of
@@ -54,7 +54,9 @@ def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
     for line in lines:
         if not line.startswith(" "):
             if line[:1].isdigit():
-                _keep(tables.get(table, {}), line[:LONGEST])
+                row = _NAMED.match(line[:LONGEST]) or _REFERRING.match(line[:LONGEST])
+                if row is not None and table in tables:
+                    tables[table][int(row[1])] = row[2]
                 continue
             table = line.strip()
             head = _COMPUTATION.match(line)
@@ -72,25 +74,15 @@ def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
         elif (called := _CALLS.search(line, instruction.end())) is not None:
             calls[name] = called[1]
     for name in calls:
-        made = next((found[each] for each in _roots(name, roots, calls) if each in found), None)
-        if made is not None:
-            found[name] = made
+        inner = name
+        for _ in range(DEEPEST):
+            if inner not in calls:
+                break
+            inner = roots.get(calls[inner], "")  # the last instruction of the computation that it calls
+            if inner in found:
+                found[name] = found[inner]
+                break
     return found
-
-
-def _roots(name: str, roots: dict[str, str], calls: dict[str, str]) -> Iterator[str]:
-    """Yield the last instruction of the computation that one calls, and so on."""
-    for _ in range(DEEPEST):
-        if name not in calls:
-            return
-        name = roots.get(calls[name], "")
-        yield name
-
-
-def _keep(table: dict[int, str], line: str) -> None:
-    row = _NAMED.match(line) or _REFERRING.match(line)
-    if row is not None:
-        table[int(row[1])] = row[2]
 
 
 def _made(metadata: str, tables: dict[str, dict[int, str]]) -> StorageOrigin | None:
