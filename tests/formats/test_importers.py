@@ -9,9 +9,9 @@ import onnx
 import onnx.helper
 import pytest
 
-from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.onnx.onnx_signature import refuses
-from tmmu_core.formats.open_file import GRAPH_READERS, read_graph
+from tmmu_core.formats.open_file import read_graph
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor, View
 
 
@@ -28,21 +28,6 @@ def ports(**fields: Any) -> dict[str, Any]:
 
 def read(document: dict[str, Any]) -> Graph:
     return read_graph(json.dumps(document).encode(), "ports.json")
-
-
-# --- the table ---------------------------------------------------------------------------------------------------
-
-
-def test_reader_names_are_unique() -> None:
-    assert len({reader.name for reader in GRAPH_READERS}) == len(GRAPH_READERS)
-
-
-def test_error_is_serialisable() -> None:
-    with pytest.raises(UnreadableInput) as caught:
-        read_graph(b"hello", "note.onnx")
-    record = json.loads(json.dumps(caught.value.record()))
-    assert [entry["reader"] for entry in record["tried"]] == [reader.name for reader in GRAPH_READERS]
-    assert record["source"] == "note.onnx"
 
 
 # --- the node-centric dialect ------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -53,8 +54,10 @@ def test_unknown_content_is_rejected_by_every_reader(data: bytes) -> None:
         read_any(data, "model.onnx")
     assert [reader for reader, _ in refused.value.tried] == [reader.name for reader in READERS]
     assert all(reason for _, reason in refused.value.tried)
-    assert refused.value.source == "model.onnx"
-    assert refused.value.hint
+    record = json.loads(json.dumps(refused.value.record()))
+    assert [entry["reader"] for entry in record["tried"]] == list(REFUSES)
+    assert record["source"] == "model.onnx"
+    assert record["hint"]
 
 
 def test_csv_rows_of_a_plan_are_rejected_with_the_reason() -> None:
@@ -72,7 +75,8 @@ def test_truncated_file_is_rejected(kind: str) -> None:
             read_any(data[:cut], "cut")
 
 
-def test_endings_are_listed_once() -> None:
+def test_readers_and_endings_are_listed_once() -> None:
+    assert len(REFUSES) == len(READERS)
     assert len(set(endings())) == len(endings())
     assert {".json", ".onnx", ".csv", ".jsonl"} <= set(endings())
 

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import tmmu_core as tmmu
 from app.cli.main import run
 from tests.formats.onnx.test_onnx import FLOAT, model, op, read, tensors, value
 from tmmu_core.base.errors import InvalidIrShapes
@@ -37,6 +38,21 @@ def pooled() -> onnx.ModelProto:
 
 
 # --- what is assumed ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "assumed"),
+    [(["batch_size", "N"], {"batch_size": 1, "N": 512}), (["N", 16, 8], {"N": 1}), ([16, "N"], {"N": 1})],
+)
+def test_n_is_no_batch_beside_another_batch_dimension(shape: list[int | str | None], assumed: dict[str, int]) -> None:
+    assert read(relu(shape)).assumed == assumed
+
+
+def test_assumed_sizes_are_in_the_notes_and_the_repr_of_a_plan() -> None:
+    plan = tmmu.plan(relu(["batch_size", 4]).SerializeToString())
+    assert "batch_size = 1" in plan.notes["assumed"]
+    assert plan.notes["assumed"] in repr(plan)
+    assert "batch_size = 1" in plan._repr_html_()
 
 
 def test_given_size_is_not_assumed() -> None:
