@@ -9,14 +9,12 @@ take the drop with the best ratio of excess bytes to FLOPs, repeat, and keep unn
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from tmmu_core.fitting.recompute.live_curve import Choice, Run
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
 from tmmu_core.fitting.recompute.recompute_search import Point, Search
+from tmmu_core.fitting.recompute.sweep import Flag, Idle, idle_at, remove_drops, with_drops_set
 
 MOST_STEPS = 40
 """Most steps above the goal whose idle storages are tried, from the peak down."""
@@ -27,19 +25,6 @@ STRIDES = (1, 2, 3, 4, 6)
 """Subsets that are tried together: all idle storages, all but every second, all but every third, …."""
 MOST_SINGLE = 24
 """Idle storages tried alone, largest first."""
-
-Flag = tuple[Literal["used", "again", "born"], int]
-"""A gap: the column of a choice, and the index in it."""
-
-
-@dataclass(frozen=True)
-class Idle:
-    """A storage that is idle at a step, and the gap in which it can be dropped."""
-
-    storage: int
-    flag: Flag
-    maker: int
-    """Position of the node that computes it."""
 
 
 def search_nested(search: Search, starts: Sequence[Point]) -> list[Point]:
@@ -58,7 +43,7 @@ def search_nested(search: Search, starts: Sequence[Point]) -> list[Point]:
             if search.weighed > last:
                 break
     fitting = [point for point in found if not search.excess(point.run)]
-    trimmed = [_remove_drops(search, point) for point in sorted(fitting, key=lambda point: point.key)[:TRIMMED]]
+    trimmed = [remove_drops(search, point) for point in sorted(fitting, key=lambda point: point.key)[:TRIMMED]]
     return [*found, *trimmed]
 
 
@@ -92,7 +77,7 @@ def _step(search: Search, point: Point, level: int) -> Point | None:
         looked.add(position)
         best: tuple[float, Point] | None = None
         for flags in _offers(idle_at(model, run, step, search.arena), model):
-            tried = search.weigh(_with(point.choice, flags, True))
+            tried = search.weigh(with_drops_set(point.choice, flags, True))
             if not tried.run.valid:
                 continue
             less = above - _above(tried.run.live[search.arena], level)
@@ -111,73 +96,16 @@ def _above(live: I64, level: int) -> int:
     return int((live[live > level] - level).sum())
 
 
-def idle_at(model: RecomputeModel, run: Run, step: int, arena: int) -> list[Idle]:
-    """Return the idle recomputable storages of ``arena`` at ``step``, by the position of their maker."""
-    lives = run.lives
-    there = np.flatnonzero((lives.birth < step) & (lives.last > step))
-    there = there[model.droppable[lives.of[there]] & (model.arena[lives.of[there]] == arena)]
-    reading = np.repeat(np.arange(len(lives.node)), np.diff(lives.read_ptr))
-    reads = lives.reads[: len(reading)]
-    used = np.full(len(lives.of), -1, np.int64)
-    before = np.flatnonzero(reading < step)
-    used[reads[before]] = before  # the last assignment wins: reads are in order
-    at_it = set(reads[lives.read_ptr[step] : lives.read_ptr[step + 1]].tolist())
-    found = []
-    for life in there.tolist():
-        s = int(lives.of[life])
-        if life in at_it:
-            continue
-        flag: Flag
-        if used[life] >= 0:
-            at = int(reading[used[life]])
-            edge = int(model.in_ptr[lives.node[at]] + used[life] - lives.read_ptr[at])
-            flag = ("again" if lives.further[at] else "used", edge)
-        else:
-            at = int(lives.birth[life])
-            if lives.further[at]:
-                continue  # computed by a recomputing run: no node to write the drop after
-            n = int(lives.node[at])
-            births = range(int(model.out_ptr[n]), int(model.out_ptr[n + 1]))
-            flag = ("born", next(o for o in births if int(model.out_idx[o]) == s))
-        found.append(Idle(s, flag, int(model.producer[s])))
-    return sorted(found, key=lambda each: (each.maker, each.storage, each.flag))
-
-
 def _offers(idle: list[Idle], model: RecomputeModel) -> Iterator[list[Flag]]:
     """Yield sets of drops: all together, all but every k-th, and the largest alone."""
+    by_maker = sorted(idle, key=lambda each: (int(model.producer[each.storage]), each.storage, each.flag))
     seen = set()
     for stride in STRIDES:
-        flags = tuple(each.flag for k, each in enumerate(idle) if stride == 1 or k % stride)
+        flags = tuple(each.flag for k, each in enumerate(by_maker) if stride == 1 or k % stride)
         if len(flags) > 1 and flags not in seen:
             seen.add(flags)
             yield list(flags)
-    alone = sorted(
-        idle, key=lambda each: (-int(model.size[each.storage]), int(model.node_flops[each.maker]), each.flag)
-    )
+    flops = model.node_flops[model.producer]
+    alone = sorted(idle, key=lambda each: (-int(model.size[each.storage]), int(flops[each.storage]), each.flag))
     for each in alone[:MOST_SINGLE]:
         yield [each.flag]
-
-
-def _with(choice: Choice, flags: list[Flag], value: bool) -> Choice:
-    made = choice.copy()
-    for name, place in flags:
-        getattr(made, name)[place] = value
-    return made
-
-
-def _remove_drops(search: Search, point: Point) -> Point:
-    """Remove drops one by one, most expensive first, as long as the point fits and gets cheaper."""
-    new = point.choice - search.begun
-    model = search.model
-    drops: list[tuple[int, Flag]] = []
-    for name, storages in (("used", model.in_idx), ("again", model.in_idx), ("born", model.out_idx)):
-        for place in np.flatnonzero(getattr(new, name)).tolist():
-            maker = int(model.producer[storages[place]])
-            drops.append((int(model.node_flops[maker]), (name, place)))  # type: ignore[arg-type]
-    for _, flag in sorted(drops, key=lambda pair: (-pair[0], pair[1])):
-        tried = search.weigh(_with(point.choice, [flag], False))
-        if tried.run.valid and not search.excess(tried.run) and tried.key < point.key:
-            point = tried
-        if not search.go_on():
-            break
-    return point

@@ -19,6 +19,7 @@ from tmmu_core.fitting.recompute.nested import search_nested
 from tmmu_core.fitting.recompute.recompute_model import Mask, RecomputeModel, connected_parts
 from tmmu_core.fitting.recompute.recompute_search import Point, Search, choice_of, fullest_arena, peak_position
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
+from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweeps
 from tmmu_core.fitting.recompute.write_graph import drops_of, with_drops, write_graph
 from tmmu_core.planners.problem import Progress
 
@@ -85,12 +86,16 @@ def recompute_to(plan_input: PlanInput, capacity: int, report: Progress | None =
 
 def _cheapest(search: Search, found: Sequence[tuple[Mask, Point]]) -> tuple[Point | None, list[Point]]:
     """Return the cheapest point that meets the goal, and the points of the nested search where there was one."""
-    point = search.cheapest(list(found))
+    if search.is_small:
+        return search.exhausted(), []
+    points = [search.settle(list(found)), *search_sweeps(search, [point for _, point in found])]
+    point = cheapest_of(search, points)
+    nested: list[Point] = []
     least = search.nothing.run.flops + search.model.flops.total // NESTED_ABOVE
-    if point is not None and point.run.flops <= least:
-        return point, []
-    nested = _nested_points(search, found)
-    return min(filter(None, (point, _cheapest_of(search, nested))), key=lambda each: each.key, default=None), nested
+    if point is None or point.run.flops > least:
+        nested = _nested_points(search, found)
+        points += nested
+    return improve(search, points), nested
 
 
 def lower(
@@ -143,9 +148,7 @@ def lowest_within(
     while 500 * (loose - tight) > best.run.total and search.go_on():
         middle = (tight + loose) // 2
         search.over = partial(_excess_above, goal, middle)
-        points = [best, search.cheapest(found)]
-        if not any(_is_within(search, point, most) for point in points):
-            points += _nested_points(search, found)
+        points = [best, _cheapest(search, found)[0]]
         within = [point for point in points if point is not None and _is_within(search, point, most)]
         if not within:
             tight = middle
@@ -191,11 +194,6 @@ def _nested_points(search: Search, found: Sequence[tuple[Mask, Point]]) -> list[
             near = bisect_right(over, over[0] + (most - over[0]) * tenths // 10)
             starts.append(min(points[:near], key=lambda point: point.key))
     return search_nested(search, list({id(point): point for point in (*starts, search.nothing)}.values()))
-
-
-def _cheapest_of(search: Search, points: Sequence[Point]) -> Point | None:
-    fitting = [point for point in points if not search.excess(point.run)]
-    return min(fitting, key=lambda point: point.key, default=None)
 
 
 def single_moves(plan_input: PlanInput, solution: object) -> Iterator[Move]:

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import InitVar, dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -89,6 +91,13 @@ class Search:
         np.add.at(self.idle_bytes, self.model.producer[idle], self.model.size[idle])
         self.most = max(LEAST_TRIALS, TRIALS * TRIALS_OF // max(TRIALS_OF, len(self.model.node_at)))
 
+    @cached_property
+    def columns(self) -> tuple[list[int], list[int], list[list[int]]]:
+        """Producers of storages, FLOPs of positions and operands of positions, as lists."""
+        model = self.model
+        operands = [model.in_idx[a:b].tolist() for a, b in pairwise(model.in_ptr.tolist())]
+        return model.producer.tolist(), model.node_flops.tolist(), operands
+
     def weigh(self, choice: Choice) -> Point:
         """Simulate a choice."""
         self.weighed += 1
@@ -162,10 +171,10 @@ class Search:
 
     # -- small graphs --------------------------------------------------------------------------------------------------
 
-    def cheapest(self, found: list[tuple[Mask, Point]]) -> Point | None:
-        """Return the cheapest fitting choice: of all choices if there are few gaps, else of :meth:`settle`."""
-        gaps = self._gaps()
-        return self.settle(found) if len(gaps) > EXHAUSTIVE_UP_TO else self._exhausted(gaps)
+    @cached_property
+    def is_small(self) -> bool:
+        """Whether there are so few gaps that all choices are tried."""
+        return len(self._gaps()) <= EXHAUSTIVE_UP_TO
 
     def _gaps(self) -> list[tuple[str, int]]:
         """Return all gaps of droppable storages: the flag and the index in it."""
@@ -173,9 +182,10 @@ class Search:
         gaps = [(name, int(e)) for name in ("used", "again") for e in np.flatnonzero(reads)]
         return gaps + [("born", int(o)) for o in np.flatnonzero(makes)]
 
-    def _exhausted(self, gaps: list[tuple[str, int]]) -> Point | None:
-        """Return the cheapest of all subsets of the gaps."""
+    def exhausted(self) -> Point | None:
+        """Return the cheapest fitting choice of all subsets of the gaps."""
         best: Point | None = None
+        gaps = self._gaps()
         for number in range(1 << len(gaps)):
             choice = self.begun.copy()
             for bit, (name, place) in enumerate(gaps):

@@ -331,7 +331,7 @@ class _FitSearch:
         # Offload must transfer at least the excess over the capacity.
         moving = FLOPS_PER_MOVED_BYTE * self.capacity.over(extents(base.plan))
         for kind in kinds:
-            if self.fits(self.best) and self.best.cost.weight <= moving:
+            if kind == "offload" and self.fits(self.best) and self.best.cost.weight <= moving:
                 break
             lowest[kind] = self.lowered(base, kind)
             if self.watch.stopped:
