@@ -1,7 +1,8 @@
-"""What fitting brings beside its peers: ``python -m benchmarks.fit [JOINT]`` writes ``docs/measured/fit.md``.
+"""What fitting brings beside its peers: ``python -m benchmarks.fit [JOINT [STEP …]]`` writes ``docs/measured/fit.md``.
 
-Recomputation beside AOTAutograd's partitioner, and order beside Inductor's three. ``JOINT`` is a folder with what
-``benchmarks/joint.py`` wrote, which needs PyTorch; without it ``.venv-peers`` is asked to write it.
+Recomputation beside AOTAutograd's partitioner, and order beside Inductor's. ``JOINT`` is a folder with what
+``benchmarks/joint.py`` wrote, which needs PyTorch; without it ``.venv-torch`` is used to write it. With names of steps,
+only these are compared, and the part on order stays as it is.
 """
 
 from __future__ import annotations
@@ -21,96 +22,98 @@ from tmmu_core.fitting.order.baselines import baselines
 from tmmu_core.fitting.order.order_loops import measure
 from tmmu_core.fitting.order.order_model import order_model
 from tmmu_core.fitting.order.order_search import best_order
+from tmmu_core.fitting.problem.answer import Allowed
+from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.lower_bounds import grids_of
 from tmmu_core.fitting.problem.lowered_graph import lower_graph
-from tmmu_core.fitting.problem.planner_calls import PlanInput, extents, solve_input
-from tmmu_core.fitting.recompute import lower
+from tmmu_core.fitting.problem.planner_calls import PlanInput, extents, initial_candidate, solve_input
 from tmmu_core.fitting.recompute.live_curve import Choice, run
 from tmmu_core.fitting.recompute.min_cut import boundary
-from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
-from tmmu_core.fitting.recompute.recompute_moves import Bytes
+from tmmu_core.fitting.recompute.recompute_model import NEVER, RecomputeModel, recompute_model
 from tmmu_core.fitting.recompute.recompute_search import choice_of
 from tmmu_core.fitting.recompute.write_graph import write_graph
-from tmmu_core.fitting.search.apply_moves import apply_moves
+from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
+from tmmu_core.plans.making.request import PlanRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "measured" / "fit.md"
 SAMPLES = ROOT / "sample_graphs"
-PEERS = ROOT / ".venv-peers" / "bin" / "python"
-PLANNER = "auto"
-INDUCTOR = (("lpmf", "lpmf_threshold"), ("bfs",), ("dfs",))
+PEERS = ROOT / ".venv-torch" / "bin" / "python"
+REQUEST = PlanRequest(planner="auto", one_memory=True, alignment=64)
+ALLOWED = Allowed(kinds=frozenset({"order", "recompute"}), keep_phases=True)
+INDUCTOR = (("lpmf", "lpmf_threshold"), ("bfs",), ("dfs",), ("eager_free",))
 BRANCHING = ("inception_v1", "inception_v2", "densenet121", "shufflenet", "squeezenet")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One budget of the partitioner, and the same bytes by ours."""
+    """One budget of the partitioner, and the fit to the same bytes."""
 
-    budget: float
-    saved: int
+    step: str
+    budget: str
     peak: int
-    flops: int
+    percent: float
+    answer: str
     ours_peak: int
-    ours_flops: int
+    ours_percent: float
     seconds: float
+
+    @property
+    def is_no_worse(self) -> bool:
+        """Whether the fit needs at most the partitioner's FLOPs within its peak."""
+        return self.answer == "fits" and self.ours_percent <= self.percent
 
 
 def joint(folder: Path) -> list[Path]:
-    """The graphs in ``folder``, written by the peers where there are none."""
+    """The graphs in ``folder``, written with PyTorch where there are none."""
     if not list(folder.glob("*.json")) and PEERS.exists():
-        subprocess.run([str(PEERS), str(ROOT / "benchmarks" / "joint.py"), str(folder)], check=True)
+        subprocess.run([str(PEERS), "-m", "benchmarks.joint", str(folder)], check=True, cwd=ROOT)
     return sorted(folder.glob("*.json"))
 
 
-def recompute_rows(file: Path) -> tuple[RecomputeModel, list[Row]]:
-    plan_input = PlanInput(read_graph_file(file.with_suffix(".tmmu.cbor.gz")), planner=PLANNER)
-    model = recompute_model(plan_input)
-    rows: list[Row] = []
-    for each in json.loads(file.read_text())["budgets"]:
-        choice, saved = partitioned(model, each["saved"])
-        peer = PlanInput(write_graph(model, choice), planner=PLANNER)
+def recompute_rows(file: Path) -> Iterator[Row]:
+    """Compare one step at each budget below 1; equal choices have one row."""
+    found = json.loads(file.read_text())
+    start = initial_candidate(read_graph_file(file.with_suffix(".tmmu.cbor.gz")), REQUEST)
+    model = recompute_model(start.plan_input)
+    total = model.flops.total
+    known = set()
+    for budget, saved in found["saved"].items():
+        choice = partitioned(model, saved)
+        peer = PlanInput(write_graph(model, choice), planner="auto", arenas=start.plan_input.arenas)
         plan = solve_input(peer).plan
         assert verify_plan(plan, peer.graph).ok
         peak, flops = sum(extents(plan).values()), run(model, choice).flops
-        if rows and (peak, flops) == (rows[-1].peak, rows[-1].flops):
-            continue  # a smaller budget, and the same choice
-        began = time.perf_counter()
-        ours_peak, ours_flops = cheapest_within(plan_input, peak)
-        seconds = time.perf_counter() - began
-        rows.append(Row(each["budget"], saved, peak, flops, ours_peak, ours_flops, seconds))
-        print(file.stem, rows[-1], flush=True)
-    return model, rows
+        if budget == "1.0" or (peak, flops) in known:
+            continue
+        known.add((peak, flops))
+        began = time.process_time()
+        fitted = fit(start, Capacity(peak), ALLOWED)
+        seconds = time.process_time() - began
+        assert verify_plan(fitted.best.plan, fitted.best.fitted_graph).ok
+        percents = [100 * each / total for each in (flops, fitted.best.cost.extra_flops)]
+        row = Row(
+            found["name"], budget, peak, percents[0], fitted.answer, fitted.best.extent_bytes, percents[1], seconds
+        )
+        print(row, flush=True)
+        yield row
 
 
-def partitioned(model: RecomputeModel, saved: list[list[object]]) -> tuple[Choice, int]:
-    """What the partitioner does not save is dropped behind the forward pass; and the bytes that it saves."""
+def partitioned(model: RecomputeModel, saved: list[str]) -> Choice:
+    """What the partitioner does not save is dropped behind the forward pass and recomputed before its first reader.
+
+    Results that read a buffer which is written later are kept: the partitioner's step raises an error there.
+    """
     index, storage_of = model.timeline.index, model.liveness.storage_of
-    names = [node if node in index.tensor_of else f"{node}:{which}" for node, which in saved]
-    kept = {int(storage_of[index.tensor_of[name]]) for name in names}
-    last = int(np.flatnonzero(~model.late).max())
-    at = boundary(model, last)
+    kept = {int(storage_of[index.tensor_of[name]]) for name in saved}
+    at = boundary(model, int(np.flatnonzero(~model.late).max()))
     nodes = np.zeros(len(model.node_at), np.bool_)
     nodes[[int(model.producer[s]) for s in at.before.tolist() if model.droppable[s] and s not in kept]] = True
-    return choice_of(model, at, nodes), sum(int(model.size[s]) for s in kept if model.producer[s] >= 0)
-
-
-def cheapest_within(plan_input: PlanInput, peak: int) -> tuple[int, int]:
-    """Extent and extra FLOPs of the cheapest plan found within ``peak`` bytes, verified."""
-    plan = solve_input(plan_input).plan
-    if sum(extents(plan).values()) <= peak:
-        return sum(extents(plan).values()), 0
-    for moves in lower(plan_input, None, Bytes(peak)):
-        after = apply_moves(plan_input, moves)
-        solution = solve_input(after)
-        extent = sum(extents(solution.plan).values())
-        if extent <= peak:
-            assert verify_plan(solution.plan, after.graph).ok
-            return extent, sum(move.cost.extra_flops for move in moves)
-    raise AssertionError(f"nothing found within {peak:,} bytes")
+    return choice_of(model, at, nodes & (model.expires == NEVER))
 
 
 def ordered_graphs(folder: Path) -> Iterator[tuple[str, Graph]]:
@@ -163,56 +166,59 @@ def order_lines(graphs: Iterable[tuple[str, Graph]]) -> Iterator[str]:
         print(name, found.tried, found.peak, found.bound, round(seconds, 1), flush=True)
 
 
-def page(folder: Path) -> str:
-    files = joint(folder)
-    lines = [HEAD]
-    if not files:
-        lines.append("The peers were not installed: `make bench` installs them where it can.\n")
-    for file in files:
-        model, rows = recompute_rows(file)
-        total = model.flops.total
-        PAGE.write_text("\n".join(lines) + "\n")
-        lines.append(f"\n### {file.stem}, {len(model.node_at):,} nodes, {total:,} FLOPs\n")
-        lines.append(
-            "| budget | it saves MiB | peak MiB | FLOPs more | ours: peak MiB | FLOPs more | of its FLOPs | s |"
-        )
-        lines.append("|---|---|---|---|---|---|---|---|")
-        for row in rows:
-            share = f"{100 * row.ours_flops / row.flops:.1f} %" if row.flops else "–"
-            lines.append(
-                f"| {row.budget} | {row.saved / 2**20:,.0f} | {row.peak / 2**20:,.1f} "
-                f"| {100 * row.flops / total:.4f} % | {row.ours_peak / 2**20:,.1f} "
-                f"| {100 * row.ours_flops / total:.4f} % | {share} | {row.seconds:.1f} |"
-            )
-    lines.append(ORDER)
-    lines += order_lines(ordered_graphs(folder))
-    return "\n".join(lines) + "\n"
+def main(folder: Path, names: list[str]) -> None:
+    """Write the page; it is complete after each step."""
+    order = "## Order" + PAGE.read_text().partition("## Order")[2]
+    rows: list[Row] = []
+    for file in joint(folder):
+        if names and json.loads(file.read_text())["name"] not in names:
+            continue
+        rows += recompute_rows(file)
+        PAGE.write_text(HEAD + "".join(map(line_of, rows)) + summary(rows) + order)
+    if not names:
+        lines = "\n".join([ORDER, *order_lines(ordered_graphs(folder))])
+        PAGE.write_text(HEAD + "".join(map(line_of, rows)) + summary(rows) + lines + "\n")
+
+
+def line_of(row: Row) -> str:
+    """Return the row of the table."""
+    return (
+        f"| {row.step} | {row.budget} | {row.peak / 2**20:,.2f} | {row.percent:.4f} % | {row.answer} "
+        f"| {row.ours_peak / 2**20:,.2f} | {row.ours_percent:.4f} % | {row.seconds:.1f} |\n"
+    )
+
+
+def summary(rows: list[Row]) -> str:
+    """Return the sentence below the table."""
+    good = sum(row.is_no_worse for row in rows)
+    return f"\n{good} of {len(rows)} fits need at most its FLOPs within its peak.\n\n"
 
 
 HEAD = """# Fitting, measured
 
-`python -m benchmarks.fit` writes this page; `make bench` installs what it compares with. Bytes and FLOPs are exact;
-seconds are of one run on two cores. Peaks are the sum of all arenas' extents; [PyTorch steps](real.md) compares
-measured peaks in one memory.
+`python -m benchmarks.fit` writes this page. Bytes and FLOPs are exact; seconds are CPU seconds of one run.
+[PyTorch steps](real.md) compares measured peaks.
 
 ## Recomputation beside AOTAutograd's partitioner
 
-Joint graphs of PyTorch with attention written out and dropout off. At each `activation_memory_budget` (solver `dp`)
-everything that the partitioner does not save is recomputed before its first reader in the backward pass. That graph is
-planned with `auto`. Then `fit` searches for the cheapest recomputation within the same peak, in the given order. Equal
-choices have one row. Every plan is verified.
+Training steps of `benchmarks/real_steps.py` and `benchmarks/joint.py` in one memory. At each
+`activation_memory_budget` below 1 everything that the partitioner does not save is recomputed before its first reader
+in the backward pass, and that graph is planned. Then `fit` searches order and recomputation within the same peak.
+Equal choices have one row. Every plan is verified. Peaks are in MiB; FLOPs are extra ones.
+
+| step | budget | its peak | its FLOPs | fit | peak | FLOPs | s |
+|---|---|---:|---:|---|---:|---:|---:|
 """
 
-ORDER = """
-## Order beside Inductor's three
+ORDER = """## Order beside Inductor's
 
 MiB over all arenas without persistent tensors: the given order, Inductor's LPMF (the better of with and without the
-rule of pytorch#161810), breadth first, depth first, `fit`, and what is proven. `randwire` and `searched` are random
-networks of `benchmarks/wired.py`.
+rule of pytorch#161810), breadth first, depth first, the eager-free order of pytorch#196848, `fit`, and what is proven.
+`randwire` and `searched` are random networks of `benchmarks/wired.py`.
 
-| graph | nodes | given | LPMF | BFS | DFS | fit | proven | s |
-|---|---|---|---|---|---|---|---|---|"""
+| graph | nodes | given | LPMF | BFS | DFS | eager-free | fit | proven | s |
+|---|---|---|---|---|---|---|---|---|---|"""
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".venv-peers" / "joint"))
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".venv-torch" / "joint", sys.argv[2:])

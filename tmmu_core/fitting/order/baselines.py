@@ -1,10 +1,11 @@
-"""The three orders that PyTorch's Inductor chooses from (``torch/_inductor/memory.py``), with aliasing resolved.
+"""The orders that PyTorch's Inductor chooses from (``torch/_inductor/memory.py``), with aliasing resolved.
 
 * **Least peak memory first** (after "Buffer memory optimization for video codec application modeled in Simulink", DAC
   2006): of the ready units, prefer those below the peak so far with the fewest bytes left, else the smallest.
   pytorch#161810: if all ready units are larger than a threshold, take the one that is needed first.
 * **Breadth first**: the unit whose inputs were ready earliest.
 * **Depth first**: every unit directly after its inputs, small ones first.
+* **Eager-free** (pytorch#196848): the given order, but a ready unit that frees more than it takes runs first.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from tmmu_core.fitting.order.local_moves import predecessors
+from tmmu_core.fitting.order.local_moves import eager, predecessors
 from tmmu_core.fitting.order.order_loops import I64, lpmf
 from tmmu_core.fitting.order.order_model import OrderModel
 
@@ -28,6 +29,7 @@ def baselines(model: OrderModel) -> Iterator[tuple[str, I64]]:
     yield "lpmf_threshold", lpmf(model, THRESHOLD)
     yield "bfs", breadth_first(model)
     yield "dfs", depth_first(model)
+    yield "eager_free", eager(model, np.arange(len(model), dtype=np.int64))
 
 
 def breadth_first(model: OrderModel) -> I64:

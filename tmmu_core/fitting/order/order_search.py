@@ -3,7 +3,7 @@
 ::
 
     given order ─────┐                       ┌─ windows around the peak ─┐
-    Inductor's three ├─ each also with units ─┤                           ├─ best-first search: optimal, or a bound
+    Inductor's four  ├─ each also with units ─┤                           ├─ best-first search: optimal, or a bound
     hill–valley ─────┘  moved early or late   └─ beam search ─────────────┘
 
 The objective is the sum of the arenas' peaks. Effort is counted in expansions, not in time.
@@ -120,7 +120,6 @@ def _simple(model: OrderModel, given: I64) -> Iterator[tuple[str, I64]]:
         yield f"{name}, early and late", eager(model, late(model, order))
     yield "hills", hill_valley_order(model, given)
     yield "early and late", eager(model, late(model, given))
-    yield "early", eager(model, given)
 
 
 def _settled(model: OrderModel, best: I64) -> Iterator[tuple[str, I64]]:
