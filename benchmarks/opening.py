@@ -1,27 +1,39 @@
 """From the gallery to the picture: ``python -m benchmarks.opening [NAME …]`` writes ``docs/measured/opening.md``.
 
-The command clicks each sample in the gallery of the explorer, then "Best plan", then visits each page of large samples.
-A time ends with the painted canvas, or with the end of the script on a page without one.
+The command clicks each sample in the gallery of the explorer, then "Find the best plan", then visits each page of large
+samples. A time ends with the painted canvas, or with the end of the script on a page without one.
+
+``python -m benchmarks.opening ROWS …`` uploads tables with that many rows and prints the seconds of each stage.
 """
 
 from __future__ import annotations
 
+import os
+import random
 import statistics
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from playwright.sync_api import Browser, Page
 
+from app.canvas.pack import pack_plan
 from app.cli.commands.explore import arguments
 from app.session import pages
 from app.session.opening import SAMPLES, Sample, read_catalogue
+from app.session.verification import judge
 from benchmarks.serving import ROOT, chromium, served
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.graph.model import Graph
 from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.analysis.explain_peak import explain_peak
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
 
-TITLES = (*(title for name, title in pages.PAGES if name not in ("plan", "shapes", "ranks")), "Plan")
+TITLES = (*(title for name, title in pages.PAGES if name not in ("plan", "scale")), "Plan")
 LARGE = 5_000
 """Tensors from which every page of a sample is timed."""
 LISTED = 1_000
@@ -33,12 +45,30 @@ _TOKEN = """() => [...(globalThis.tmmuCanvas?.charts ?? [])]
 _PAINTED = f"(old) => {{ const now = ({_TOKEN})(); return now !== '' && now !== old; }}"
 _BEST = f"""() => location.search.includes("planner=auto") && ({_TOKEN})() !== ''
   && document.querySelector('[data-test-script-state="notRunning"]') !== null"""
-_LOADED = """(old) => {
-  const claim = document.querySelector(".tm-claim h1");
+_LOADED = """(name) => {
   const charts = [...(globalThis.tmmuCanvas?.charts ?? [])].filter((chart) => chart.root.isConnected);
-  return claim && claim.textContent !== old && charts.every((chart) => chart.pack && chart.painted === chart.pack)
+  return location.pathname.endsWith(`/${name}`) && document.querySelector(".tm-headline h1")
+    && charts.every((chart) => chart.pack && chart.painted === chart.pack)
     && document.querySelector('[data-test-script-state="notRunning"]') !== null;
 }"""
+_STAGES = f"""(old) => {{
+  const began = performance.now(), found = {{}};
+  const states = {{
+    "file named": () => document.body.dataset.opening,
+    "progress": () => document.querySelector(".st-key-progress"),
+    "first sentence": () => document.querySelector(".tm-headline h1")?.textContent.startsWith("table needs"),
+    "picture": () => ![old, ""].includes(({_TOKEN})()),
+    "verdict": () => found.picture && !document.querySelector(".st-key-headline")?.textContent.includes("verifying"),
+  }};
+  const look = () => {{
+    for (const [name, is] of Object.entries(states)) {{
+      if (!(name in found) && is()) found[name] = (performance.now() - began) / 1e3;
+    }}
+    if (!("verdict" in found)) requestAnimationFrame(look);
+  }};
+  look();
+  window.stages = found;
+}}"""
 _CLICK = """async () => {
   const chart = [...tmmuCanvas.charts].find((c) => c.root.isConnected), { plan } = chart;
   let at = null, id = "";
@@ -86,9 +116,10 @@ def measure(browser: Browser, address: str, sample: Sample) -> dict[str, Any]:
     row["open"] = time.perf_counter() - began
     page.wait_for_timeout(500)
     page.keyboard.press("Escape")
-    if page.get_by_role("button", name="Best plan").is_enabled():
+    best = page.get_by_role("button", name="Find the best plan")
+    if best.count():
         began = time.perf_counter()
-        page.get_by_role("button", name="Best plan").click()
+        best.first.click()
         page.wait_for_function(_BEST, polling="raf", timeout=60_000)
         row["best"] = time.perf_counter() - began
     page.wait_for_timeout(500)
@@ -102,12 +133,58 @@ def measure(browser: Browser, address: str, sample: Sample) -> dict[str, Any]:
 
 def visited(page: Page, title: str) -> float:
     """Seconds until a page stands, its script at rest and its canvases painted."""
-    old, began = page.locator(".tm-claim h1").inner_text(), time.perf_counter()
+    name = {title: name for name, title in pages.PAGES}[title]
+    began = time.perf_counter()
     page.get_by_role("link", name=title, exact=True).click()
-    page.wait_for_function(_LOADED, arg=old, polling="raf", timeout=60_000)
+    page.wait_for_function(_LOADED, arg="" if name == pages.FIRST else name, polling="raf", timeout=60_000)
     seconds = time.perf_counter() - began
     page.wait_for_timeout(500)
     return seconds
+
+
+def table(folder: Path, rows: int) -> Path:
+    """Return a CSV file of ``rows`` buffers with short and a few long live ranges."""
+    draw = random.Random(1)
+    spans = (min(int(draw.expovariate(1 / 20)), 400) for _ in range(rows))
+    lines = (f"t{k},{k},{k + 1 + span},{64 * draw.randrange(1, 2000)}\n" for k, span in enumerate(spans))
+    file = folder / "table.csv"
+    file.write_text("id,lower,upper,size\n" + "".join(lines))
+    return file
+
+
+def without_page(file: Path) -> dict[str, float]:
+    """CPU seconds of the stages behind the page, in this process."""
+    found: dict[str, float] = {}
+
+    def timed(name: str, work: Callable[[], Any]) -> Any:
+        began = time.process_time()
+        result = work()
+        found[name] = round(time.process_time() - began, 2)
+        return result
+
+    instance = timed("read", lambda: read_any(file.read_bytes(), file.name))
+    made = timed("plan", lambda: make_plan(instance, PlanRequest(planner="slots")))
+    timed("explain", lambda: explain_peak(made.plan, None, "table"))
+    timed("pack", lambda: pack_plan(made.plan))
+    timed("judge", lambda: judge(made.plan, None, None))
+    return found
+
+
+def uploaded(browser: Browser, address: str, file: Path) -> dict[str, float]:
+    """Seconds from the choice of a file to each stage of its page."""
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(f"{address}/?graph=sample:linear_chain")
+    page.wait_for_function(_PAINTED, arg="", timeout=60_000)
+    page.wait_for_timeout(1500)
+    page.locator(".st-key-open button").first.click()
+    field = page.locator('[data-testid="stPopoverBody"] [data-testid="stFileUploaderDropzoneInput"]')
+    field.wait_for(state="attached")
+    page.evaluate(_STAGES, token(page))
+    field.set_input_files(str(file))
+    page.wait_for_function("() => 'verdict' in window.stages", timeout=600_000)
+    found: dict[str, float] = page.evaluate("() => window.stages")
+    page.close()
+    return {name: round(seconds, 2) for name, seconds in found.items()}
 
 
 def document(rows: list[dict[str, Any]], version: str) -> str:
@@ -135,7 +212,7 @@ def document(rows: list[dict[str, Any]], version: str) -> str:
     lines += [
         "",
         "- **open**: from the click in the gallery to the painted plan of `slots`.",
-        '- **best plan**: from the click on "Best plan" to the painted plan of `auto`.',
+        '- **best plan**: from the click on "Find the best plan" to the painted plan of `auto`.',
         "- **click**: from a click on a box to its highlight, and to its details beside the canvas.",
         "",
         "## Pages of large samples",
@@ -155,7 +232,19 @@ def _seconds(value: float | None) -> str:
 
 
 def main(names: list[str]) -> None:
-    """Measure the samples named, or all of them; only all of them are written."""
+    """Measure the samples named, or all of them, which are written; or tables by their number of rows."""
+    if names and all(name.isdecimal() for name in names):
+        for count in map(int, names):
+            with (
+                TemporaryDirectory() as folder,
+                served(lambda host, port: arguments([], True, port, host)) as address,
+                chromium() as browser,
+            ):
+                file = table(Path(folder), count)
+                print(f"{count:,} rows, {os.getloadavg()[0]:.1f} processes ready to run on {os.cpu_count()} cores")
+                print("  seconds to", uploaded(browser, address, file), flush=True)
+                print("  CPU seconds to", without_page(file), flush=True)
+        return
     with served(lambda host, port: arguments([], True, port, host)) as address, chromium() as browser:
         rows = []
         for sample in read_catalogue(SAMPLES):
