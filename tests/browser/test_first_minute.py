@@ -1,4 +1,4 @@
-"""The limit of the memory is drawn: bytes above it are red."""
+"""The first picture: one line says what is wrong, the map fills the window, bytes above a limit are red."""
 
 from __future__ import annotations
 
@@ -9,6 +9,18 @@ from tests.browser.conftest import Visit
 from tests.browser.test_invalid import RED, colour_at
 
 pytestmark = pytest.mark.browser
+
+
+def test_first_picture_is_one_line_and_the_map(visit: Visit) -> None:
+    page = visit()
+    line, stage = (page.locator(each).first.bounding_box() for each in (".tm-headline", ".tmmu-canvas .stage"))
+    assert line is not None
+    assert stage is not None
+    assert line["height"] < 30
+    assert stage["height"] >= 0.6 * 900
+    assert stage["y"] + stage["height"] <= 900
+    expect(page.locator(".tm-headline")).to_contain_text("could be written over r12 in place (3.06 MiB)")
+    expect(page.locator(".tm-headline h1")).to_contain_text("over the limit of 8.00 MiB")
 
 
 def test_bytes_above_a_capacity_are_red(visit: Visit) -> None:

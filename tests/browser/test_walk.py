@@ -81,6 +81,14 @@ def test_two_graphs_share_one_selection(visit: Visit) -> None:
         expect(graphs.nth(k)).to_have_attribute("data-selected", "relu3")
 
 
+def test_graph_stays_in_a_window_that_is_made_narrow(visit: Visit) -> None:
+    page = visit("graph", graph="sample:linear_chain")
+    place(page, "relu3")
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.wait_for_function("(e) => e.clientWidth < 390", arg=page.locator(".walk .stage").element_handle())
+    assert 0 < place(page, "relu3")[0] < 390
+
+
 def test_first_box_is_not_cut_off(visit: Visit) -> None:
     page = visit("graph", graph="sample:resnet50")
     top = drawing(page).locator(".stage").bounding_box()
