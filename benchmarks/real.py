@@ -2,7 +2,8 @@
 
 Each step is fitted to 80, 60 and 40 % of what eager mode holds beside parameters, buffers and inputs, compiled, and run
 once. The results are written to ``docs/measured/real.md``. Needs PyTorch; sizes are small, so that all of it takes
-minutes on a CPU. ``--device cuda`` runs the same steps on a GPU; it is not measured yet.
+minutes on a CPU. ``--device cuda`` runs the same steps and those of ``real_large`` on a GPU and writes
+``docs/measured/real-cuda.md``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-OUT = ROOT / "docs" / "measured" / "real.md"
+FOLDER = ROOT / "docs" / "measured"
+OUT, OUT_CUDA = FOLDER / "real.md", FOLDER / "real-cuda.md"
 PERCENTS = (80, 60, 40)
 BUDGETS = (0.7, 0.4)
 """Memory budgets of AOTAutograd's partitioner."""
@@ -152,6 +154,7 @@ def page(starts: list[Start], rows: list[Row], beside: list[Beside], failures: l
         "# PyTorch steps: planned and measured peaks",
         "",
         f"`python -m benchmarks.real` measures on {device} with PyTorch {torch.__version__} and writes this page.",
+        *([] if device != "cpu" or OUT_CUDA.exists() else ["With `--device cuda` it has not run yet: no GPU."]),
         "Bytes are live bytes of all storages; scratch memory inside of kernels is not counted.",
         "A budget is a percentage of what eager mode holds beside parameters, buffers and inputs.",
         "Where the answer is `open` or `cannot`, the row shows the best plan found, which is over the capacity.",
@@ -208,7 +211,7 @@ def main() -> None:
     """Measure all steps, or those that are named, and write the page."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--out", type=Path)
     parser.add_argument("steps", nargs="*")
     given = parser.parse_args()
     import torch
@@ -217,6 +220,8 @@ def main() -> None:
         parser.error("--device cuda: PyTorch finds no GPU. Leave --device out to measure on the CPU.")
     from benchmarks.real_steps import STEPS
 
+    is_cuda = given.device.startswith("cuda")
+    out = given.out or (OUT_CUDA if is_cuda else OUT)
     starts, rows, beside, failures = [], [], [], []
     for name, make in STEPS.items():
         if given.steps and name not in given.steps:
@@ -233,8 +238,13 @@ def main() -> None:
         rows += found
         beside += compared
         print(name, f"{time.monotonic() - begun:.1f} s", *found, *compared, sep="\n  ", file=sys.stderr, flush=True)
-        given.out.write_text(page(starts, rows, beside, failures, given.device))
-    given.out.write_text(page(starts, rows, beside, failures, given.device))
+        out.write_text(page(starts, rows, beside, failures, given.device))
+    whole = page(starts, rows, beside, failures, given.device)
+    if is_cuda:
+        from benchmarks.real_large import on_gpu
+
+        whole += "\n".join(on_gpu(given.device, PERCENTS, BUDGETS)) + "\n"
+    out.write_text(whole)
 
 
 if __name__ == "__main__":

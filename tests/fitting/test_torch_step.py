@@ -318,6 +318,20 @@ def test_largest_batch_fits_and_the_next_does_not(sizes: Any) -> None:
     assert not fit(capacity, (size + 1, size + 1), None)
 
 
+def test_largest_batch_of_a_step_that_grows_with_the_square_is_traced_at_every_size() -> None:
+    def fit(**how: Any) -> Any:
+        return tmmu.fit(module, 2**15, example_inputs=torch.randn(8, 4), loss=similarity, **how)
+
+    def similarity(made: torch.Tensor) -> torch.Tensor:
+        return (made @ made.t()).flatten().square().mean()
+
+    module = nn.Linear(4, 4).train()
+    found = fit(dims={"batch": (2, 64)}, largest="batch")
+    assert found
+    assert found.graph == fit(dims={"batch": found.sizes["batch"]}).graph
+    assert not fit(dims={"batch": found.sizes["batch"] + 1})
+
+
 def test_dimension_that_is_no_batch_is_rejected() -> None:
     module, x = step("attention")
     with pytest.raises(tmmu.TmmuError, match="first axis"):

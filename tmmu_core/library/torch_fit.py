@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
-from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.errors import ContractError, UnreadableInput
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
+from tmmu_core.fitting.pytorch.batch_graph import sized_graph
 from tmmu_core.fitting.pytorch.layers import at_peak, layers
 from tmmu_core.fitting.search.bisection import bisect_size
 from tmmu_core.formats.pytorch.caching_allocator import reserved_peak
@@ -36,13 +38,16 @@ ATTEMPTS = 6
 """Fits tried until one is within the capacity with the real size of saved generator states."""
 
 
+Limits: TypeAlias = tuple[Capacity, Allowed]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TorchFit(Fit[Plan]):
     """A fit that runs in PyTorch."""
 
     step: Any
     """The traced step (``fitting/pytorch/fx_step.TorchStep``)."""
-    limits: tuple[Capacity, Allowed]
+    limits: Limits
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Sizes of the dimensions that ``dims`` names; the largest that fits where it was searched for."""
 
@@ -174,68 +179,78 @@ class TorchModel:
 
 
 def largest_batch(
-    model: TorchModel, sizes: Mapping[str, Any], name: str | None, at: Callable[[TorchModel], TorchFit]
+    model: TorchModel, limits: Limits, sizes: Mapping[str, Any], name: str | None, progress: Progress | None
 ) -> TorchFit:
     """Return the fit at the largest batch of ``sizes`` (``{"batch": (1, 256)}``, or a ``Dim`` of ``torch.export``).
 
-    Without ``name`` it is the fit at the upper end. Where no size fits, it is the fit at the smallest. Raises
-    ``UnreadableInput`` for other dimensions than the first axis of the inputs.
+    The step is traced at two sizes; sizes between are linear in the batch. The result is traced and compared with that,
+    and where they differ every size is traced. Without ``name`` it is the fit at the upper end. Where no size fits, it
+    is the fit at the smallest. Raises ``UnreadableInput`` for other dimensions than the first axis of the inputs.
     """
     if len(sizes) != 1 or name not in (None, *sizes):
         raise UnreadableInput(
             "a module has one dimension of open size: the first axis of its inputs.",
             hint='Write dims={"batch": (1, 256)}, and largest="batch" for the largest size that fits.',
         )
-    (given,) = sizes.values()
+    ((dim, given),) = sizes.items()
     low, high = (given.min, given.max) if hasattr(given, "min") else given if isinstance(given, tuple) else (given,) * 2
-    fits: dict[int, TorchFit] = {}
+    steps: dict[int, Any] = {}
+    found: dict[int, Fitted] = {}
 
-    def fitted(size: int) -> Fitted:
-        fits[size] = replace(at(model.at_batch(size)), sizes={next(iter(sizes)): size})
-        return fits[size].fitted
+    def traced(size: int) -> Graph:
+        steps[size] = steps.get(size) or trace_step(model.at_batch(size))
+        graph: Graph = steps[size].graph
+        return graph
 
-    if name is None:
-        fitted(high)
-        return fits[high]
-    largest = bisect_size(Dim(low, high), fitted)
-    return fits[low if largest.size is None else largest.size]
+    def search(graph_at: Callable[[int], Graph]) -> int:
+        def at(size: int) -> Fitted:
+            graph = graph_at(size)
+            found[size] = _fitted(graph, *limits, progress, next(iter(steps.values())).device)
+            return found[size]
+
+        return bisect_size(Dim(high if name is None else low, high), at).size or (high if name is None else low)
+
+    near = max(2, low)
+    size = None
+    if name is not None and low < high:
+        pair = traced(near), traced(near + 1)
+        if None not in (sized_graph(*pair, low - near), sized_graph(*pair, high - near)):
+            with suppress(ContractError):  # numbers that are not linear make a graph that is not valid
+                size = search(lambda size: sized_graph(*pair, size - near) or traced(size))
+            if size is not None and sized_graph(*pair, size - near) != traced(size):
+                size = None
+    size = search(traced) if size is None else size
+    return replace(_torch_fit(found[size], steps[size], limits), sizes={dim: size})
 
 
 def fit_sized(
     model: TorchModel,
-    limits: tuple[Capacities, Amount, Allowed],
+    given: tuple[Capacities, Amount, Allowed],
     dims: Mapping[str, Any] | str | None,
     largest: str | None,
     progress: Progress | None,
 ) -> TorchFit:
-    """Fit a module, at the sizes of ``dims`` where they are given; ``limits`` are capacity, reserve and moves."""
+    """Make the training step of a module fit a capacity less a reserve with some moves, in one memory.
 
-    def fitted(each: TorchModel) -> TorchFit:
-        return fit_module(each, *limits, progress)
-
-    if isinstance(dims, Mapping) or largest is not None:
-        return largest_batch(model, dims if isinstance(dims, Mapping) else {}, largest, fitted)
-    return fitted(model)
-
-
-def fit_module(
-    model: TorchModel, capacity: Capacities, reserve: Amount, allowed: Allowed, progress: Progress | None
-) -> TorchFit:
-    """Make the training step of a module fit ``capacity`` less ``reserve``, in one memory.
-
-    Raises ``UnreadableInput`` for a step that cannot be traced or moved.
+    At the sizes of ``dims`` where they are given. Raises ``UnreadableInput`` for a step that cannot be traced or moved.
     """
+    capacity, reserve, allowed = given
     if isinstance(capacity, Mapping):
         raise UnreadableInput(
             "a step of PyTorch has one memory.", hint='Give its capacity as a number or a text such as "24GiB".'
         )
-    step = trace_step(model)
     free = amount_of_bytes("capacity", capacity) - amount_of_bytes("reserve", reserve)
-    limit = Capacity(max(0, free))
-    fitted = _fitted(step.graph, limit, allowed, progress, step.device)
+    limits = Capacity(max(0, free)), allowed
+    if isinstance(dims, Mapping) or largest is not None:
+        return largest_batch(model, limits, dims if isinstance(dims, Mapping) else {}, largest, progress)
+    step = trace_step(model)
+    return _torch_fit(_fitted(step.graph, *limits, progress, step.device), step, limits)
+
+
+def _torch_fit(fitted: Fitted, step: Any, limits: Limits) -> TorchFit:
     best = fitted.best
     plan = Plan.of(best.plan, PlanningResult(PlanRequest(planner=best.plan_input.planner), best.plan, best.solution))
-    return TorchFit(fitted, plan, step, (limit, allowed))
+    return TorchFit(fitted, plan, step, limits)
 
 
 def eager_graph(model: TorchModel) -> Graph:

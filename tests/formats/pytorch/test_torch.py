@@ -231,6 +231,14 @@ def test_rejection_sampled_initialisation_is_skipped() -> None:
         assert nn.init.trunc_normal_(torch.empty(3)).shape == (3,)
 
 
+def test_value_read_while_a_fake_model_is_built_is_rejected() -> None:
+    with pytest.raises(UnreadableInput, match=r'reads a value(.|\n)*torch.device\("meta"\)'), fake_tensors():
+        torch.linspace(0, 1, 3).tolist()
+    with torch.device("meta"):
+        module = nn.Linear(2, 2)
+    assert import_torch(module, (torch.zeros(3, 2),)).nodes
+
+
 def test_tensors_in_a_returned_object_are_outputs() -> None:
     class Cache:
         def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:

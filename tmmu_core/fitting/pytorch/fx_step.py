@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ class TorchStep:
     optimizer: Optimizer | None
     executed: Executed
 
-    @property
+    @cached_property
     def graph(self) -> Graph:
         """The step as AOTAutograd runs it, with the optimizer's part."""
         return self._with_optimizer(self.executed)

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from tmmu_core.base.errors import MissingExtra
+from tmmu_core.base.errors import MissingExtra, UnreadableInput
 from tmmu_core.base.extras import install
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program, refuses
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
@@ -70,7 +70,7 @@ def fake_tensors(dtype: str = "float32") -> Iterator[None]:
     """Context manager: new tensors are fake (no memory), of ``dtype`` by default.
 
     ``module.to(dtype)`` works only inside: fake parameters reject it elsewhere. One thread at a time is inside or
-    traces a module.
+    traces a module. Raises ``UnreadableInput`` where a model reads a value of a tensor while it is built.
     """
     torch = _torch("a model of fake tensors")
     from tmmu_core.formats.pytorch.joint_graph.fx_data_access import while_built
@@ -82,6 +82,11 @@ def fake_tensors(dtype: str = "float32") -> Iterator[None]:
         try:
             with shared_mode(), while_built(), convertible():
                 yield
+        except torch._subclasses.fake_tensor.DataDependentOutputException as error:
+            raise UnreadableInput(
+                f"the model reads a value while it is built ({error.func}), and fake tensors have none.",
+                hint='Build it under torch.device("meta") instead.',
+            ) from error
         finally:
             torch.set_default_dtype(before)
 
