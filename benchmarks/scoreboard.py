@@ -34,13 +34,13 @@ from tmmu_core.formats.structured_problem import read
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 
-LIMIT = 60
+LIMIT = 30
 """Seconds that another planner may take for a problem."""
-CP_SAT_SECONDS = 15
-MINIMALLOC_SECONDS = 30
+CP_SAT_SECONDS = 10
+MINIMALLOC_SECONDS = 20
 """By its clock."""
 BISECTION_SECONDS = 10
-BISECTIONS = 3
+BISECTIONS = 2
 """Capacities that MiniMalloc tries between the lower bound and the least extent found, to minimise."""
 
 

@@ -63,11 +63,13 @@ struct lns {
 };
 
 /* Model of planners/reuse/reuse_model.py and a placement: n units, edges by unit from `first`. `cost` and `missing`
-   (units without a place) are those of `offset` before, of `best` after. */
+   (units without a place) are those of `offset` before, of `best` after. `matrix` has the weight of every two units
+   where all edges are of whole units and nothing is reserved; else `swept` is 0. */
 struct reuse {
-    I n, capacity, reserved_count, rounds, threshold, most_out, bound, random, cost, missing;
-    const I *size, *align, *pin, *first, *other, *mine, *theirs, *weight, *reserved;
+    I n, capacity, reserved_count, rounds, threshold, most_out, bound, random, swept, cost, missing, placed;
+    const I *size, *align, *pin, *first, *other, *mine, *theirs, *weight, *reserved, *matrix;
     I *offset, *best, *work, *old, *out; /* n each */
+    I *by_start, *by_end;                /* n each: the placed units in order of their ends */
 };
 
 /* Offsets of n units, those of each from `start`; see planners/reuse/exact_cost.py. `cost` has n + 1 rows of `total`. */

@@ -55,8 +55,8 @@ _FIELDS = {
     "lns": "n sections noise_rows capacity iterations mean_destroyed unit temperature log_table conflicts first_run "
     "run noise work proximity skyline target progress stop",
     # Local search for placements of least reuse cost.
-    "reuse": "n capacity reserved_count rounds threshold most_out bound random cost missing "
-    "size align pin first other mine theirs weight reserved offset best work old out",
+    "reuse": "n capacity reserved_count rounds threshold most_out bound random swept cost missing placed "
+    "size align pin first other mine theirs weight reserved matrix offset best work old out by_start by_end",
     # Exhaustive search for the least reuse cost.
     "least_cost": "n total first limit nodes best start twin least table cost order trail",
     # Peak memory of an execution order, and orders that lower it.
@@ -185,7 +185,7 @@ def destroy_and_repair(loops: ctypes.CDLL, n: int, **fields: Any) -> bool:
 
 def repair(loops: ctypes.CDLL, **fields: Any) -> tuple[int, int]:
     """Return the result of :func:`tmmu_core.planners.reuse.local_search.repair`."""
-    call = Reuse(missing=0, **fields)
+    call = Reuse(missing=0, placed=0, **fields)
     assert loops.tmmu_reuse(ctypes.byref(call)) == DONE
     return int(call.missing), int(call.cost)
 

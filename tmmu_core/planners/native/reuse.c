@@ -30,6 +30,66 @@ static I price(const struct reuse *r, I u, I at, I most)
     return cost;
 }
 
+/* Set the offset of unit u, −1: none, and keep the two orders of the placed units. */
+static void move(struct reuse *r, I u, I at)
+{
+    const I before = r->offset[u];
+    r->offset[u] = at;
+    if (!r->swept)
+        return;
+    if (before >= 0) {
+        I i = 0, j = 0;
+        while (r->by_start[i] != u)
+            i++;
+        while (r->by_end[j] != u)
+            j++;
+        r->placed--;
+        for (; i < r->placed; i++)
+            r->by_start[i] = r->by_start[i + 1];
+        for (; j < r->placed; j++)
+            r->by_end[j] = r->by_end[j + 1];
+    }
+    if (at >= 0) {
+        I i = r->placed, j = r->placed++;
+        for (; i && r->offset[r->by_start[i - 1]] > at; i--)
+            r->by_start[i] = r->by_start[i - 1];
+        for (; j && r->offset[r->by_end[j - 1]] + r->size[r->by_end[j - 1]] > at + r->size[u]; j--)
+            r->by_end[j] = r->by_end[j - 1];
+        r->by_start[i] = r->by_end[j] = u;
+    }
+}
+
+/* The lowest of the cheapest offsets of unit u, by one pass over the placed units; −1 where none fits. */
+static I sweep(const struct reuse *r, I u, I *least)
+{
+    const I *row = r->matrix + u * r->n, size = r->size[u], grid = r->align[u], last = r->capacity - size;
+    I hard = 0, cost = 0, entered = 0, left = 0, best = -1;
+    for (I at = 0; at <= last;) {
+        for (; entered < r->placed && r->offset[r->by_start[entered]] < at + size; entered++) {
+            const I weight = row[r->by_start[entered]];
+            hard += weight < 0;
+            cost += weight > 0 ? weight : 0;
+        }
+        for (; left < r->placed && r->offset[r->by_end[left]] + r->size[r->by_end[left]] <= at; left++) {
+            const I weight = row[r->by_end[left]];
+            hard -= weight < 0;
+            cost -= weight > 0 ? weight : 0;
+        }
+        if (!hard && (best < 0 || cost < *least)) {
+            best = at;
+            *least = cost;
+            if (!cost)
+                break;
+        }
+        while (left < r->placed && !row[r->by_end[left]])
+            left++;
+        if (left == r->placed)
+            break;
+        at = (r->offset[r->by_end[left]] + r->size[r->by_end[left]] + grid - 1) / grid * grid;
+    }
+    return best;
+}
+
 static void offer(const struct reuse *r, I u, I at, I *cost, I *best)
 {
     at = (at + r->align[u] - 1) / r->align[u] * r->align[u];
@@ -49,6 +109,8 @@ static I put(struct reuse *r, I u)
     I cost = none, best = none;
     if (r->pin[u] >= 0) {
         offer(r, u, r->pin[u], &cost, &best);
+    } else if (r->swept) {
+        best = sweep(r, u, &cost);
     } else {
         offer(r, u, 0, &cost, &best);
         for (I k = 0; k < r->reserved_count; k++)
@@ -59,7 +121,7 @@ static I put(struct reuse *r, I u)
     }
     if (cost == none)
         return -1;
-    r->offset[u] = best;
+    move(r, u, best);
     return cost;
 }
 
@@ -84,7 +146,7 @@ static I ruin(struct reuse *r, I count, I *taken)
         r->old[u] = r->offset[u];
         if (r->offset[u] >= 0)
             paid += price(r, u, r->offset[u], (I)1 << 62);
-        r->offset[u] = -1;
+        move(r, u, -1);
         out[n++] = u;
     }
     for (I u = 0; u < r->n; u++)  /* what has no place is tried again */
@@ -117,8 +179,10 @@ SHARED I tmmu_reuse(struct reuse *r)
 {
     I missing = 0, cost = r->cost;
     for (I u = 0; u < r->n; u++) {
-        missing += r->offset[u] < 0;
-        r->best[u] = r->offset[u];
+        const I at = r->best[u] = r->offset[u];
+        missing += at < 0;
+        r->offset[u] = -1;
+        move(r, u, at);
     }
     r->missing = missing;
     for (I round = 0; round < r->rounds && (r->missing || r->cost > r->bound); round++) {
@@ -134,7 +198,7 @@ SHARED I tmmu_reuse(struct reuse *r)
         int taken = lost < before || (lost == before && now <= cost + (room ? draw(r) % (room + 1) : 0));
         for (I k = 0; k < n; k++) {
             if (!taken)
-                r->offset[r->work[k]] = r->old[r->work[k]];
+                move(r, r->work[k], r->old[r->work[k]]);
             r->out[r->work[k]] = 0;
         }
         if (!taken)

@@ -29,7 +29,8 @@ LOWER_NODES = 5_000
 RESTARTS = 3
 """Runs of the local search with other random numbers."""
 FEW = 100
-"""The most units for which the local search starts again."""
+"""The most units for which the local search starts again. With more, it runs once, and longer."""
+LONGER = 10
 WORK = 4_000_000_000
 """Offsets that the exhaustive search may compare for an arena: a few seconds."""
 
@@ -37,9 +38,9 @@ WORK = 4_000_000_000
 def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """Return the placement of least reuse cost found, with the proven lower bound of the cost.
 
-    Options: ``rounds`` of each local search, ``work`` of the exhaustive search, ``max_nodes`` (:mod:`..meter`). Raises
-    ``ArenaTooSmall`` where none was found that fits, ``InvalidIrShapes`` (reason ``constraints``) for constraints that
-    contradict each other.
+    Options: ``rounds`` of each local search (ten times as many for over 100 units), ``work`` of the exhaustive search,
+    ``max_nodes`` (:mod:`..meter`). Raises ``ArenaTooSmall`` where none was found that fits, ``InvalidIrShapes`` (reason
+    ``constraints``) for constraints that contradict each other.
     """
     model, meter = reuse_model(problem), metered(progress, options)
     if model.contradiction:
@@ -50,6 +51,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
             hint="Drop one of the two constraints.",
         )
     rounds, work = count_option(options, "rounds", 20_000), count_option(options, "work", WORK)
+    rounds *= 1 if len(model) <= FEW else LONGER
     if observed_by_all(problem) and not (problem.reuse and problem.reuse.penalties):
         return replace(auto(problem, {}, meter), cost_bound=0)
     best = (len(model) + 1, 0, [-1] * len(model))
@@ -111,7 +113,7 @@ def _lowered(problem: Problem, model: ReuseModel, offset: list[int], meter: Mete
             apart.append([a, b])
     pairs = np.array(apart, np.int64).reshape(-1, 2)
     free = replace(problem, must_not_alias=pairs, reuse=None, capacity=UNLIMITED)
-    found = auto(free, {"max_nodes": LOWER_NODES}, meter)
+    found = auto(free, {"max_nodes": LOWER_NODES}, lambda *done: meter(*done))  # with a limit of its own
     lower = int((found.offset + problem.size).max(initial=0)) < max(end, default=0)
     return _units(model, found.offset) if lower else offset
 

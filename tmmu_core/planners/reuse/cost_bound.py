@@ -10,8 +10,7 @@ where each penalty counts in one of them and is free in the others. Small compon
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import ceil, gcd
+from math import gcd
 
 from tmmu_core.planners.reuse.exact_cost import least_cost
 from tmmu_core.planners.reuse.local_search import Placement
@@ -21,6 +20,8 @@ MOST_UNITS = 400
 """The most units with penalties for which cliques are searched."""
 MOST_SEEDS = 24
 """The most units from which a clique grows."""
+SHIFT = 128
+"""Binary places that order costs per cell: two of them differ by more than 2^-128, since offsets are below 2^61."""
 
 Pair = tuple[int, int]
 
@@ -130,12 +131,12 @@ def clique_bound(model: ReuseModel, clique: list[int], soft: dict[Pair, int]) ->
     need = free * full * (full - 1) // 2 + (cells - free * full) * full
     pairs = [(a, b) for k, a in enumerate(clique) for b in clique[:k]]
     offers = [(soft[pair], min(size[a], size[b]) // cell) for a, b in pairs if (pair := (min(a, b), max(a, b))) in soft]
-    cost = Fraction(0)
-    for weight, reach in sorted(offers, key=lambda one: (Fraction(*one), one)):
+    cost = 0
+    for weight, reach in sorted(offers, key=lambda one: ((one[0] << SHIFT) // one[1], one)):
         part = min(need, reach)
-        cost += Fraction(weight * part, reach)
+        cost += -(-weight * part // reach)  # only the last pair counts in part
         need -= part
-    return ceil(cost)
+    return cost
 
 
 def _merged(ranges: list[list[int]], grid: int, cell: int) -> list[tuple[int, int]]:

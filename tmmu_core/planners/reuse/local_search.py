@@ -18,6 +18,8 @@ from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64
 from tmmu_core.planners.reuse.reuse_model import HARD, ReuseModel
 
+MOST_SWEPT = 2_000
+"""The most units for a table of all pairs."""
 MOST_OUT = 12
 """The most units that a round removes on purpose."""
 
@@ -80,15 +82,32 @@ def repair(
         return _plain(place, rounds, threshold, seed, bound)
     names = ("size", "align", "pin", "first", "other", "mine", "theirs", "weight")
     columns: dict[str, I64] = {name: getattr(model, name) for name in names}
-    room = {name: np.zeros(n, np.int64) for name in ("best", "work", "old", "out")}
+    room = {name: np.zeros(n, np.int64) for name in ("best", "work", "old", "out", "by_start", "by_end")}
+    matrix = weight_matrix(model)
     integers: dict[str, Any] = {"n": n, "capacity": model.capacity, "reserved_count": len(model.reserved)}
     integers |= {"rounds": rounds, "threshold": threshold, "most_out": MOST_OUT, "bound": bound, "random": seed}
+    integers["swept"] = int(len(matrix) > 0)
     offset = np.array(start, np.int64)
     reserved = np.ascontiguousarray(model.reserved)
     missing, cost = native.repair(
-        loops, cost=first_cost, **integers, **columns, reserved=reserved, offset=offset, **room
+        loops, cost=first_cost, **integers, **columns, reserved=reserved, matrix=matrix, offset=offset, **room
     )
     return missing, cost, room["best"].tolist()
+
+
+def weight_matrix(model: ReuseModel) -> I64:
+    """Return the weight of every two units (n, n), 0 without an edge; empty where offsets cannot be swept with it.
+
+    Then an edge is between parts of units (colocations), bytes are reserved, or the units are too many.
+    """
+    unit = np.repeat(np.arange(len(model)), np.diff(model.first))
+    whole = (model.mine == model.size[unit]) & (model.theirs == model.size[model.other])
+    if not whole.all() or len(model.reserved) or len(model) > MOST_SWEPT:
+        return np.zeros((0, 0), np.int64)
+    matrix, hard = np.zeros((len(model), len(model)), np.int64), model.weight == HARD
+    np.add.at(matrix, (unit[~hard], model.other[~hard]), model.weight[~hard])
+    matrix[unit[hard], model.other[hard]] = HARD
+    return matrix
 
 
 def _plain(place: Placement, rounds: int, threshold: int, seed: int, bound: int) -> tuple[int, int, list[int]]:
