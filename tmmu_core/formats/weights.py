@@ -28,8 +28,8 @@ def constants_of(path: Path, graph: Graph) -> Constants:
             begins = file.read(HEAD)
         if graph.sidecar:
             return sidecar.constants(graph, path, path.name)
-        if begins.startswith(ZIP):  # members are read through its table, not copied
-            return _constants("pytorch.exported_program.pt2_weight_bytes", b"", graph, path, path.name)
+        if begins.startswith(ZIP):
+            return _found(begins, graph, path, path.name)  # members are read through its table, not copied
         return _found(unpacking.mapped_file(path), graph, None if begins.startswith(GZIP) else path, path.name)
     except OSError as error:
         raise UnreadableInput(
@@ -47,15 +47,12 @@ def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
 def _found(data: Any, graph: Graph, path: Path | None, name: str) -> Constants:
     begins = data[:HEAD]
     if begins.startswith(ZIP):
-        return _constants("pytorch.exported_program.pt2_weight_bytes", data, graph, path, name)
-    if not tflite.refuses(begins):
-        return _constants("edge.tflite", data, graph, path, name)
-    if document.kind(begins) or onnx_signature.refuses(data):
+        module = "pytorch.exported_program.pt2_weight_bytes"
+    elif not tflite.refuses(begins):
+        module = "edge.tflite"
+    elif document.kind(begins) or onnx_signature.refuses(data):
         return Constants({})
-    return _constants("onnx.onnx_weights", data, graph, path, name)
-
-
-def _constants(module: str, data: Any, graph: Graph, path: Path | None, name: str) -> Constants:
-    """Call ``constants`` of a reader's module, which is imported on use."""
+    else:
+        module = "onnx.onnx_weights"
     found: Constants = import_module(f"tmmu_core.formats.{module}").constants(data, graph, path, name)
     return found

@@ -7,6 +7,7 @@ The reference evaluator of the onnx package does the arithmetic, one node at a t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from math import ceil, prod
 from typing import Any
 
@@ -77,17 +78,12 @@ def with_values(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> o
 
 def written_values(model: onnx.ModelProto) -> dict[str, Array]:
     """Return the small initialisers that are complete in the file, by name."""
-    return {weight.name: array for weight in model.graph.initializer if (array := _values(weight)) is not None}
-
-
-def _values(weight: TensorProto) -> Array | None:
-    """Return an initialiser's values if they are few and complete in the file."""
-    if prod(weight.dims) > KEPT_ELEMENTS or weight.data_location == TensorProto.EXTERNAL:
-        return None
-    try:
-        return numpy_helper.to_array(weight)
-    except (TypeError, ValueError):  # no type, or fewer bytes than its shape needs
-        return None
+    found = {}
+    for weight in model.graph.initializer:
+        if prod(weight.dims) <= KEPT_ELEMENTS and weight.data_location != TensorProto.EXTERNAL:
+            with suppress(TypeError, ValueError):  # no type, or fewer bytes than its shape needs
+                found[weight.name] = numpy_helper.to_array(weight)
+    return found
 
 
 def _evaluated(

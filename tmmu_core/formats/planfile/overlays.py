@@ -76,14 +76,10 @@ def _lanes(plan: Plan, rows: Sequence[int]) -> Iterator[int]:
     """Yield a track for each row, sorted by birth, so that no two slices of a track overlap."""
     free: list[int] = []
     used: list[tuple[int, int]] = []
-    lanes = 0
     for row in rows:
         while used and used[0][0] <= plan.birth[row]:
             heappush(free, heappop(used)[1])
-        if not free:
-            heappush(free, lanes)
-            lanes += 1
-        lane = heappop(free)
+        lane = heappop(free) if free else len(used)  # all lanes below are used
         heappush(used, (int(plan.held_until[row]), lane))
         yield lane
 
