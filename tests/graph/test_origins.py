@@ -54,7 +54,7 @@ def test_origins_win_over_names_and_parameters() -> None:
     assert modules.known_by == "origins"
     found = where(modules, which)
     assert (found["gelu0"], found["mm_a1"]) == ("block.0.inner", "block.1.inner")
-    assert found["add1"].startswith("block.1")  # the file says nothing of it: it stands with who it reads
+    assert found["add1"].startswith("block.1")  # the file has no module for it: it is in that of its input
     assert ("block.*", 2) in modules.repeated
 
 

@@ -187,13 +187,13 @@ def size_shrunk(plan: Plan, choice: Random) -> Plan | None:
 
 
 def alignment_odd(plan: Plan, choice: Random) -> Plan | None:
-    """One row asks for 48 bytes."""
+    """One row has the alignment 48."""
     row = _row(plan, choice)
     return None if row is None else changed(plan, "alignment", row, 48)
 
 
 def arena_swapped(plan: Plan, choice: Random) -> Plan | None:
-    """One row says another arena."""
+    """One row has another arena."""
     row = _row(plan, choice)
     if row is None or len(plan.arenas) < 2:
         return None
@@ -201,13 +201,13 @@ def arena_swapped(plan: Plan, choice: Random) -> Plan | None:
 
 
 def generation_changed(plan: Plan, choice: Random) -> Plan | None:
-    """One row says another generation."""
+    """One row has another generation."""
     row = _row(plan, choice)
     return None if row is None else changed(plan, "generation", row, int(plan.generation[row]) + 1)
 
 
 def storages_joined(plan: Plan, choice: Random) -> Plan | None:
-    """Two storages are said to be one, so that their overlap would be no overlap."""
+    """Two storages have one number, so that their overlap would be no overlap."""
     if not len(plan) or plan.storage.max() < 1:
         return None
     a, b = choice.sample(range(int(plan.storage.max()) + 1), 2)
@@ -309,7 +309,7 @@ def slot_opened(plan: Plan, choice: Random) -> Plan | None:
     return refigured(replace(plan, offset=offset, logical_slot=slot, generation=generation))
 
 
-# --- what the plan says of itself --------------------------------------------------------------------------------
+# --- in-place reuse and figures ----------------------------------------------------------------------------------
 
 
 def handoff_dropped(plan: Plan, choice: Random) -> Plan | None:
@@ -321,7 +321,7 @@ def handoff_dropped(plan: Plan, choice: Random) -> Plan | None:
 
 
 def handoff_invented(plan: Plan, choice: Random) -> Plan | None:
-    """A hand-off is listed that nobody granted; the ranges follow it."""
+    """The plan lists an in-place reuse that no node permits; the ranges follow it."""
     granted = {(x, y) for _, x, y in plan.handoffs}
     pairs = [
         (i, j)
@@ -356,7 +356,7 @@ def a_step_more(plan: Plan, choice: Random) -> Plan | None:
 
 
 def extent_shrunk(plan: Plan, choice: Random) -> Plan | None:
-    """An arena says a smaller extent."""
+    """An arena states a smaller extent."""
     return _arena(plan, choice, extent_bytes=lambda a: a.extent_bytes - 1)
 
 
@@ -371,17 +371,17 @@ def capacity_too_small(plan: Plan, choice: Random) -> Plan | None:
 
 
 def peak_understated(plan: Plan, choice: Random) -> Plan | None:
-    """An arena says a smaller peak."""
+    """An arena states a smaller peak."""
     return _arena(plan, choice, peak_live_bytes=lambda a: a.peak_live_bytes - 1)
 
 
 def slots_understated(plan: Plan, choice: Random) -> Plan | None:
-    """An arena says a slot less."""
+    """An arena states one slot less."""
     return _arena(plan, choice, slots=lambda a: a.slots - 1)
 
 
 def max_live_overstated(plan: Plan, choice: Random) -> Plan | None:
-    """An arena says one more alive."""
+    """An arena states one more live storage."""
     return _arena(plan, choice, max_live=lambda a: a.max_live + 1)
 
 

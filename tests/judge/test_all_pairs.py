@@ -23,7 +23,7 @@ from tmmu_core.plans.model import Plan
 
 
 def collides(plan: Plan) -> bool:
-    """What the verifier says of it."""
+    """Return the findings of the verifier."""
     return bool({"overlap", "bounds"} & {finding.rule for finding in verify_plan(plan).errors})
 
 

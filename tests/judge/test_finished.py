@@ -21,7 +21,7 @@ from tmmu_core.runtime.apply import apply_plan
 
 
 def stacked(plan: Plan) -> Plan:
-    """Every offset 0, told honestly."""
+    """Return the plan with every offset 0 and hashes that match."""
     return rehashed(refigured(replace(plan, offset=plan.offset * 0)))
 
 

@@ -144,7 +144,7 @@ def test_rules_that_need_the_graph_are_skipped_without_it() -> None:
 
 
 def idle(**more: Any) -> list[tuple[str, str]]:
-    """``n`` reads ``x`` and writes ``y`` and ``side``: what the lint says of bytes that nobody has a use for."""
+    """``n`` reads ``x`` and writes ``y`` and ``side``: return the findings on unused bytes."""
     tensors = [tensor("x", role="input"), tensor("y"), tensor("side", **more), tensor("lost", **more)]
     model = graph(tensors, [node("n", "x", "y side")], "x", "y")
     return [(f.rule, f.tensor) for f in lint_plan(plan_graph(model).plan, model) if f.tensor in ("side", "lost")]

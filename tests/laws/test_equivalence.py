@@ -29,7 +29,7 @@ LAW = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
     max_examples=20 * TRIALS,
-    # Many trials only ask whether there is a difference, not for the smallest one.
+    # Most trials only look for a difference, not for the smallest one.
     phases=[Phase.explicit, Phase.generate] if TRIALS > 1 else list(Phase),
 )
 SMALL = [file for file in sample_files() if (SAMPLES / file).stat().st_size < 25_000]

@@ -52,7 +52,7 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
 
 
 def rows_wanted() -> list[str]:
-    """Every clause as the first cell of its rows says it."""
+    """Return every clause, the first cell of its rows."""
     return [
         clause if document == "000" else f"{document} {clause}"
         for document, clauses in DOCUMENTS.items()

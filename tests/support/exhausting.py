@@ -1,7 +1,6 @@
-"""Small files that ask for much: each would take all memory or all day where a reader believed it.
+"""Small files that exhaust memory or time if their reader trusts them.
 
-Every maker takes a size: the figure at which the attack is measured (``python -m benchmarks.limits``), or less, where
-the suite runs it.
+Every maker takes a size: that of the measurement (``python -m benchmarks.limits``), or a smaller one in the suite.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ from tmmu_core.graph.native import native_file
 
 @dataclass(frozen=True)
 class Attack:
-    """One of them."""
+    """A kind of file, and the error that it must give."""
 
     what: str
     make: Callable[[int], bytes]
     size: int
-    """As large as it is measured."""
+    """Size of the measurement."""
     ending: str
     command: tuple[str, ...] = ("plan",)
-    """What is asked of the file; its name comes last."""
+    """The command that is run on the file; the file name comes last."""
     limit: str = ""
-    """The limit that must be named; empty where the file is no plan, or is answered."""
+    """The limit that the error must name; empty where the file is refused for another reason, or is read."""
     small: int = 0
-    """As large as the suite makes it; 0: as it is measured."""
+    """Size in the suite; 0: that of the measurement."""
 
 
 def csv_of(last: int) -> bytes:

@@ -9,7 +9,7 @@ from tmmu_core.graph.model import Dim, Graph, Node
 
 
 def hostile_names(address: str) -> tuple[str, ...]:
-    """Names that ask for something at ``address`` when they are taken for more than text."""
+    """Names that send a request to ``address`` if they are not treated as text."""
     return (
         f"![x]({address}/image.png)",
         f'<a href="{address}/link">here</a>',
@@ -32,7 +32,7 @@ def hostile_graph(names: tuple[str, ...]) -> Graph:
 
 
 def hostile_to_files(address: str) -> tuple[str, ...]:
-    """Names that end comments, quotes, lines, file names and marks, beside those that ask for something."""
+    """Names that end comments, quotes, lines, file names and marks, and those that send a request."""
     return (
         *hostile_names(address),
         f'*/ #include "{address}/header.h" /*',

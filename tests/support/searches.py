@@ -1,4 +1,4 @@
-"""``python -m tests.support.searches``: write anew what every search answers, and what it takes to find it.
+"""``python -m tests.support.searches``: write the golden results of every search, and its effort.
 
 Whatever searches (``exact``, ``search``, orders of a graph, what is dropped or leaves) goes one way: the same answer
 after as many nodes, on every machine. ``sample_graphs/golden/searches.json`` holds it for small questions, a line each:
@@ -124,7 +124,7 @@ ORDERS = _orders()
 
 
 def ordered(name: str) -> Row:
-    """The order found for a graph, its proof, each method's bytes, and how often each asked whether to go on."""
+    """The order found for a graph, its proof, each method's bytes, and how often each called ``progress``."""
     model = ORDERS[name]()
     asked: Counter[str] = Counter()
     steps = [0]
@@ -199,7 +199,7 @@ def fitted(name: str) -> Row:
 
 
 def stopped(name: str) -> Row:
-    """What is had of a fit that is told to stop when it asks for the first time, the second time, and so on."""
+    """Return the result of a fit that is stopped at its first call of ``progress``, at the second one, and so on."""
     start = initial_candidate(GRAPHS[name](), PlanRequest(mode="backward"))
     row: Row = {}
     for patience in range(9):

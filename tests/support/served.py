@@ -34,7 +34,7 @@ class Served:
 
     @property
     def address(self) -> str:
-        """Where it answers."""
+        """Its address."""
         return f"http://localhost:{self.port}"
 
 
@@ -44,7 +44,7 @@ seconds, in which a browser beside it could be given the same."""
 
 
 def free_port() -> int:
-    """A port that nobody listens on, and that no other process of the tests is about to."""
+    """Return a free port that no other process of the tests will use."""
     return next_free_port("localhost", FIRST_PORT)
 
 
@@ -97,7 +97,7 @@ class Tab:
             max_size=None,
             open_timeout=SECONDS,
             ping_interval=None,
-            max_queue=None,  # who is not read still answers, as a tab does
+            max_queue=None,  # a client that does not read still replies, as a tab does
         )
         self.line: ClientConnection = self._open.__enter__()
         self.ask(**query)

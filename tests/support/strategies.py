@@ -65,7 +65,7 @@ class _Sketch:
     gone: set[str]
     """Overwritten in place: reading them would be refused, so that is drawn rarely."""
     phantom: str = ""
-    """A tensor that nobody writes or reads: some views look into it all the same."""
+    """A tensor that no node writes or reads; views of it may exist."""
 
     def name(self, draw: Any) -> str:
         return f"{draw(NAMES)}{len(self.tensors)}"
@@ -154,7 +154,7 @@ def _view_of(draw: Any, sketch: _Sketch, base: str) -> Tensor:
 
 
 def _add_loose_view(draw: Any, sketch: _Sketch) -> None:
-    """A view that is declared and written by nobody."""
+    """A declared view that no node writes."""
     base = draw(st.sampled_from(sketch.readable))
     sketch.readable.append(sketch.add(_view_of(draw, sketch, base)))
 
