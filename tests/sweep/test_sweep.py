@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.app.cli.test_commands import tmmu  # noqa: F401 - the fixture
+from tests.app.cli.conftest import tmmu  # noqa: F401 - the fixture
 from tests.support.paths import ROOT, SAMPLES
 from tmmu_core.formats.open_file import read_graph
 from tmmu_core.judge.verifier.verify import verify_plan
