@@ -6,7 +6,6 @@ The file is JSON, or an HTML report that holds the same JSON. Opening one restor
 from __future__ import annotations
 
 import base64
-import gzip
 import re
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -188,7 +187,7 @@ def open_file(data: bytes, name: str) -> None:
 
 
 def _coded(data: bytes) -> str:
-    return base64.b64encode(gzip.compress(data, 6, mtime=0)).decode()
+    return base64.b64encode(unpacking.pack(data)).decode()
 
 
 def _decoded(text: str, name: str) -> bytes:
