@@ -98,7 +98,7 @@ def measure(browser: Browser, address: str, boxes: int, view: str) -> dict[str, 
     packed = pack_plan(plan, operators=operators)
     packing = time.perf_counter() - began
     url = f"{address}/?boxes={boxes}&slots={slots}&view={view}&two=1"
-    page = _open(browser, url)  # the first visit also makes the plan; it is not the one that is told
+    page = _open(browser, url)  # the first visit also plans, so it is not reported
     page.close()
     began = time.perf_counter()
     page = _open(browser, url)
@@ -163,7 +163,7 @@ def measure_report(browser: Browser, boxes: int) -> dict[str, Any]:
 
 
 OTHERS = "## Starting"
-"""The heading in ``docs/measured/performance.md`` behind which other commands' figures stand."""
+"""The heading in ``docs/measured/performance.md`` that begins the figures of other commands."""
 
 
 def document(rows: list[dict[str, Any]], reports: list[dict[str, Any]], version: str) -> str:
@@ -230,7 +230,7 @@ def main() -> None:
                 print(rows[-1], flush=True)
         reports = [measure_report(browser, boxes) for boxes in REPORTS]
         page = ROOT / "docs" / "measured" / "performance.md"
-        # What is measured by other commands stands behind, and stays.
+        # Figures of other commands follow this heading and are kept.
         behind = page.read_text(encoding="utf-8").partition(OTHERS)
         text = document(rows, reports, browser.version)
         page.write_text(text + "\n" + behind[1] + behind[2] if behind[1] else text, encoding="utf-8")

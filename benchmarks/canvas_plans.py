@@ -1,4 +1,4 @@
-"""Plans made up for measuring and for tests: as many boxes as asked, laid out like a real network's.
+"""Synthetic plans for measurements and tests: a given number of boxes, laid out like those of a real network.
 
 Sizes and lifetimes come from a fixed arithmetic sequence, so that the same count gives the same plan everywhere.
 """

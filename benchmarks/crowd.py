@@ -77,7 +77,7 @@ def left(server: Served, folder: Path) -> tuple[int, int, int]:
 
 
 def main(parts: list[str]) -> None:
-    """Measure and say."""
+    """Measure and print."""
     with tempfile.TemporaryDirectory() as name, served(Path(name)) as server:
         Tab(server, graph="sample:linear_chain").drawn()
         if "pictures" in parts or not parts:

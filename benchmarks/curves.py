@@ -82,7 +82,7 @@ def drawn(curves: list[Curve]) -> str:
 
 
 def _panel(curve: Curve, x: int, y: int) -> str:
-    """One curve in its panel; the axis says percent over the first bound."""
+    """One curve in its panel; the axis is percent above the first bound."""
     low, top = curve.rows[0][2], max(curve.rows[0][1], curve.rows[0][2] + 1)
     inner, tall = WIDE - LEFT - RIGHT, HIGH - TOP - BELOW
     points = [[max(nodes, 1), extent, bound] for nodes, extent, bound in curve.rows]

@@ -42,7 +42,7 @@ GENERATED = (100_000, 1_000_000)
 
 
 def rows() -> list[dict[str, Any]]:
-    """One row per instance and planner: extent, bound, gap in percent, seconds, whether it is said to be optimal."""
+    """One row per instance and planner: extent, bound, gap in percent, seconds, and whether it is proven optimal."""
     return [*instance_rows(), *generated_rows()]
 
 
@@ -56,13 +56,13 @@ def instance_rows(instances: tuple[str, ...] = INSTANCES) -> Iterator[dict[str, 
 
 
 def fitting_row(name: str, capacity: int) -> dict[str, Any]:
-    """``exact`` asked whether a real instance fits into so many bytes: it ends as soon as everything does."""
+    """Time of ``exact`` until a real instance fits a capacity."""
     problem = read_csv((DATA / f"{name}.csv").read_bytes(), source=name).problem
     return measure(name, replace(problem, capacity=capacity), "exact")
 
 
 def generated_rows(sizes: tuple[int, ...] = GENERATED) -> Iterator[dict[str, Any]]:
-    """Generated instances with ``greedy`` and ``auto``, peak memory told."""
+    """Time and peak memory of ``greedy`` and ``auto`` on generated instances."""
     for size in sizes:
         for planner in ("greedy", "auto"):
             done = subprocess.run(

@@ -39,7 +39,7 @@ def least(commands: dict[str, list[str]], rounds: int) -> dict[str, tuple[float,
 
 
 def document(figures: dict[str, tuple[float, float]], where: str, rounds: int) -> str:
-    """The part of the page; ``where`` says what is installed."""
+    """The part of the page; ``where`` names the installed packages."""
     (bare, *_), lines = figures.values(), []
     for name, (wall, used) in figures.items():
         lines.append(f"| `{name}` | {wall:.3f} | {used:.3f} | {wall / bare[0]:.1f} | {used / bare[1]:.1f} |")

@@ -1,4 +1,4 @@
-"""What ``exact`` reaches on instances that nobody tuned it on: the real ones changed by a seed, and perfect packings.
+"""Results of ``exact`` on instances outside of its tuning: changed real ones, and perfect packings.
 
 ``python -m benchmarks.variants`` prints the rows, with ``further`` those of ``exact`` on further
 families. Each instance is made from a seed alone, each packing is verified.
@@ -68,7 +68,7 @@ def joined(one: list[Row], two: list[Row]) -> list[Row]:
 
 
 def perfect(count: int, seed: int, high: int = 1 << 20, steps: int = 10_000) -> list[Row]:
-    """A full rectangle cut into ``count`` by straight cuts: the bound can be met, and nothing may be wasted."""
+    """A full rectangle cut into ``count`` by straight cuts: a packing without waste reaches the bound."""
     rng = random.Random(seed)
     boxes = [(0, steps, 0, high)]
     while len(boxes) < count:

@@ -36,7 +36,7 @@ from tmmu_core.plans.model import INVALID, ArenaSummary, Plan
 MAGIC = b"TMMUCANV"
 VERSION = 1
 MOST_REUSES = 200
-"""The most reuses that are marked with their price."""
+"""Maximum number of reuses marked with their cost."""
 _NARROW = (("u1", 2**8), ("u2", 2**16), ("u4", 2**32))
 
 
@@ -47,7 +47,7 @@ class Packed:
     token: str
     data: bytes
     plans: tuple[Plan, ...]
-    """The plan that is drawn, then the baseline it is compared with, where there is one."""
+    """The drawn plan, and the baseline if there is one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +68,14 @@ class _Arrays:
         self.size = 0
 
     def add(self, values: NDArray[Any] | Sequence[int]) -> list[Any]:
-        """Store whole numbers ≥ 0 as narrowly as they allow; the triple for the header."""
+        """Store integers ≥ 0 in the narrowest type; return the triple for the header."""
         column = np.asarray(values)
         top = int(column.max()) if column.size else 0
         kind = next((name for name, limit in _NARROW if top < limit), "u8")
         return [kind, *self._append(column.astype("<" + kind).tobytes()), column.size]
 
     def pool(self, texts: Iterable[str]) -> dict[str, list[Any]]:
-        """Store strings as one blob and the byte at which each one ends."""
+        """Store strings as one blob with the end offset of each."""
         # A lone surrogate cannot be written as UTF-8; it is drawn as a question mark, the plan keeps it.
         encoded = [text.encode("utf-8", "replace") for text in texts]
         ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), dtype=np.int64)

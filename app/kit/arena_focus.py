@@ -28,7 +28,7 @@ def default_arena(plan: Plan) -> ArenaSummary | None:
 
 
 def largest(plan: Plan) -> str:
-    """The default arena's name, whatever is chosen."""
+    """Return the default arena, independent of the chosen one."""
     best = default_arena(plan)
     return best.name if best else ""
 

@@ -242,7 +242,7 @@ MOVES = ".moves.json"
 
 
 class Shelf:
-    """Uploaded files. Each has a secret key; whoever has its link can open it.
+    """Uploaded files. Each has a secret key; anyone with its link can open it.
 
     Files given at the start of the server have the digest of their content as key, so their links outlive the server.
     With a store, uploaded files are kept there and their links outlive the server too.

@@ -364,7 +364,7 @@ def _all_key(choice: Choice) -> tuple[Any, ...]:
 
 
 def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
-    """The arenas that the choice's tensors need, by name, whatever their capacities."""
+    """The arenas that the choice's tensors need, by name, without their capacities."""
     if opened.problem is not None:
         return tuple(sorted(problem.arena for problem in (opened.problem, *opened.others)))
     if opened.plan is not None:

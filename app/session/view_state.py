@@ -35,7 +35,7 @@ class Choice(PlanRequest):
     """
 
     source: str = FIRST_SAMPLE
-    """``sample:<name>``, ``file:<key>`` of a file that this server holds (whoever has the key can open it), or
+    """``sample:<name>``, ``file:<key>`` of a file on this server (anyone with the key can open it), or
     ``store:<SHA-256>`` of a plan in this server's store."""
     file: str = ""
     """Name of the opened file of ``source``, for a server that does not hold it; empty for samples."""

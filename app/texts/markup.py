@@ -1,7 +1,4 @@
-"""Small pieces of HTML: claims, the verdict strip, cards, tables. Pure: values in, escaped text out.
-
-Names of tensors, nodes and files are other people's text: everything goes through :func:`esc`.
-"""
+"""HTML fragments: titles, the table of arenas, cards, tables. Names from files are escaped by :func:`esc`."""
 
 from __future__ import annotations
 
@@ -34,18 +31,18 @@ PERSISTENT_COLOUR = "#8A8F98"
 
 
 def esc(text: object) -> str:
-    """Text as HTML text."""
+    """Escape a text for HTML."""
     return escape(str(text), quote=True)
 
 
 def link_to(tensor_id: str, text: str) -> str:
-    """``text`` (HTML) as a link that selects a tensor; :func:`complete_links` adds the page."""
+    """Return ``text`` (HTML) as a link that selects a tensor; :func:`complete_links` adds the rest of the query."""
     href = f"{_LINK}{quote(tensor_id, safe='', errors='replace')}"
     return f'<a href="{esc(href)}" data-go="{esc(tensor_id)}" title="select {esc(tensor_id)}">{text}</a>'
 
 
 def complete_links(html: str, query: Mapping[str, str]) -> str:
-    """The same HTML, links to tensors with the rest of ``query``: they open the same screen, that tensor selected."""
+    """Add ``query`` to the links of tensors, so that they keep the page and its settings."""
     rest = urlencode({key: value for key, value in query.items() if key != "tensor"}, errors="replace")
     return html.replace(f'href="{_LINK}', f'href="?{esc(rest)}&amp;tensor=') if rest else html
 
@@ -54,7 +51,7 @@ _LINK = "?tensor="
 
 
 def help_on(label: str, definition: str) -> str:
-    """A label whose definition is one hover away."""
+    """Return a label with its definition as hover text."""
     return f'<abbr title="{esc(definition)}">{esc(label)}</abbr>' if definition else esc(label)
 
 
@@ -76,7 +73,7 @@ def chips(notes: Iterable[str]) -> str:
 
 
 def heading(title: str, note: str = "") -> str:
-    """The claim of one chart or table."""
+    """Return the heading of a chart or table."""
     small = f"<small>{explained(esc(note))}</small>" if note else ""
     return f'<div class="tm tm-sub"><h2>{explained(esc(title))}{small}</h2></div>'
 
@@ -96,7 +93,7 @@ def empty(title: str, sentence: str) -> str:
 
 
 def strip(arenas: Sequence[ArenaSummary], define: Mapping[str, str], *, slots: bool = True) -> str:
-    """One row per arena, all bars on one byte scale. ``define`` gives hover texts; ``slots`` adds the slots."""
+    """Return the table of arenas, with bars on one byte scale. ``define``: term → hover text."""
     scale = max([1, *(a.extent_bytes for a in arenas), *(a.capacity_bytes for a in arenas if _limited(a))])
     paged = any(arena.page_size for arena in arenas)
     head = "".join(
@@ -159,14 +156,14 @@ def _bar(arena: ArenaSummary, bound: int, scale: int) -> str:
     def at(n: int) -> str:
         return f"{n * 10_000 // scale / 100:.2f}%"
 
-    says = f"bound {words.full_bytes(bound)}, arena size {words.full_bytes(arena.extent_bytes)}"
+    title = f"bound {words.full_bytes(bound)}, arena size {words.full_bytes(arena.extent_bytes)}"
     parts = [f'<i class="live" style="left:0;width:{at(bound)}"></i>'] if bound else []
     if arena.extent_bytes > bound:
         parts.append(f'<i class="waste" style="left:{at(bound)};width:{at(arena.extent_bytes - bound)}"></i>')
     if _limited(arena):
         parts.append(f'<i class="capacity" style="left:calc({at(min(arena.capacity_bytes, scale))} - 2px)"></i>')
-        says += f", capacity {words.full_bytes(arena.capacity_bytes)}"
-    return f'<div class="tm-bar" title="{esc(says)}">{"".join(parts)}</div>'
+        title += f", capacity {words.full_bytes(arena.capacity_bytes)}"
+    return f'<div class="tm-bar" title="{esc(title)}">{"".join(parts)}</div>'
 
 
 # --- cards and tables --------------------------------------------------------------------------------------------
@@ -196,7 +193,7 @@ def error_card(card: Mapping[str, Any]) -> str:
 
 
 def _folded(card: Mapping[str, Any], rest: Sequence[tuple[str, str]]) -> str:
-    """The other readers and the record, behind one line."""
+    """Return the other readers and the error record, folded."""
     record = card.get("record")
     if not rest and not record:
         return ""
@@ -211,9 +208,9 @@ def _folded(card: Mapping[str, Any], rest: Sequence[tuple[str, str]]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = (), now: int = -1) -> str:
-    """A small table. Cells are HTML; columns in ``numbers`` are set right; row ``now`` is the current one.
+    """Return a table of HTML cells. Columns in ``numbers`` are right-aligned; row ``now`` is highlighted.
 
-    The last cell of a row that is short takes the room of the missing ones: a remark in the place of figures.
+    The last cell of a shorter row spans the missing columns.
     """
     right = set(numbers)
 
@@ -233,7 +230,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterab
 
 
 def scrolling(kind: str, name: str, body: str) -> str:
-    """A table that scrolls sideways where it must, by keyboard too. ``body`` is HTML."""
+    """Return a table that scrolls horizontally if needed, also by keyboard. ``body`` is HTML."""
     return f'<div class="tm {kind}" tabindex="0" role="region" aria-label="{name}"><table>{body}</table></div>'
 
 
@@ -262,7 +259,7 @@ TERM_OF = {
 
 
 def definition_list(rows: Iterable[tuple[str, str] | None]) -> str:
-    """Terms and HTML; ``None`` draws a rule."""
+    """Return a definition list of ``(term, HTML)``; ``None`` draws a line."""
     inner = "".join(
         '<div class="rule"></div>' if row is None else f"<dt>{_term(row[0])}</dt><dd>{row[1]}</dd>" for row in rows
     )

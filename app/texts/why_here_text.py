@@ -28,7 +28,7 @@ FIT_WORDS = {
 
 
 def card(plan: Plan, why: WhyHere, placed: Placed) -> str:
-    """The card of one storage's place."""
+    """Return the card of a storage."""
     rows: list[tuple[str, str] | None] = []
     if why.slot is not None:
         rows += _slot_rows(plan, why)

@@ -73,7 +73,7 @@ def test_every_click_on_the_curve_selects_its_step(visit: Visit) -> None:
     assert steps == sorted(set(steps))
 
 
-def test_range_of_steps_lists_who_holds_what(visit: Visit) -> None:
+def test_range_of_steps_lists_live_tensors(visit: Visit) -> None:
     page = visit(graph="sample:resnet50", planner="slots")
     page.mouse.move(*on_the_curve(page, 0.3))
     page.mouse.down()

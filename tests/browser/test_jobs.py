@@ -49,7 +49,7 @@ def test_fragmentation_names_the_cause_at_the_chosen_step(visit: Visit) -> None:
     expect(title).not_to_have_text(before)
 
 
-def test_dead_link_says_what_to_open_and_reload_keeps_the_view(visit: Visit) -> None:
+def test_dead_link_names_its_file_and_reload_keeps_the_view(visit: Visit) -> None:
     page = visit(graph="sample:linear_chain", tensor="t1", view="lifetimes")
     page.reload()
     expect(page.locator('.tm-card[data-tensor="t1"]')).to_be_visible()

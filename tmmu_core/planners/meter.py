@@ -1,4 +1,4 @@
-"""Count the nodes of a search, and stop it at a number of them that repeats the stop."""
+"""Count the nodes of a search and stop it at a limit, so that a stopped search can be repeated."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ OPTION = "max_nodes"
 class Meter:
     """Nodes visited by the searches of one plan, and the number at which they stop.
 
-    A node is one of ``exact``, an iteration of its large neighbourhood search or of ``search``, or a greedy run. A
-    user stops a search at a moment; :attr:`limit` is then the number of nodes that repeats this stop on every
-    machine.
+    A node is a node of branch and bound, an iteration of a local search, or a greedy run. If a user stops the search,
+    :attr:`limit` is the number of nodes visited: with it, every machine stops at the same result.
     """
 
     def __init__(self, progress: Progress | None, limit: int | None = None) -> None:
@@ -59,7 +58,7 @@ class Meter:
 
 
 def metered(progress: Progress | None, options: Mapping[str, Any]) -> Meter:
-    """Return the meter of this plan: ``progress`` if it is one, else a new one with the limit of the options."""
+    """Return ``progress`` if it is a meter, else a new meter with the limit of the options."""
     if isinstance(progress, Meter):
         return progress
     given = options.get(OPTION)

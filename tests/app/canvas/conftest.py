@@ -37,7 +37,7 @@ def blank(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture
 def draw(blank: Page) -> Draw:
-    """``draw(plan, **state)``: a page with one chart 900 × 500; what it tells is kept in ``window.sent``."""
+    """``draw(plan, **state)``: a page with one chart 900 × 500; its events are kept in ``window.sent``."""
 
     def drawn(
         plan: Plan,

@@ -67,8 +67,8 @@ def test_figures_are_formatted_as_in_python(sheet: Page, n: int) -> None:
 
 
 def test_foreign_bytes_are_rejected(sheet: Page) -> None:
-    says = sheet.evaluate("() => { try { tmmuCanvas.decode(new Uint8Array(64)); } catch (e) { return e.message; } }")
-    assert says == "these bytes are no packed plan"
+    message = sheet.evaluate("() => { try { tmmuCanvas.decode(new Uint8Array(64)); } catch (e) { return e.message; } }")
+    assert message == "these bytes are no packed plan"
 
 
 # --- drawing ---------------------------------------------------------------------------------------------------------

@@ -35,22 +35,22 @@ HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run of the action came to."""
+    """The result of a run of the action."""
 
     code: int
     verdict: str
     folder: Path
     summary: str
     used: dict[str, dict[str, str]]
-    """Step of another's action → what it was given."""
+    """Step that uses another action → its inputs."""
     steps: tuple[str, ...]
     """The names of the shell steps that ran."""
     commented: str
-    """What ``gh`` was called with, and the body that it was given."""
+    """Arguments of ``gh`` and the body that it got."""
 
 
 def filled(text: str, values: dict[str, str]) -> str:
-    """``${{ … }}`` filled in, as a runner does; what is not known is empty."""
+    """``${{ … }}`` filled in like a runner does; unknown names are empty."""
     return re.sub(r"\$\{\{\s*(.*?)\s*\}\}", lambda found: values.get(found[1], ""), text)
 
 
@@ -171,7 +171,7 @@ def test_package_is_installed_and_its_programs_are_on_the_path(tmp_path: Path) -
     python = tmp_path / "python"
     python.write_text(
         '#!/bin/sh\n[ "$1 $2" = "-m venv" ] && mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && exit\n'
-        'printf "%s\\n" "$@" > "$RUNNER_TEMP/asked"\n'
+        'printf "%s\\n" "$@" > "$RUNNER_TEMP/requirement"\n'
     )
     python.chmod(0o755)
     (step,) = (step for step in ACTION["runs"]["steps"] if "inputs.install" in step.get("if", ""))
@@ -183,8 +183,8 @@ def test_package_is_installed_and_its_programs_are_on_the_path(tmp_path: Path) -
     }
     assert set(step["env"]) <= set(given)
     subprocess.run(["bash", "-eo", "pipefail", "-c", step["run"]], env=os.environ | given, check=True, timeout=60)
-    *_, asked = (tmp_path / "asked").read_text().split()
-    folder, extras = asked.removesuffix("]").split("[")
+    *_, requirement = (tmp_path / "requirement").read_text().split()
+    folder, extras = requirement.removesuffix("]").split("[")
     project = tomllib.loads((Path(folder) / "pyproject.toml").read_text())["project"]
     assert "run" in extras.split(",")  # shapes of ONNX models
     assert any(line.startswith("tflite") for line in project["dependencies"])

@@ -8,13 +8,15 @@ import sys
 
 import pytest
 
-ASK = "import sys; sys.argv = ['tmmu']; from tmmu_core.__main__ import main; main()"
+PROGRAM = "import sys; sys.argv = ['tmmu']; from tmmu_core.__main__ import main; main()"
 
 
-def answered(shell: str, words: str) -> list[str]:
-    asked = {"_TMMU_COMPLETE": f"complete_{shell}", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
-    asked["_TYPER_COMPLETE_ARGS"] = words
-    done = subprocess.run([sys.executable, "-c", ASK], env={**os.environ, **asked}, capture_output=True, text=True)
+def completions(shell: str, words: str) -> list[str]:
+    variables = {"_TMMU_COMPLETE": f"complete_{shell}", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    variables["_TYPER_COMPLETE_ARGS"] = words
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env={**os.environ, **variables}, capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.split()
 
@@ -25,9 +27,9 @@ def answered(shell: str, words: str) -> list[str]:
     [("tmmu pl", {"plan"}), ("tmmu re", {"report", "restore", "record"}), ("tmmu fit --mes", {"--mesh"})],
 )
 def test_bash_completion(words: str, shown_text: set[str]) -> None:
-    assert set(answered("bash", words)) == shown_text
+    assert set(completions("bash", words)) == shown_text
 
 
 @pytest.mark.slow
 def test_zsh_completion() -> None:
-    assert any("plan" in line for line in answered("zsh", "tmmu pl"))
+    assert any("plan" in line for line in completions("zsh", "tmmu pl"))

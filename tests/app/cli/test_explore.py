@@ -29,10 +29,10 @@ def healthy(port: int) -> bool:
 
 
 def test_files_are_passed_to_the_app() -> None:
-    asked = arguments(["/a.json", "/b.json"], True, 9000, "localhost")
-    assert asked[asked.index("--") + 1 :] == ["/a.json", "/b.json"]
-    assert asked[asked.index("--server.port") + 1] == "9000"
-    assert asked[asked.index("--server.headless") + 1] == "true"
+    command = arguments(["/a.json", "/b.json"], True, 9000, "localhost")
+    assert command[command.index("--") + 1 :] == ["/a.json", "/b.json"]
+    assert command[command.index("--server.port") + 1] == "9000"
+    assert command[command.index("--server.headless") + 1] == "true"
 
 
 def test_taken_port_is_skipped() -> None:
@@ -76,12 +76,12 @@ def test_concurrent_explorers_have_distinct_ports() -> None:
         "port = free_port('localhost', 20000)\n"
         "os.execv(sys.executable, [sys.executable, '-c', f'print({port}, flush=True); input()'])"
     )
-    asked = [
+    started = [
         subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    ports = [one.stdout.readline() for one in asked if one.stdout is not None]
-    for one in asked:
+    ports = [one.stdout.readline() for one in started if one.stdout is not None]
+    for one in started:
         one.communicate("\n", timeout=60)
     assert len(set(ports)) == 3
     assert f"{next_free_port('localhost', int(min(ports)))}\n" == min(ports), "who ended holds none"

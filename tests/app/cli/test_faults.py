@@ -324,8 +324,8 @@ VALUED = [
 @pytest.mark.parametrize(("command", "option"), VALUED)
 def test_empty_option_is_rejected(tmmu: Tmmu, command: str, option: str, text: str) -> None:
     needed = ["--as", "m@c"] if command == "record" else ["-o", os.devnull]
-    asks = command in ("record", "report", "checkpoint", "export")
-    needs = [*(needed if asks and option not in needed else []), *(["--to", "c"] if command == "export" else [])]
+    is_required = command in ("record", "report", "checkpoint", "export")
+    needs = [*(needed if is_required and option not in needed else []), *(["--to", "c"] if command == "export" else [])]
     files = [CHAIN] * {"schema": 0, "explore": 0, "history": 0, "compare": 2}.get(command, 1)
     code, out, err = tmmu(command, *files, *needs, option, text)
     assert (code, out) == (2, "")

@@ -105,7 +105,7 @@ def test_offsets_of_an_instance_are_verified(capsys: pytest.CaptureFixture[str],
 def test_restored_plan_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     solution = plan_graph(native_file.decode(Path(GRAPH).read_bytes()))
     stacked = rehashed(refigured(replace(solution.plan, offset=solution.plan.offset * 0)))
-    monkeypatch.setattr(writing, "refuse_invalid", lambda *_: None)  # whoever wrote it did not look
+    monkeypatch.setattr(writing, "refuse_invalid", lambda *_: None)  # written by a program that does not verify
     path = tmp_path / "kept.cbor"
     path.write_bytes(writing.checkpoint(stacked, solution.liveness))
     assert run(["restore", str(path), "-o", str(tmp_path / "plan.json")]) == 2

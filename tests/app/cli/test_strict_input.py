@@ -237,7 +237,7 @@ def test_number_of_5000_digits_is_rejected_with_a_record(
 
 
 @given(st.text(max_size=30), st.integers(0, 2**64))
-def test_whole_number_reads_what_digits_write_up_to_its_limit(text: str, number: int) -> None:
+def test_whole_number_parses_digits_up_to_its_limit(text: str, number: int) -> None:
     assert strict.whole_number(f" {number:030d}") == number if number < 2**64 else True
     try:
         assert 0 <= strict.whole_number(text) < 2**64

@@ -174,4 +174,4 @@ def test_read_only_file_or_folder_is_not_written(closed: str, tmp_path: Path, mo
     with pytest.raises(PermissionError):
         replace_file(file, b"new")
     assert file.read_text() == "precious"
-    replace_file(tmp_path / "another.json", b"new")  # of what is not there yet nothing is asked
+    replace_file(tmp_path / "another.json", b"new")  # a new file needs no check

@@ -15,7 +15,7 @@ PAGES = tuple(name for name, _ in pages.PAGES)
 
 
 def opened(page: str = "plan", *, seconds: int = 60, **query: str) -> AppTest:
-    """The app at a link, on a page or one of its views, which may take ``seconds`` each time that it runs."""
+    """Run the app at a link, on a page or one of its views; each run may take ``seconds``."""
     page, tab = pages.MOVED.get(page, (page, ""))
     query |= {"tab": tab} if tab else {}
     at = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=seconds)
@@ -29,13 +29,13 @@ def opened(page: str = "plan", *, seconds: int = 60, **query: str) -> AppTest:
 
 
 def html(at: AppTest) -> str:
-    """What a page says, terms without the definitions that explain them."""
+    """Return the HTML of a page, without the definitions of its terms."""
     found = "\n".join(element.proto.body for element in at.get("html") if "<style>" not in element.proto.body)
     return re.sub(r"<abbr title=[^>]*>([^<]*)</abbr>", r"\1", found)
 
 
 def claim(at: AppTest) -> str:
-    """The title of the view; the headline of the plan where it has none."""
+    """Return the title of the view, or else the headline of the plan."""
     found = re.search(r'tm-claim"><h2>(.*?)</h2>', html(at)) or re.search(r"<h1.*?>(.*?)</h1>", html(at))
     assert found, html(at)[:500]
     return unescape(found[1])

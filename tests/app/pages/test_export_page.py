@@ -96,7 +96,7 @@ def drawing(at: AppTest) -> str:
     return base64.b64decode(coded).decode()
 
 
-def test_a_tensorflow_lite_model_is_offered_with_the_plan_in_it() -> None:
+def test_tensorflow_lite_model_with_its_plan_is_offered() -> None:
     data = (DATA / "tflite" / "vww_96_int8.tflite").read_bytes()
     shown = planning.make_plan(Choice(source=opening.shelf().put("m.tflite", data), planner="auto"))
     written = made(shown)["it.tflm.tflite"]

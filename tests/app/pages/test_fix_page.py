@@ -1,4 +1,4 @@
-"""The page Fit: what brings a graph into the memory that there is, and what is over on every page."""
+"""The page Fix: changes that make a graph fit its memory, and the excess on every page."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ SMALLER = "300 KiB"
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_plan_over_its_capacity_is_drawn_and_says_by_how_much(page: str) -> None:
+def test_plan_over_its_capacity_is_drawn_with_the_excess(page: str) -> None:
     at = opened(page, graph="sample:mixed_sizes", capacity="activations=1KiB", dim="")
     assert not at.exception
     assert "over the limit of" in html(at)
 
 
-def test_what_cannot_fit_says_why() -> None:
+def test_impossible_fit_shows_its_reason() -> None:
     at = opened("fit", graph=GRAPH, fit="1")
     assert "Does not fit: needs at least" in claim(at)
     assert "Why the lower bound is" in html(at)
 
 
-def test_a_fitted_plan_is_opened_beside_the_one_it_came_from_and_undone() -> None:
+def test_fitted_plan_opens_beside_its_original_and_is_undone() -> None:
     at = opened("fit", graph="sample:mixed_sizes", fit=SMALLER)
     assert "after 1 change, no extra cost" in claim(at)
     at.button(key="fit-apply").click().run()
@@ -57,7 +57,7 @@ def test_single_moves_are_ranked_by_the_bytes_that_each_alone_brings() -> None:
     assert table["saved"].is_monotonic_decreasing
 
 
-def test_the_curve_goes_down_to_the_bound_where_it_is_asked_for() -> None:
+def test_requested_curve_reaches_the_bound() -> None:
     at = opened("fit", graph=GRAPH, fit="1GiB")  # it fits as it is: one point, and no curve
     at.button(key="fit-down").click().run()
     assert not at.exception
@@ -96,7 +96,7 @@ def searched(chosen: Choice, capacity: Capacity) -> Fitted:
     return job.answer()
 
 
-def test_a_capacity_of_one_arena_is_fitted_and_the_plan_that_is_opened_keeps_it() -> None:
+def test_capacity_of_one_arena_is_fitted_and_kept() -> None:
     at = opened("fit", graph="sample:resnet50", capacity="activations=8MiB")
     assert claim(at) == "Fits 8.00 MiB of activations: 6.89 MiB after 1 change, no extra cost"
     at.button(key="fit-apply").click().run()
@@ -109,15 +109,15 @@ def test_a_capacity_of_one_arena_is_fitted_and_the_plan_that_is_opened_keeps_it(
 
 
 @pytest.mark.parametrize(
-    ("asked", "kinds"),
+    ("options", "kinds"),
     [
         ({"alignment": 65536}, {"planner"}),
         ({"page_size": 4096, "planner": "greedy", "options": {"order": "birth", "fit": "tightest"}}, {"order"}),
         ({"arenas": {"activations": {"alignment_bytes": 4096, "capacity_bytes": 1 << 20}}}, {"alignment"}),
     ],
 )
-def test_an_opened_plan_keeps_what_does_not_stand_in_its_graph(asked: dict[str, Any], kinds: set[Kind]) -> None:
-    chosen = Choice(source="sample:mixed_sizes", **asked)
+def test_opened_plan_keeps_options_that_its_graph_lacks(options: dict[str, Any], kinds: set[Kind]) -> None:
+    chosen = Choice(source="sample:mixed_sizes", **options)
     fitted = fitting.search(chosen, Capacity(1), frozenset(kinds))
     assert fitted.wait(120)
     best = fitted.answer().best

@@ -16,7 +16,7 @@ def captions(at: AppTest) -> str:
 
 
 def until(at: AppTest, shown_text: str) -> str:
-    """Run the page again until it says so."""
+    """Run the page again until it shows the text."""
     ends = time.monotonic() + 60
     while shown_text not in captions(at) and time.monotonic() < ends:
         time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Tables with unknown columns ask for their columns; open sizes are shown with the option that changes them."""
+"""Tables with unknown columns show a form; open sizes are shown with the option that changes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.app.pages.run_page import claim, html, opened
 TABLE = b"what;grew;shrank;nbytes;where\na;0;2;4096;0\nb;1;3;2048;4096\n"
 
 
-def test_unknown_table_asks_for_its_columns_and_opens_as_a_plan() -> None:
+def test_unknown_table_shows_a_column_form_and_opens_as_a_plan() -> None:
     at = opened(graph="sample:views")
     at.file_uploader(key="upload.0").upload("lives.csv", TABLE).run()
     assert "lives.csv was not opened" in html(at)
@@ -25,7 +25,7 @@ def test_unknown_table_asks_for_its_columns_and_opens_as_a_plan() -> None:
     assert "These offsets are from the file." in html(at)
 
 
-def test_invalid_columns_are_rejected_and_asked_again() -> None:
+def test_invalid_columns_are_rejected_and_the_form_stays() -> None:
     at = opened(graph="sample:views")
     at.file_uploader(key="upload.0").upload("lives.csv", TABLE).run()
     at.selectbox(key="w.column.size").select("what")

@@ -79,13 +79,13 @@ def test_report_works_from_a_file_without_a_network(browser: Browser, tmp_path: 
     path.write_bytes(build_report(planned(), baseline=plan_graph(residual("any"))))
     context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True)
     page = context.new_page()
-    asked, wrong = [], []
-    page.on("request", lambda request: asked.append(request.url))
+    requested, wrong = [], []
+    page.on("request", lambda request: requested.append(request.url))
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
     page.goto(path.as_uri())
     page.locator("#slots .tmmu-canvas[data-paintings]").wait_for()
-    assert asked == [path.as_uri()]
+    assert requested == [path.as_uri()]
     page.locator("#map").scroll_into_view_if_needed()
     at = page.locator("#map .tmmu-canvas").evaluate("(e) => e.tmmuPixelOf('a')")
     page.mouse.click(at["x"], at["y"])

@@ -255,7 +255,7 @@ def test_cache_is_limited_by_bytes_and_visitors(existing: set[str]) -> None:
     assert [key for key in "abc" if kept.get(key)] == ["b"]
 
 
-def test_what_is_derived_from_a_value_above_the_limit_does_not_evict_it(existing: set[str]) -> None:
+def test_derived_values_do_not_evict_a_value_above_the_limit(existing: set[str]) -> None:
     kept = MemoryCache(1000, existing.__contains__)
     kept.put("plan", b"x" * 5000, owners={"ann"})
     kept.put("derived", b"y" * 100, owners={"ann"})

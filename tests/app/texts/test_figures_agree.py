@@ -100,9 +100,9 @@ def arena_is_one_value(plan: Plan, arena: ArenaSummary, truth: Counted) -> None:
     assert from_document(to_json(plan)).arena_of[arena.name] == arena
     assert claim(plan, arena.name).endswith(f"gap {gap}")
     assert numbers.step(step, plan.node_at(step)) in claim(plan, arena.name)
-    assert held_to(plan, "gap", arena.name) == gap
-    assert held_to(plan, "peak live bytes", arena.name) == numbers.full_bytes(most)
-    assert held_to(plan, "extent", arena.name) == numbers.full_bytes(extent)
+    assert gate_text(plan, "gap", arena.name) == gap
+    assert gate_text(plan, "peak live bytes", arena.name) == numbers.full_bytes(most)
+    assert gate_text(plan, "extent", arena.name) == numbers.full_bytes(extent)
     strip = unescape(markup.strip([arena], {}, slots=plan.has_slots))
     cells = re.findall(r"<td[^>]*>(.*?)</td>", strip)
     assert numbers.exact_bytes(arena.bound_bytes) in cells[2]
@@ -110,7 +110,7 @@ def arena_is_one_value(plan: Plan, arena: ArenaSummary, truth: Counted) -> None:
     assert gap in cells
 
 
-def held_to(plan: Plan, what: Measure, arena: str = ALL) -> str:
+def gate_text(plan: Plan, what: Measure, arena: str = ALL) -> str:
     """The gate's text of a figure."""
     (check,) = core.gate(plan, [core.Limit(what, Fraction(0), arena)])
     return gate.check_row(check).value
@@ -128,9 +128,9 @@ def totals_are_one_value(plan: Plan, truth: Counted) -> None:
     same = cli_compare.as_json(compare(plan, plan), 0)
     assert same["left_totals"] == same["right_totals"] == expected
     assert plan.metrics["peak_live_bytes"] == peak
-    assert held_to(plan, "peak live bytes") == numbers.full_bytes(peak)
-    assert held_to(plan, "extent") == numbers.full_bytes(expected["extent_bytes"])
-    assert held_to(plan, "gap") == dict(totals_text.rows(plan))[totals_text.GAP]
+    assert gate_text(plan, "peak live bytes") == numbers.full_bytes(peak)
+    assert gate_text(plan, "extent") == numbers.full_bytes(expected["extent_bytes"])
+    assert gate_text(plan, "gap") == dict(totals_text.rows(plan))[totals_text.GAP]
     assert totals_text.chips(plan)[0].endswith(f"{numbers.short_bytes(peak)} at {numbers.step(step)}")
     assert sum(plan.taken) == truth.taken
 
@@ -158,10 +158,10 @@ def same_on_the_command_line(plan: Plan, truth: Counted, out: str) -> None:
 def same_in_every_face(graph: Graph, planner: str) -> dict[str, int]:
     """Plan, compare every display with the rows, and return the bound of each arena."""
     until, options = time.monotonic() + PATIENCE, SHORT.get(planner, {})
-    asked = plan_graph(
+    solution = plan_graph(
         graph, planner=planner, mode=default_mode(graph), options=options, progress=lambda *_: time.monotonic() < until
     )
-    plan = asked.plan
+    plan = solution.plan
     truth = counted(plan)
     for arena in plan.arenas:
         assert arena.lower_bound_bytes is not None

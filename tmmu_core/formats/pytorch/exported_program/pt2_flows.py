@@ -1,4 +1,4 @@
-"""PyTorch's operators with bodies: which arguments are the state, what is scanned, and which bodies run how often."""
+"""Control-flow operators of PyTorch: which arguments are state, which are scanned, and how the bodies run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tmmu_core.formats.scopes import Lay, Repeated
 
 @dataclass(frozen=True)
 class Flow:
-    """An operator of ``torch.ops.higher_order``; its arguments that are no body come in groups of tensors."""
+    """An operator of ``torch.ops.higher_order``. Its arguments are bodies and groups of tensors."""
 
     kind: Literal["branch", "loop", "map", "scan", "call"]
 
     def takes(
         self, groups: Sequence[Sequence[str]], inputs: Sequence[int], outputs: Sequence[int], results: int
     ) -> bool:
-        """Whether arguments and results agree with the bodies, whose ``inputs`` and ``outputs`` are counted."""
+        """Return whether the numbers of arguments and results agree with those of the bodies."""
         counts = {"branch": (2, 2), "loop": (2, 2), "map": (2, 1), "scan": (3, 1)}
         if self.kind != "call" and (len(groups), len(inputs)) != counts[self.kind]:
             return False
@@ -28,7 +28,7 @@ class Flow:
         return list(inputs) == [given] * len(inputs) and list(outputs) == expected and states.get(self.kind, True)
 
     def repeated(self, groups: Sequence[Sequence[str]], lays: Sequence[Lay]) -> Repeated:
-        """Body of a loop, map or scan."""
+        """Return the repeated body of a loop, map or scan."""
         first, *others = map(tuple, groups)
         if self.kind == "loop":
             return Repeated(lays[1], first, others[0], condition=lays[0])
@@ -47,4 +47,4 @@ FLOWS: dict[str, Flow] = {
         Flow("call"),
     ),
 }
-"""By name. The bodies of the others (``associative_scan``, ``flex_attention``) are not planned."""
+"""Operator name → kind. Bodies of other operators (``associative_scan``, ``flex_attention``) are not planned."""
