@@ -18,6 +18,8 @@ from tmmu_core.plans.figures.plan_storages import arena_number, storages_of
 from tmmu_core.plans.model import ArenaSummary, Plan
 
 Kind = Literal["map", "slots", "lifetimes"]
+STEP_LABEL = 140
+"""Pixels that the longest label of a step takes."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 12, 22, 34
 MOST_BOXES = 4_000
 NAMED = (46.0, 13.0)
@@ -148,10 +150,13 @@ def _marks(plan: Plan, drawn: Drawn, kind: Kind, sheet: Sheet) -> Iterator[str]:
         if kind != "map":
             y = (y + _y(sheet, drawn, value + 1)) / 2
         yield f'<text x="{_LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
-    most = max(2, (sheet.width - _LEFT - _RIGHT) // 100)
-    for t in range(0, plan.steps, max(1, -(-plan.steps // most))):
+    every = max(1, -(-plan.steps // max(2, (sheet.width - _LEFT - _RIGHT) // STEP_LABEL)))
+    for t in range(0, plan.steps, every):
+        x = _x(sheet, plan.steps, t)
+        if t and x + STEP_LABEL > sheet.width:
+            break
         node = escape(numbers.step(t, numbers.shortened(plan.node_at(t), 14)))
-        yield f'<text x="{_x(sheet, plan.steps, t):.1f}" y="{sheet.height - 16}">{node}</text>'
+        yield f'<text x="{x:.1f}" y="{sheet.height - 16}">{node}</text>'
 
 
 def _ink(colour: str) -> str:

@@ -29,6 +29,15 @@ def test_still_map_has_a_box_per_storage() -> None:
     assert sorted(text.split(",")[0] for text in titles if text) == ["a", "b", "c"]
 
 
+def test_labels_of_steps_do_not_overlap() -> None:
+    plan = plan_of(nodes=tuple(f"DEPTHWISE_CONV_2D_{k}" for k in range(17)))
+    texts = [each for each in ET.fromstring(map_figure(plan, "activations")).iter() if each.tag.endswith("}text")]
+    steps = [(float(each.get("x") or 0), each.text) for each in texts if (each.text or "").startswith("#")]
+    ends = [x + 7 * len(text or "") for x, text in steps]
+    assert len(steps) > 3
+    assert all(end < x for end, (x, _) in zip(ends, steps[1:], strict=False))
+
+
 @pytest.mark.browser
 def test_printed_report_has_its_plan(tmp_path: Path) -> None:
     target = tmp_path / "plan.pdf"
