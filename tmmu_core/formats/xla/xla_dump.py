@@ -20,12 +20,13 @@ import re
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
 from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import file_name, peak_of_columns
+from tmmu_core.formats.allocator_plan import file_name
 from tmmu_core.formats.xla import xla_program
 from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
@@ -307,7 +308,11 @@ def _carried(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
 
 def _peak(rows: list[Buffer]) -> int:
     """Return the maximum of live bytes over all steps."""
-    return peak_of_columns(*(np.array([getattr(r, f) for r in rows], np.int64) for f in ("birth", "death", "size")))[1]
+    change: Counter[int] = Counter()
+    for row in rows:
+        change[row.birth] += row.size
+        change[row.death] -= row.size
+    return max(accumulate(change[step] for step in sorted(change)))
 
 
 def _settled(rows: list[Buffer]) -> list[Buffer]:
