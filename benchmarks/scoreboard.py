@@ -200,7 +200,9 @@ def problems(paths: list[str]) -> Iterator[Path]:
 def written(rows: Iterable[tuple[int, int, int]], path: Path) -> Path:
     """Write an instance of rows ``(lower, upper, size)``."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([("id", "lower", "upper", "size"), *((k, *row) for k, row in enumerate(rows))])
+        csv.writer(file, lineterminator="\n").writerows(
+            [("id", "lower", "upper", "size"), *((k, *row) for k, row in enumerate(rows))]
+        )
     return path
 
 
