@@ -140,6 +140,9 @@ def page(results: Mapping[str, tuple[list[Path], Table]], settings: str) -> str:
             lines += [f"## {title}\n", *details([chosen[k] for k in rows], part, known)] if rows else []
     chosen, table = results["hard"]
     if chosen:
-        lines += ["## Hard variants\n", "Each penalty is a separation: it fits at cost 0, or is proven not to fit.\n"]
+        lines += [
+            "## Hard variants\n",
+            "Each penalty is a separation. `reuse`, then `exact`: it fits, or is proven not to fit.\n",
+        ]
         lines += hard(chosen, table["reuse"][0])
     return "\n".join(lines).rstrip() + "\n"
