@@ -132,7 +132,7 @@ def measure(browser: Browser, address: str, sample: Sample) -> dict[str, Any]:
 
 
 def visited(page: Page, title: str) -> float:
-    """Seconds until a page stands, its script at rest and its canvases painted."""
+    """Seconds until the script of a page has ended and its canvases are painted."""
     name = {title: name for name, title in pages.PAGES}[title]
     began = time.perf_counter()
     page.get_by_role("link", name=title, exact=True).click()
