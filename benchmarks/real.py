@@ -1,27 +1,32 @@
 """Planned against measured peaks of real training steps: ``python -m benchmarks.real [--device cuda]``.
 
 Each step is fitted to 80, 60 and 40 % of what eager mode holds beside parameters, buffers and inputs, compiled, and run
-once. The results are written to ``docs/measured/real.md``. Needs PyTorch; sizes are small, so that all of it takes
-minutes on a CPU. ``--device cuda`` runs the same steps and those of ``real_large`` on a GPU and writes
-``docs/measured/real-cuda.md``.
+once. ``docs/measured/real.md`` shows the last result of each step, which ``benchmarks/found/real.json`` holds with its
+commit. Needs PyTorch; sizes are small, so that all of it takes minutes on a CPU. ``--device cuda`` runs the same steps
+and those of ``real_large`` on a GPU and writes ``docs/measured/real-cuda.md``.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "measured"
 OUT, OUT_CUDA = FOLDER / "real.md", FOLDER / "real-cuda.md"
+FOUND = ROOT / "benchmarks" / "found" / "real.json"
 PERCENTS = (80, 60, 40)
 BUDGETS = (0.7, 0.4)
 """Memory budgets of AOTAutograd's partitioner."""
+FIELDS = ("rows", "beside", "failures")
 HEADER = "| step | budget | answer | capacity | planned | measured | difference | FLOPs | gradients | buffers |"
 
 
@@ -76,7 +81,37 @@ class Start:
     """Of the plan of eager mode."""
 
 
-def beside_aot(name: str, fit: Any, inputs: tuple[Any, ...]) -> list[Beside]:
+@dataclass(frozen=True)
+class Found:
+    """The results of one step, or of one question of ``real_large``."""
+
+    commit: str
+    torch: str
+    start: Start | None = None
+    rows: tuple[Row, ...] = ()
+    beside: tuple[Beside, ...] = ()
+    failures: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    """The printed text of ``real_large``."""
+
+
+def read_found() -> dict[str, Found]:
+    """Return the last results by step."""
+    return msgspec.json.decode(FOUND.read_bytes(), type=dict[str, Found]) if FOUND.exists() else {}
+
+
+def record(name: str, **results: Any) -> None:
+    """Record the results of a step with the commit and the version of PyTorch, and write the page."""
+    import torch
+
+    command = ["git", "rev-parse", "--short=8", "HEAD"]
+    commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    found = read_found() | {name: Found(commit, torch.__version__, **results)}
+    FOUND.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+    OUT.write_text(page(found, "cpu"))
+
+
+def beside_aot(name: str, fit: Any, inputs: tuple[Any, ...]) -> tuple[list[Beside], list[str]]:
     """Run the step as AOTAutograd partitions it at each budget, and fit it to the measured peak."""
     from torch._functorch import config
     from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -92,7 +127,7 @@ def beside_aot(name: str, fit: Any, inputs: tuple[Any, ...]) -> list[Beside]:
         for node, found in zip(graph.nodes, flops.of_node, strict=True)
         if found is not None and node.node_id in step.executed.fx_of
     }
-    found = []
+    found, failures = [], []
     for budget in BUDGETS:
         extra = 0
 
@@ -107,16 +142,16 @@ def beside_aot(name: str, fit: Any, inputs: tuple[Any, ...]) -> list[Beside]:
             with config.patch(activation_memory_budget=budget):
                 peak = step.measured(step.compiled(partition)).peak_bytes
         except RuntimeError as error:  # it may save a running mean that the forward part then overwrites
-            print(f"{name}: AOTAutograd at {budget}: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
+            failures.append(f"{name}: AOTAutograd at {budget}: {str(error).splitlines()[0]}")
             continue
         ours = tmmu.fit(step.module.module, peak, example_inputs=inputs)
         percents = [100 * each / max(1, fit.fitted.flops) for each in (extra, ours.cost.extra_flops)]
         found.append(Beside(name, budget, peak, percents[0], ours.answer, percents[1]))
-    return found
+    return found, failures
 
 
-def measure(name: str, make: Callable[[], tuple[Any, Any]], device: str) -> tuple[Start, list[Row], list[Beside]]:
-    """Return the figures of one training step."""
+def measure(name: str, make: Callable[[], tuple[Any, Any]], device: str) -> dict[str, Any]:
+    """Return the fields of ``Found`` for one training step."""
     import torch
 
     import tmmu_core as tmmu
@@ -143,17 +178,22 @@ def measure(name: str, make: Callable[[], tuple[Any, Any]], device: str) -> tupl
         planned, measured = found["planned_peak_bytes"], found["measured_peak_bytes"]
         equal = found["gradients_equal"], found["buffers_equal"]
         rows.append(Row(name, percent, fit.answer, capacity, planned, measured, flops, *equal))
-    return Start(name, eager, start.eager_peak_bytes), rows, beside_aot(name, start, inputs)
+    beside, failures = beside_aot(name, start, inputs)
+    first = Start(name, eager, start.eager_peak_bytes)
+    return {"start": first, "rows": tuple(rows), "beside": tuple(beside), "failures": tuple(failures)}
 
 
-def page(starts: list[Start], rows: list[Row], beside: list[Beside], failures: list[str], device: str) -> str:
+def page(found: Mapping[str, Found], device: str) -> str:
     """Return the page of the results."""
-    import torch
+    from benchmarks.real_steps import STEPS
 
+    steps = [found[name] for name in STEPS if name in found]
+    starts = [each.start for each in steps if each.start is not None]
+    rows, beside, failures = ([part for each in steps for part in getattr(each, k)] for k in FIELDS)
     lines = [
         "# PyTorch steps: planned and measured peaks",
         "",
-        f"`python -m benchmarks.real` measures on {device} with PyTorch {torch.__version__} and writes this page.",
+        f"`python -m benchmarks.real` measures on {device} and writes this page.",
         *([] if device != "cpu" or OUT_CUDA.exists() else ["With `--device cuda` it has not run yet: no GPU."]),
         "Bytes are live bytes of all storages; scratch memory inside of kernels is not counted.",
         "A budget is a percentage of what eager mode holds beside parameters, buffers and inputs.",
@@ -184,7 +224,27 @@ def page(starts: list[Start], rows: list[Row], beside: list[Beside], failures: l
     ]
     lines += ["", *_beside_lines(beside)]
     lines += ["", "## Failures", "", *(f"- {each}" for each in failures)] if failures else []
-    return "\n".join(lines) + "\n"
+    for name in found:
+        if found[name].lines:
+            lines += [
+                "",
+                f"## {name}",
+                "",
+                "`python -m benchmarks.real_large` prints:",
+                "",
+                "```",
+                *found[name].lines,
+                "```",
+            ]
+    return "\n".join([*lines, "", *_commit_lines(found)]) + "\n"
+
+
+def _commit_lines(found: Mapping[str, Found]) -> list[str]:
+    of_commit: dict[tuple[str, str], list[str]] = {}
+    for name, each in found.items():
+        of_commit.setdefault((each.commit, each.torch), []).append(name)
+    lines = ["## Measured at", "", "| commit | PyTorch | results |", "|---|---|---|"]
+    return lines + [f"| {commit} | {torch} | {'; '.join(names)} |" for (commit, torch), names in of_commit.items()]
 
 
 def _beside_lines(beside: list[Beside]) -> list[str]:
@@ -193,7 +253,7 @@ def _beside_lines(beside: list[Beside]) -> list[str]:
         "",
         "AOTAutograd partitions the same joint graph at its memory budgets and runs on the same path. Its FLOPs are",
         "those of operators that run in both parts. The fit has the measured peak of that step as its capacity.",
-        "A budget at which its partition raises an error in the backward pass has no row.",
+        "A budget at which its partition raises an error has no row: see Failures.",
         "",
         "| step | budget | measured peak | its FLOPs | fit | fit's FLOPs |",
         "|---|---:|---:|---:|---|---:|",
@@ -211,7 +271,6 @@ def main() -> None:
     """Measure all steps, or those that are named, and write the page."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path)
     parser.add_argument("steps", nargs="*")
     given = parser.parse_args()
     import torch
@@ -221,30 +280,26 @@ def main() -> None:
     from benchmarks.real_steps import STEPS
 
     is_cuda = given.device.startswith("cuda")
-    out = given.out or (OUT_CUDA if is_cuda else OUT)
-    starts, rows, beside, failures = [], [], [], []
+    found: dict[str, Found] = {}
     for name, make in STEPS.items():
         if given.steps and name not in given.steps:
             continue
         begun = time.monotonic()
         try:
-            start, found, compared = measure(name, make, given.device)
+            results = measure(name, make, given.device)
         except Exception as error:
             line = next(iter(str(error).strip().splitlines()), "")
-            failures.append(f"{name}: {type(error).__name__}: {line}")
-            print(failures[-1], file=sys.stderr, flush=True)
-            continue
-        starts.append(start)
-        rows += found
-        beside += compared
-        print(name, f"{time.monotonic() - begun:.1f} s", *found, *compared, sep="\n  ", file=sys.stderr, flush=True)
-        out.write_text(page(starts, rows, beside, failures, given.device))
-    whole = page(starts, rows, beside, failures, given.device)
+            results = {"failures": (f"{name}: {type(error).__name__}: {line}",)}
+        print(name, f"{time.monotonic() - begun:.1f} s", *results.values(), sep="\n  ", file=sys.stderr, flush=True)
+        if is_cuda:
+            found[name] = Found("", torch.__version__, **results)
+        else:
+            record(name, **results)
     if is_cuda:
         from benchmarks.real_large import on_gpu
 
-        whole += "\n".join(on_gpu(given.device, PERCENTS, BUDGETS)) + "\n"
-    out.write_text(whole)
+        lines = on_gpu(given.device, PERCENTS, BUDGETS)
+        OUT_CUDA.write_text(page(found, given.device) + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import tmmu_core as tmmu
+from benchmarks.real import record
 from benchmarks.real_steps import Decoder, Encoder, LanguageModel
 from tmmu_core.fitting.pytorch.fx_optimizer import make_optimizer
 from tmmu_core.formats.pytorch.torch_module import fake_tensors
@@ -208,13 +209,15 @@ def measured(way: Way, module: nn.Module, inputs: Tensor) -> tuple[int, int, flo
 
 
 def main() -> None:
-    """Print the largest batch of a model."""
+    """Print the largest batch of a model, and write it to ``docs/measured/real.md``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", choices=MODELS, default="GPT-2 medium")
     parser.add_argument("--capacity", default="24GB")
     parser.add_argument("--batch", type=int, nargs=2, default=(1, 64), metavar=("MIN", "MAX"))
     given = parser.parse_args()
-    print(question(given.model, given.capacity, tuple(given.batch)))
+    text = question(given.model, given.capacity, tuple(given.batch))
+    print(text)
+    record(f"{given.model} on {given.capacity}", lines=tuple(text.splitlines()))
 
 
 if __name__ == "__main__":
