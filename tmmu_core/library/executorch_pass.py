@@ -86,7 +86,6 @@ def _algorithm(planning: Any, planner: str) -> Callable[..., Any]:
                 [spec.lifetime[1] + 1 for spec in own],
                 [spec.allocated_memory // alignment for spec in own],
                 planner=planner,
-                minimise=True if planner == "auto" else None,
             )
             for spec, offset in zip(own, packed.offset.tolist(), strict=True):
                 place = sizes[number] + offset * alignment

@@ -34,7 +34,7 @@ from tmmu_core.library.arguments import (
     verified,
 )
 from tmmu_core.library.fit_result import Fit
-from tmmu_core.library.pack import ARENA, SEARCHED_UP_TO, TOLERANCE_PERCENT, Packed, Relations, instance_of
+from tmmu_core.library.pack import ARENA, Packed, Relations, instance_of
 from tmmu_core.library.plan_result import Plan, as_plan, fit_graph
 from tmmu_core.planners.problem import PlainInstance, Progress
 from tmmu_core.plans import model
@@ -325,8 +325,7 @@ def pack(
     planner : str
         Name of the planner ["auto"].
     minimise : bool, optional
-        Search for the least extent, which may take minutes. Without it and without a capacity, the planner ``auto``
-        searches only up to 250 buffers, and where its greedy runs are more than 10 % above the lower bound.
+        Continue below the capacity to the least extent, which may take minutes [only without a capacity].
     separations, colocations : array of int, shape (m, 2), optional
         Pairs of buffers that never share a byte, and pairs at one offset.
     pinned : dict of int to int, optional
@@ -361,8 +360,6 @@ def pack(
     limit = None if capacity is None else amount_of_bytes("capacity", capacity)
     instance, row_of_buffer = instance_of(columns, limit, relations)
     options: dict[str, Any] = {} if minimise is None else {"minimise": minimise}
-    if minimise is None and limit is None and planner == "auto" and len(instance.problem) > SEARCHED_UP_TO:
-        options = {"tolerance": TOLERANCE_PERCENT}
     made = make_plan(instance, PlanRequest(planner=planner, options=options))
     rows = np.array([made.plan.row_of[name] for name in instance.problem.ids], np.int64)
     offset = made.plan.offset[rows[row_of_buffer]] if len(rows) else np.zeros(0, np.uint64)

@@ -14,10 +14,6 @@ from tmmu_core.library.plan_result import Plan
 from tmmu_core.planners.problem import UNLIMITED, PlainInstance, Problem, ReuseTerms
 
 ARENA = "arena"
-SEARCHED_UP_TO = 250
-"""Buffers up to which ``tmmu.pack`` always searches for the least extent."""
-TOLERANCE_PERCENT = 10
-"""Beyond that, greedy runs suffice up to so much above the lower bound: 500 buffers take under 10 ms."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -162,7 +162,7 @@ _ROWS: tuple[ArenaPlannerEntry | MemoryPlannerEntry, ...] = (
     ),
     _entry(
         *(_ARENA, "auto", "auto:auto", "picks by size, and names what it picked and why"),
-        {"minimise": None, "tolerance": 0, "max_nodes": None},
+        {"minimise": None, "max_nodes": None},
     ),
 )
 PLANNERS: dict[str, ArenaPlannerEntry | MemoryPlannerEntry] = {entry.name: entry for entry in _ROWS}

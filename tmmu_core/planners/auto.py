@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from tmmu_core.planners.bounds import Bound, bound_of, reachable
-from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, flag_option
+from tmmu_core.planners.columns import Columns, columns, extent_of, flag_option
 from tmmu_core.planners.exact import exact_from
 from tmmu_core.planners.meter import metered
 from tmmu_core.planners.portfolio import RUNS, Best, best_greedy
@@ -32,15 +32,14 @@ QUICK_RUNS = (("size", "lowest"), ("size_length", "lowest"), ("length", "lowest"
 def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """Choose a planner by size; ``notes`` contain the planner (``picked``) and the reason (``why``).
 
-    Options: ``minimise``: continue below the capacity (default: only without a capacity); ``tolerance``: percent above
-    the lower bound up to which the greedy runs suffice (default 0); ``max_nodes`` (:mod:`.meter`).
+    Options: ``minimise``: continue below the capacity (default: only without a capacity); ``max_nodes``
+    (:mod:`.meter`).
     """
     meter = metered(progress, options)
     cols = columns(problem)
     bound = bound_of(cols)
     minimise = flag_option(options, "minimise", problem.capacity == UNLIMITED)
     goal = 0 if minimise else problem.capacity
-    tolerance = count_option(options, "tolerance", 0)
     bound = replace(bound, bytes=reachable(cols, bound.bytes))
     count = len(cols)
     runs = RUNS if count <= ALL_RUNS_UP_TO else QUICK_RUNS
@@ -52,8 +51,6 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
         return _greedy(
             cols, bound, best, f"a greedy run fits the capacity of {goal} bytes; the least was not asked for"
         )
-    if tolerance and best.extent * 100 <= bound.bytes * (100 + tolerance):
-        return _greedy(cols, bound, best, f"{above}, within the tolerance of {tolerance} %")
     if best.stopped:
         return _greedy(cols, bound, best, "told to stop")
     if not cols.small:

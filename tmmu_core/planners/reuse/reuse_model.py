@@ -8,6 +8,7 @@ hard pairs of two units the widest sizes suffice, since all of them begin at the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import lcm
 
@@ -77,21 +78,27 @@ def live_together(problem: Problem) -> list[tuple[int, int]]:
     return sorted(pairs)
 
 
-def reuse_model(problem: Problem) -> ReuseModel:
-    """Return the model of a problem of storages with bytes."""
-    terms, n = problem.reuse, len(problem)
-    leader = list(range(n))
+def _units(count: int, colocations: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the unit of each storage; colocated storages are one unit."""
+    leader = list(range(count))
 
     def find(i: int) -> int:
         while leader[i] != i:
             i = leader[i]
         return i
 
-    for a, b in terms.colocations if terms else ():
+    for a, b in colocations:
         leader[max(find(a), find(b))] = min(find(a), find(b))
-    roots = [find(i) for i in range(n)]
+    roots = [find(i) for i in range(count)]
     number = {root: k for k, root in enumerate(dict.fromkeys(roots))}
-    unit = [number[root] for root in roots]
+    return [number[root] for root in roots]
+
+
+def reuse_model(problem: Problem) -> ReuseModel:
+    """Return the model of a problem of storages with bytes."""
+    terms, n = problem.reuse, len(problem)
+    unit = _units(n, terms.colocations if terms else ())
+    units = max(unit, default=-1) + 1
     sizes, grids = problem.size.tolist(), problem.alignment.tolist()
     if sum(sizes) + max(grids, default=0) > LARGEST:
         raise AllocationOverflow(
@@ -102,7 +109,7 @@ def reuse_model(problem: Problem) -> ReuseModel:
             hint="Use another planner: reuse costs are weighed up to 2^61 B.",
         )
     fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()
-    size, align, pin, contradiction = [0] * len(number), [1] * len(number), [-1] * len(number), ""
+    size, align, pin, contradiction = [0] * units, [1] * units, [-1] * units, ""
     for i, u in enumerate(unit):
         size[u], align[u] = max(size[u], sizes[i]), lcm(align[u], grids[i])
         if fixed[i] >= 0:
@@ -132,7 +139,7 @@ def reuse_model(problem: Problem) -> ReuseModel:
             rows.append((i, j, sizes[a], sizes[b], weight))
     both = sorted([*rows, *((j, i, t, s, w) for i, j, s, t, w in rows)])
     table = np.array(both, np.int64).reshape(-1, 5)
-    first = np.searchsorted(table[:, 0], np.arange(len(number) + 1)).astype(np.int64)
+    first = np.searchsorted(table[:, 0], np.arange(units + 1)).astype(np.int64)
     other, mine, theirs, weight_of = (np.ascontiguousarray(column) for column in table[:, 1:].T)
     return ReuseModel(
         unit_of=np.array(unit, np.int64),

@@ -158,15 +158,7 @@ def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress
     del problems, packings  # their columns are the placement's now
     known_hash = ir_hash or canonical.ir_hash(graph)
     with paused_gc():
-        identity = canonical.Identity(
-            ir_hash=known_hash,
-            mode=request.mode,
-            arena_config_hash=canonical.arena_config_hash(as_given(request.arenas)),
-            execution_order_hash=canonical.execution_order_hash(timeline.order),
-            rank=request.rank,
-            world_size=request.world_size or 1,
-            shard_spec_hash=canonical.shard_spec_hash(request.shard_spec),
-        )
+        identity = _identity(known_hash, request, timeline.order)
         liveness = placement.liveness
         peak = placement.peak(timeline.steps)
         columns = plan_columns(liveness, placement, summaries, own_arenas=own_arenas)
@@ -191,6 +183,18 @@ def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress
             notes={**remarks, **of_arenas},
         )
     return Solution(graph, liveness, plan)
+
+
+def _identity(ir_hash: bytes, request: PlanRequest, order: Sequence[str]) -> canonical.Identity:
+    return canonical.Identity(
+        ir_hash=ir_hash,
+        mode=str(request.mode),
+        arena_config_hash=canonical.arena_config_hash(as_given(request.arenas)),
+        execution_order_hash=canonical.execution_order_hash(order),
+        rank=request.rank,
+        world_size=request.world_size or 1,
+        shard_spec_hash=canonical.shard_spec_hash(request.shard_spec),
+    )
 
 
 def remarks_on(graph: Graph, dims: Mapping[str, int]) -> dict[str, str]:
