@@ -12,6 +12,7 @@ from typing import Any
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from app.session.pages import FIRST
 from app.session.view_state import LANDING, Choice, from_query, to_query
 
 _CHOICE, _GOOD, _REFUSALS, _EPOCH = "tmmu.choice", "tmmu.good", "tmmu.refusals", "tmmu.epoch"
@@ -201,9 +202,11 @@ def take_redirect() -> str:
 
 
 def at(page: str | None = None) -> str:
-    """Return the current page; with ``page``, set it."""
+    """Return the current page; with ``page``, set it. A tried place is part of the first page."""
     if page is not None:
         st.session_state[_PAGE] = page
+        if page != FIRST and choice().tried:
+            choose(tried="")
     return str(st.session_state.get(_PAGE, ""))
 
 
