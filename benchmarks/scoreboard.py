@@ -109,12 +109,6 @@ def planned(path: Path, planner: str) -> Run:
     return checked(path, given["problem"], offset, bound, seconds)
 
 
-def decided(path: Path) -> Run:
-    """Run ``reuse``, and ``exact`` where that neither fits nor proves that nothing does."""
-    run = planned(path, "reuse")
-    return run if run.value is not None or run.note == "proven not to fit" else planned(path, "exact")
-
-
 def fitted(path: Path, tightest: bool) -> Run:
     """Run first fit or best fit."""
     problem = document(path)["problem"]
@@ -265,13 +259,12 @@ def main() -> None:
         made = [rows for make in variants.FAMILIES.values() for rows in make()] if given.variants else []
         generated = [written(rows, folder / f"variant_{k}.csv") for k, rows in enumerate(made)]
         reuse: dict[str, Runner] = {"reuse": partial(planned, planner="reuse")}
-        reuse_or_exact: dict[str, Runner] = {"reuse": decided}
         tables = {
             "packing": (instances, auto | fit | other | peer_runners(given.minimalloc)),
             "projections": (pools, auto | fit | other),
             "variants": (generated, auto | fit | other),
             "costs": (kernels, reuse | fit | other | auto),
-            "hard": (hard, reuse_or_exact),
+            "hard": (hard, reuse),
         }
         results = {}
         for title, (chosen, runners) in tables.items():

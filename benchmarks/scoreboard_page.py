@@ -142,7 +142,7 @@ def page(results: Mapping[str, tuple[list[Path], Table]], settings: str) -> str:
     if chosen:
         lines += [
             "## Hard variants\n",
-            "Each penalty is a separation. `reuse`, then `exact`: it fits, or is proven not to fit.\n",
+            "Each penalty is a separation: it fits at cost 0, or is proven not to fit.\n",
         ]
         lines += hard(chosen, table["reuse"][0])
     return "\n".join(lines).rstrip() + "\n"

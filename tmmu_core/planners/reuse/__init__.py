@@ -18,14 +18,17 @@ import numpy as np
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.planners.auto import auto
 from tmmu_core.planners.columns import count_option
+from tmmu_core.planners.exact import exact
 from tmmu_core.planners.meter import Meter, metered
-from tmmu_core.planners.problem import I64, U64, UNLIMITED, Packing, Problem, Progress, ReuseTerms
+from tmmu_core.planners.problem import I64, U64, UNLIMITED, Packing, Problem, Progress, ReuseTerms, subproblem
 from tmmu_core.planners.reuse.cost_bound import Parts, cost_bound, searched
 from tmmu_core.planners.reuse.local_search import Placement, repair
 from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
 
 LOWER_NODES = 5_000
 """Nodes of the search for a smaller extent."""
+PROOF_NODES = 50_000
+"""Nodes of the search for a proof that no placement fits."""
 RESTARTS = 3
 """Runs of the local search with other random numbers."""
 FEW = 100
@@ -70,7 +73,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     bound = sum(cost for cost, _ in parts) + model.unavoidable
     missing, cost, offset = best
     if missing:
-        raise _too_small(problem)
+        raise _too_small(problem, None if observed_by_all(problem) else _needed(problem, meter))
     offset = settled(model, offset)
     if observed_by_all(problem):
         offset = _lowered(problem, model, offset, meter)
@@ -91,6 +94,47 @@ def observed_by_all(problem: Problem) -> bool:
     """Return whether every planner of bytes observes the constraints of the problem: no term is given but penalties."""
     terms = problem.reuse or ReuseTerms()
     return not (terms.colocations or terms.exclusions or terms.reserved)
+
+
+def _needed(problem: Problem, meter: Meter) -> int | None:
+    """Return a lower bound of the extent above the capacity; ``None`` where none is proven."""
+    try:
+        exact(relaxed(problem), {"max_nodes": PROOF_NODES}, lambda *done: meter(*done))
+    except ArenaTooSmall as error:
+        return int(error.diagnostics["required"])
+    return None
+
+
+def relaxed(problem: Problem) -> Problem:
+    """Return a problem for every planner of bytes that fits where ``problem`` fits.
+
+    It has no colocations and only one buffer of each exclusion. A reserved range is a buffer with a fixed offset.
+    """
+    terms, n = problem.reuse or ReuseTerms(), len(problem)
+    size, dropped = [*problem.size.tolist(), *(end - begin for begin, end in terms.reserved)], set()
+    apart = set() if problem.must_not_alias is None else {frozenset(pair) for pair in problem.must_not_alias.tolist()}
+    for pair in terms.exclusions:
+        if frozenset(pair) not in apart and dropped.isdisjoint(pair):
+            dropped.add(min(pair, key=lambda i: size[i]))
+    count = len(terms.reserved)
+    fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()
+    ids = (*problem.ids, *(f"reserved {k}" for k in range(count)))
+    birth = [*problem.birth.tolist(), *[int(problem.birth.min())] * count]
+    both = replace(
+        problem,
+        ids=ids,
+        birth=np.array(birth, np.int64),
+        death=np.append(problem.death, [problem.death.max()] * count).astype(np.int64),
+        size=np.array(size, np.uint64),
+        alignment=np.append(problem.alignment, [1] * count).astype(np.uint64),
+        handoff_from=None if problem.handoff_from is None else np.append(problem.handoff_from, [-1] * count),
+        fixed=np.array([*fixed, *(begin for begin, _ in terms.reserved)], np.int64),
+        gaps=None if problem.gaps is None else (*problem.gaps, *[()] * count),
+        roles=(),
+        reuse=None,
+    )
+    order = sorted(set(range(len(ids))) - dropped, key=lambda i: (birth[i], -size[i], ids[i].encode()))
+    return subproblem(both, np.array(order, np.int64))
 
 
 def _units(model: ReuseModel, at: U64) -> list[int]:

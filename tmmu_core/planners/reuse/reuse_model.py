@@ -116,6 +116,9 @@ def reuse_model(problem: Problem) -> ReuseModel:
             if pin[u] not in (-1, fixed[i]):
                 contradiction = f'"{problem.ids[i]}" is at {fixed[i]} and at one offset with a buffer at {pin[u]}'
             pin[u] = fixed[i]
+        for begin, end in terms.reserved if terms else ():
+            if pin[u] >= 0 and pin[u] < end and begin < pin[u] + sizes[i]:
+                contradiction = f'"{problem.ids[i]}" is at {pin[u]}, in the reserved range from {begin} to {end}'
     excluded = {(min(a, b), max(a, b)) for a, b in terms.exclusions} if terms else set()
     apart = [
         (min(a, b), max(a, b)) for a, b in ([] if problem.must_not_alias is None else problem.must_not_alias.tolist())

@@ -145,6 +145,7 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
         peak_live_bytes=summary.peak_live_bytes,
         alignment_bytes=summary.alignment_bytes,
         another_planner_would_fit=other,
+        proven=other == "no",
         hint=way,
     )
 
