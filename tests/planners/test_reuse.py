@@ -121,8 +121,9 @@ def test_least_cost_is_that_of_brute_force(kinds: tuple[str, ...]) -> None:
             plan = plan_problem(instance_of(found), planner="reuse")
         except ContractError as error:
             assert least is None
-            named = error.diagnostics.get("reason") in ("constraints", "fixed_offsets_collide")
-            assert error.diagnostics.get("proven") or named or {"colocations", "temporal_exclusions"} & {*kinds}
+            given = error.diagnostics
+            named = given.get("reason") in ("constraints", "fixed_offsets_collide")
+            assert given.get("proven") or named or {"colocations", "temporal_exclusions"} & {*kinds}
             continue
         assert plan.arenas[0].reuse_cost == least
         assert plan.arenas[0].reuse_cost_lower_bound == least
