@@ -101,7 +101,7 @@ def _needed(problem: Problem, meter: Meter) -> int | None:
     try:
         exact(relaxed(problem), {"max_nodes": PROOF_NODES}, lambda *done: meter(*done))
     except ArenaTooSmall as error:
-        return int(error.diagnostics["required"])
+        return int(str(error.diagnostics["required"]))
     return None
 
 
@@ -111,7 +111,8 @@ def relaxed(problem: Problem) -> Problem:
     It has no colocations and only one buffer of each exclusion. A reserved range is a buffer with a fixed offset.
     """
     terms, n = problem.reuse or ReuseTerms(), len(problem)
-    size, dropped = [*problem.size.tolist(), *(end - begin for begin, end in terms.reserved)], set()
+    size, dropped = [*problem.size.tolist(), *(end - begin for begin, end in terms.reserved)]
+    dropped: set[int] = set()
     apart = set() if problem.must_not_alias is None else {frozenset(pair) for pair in problem.must_not_alias.tolist()}
     for pair in terms.exclusions:
         if frozenset(pair) not in apart and dropped.isdisjoint(pair):
