@@ -275,7 +275,7 @@ def main() -> None:
         "MiniMalloc has the capacity, or the lower bound where there is none; *minimise* tries the lower bound, then "
         f"{BISECTIONS} capacities by bisection, {BISECTION_SECONDS} s each. CP-SAT ({CP_SAT_SECONDS} s, "
         f"{peers.CP_SAT_WORKERS} workers) and Vela's hill climb ({peers.VELA_ITERATIONS:,} iterations) minimise and "
-        "stop at that capacity. TVM's USMP is not measured: the released packages of TVM no longer have it."
+        "stop at that capacity. TVM's USMP is not measured: the package apache-tvm 0.27 has none."
     )
     text = scoreboard_page.page(results, settings)
     given.page.write_text(text, encoding="utf-8") if given.page else print(text)

@@ -111,7 +111,7 @@ def relaxed(problem: Problem) -> Problem:
     It has no colocations and only one buffer of each exclusion. A reserved range is a buffer with a fixed offset.
     """
     terms, n = problem.reuse or ReuseTerms(), len(problem)
-    size, dropped = [*problem.size.tolist(), *(end - begin for begin, end in terms.reserved)]
+    size: list[int] = [*problem.size.tolist(), *(end - begin for begin, end in terms.reserved)]
     dropped: set[int] = set()
     apart = set() if problem.must_not_alias is None else {frozenset(pair) for pair in problem.must_not_alias.tolist()}
     for pair in terms.exclusions:
