@@ -35,7 +35,12 @@ def viewer(browser: Browser, tmp_path: Path) -> Iterator[Page]:
 
 
 def review_file(plan: bytes) -> bytes:
-    review = {"notes": [{"text": "why so late?", "tensor": "c1"}], "decision": {"answer": "approved"}}
+    link = "graph=sample%3Aresidual_block&view=lifetimes&tensor=c1&step=2&zoom=1~3~0~4"
+    review = {
+        "notes": [{"text": "why so late?", "tensor": "c1"}],
+        "views": [{"name": "lifetimes c1", "link": link}],
+        "decision": {"answer": "approved"},
+    }
     coded = base64.b64encode(gzip.compress(plan)).decode()
     return json.dumps({"schema": "tmmu_review/1", "review": review, "plan": coded}).encode()
 
@@ -74,7 +79,7 @@ def test_peak_size_and_gap_are_those_of_the_notebook_view(viewer: Page, tmp_path
     assert frame.locator(".claim").text_content() == in_viewer
 
 
-def test_review_files_show_notes_and_decision(viewer: Page, tmp_path: Path) -> None:
+def test_review_files_show_notes_views_and_decision(viewer: Page, tmp_path: Path) -> None:
     data = review_file(plan_file.to_cbor(tmmu.plan(BLOCK)))
     html = b'<html><script type="application/json" id="tmmu-review">' + data + b"</script></html>"
     for name, content in (("review.json", data), ("review.html", html)):
@@ -83,6 +88,10 @@ def test_review_files_show_notes_and_decision(viewer: Page, tmp_path: Path) -> N
         viewer.set_input_files("#file", tmp_path / name)
         expect(viewer.locator("#notes")).to_contain_text("tensor c1: why so late?")
         expect(viewer.locator("#decision")).to_contain_text("approved")
+        viewer.locator("#bookmarks").get_by_role("button", name="lifetimes c1").click()
+        expect(viewer.locator("#pinned")).to_contain_text("c1")
+        expect(viewer.locator("#map .tmmu-canvas")).to_have_attribute("data-selected", "c1")
+        expect(viewer.locator("#lifetimes .tmmu-canvas")).to_have_attribute("data-window", "1,3")
 
 
 def test_overlapping_tensors_are_reported(viewer: Page, tmp_path: Path) -> None:

@@ -19,18 +19,41 @@ async function open(file) {
     adopt({ token, plans: [columns], bytes: file.size, began: performance.now() });
     problem.hidden = true;
     at("facts").replaceChildren(...facts(plan, columns, findings, review));
+    const drawn = {};
     for (const view of VIEWS) {
       const state = { plan: token, link: "viewer", view, height: 440, strip: view === "map" };
-      const chart = show(at(view), state, (event, value) => event === "select" && showSelected(chart, value));
+      drawn[view] = show(at(view), state, (event, value) => event === "select" && showSelected(drawn[view], value));
     }
+    const restored = (each) => el("button", { type: "button", onclick: () => restore(drawn, each.link) }, each.name);
+    at("bookmarks").replaceChildren(...(review?.views ?? []).map(restored));
   } catch (error) {
     problem.hidden = false;
     problem.textContent = `${file.name ?? "The file"} cannot be opened here: ${error.message}.`;
   }
 }
 
+/** Show a bookmarked view, a query of the explorer: its drawing and window, and its selection in all drawings. */
+function restore(drawn, link) {
+  const query = new URLSearchParams(link), view = VIEWS.find((name) => name === query.get("view")) ?? "map";
+  const numbers = (name, count) => {
+    const found = query.get(name)?.split("~").map(Number) ?? [];
+    return found.length === count && found.every(Number.isFinite) ? found : null;
+  };
+  const selected = query.get("tensor"), step = numbers("step", 1)?.[0] ?? null, chart = drawn[view];
+  const everywhere = { selected, step, span: numbers("span", 2), search: query.get("q") ?? "" };
+  for (const each of Object.values(drawn)) each.apply(everywhere);
+  chart.apply({ view, arena: arenaIn(chart, query), colour: query.get("colour"), zoom: numbers("zoom", 4) });
+  showSelected(chart, { id: selected, row: chart.selected });
+  at(view).scrollIntoView({ block: "center" });
+}
+
+function arenaIn(chart, query) {
+  const name = query.get("arena");
+  return chart.plan.arenas.some((arena) => arena.name === name) ? name : null;
+}
+
 function showSelected(chart, { id, row }) {
-  const lines = id === null ? [] : chart.lines(row);
+  const lines = id === null || row < 0 ? [] : chart.lines(row);
   at("pinned").textContent = lines.map((line) => line.join(" ").trim()).join(" · ");
 }
 
