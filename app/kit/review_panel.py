@@ -52,15 +52,8 @@ def _notes(now: review.Review) -> None:
             if note.tensor or note.step is not None:
                 goal = {"selected": note.tensor} if note.tensor else {"step": note.step}
                 st.button("Show", key=f"note-show-{k}", type="tertiary", on_click=state.choose, kwargs=goal)
-            kept = tuple(other for other in now.notes if other is not note)
-            st.button(
-                "✕",
-                key=f"note-drop-{k}",
-                type="tertiary",
-                help="Delete",
-                on_click=review.change,
-                kwargs={"notes": kept},
-            )
+            drop = f"note-drop-{k}"
+            st.button("✕", key=drop, type="tertiary", help="Delete", on_click=review.drop_note, args=(note,))
 
 
 def _new_note(shown: Shown) -> None:
@@ -105,7 +98,7 @@ def _decision(now: review.Review) -> None:
     st.text_input(
         "Your name",
         key=state.set_widget("review.author", now.author),
-        on_change=lambda: review.change(author=str(state.widget_value("review.author") or "").strip()),
+        on_change=lambda: review.sign(str(state.widget_value("review.author") or "").strip()),
     )
     st.segmented_control(
         "Decision",
@@ -121,7 +114,7 @@ def _decision(now: review.Review) -> None:
 def _decided() -> None:
     answer, text = state.widget_value("review.answer"), str(state.widget_value("review.reason") or "")
     made = review.Decision(answer, text, review.current().author, review.today()) if answer else None
-    review.change(decision=made)
+    review.decide(made)
 
 
 def _files(shown: Shown, now: review.Review) -> None:

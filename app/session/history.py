@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -89,6 +90,17 @@ def kept_file(key: str) -> tuple[str, bytes] | None:
             from tmmu_core.store import opened_files
 
             return opened_files.file(keeper, key)
+    return None
+
+
+def change_file(key: str, name: str, edit: Callable[[bytes], bytes]) -> bytes | None:
+    """Replace a file by ``edit(its bytes)`` in one transaction; return the result, or ``None`` without a store."""
+    with suppress(TmmuError):
+        keeper = store()
+        if keeper is not None:
+            from tmmu_core.store import opened_files
+
+            return opened_files.change(keeper, key, name, edit, datetime.now(UTC))
     return None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Literal
@@ -96,18 +97,35 @@ def current() -> Review:
     return own if of == source else Review(author=own.author)
 
 
-def change(**fields: object) -> None:
-    """Change the review of the open file."""
-    _keep(state.choice().source, msgspec.structs.replace(current(), **fields))
+def change(edit: Callable[[Review], Review]) -> None:
+    """Edit the review of the open file; with a store, its latest version there."""
+    _change(state.choice().source, edit)
 
 
-def _keep(source: str, now: Review) -> None:
-    """Keep a review for this session and, with a store, for everyone who opens the file there."""
-    state.put(_KEY, (source, now))
-    if history.url():
-        shared = msgspec.json.encode(msgspec.structs.replace(now, author=""))
-        history.drop_file(_stored_as(source))
-        history.keep_file(_stored_as(source), "review.json", shared)
+def _change(source: str, edit: Callable[[Review], Review]) -> None:
+    before = current()
+
+    def edited(stored: bytes) -> bytes:
+        latest = msgspec.json.decode(stored, type=Review) if stored else before
+        return msgspec.json.encode(msgspec.structs.replace(edit(latest), author=""))
+
+    stored = history.change_file(_stored_as(source), "review.json", edited)
+    now = edit(before) if stored is None else msgspec.json.decode(stored, type=Review)
+    state.put(_KEY, (source, msgspec.structs.replace(now, author=before.author)))
+
+
+def sign(author: str) -> None:
+    """Set the author of this session's notes and decision."""
+    state.put(_KEY, (state.choice().source, msgspec.structs.replace(current(), author=author)))
+
+
+def merged(here: Review, other: Review) -> Review:
+    """Return the notes and views of both, and the decision of ``other`` if it has one."""
+    return Review(
+        notes=tuple(dict.fromkeys((*here.notes, *other.notes))),
+        views=tuple(dict.fromkeys((*here.views, *other.views))),
+        decision=other.decision or here.decision,
+    )
 
 
 def _stored_as(source: str) -> str:
@@ -121,8 +139,18 @@ def today() -> str:
 
 def add_note(text: str, *, tensor: str = "", step: int | None = None) -> None:
     """Add a note by the current author."""
-    now = current()
-    change(notes=(*now.notes, Note(text, tensor, step, now.author, today())))
+    note = Note(text, tensor, step, current().author, today())
+    change(lambda now: msgspec.structs.replace(now, notes=(*now.notes, note)))
+
+
+def drop_note(note: Note) -> None:
+    """Delete a note."""
+    change(lambda now: msgspec.structs.replace(now, notes=tuple(other for other in now.notes if other != note)))
+
+
+def decide(decision: Decision | None) -> None:
+    """Set or clear the decision."""
+    change(lambda now: msgspec.structs.replace(now, decision=decision))
 
 
 def link() -> str:
@@ -132,8 +160,8 @@ def link() -> str:
 
 def add_view(name: str) -> None:
     """Bookmark the current view."""
-    now = current()
-    change(views=(*now.views, View(name, link())))
+    view = View(name, link())
+    change(lambda now: msgspec.structs.replace(now, views=(*now.views, view)))
 
 
 def view_changes(view: View) -> dict[str, object]:
@@ -183,7 +211,7 @@ def open_file(data: bytes, name: str) -> None:
     chosen = chosen.but(source=source, moves=shelf().put(f"{read.graph_name}{MOVES}", moves) if moves else "")
     keep_reviewed(chosen, plan_file.from_document(plan, name))
     state.choose(**{field: getattr(chosen, field) for field in Choice.__dataclass_fields__})
-    _keep(source, msgspec.structs.replace(read.review, author=current().author))
+    _change(source, lambda now: merged(now, read.review))
 
 
 def _coded(data: bytes) -> str:

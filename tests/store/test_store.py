@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -189,6 +190,18 @@ def test_file_that_is_no_store_is_rejected(tmp_path_factory: pytest.TempPathFact
     path.write_text("this is no database at all, but long enough to be looked at\n" * 40)
     with pytest.raises(StoreFault, match="not a database"):
         Store.at(f"sqlite:///{path}")
+
+
+def test_concurrent_changes_of_a_file_are_all_kept(store: Store) -> None:
+    def add(part: bytes) -> bytes:
+        return opened_files.change(store, "notes", "notes", lambda data: data + part, datetime(2026, 1, 1, tzinfo=UTC))
+
+    parts = [b"%c" % letter for letter in b"abcdefghijklmnop"]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, parts))
+    found = opened_files.file(store, "notes")
+    assert found is not None
+    assert sorted(found[1]) == sorted(b"".join(parts))
 
 
 def test_deleting_a_file_keeps_the_others(store: Store) -> None:

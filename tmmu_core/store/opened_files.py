@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 from sqlalchemy import select
@@ -39,6 +40,20 @@ def file(store: Store, key: str) -> tuple[str, bytes] | None:
     if data is None:
         raise StoreFault(f"the file {visible(name)} is damaged.", store=store.name, hint="Open it again.")
     return visible(name), data
+
+
+def change(store: Store, key: str, name: str, edit: Callable[[bytes], bytes], at: datetime) -> bytes:
+    """Replace a file by ``edit(its bytes)`` in one transaction and return the result; a missing file is empty."""
+    this = FILES.c.digest == key
+    missing = {"digest": key, "name": visible(name), "at": instant(at), "bytes": 0, "packed": packed(b"")}
+    with store.writing() as connection:
+        connection.execute(store.insert_missing(FILES), missing)
+        size, packs = connection.execute(select(FILES.c.bytes, FILES.c.packed).where(this).with_for_update()).one()
+        data = edit(unpacked(packs, size) or b"")
+        if len(data) > _most():
+            raise past(UNPACKED_BYTES, visible(name), store.name, _most())
+        connection.execute(FILES.update().where(this).values(bytes=len(data), packed=packed(data)))
+    return data
 
 
 def drop(store: Store, key: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from app.session import history, opening
 from tests.app.pages.run_page import claim, html, opened
@@ -77,12 +78,20 @@ def test_sweep_shows_progress_and_failures(store: Store, runs: tuple[Run, ...]) 
     assert "ALIGNMENT_VIOLATION: 48 is no power of two" in html(at)
 
 
-def test_review_lives_in_the_store(store: Store) -> None:
-    at = opened(graph="sample:linear_chain")
-    next(box for box in at.text_input if box.label == "Note").set_value("Why 64 KiB?")
+def add_note(at: AppTest, text: str) -> None:
+    next(box for box in at.text_input if box.label == "Note").set_value(text)
     next(button for button in at.button if button.label == "Add note").click().run()
-    other = opened(graph="sample:linear_chain")
-    assert "Why 64 KiB?" in " ".join(text.value for text in other.markdown)
+
+
+def test_review_in_the_store_keeps_the_notes_of_both_people(store: Store) -> None:
+    first = opened(graph="sample:linear_chain")
+    add_note(first, "Why 64 KiB?")
+    second = opened(graph="sample:linear_chain")
+    assert "Why 64 KiB?" in " ".join(text.value for text in second.markdown)
+    add_note(second, "Two uses")
+    first.button(key="note-drop-0").click().run()  # the page shows one note, the store has two
+    notes = [text.value for text in first.markdown if text.value.startswith("**plan**")]
+    assert notes == ["**plan**: Two uses"]
 
 
 def test_file_survives_a_restart_with_a_store(store: Store) -> None:
