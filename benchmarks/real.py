@@ -106,7 +106,7 @@ def record(name: str, **results: Any) -> None:
 
     command = ["git", "rev-parse", "--short=8", "HEAD"]
     commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-    found = read_found() | {name: Found(commit, torch.__version__, **results)}
+    found = read_found() | {name: Found(commit, str(torch.__version__), **results)}
     FOUND.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
     OUT.write_text(page(found, "cpu"))
 
@@ -292,7 +292,7 @@ def main() -> None:
             results = {"failures": (f"{name}: {type(error).__name__}: {line}",)}
         print(name, f"{time.monotonic() - begun:.1f} s", *results.values(), sep="\n  ", file=sys.stderr, flush=True)
         if is_cuda:
-            found[name] = Found("", torch.__version__, **results)
+            found[name] = Found("", str(torch.__version__), **results)
         else:
             record(name, **results)
     if is_cuda:

@@ -352,6 +352,21 @@ def test_the_way_below_a_cut_begins_at_the_cut(tensors: int, capacity: int, furt
     assert run(*recover_choice(after)).flops <= further_runs * KIB // 4
 
 
+def test_chain_with_temporaries_shrinks_to_a_few_tensors() -> None:
+    """x → t0 → h0 → t1 → h1 …: backward reads only the ``h``, as of a function that saves its result."""
+    h = ["x", *(f"h{k}" for k in range(12))]
+    forward = [
+        node for k in range(12) for node in (F(f"e{k}", "Relu", h[k], f"t{k}"), F(f"f{k}", "Relu", f"t{k}", h[k + 1]))
+    ]
+    backward = [B(f"b{k}", "Mul", f"{h[k + 1]} g{k + 1}", f"g{k}") for k in reversed(range(12))]
+    tensors = [*map(T, h), *(T(f"t{k}") for k in range(12)), *(T(f"g{k}", role="gradient") for k in range(13))]
+    plan_input = step(*forward, B("b", "Relu", h[-1], "g12"), *backward, tensors=tensors, outputs=("g0",))
+    before = run(recompute_model(plan_input), Choice.nothing(recompute_model(plan_input))).total
+    moves = recompute_to(plan_input, before - 7 * KIB)
+    assert moves is not None
+    sound(plan_input, apply_moves(plan_input, moves).graph)
+
+
 @pytest.mark.slow
 def test_model_goes_below_its_lowest_cut() -> None:
     """One cut reaches 1,815,844,352 bytes. It costs 223 GFLOP from scratch and 45 from that cut."""

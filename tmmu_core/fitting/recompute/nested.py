@@ -76,18 +76,20 @@ def _step(search: Search, point: Point, level: int) -> Point | None:
             return None
         looked.add(position)
         best: tuple[float, Point] | None = None
-        for flags in _offers(idle_at(model, run, step, search.arena), model):
-            tried = search.weigh(with_drops_set(point.choice, flags, True))
-            if not tried.run.valid:
-                continue
-            less = above - _above(tried.run.live[search.arena], level)
-            if less <= 0:
-                continue
-            worth = less / (1 + max(0, tried.run.flops - run.flops))
-            if best is None or worth > best[0]:
-                best = worth, tried
-        if best is not None:
-            return best[1]
+        idle = idle_at(model, run, step, search.arena)
+        for offers in (_offers(idle, model), _with_temporaries(idle, search)):
+            for flags in offers:
+                tried = search.weigh(with_drops_set(point.choice, flags, True))
+                if not tried.run.valid:
+                    continue
+                less = above - _above(tried.run.live[search.arena], level)
+                if less <= 0:
+                    continue
+                worth = less / (1 + max(0, tried.run.flops - run.flops))
+                if best is None or worth > best[0]:
+                    best = worth, tried
+            if best is not None:
+                return best[1]
     return None
 
 
@@ -109,3 +111,23 @@ def _offers(idle: list[Idle], model: RecomputeModel) -> Iterator[list[Flag]]:
     alone = sorted(idle, key=lambda each: (-int(model.size[each.storage]), int(flops[each.storage]), each.flag))
     for each in alone[:MOST_SINGLE]:
         yield [each.flag]
+
+
+def _with_temporaries(idle: list[Idle], search: Search) -> Iterator[list[Flag]]:
+    """Yield the drop of each recomputed storage with those of the temporaries it was computed from.
+
+    Where only the storage is dropped, a temporary stays live for its next run, at the same bytes.
+    """
+    model = search.model
+    for each in idle:
+        flags = [each.flag]
+        pending = [each.storage] if each.flag[0] == "again" else []
+        for storage in pending:
+            n = int(model.producer[storage])
+            for edge in range(int(model.in_ptr[n]), int(model.in_ptr[n + 1])):
+                operand = int(model.in_idx[edge])
+                if model.droppable[operand] and not search.at.needed[operand] and operand not in pending:
+                    flags.append(("again", edge))
+                    pending.append(operand)
+        if len(flags) > 1:
+            yield flags

@@ -59,13 +59,18 @@ def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
 
 
 def _cuts(model: RecomputeModel, crossing: I64, last: I64, end: int) -> I64:
-    """Return −1, the positions where the bytes that cross are a local minimum, and ``end``."""
+    """Return −1, the positions where the bytes that cross are a local minimum, and ``end``.
+
+    Where there is none, as in a chain of equal tensors, every position that no neighbour is below.
+    """
     change = np.zeros(end + 2, np.int64)
     np.add.at(change, model.producer[crossing], model.size[crossing])
     np.subtract.at(change, last[crossing], model.size[crossing])
     held = np.cumsum(change)[: end + 1]
     inner = np.arange(1, max(1, end))
-    inner = inner[(held[inner] <= held[inner - 1]) & (held[inner] < held[inner + 1])]
+    inner = inner[(held[inner] <= held[inner - 1]) & (held[inner] <= held[inner + 1])]
+    lowest = inner[held[inner] < held[inner + 1]]
+    inner = lowest if len(lowest) else inner
     fewest = inner[np.argsort(held[inner], kind="stable")[:MOST_CUTS]]
     return np.concatenate([[-1], np.sort(fewest), [end]]).astype(np.int64)
 
