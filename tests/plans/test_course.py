@@ -65,3 +65,5 @@ def test_chart_falls_in_steps_from_start_to_end(exact: Plan) -> None:
     extent, bound = fig.data
     assert (list(extent.x), list(extent.y), list(bound.y)) == ([50, 100, 400, 1000], [30, 20, 20, 20], [10, 10, 12, 12])
     assert (extent.line.shape, list(fig.layout.yaxis.tickvals)) == ("hv", [30, 20, 12, 10])
+    close = falling((Moment(0, 1260, 963), Moment(9, 1008, 963)), 100, height=150)
+    assert list(close.layout.yaxis.tickvals) == [1260, 1008]  # a label at 963 would overlap

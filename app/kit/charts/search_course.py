@@ -12,6 +12,9 @@ from tmmu_core.plans.analysis.search_progress import Moment
 
 FEW_NODES = 10
 """Node range up to which ticks are set by hand; Plotly would use fractions."""
+LABEL = 14
+"""Height of a tick label in pixels."""
+MARGIN = {"l": 70, "r": 14, "t": 28, "b": 40}
 
 
 def falling(moments: Sequence[Moment], nodes: int, *, height: int = 220) -> go.Figure:
@@ -39,12 +42,13 @@ def falling(moments: Sequence[Moment], nodes: int, *, height: int = 220) -> go.F
         )
     top, low = moments[0].extent, moments[0].bound
     edge = (top - low) // 12 + 1
+    apart = max(edge, (top - low) * LABEL // (height - MARGIN["t"] - MARGIN["b"]))
     ticks = [top]
     for at in (moments[-1].extent, moments[-1].bound, low):  # ticks at the figures, if labels do not overlap
-        if ticks[-1] - at >= edge:
+        if ticks[-1] - at >= apart:
             ticks.append(at)
     few = {"tickvals": list(range(begin, last + 1))} if last - begin <= FEW_NODES else {}
-    fig.update_xaxes(type="log", title_text="nodes", tickformat=",d", **few)
+    fig.update_xaxes(type="log", title_text="nodes", tickformat="~s", **few)
     fig.update_yaxes(
         tickvals=ticks,
         ticktext=[numbers.short_bytes(at) for at in ticks],
@@ -54,6 +58,6 @@ def falling(moments: Sequence[Moment], nodes: int, *, height: int = 220) -> go.F
     fig.update_layout(
         showlegend=True,
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
-        margin={"l": 70, "r": 14, "t": 28, "b": 40},
+        margin=MARGIN,
     )
     return fig

@@ -52,13 +52,13 @@ def progress(
                 disabled=job.stopping,
                 key="stop-job",
             )
-        _course([found for found in job.found if isinstance(found, Improvement)])
+        _course([found for found in job.found if isinstance(found, Improvement)], job.done)
 
     watch()
 
 
-def _course(found: Sequence[Improvement]) -> None:
-    """Draw the best packing of the arena that is searched, its lower bound, and their course."""
+def _course(found: Sequence[Improvement], nodes: int) -> None:
+    """Draw the best packing of the arena that is searched, its lower bound, and their course up to ``nodes``."""
     if not found:
         return
     last = found[-1]
@@ -69,7 +69,9 @@ def _course(found: Sequence[Improvement]) -> None:
     )
     moments = tuple(Moment(one.nodes, one.extent, one.bound) for one in found if one.arena == last.arena)
     if len(moments) > 1:
-        st.plotly_chart(falling(moments, last.nodes, height=150), key="course-so-far", config=CONFIG)
+        # A changed figure is mounted again and flickers: extend it only where the first digit of the nodes changes.
+        unit = 10 ** (len(str(nodes)) - 1)
+        st.plotly_chart(falling(moments, nodes // unit * unit, height=150), key="course-so-far", config=CONFIG)
 
 
 def dim() -> None:
