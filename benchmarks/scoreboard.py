@@ -233,6 +233,7 @@ def main() -> None:
     parser.add_argument("--planner", help="another planner")
     parser.add_argument("--minimalloc", help="MiniMalloc's program")
     parser.add_argument("--variants", action="store_true", help="generated variants of A to F too (minutes)")
+    parser.add_argument("--limit", type=int, default=LIMIT, help="seconds of another planner for a problem")
     parser.add_argument("--page", type=Path, help="write the page to this file")
     given = parser.parse_args()
     paths = list(problems(given.problems))
@@ -244,7 +245,9 @@ def main() -> None:
         if path.suffix == ".json" and path not in hard and document(path)["problem"].get("cost_model")
     ]
     fit = {name: partial(fitted, tightest=name == "best fit") for name in ("first fit", "best fit")}
-    other: dict[str, Runner] = {"own": partial(foreign, command=given.planner)} if given.planner else {}
+    other: dict[str, Runner] = (
+        {"own": partial(foreign, command=given.planner, seconds=given.limit)} if given.planner else {}
+    )
     auto: dict[str, Runner] = {"auto": partial(planned, planner="auto")}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -260,7 +263,7 @@ def main() -> None:
         generated = [written(rows, folder / f"variant_{k}.csv") for k, rows in enumerate(made)]
         reuse: dict[str, Runner] = {"reuse": partial(planned, planner="reuse")}
         tables = {
-            "packing": (instances, auto | fit | other | peer_runners(given.minimalloc)),
+            "packing": (instances, auto | fit | other | peer_runners(given.minimalloc, given.limit)),
             "projections": (pools, auto | fit | other),
             "variants": (generated, auto | fit | other),
             "costs": (kernels, reuse | fit | other | auto),
@@ -281,14 +284,14 @@ def main() -> None:
     given.page.write_text(text, encoding="utf-8") if given.page else print(text)
 
 
-def peer_runners(program: str | None) -> dict[str, Runner]:
+def peer_runners(program: str | None, limit: int) -> dict[str, Runner]:
     """Return the other planners that are installed."""
     found: dict[str, Runner] = {}
     if program:
         words = (
             f"{program} --input={{input}} --output={{output}} --timeout={MINIMALLOC_SECONDS}s --capacity={{capacity}}"
         )
-        found["MiniMalloc"] = partial(foreign, command=words)
+        found["MiniMalloc"] = partial(foreign, command=words, seconds=limit)
         found["MiniMalloc, minimise"] = partial(minimised, command=words)
     peer = f"{peers.__file__} {{name}} {{{{input}}}} {{{{output}}}} {{{{capacity}}}} {CP_SAT_SECONDS}"
     for label, name, package in (
@@ -297,7 +300,7 @@ def peer_runners(program: str | None) -> dict[str, Runner]:
         ("Vela hill climb", "vela_hillclimb", "ethosu"),
     ):
         if python := peers.interpreter(package):
-            found[label] = partial(foreign, command=f"{python} {peer.format(name=name)}")
+            found[label] = partial(foreign, command=f"{python} {peer.format(name=name)}", seconds=limit)
     return found
 
 
