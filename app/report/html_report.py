@@ -247,12 +247,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
             (a.name, *(numbers.change(figure(a.left, f), figure(a.right, f)) for f in _COMPARED))
             for a in comparison.arenas
         ],
-        "sums": [
-            (name, numbers.change(before, after))
-            for (name, before), (_, after) in zip(
-                totals_text.rows(comparison.left), totals_text.rows(comparison.right), strict=True
-            )
-        ],
+        "sums": totals_text.changes(comparison.left, comparison.right),
         "totals": [(kind.replace("_", " "), *comparison.totals[kind]) for kind in KINDS if comparison.totals[kind][0]],
         "changed": [(c.tensor_id, ", ".join(c.kinds).replace("_", " "), *_moved(c, comparison)) for c in changed],
         "changed_shown": numbers.of(len(changed), number, "changed tensor"),

@@ -12,17 +12,33 @@ from tmmu_core.plans.making.over_capacity import over_limits
 from tmmu_core.plans.model import Plan
 
 PEAK, EXTENT, BOUND, GAP = "peak use, all arenas", "total reserved", "total of lower bounds", "gap, all arenas"
+COST = "reuse cost"
 
 
 def rows(plan: Plan, name: Callable[[str], str] = str) -> tuple[tuple[str, str], ...]:
     """Return ``(name, figure)`` of each total. ``name`` escapes node names."""
     sums = totals(plan)
+    least = sum(arena.reuse_cost_lower_bound or 0 for arena in plan.arenas)
+    cost = () if sums.reuse_cost is None else ((COST, reuse_cost(sums.reuse_cost, least)),)
     return (
         (PEAK, f"{numbers.full_bytes(sums.peak_live_bytes)} at {name(peak_at(plan))}"),
         (EXTENT, numbers.full_bytes(sums.extent_bytes)),
         (BOUND, numbers.full_bytes(sums.lower_bound_bytes)),
         (GAP, numbers.over_bound(*sums.gap)),
+        *cost,
     )
+
+
+def changes(before: Plan, after: Plan) -> list[tuple[str, str]]:
+    """Return ``(name, change)`` of each total of two plans."""
+    one, two = dict(rows(before)), dict(rows(after))
+    names = dict.fromkeys([*one, *two])
+    return [(name, numbers.change(one.get(name, "–"), two.get(name, "–"))) for name in names]
+
+
+def reuse_cost(cost: int, bound: int) -> str:
+    """Return a reuse cost with its lower bound: ``5, optimal`` or ``9, lower bound 5``."""
+    return f"{cost:,}, optimal" if cost == bound else f"{cost:,}, lower bound {bound:,}"
 
 
 def excess(plan: Plan, budget: int | None) -> list[str]:

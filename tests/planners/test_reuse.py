@@ -15,7 +15,7 @@ import tmmu
 from benchmarks import checker
 from tests.judge import all_pairs
 from tests.judge.relation_pairs import relation_faults
-from tmmu_core.base.errors import ContractError
+from tmmu_core.base.errors import ContractError, UnreadableInput
 from tmmu_core.formats import structured_problem
 from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -290,6 +290,39 @@ def test_pack_keeps_separations_colocations_and_pins() -> None:
 def test_contradicting_constraints_are_named() -> None:
     with pytest.raises(ContractError, match='"0" and "1" are at one offset and must not share a byte'):
         tmmu.pack([0, 4], [4, 8], [4, 4], separations=[[0, 1]], colocations=[[0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"separations": [[0, 1], [0, 2]]}, r"row 1 of separations, \[0, 2\], names a buffer that does not exist"),
+        ({"colocations": [[1, 1]]}, "pairs a buffer with itself"),
+        ({"reuse_penalties": [[0, 1, -1]]}, "has a negative cost"),
+        ({"separations": 5}, r"shape \(\)"),
+        ({"pinned": {0: 1.5}}, "pinned has the entry 0: 1.5"),
+        ({"pinned": {"a": 0}}, "pinned has the entry 'a': 0"),
+        ({"pinned": [0, 4]}, "not a mapping"),
+    ],
+)
+def test_pack_names_the_wrong_relation(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnreadableInput, match=message):
+        tmmu.pack([0, 4], [4, 8], [4, 4], **given)
+
+
+def test_contradicting_or_unknown_parts_of_a_document_are_rejected() -> None:
+    pins = [{"buffer": 0, "pool": 0, "offset": at} for at in (0, 2)]
+    for place, value, message in (
+        ("pinned_allocations", pins, "buffer 0 is pinned at 0 and at 2"),
+        ("separation", [], 'unknown field "separation"'),
+    ):
+        found = document(Random(1), ())
+        found["problem"]["constraints"][place] = value
+        with pytest.raises(UnreadableInput, match=message):
+            instance_of(found)
+    found["problem"] |= {"constraints": {}, "pools": [{**found["problem"]["pools"][0]}]}
+    found["problem"]["pools"][0]["reserved_ranges"] = [{"begin": 4, "end": 3}]
+    with pytest.raises(UnreadableInput, match="ends before it begins"):
+        instance_of(found)
 
 
 def test_plan_file_keeps_constraints_and_cost(tmp_path: Any) -> None:

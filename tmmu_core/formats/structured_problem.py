@@ -39,14 +39,14 @@ class Penalty(Pair):
     cost: Count
 
 
-class Interval(msgspec.Struct):
+class Interval(msgspec.Struct, forbid_unknown_fields=True):
     """A live range ``[lower, upper)``."""
 
     lower: Count
     upper: Count
 
 
-class AddressRange(msgspec.Struct):
+class AddressRange(msgspec.Struct, forbid_unknown_fields=True):
     """Bytes ``[begin, end)``."""
 
     begin: Count
@@ -78,7 +78,7 @@ class Buffer(msgspec.Struct):
         return sorted([(interval.lower, interval.upper) for interval in self.live_intervals])
 
 
-class Pin(msgspec.Struct):
+class Pin(msgspec.Struct, forbid_unknown_fields=True):
     """A fixed offset; ``exclusive_for_all_time``: no other buffer of the pool uses these bytes at any step."""
 
     buffer: int
@@ -87,7 +87,7 @@ class Pin(msgspec.Struct):
     exclusive_for_all_time: bool = False
 
 
-class ConstraintLists(msgspec.Struct):
+class ConstraintLists(msgspec.Struct, forbid_unknown_fields=True):
     """The constraints of a problem."""
 
     colocations: list[Pair] = []
@@ -96,7 +96,7 @@ class ConstraintLists(msgspec.Struct):
     pinned_allocations: list[Pin] = []
 
 
-class CostModel(msgspec.Struct):
+class CostModel(msgspec.Struct, forbid_unknown_fields=True):
     """The costs of a problem."""
 
     reuse_penalties: list[Penalty] = []
@@ -166,6 +166,11 @@ class _Reading:
             again = next((name for name, count in Counter(names).items() if count > 1), None)
             if again is not None:
                 raise self._fault(f"two {what} have the name {again!r}.", f"$.problem.{what}", "Rename one of them.")
+        for k, pool in enumerate(problem.pools):
+            for r, reserved in enumerate(pool.reserved_ranges):
+                if reserved.begin > reserved.end:
+                    place = f"$.problem.pools[{k}].reserved_ranges[{r}]"
+                    raise self._fault("the reserved range ends before it begins.", place, "Swap begin and end.")
         self.home = [self._home(k, buffer) for k, buffer in enumerate(problem.buffers)]
 
     def _fault(self, message: str, place: str, hint: str) -> UnreadableInput:
@@ -229,6 +234,9 @@ class _Reading:
             if self.pool.get(pin.pool) != self.home[at]:
                 message = f"buffer {pin.buffer} is pinned in the pool {pin.pool}, which is not its own."
                 raise self._fault(message, f"{place}.pool", "Pin it in its allowed pool.")
+            if fixed[at] not in (-1, pin.offset):
+                message = f"buffer {pin.buffer} is pinned at {fixed[at]} and at {pin.offset}."
+                raise self._fault(message, place, "Keep one of the two.")
             fixed[at] = pin.offset
             if pin.exclusive_for_all_time:
                 apart += [(at, k) for k, home in enumerate(self.home) if home == self.home[at] and k != at]

@@ -211,6 +211,8 @@ def limits_of(what: Measure, given: Any) -> list[Limit]:
 
 def limit_of(name: str, what: Measure, value: Any, arena: str = ALL) -> Limit:
     """Return one limit; errors name the option ``name``."""
+    if what == "reuse cost" and not str(value).isdecimal():
+        raise UnreadableInput(f"{name}: {strict.shown(value)} is not a cost.", hint="Write a whole number, 0 or more.")
     read = ratio if what in ("gap", "reuse") else amount_of_bytes
     return Limit(what, Fraction(read(name, value)), arena)
 

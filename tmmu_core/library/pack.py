@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -80,15 +81,21 @@ class Relations:
     def rows(self, name: str, width: int, row_of_buffer: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return one argument as rows of ``width`` integers, the first two being storages; refuses bad ones."""
         given = getattr(self, name)
-        empty = given is None or len(given) == 0
-        table = np.zeros((0, width), np.int64) if empty else _integers(name, given)
+        table = np.zeros((0, width), np.int64) if given is None else _integers(name, given)
+        table = table.reshape(0, width) if table.shape == (0,) else table
         if table.ndim != 2 or table.shape[1] != width:
             columns = "first, second" + ", cost" * (width - 2)
             raise _fault(f"{name} has the shape {table.shape}.", f"Give one row ({columns}) per pair.")
         pairs, n = table[:, :2], len(row_of_buffer)
-        if ((pairs < 0) | (pairs >= n)).any() or (pairs[:, 0] == pairs[:, 1]).any() or (table[:, 2:] < 0).any():
-            hint = f"Buffers have the numbers 0 to {n - 1:,}, costs are at least 0."
-            raise _fault(f"{name} has a row without two different buffers, or with a negative cost.", hint)
+        for wrong, why in (
+            (((pairs < 0) | (pairs >= n)).any(axis=1), "names a buffer that does not exist"),
+            (pairs[:, 0] == pairs[:, 1], "pairs a buffer with itself"),
+            ((table[:, 2:] < 0).any(axis=1), "has a negative cost"),
+        ):
+            if wrong.any():
+                k = int(np.argmax(wrong))
+                hint = f"Buffers have the numbers 0 to {n - 1:,}, costs are at least 0."
+                raise _fault(f"row {k} of {name}, {table[k].tolist()}, {why}.", hint)
         return np.concatenate([row_of_buffer[pairs], table[:, 2:]], axis=1)
 
     def applied(self, problem: Problem, row_of_buffer: NDArray[np.int64]) -> Problem:
@@ -96,9 +103,13 @@ class Relations:
         if all(value is None for value in vars(self).values()):
             return problem
         fixed = np.full(len(problem), -1, np.int64)
+        hint = "Give {number of a buffer: offset in bytes}."
+        if not isinstance(self.pinned or {}, Mapping):
+            raise _fault(f"pinned is a {type(self.pinned).__name__}, not a mapping.", hint)
         for buffer, offset in (self.pinned or {}).items():
-            if not 0 <= buffer < len(problem) or not 0 <= offset < UNLIMITED // 2:
-                raise _fault(f"pinned has the entry {buffer}: {offset}.", "Give {number of a buffer: offset}.")
+            known = isinstance(buffer, Integral) and 0 <= buffer < len(problem)
+            if not known or not isinstance(offset, Integral) or not 0 <= offset < UNLIMITED // 2:
+                raise _fault(f"pinned has the entry {buffer!r}: {offset!r}.", hint)
             fixed[row_of_buffer[buffer]] = offset
         apart = self.rows("separations", 2, row_of_buffer)
         together, paid = self.rows("colocations", 2, row_of_buffer), self.rows("reuse_penalties", 3, row_of_buffer)

@@ -76,7 +76,11 @@ def print_comparison(verdict: Comparison, limit: int, baseline: Plan, candidate:
         if not verdict.lines:  # rows of two snapshots have nothing in common but their lines
             print_lines(f"first divergence at {first.path}: {_text_of(first.left)} → {_text_of(first.right)}")
     for difference in verdict.certificates:
-        name = difference.path.removeprefix("$.arenas.").removesuffix(".lower_bound_bytes")
+        name, _, figure = difference.path.removeprefix("$.arenas.").rpartition(".")
+        if figure == "reuse_cost_lower_bound":
+            before, after = map(_text_of, (difference.left, difference.right))
+            print_lines(f"lower bound of the reuse cost of {name}: {before} → {after}")
+            continue
         print_lines(f"optimality of {name}: {_certificate(baseline, name)} → {_certificate(candidate, name)}")
     for difference in verdict.context:
         print_lines(f"context {difference.path[2:]}: {_text_of(difference.left)} → {_text_of(difference.right)}")
@@ -89,8 +93,7 @@ def print_comparison(verdict: Comparison, limit: int, baseline: Plan, candidate:
         ("arena", ">arena size", ">change", ">slots", ">lower bound", "optimality"),
         [_arena_row(c.name, (c.left, baseline), (c.right, candidate)) for c in verdict.arenas],
     )
-    pairs = zip(totals_text.rows(baseline), totals_text.rows(candidate), strict=True)
-    print_lines("", *(f"{name:<21}  {numbers.change(before, after)}" for (name, before), (_, after) in pairs))
+    print_lines("", *(f"{name:<21}  {change}" for name, change in totals_text.changes(baseline, candidate)))
     if verdict.lines:
         print_line_changes(verdict.lines, limit)
         return

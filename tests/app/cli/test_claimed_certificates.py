@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+import tmmu
 from app.cli.main import run
 from tests.support.paths import SAMPLES
+from tmmu_core.formats.planfile.plan_file import to_json
 
 GRAPH = str(SAMPLES / "mixed_sizes.tmmu.json")
 TWO_BUFFERS = "id,lower,upper,size\na,0,2,100\nb,1,3,100\n"
@@ -90,6 +92,19 @@ def test_compare_reports_certificates_that_differ(capsys: pytest.CaptureFixture[
     path = "$.arenas.activations.lower_bound_bytes"
     assert found["certificates"] == [{"path": path, "left": 270_336, "right": 786_432}]
     assert found["arenas"][0]["right"]["status"] == "claimed"
+
+
+def test_compare_shows_reuse_costs_and_their_bounds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for capacity, name in ((8, "roomy.json"), (7, "tight.json")):
+        packed = tmmu.pack([0, 5], [5, 9], [4, 4], capacity=capacity, reuse_penalties=[[0, 1, 3]])
+        (tmp_path / name).write_bytes(to_json(packed.plan))
+    tight = str(tmp_path / "tight.json")
+    run(["compare", str(tmp_path / "roomy.json"), tight])
+    shown = capsys.readouterr().out
+    assert "lower bound of the reuse cost of arena: 0 → 3" in shown
+    assert "reuse cost             0, optimal → 3, optimal" in shown
+    assert run(["gate", tight, "--max-reuse-cost", "1KiB"]) == 2
+    assert "'1KiB' is not a cost" in capsys.readouterr().err
 
 
 def test_instance_keeps_its_alignment_unless_one_is_given(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
