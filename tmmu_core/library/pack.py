@@ -104,9 +104,10 @@ class Relations:
             return problem
         fixed = np.full(len(problem), -1, np.int64)
         hint = "Give {number of a buffer: offset in bytes}."
-        if not isinstance(self.pinned or {}, Mapping):
-            raise _fault(f"pinned is a {type(self.pinned).__name__}, not a mapping.", hint)
-        for buffer, offset in (self.pinned or {}).items():
+        pinned: Any = self.pinned or {}
+        if not isinstance(pinned, Mapping):
+            raise _fault(f"pinned is a {type(pinned).__name__}, not a mapping.", hint)
+        for buffer, offset in pinned.items():
             known = isinstance(buffer, Integral) and 0 <= buffer < len(problem)
             if not known or not isinstance(offset, Integral) or not 0 <= offset < UNLIMITED // 2:
                 raise _fault(f"pinned has the entry {buffer!r}: {offset!r}.", hint)
