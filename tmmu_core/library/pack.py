@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -108,8 +107,8 @@ class Relations:
         if not isinstance(pinned, Mapping):
             raise _fault(f"pinned is a {type(pinned).__name__}, not a mapping.", hint)
         for buffer, offset in pinned.items():
-            known = isinstance(buffer, Integral) and 0 <= buffer < len(problem)
-            if not known or not isinstance(offset, Integral) or not 0 <= offset < UNLIMITED // 2:
+            known = isinstance(buffer, (int, np.integer)) and 0 <= buffer < len(problem)
+            if not known or not isinstance(offset, (int, np.integer)) or not 0 <= offset < UNLIMITED // 2:
                 raise _fault(f"pinned has the entry {buffer!r}: {offset!r}.", hint)
             fixed[row_of_buffer[buffer]] = offset
         apart = self.rows("separations", 2, row_of_buffer)
