@@ -1,15 +1,17 @@
 """Large training steps of ``benchmarks.real``: the largest batch on fake tensors, and measured rows on a GPU.
 
 ``python -m benchmarks.real_large`` finds the largest batch of GPT-2 medium that fits 24 GB with AdamW. It prints what
-binds the peak, the modules to recompute, the cost, and the CPU seconds. It needs no GPU. ``python -m benchmarks.real
---device cuda`` runs :func:`on_gpu`.
+binds the peak, the bytes of each kind of module, the cost and the CPU seconds, and writes them to
+``docs/measured/real.md``. It needs no GPU. ``python -m benchmarks.real --device cuda`` runs :func:`on_gpu`.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,6 +30,7 @@ from tmmu_core.fitting.pytorch.fx_optimizer import make_optimizer
 from tmmu_core.formats.pytorch.torch_module import fake_tensors
 from tmmu_core.library.torch_fit import TorchFit
 
+COLUMNS = ("parameters", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")
 REPEATS = 5
 """Steps whose median time is a row's."""
 
@@ -92,21 +95,30 @@ def question(name: str, capacity: str, sizes: tuple[int, int]) -> str:
         module.train(), capacity, example_inputs=inputs, optimizer="adamw", dims={"batch": sizes}, largest="batch"
     )
     assert isinstance(fit, TorchFit)
-    rows, peak = fit.layers(), fit.peak()
-    changed = [path for path, row in rows.items() if row["recomputed"] or row["offloaded"]]
+    peak, groups = fit.peak(), _groups(fit.layers())
     lines = [
         f"{name}, {capacity}, AdamW: {fit.answer} at batch {fit.sizes['batch']}",
-        f"eager mode {fit.eager_peak_bytes:,} B, fitted {fit.extent_bytes:,} B",
-        f"cost: {100 * fit.cost.extra_flops / fit.fitted.flops:.2f} % more FLOPs, {fit.cost.moved_bytes:,} B moved",
+        f"eager mode needs {fit.eager_peak_bytes:,} B at this batch, the fit {fit.extent_bytes:,} B",
+        f"cost: {100 * fit.cost.extra_flops / fit.fitted.flops:.2f} % more FLOPs, {fit.cost.moved_bytes:,} B offloaded",
         f"peak: {peak['node']} in {peak['module'] or 'the model'}. {peak['suggestion']}".rstrip(),
-        f"recompute in {len(changed)} modules: {', '.join(changed[:6])}{' …' * (len(changed) > 6)}",
+        f"{'bytes by module':42}" + "".join(f"{column:>17}" for column in COLUMNS),
         *(
-            f"{column}: {sum(row[column] for row in rows.values()):,} B"
-            for column in ("parameters", "gradients", "optimizer_state", "activations", "recomputed")
+            f"{f'{path} × {count}' if count > 1 else path:42}" + "".join(f"{row[each]:17,}" for each in COLUMNS)
+            for path, (count, row) in groups.items()
         ),
         f"{time.process_time() - begun:.1f} CPU seconds",
     ]
     return "\n".join(lines)
+
+
+def _groups(layers: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[int, Counter[str]]]:
+    """Return the number and the bytes of the modules of each path with ``*`` as its block, most activations first."""
+    found: dict[str, tuple[int, Counter[str]]] = {}
+    for path, row in layers.items():
+        group = re.sub(r"\.\d+", ".*", path, count=1) or "the model"
+        count, total = found.get(group, (0, Counter()))
+        found[group] = count + 1, total + Counter(row)
+    return dict(sorted(found.items(), key=lambda each: -each[1][1]["activations"]))
 
 
 @dataclass(frozen=True)
