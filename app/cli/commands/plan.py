@@ -12,6 +12,7 @@ from app.cli.console import (
     UsageError,
     format_by_ending,
     print_lines,
+    read_input,
     write_bytes,
     write_json,
     write_output,
@@ -53,7 +54,7 @@ def _with_engines(opened: object, file: str, request: PlanRequest) -> PlainInsta
     """Return the problem of a graph with the penalties of an engine assignment."""
     if not isinstance(opened, Graph):
         raise UsageError("--engines needs a graph.", "Open a model, or give reuse penalties in the problem.")
-    return engine_instance(opened, read_engines(Path(file).read_bytes(), file), request)
+    return engine_instance(opened, read_engines(read_input(file), file), request)
 
 
 def plan_command(

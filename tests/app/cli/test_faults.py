@@ -267,7 +267,12 @@ def test_slow_reader_gets_everything() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("plan", "-", "--arenas", "-"), ("plan", CHAIN, "--order", "-", "--shard", "-"), ("compare", "-", "-")],
+    [
+        ("plan", "-", "--arenas", "-"),
+        ("plan", "-", "--engines", "-"),
+        ("plan", CHAIN, "--order", "-", "--shard", "-"),
+        ("compare", "-", "-"),
+    ],
 )
 def test_standard_input_is_read_once(tmmu: Tmmu, arguments: tuple[str, ...]) -> None:
     code, _, error = tmmu(*arguments)
@@ -291,12 +296,14 @@ def test_huge_percentage_is_rejected(tmmu: Tmmu, arguments: tuple[str, ...]) -> 
     assert "is not a percentage" in err
 
 
-@pytest.mark.parametrize("arguments", [("plan", "/dev/zero"), ("plan", CHAIN, "--order", "/dev/zero")])
+@pytest.mark.parametrize(
+    "arguments", [("/dev/zero",), (CHAIN, "--order", "/dev/zero"), (CHAIN, "--engines", "/dev/zero")]
+)
 def test_endless_input_is_not_read_to_its_end(
     tmmu: Tmmu, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "1000000")
-    code, _, err = tmmu(*arguments)
+    code, _, err = tmmu("plan", *arguments)
     assert code == 2
     assert "more than 1000000 bytes" in err
     assert "--max-unpacked-bytes" in err

@@ -71,7 +71,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 class Table:
     """A table of an untrusted flatbuffer, with its fields by their numbers in the schema; an absent one is 0 or empty.
 
-    An offset outside of the file raises ``struct.error``, more elements than the file has bytes ``ValueError``:
+    An offset outside of the file raises ``struct.error`` or ``ValueError``, more elements than bytes ``ValueError``:
     vectors that share their tables would make a small file expensive.
     """
 
@@ -85,7 +85,7 @@ class Table:
         vtable = self.at - struct.unpack_from("<i", self.data, self.at)[0]
         slot = 4 + 2 * number
         if vtable < 0:
-            raise struct.error("an offset is outside of the file")
+            raise ValueError(f"byte {vtable} is outside of its {len(self.data)} bytes.")
         if slot >= struct.unpack_from("<H", self.data, vtable)[0]:
             return 0
         (relative,) = struct.unpack_from("<H", self.data, vtable + slot)
