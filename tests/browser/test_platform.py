@@ -1,14 +1,16 @@
-"""From a board and a rule to a C project."""
+"""From a board and a rule to a C project; the names of Streamlit that the style sheet uses."""
 
 from __future__ import annotations
 
+import re
 import zipfile
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Visit, download, rest
+from app.kit.frame.style import CSS
+from tests.browser.conftest import Visit, download, rest, still
 
 pytestmark = pytest.mark.browser
 
@@ -34,3 +36,17 @@ def test_board_and_rule_are_planned_and_downloaded_as_a_c_project(visit: Visit, 
         fragment = archive.read(next(name for name in names if name.endswith("memory.ld"))).decode()
     assert any(name.endswith("CMakeLists.txt") for name in names)
     assert "AXI_SRAM" in fragment
+
+
+def test_streamlit_elements_that_the_style_sheet_names_exist(visit: Visit) -> None:
+    name = r'\[data-testid="\w+"\]|\[data-baseweb="\w+"\]|\[kind="\w+"\]|\.st[A-Z]\w+'
+    missing = set(re.findall(name, CSS.read_text(encoding="utf-8")))
+    assert len(missing) > 20
+    for path in ("", "fix", "export"):
+        page = visit(path, graph="sample:resnet50", capacity="activations=8388608")
+        still(page)
+        if not path:
+            page.locator(".st-key-open button").first.click()
+            page.locator('[data-testid="stPopoverBody"] [data-testid="stFileUploader"]').wait_for()
+        missing -= {each for each in missing if page.locator(each).count()}
+    assert not missing
