@@ -19,6 +19,7 @@ export function legendOf({ plan, shown, paints, scene }) {
   }
   if (scene.over.length) entry(el("i", { style: `background:${CONFLICT}` }), "above the limit");
   if (scene.view === "map") {
+    if (plan.reuses.length) entry(el("i", { style: `background:${CONFLICT}` }), "costly reuse, + its cost");
     const limited = scene.memory ? scene.limit !== null && scene.limit <= scene.top : scene.bands.some(hasLine);
     const lines = [["solid", "arena size"], ...(scene.memory ? [] : [["dotted", "lower bound"]])];
     if (limited) lines.push(["dashed", "limit"]);

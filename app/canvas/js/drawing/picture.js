@@ -301,7 +301,7 @@ function byteFigures({ bound, extent, capacity }) {
   return `lower bound ${shortBytes(bound)} · arena size ${shortBytes(extent)}${limit}`;
 }
 
-/** Mark every costly reuse on the map where the second tensor begins: a bar over the shared bytes, and its price. */
+/** Mark every costly reuse on the map where the second tensor begins: a bar over the shared bytes, its price before it. */
 export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
   if (scene.view !== "map") return 0;
   const prices = new Map(); // pixel → [x, y, sum of the prices there]
@@ -321,10 +321,11 @@ export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
   pen.textBaseline = "middle";
   for (const [x, y, sum] of prices.values()) {
     const text = `+${sum.toLocaleString("en")}`, wide = pen.measureText(text).width + 6;
+    const left = Math.max(plot.x, x - wide);
     pen.fillStyle = CONFLICT;
-    pen.fillRect(x, y - 7, wide, 14);
+    pen.fillRect(left, y - 7, wide, 14);
     pen.fillStyle = "#000";
-    pen.fillText(text, x + 3, y + 0.5);
+    pen.fillText(text, left + 3, y + 0.5);
   }
   return prices.size;
 }
