@@ -27,6 +27,7 @@ from app.cli.console import (
 from app.cli.options import AsJson, Source, option
 from app.cli.resolve import open_any, progress_on_terminal, show_warnings, write_graph
 from app.texts import numbers
+from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.assumptions import assumptions
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.answer import ALLOWED, Allowed, Fitted
@@ -78,7 +79,10 @@ def fit_command(graph: Source, request: PlanRequest, wanted: FitOptions, json: A
     if output == STREAM and (json or recipe == STREAM):
         raise UsageError("standard output can be used only once.", "Write one of the outputs to a file.")
     capacity = _capacity(request)
-    allowed = allowed_moves(wanted.allow, wanted.max_cost, wanted.keep_phases, ("--allow", "--max-cost"))
+    try:
+        allowed = allowed_moves(wanted.allow, wanted.max_cost, wanted.keep_phases, ("--allow", "--max-cost"))
+    except UnreadableInput as error:
+        raise UsageError(error.message, error.hint) from error
     if largest is not None and mesh is not None:
         raise UsageError("--largest and --mesh exclude each other.", "Run the command once for each.")
     with _interruptible() as progress:

@@ -339,6 +339,13 @@ def test_empty_option_is_rejected(tmmu: Tmmu, command: str, option: str, text: s
     assert option in err
 
 
+@pytest.mark.parametrize(("option", "value"), [("--allow", "nothing"), ("--max-cost", "much")])
+def test_bad_value_of_fit_is_a_usage_error(tmmu: Tmmu, option: str, value: str) -> None:
+    code, _, err = tmmu("fit", CHAIN, "--capacity", "1", option, value, "--json")
+    record = msgspec.json.decode(err)
+    assert (code, record["code_id"], value in record["message"]) == (2, "USAGE", True)
+
+
 @pytest.mark.parametrize("command", ["plan", "verify", "fit", "explore", "history", "schema"])
 def test_empty_argument_is_rejected(tmmu: Tmmu, command: str) -> None:
     code, out, err = tmmu(command, "")
