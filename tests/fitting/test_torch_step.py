@@ -13,6 +13,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
 import torch
 from torch import nn
+from torch._inductor.compile_fx import compile_fx_inner
 from torch.nn import functional
 
 import tmmu_core as tmmu
@@ -292,6 +293,14 @@ def test_reserved_bytes_are_segments_of_the_caching_allocator() -> None:
     assert small.reserved_bytes == 2 * 2**20
     assert large.plan.peak_live_bytes == 3 * 2**22 + 2 * (8 * 8 + 8) * 4  # input, result, gradient
     assert large.reserved_bytes == 20 * 2**20 + 2 * 2**20
+
+
+@pytest.mark.parametrize("backend", ["inductor", compile_fx_inner], ids=["name", "function"])
+def test_inductor_is_rejected_by_name(backend: Any) -> None:
+    module, x = step("attention")
+    found = tmmu.fit(module, "1GiB", example_inputs=x, loss=squared)
+    with pytest.raises(tmmu.TmmuError, match=r"has no backend '(inductor|compile_fx_inner)'"):
+        found.compile(backend=backend)
 
 
 def test_reserve_lowers_the_capacity() -> None:

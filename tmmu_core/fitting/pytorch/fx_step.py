@@ -193,10 +193,11 @@ def _has_no_data(module: Any, call: Call) -> bool:
 
 
 def _refuse_backend(backend: Any) -> None:
-    if backend != "eager" and not callable(backend):
+    is_inductor = str(getattr(backend, "__module__", "")).startswith("torch._inductor")  # it has other operators
+    if backend != "eager" and (is_inductor or not callable(backend)):
         raise UnreadableInput(
-            f"there is no backend {backend!r} for a fitted step.",
-            hint='Use backend="eager", or a compiler of fx graphs (module, inputs) → function.',
+            f"a fitted step has no backend {getattr(backend, '__name__', backend)!r}.",
+            hint='Use backend="eager", or a compiler of fx graphs other than Inductor: (module, inputs) → function.',
         )
 
 
