@@ -196,7 +196,7 @@ def allowed_moves(
     kinds = [kind for kind in KINDS if kind in names]
     for name in names:
         if name not in kinds:
-            raise UnreadableInput(f"{options[0]}: unknown move {name!r}.", hint=strict.closest_hint(name, KINDS))
+            raise UnreadableInput(f"{options[0]}: unknown change {name!r}.", hint=strict.closest_hint(name, KINDS))
     cost = None if max_cost is None else int(ratio(options[1], max_cost) * 100_000)
     return Allowed(frozenset(kinds), cost, keep_phases)
 
