@@ -79,7 +79,7 @@ class RecomputeModel:
     fixed: I64
     """Shape (arenas,): aligned bytes of persistent storages."""
     spare: I64
-    """Shape (arenas,): largest padding of a persistent storage, which is not needed at the end of the arena."""
+    """Shape (arenas,): largest padding of a storage, which is not needed at the end of the arena."""
 
     @property
     def timeline(self) -> Timeline:
@@ -187,7 +187,7 @@ def _aligned_sizes(liveness: Liveness, config: Mapping[str, Arena]) -> tuple[I64
     persistent = storages.persistent
     fixed = np.bincount(storages.arena[persistent], size[persistent].astype(float), arenas).astype(np.int64)
     spare = np.zeros(arenas, np.int64)
-    np.maximum.at(spare, storages.arena[persistent], (size - storages.size.astype(np.int64))[persistent])
+    np.maximum.at(spare, storages.arena, size - storages.size.astype(np.int64))
     return size, fixed, spare
 
 

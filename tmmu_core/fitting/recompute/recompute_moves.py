@@ -116,6 +116,8 @@ def lower(
         search = Search(model, scaled(goal, share), begun, progress_check(report, "recompute"))
         if not search.excess(search.nothing.run):
             continue  # the given graph fits
+        if least is not None and not search.excess(least):
+            continue  # the last list meets this goal as well
         found = search.climb() if found is None else found
         point, nested = _cheapest(search, found)
         below = below or nested
