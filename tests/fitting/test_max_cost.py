@@ -69,7 +69,9 @@ def chain(count: int = 6, sizes: tuple[int, ...] = (64, 4096, 256, 1024), planne
     for k in reversed(range(count)):
         reads = f"h{k}" + (f" g{k + 1}" if k < count - 1 else "")
         nodes.append(node(f"b{k}", reads, f"g{k}", instr="Mul", phase="backward", inplace="none"))
-    return initial_candidate(graph(tensors, nodes, "x", "g0"), PlanRequest(planner=planner, one_memory=True))
+    return initial_candidate(
+        graph(tensors, nodes, "x", "g0"), PlanRequest(planner=planner, one_memory=True, alignment=64)
+    )
 
 
 def test_lowest_peak_within_a_cost_is_that_of_the_curve() -> None:
