@@ -81,13 +81,13 @@ golden: $(VENV)/.dev ## write the golden traces, searches, planner results and r
 .venv-peers/.made:
 	$(PYTHON) -m venv .venv-peers
 	-.venv-peers/bin/python -m pip install --quiet "ortools>=9.12" "ethos-u-vela>=4.2"
-	-.venv-peers/bin/python -m pip install --quiet torch==2.13.0 transformers -r requirements.lock
 	@touch $@
 
-bench: $(VENV)/.dev .venv-peers/.made ## measure beside the peers, and write docs/measured/benchmarks.md, docs/measured/models.md and docs/measured/fit.md
+bench: $(VENV)/.dev .venv-peers/.made .venv-torch/.made ## measure beside the peers, and write docs/measured/benchmarks.md, docs/measured/models.md and docs/measured/fit.md
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.models
-	$(BIN)/python -m benchmarks.fit
+	.venv-torch/bin/python -m benchmarks.joint .venv-torch/joint
+	$(BIN)/python -m benchmarks.fit .venv-torch/joint
 
 docs: $(VENV)/.dev ## build the documentation site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -191,12 +191,17 @@ def line_of(row: Row) -> str:
 def summary(rows: list[Row]) -> str:
     """Return the sentence below the table."""
     good = sum(row.is_no_worse for row in rows)
-    return f"\n{good} of {len(rows)} fits need at most its FLOPs within its peak.\n\n"
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout
+    steps = len({row.step for row in rows})
+    return (
+        f"\n{good} of {len(rows)} fits of {steps} steps need at most its FLOPs within its peak"
+        f" (commit {commit.strip()}).\n\n"
+    )
 
 
 HEAD = """# Fitting, measured
 
-`python -m benchmarks.fit` writes this page. Bytes and FLOPs are exact; seconds are CPU seconds of one run.
+`python -m benchmarks.fit` writes this page; named steps replace only the first table. Bytes and FLOPs are exact; seconds are CPU seconds of one run.
 [PyTorch steps](real.md) compares measured peaks.
 
 ## Recomputation beside AOTAutograd's partitioner
