@@ -201,7 +201,8 @@ def summary(rows: list[Row]) -> str:
 
 HEAD = """# Fitting, measured
 
-`python -m benchmarks.fit` writes this page; named steps replace only the first table. Bytes and FLOPs are exact; seconds are CPU seconds of one run.
+`python -m benchmarks.fit` writes this page; named steps replace only the first table.
+Bytes and FLOPs are exact; seconds are CPU seconds of one run.
 [PyTorch steps](real.md) compares measured peaks.
 
 ## Recomputation beside AOTAutograd's partitioner
