@@ -159,7 +159,7 @@ def on_gpu(device: str, percents: tuple[int, ...], budgets: tuple[float, ...]) -
 def ways(
     name: str, device: str, percents: tuple[int, ...], budgets: tuple[float, ...]
 ) -> Iterator[Callable[[], tuple[Way, nn.Module, Tensor]]]:
-    """Yield a function for each way to run a model, which makes the model anew."""
+    """Yield a function for each way to run a model; each builds the model itself."""
 
     def made() -> tuple[nn.Module, Tensor, TorchFit]:
         torch.manual_seed(0)
