@@ -1,4 +1,4 @@
-"""The first picture: one line says what is wrong, the map fills the window, bytes above a limit are red."""
+"""The first picture: one line states the fault, the map fills the window, bytes above a limit are red."""
 
 from __future__ import annotations
 
