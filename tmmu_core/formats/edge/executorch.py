@@ -23,6 +23,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+import flatbuffers
+
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, arena_names, instance_of, peak_of, stem_of
@@ -50,7 +52,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     try:
         root = Table(data, struct.unpack_from("<I", data)[0], [len(data)])
         plans = [_Method(table, name) for table in root.tables(1)]
-    except (struct.error, ValueError) as error:
+    except (struct.error, TypeError, ValueError) as error:
         why = f": {error}" if isinstance(error, ValueError) else f" (it has {len(data)} bytes)."
         raise UnreadableInput(f"the program is cut off or damaged{why}", source=name, hint=HINT) from error
     if not any(plan.lives for plan in plans):
@@ -67,79 +69,55 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     return instance_of(stem_of(name) or chosen.name, chosen.lives, notes)
 
 
-@dataclass(frozen=True, slots=True)
 class Table:
     """A table of an untrusted flatbuffer, with its fields by their numbers in the schema; an absent one is 0 or empty.
 
-    An offset outside of the file raises ``struct.error`` or ``ValueError``, more elements than bytes ``ValueError``:
+    Damage raises ``struct.error``, ``TypeError`` or ``ValueError``. So do more elements than the file has bytes:
     vectors that share their tables would make a small file expensive.
     """
 
-    data: bytes
-    at: int
-    left: list[int]
-    """Elements that may still be read from the file; one number, shared by all its tables."""
+    def __init__(self, data: bytes, at: int, left: list[int]) -> None:
+        self.raw = flatbuffers.Table(data, at)
+        self.left = left
+        """Elements that may still be read from the file; one number, shared by all its tables."""
 
-    def _field(self, number: int) -> int:
-        """Return the byte of a field; 0 if it is absent."""
-        vtable = self.at - struct.unpack_from("<i", self.data, self.at)[0]
-        slot = 4 + 2 * number
-        if vtable < 0:
-            raise ValueError(f"byte {vtable} is outside of its {len(self.data)} bytes.")
-        if slot >= struct.unpack_from("<H", self.data, vtable)[0]:
-            return 0
-        (relative,) = struct.unpack_from("<H", self.data, vtable + slot)
-        return self.at + relative if relative else 0
-
-    def number(self, number: int, kind: str = "i") -> int:
+    def number(self, field: int, kind: str = "i") -> int:
         """Return a number of a kind of ``struct``."""
-        at = self._field(number)
-        return int(struct.unpack_from(f"<{kind}", self.data, at)[0]) if at else 0
+        at = self._place(field)
+        return int(struct.unpack_from(f"<{kind}", self.raw.Bytes, self.raw.Pos + at)[0]) if at else 0
 
-    def table(self, number: int) -> Table | None:
+    def table(self, field: int) -> Table | None:
         """Return a table; ``None`` if it is absent."""
-        at = self._field(number)
+        at = self._place(field)
         self._count(1)
-        return Table(self.data, at + struct.unpack_from("<I", self.data, at)[0], self.left) if at else None
+        return Table(self.raw.Bytes, self.raw.Indirect(self.raw.Pos + at), self.left) if at else None
 
-    def union(self, number: int) -> tuple[int, Table | None]:
-        """Return the type and the table of a union."""
-        return self.number(number, "B"), self.table(number + 1)
-
-    def vector(self, number: int, kind: str = "i") -> tuple[int, ...]:
+    def vector(self, field: int, kind: str = "i") -> tuple[int, ...]:
         """Return a vector of numbers of a kind of ``struct``."""
-        start, length = self._vector(number)
-        return struct.unpack_from(f"<{length}{kind}", self.data, start)
-
-    def text(self, number: int) -> str:
-        """Return a text."""
-        start, length = self._vector(number)
-        text: bytes = struct.unpack_from(f"{length}s", self.data, start)[0]
-        return text.decode("utf-8", "replace")
-
-    def tables(self, number: int) -> list[Table]:
-        """Return a vector of tables."""
-        start, length = self._vector(number)
-        places = struct.unpack_from(f"<{length}I", self.data, start)
-        return [Table(self.data, start + 4 * k + place, self.left) for k, place in enumerate(places)]
-
-    def _vector(self, number: int) -> tuple[int, int]:
-        """Return the place of a vector's first element, and their number."""
-        at = self._field(number)
+        at = self._place(field)
         if not at:
-            return 0, 0
-        at += struct.unpack_from("<I", self.data, at)[0]
-        (length,) = struct.unpack_from("<I", self.data, at)
+            return ()
+        length = self.raw.VectorLen(at)
         self._count(length)
-        return at + 4, length
+        return struct.unpack_from(f"<{length}{kind}", self.raw.Bytes, self.raw.Vector(at))
+
+    def text(self, field: int) -> str:
+        """Return a text."""
+        return bytes(self.vector(field, "B")).decode("utf-8", "replace")
+
+    def tables(self, field: int) -> list[Table]:
+        """Return a vector of tables."""
+        places = self.vector(field, "I")
+        start = self.raw.Vector(self._place(field)) if places else 0
+        return [Table(self.raw.Bytes, start + 4 * k + place, self.left) for k, place in enumerate(places)]
+
+    def _place(self, field: int) -> int:
+        return int(self.raw.Offset(4 + 2 * field))
 
     def _count(self, elements: int) -> None:
         self.left[0] -= elements
         if self.left[0] < 0:
-            raise ValueError(f"it contains more elements than its {len(self.data)} bytes allow.")
-
-
-# --- a method ----------------------------------------------------------------------------------------------------
+            raise ValueError(f"it contains more elements than its {len(self.raw.Bytes)} bytes allow.")
 
 
 @dataclass
@@ -162,12 +140,12 @@ class _Value:
     def base(self) -> _Value:
         return self.over or self
 
-    def share(self, other: _Value | None, name: str) -> bool:
+    def share(self, other: _Value | None) -> bool:
         """Share the bytes of ``other``; return False if it is ``None`` or smaller."""
         if other is None or self.size > other.base().size:
             return False
         self.over = other.base()
-        self.over.names.append(name)
+        self.over.names.append(f"#{self.number}")
         return True
 
 
@@ -183,7 +161,8 @@ class _Method:
         self.values: dict[int, _Value] = {}
         self.latest: dict[tuple[int, int], _Value] = {}
         """Place → the value that was used there last."""
-        self._values(table.tables(2))
+        for number, evalue in enumerate(table.tables(2)):
+            self._add_value(number, evalue.number(0, "B"), evalue.table(1))
         operators = [(each.text(0), each.text(1)) for each in table.tables(6)]
         self.operators = [f"{name}.{overload}" if overload else name for name, overload in operators]
         inputs, outputs = table.vector(3), table.vector(4)
@@ -193,38 +172,34 @@ class _Method:
             self._write(number, 0, f"input {number}", "input")
         for chain in table.tables(5):
             for instruction in chain.tables(2):
-                self._run(*instruction.union(0))
+                self._run(instruction.number(0, "B"), instruction.table(1))
         self._extend_over_loops()
-        for number in outputs:
-            if self._is_used(number):
-                value = self.values[number].base()
-                value.last = self.steps - 1
-                value.role = value.role if value.role in ("input", "buffer") else "output"
+        for number in filter(self._is_used, outputs):
+            value = self.values[number].base()
+            value.last = self.steps - 1
+            value.role = value.role if value.role in ("input", "buffer") else "output"
         self.lives = list(self._lives())
 
-    def _values(self, tables: Sequence[Table]) -> None:
-        for number, evalue in enumerate(tables):
-            kind, table = evalue.union(0)
-            if table is None:
-                continue
-            if kind in (TENSORS, OPTIONAL_TENSORS):
-                self.lists[number] = table.vector(0)
-            elif kind == TENSOR:
-                place = table.table(6)
-                if place is None or table.number(8, "B") == UNBOUND:
-                    self.unplaced += place is None and not table.number(5, "I")
-                    continue
-                self.values[number] = self._value(number, table, place)
-
-    def _value(self, number: int, table: Table, place: Table) -> _Value:
-        kind, shape = table.number(0, "B"), table.vector(2)
-        if kind >= len(WIDTHS) or any(side < 0 for side in shape):
-            raise ValueError(f"value {number} has the element type {kind} and the shape {list(shape[:8])}.")
-        size, offset = WIDTHS[kind] * prod(shape), place.number(1, "I") | place.number(2, "I") << 32
+    def _add_value(self, number: int, kind: int, table: Table | None) -> None:
+        if table is None:
+            return
+        if kind in (TENSORS, OPTIONAL_TENSORS):
+            self.lists[number] = table.vector(0)
+        if kind != TENSOR:
+            return
+        place = table.table(6)
+        if place is None or table.number(8, "B") == UNBOUND:
+            self.unplaced += place is None and not table.number(5, "I")
+            return
+        element, shape = table.number(0, "B"), table.vector(2)
+        if element >= len(WIDTHS) or any(side < 0 for side in shape):
+            raise ValueError(f"value {number} has the element type {element} and the shape {list(shape[:8])}.")
+        size, offset = WIDTHS[element] * prod(shape), place.number(1, "I") | place.number(2, "I") << 32
         if max(size, offset) > LAST_BYTE:
             raise ValueError(f"value {number} is {size} bytes at {offset}.")
         extra = table.table(9)
-        return _Value(number, place.number(0, "I"), offset, size, extra.text(1) if extra is not None else "")
+        label = extra.text(1) if extra is not None else ""
+        self.values[number] = _Value(number, place.number(0, "I"), offset, size, label)
 
     # --- instructions ---
 
@@ -232,16 +207,16 @@ class _Method:
         step, self.steps = self.steps, self.steps + 1
         if table is None:
             return
-        if kind in (KERNEL, DELEGATE):
-            called, index = table.vector(1), table.number(0)
-            if kind == KERNEL:
-                if not 0 <= index < len(self.operators):
-                    raise ValueError(f"instruction {step - 1} calls operator {index} of {len(self.operators)}.")
-                self._call(step, called, self.operators[index], 1)
-            else:
-                self.delegates += 1
-                known = [k for k, number in enumerate(called) if self._is_used(number)]
-                self._call(step, called, f"delegate {index}", len(called) - (known[-1] + 1 if known else 1))
+        if kind == KERNEL:
+            index = table.number(0)
+            if not 0 <= index < len(self.operators):
+                raise ValueError(f"instruction {step - 1} calls operator {index} of {len(self.operators)}.")
+            self._call(step, table.vector(1), self.operators[index], 1)
+        elif kind == DELEGATE:
+            self.delegates += 1
+            called = table.vector(1)
+            known = [k for k, number in enumerate(called) if self._is_used(number)]
+            self._call(step, called, f"delegate {table.number(0)}", len(called) - (known[-1] + 1 if known else 1))
         elif kind == MOVE:
             source, target = table.number(0), table.number(1)
             self._read(source, step)
@@ -250,13 +225,10 @@ class _Method:
                 giver, taker = self.values[source].base(), self.values[target].base()
                 if giver is not taker:
                     taker.names.append(giver.label)
-        elif kind == JUMP:
-            target = table.number(1)
+        elif kind in (JUMP, FREE):
             self._read(table.number(0), step)
-            if 0 <= target < step:
-                self.loops.append((target + 1, step))
-        elif kind == FREE:
-            self._read(table.number(0), step)
+            if kind == JUMP and 0 <= table.number(1) < step:
+                self.loops.append((table.number(1) + 1, step))
 
     def _is_used(self, number: int) -> bool:
         return number in self.values and self.values[number].birth >= 0
@@ -286,7 +258,7 @@ class _Method:
             return
         if value.birth < 0:
             value.birth = step
-            if not value.share(self.latest.get((value.memory, value.offset)), f"#{number}"):
+            if not value.share(self.latest.get((value.memory, value.offset))):
                 value.role = "buffer"  # state that persists between runs
                 value.label = value.label or f"state #{number}"
         self._use(value, step)
@@ -297,7 +269,7 @@ class _Method:
             return
         if value.birth < 0:
             value.birth, value.role, value.label = step, role, value.label or label
-            value.share(operand, f"#{number}")
+            value.share(operand)
         self._use(value, step)
 
     def _use(self, value: _Value, step: int) -> None:
@@ -321,11 +293,9 @@ class _Method:
         for value in self.values.values():
             if value.birth < 0 or value.over is not None or not value.size:
                 continue
-            always = value.role == "buffer"
-            birth, death = (0, self.steps) if always else (value.birth, value.last + 1)
-            label = "+".join([value.label, *dict.fromkeys(value.names)][:8])
-            name, arena = f"{label} @{value.number}", arenas[value.memory]
-            yield LiveRange(name, birth, death, value.size, value.offset, value.role, arena=arena)
+            birth, death = (0, self.steps) if value.role == "buffer" else (value.birth, value.last + 1)
+            name = "+".join([value.label, *dict.fromkeys(value.names)][:8]) + f" @{value.number}"
+            yield LiveRange(name, birth, death, value.size, value.offset, value.role, arena=arenas[value.memory])
 
     def notes(self) -> Iterable[str]:
         """Return the notes on these live ranges."""

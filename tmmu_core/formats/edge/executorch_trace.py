@@ -1,14 +1,13 @@
 """ExecuTorch's memory trace: read the live ranges and offsets that its profiler writes.
 
-The trace (``executorch.util.activation_memory_profiler.generate_memory_trace``) has an event for each value and step.
-It has offsets if it was written with ``enable_memory_offsets=True``.
+The trace (``executorch.util.activation_memory_profiler.generate_memory_trace``) has an event for each value and step:
+``ts`` is its offset, ``dur`` its bytes, ``pid`` its memory and ``tid`` the step. It has offsets only if it was written
+with ``enable_memory_offsets=True``; else the events of a step are stacked.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections import Counter
 
 import msgspec
 
@@ -21,14 +20,6 @@ from tmmu_core.planners.problem import PlainInstance
 HINT = "Write it with generate_memory_trace(…, enable_memory_offsets=True)."
 MEMORY_EVENTS = "memory_allocation"
 """Category of memory events."""
-
-
-def refuses(data: bytes) -> str:
-    """Return why bytes are no memory trace of ExecuTorch's profiler; ``""`` if they are."""
-    if document.kind(data) != "json":
-        return "it does not begin like a JSON object" if data else "the file is empty"
-    known = b'"traceEvents"' in data[:4096] and MEMORY_EVENTS.encode() in data
-    return "" if known else f'it has no "traceEvents" of the category {MEMORY_EVENTS}'
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -47,6 +38,14 @@ class _Trace(msgspec.Struct):
 register_types(_Event, _Trace)
 
 
+def refuses(data: bytes) -> str:
+    """Return why bytes are no memory trace of ExecuTorch's profiler; ``""`` if they are."""
+    if document.kind(data) != "json":
+        return "it does not begin like a JSON object" if data else "the file is empty"
+    known = b'"traceEvents"' in data[:4096] and MEMORY_EVENTS.encode() in data
+    return "" if known else f'it has no "traceEvents" of the category {MEMORY_EVENTS}'
+
+
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the live ranges of a memory trace, with their offsets if it has them. Raises ``UnreadableInput``."""
     try:
@@ -58,13 +57,19 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     if wrong is not None or not events:
         what = f"{wrong.name!r} is {wrong.dur} bytes at {wrong.ts}" if wrong else "it holds no allocation"
         raise UnreadableInput(f"the trace is damaged: {what}.", source=name, hint=HINT)
-    spans: dict[tuple[str, int, int, int], list[int]] = {}
-    placed = _has_offsets(events)
-    seen = defaultdict[tuple[str, int, int], Iterator[int]](count)
+    ends: Counter[int] = Counter()
+    placed = False
     for event in events:
-        which = event.ts if placed else next(seen[event.name, event.pid, event.tid])
-        span = spans.setdefault((event.name, event.pid, which, event.dur), [event.tid, event.tid])
-        span[0], span[1] = min(span[0], event.tid), max(span[1], event.tid)
+        placed = placed or event.ts != ends[event.tid]
+        ends[event.tid] = event.ts + event.dur
+    spans: dict[tuple[str, int, int, int], tuple[int, int]] = {}
+    seen: Counter[tuple[str, int, int]] = Counter()
+    for event in events:
+        alike = event.name, event.pid, event.tid
+        value = event.name, event.pid, event.ts if placed else seen[alike], event.dur
+        seen[alike] += 1
+        first, last = spans.get(value, (event.tid, event.tid))
+        spans[value] = min(first, event.tid), max(last, event.tid)
     arenas = arena_names(event.pid for event in events)
     lives = [
         LiveRange(f"{label} #{k}", first, last + 1, size, offset if placed else 0, arena=arenas[memory])
@@ -75,12 +80,3 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     if not placed:
         notes.append("the trace has no offsets: this is a problem to plan. " + HINT)
     return instance_of(stem_of(name), lives, notes, placed=placed)
-
-
-def _has_offsets(events: Sequence[_Event]) -> bool:
-    """Whether ``ts`` is an offset: equal at each step of a value, and not the end of the previous event."""
-    stacked, at = True, dict[int, int]()
-    for event in events:
-        stacked = stacked and event.ts == at.get(event.tid, 0)
-        at[event.tid] = event.ts + event.dur
-    return not stacked

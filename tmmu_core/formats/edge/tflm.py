@@ -23,12 +23,11 @@ from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Print it with MicroMemoryPlanner::PrintMemoryPlan() or RecordingMicroAllocator::PrintAllocations()."
 _NUMBER = r"(\d{1,19})"
-_PLAN = re.compile(
-    rf"\(id={_NUMBER}\): size={_NUMBER}, offset={_NUMBER}, first_used={_NUMBER},? last_used={_NUMBER}", re.A
-)
+_ID, _SIZE, _OFFSET, _FIRST, _LAST = (rf"(?P<{part}>\d{{1,19}})" for part in ("id", "size", "offset", "first", "last"))
+_PLAN = re.compile(rf"\(id={_ID}\): size={_SIZE}, offset={_OFFSET}, first_used={_FIRST},? last_used={_LAST}", re.A)
 _OLD_PLAN = re.compile(
-    rf"Planner buffer ID: {_NUMBER}, calculated offset: {_NUMBER}, size required: {_NUMBER}, "
-    rf"first_time_created: {_NUMBER}, last_time_used: {_NUMBER}",
+    rf"Planner buffer ID: {_ID}, calculated offset: {_OFFSET}, size required: {_SIZE}, "
+    rf"first_time_created: {_FIRST}, last_time_used: {_LAST}",
     re.A,
 )
 _ARENA = re.compile(rf"\[RecordingMicroAllocator\] Arena allocation (total|head|tail) {_NUMBER} bytes", re.A)
@@ -49,25 +48,18 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     arena: dict[str, int] = {}
     kinds: dict[str, int] = {}
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
-        if (found := _PLAN.search(line)) is not None:
-            which, size, offset, first, last = map(int, found.groups())
-        elif (found := _OLD_PLAN.search(line)) is not None:
-            which, offset, size, first, last = map(int, found.groups())
-        elif (found := _ARENA.search(line)) is not None:
+        if found := _ARENA.search(line):
             arena[found[1]] = int(found[2])
-            continue
-        elif (found := _KIND.search(line)) is not None:
+        elif found := _KIND.search(line):
             kinds[found[1]] = int(found[2])
-            continue
-        else:
-            continue
-        if first > last or max(offset + size, last) > LAST_BYTE:
-            raise UnreadableInput(
-                f"invalid buffer: {line.strip()[:80]!r}.", source=name, place=f"line {number}", hint=HINT
-            )
-        if which == 0:
-            buffers.clear()
-        buffers[which] = first, last + 1, size, offset
+        elif found := _PLAN.search(line) or _OLD_PLAN.search(line):
+            which, size, offset, first, last = (int(found[part]) for part in ("id", "size", "offset", "first", "last"))
+            if first > last or max(offset + size, last) > LAST_BYTE:
+                what = f"invalid buffer: {line.strip()[:80]!r}."
+                raise UnreadableInput(what, source=name, place=f"line {number}", hint=HINT)
+            if which == 0:
+                buffers.clear()
+            buffers[which] = first, last + 1, size, offset
     lives = [LiveRange(f"buffer {which}", *row) for which, row in buffers.items() if row[2]]
     head = max([arena.get("head", 0), *(life.offset + life.size for life in lives)])
     end = max((life.death for life in lives), default=1)

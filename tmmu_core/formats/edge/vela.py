@@ -15,7 +15,7 @@ peak is shown and the others are noted; read-only memory is shown only if it is 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.allocator_plan import (
@@ -36,27 +36,8 @@ _ROW = re.compile(
 )
 _TITLE = re.compile(r"(?:Allocation, memory|Tensor Allocation for(?: mem_area)?) (.*)")
 
-
-@dataclass
-class _Table:
-    title: str
-    columns: int
-    """Number of columns before the name."""
-    rows: dict[tuple[int, int, int, int], list[str]] = field(default_factory=dict)
-    """``(first step, last step, address, size)`` → names of the buffer."""
-
-    @property
-    def read_only(self) -> bool:
-        return "read-only" in self.title or "Permanent" in self.title
-
-    def lives(self) -> list[LiveRange]:
-        """Return a live range per buffer."""
-        found = [
-            LiveRange("+".join(dict.fromkeys(names)), first, last + 1, size, address)
-            for (first, last, address, size), names in self.rows.items()
-            if size
-        ]
-        return with_unique_ids(found)
+_Buffers = dict[tuple[int, int, int, int], list[str]]
+"""``(first step, last step, address, size)`` → names of the buffer."""
 
 
 def refuses(data: bytes) -> str:
@@ -68,45 +49,56 @@ def refuses(data: bytes) -> str:
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the memory with the highest peak. Raises ``UnreadableInput``."""
-    tables = _tables(data.decode("utf-8", "replace"), name)
-    filled = [table for table in tables if table.rows]
-    if not filled:
+    tables = [(title, found, _lives(found)) for title, found in _tables(data.decode("utf-8", "replace"), name) if found]
+    if not tables:
         raise UnreadableInput("the allocation tables of the log are empty.", source=name, hint=HINT)
-    chosen = max(filled, key=lambda table: (not table.read_only, peak_of(table.lives())[1]))
-    lives = chosen.lives()
-    notes = [f"the memory is {chosen.title}"]
+    peaks = [peak_of(lives)[1] for _, _, lives in tables]
+    read_only = ["read-only" in title or "Permanent" in title for title, _, _ in tables]
+    chosen = max(range(len(tables)), key=lambda k: (not read_only[k], peaks[k]))
+    title, buffers, lives = tables[chosen]
+    notes = [f"the memory is {title}"]
     notes += [
-        f"the log also contains {table.title}: {peak_of(table.lives())[1]:,} bytes at its peak"
-        for table in filled
-        if table is not chosen
+        f"the log also contains {other}: {peaks[k]:,} bytes at its peak"
+        for k, (other, _, _) in enumerate(tables)
+        if k != chosen
     ]
-    shared = sum(len(names) - 1 for names in chosen.rows.values())
+    shared = sum(len(names) - 1 for names in buffers.values())
     if shared:
         notes.append(f"{shared} tensors share a buffer with another tensor")
     notes.append("the log has no alignments: buffers are planned at any byte")
     return instance_of(stem_of(name) or "vela", lives, notes)
 
 
-def _tables(text: str, name: str) -> list[_Table]:
-    tables: list[_Table] = []
-    title, current = "", None
+def _lives(buffers: _Buffers) -> list[LiveRange]:
+    return with_unique_ids(
+        LiveRange("+".join(dict.fromkeys(names)), first, last + 1, size, address)
+        for (first, last, address, size), names in buffers.items()
+        if size
+    )
+
+
+def _tables(text: str, name: str) -> Iterator[tuple[str, _Buffers]]:
+    """Yield ``(title, buffers)`` of each table."""
+    title, columns = "", 0
+    buffers: _Buffers | None = None
     for number, line in enumerate(text.splitlines(), 1):
-        if current is None:
+        if buffers is None:
             found = _TITLE.match(line.strip())
             title = found[1].removesuffix(":") if found else title
             if _HEAD.match(line.strip()):
-                current = _Table(title or "unnamed", line.count(":") - 3)
-                tables.append(current)
+                buffers, columns = {}, line.count(":") - 3
             continue
         row = _ROW.match(line)
         if row is None and not (line.lstrip()[:1].isdigit() and "0x" in line):
-            title, current = "", None
+            yield title or "unnamed", buffers
+            title, buffers = "", None
             continue
         first, last, size = (int(row[k]) for k in (1, 2, 5)) if row is not None else (1, 0, 0)
         start, end = (int(row[k], 16) for k in (3, 4)) if row is not None else (0, 0)
         if row is None or first > last or start + size != end or max(last, end) > LAST_BYTE:
             what = f"invalid row of an allocation table: {line.strip()[:80]!r}."
             raise UnreadableInput(what, source=name, place=f"line {number}", hint=HINT)
-        cells = row[6].split(":", current.columns)
-        current.rows.setdefault((first, last, start, size), []).append(cells[-1].strip() or f"line {number}")
-    return tables
+        label = row[6].split(":", columns)[-1].strip() or f"line {number}"
+        buffers.setdefault((first, last, start, size), []).append(label)
+    if buffers is not None:
+        yield title or "unnamed", buffers
