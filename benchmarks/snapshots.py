@@ -22,7 +22,7 @@ from benchmarks.snapshot_writer import SnapshotWriter, Transformer, transformer_
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.formats.pytorch.caching_allocator import AllocatorSettings
-from tmmu_core.formats.pytorch.snapshot.allocator_replay import replayed_peak
+from tmmu_core.formats.pytorch.snapshot.advice import replayed_peak
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance

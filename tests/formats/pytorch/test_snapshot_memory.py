@@ -15,8 +15,7 @@ from benchmarks.snapshot_writer import Document, SnapshotWriter, Transformer, fr
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.formats.pytorch.caching_allocator import AllocatorSettings
-from tmmu_core.formats.pytorch.snapshot.advice import model_error, modules_to_checkpoint, settings_to_try
-from tmmu_core.formats.pytorch.snapshot.allocator_replay import replayed_peak
+from tmmu_core.formats.pytorch.snapshot.advice import model_error, modules_to_checkpoint, replayed_peak, settings_to_try
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tmmu_core.formats.allocator_plan import peak_of_columns
-from tmmu_core.formats.pytorch.caching_allocator import UNLIMITED, AllocatorSettings
+from tmmu_core.formats.pytorch.caching_allocator import AllocatorSettings
 from tmmu_core.formats.pytorch.snapshot.categories import CERTAINTIES
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import Reserved, reserved_over_time
-from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, MAP, OOM, UNMAP, Events, Lane, Segment
+from tmmu_core.formats.pytorch.snapshot.snapshot_device import I64, Device
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import OOM, Lane
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import BACKWARD, FORWARD, OPTIMIZER
 from tmmu_core.graph.model import Origin, Phase, StorageOrigin
 from tmmu_core.planners.problem import Recorded
 from tmmu_core.plans.model import CATEGORIES
 
-I64 = NDArray[np.int64]
 BEFORE = "before the trace"
 KEYS = ("category", "line", "module", "stream", "pool", "certainty", "origin")
 """Keys by which bytes can be summed. The origin is ``before the trace`` or ``during the trace``."""
+LAST_TO_FREE = ("activation", "gradient", "other", "optimizer_state", "parameter")
+"""Categories in the order in which buffers make room for a failed allocation."""
 _PHASE_NAMES: dict[int, Phase] = {FORWARD: "forward", BACKWARD: "backward", OPTIMIZER: "optimizer"}
 
 
@@ -70,33 +72,28 @@ class OutOfMemory:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class History(Recorded):
+class History(Recorded, Device):
     """One device's history; columns are in the order of the instance's rows."""
 
     ids: tuple[str, ...]
-    birth: I64
-    death: I64
-    size: I64
-    address: I64
-    stack: I64
-    lane: I64
-    certainty: NDArray[np.uint8]
+    certainty: I64
     phase: I64
-    is_before: NDArray[np.bool_]
     lines: Sequence[str]
     """By stack."""
     paths: Sequence[tuple[str, ...]]
     """By stack: the user's functions, from the outermost inwards."""
-    lanes: Sequence[Lane]
     reserved: Reserved
-    events: Events
-    segments: Sequence[Segment]
     settings: AllocatorSettings
 
-    @property
+    @cached_property
+    def lanes(self) -> tuple[Lane, ...]:
+        """Streams and pools."""
+        return tuple(self.events.lanes)
+
+    @cached_property
     def peak_step(self) -> int:
         """The first step with the most live bytes."""
-        return peak_of_columns(self.birth, self.death, self.size)[0]
+        return self.peak[0]
 
     def live_at(self, step: int, lane: int | None = None) -> I64:
         """Return the rows that are live at a step, of one of :attr:`lanes` or of all."""
@@ -108,42 +105,44 @@ class History(Recorded):
 
     def name(self, key: str, row: int) -> str:
         """Return the name of a row under one of :data:`KEYS`."""
-        stack = int(self.stack[row])
-        stream, pool = self.lanes[int(self.lane[row])]
-        if key == "line":
-            return self.ids[row].rpartition(" #")[0]
-        if key == "module":
-            return self.paths[stack][-1] if self.paths[stack] else self.ids[row].rpartition(" #")[0]
-        if key == "stream":
-            return f"stream {stream}"
-        if key == "pool":
-            return pool_name((stream, pool))
-        if key == "certainty":
-            return CERTAINTIES[int(self.certainty[row])]
-        return self.categories[row] if key == "category" else BEFORE if self.is_before[row] else "during the trace"
+        path = self.paths[int(self.stack[row])]
+        lane = self.lanes[int(self.lane[row])]
+        match key:
+            case "category":
+                return self.categories[row]
+            case "module" if path:
+                return path[-1]
+            case "line" | "module":
+                return self.ids[row].rpartition(" #")[0]
+            case "stream":
+                return f"stream {lane[0]}"
+            case "pool":
+                return pool_name(lane)
+            case "certainty":
+                return CERTAINTIES[int(self.certainty[row])]
+        return BEFORE if self.is_before[row] else "during the trace"
 
     def totals(self, key: str, step: int, lane: int | None = None) -> list[Total]:
         """Return the live bytes at a step by one of :data:`KEYS`, most first."""
-        return self._summed((self.name(key, row), row) for row in self.live_at(step, lane).tolist())
+        return self.summed((self.name(key, row), row) for row in self.live_at(step, lane).tolist())
 
     def alike(self, step: int, lane: int | None = None) -> list[tuple[Total, int, int]]:
         """Return ``(total, bytes of one, a row)`` of equal live buffers: of one line, category and size, most first."""
-        rows: dict[str, int] = {}
-        named = []
-        for row in self.live_at(step, lane).tolist():
-            name = f"{self.name('line', row)}\t{self.categories[row]}\t{int(self.size[row])}"
-            rows.setdefault(name, row)
-            named.append((name, row))
-        found = self._summed(named)
-        return [(total, int(total.name.rpartition("\t")[2]), rows[total.name]) for total in found]
+        named = [
+            (f"{self.name('line', row)}\t{self.categories[row]}\t{int(self.size[row])}", row)
+            for row in self.live_at(step, lane).tolist()
+        ]
+        rows = dict(reversed(named))
+        return [(total, int(self.size[rows[total.name]]), rows[total.name]) for total in self.summed(named)]
 
-    def _summed(self, named: Iterator[tuple[str, int]] | list[tuple[str, int]]) -> list[Total]:
-        sums: dict[str, list[int]] = {}
+    def summed(self, named: Iterable[tuple[str, int]]) -> list[Total]:
+        """Return the bytes and buffers of ``(name, row)`` by name, most first."""
+        size: Counter[str] = Counter()
+        count: Counter[str] = Counter()
         for name, row in named:
-            total = sums.setdefault(name, [0, 0])
-            total[0] += int(self.size[row])
-            total[1] += 1
-        return sorted((Total(name, *total) for name, total in sums.items()), key=lambda t: (-t.size, t.name))
+            size[name] += int(self.size[row])
+            count[name] += 1
+        return sorted((Total(name, size[name], count[name]) for name in size), key=lambda t: (-t.size, t.name))
 
     def live_by_category(self, most: int) -> tuple[list[int], dict[str, list[int]]]:
         """Return at most ``most`` steps, the peak among them, and the live bytes of each category at each."""
@@ -173,50 +172,44 @@ class History(Recorded):
         for k, lane in enumerate(self.lanes):
             segments = [one for one in self.segments if one.lane == lane]
             step, most = reserved_over_time(self.events, segments, k).peak
-            rows = np.flatnonzero(self.lane == k)
-            live = rows[(self.birth[rows] <= step) & (step < self.death[rows])]
-            needed = peak_of_columns(self.birth[rows], self.death[rows], self.size[rows])[1]
-            found.append(PoolUse(pool_name(lane), most, int(self.size[live].sum()), needed))
+            own = self.lane == k
+            needed = peak_of_columns(self.birth[own], self.death[own], self.size[own])[1]
+            found.append(PoolUse(pool_name(lane), most, int(self.size[self.live_at(step, k)].sum()), needed))
         return sorted(found, key=lambda pool: (-pool.reserved, pool.name))
 
     @cached_property
     def failures(self) -> list[OutOfMemory]:
         """The allocations that failed."""
-        action, size = np.frombuffer(self.events.action, np.uint8), np.frombuffer(self.events.size, np.int64)
-        steps = np.cumsum((action == ALLOC) | (action == FREE))
-        change = np.where(action == MAP, size, 0) - np.where(action == UNMAP, size, 0)
-        reserved = self.reserved.size[0] + np.cumsum(change)
+        events = self.events
+        steps, reserved = events.step, self.reserved.size[0] + np.cumsum(events.reserved_change)
         found = []
-        for at in np.flatnonzero(action == OOM).tolist():
+        for at in np.flatnonzero(np.frombuffer(events.action, np.uint8) == OOM).tolist():
             step = int(steps[at])
             live = int(self.size[self._live_before(step)].sum())
-            held = int(reserved[at])
-            line = self.lines[self.events.stack[at]]
-            found.append(OutOfMemory(step, self.events.size[at], self.events.addr[at], held, live, line))
+            line = self.lines[events.stack[at]]
+            found.append(OutOfMemory(step, events.size[at], events.addr[at], int(reserved[at]), live, line))
         return found
 
     def would_free(self, failure: OutOfMemory) -> list[Total]:
         """Return the largest lines of live buffers that make room for a failed allocation, parameters last."""
         rows = self._live_before(failure.step).tolist()
-        order = {"activation": 0, "gradient": 1, "other": 2, "optimizer_state": 3, "parameter": 4}
-        found = self._summed((f"{self.name('line', row)} ({self.categories[row]})", row) for row in rows)
-        found.sort(key=lambda t: order[t.name.rpartition("(")[2].removesuffix(")")])
-        room, k = 0, 0
-        while k < len(found) and room < failure.missing:
-            room += found[k].size
-            k += 1
-        return found[:k]
+        totals = self.summed((f"{self.name('line', row)} ({self.categories[row]})", row) for row in rows)
+        room, found = 0, []
+        for total in sorted(totals, key=lambda t: LAST_TO_FREE.index(t.name.rpartition("(")[2].removesuffix(")"))):
+            if room < failure.missing:
+                found.append(total)
+                room += total.size
+        return found
 
     def made(self) -> Mapping[str, StorageOrigin]:
         """Return the producer of each buffer by id."""
         known: dict[tuple[int, int], StorageOrigin] = {}
         found = {}
         for name, stack, phase in zip(self.ids, self.stack.tolist(), self.phase.tolist(), strict=True):
-            key = stack, phase
-            if key not in known:
-                source = self.lines[stack] if stack else ""
-                known[key] = StorageOrigin(Origin(self.paths[stack], source), "", _PHASE_NAMES.get(phase))
-            found[name] = known[key]
+            if (stack, phase) not in known:
+                origin = Origin(self.paths[stack], self.lines[stack] if stack else "")
+                known[stack, phase] = StorageOrigin(origin, "", _PHASE_NAMES.get(phase))
+            found[name] = known[stack, phase]
         return found
 
 
@@ -224,11 +217,3 @@ def pool_name(lane: Lane) -> str:
     """Return the name of a stream in a pool: ``stream 7`` or ``stream 7, private pool 0.1``."""
     stream, pool = lane
     return f"stream {stream}" + (f", private pool {pool[0]}.{pool[1]}" if any(pool) else "")
-
-
-def settings_of(written: object) -> AllocatorSettings:
-    """Return the settings of a snapshot's ``allocator_settings``; the defaults for values of another kind."""
-    found = written if isinstance(written, dict) else {}
-    most = found.get("max_split_size", -1)
-    limited = isinstance(most, int) and 0 < most < UNLIMITED
-    return AllocatorSettings(found.get("expandable_segments") is True, most if limited else UNLIMITED)

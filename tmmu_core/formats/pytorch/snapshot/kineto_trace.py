@@ -12,16 +12,17 @@ and are not freed in it are one buffer.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import msgspec
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.allocator_plan import stem_of
-from tmmu_core.formats.pytorch.snapshot.snapshot_events import Block, Event, Events, Segment, Snapshot
+from tmmu_core.formats.pytorch.snapshot.snapshot_device import device_of
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import Block, Event, Events, Number, Segment, Snapshot
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
-from tmmu_core.formats.pytorch.snapshot.torch_snapshot import check_numbers, device_of, instance_of_device
+from tmmu_core.formats.pytorch.snapshot.torch_snapshot import history_of, instance_of_history
 from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Record it with torch.profiler.profile(profile_memory=True, with_stack=True), then export_chrome_trace(FILE)."
@@ -33,12 +34,12 @@ _STACKED = ("cpu_op", "python_function", "user_annotation")
 
 
 class _Args(msgspec.Struct, gc=False):
-    size: int = msgspec.field(default=0, name="Bytes")
-    addr: int = msgspec.field(default=0, name="Addr")
+    size: Annotated[int, msgspec.Meta(gt=-1 << 62, lt=1 << 62)] = msgspec.field(default=0, name="Bytes")
+    addr: Number = msgspec.field(default=0, name="Addr")
     device_type: int = msgspec.field(default=0, name="Device Type")
     device: int = msgspec.field(default=-1, name="Device Id")
-    allocated: int = msgspec.field(default=0, name="Total Allocated")
-    reserved: int = msgspec.field(default=0, name="Total Reserved")
+    allocated: Number = msgspec.field(default=0, name="Total Allocated")
+    reserved: Number = msgspec.field(default=0, name="Total Reserved")
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -65,20 +66,16 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     if not memory:
         raise UnreadableInput("the trace has no memory events.", source=name, hint=HINT)
     memory.sort(key=lambda one: one[0].ts)
-    stacks = _stacks_at([each for each, _ in memory], events)
     peaks: dict[tuple[int, int], int] = {}
     for _, args in memory:
         key = args.device_type, args.device
         peaks[key] = max(peaks.get(key, 0), args.allocated)
     chosen = max(peaks, key=lambda key: (peaks[key], key))
-    mine = [
-        (args, frames)
-        for (_, args), frames in zip(memory, stacks, strict=True)
-        if (args.device_type, args.device) == chosen
-    ]
+    memory = [(point, args) for point, args in memory if (args.device_type, args.device) == chosen]
     others = ", ".join(f"{_named(key)} (peak {peak:,} bytes)" for key, peak in peaks.items() if key != chosen)
     notes = [f"{_named(chosen)} is shown; the trace also has {others}"] if others else []
-    return _instance(mine, name, notes)
+    frames = _stacks_at([point for point, _ in memory], events)
+    return _instance([args for _, args in memory], frames, name, notes)
 
 
 def _named(device: tuple[int, int]) -> str:
@@ -86,18 +83,18 @@ def _named(device: tuple[int, int]) -> str:
     return DEVICES.get(kind, f"device type {kind}") + (f" {number}" if number >= 0 else "")
 
 
-def _instance(memory: Sequence[tuple[_Args, list[dict[str, Any]]]], name: str, notes: list[str]) -> PlainInstance:
-    start = memory[0][0].allocated - memory[0][0].size
+def _instance(memory: Sequence[_Args], frames: Sequence[Any], name: str, notes: list[str]) -> PlainInstance:
+    start = memory[0].allocated - memory[0].size
     live: set[int] = set()
     events: list[Event[Any]] = []
     reserved = 0
-    for args, frames in memory:
+    for args, stack in zip(memory, frames, strict=True):
         if args.reserved != reserved:
             action = "segment_map" if args.reserved > reserved else "segment_unmap"
             events.append(Event(action, 0, abs(args.reserved - reserved)))
             reserved = args.reserved
         is_alloc = args.size > 0
-        events.append(Event("alloc" if is_alloc else "free_completed", args.addr, abs(args.size), frames=frames))
+        events.append(Event("alloc" if is_alloc else "free_completed", args.addr, abs(args.size), frames=stack))
         if is_alloc:
             live.add(args.addr)
         elif args.addr in live:
@@ -105,45 +102,38 @@ def _instance(memory: Sequence[tuple[_Args, list[dict[str, Any]]]], name: str, n
         else:
             start += args.size
     stacks = Stacks()
-    try:
-        columns = Events(events, stacks)
-    except OverflowError as error:
-        raise UnreadableInput("the trace is damaged: an address exceeds 63 bits.", source=name, hint=HINT) from error
+    columns = Events(events, stacks)
     # No event has the address 0: what was there before the trace and stays can have it.
     before: list[Block[Any]] = [Block(start, "active_allocated", 0)] if start > 0 else []
     snapshot = Snapshot([Segment(0, reserved, blocks=before)], [columns], stacks)
-    check_numbers(snapshot, name)
     device = device_of(columns, snapshot.segments)
-    if not device.rows.size:
+    if not device.size.size:
         raise UnreadableInput("nothing is allocated in the trace.", source=name, hint=HINT)
-    return instance_of_device(stem_of(name) or "trace", device, snapshot, notes)
+    return instance_of_history(stem_of(name) or "trace", history_of(device, snapshot), notes)
 
 
-def _stacks_at(points: Sequence[_Event], events: Sequence[_Event]) -> Iterator[list[dict[str, Any]]]:
+def _stacks_at(points: Sequence[_Event], events: Sequence[_Event]) -> list[list[dict[str, Any]]]:
     """Return for each point in time the frames that enclose it in its thread, innermost first."""
     spans: dict[int | str, list[_Event]] = {}
     for each in events:
         if each.ph == "X" and each.cat in _STACKED:
             spans.setdefault(each.tid, []).append(each)
-    found: list[list[dict[str, Any]]] = [[] for _ in points]
-    by_thread: dict[int | str, list[int]] = {}
-    for k, point in enumerate(points):
-        by_thread.setdefault(point.tid, []).append(k)
+    waiting = {thread: iter(sorted(own, key=lambda each: (each.ts, -each.dur))) for thread, own in spans.items()}
+    following: dict[int | str, _Event | None] = {thread: next(own) for thread, own in waiting.items()}
+    open_: dict[int | str, list[_Event]] = {}
     known: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for thread, numbers in by_thread.items():
-        waiting = sorted(spans.get(thread, ()), key=lambda each: (each.ts, -each.dur))
-        at, open_ = 0, list[_Event]()
-        for k in numbers:
-            now = points[k].ts
-            while at < len(waiting) and waiting[at].ts <= now:
-                open_.append(waiting[at])
-                at += 1
-            open_ = [each for each in open_ if each.ts + each.dur >= now]
-            names = tuple([each.name for each in reversed(open_)])
-            if names not in known:
-                known[names] = [frame for frame in map(_frame, names) if frame is not None]
-            found[k] = known[names]
-    return iter(found)
+    found = []
+    for point in points:
+        own = open_.get(point.tid, [])
+        while (span := following.get(point.tid)) is not None and span.ts <= point.ts:
+            own.append(span)
+            following[point.tid] = next(waiting[point.tid], None)
+        open_[point.tid] = own = [each for each in own if each.ts + each.dur >= point.ts]
+        names = tuple([each.name for each in reversed(own)])
+        if names not in known:
+            known[names] = [frame for frame in map(_frame, names) if frame is not None]
+        found.append(known[names])
+    return found
 
 
 def _frame(name: str) -> dict[str, Any] | None:

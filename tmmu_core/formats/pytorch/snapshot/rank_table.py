@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 
-import numpy as np
-
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.formats.pytorch.snapshot import snapshot_signature
-from tmmu_core.formats.pytorch.snapshot.reserved_memory import reserved_over_time
 from tmmu_core.formats.pytorch.snapshot.snapshot_events import MEMORY_PER_BYTE
-from tmmu_core.formats.pytorch.snapshot.torch_snapshot import (
-    BEFORE_TRACE,
-    BIRTH,
-    DEATH,
-    SIZE,
-    fullest_device,
-    label_of,
-    stacks_and_categories,
-)
-from tmmu_core.plans.model import CATEGORIES
+from tmmu_core.formats.pytorch.snapshot.torch_snapshot import read_history
 
 MEMORY_BYTES = 3 << 30
 """Memory of all processes together."""
@@ -44,7 +33,7 @@ class RankSummary:
     file: str
     peak: int = 0
     reserved: int = 0
-    lines: dict[tuple[str, str], int] = field(default_factory=dict)
+    lines: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Live bytes at the peak by (line, category)."""
     error: str = ""
     """Why the file could not be read."""
@@ -67,9 +56,8 @@ def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
                 start = file.read(SIGNATURE_BYTES)
         except OSError:
             continue
-        if snapshot_signature.refuses(start):
-            continue
-        found.append((rank_of(path.name, position), path))
+        if not snapshot_signature.refuses(start):
+            found.append((rank_of(path.name, position), path))
     return sorted(found)
 
 
@@ -79,39 +67,28 @@ def rank_of(name: str, position: int) -> int:
     return int(match[1] or match[2]) if match else position
 
 
-def summarise(rank: int, path: Path) -> RankSummary:
-    """Return the summary of a file; one that cannot be read has only an error."""
+def summary_of(rank: int, data: bytes | Path, name: str) -> RankSummary:
+    """Return the summary of a snapshot's bytes or file; of one that cannot be read only an error."""
     try:
-        return summary_of(rank, path.read_bytes(), path.name)
-    except OSError as error:
-        return RankSummary(rank, path.name, error=str(error).splitlines()[0])
-
-
-def summary_of(rank: int, data: bytes, name: str) -> RankSummary:
-    """Return the summary of a snapshot's bytes; of damaged ones only an error."""
-    try:
-        snapshot, device, _ = fullest_device(data, name)
-    except TmmuError as error:
+        history, _ = read_history(data.read_bytes() if isinstance(data, Path) else data, name)
+    except (TmmuError, OSError) as error:
         return RankSummary(rank, name, error=str(error).splitlines()[0])
-    stack, kinds = stacks_and_categories(device, snapshot.stacks)
-    step, peak = device.peak
-    rows = device.rows
-    lines: dict[tuple[str, str], int] = {}
-    for row in np.flatnonzero((rows[BIRTH] <= step) & (step < rows[DEATH])).tolist():
-        label = label_of(int(stack[row]), int(rows[BEFORE_TRACE, row]), snapshot.stacks.lines)
-        key = label, CATEGORIES[kinds.code[row]]
-        lines[key] = lines.get(key, 0) + int(rows[SIZE, row])
-    return RankSummary(rank, name, peak, reserved_over_time(device.events, device.segments).peak[1], lines)
+    step, peak = history.peak
+    lines: Counter[tuple[str, str]] = Counter()
+    for row in history.live_at(step).tolist():
+        lines[history.name("line", row), history.categories[row]] += int(history.size[row])
+    return RankSummary(rank, name, peak, history.reserved.peak[1], lines)
 
 
 def summaries(files: Sequence[tuple[int, Path]]) -> Iterator[RankSummary]:
     """Yield the summary of each file, in order."""
     workers = workers_for([path.stat().st_size for _, path in files])
     if workers < 2:
-        yield from (summarise(rank, path) for rank, path in files)
+        yield from (summary_of(rank, path, path.name) for rank, path in files)
         return
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        for (rank, path), job in [(one, pool.submit(summarise, *one)) for one in files]:
+        jobs = [pool.submit(summary_of, rank, path, path.name) for rank, path in files]
+        for (rank, path), job in zip(files, jobs, strict=True):
             try:
                 yield job.result()
             except BrokenProcessPool:

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tmmu_core.formats.allocator_plan import AddressMap
+from tmmu_core.formats.pytorch.snapshot.snapshot_device import I64, Device
 from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, MAP, UNMAP, Events, Segment
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import Problem
 
-I64 = NDArray[np.int64]
 QUICK_UP_TO, PACKED_UP_TO = 3_000, 50_000
 """Most rectangles that the portfolio of planners places, and that one greedy pass places; more are not placed."""
 
@@ -44,26 +43,15 @@ class Reserved:
 
 def reserved_over_time(events: Events, segments: Sequence[Segment], lane: int | None = None) -> Reserved:
     """Return the bytes in ``segments`` at each step (alloc or free), of one lane of the events or of all."""
-    action, size = np.frombuffer(events.action, np.uint8), np.frombuffer(events.size, np.int64)
-    change = np.where(action == MAP, size, 0) - np.where(action == UNMAP, size, 0)
+    change = events.reserved_change
     if lane is not None:
         change = np.where(np.frombuffer(events.lane, np.int32) == lane, change, 0)
-    step = np.cumsum((action == ALLOC) | (action == FREE))
     start = sum(segment.total_size for segment in segments) - int(change.sum())
     curve = start + np.cumsum(change)
     start -= min(0, start, int(curve.min(initial=0)))  # the list of segments is incomplete
     at = np.flatnonzero(change)
-    return Reserved(np.concatenate(([0], step[at])), np.concatenate(([start], start + np.cumsum(change)[at])))
-
-
-@dataclass(frozen=True)
-class Lived:
-    """Blocks as columns of length n: steps ``[birth, death)``, address and bytes."""
-
-    birth: I64
-    death: I64
-    address: I64
-    size: I64
+    steps, sizes = events.step[at], start + np.cumsum(change)[at]
+    return Reserved(np.concatenate(([0], steps)), np.concatenate(([start], sizes)))
 
 
 @dataclass(frozen=True)
@@ -75,40 +63,43 @@ class Layout:
     note: str = ""
 
 
-def layout(blocks: Lived, events: Events, segments: Sequence[Segment], most: int | None) -> Layout:
+def layout(blocks: Device, most: int | None) -> Layout:
     """Return offsets of all blocks, within ``most`` bytes (if that is known) where a placement is found.
 
     The first of these that fits is used: the addresses themselves, joined; whole segments, each at one offset during
     its life; single blocks.
     """
-    joined = _joined(blocks, events, segments)
+    joined = _joined(blocks)
     if most is None or joined.extent <= most:
         return joined
-    found = _by_segment(blocks, events, segments, most)
+    found = _by_segment(blocks, most)
     if found is None:
-        packed = _packed(blocks.birth, blocks.death, blocks.size, most)
+        packed = _packed(blocks.birth, blocks.death, blocks.size, blocks.address, most)
         note = "segments were released in parts: offsets are packed, not the allocator's addresses"
         found = None if packed is None else Layout(packed, most, note)
     return found or Layout(joined.offset, joined.extent, "offsets span all segments that ever existed")
 
 
-def _joined(blocks: Lived, events: Events, segments: Sequence[Segment]) -> Layout:
+def _joined(blocks: Device) -> Layout:
+    events = blocks.events
     mapped = np.frombuffer(events.action, np.uint8) == MAP
     maps = [np.frombuffer(column, np.int64)[mapped] for column in (events.addr, events.size)]
-    regions = [np.array([getattr(each, field) for each in segments], np.int64) for field in ("address", "total_size")]
+    regions = np.array([(each.address, each.total_size) for each in blocks.segments], np.int64).reshape(-1, 2).T
     starts = np.concatenate((regions[0], maps[0], blocks.address))
     places = AddressMap.of(starts, starts + np.concatenate((regions[1], maps[1], blocks.size)))
     return Layout(places.offsets(blocks.address), places.size)
 
 
-def _by_segment(blocks: Lived, events: Events, segments: Sequence[Segment], most: int) -> Layout | None:
+def _by_segment(blocks: Device, most: int) -> Layout | None:
     """Return the layout of whole segments; ``None`` if it needs more than ``most`` bytes or a block has no segment."""
-    rects = _rectangles(events, segments)
+    rects = _rectangles(blocks.events, blocks.segments)
     if rects is None:
         return None
-    start, end, birth, death = (np.array(column, np.int64) for column in zip(*rects, strict=True))
+    start, end, birth, death = np.array(rects, np.int64).T
     homes = _homes(blocks, start, end, birth, death)
-    packed = None if homes is None else _packed(birth, np.maximum(death, birth + 1), end - start, most)
+    if homes is None:
+        return None
+    packed = _packed(birth, np.maximum(death, birth + 1), end - start, np.arange(len(birth)), most)
     return None if packed is None else Layout(packed[homes] + blocks.address - start[homes], most)
 
 
@@ -134,13 +125,13 @@ def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, 
     return None if open_ or not found else found
 
 
-def _homes(blocks: Lived, start: I64, end: I64, birth: I64, death: I64) -> I64 | None:
+def _homes(blocks: Device, start: I64, end: I64, birth: I64, death: I64) -> I64 | None:
     """Return the segment of each block, by its address and its first step; ``None`` if one has none."""
     homes = np.full(len(blocks.address), -1, np.int64)
     changes = sorted({*birth.tolist(), *death.tolist()})
-    times = np.searchsorted(changes, blocks.birth, side="right") - 1
+    times = np.maximum(np.searchsorted(changes, blocks.birth, side="right") - 1, 0)
     for k in np.unique(times).tolist():
-        now = np.flatnonzero((birth <= changes[max(k, 0)]) & (changes[max(k, 0)] < death))
+        now = np.flatnonzero((birth <= changes[k]) & (changes[k] < death))
         now = now[np.argsort(start[now])]
         rows = np.flatnonzero(times == k)
         at = np.searchsorted(start[now], blocks.address[rows], side="right") - 1
@@ -150,12 +141,12 @@ def _homes(blocks: Lived, start: I64, end: I64, birth: I64, death: I64) -> I64 |
     return homes if (blocks.address + blocks.size <= end[homes]).all() else None
 
 
-def _packed(birth: I64, death: I64, size: I64, most: int) -> I64 | None:
+def _packed(birth: I64, death: I64, size: I64, tie: I64, most: int) -> I64 | None:
     """Return offsets within ``most`` bytes that the quick planners find, else ``None``."""
-    ids = tuple(map(str, range(len(birth))))
     if len(birth) > PACKED_UP_TO:
         return None
-    order = np.lexsort((-size, birth))  # the planners expect the normative order
+    ids = tuple(map(str, range(len(birth))))
+    order = np.lexsort((tie, -size, birth))  # the planners expect the normative order
     ones = np.ones(len(birth), np.uint64)
     problem = Problem("segments", ids, birth[order], death[order], size[order].astype(np.uint64), ones)
     entry = ARENA_PLANNERS["portfolio" if len(ids) <= QUICK_UP_TO else "greedy"]

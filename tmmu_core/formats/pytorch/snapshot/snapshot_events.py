@@ -12,9 +12,11 @@ import io
 import pickle
 from array import array
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Annotated, Any, Generic, NoReturn, TypeVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from tmmu_core.base import limits
 from tmmu_core.base.child_process import address_space
@@ -37,6 +39,8 @@ _LEAST_BYTES = 8
 Pool = tuple[int, int]
 Lane = tuple[int, Pool]
 """``(stream, memory pool)``: blocks of two lanes never share a segment. The default pool is ``(0, 0)``."""
+Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+"""An address, or a number of bytes."""
 Frames = TypeVar("Frames")
 """Type of an undecoded stack: a list from a pickle, ``msgspec.Raw`` from JSON."""
 
@@ -45,10 +49,10 @@ class Event(msgspec.Struct, Generic[Frames], gc=False):
     """One event of a trace."""
 
     action: str
-    addr: int = 0
-    size: int = 0
+    addr: Number = 0
+    size: Number = 0
     stream: int | None = 0
-    device_free: int = 0
+    device_free: Number = 0
     pool_id: Pool | None = None
     frames: Frames = None  # type: ignore[assignment]
 
@@ -56,10 +60,10 @@ class Event(msgspec.Struct, Generic[Frames], gc=False):
 class Block(msgspec.Struct, Generic[Frames], gc=False):
     """A part of a segment. Older versions of PyTorch write no address, for blocks follow each other."""
 
-    size: int
+    size: Number
     state: str = ""
-    address: int | None = None
-    requested_size: int | None = None
+    address: Number | None = None
+    requested_size: Number | None = None
     frames: Frames = None  # type: ignore[assignment]
     stack: int = 0
     """Row of :attr:`Stacks.lines`; set after reading."""
@@ -68,8 +72,8 @@ class Block(msgspec.Struct, Generic[Frames], gc=False):
 class Segment(msgspec.Struct, Generic[Frames], gc=False):
     """Memory that the allocator got from the device in one piece."""
 
-    address: int
-    total_size: int
+    address: Number
+    total_size: Number
     device: int = 0
     stream: int | None = 0
     segment_pool_id: Pool | None = None
@@ -118,6 +122,17 @@ class Events:
                 self.size.append(event.size)
                 self.stack.append(stacks.row(event.frames))
                 self.lane.append(self.lanes.setdefault(lane_of(event.stream, event.pool_id), len(self.lanes)))
+
+    @property
+    def step(self) -> NDArray[np.int64]:
+        """Number of allocations and frees up to each event, itself included."""
+        return np.cumsum(np.frombuffer(self.action, np.uint8) <= FREE)
+
+    @property
+    def reserved_change(self) -> NDArray[np.int64]:
+        """Bytes by which each event changes the reserved memory."""
+        action, size = np.frombuffer(self.action, np.uint8), np.frombuffer(self.size, np.int64)
+        return np.where(action == MAP, size, 0) - np.where(action == UNMAP, size, 0)
 
 
 class Snapshot(msgspec.Struct, gc=False):
