@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.pack import families
+from benchmarks.variants import problem_of
 from tests.planners.brute_force import differs, differs_in_arenas, made
 from tests.planners.packings import extent, faults, offsets, problem, problem_with, problems, smallest_extent
 from tests.support.paths import SAMPLES
@@ -82,6 +84,17 @@ def test_problems_by_seed_are_packed_optimally() -> None:
 @pytest.mark.slow
 def test_each_of_several_arenas_is_packed_optimally() -> None:
     assert [found for found in map(differs_in_arenas, range(120)) if found] == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_narrow_peak_is_packed_at_the_bound_in_few_nodes(seed: int) -> None:
+    lower, upper = families(500, seed)["few long, many short"]
+    rows = zip(lower.tolist(), upper.tolist(), np.random.default_rng(seed).integers(1, 1 << 16, 500), strict=True)
+    p = problem_of([(a, b, int(size)) for a, b, size in rows])
+    packing = exact(p, {})
+    assert faults(p, offsets(packing)) == []
+    assert packing.optimal
+    assert packing.notes["nodes"] < 2_000
 
 
 def test_handoff_chain_ignores_a_fixed_offset_off_its_grid() -> None:

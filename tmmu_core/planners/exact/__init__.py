@@ -8,6 +8,7 @@ capacity. Where the two meet, the packing is optimal.
 =========================  ==========================================================================
 :mod:`.components`         independent components share the budget
 :mod:`.driver`             search of one component: target capacities, restarts, stop rule
+:mod:`.peak_first`         pack the storages alive near the peak, then all others greedily
 :mod:`.time_cut`           pack both sides of a moment that few storages cross, one after the other
 :mod:`.search_model`       units, sections and choices of in-place reuse
 :mod:`.branch_and_bound`   depth-first search with backjumping
@@ -36,6 +37,7 @@ from tmmu_core.planners.bounds import Bound, bound_of, reachable
 from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, finished, flag_option
 from tmmu_core.planners.exact.components import pack_components
 from tmmu_core.planners.exact.driver import ProgressLog, SearchRequest
+from tmmu_core.planners.exact.peak_first import pack_peak_first
 from tmmu_core.planners.meter import metered
 from tmmu_core.planners.portfolio import Best, best_greedy
 from tmmu_core.planners.problem import UNLIMITED, Packing, Problem, Progress
@@ -82,7 +84,13 @@ def exact_from(
         elif budget:
             use_lns = flag_option(options, "use_lns", True)
             request = SearchRequest(goal, budget, meter, notes, log, use_lns)
-            lower, stopped = pack_components(cols, bound, offset, request)
+            found = pack_peak_first(cols, bound, request)
+            if found is None:
+                request = replace(request, budget=budget + notes["nodes"])
+                lower, stopped = pack_components(cols, bound, offset, request)
+            else:
+                offset = found
+                log.record(notes["nodes"], extent_of(cols, offset), lower)
             notes[PROGRESS_NOTE] = log.rows
     _reject_if_proven(problem, lower, bound.max_live)
     return Packing(
