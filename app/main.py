@@ -1,7 +1,7 @@
-"""The explorer's server and router: ``streamlit run app/main.py -- [FILE…]`` (``tmmu explore`` does just that).
+"""The explorer's main module: ``streamlit run app/main.py -- [FILE…]`` (``tmmu explore`` does just that).
 
-Imported, this file is the server with the middleware of ``serving``; run by that server as its script, it draws a page.
-Files of the command line are open for all visitors; the first one is shown first.
+Imported, it is the server with the middleware of ``serving``; run by that server as its script, it draws a page. A
+worker process imports the main module under the name ``__mp_main__`` and needs nothing of it.
 """
 
 from __future__ import annotations
@@ -9,92 +9,19 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import streamlit as st
-from streamlit.runtime.pages_manager import PagesManager
-from streamlit.starlette import App
-
-HERE = Path(__file__).resolve().parent
-if str(HERE.parent) not in sys.path:  # run as a script, the packages beside it must be found
-    sys.path.insert(0, str(HERE.parent))
-
-from app.kit import address  # noqa: E402
-from app.kit.frame import style  # noqa: E402
-from app.serving import guard  # noqa: E402
-from app.session import opening, planning, scenarios, state  # noqa: E402
-from app.session.pages import FIRST, PAGES  # noqa: E402
-from app.session.work import jobs, visitors  # noqa: E402
-from app.session.work.task_messages import TaskNotFinished  # noqa: E402
-from tmmu_core.base.errors import TmmuError  # noqa: E402
-
-
-@st.cache_resource(show_spinner=False)
-def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
-    """``(sources, refusals)`` of the files named on the command line, read once."""
-    opened: list[str] = []
-    cards: list[dict[str, object]] = []
-    for name in opening.named(sys.argv, Path(__file__)):
-        try:
-            files = opening.files_at(Path(name))
-        except OSError as error:
-            cards.append(
-                {"title": f"{name} was not opened", "message": f"{error.strerror}.", "hint": "Check the name."}
-            )
-            continue
-        except TmmuError as error:
-            cards.append(opening.card_of(error, f"{name} was not opened", name))
-            continue
-        with visitors.as_server():
-            opened_now, refused = planning.open_files(files, visitors.NOBODY)
-        opened += opened_now
-        cards += refused
-    return tuple(opened), tuple(cards)
-
-
-def has_scale() -> bool:
-    """Whether the page Scale applies to the open file; not known while it is read."""
-    choice = state.choice()
-    job = opening.open_job(choice.source)
-    return job.worked and bool(scenarios.scales(job.answer(), choice))
-
-
-def draw() -> None:
-    """One run of a page."""
-    sys.setswitchinterval(0.001)  # a planner in a thread must not make a click wait its whole turn
-    st.set_page_config(page_title="TMMU Plan Explorer", page_icon=style.ICON, layout="wide")
-    style.apply()
-    sources, refused = brought()
-    if any(
-        card.get("code") == TaskNotFinished.CODE for card in refused
-    ):  # nothing is wrong with the file: read it again
-        brought.clear()
-    if state.begin(sources):
-        for refusal in refused:
-            state.refuse(dict(refusal))
-    jobs.desk().new_page()
-    state.follow_history()
-    page = st.navigation(
-        [
-            st.Page(
-                HERE / "pages" / name / "page.py",
-                title=title,
-                url_path=name,
-                default=name == FIRST,
-                visibility="hidden" if name == "scale" and not has_scale() else "visible",
-            )
-            for name, title in PAGES
-        ],
-        position="top",
-    )
-    state.at(page.url_path or FIRST)
-    address.follow()
-    if target := state.take_redirect():
-        st.switch_page(HERE / "pages" / target / "page.py")
-    page.run()
-    state.write_link()
-
+ROOT = str(Path(__file__).resolve().parents[1])
+if ROOT not in sys.path:  # run as a script, the packages beside it must be found
+    sys.path.insert(0, ROOT)
 
 if __name__ == "__main__":
+    from app.router import draw
+
     draw()
-else:
+elif __name__ != "__mp_main__":
+    from streamlit.runtime.pages_manager import PagesManager
+    from streamlit.starlette import App
+
+    from app.serving import guard
+
     PagesManager.uses_pages_directory = False  # the folder ``pages`` is ours: its pages are those of ``st.navigation``
     app = App(__file__, middleware=guard.MIDDLEWARE, lifespan=guard.lifespan)

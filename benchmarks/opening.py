@@ -24,7 +24,8 @@ from app.canvas.pack import pack_plan
 from app.cli.commands.explore import arguments
 from app.session import pages
 from app.session.opening import SAMPLES, Sample, read_catalogue
-from app.session.verification import judge
+from app.session.work import tasks
+from app.session.work.workers import TaskContext
 from benchmarks.serving import ROOT, chromium, served
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.graph.model import Graph
@@ -166,7 +167,7 @@ def without_page(file: Path) -> dict[str, float]:
     made = timed("plan", lambda: make_plan(instance, PlanRequest(planner="slots")))
     timed("explain", lambda: explain_peak(made.plan, None, "table"))
     timed("pack", lambda: pack_plan(made.plan))
-    timed("judge", lambda: judge(made.plan, None, None))
+    timed("judge", lambda: tasks.judge(TaskContext(lambda *_: True), None, made.plan, None))
     return found
 
 

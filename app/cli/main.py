@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -15,7 +17,6 @@ import typer
 from typer.core import TyperCommand
 from typer.exceptions import Abort, TyperException
 
-from app.cli import streams
 from app.cli.console import BAD_INPUT, INTERNAL_ERROR, SUCCESS, UsageError, print_error, print_note
 from app.cli.options import with_options
 from tmmu_core import version_line
@@ -42,40 +43,38 @@ INTERRUPTED = 130
 VERBOSE = ("-v", "--verbose")
 """Options of every command: list what each reader expected of a file that none reads."""
 
-BLANK = " \t\r\n,"
-"""A value of only these characters counts as empty."""
-EMPTY = "Set a value or omit the option; a shell variable may be unset."
-
-
-class OutputError(UsageError):
-    """Standard output cannot be written, for example because the disk is full."""
-
-
 WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)
 
 
-def _flushed(work: Callable[[], int]) -> int:
-    """Run ``work`` and flush standard output. Raises :class:`OutputError`."""
-    try:
-        code = work()
-        sys.stdout.flush()
-        return code
-    except OSError as error:
-        if error.errno not in WRITE_ERRORS:
-            raise
-        why = (error.strerror or str(error)).lower()
-        raise OutputError(
-            f"standard output cannot be written: {why}.", "Free space, or write to another file."
-        ) from error
+class TolerantFile(io.FileIO):
+    """A file that discards what its reader no longer takes."""
+
+    ignored: type[OSError] = BrokenPipeError
+
+    def write(self, data: Any) -> int:
+        """Write ``data`` and return the number of bytes written or discarded."""
+        try:
+            return super().write(data) or 0
+        except self.ignored:
+            return len(data)
 
 
-def needed_commands(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the commands to import: the one that the arguments start with, else all, for help and completion.
-
-    Importing every command takes longer than planning a small graph.
-    """
-    first = next(iter(arguments), "")
-    return (first,) if first in COMMANDS else COMMANDS
+def settle_streams() -> None:
+    """Replace the standard streams, so that a closed pipe, or an unwritable standard error, is no error."""
+    while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass  # fills descriptors 0 to 2, so that no file opened later gets one of them
+    os.close(spare)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name) or open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
+        if number and isinstance(stream, io.TextIOWrapper):
+            file = TolerantFile(number, "w", closefd=False)
+            file.ignored = OSError if name == "stderr" else BrokenPipeError
+            with suppress(AttributeError):  # Windows has no blocking mode before Python 3.12
+                os.set_blocking(number, True)
+            lines = stream.line_buffering
+            # Characters outside the terminal's encoding are escaped.
+            stream = io.TextIOWrapper(io.BufferedWriter(file), stream.encoding, "backslashreplace", None, lines)
+        setattr(sys, name, stream)
 
 
 class Command(TyperCommand):
@@ -86,13 +85,12 @@ class Command(TyperCommand):
         for parameter in self.params:
             given = ctx.params.get(str(parameter.name))
             source = ctx.get_parameter_source(str(parameter.name))
-            if source is None or source.name != "COMMANDLINE":
-                continue
             values = given if isinstance(given, list | tuple) else (given,)
-            if any(isinstance(value, str) and not value.strip(BLANK) for value in values):
-                option = parameter.param_type_name == "option"
-                what = parameter.opts[0] if option else str(parameter.metavar).strip("[].")
-                raise UsageError(f"{what} is empty.", EMPTY)
+            is_empty = any(isinstance(value, str) and not value.strip(" \t\r\n,") for value in values)
+            if is_empty and source is not None and source.name == "COMMANDLINE":
+                is_option = parameter.param_type_name == "option"
+                what = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
+                raise UsageError(f"{what} is empty.", "Set a value or omit the option; a shell variable may be unset.")
         return super().invoke(ctx)
 
 
@@ -154,19 +152,26 @@ def run(arguments: Sequence[str]) -> int:
     try:
         refuse_unknown_settings()
         arguments = _apply_limits(arguments)
-        tmmu = build(needed_commands(arguments))
-        return _flushed(lambda: int(tmmu(list(arguments), standalone_mode=False, prog_name="tmmu") or SUCCESS))
+        first = next(iter(arguments), "")
+        tmmu = build((first,) if first in COMMANDS else COMMANDS)  # to import all takes longer than a small plan
+        code = int(tmmu(list(arguments), standalone_mode=False, prog_name="tmmu") or SUCCESS)
+        sys.stdout.flush()
+        return code
     except TmmuError as error:
         print_error(error, as_json=as_json, verbose=verbose)
-        if isinstance(error, OutputError):
-            streams.write_no_more()
         return BAD_INPUT
     except TyperException as error:
         print_error(_usage(error), as_json=as_json)
         return BAD_INPUT
     except (KeyboardInterrupt, Abort):
         return INTERRUPTED
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
+            why = (error.strerror or str(error)).lower()
+            full = UsageError(f"standard output cannot be written: {why}.", "Free space, or write to another file.")
+            print_error(full, as_json=as_json)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit
+            return BAD_INPUT
         traceback.print_exc()
         print("tmmu: internal error. This is a bug in tmmu; please report it with the traceback.", file=sys.stderr)
         return INTERNAL_ERROR
@@ -201,7 +206,7 @@ def _usage(error: TyperException) -> UsageError:
 
 def main() -> None:
     """The console script."""
-    streams.settle()
+    settle_streams()
     sys.exit(run(sys.argv[1:]))
 
 

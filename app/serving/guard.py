@@ -27,8 +27,7 @@ from streamlit import config
 
 from app.serving.reach import PROXY_HEADER, TOKEN, is_here
 from app.session.pages import FIRST, MOVED
-from app.session.work import visitors
-from app.session.work.jobs import WORKERS
+from app.session.work import visitors, workers
 
 COOKIE = "tmmu_visitor"
 HEALTH = "/_stcore/health"
@@ -166,13 +165,12 @@ def _with_policy(send: Send) -> Send:
 
 @asynccontextmanager
 async def lifespan(_app: Any) -> AsyncIterator[None]:
-    """Start the workers with the server and stop them at its end."""
+    """Prepare the workers with the server, and limit the time of its end."""
     visitors.loop = asyncio.get_running_loop()
-    threading.Thread(target=WORKERS.ready, daemon=True).start()
+    workers.prepare()
     try:
         yield
     finally:
-        WORKERS.end()
         # Exit even if a thread still computes.
         last = threading.Timer(SHUTDOWN, os._exit, (0,))
         last.daemon = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 INTERRUPTED = 130
 
@@ -24,6 +23,4 @@ def serve(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    own = Path(__file__).resolve().parent  # modules are imported by their package
-    sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != own]
     sys.exit(serve(sys.argv[1:]))

@@ -10,7 +10,7 @@ from app.session.planning import about
 from app.session.view_state import Choice
 from app.session.work import tasks
 from app.session.work.jobs import Job, desk
-from app.session.work.task_messages import TaskCall
+from app.session.work.workers import TaskCall
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.runtime.measure import measure_model

@@ -20,7 +20,7 @@ import streamlit as st
 from app.session import history
 from app.session.work import tasks, visitors
 from app.session.work.jobs import Job, desk
-from app.session.work.task_messages import TaskCall
+from app.session.work.workers import TaskCall
 from tmmu_core.base.app_package import project_path
 from tmmu_core.base.errors import ArenaTooSmall, TmmuError, UnreadableInput
 from tmmu_core.base.escaping import visible

@@ -14,11 +14,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 from app.session.opening import READ_APART_FROM, Opened, card_of, content_of, lacks_arenas, open_source, shelf
 from app.session.rank_sets import spec_of
-from app.session.verification import Judgement, judge
 from app.session.view_state import Choice, from_query
 from app.session.work import tasks, visitors
 from app.session.work.jobs import Job, desk, running_job
-from app.session.work.task_messages import Task, TaskCall, TaskNotFinished
+from app.session.work.workers import Task, TaskCall, TaskContext, TaskNotFinished
 from tmmu_core.base.errors import ArenaTooSmall, TmmuError
 from tmmu_core.formats.open_file import read_at
 from tmmu_core.formats.planfile.compare_plans import Comparison, compare
@@ -168,7 +167,7 @@ def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
     made = job.answer().choice
     if made.options.get(NODE_LIMIT) == choice.options.get(NODE_LIMIT):
         return None
-    if job.stopped_for_another:
+    if job.stopping and visitors.visitor() not in job.stopped_for:
         raise TaskNotFinished("another visitor stopped this search.", "Plan it again.")
     limited = choice.but(planner=made.planner, options=made.options)
     desk().forget(plan_key(choice))
@@ -198,13 +197,11 @@ def _made(full: Choice, opened: Opened, progress: Progress) -> PlanningResult:
 def about(task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) -> TaskCall:
     """Return the request of a task about ``opened``, with the sizes that its reader assumed."""
     subject: tasks.Subject = planning_input(opened)
-    known: dict[str, Any] = {}
-    if isinstance(subject, Graph):
-        known = {tasks.THE_GRAPH: subject}
-        if len(subject.tensors) >= BY_FILE_FROM:
-            with suppress(TmmuError):  # the file was evicted, but the graph is still in memory
-                subject = tasks.File(*content_of(opened.source), dict(dims) if subject.assumed else None)
-    return TaskCall(task, (subject, *arguments), known)
+    graph = subject if isinstance(subject, Graph) else None
+    if graph is not None and len(graph.tensors) >= BY_FILE_FROM:
+        with suppress(TmmuError):  # the file was evicted, but the graph is still in memory
+            subject = tasks.File(*content_of(opened.source), dict(dims) if graph.assumed else None)
+    return TaskCall(task, (subject, *arguments), graph)
 
 
 def task_job(key: tuple[Any, ...], what: str, choice: Choice, task: Task, *arguments: Any) -> Job[Any]:
@@ -397,19 +394,21 @@ def planners_for(opened: Opened) -> list[str]:
 # --- judging and comparing ---------------------------------------------------------------------------------------
 
 
-def judgement(shown: Shown) -> Job[Judgement]:
+def judgement(shown: Shown) -> Job[tasks.Judgement]:
     """Return the job that verifies a plan."""
     dims = dict(shown.choice.dims) or None
     cut_from = shown.plan.ir_hash if shown.choice.shard_spec is not None else None
 
-    def judged(progress: Progress) -> Judgement:
+    def judged(progress: Progress) -> tasks.Judgement:
         if len(shown.plan) < JUDGED_HERE_UP_TO:
-            return judge(shown.plan, shown.graph, dims, cut_from)
+            return tasks.judge(TaskContext(progress), shown.graph, shown.plan, dims, cut_from)
         subject: tasks.Subject | None = shown.graph
         if shown.opened.kind == "graph" and shown.graph is open_source(shown.opened.source).graph:
             with suppress(TmmuError):  # the file was evicted, but the graph is still in memory
                 subject = tasks.File(*content_of(shown.opened.source))
-        answer: Judgement = desk().run_task(TaskCall(tasks.judge, (subject, shown.plan, dims, cut_from)), progress)
+        answer: tasks.Judgement = desk().run_task(
+            TaskCall(tasks.judge, (subject, shown.plan, dims, cut_from)), progress
+        )
         return answer
 
     return desk().job(("judge", shown.key), "judging", judged)

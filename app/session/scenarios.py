@@ -8,7 +8,7 @@ from app.session.rank_sets import MOST_RANKS, spec_of
 from app.session.view_state import Choice
 from app.session.work import tasks
 from app.session.work.jobs import Job, desk
-from app.session.work.task_messages import TaskNotFinished
+from app.session.work.workers import TaskNotFinished
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.ranks import RankPlans

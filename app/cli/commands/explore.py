@@ -124,7 +124,7 @@ def _reserve(port: int) -> bool:
 def arguments(names: list[str], no_browser: bool, port: int, address: str) -> list[str]:
     """Return the command line of the server."""
     return [
-        sys.executable,
+        *(sys.executable, "-P"),  # neither the script's folder nor the current one is searched for modules
         *(str(SERVE), "run", str(MAIN)),
         *("--server.port", str(port)),
         *("--server.address", address),

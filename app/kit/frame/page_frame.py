@@ -16,7 +16,7 @@ from app.session.opening import Opened
 from app.session.planning import Shown
 from app.session.view_state import Choice
 from app.session.work.jobs import Job, desk, remembered
-from app.session.work.task_messages import TaskNotFinished
+from app.session.work.workers import TaskNotFinished
 from app.texts import certificate_text, markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.graph.assumed_sizes import assumed_at

@@ -9,8 +9,8 @@ from app.kit import arena_focus
 from app.kit.data_table import sheet
 from app.session import planning
 from app.session.planning import Shown
-from app.session.verification import Judgement
 from app.session.work.jobs import Job
+from app.session.work.tasks import Judgement
 from app.texts import certificate_text, glossary, markup, numbers, totals_text
 
 SHORT = 0.5

@@ -18,10 +18,9 @@ from typing import Any, Generic, TypeVar
 
 import streamlit as st
 
-from app.session.work import visitors
+from app.session.work import visitors, workers
 from app.session.work.memory_cache import MemoryCache
-from app.session.work.task_messages import TaskCall, TaskNotFinished
-from app.session.work.workers import Workers
+from app.session.work.workers import TaskCall, TaskNotFinished
 from tmmu_core.base.limits import KEPT_BYTES, SERVER_WORKERS, SESSION_WORKERS, ceiling
 from tmmu_core.planners.problem import Progress
 
@@ -41,8 +40,6 @@ class Abandoned(BaseException):
 
 
 _thread = threading.local()
-WORKERS = Workers()
-"""The worker processes of this server."""
 
 
 class Job(Generic[T]):
@@ -60,9 +57,9 @@ class Job(Generic[T]):
         """Time at which the last of them left; ``None`` while one is connected."""
         self.stopped_for: set[str] = set()
         """Visitors who stopped it; only they see its result."""
-        self._abandoned, self._finished = threading.Event(), threading.Event()
+        self.error: BaseException | None = None
+        self._abandoned, self._finished = False, threading.Event()
         self._answer: T | None = None
-        self._error: BaseException | None = None
         self._work: Callable[[Progress], T] | None = work
         self._thread = threading.Thread(target=self._run, name=f"job: {what}", daemon=True)
 
@@ -76,16 +73,16 @@ class Job(Generic[T]):
             assert self._work is not None
             self._answer = self._work(self._progress)
         except Abandoned:
-            self._error = TaskNotFinished(f"{self.what}: cancelled, because its page was closed.", "Start it again.")
+            self.error = TaskNotFinished(f"{self.what}: cancelled, because its page was closed.", "Start it again.")
         except BaseException as error:  # raised when the result is read
-            self._error = error
+            self.error = error
         finally:
             self._work = None  # its inputs are not kept with its result
             self._finished.set()
 
     def _progress(self, doing: str, done: int, of: int) -> bool:
         self.doing, self.done, self.of = doing or self.what, done, of
-        if self._abandoned.is_set():
+        if self._abandoned:
             raise Abandoned
         return not self.stopped_for
 
@@ -95,17 +92,12 @@ class Job(Generic[T]):
 
     def abandon(self) -> None:
         """End the job without a result; kill its process."""
-        self._abandoned.set()
+        self._abandoned = True
 
     @property
     def stopping(self) -> bool:
         """Whether a visitor stopped it."""
         return bool(self.stopped_for)
-
-    @property
-    def stopped_for_another(self) -> bool:
-        """Whether only other visitors than that of the running page stopped it."""
-        return self.stopping and visitors.visitor() not in self.stopped_for
 
     @property
     def finished(self) -> bool:
@@ -115,12 +107,7 @@ class Job(Generic[T]):
     @property
     def worked(self) -> bool:
         """Whether it has a result."""
-        return self.finished and self._error is None
-
-    @property
-    def can_run_again(self) -> bool:
-        """Whether it ended without a result although its input is valid."""
-        return self.finished and isinstance(self._error, TaskNotFinished)
+        return self.finished and self.error is None
 
     def wait(self, seconds: float) -> bool:
         """Wait up to ``seconds`` for the end; return whether it has ended."""
@@ -129,18 +116,18 @@ class Job(Generic[T]):
     def answer(self) -> T:
         """Return the result of a finished job; raises the job's error."""
         assert self.finished, f"{self.what!r} has not ended"
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return self._answer  # type: ignore[return-value]
 
     def visitors(self) -> dict[str, int]:
         """Visitors who wait for it, directly or through a job that needs it → the latest page that requested it."""
         found: dict[str, int] = {}
         for waiter, page in list(self.waiters.items()):
-            if isinstance(waiter, Job):
-                found |= waiter.visitors() if not waiter.finished else {}
-            else:
+            if not isinstance(waiter, Job):
                 found[waiter] = page
+            elif not waiter.finished:
+                found |= waiter.visitors()
         return found
 
 
@@ -210,7 +197,7 @@ class JobTable:
         if job.stopping and job.worked:
             for visitor in job.stopped_for:
                 self.kept.put(("stopped", visitor, key), job, owners={visitor})
-        elif not job.can_run_again:
+        elif not isinstance(job.error, TaskNotFinished):
             self.share(key, job)
 
     def share(self, key: Hashable, job: Job[Any]) -> None:
@@ -237,20 +224,18 @@ class JobTable:
 
         Without ``progress``, the page waits; :class:`TaskNotFinished` is raised if its visitor leaves.
         """
-        job = running_job()
-        with self._place(progress or self._while_connected(visitors.visitor()), job) as used:
-            return WORKERS.run(call, used, (lambda _: None) if job is None else job.found.append)
+        job, visitor = running_job(), visitors.visitor()
 
-    def _while_connected(self, visitor: str) -> Progress:
-        def progress(*_: Any) -> bool:
+        def while_connected(*_: Any) -> bool:
             if not self._is_connected(visitor):
                 raise TaskNotFinished("cancelled, because its page was closed.", "Start it again.")
             return True
 
-        return progress
+        with self._place(progress or while_connected, job):
+            return workers.run(call, progress or while_connected, job.found.append if job else lambda _: None)
 
     @contextmanager
-    def _place(self, progress: Progress, job: Job[Any] | None) -> Iterator[Progress]:
+    def _place(self, progress: Progress, job: Job[Any] | None) -> Iterator[None]:
         """Wait for a free worker and reserve it."""
         visitor = visitors.visitor() if job is None else min(job.visitors(), default=visitors.NOBODY)
         place: _Place | None = None
@@ -269,7 +254,7 @@ class JobTable:
                     raise TaskNotFinished("the task was stopped before it began.", "Start it again.")
                 time.sleep(0.05)
         try:
-            yield progress
+            yield
         finally:
             with self._lock:
                 self._places.remove(place)
@@ -294,31 +279,28 @@ class JobTable:
     # --- visitors --------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
+        """Abandon jobs without visitors, cache finished results, and evict what exceeds the limit."""
         while True:
             time.sleep(min(LOOK, self._grace / 2))
-            self.look()
-
-    def look(self) -> None:
-        """Abandon jobs without visitors, cache finished results, and evict what exceeds the limit."""
-        now = time.monotonic()
-        with self._lock:
-            for key, job in list(self._jobs.items()):
-                if job.finished:
-                    self._settle(key, job)
-                elif any(map(self._is_connected, job.visitors())):
-                    job.left_at = None
-                elif job.left_at is None:
-                    job.left_at = now
-                elif now - job.left_at > self._grace:
-                    job.abandon()
-                    del self._jobs[key]
-            self._left = {one: self._left.get(one, now) for one in self._pages if not self._is_connected(one)}
-            gone = [one for one, since in self._left.items() if now - since > FORGOTTEN]
+            now = time.monotonic()
+            with self._lock:
+                for key, job in list(self._jobs.items()):
+                    if job.finished:
+                        self._settle(key, job)
+                    elif any(map(self._is_connected, job.visitors())):
+                        job.left_at = None
+                    elif job.left_at is None:
+                        job.left_at = now
+                    elif now - job.left_at > self._grace:
+                        job.abandon()
+                        del self._jobs[key]
+                self._left = {one: self._left.get(one, now) for one in self._pages if not self._is_connected(one)}
+                gone = [one for one, since in self._left.items() if now - since > FORGOTTEN]
+                for one in gone:
+                    del self._pages[one], self._left[one]
             for one in gone:
-                del self._pages[one], self._left[one]
-        for one in gone:
-            visitors.close_session(one)
-        self.kept.look()
+                visitors.close_session(one)
+            self.kept.look()
 
 
 @st.cache_resource(show_spinner=False)

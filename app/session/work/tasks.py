@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from app.session.verification import Judgement
-from app.session.verification import judge as judged
-from app.session.work.task_messages import TaskContext, TaskNotFinished
+from app.session.work.workers import TaskContext, TaskNotFinished
 from tmmu_core.fitting.move import Kind, Move
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
@@ -25,6 +23,9 @@ from tmmu_core.fitting.search.largest_size import largest_that_fits, rereading
 from tmmu_core.fitting.search.what_if import WhatIf, what_if
 from tmmu_core.formats.open_file import read_any, read_at, read_at_sizes
 from tmmu_core.graph.model import Graph
+from tmmu_core.judge.finding import Verdict
+from tmmu_core.judge.lint import lint_verdict
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.make import PlanningResult
 from tmmu_core.plans.making.over_capacity import make_plan_anyway, plan_ranks_anyway
@@ -45,8 +46,6 @@ class File:
 
 
 Subject = Graph | PlainInstance | File
-THE_GRAPH = "graph"
-"""Name of the subject's graph in results."""
 
 
 def read_subject(context: TaskContext, subject: Subject) -> Graph | PlainInstance:
@@ -57,7 +56,7 @@ def read_subject(context: TaskContext, subject: Subject) -> Graph | PlainInstanc
         if subject.dims:
             thing = read_at(thing, subject.dims, subject.data, subject.name)
     if isinstance(thing, Graph):
-        context.known[THE_GRAPH] = thing
+        context.graph = thing
     assert isinstance(thing, Graph | PlainInstance)
     return thing
 
@@ -66,6 +65,11 @@ def _graph_of(context: TaskContext, subject: Subject) -> Graph:
     graph = read_subject(context, subject)
     assert isinstance(graph, Graph)
     return graph
+
+
+def _start(context: TaskContext, subject: Subject, request: PlanRequest) -> Candidate:
+    """Return the current plan as the first candidate of a fit."""
+    return initial_candidate(_graph_of(context, subject), request, context.progress)
 
 
 def read(context: TaskContext, data: bytes, name: str) -> Any:
@@ -112,19 +116,33 @@ def measured(
     return measure(data, name, dims, runtime, with_own_plan=written)
 
 
+class Judgement(NamedTuple):
+    """Results of verifier and lint."""
+
+    verified: Verdict
+    lint: Verdict
+
+
 def judge(
-    context: TaskContext, subject: Subject | None, plan_: Plan, dims: Mapping[str, int] | None, cut_from: bytes | None
+    context: TaskContext,
+    subject: Subject | None,
+    plan_: Plan,
+    dims: Mapping[str, int] | None,
+    cut_from: bytes | None = None,
 ) -> Judgement:
-    """Verify and lint a plan."""
+    """Verify and lint a plan; ``cut_from`` is the hash of the whole graph if ``subject`` is a rank's share."""
     graph = None if subject is None else _graph_of(context, subject)
-    return judged(plan_, graph, dims, cut_from)
+    return Judgement(
+        verify_plan(plan_, graph, dims=dims, cut_from=cut_from),
+        lint_verdict(plan_, graph, dims=dims, cut_from=cut_from),
+    )
 
 
 def search(
     context: TaskContext, subject: Subject, request: PlanRequest, capacity: Capacity, kinds: frozenset[Kind]
 ) -> Fitted:
     """Search for changes after which the plan fits."""
-    start = initial_candidate(_graph_of(context, subject), request, context.progress)
+    start = _start(context, subject, request)
     return fit(start, capacity, Allowed(kinds), context.progress, context.found)
 
 
@@ -142,7 +160,7 @@ def largest(
 ) -> Largest:
     """Return the largest size of a dimension that fits."""
     graph, model, again = _graph_of(context, subject), goal.model, None
-    start: Candidate = initial_candidate(graph, request, context.progress)
+    start = initial_candidate(graph, request, context.progress)
     if model is not None:
         again = rereading(graph, request, goal.dim, lambda sizes: read_at_sizes(model.data, sizes, model.name))
     return largest_that_fits(start, goal.dim, goal.capacity, Allowed(kinds), context.progress, again)
@@ -150,21 +168,19 @@ def largest(
 
 def ranked_moves(context: TaskContext, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]) -> WhatIf:
     """Rank the changes by what each saves alone."""
-    return what_if(initial_candidate(_graph_of(context, subject), request, context.progress), kinds, context.progress)
+    return what_if(_start(context, subject, request), kinds, context.progress)
 
 
 def one_move(context: TaskContext, subject: Subject, request: PlanRequest, move: Move) -> Candidate:
     """Return the current plan with one change."""
-    return plan_moves(initial_candidate(_graph_of(context, subject), request, context.progress), (move,))
+    return plan_moves(_start(context, subject, request), (move,))
 
 
 def curve_down(
     context: TaskContext, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]
 ) -> tuple[Candidate, ...]:
     """Return plans by bytes and cost, down to the bound."""
-    return curve(
-        initial_candidate(_graph_of(context, subject), request, context.progress), Allowed(kinds), context.progress
-    )
+    return curve(_start(context, subject, request), Allowed(kinds), context.progress)
 
 
 def ranks(context: TaskContext, subject: Subject, request: PlanRequest) -> RankPlans:

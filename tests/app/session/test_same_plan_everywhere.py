@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 import tmmu
 from app.cli.main import run
 from app.session import opening, planning, repeat_command
-from app.session.verification import judge
 from app.session.view_state import Choice, from_query, to_query
+from app.session.work import tasks
+from app.session.work.workers import TaskContext
 from tests.support.strategies import arena_configs, graphs, orders
 from tmmu_core.base.errors import TmmuError, UnreadableInput
 from tmmu_core.formats.planfile import plan_file
@@ -236,6 +237,6 @@ def test_verdict_is_the_same_in_server_and_worker(sample: str, monkeypatch: pyte
     monkeypatch.setattr(planning, "JUDGED_HERE_UP_TO", 0)
     job = planning.judgement(shown)
     assert job.wait(60)
-    inside = judge(shown.plan, shown.graph, None)
+    inside = tasks.judge(TaskContext(lambda *_: True), shown.graph, shown.plan, None)
     assert job.answer() == inside
     assert inside.verified.ok

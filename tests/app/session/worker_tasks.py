@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 
-from app.session.work.task_messages import TaskContext
+from app.session.work.workers import TaskContext
 
 
 def count(context: TaskContext) -> int:

@@ -1,0 +1,82 @@
+"""The pages of the explorer: reads the files of the command line once, and draws the page of an address."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import streamlit as st
+
+from app.kit import address
+from app.kit.frame import style
+from app.session import opening, planning, scenarios, state
+from app.session.pages import FIRST, PAGES
+from app.session.work import jobs, visitors
+from app.session.work.workers import TaskNotFinished
+from tmmu_core.base.errors import TmmuError
+
+HERE = Path(__file__).resolve().parent
+
+
+@st.cache_resource(show_spinner=False)
+def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
+    """``(sources, refusals)`` of the files named on the command line, read once."""
+    opened: list[str] = []
+    cards: list[dict[str, object]] = []
+    for name in opening.named(sys.argv, HERE / "main.py"):
+        try:
+            files = opening.files_at(Path(name))
+        except OSError as error:
+            cards.append(
+                {"title": f"{name} was not opened", "message": f"{error.strerror}.", "hint": "Check the name."}
+            )
+            continue
+        except TmmuError as error:
+            cards.append(opening.card_of(error, f"{name} was not opened", name))
+            continue
+        with visitors.as_server():
+            opened_now, refused = planning.open_files(files, visitors.NOBODY)
+        opened += opened_now
+        cards += refused
+    return tuple(opened), tuple(cards)
+
+
+def has_scale() -> bool:
+    """Whether the page Scale applies to the open file; not known while it is read."""
+    choice = state.choice()
+    job = opening.open_job(choice.source)
+    return job.worked and bool(scenarios.scales(job.answer(), choice))
+
+
+def draw() -> None:
+    """One run of a page."""
+    sys.setswitchinterval(0.001)  # a planner in a thread must not make a click wait its whole turn
+    st.set_page_config(page_title="TMMU Plan Explorer", page_icon=style.ICON, layout="wide")
+    style.apply()
+    sources, refused = brought()
+    if any(card.get("code") == TaskNotFinished.CODE for card in refused):
+        brought.clear()  # nothing is wrong with the file: read it again
+    if state.begin(sources):
+        for refusal in refused:
+            state.refuse(dict(refusal))
+    jobs.desk().new_page()
+    state.follow_history()
+    page = st.navigation(
+        [
+            st.Page(
+                HERE / "pages" / name / "page.py",
+                title=title,
+                url_path=name,
+                default=name == FIRST,
+                visibility="hidden" if name == "scale" and not has_scale() else "visible",
+            )
+            for name, title in PAGES
+        ],
+        position="top",
+    )
+    state.at(page.url_path or FIRST)
+    address.follow()
+    if target := state.take_redirect():
+        st.switch_page(HERE / "pages" / target / "page.py")
+    page.run()
+    state.write_link()
