@@ -47,7 +47,7 @@ def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
 def _found(data: Any, graph: Graph, path: Path | None, name: str) -> Constants:
     begins = data[:HEAD]
     if begins.startswith(ZIP):
-        module = "pytorch.exported_program.pt2_weight_bytes"
+        module = "pytorch.exported_program.pt2_graph"
     elif not tflite.refuses(begins):
         module = "edge.tflite"
     elif document.kind(begins) or onnx_signature.refuses(data):

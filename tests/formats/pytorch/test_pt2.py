@@ -367,7 +367,7 @@ def test_formula_is_evaluated(formula: str, value: int) -> None:
     "formula",
     [
         *("s0.__class__", "print(1)", "__import__('os')", "lambda: 1", "[1]", "'a'*9", "1 if 1 else 2", "9**9**9", ""),
-        *("Pow(9, 10**9)", "s1", "1/2", "1/0", "s0 s0", "-" * 200 + "1", "1" * 5_000, "Symbol(s0", "2**-1"),
+        *("Pow(9, 10**9)", "s1", "1/2", "1/0", "s0 s0", "1" * 5_000, "Symbol(s0", "2**-1"),
     ],
 )
 def test_malformed_formula_is_rejected(formula: str) -> None:

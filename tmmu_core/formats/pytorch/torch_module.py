@@ -18,16 +18,16 @@ from typing import Any
 
 import msgspec
 
-from tmmu_core.base.errors import MissingExtra, UnreadableInput
+from tmmu_core.base.errors import InvalidIrShapes, MissingExtra, UnreadableInput
 from tmmu_core.base.extras import install
-from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program, refuses
+from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program, read_program, refuses
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
-from tmmu_core.formats.pytorch.exported_program.pt2_names import chosen_sizes, with_dims
+from tmmu_core.formats.pytorch.exported_program.pt2_sizes import LARGEST, symbol_in
 from tmmu_core.formats.pytorch.joint_graph import fx_child
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, chosen, joint_of, names_of_inputs
 from tmmu_core.graph.model import AnnotatedGraph, Dim, Graph
 
-__all__ = ["fake_tensors", "import_torch", "read", "refuses"]
+__all__ = ["chosen_sizes", "fake_tensors", "import_torch", "read", "refuses", "with_dims"]
 
 ADD_THE_EXTRA = install("torch")
 
@@ -109,6 +109,49 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
         return with_dims(found, program, envelopes)
     why = "PyTorch cannot trace this program" if fx_child.installed() else "PyTorch is not installed"
     return AnnotatedGraph(**msgspec.structs.asdict(saved), notes=(f"{why}: its forward pass is planned as saved.",))
+
+
+def open_dims(program: Program) -> dict[str, str]:
+    """Return name → symbol of open sizes, in the order of the inputs; data-dependent ones last."""
+    found: dict[str, str] = {}
+    for given in program.inputs:
+        meta = program.graph.tensor_values.get(given.name) if given.role == "input" else None
+        for axis, size in enumerate(meta.sizes if meta else ()):
+            pair = symbol_in(size)
+            if pair is not None and pair[0] not in found.values():
+                found[f"{given.label}.{axis}"] = pair[0]
+    return found | {symbol: symbol for symbol in program.by_data}
+
+
+def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
+    """Symbol → the upper end of what ``envelopes`` gives it. Raises ``InvalidIrShapes`` outside the program's range."""
+    point = {}
+    for name, symbol in open_dims(program).items():
+        if name in envelopes:
+            low, high = program.ranges.get(symbol, (0, envelopes[name].max))
+            point[symbol] = envelopes[name].max
+            outside = next((end for end in (envelopes[name].max, envelopes[name].min) if not low <= end <= high), None)
+            if outside is not None:
+                raise InvalidIrShapes(
+                    f"{name} = {outside} lies outside of {low} to {high}, for which the program was exported.",
+                    hint="Give a size inside, or export the program for others.",
+                    reason="dim_out_of_envelope",
+                    path=f"$.dims.{name}",
+                    node_id="",
+                )
+    return point
+
+
+def with_dims(graph: Graph, program: Program, given: Mapping[str, Dim]) -> Graph:
+    """Return ``graph`` with the program's open sizes as fixed dimensions; those not ``given`` are assumed sizes."""
+    opened = open_dims(program)
+    sizes = {name: program.symbols[symbol] for name, symbol in opened.items() if symbol in program.symbols}
+    return msgspec.structs.replace(
+        graph,
+        dims={name: given.get(name, Dim(size, size)) for name, size in sizes.items()},
+        assumed={name: size for name, size in sizes.items() if name not in given},
+        ranges={name: Dim(*program.ranges.get(opened[name], (0, LARGEST))) for name in sizes},
+    )
 
 
 def _torch(what: str) -> Any:

@@ -39,7 +39,6 @@ from tmmu_core.formats.open_file import read_at, read_graph
 from tmmu_core.formats.pytorch import torch_module
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
-from tmmu_core.formats.pytorch.exported_program.pt2_names import chosen_sizes, with_dims
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
@@ -224,9 +223,9 @@ def _executorch(data: bytes, name: str) -> Measured:
 def _eager(data: bytes, name: str, dims: dict[str, int]) -> Measured:
     _needed("torch", "'tmmu-plan-explorer[torch]'", name)
     program, given = read_program(data, name), {dim: Dim(size, size) for dim, size in dims.items()}
-    symbols = chosen_sizes(program, given)
+    symbols = torch_module.chosen_sizes(program, given)
     program = program.at(symbols)
-    graph = with_dims(as_saved(program, name), program, given)
+    graph = torch_module.with_dims(as_saved(program, name), program, given)
     point = {key: dim.max for key, dim in graph.dims.items()}
     answer = _answer("torch", {"point": symbols}, data, name)
     figures = {"allocated": answer["allocated"], "tensors": answer["tensors"]}

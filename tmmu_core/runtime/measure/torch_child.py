@@ -38,7 +38,8 @@ def measure_program(data: bytes, point: dict[str, int]) -> dict[str, Any]:
 
 def _eager_program(data: bytes, point: dict[str, int]) -> Any:
     """Return the program, which frees each value after its last reader."""
-    from tmmu_core.formats.pytorch.exported_program.pt2_archive import Body, read_program
+    from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
+    from tmmu_core.formats.pytorch.exported_program.pt2_document import Body
     from tmmu_core.formats.pytorch.joint_graph.fx_program import Rebuilt
 
     class Eager(Rebuilt):

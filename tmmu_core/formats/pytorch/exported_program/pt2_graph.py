@@ -6,8 +6,10 @@ is in the storage of its first argument, other tensors have their own. Open size
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,23 +17,19 @@ import msgspec
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats import scopes
 from tmmu_core.formats.pytorch.exported_program import pt2_operators
-from tmmu_core.formats.pytorch.exported_program.pt2_archive import Body, Meta, Operation, Program, Value
-from tmmu_core.formats.pytorch.exported_program.pt2_flows import FLOWS
-from tmmu_core.formats.pytorch.exported_program.pt2_names import Incoming, incoming, shared
-from tmmu_core.formats.pytorch.exported_program.pt2_operators import Operator, operator
+from tmmu_core.formats.pytorch.exported_program.pt2_archive import InMember, Program, members_of, read_program
+from tmmu_core.formats.pytorch.exported_program.pt2_document import Body, Operation, Value
+from tmmu_core.formats.pytorch.exported_program.pt2_operators import FLOWS, Operator, operator
 from tmmu_core.formats.pytorch.strides import StridedLayout, as_view, contiguous
 from tmmu_core.graph import dtypes
+from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Inplace, Node, Origin, Role, Tensor
 from tmmu_core.graph.operators import operator_of
 from tmmu_core.graph.origin import known, saved_origin
 
 DTYPES: dict[int, str] = {
     **dict(enumerate(("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"), 1)),
-    9: "complex32",
-    10: "complex64",
-    11: "complex128",
-    12: "bool",
-    13: "bfloat16",
+    **dict(enumerate(("complex32", "complex64", "complex128", "bool", "bfloat16"), 9)),
     28: "uint16",
     29: "float8_e4m3fn",
     30: "float8_e5m2",
@@ -42,8 +40,6 @@ DTYPES: dict[int, str] = {
     35: "uint64",
 }
 """The serialised numbers of PyTorch's dtypes."""
-_Ends = tuple[tuple[str, ...], tuple[str, ...]]
-"""Inputs and outputs of a node."""
 TENSOR_KINDS = ("as_tensor", "as_optional_tensor", "as_tensors", "as_nested_tensors", "as_optional_tensors")
 """Kinds of arguments that are tensors."""
 STRIDED = 7
@@ -56,7 +52,6 @@ def as_saved(program: Program, name: str) -> Graph:
     Raises ``UnreadableInput`` for what no size is known of, and for references to values that the file does not have.
     """
     reading = _Reading(program)
-    reading.read()
     return Graph(
         ir_schema=GRAPH_SCHEMA,
         name=name,
@@ -69,12 +64,23 @@ def as_saved(program: Program, name: str) -> Graph:
     )
 
 
-def storages_of(program: Program) -> dict[str, tuple[str, int, int]]:
-    """Name of an input in the signature → (tensor of its storage, first byte, bytes)."""
-    reading = _Reading(program)
-    reading.read()
-    values = {called: reading.values[name] for called, name in reading.own_name.items()}
-    return {called: (value.storage, value.starts, value.whole) for called, value in values.items()}
+def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
+    """The parameters, buffers and lifted constants of ``graph`` whose bytes the archive holds as such.
+
+    Raises ``UnreadableInput`` where the archive is damaged.
+    """
+    archive = where or bytes(data)
+    members = members_of(archive, name)
+    ids = {tensor.id for tensor in graph.tensors}
+    reading = _Reading(read_program(archive, name))
+    values = {called: reading.values[own] for called, own in reading.own_name.items() if called in members}
+    return Constants(
+        {
+            value.storage: InMember(archive, members[called], value.starts, value.whole)
+            for called, value in values.items()
+            if value.storage in ids
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -96,103 +102,88 @@ class _Value:
         return StridedLayout(lies.shape, lies.strides, lies.offset - self.starts // lies.itemsize, lies.itemsize)
 
 
-@dataclass
+class _Names:
+    """Unique ids: a parameter may have the name of an operator."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+        self.tried: dict[str, int] = {}
+
+    def free(self, name: str) -> str:
+        """Return ``name`` or a free variant of it, which is taken then."""
+        free, k = name, self.tried.get(name, 0)
+        while free in self.taken:
+            free, k = f"{name}_{k}" if k else f"{name}_", k + 1
+        if free != name:
+            self.tried[name] = k
+        self.taken.add(free)
+        return free
+
+
 class _Reading:
-    """Nodes and tensors collected from a program."""
+    """Nodes and tensors collected from a program; a ``scopes.Host``."""
 
-    program: Program
-    tensors: dict[str, Tensor] = field(default_factory=dict)
-    nodes: list[Node] = field(default_factory=list)
-    origins: dict[str, Origin] = field(default_factory=dict)
-    inputs: list[str] = field(default_factory=list)
-    outputs: list[str] = field(default_factory=list)
-    values: dict[str, _Value] = field(default_factory=dict)
-    """The values of the body that is read, by their names in it."""
-    value_of: dict[str, _Value] = field(default_factory=dict)
-    """All values by the ids of their tensors."""
-    body: Body = field(default_factory=Body)
-    scope: str = ""
-    """The nested scope that the body is in."""
-    prefix: str = ""
-    """Prefix of the ids of the body's nodes and tensors."""
-    node_ids: set[str] = field(default_factory=set)
-    tried: dict[str, int] = field(default_factory=dict)
-    tried_nodes: dict[str, int] = field(default_factory=dict)
-    by_member: dict[tuple[str, StridedLayout], str] = field(default_factory=dict)
-    """Weights that are one member of the archive, and the same part of it, are one tensor."""
-    shared: dict[str, int] = field(default_factory=dict)
-    """Member of which weights are several parts, which overlap or not → bytes up to the end of the last part."""
-    first_of: dict[str, _Value] = field(default_factory=dict)
-    """Such a member → the first weight that lies in it."""
-    own_name: dict[str, str] = field(default_factory=dict)
-    """Parameter, buffer or input as the signature calls it → the value that came in under it."""
-
-    def read(self) -> None:
-        body = self.body = self.program.module.graph
-        signature = self.program.module.signature
-        specs = signature.input_specs
-        comes = [
-            incoming(self.program, self._name(value["as_tensor"]), specs[k] if k < len(specs) else None)
-            for k, value in enumerate(body.inputs)
-            if "as_tensor" in value
-        ]
-        self.shared = shared((each.member, self._lies(each.name, self._meta(each.name))) for each in comes)
-        for each in comes:
-            self._add_input(each)
-        for operation in body.nodes:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.body = program.graph
+        self.tensors: dict[str, Tensor] = {}
+        self.nodes: list[Node] = []
+        self.origins: dict[str, Origin] = {}
+        self.inputs: list[str] = []
+        self.outputs: list[str] = []
+        self.values: dict[str, _Value] = {}
+        """The values of the body that is read, by their names in it."""
+        self.value_of: dict[str, _Value] = {}
+        """All values by the ids of their tensors."""
+        self.scope = self.prefix = ""
+        """The nested scope that the body is in, and the prefix of the ids of its nodes and tensors."""
+        self.tensor_names, self.node_names = _Names(), _Names()
+        self.own_name: dict[str, str] = {}
+        """Parameter, buffer or input as the signature calls it → the value that came in under it."""
+        self._add_inputs()
+        for operation in self.body.nodes:
             self._operation(operation)
-        for left in signature.output_specs:
-            self._add_output(left)
+        for kind, end in program.outputs:
+            if kind.endswith("_mutation"):
+                self._copied_back(end.tensor, end.called)
+            elif end.tensor in self.values and not self.tensors[self.values[end.tensor].storage].persistent:
+                self.outputs.append(self.values[end.tensor].id)
 
     # -- what goes in and out ---------------------------------------------------------------------------------------
 
-    def _add_input(self, given: Incoming) -> None:
-        name, member = given.name, given.member
-        meta = self._meta(name)
-        lies = self._lies(name, meta)
-        self.own_name[given.called] = name
-        known = self.by_member.get((member, lies)) if member else None
-        if known is not None:
-            self.values[name] = self.values[known]
-            return
-        kind = DTYPES[meta.dtype], given.role
-        several = member in self.shared and lies.own > 0
-        if several and member in self.first_of:
-            self._view_in(name, given.called, lies, kind, self.first_of[member])
-        else:
-            value = self._own_storage(name, given.called, lies, kind, self.shared[member] if several else None)
-            self.inputs += [value.storage] if given.role == "input" else []
+    def _add_inputs(self) -> None:
+        """Declare the inputs. Weights that are one part of a member are one tensor; other parts of it are views."""
+        places = [(given, *self._place(given.name)) for given in self.program.inputs]
+        parts = defaultdict[str, set[StridedLayout]](set)
+        for given, lies, _ in places:
+            if given.member and lies.own:
+                parts[given.member].add(lies)
+        known: dict[tuple[str, StridedLayout], str] = {}
+        first_of: dict[str, _Value] = {}
+        for given, lies, dtype in places:
+            self.own_name[given.called] = given.name
+            if given.member and (given.member, lies) in known:
+                self.values[given.name] = self.values[known[given.member, lies]]
+                continue
+            known[given.member, lies] = given.name
+            several = parts[given.member] if lies.own and len(parts[given.member]) > 1 else set()
+            if several and given.member in first_of:
+                self._view_in(given.name, given.called, lies, (dtype, given.role), first_of[given.member])
+                continue
+            whole = max([each.offset * each.itemsize + each.covered for each in several], default=None)
+            value = self._own_storage(given.name, given.called, lies, (dtype, given.role), whole)
             if several:
-                self.first_of[member] = value
-        self.by_member.setdefault((member, lies), name)
-
-    def _add_output(self, left: Any) -> None:
-        output = left.user_output or left.loss_output or left.gradient_to_parameter or left.gradient_to_user_input
-        if output is not None:
-            arg = output.get("arg")
-            given = arg.get("as_tensor") if isinstance(arg, dict) and "as_tensor" in arg else arg
-            name = given.get("name") if isinstance(given, dict) else None
-            if isinstance(name, str) and name in self.values and not self.tensors[self.values[name].storage].persistent:
-                self.outputs.append(self.values[name].id)
-            return
-        for field_name, key in (
-            ("buffer_mutation", "buffer_name"),
-            ("parameter_mutation", "parameter_name"),
-            ("user_input_mutation", "user_input_name"),
-        ):
-            output = getattr(left, field_name)
-            if output is not None:
-                self._copied_back(self._name(output.get("arg")), str(output.get(key)))
+                first_of[given.member] = value
+            self.inputs += [value.storage] if given.role == "input" else []
 
     def _copied_back(self, new: str, called: str) -> None:
         """A new value is written over an old one when all is done."""
         old, made = self._value(self.own_name.get(called, called)), self._value(new)
         if old.storage == made.storage:
             return
-        before = self.tensors[old.id]
-        after = msgspec.structs.replace(before, id=self._free(f"{old.id}.updated"), view=None)
+        after = msgspec.structs.replace(self.tensors[old.id], id=self.tensor_names.free(f"{old.id}.updated"), view=None)
         self.tensors[after.id] = as_view(after, old.within(old.lies), old.storage)
-        self._node(self._free_node(f"copy_to_{old.id}"), "copy_", ((old.id, made.id), (after.id,)))
+        self.place(Node(f"copy_to_{old.id}", "copy_", (old.id, made.id), (after.id,), inplace="none"), self.scope)
 
     # -- operators --------------------------------------------------------------------------------------------------
 
@@ -202,7 +193,7 @@ class _Reading:
         made = [name for value in operation.outputs for name in self._tensors_in(value)]
         if what.name in pt2_operators.NO_BYTES or not (made or read):
             return
-        own = self._free_node(self.prefix + (operation.name or (made[0] if made else what.name)))
+        own = self.node_names.free(self.prefix + (operation.name or (made[0] if made else what.name)))
         bodies = [arg.arg["as_graph"] for arg in operation.inputs if isinstance(arg.arg.get("as_graph"), dict)]
         if bodies and self._flow(own, what, operation, made):
             return
@@ -211,31 +202,32 @@ class _Reading:
             if name in self.values:
                 raise self._broken(f'the value "{name}" is made twice')
             ids += self._made(name, what, operation, read[k:] if what.spreads else read)
-        inplace = self._permission(what, read, [self.values[name] for name in made])
-        self._node(
+        node = Node(
             own,
             what.title,
-            (tuple(value.id for value in read), tuple(ids)),
-            inplace,
-            [body.get("name") for body in bodies],
+            tuple(value.id for value in read),
+            tuple(ids),
+            inplace=self._permission(what, read, [self.values[name] for name in made]),
+            unplanned=tuple([str(body.get("name")) for body in bodies]),
+            scope=self.scope,
         )
+        self.nodes.append(node)
         origin = saved_origin(operation.metadata)
         if known(origin):
             self.origins[own] = origin
 
-    def _made(self, name: str, what: Operator, operation: Operation, read: list[_Value]) -> list[str]:
-        meta = self._meta(name)
-        lies, dtype = self._lies(name, meta), DTYPES[meta.dtype]
-        if not (read and self._is_in_first_argument(what, operation, read[0], (lies, dtype))):
-            value = self._own_storage(name, self.prefix + name, lies, (dtype, "activation"))
-            return [value.id] if value.storage == value.id else [value.storage, value.id]
-        return [self._view_in(name, self.prefix + name, lies, (dtype, "activation"), read[0])]
+    def _made(self, name: str, what: Operator, operation: Operation, read: Sequence[_Value]) -> list[str]:
+        """Declare a result; return its id, or its storage's and its id."""
+        lies, dtype = self._place(name)
+        if read and self._is_in_first_argument(what, operation, read[0], lies, dtype):
+            return [self._view_in(name, self.prefix + name, lies, (dtype, "activation"), read[0])]
+        value = self._own_storage(name, self.prefix + name, lies, (dtype, "activation"))
+        return [value.id] if value.storage == value.id else [value.storage, value.id]
 
     def _is_in_first_argument(
-        self, what: Operator, operation: Operation, first: _Value, made: tuple[StridedLayout, str]
+        self, what: Operator, operation: Operation, first: _Value, lies: StridedLayout, dtype: str
     ) -> bool:
         """Whether the result, of a layout and a dtype, lies in the storage of the first argument."""
-        lies, dtype = made
         if what.space not in ("aten", "prims"):
             return False
         if what.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or what.spreads or what.writes_first:
@@ -246,11 +238,10 @@ class _Reading:
         given = {argument.name: argument.arg for argument in operation.inputs}
         if what.name in pt2_operators.DROPOUTS:
             return same and given.get("train", {}).get("as_bool") is False
-        if what.name in pt2_operators.SAME_OR_COPY:
-            return same and first.dtype == dtype and given.get("copy", {}).get("as_bool") is not True
-        return False
+        copies = given.get("copy", {}).get("as_bool") is True
+        return what.name in pt2_operators.SAME_OR_COPY and same and first.dtype == dtype and not copies
 
-    def _permission(self, what: Operator, read: list[_Value], made: list[_Value]) -> Inplace:
+    def _permission(self, what: Operator, read: Sequence[_Value], made: Sequence[_Value]) -> Inplace:
         """Inputs over which an operator may write: laid out as its result, element upon element."""
         over_first = what.name in pt2_operators.OVER_FIRST
         if len(made) != 1 or what.space != "aten" or not (over_first or operator_of(what.title).is_elementwise):
@@ -264,7 +255,7 @@ class _Reading:
 
     # -- bodies -----------------------------------------------------------------------------------------------------
 
-    def _flow(self, own: str, what: Operator, operation: Operation, made: list[str]) -> bool:
+    def _flow(self, own: str, what: Operator, operation: Operation, made: Sequence[str]) -> bool:
         """Lay the bodies of control flow flat. Return whether they were laid: False leaves them unplanned."""
         flow = FLOWS.get(what.name) if what.space == "higher_order" else None
         bodies = self._bodies(operation)
@@ -274,11 +265,8 @@ class _Reading:
             if "as_graph" not in each.arg
         ]
         inputs = [sum("as_tensor" in value for value in body.inputs) for body in bodies]
-        if (
-            flow is None
-            or not bodies
-            or not flow.takes(groups, inputs, [len(body.outputs) for body in bodies], len(made))
-        ):
+        outputs = [len(body.outputs) for body in bodies]
+        if flow is None or not bodies or not flow.takes(groups, inputs, outputs, len(made)):
             return False
         if flow.kind == "call":
             results = self._lay(bodies[0], inline=True)([each for group in groups for each in group], own)
@@ -286,11 +274,7 @@ class _Reading:
             return True
         ids = [self._made(name, what, operation, []) for name in made]
         site = scopes.Site(own, tuple([each[0] for each in ids]), tuple([name for each in ids for name in each[1:]]))
-        lays = [self._lay(body) for body in bodies]
-        if flow.kind == "branch":
-            scopes.branch(self, site, groups[0], list(zip(("then", "else"), lays, strict=True)), groups[-1])
-        else:
-            scopes.repeat(self, site, flow.repeated(groups, lays))
+        flow.lay(self, site, groups, [self._lay(body) for body in bodies])
         return True
 
     def _bodies(self, operation: Operation) -> list[Body]:
@@ -325,12 +309,11 @@ class _Reading:
         """Declare a dense tensor of the same shape and dtype, or of one row of it."""
         shape = tuple([int(dim) for dim in self.tensors[tensor].shape[row:]])
         dtype = self.tensors[tensor].dtype
-        name = self._free(name)
         return self._own_storage(name, name, contiguous(shape, dtypes.itemsize(dtype)), (dtype, "activation")).id
 
     def place(self, node: Node, scope: str) -> None:
         """Append a node of a scope."""
-        own = self._free_node(node.node_id)
+        own = self.node_names.free(node.node_id)
         self.nodes.append(msgspec.structs.replace(node, node_id=own, scope=scope))
 
     def root(self, tensor: str) -> str:
@@ -350,7 +333,7 @@ class _Reading:
         inside = base.within(lies)
         if inside.offset < 0 or inside.offset * lies.itemsize + lies.covered > base.whole:
             raise self._broken(f'the view "{name}" reaches past the storage of "{base.id}"')
-        called = self._free(called)
+        called = self.tensor_names.free(called)
         self.tensors[called] = as_view(Tensor(called, lies.shape, dtype, role), inside, base.storage)
         self.values[name] = self.value_of[called] = _Value(called, lies, dtype, base.storage, base.whole, base.starts)
         return called
@@ -363,14 +346,14 @@ class _Reading:
         ``shared`` is the size of a storage that others will lie in, from its first byte on.
         """
         dtype, role = kind
-        called = self._free(called)
+        called = self.tensor_names.free(called)
         begins = lies.offset * lies.itemsize
         starts, whole = (begins, lies.covered) if shared is None else (0, shared)
         if begins == starts and lies.covered == lies.own == whole and not lies.repeats:
             self.tensors[called] = Tensor(called, lies.shape, dtype, role)
             value = _Value(called, lies, dtype, called, whole, starts)
         else:
-            under = self._free(f"{called}.storage")
+            under = self.tensor_names.free(f"{called}.storage")
             self.tensors[under] = Tensor(under, (whole,), "uint8", role)
             shown: Role = "activation" if role == "input" else role
             value = _Value(called, lies, dtype, under, whole, starts)
@@ -378,7 +361,8 @@ class _Reading:
         self.values[name] = self.value_of[value.id] = value
         return value
 
-    def _meta(self, name: str) -> Meta:
+    def _place(self, name: str) -> tuple[StridedLayout, str]:
+        """Return the layout and the dtype of a tensor."""
         meta = self.body.tensor_values.get(name)
         if meta is None:
             raise self._broken(f'it does not describe the tensor "{name}"')
@@ -390,21 +374,18 @@ class _Reading:
                 source=self.program.source,
                 hint="Use dense tensors, such as torch.nn.Embedding(sparse=False).",
             )
-        return meta
-
-    def _lies(self, name: str, meta: Meta) -> StridedLayout:
-        shape = tuple(self.program.size(size, name) for size in meta.sizes)
-        strides = tuple(self.program.size(size, name) for size in meta.strides)
+        dtype = DTYPES[meta.dtype]
+        shape, strides = (tuple(self.program.size(each, name) for each in side) for side in (meta.sizes, meta.strides))
         if len(strides) != len(shape):
             raise self._broken(f'the tensor "{name}" has {len(shape)} axes and {len(strides)} strides')
         offset = self.program.size(meta.storage_offset, name)
-        lies = StridedLayout(shape, strides, offset, dtypes.itemsize(DTYPES[meta.dtype]))
+        lies = StridedLayout(shape, strides, offset, dtypes.itemsize(dtype))
         if max(lies.own, lies.covered) + offset * lies.itemsize >= 1 << 63:
             raise self._broken(f'the tensor "{name}" has 2^63 bytes or more')
-        return lies
+        return lies, dtype
 
     def _tensors_in(self, value: Value) -> Iterator[str]:
-        """Return the tensors of an argument in order; a user's kernel has arguments by name."""
+        """Yield the tensors of an argument in order; a user's kernel has arguments by name."""
         by_name = value.get("as_string_to_argument")
         for each in by_name.values() if isinstance(by_name, dict) else ():
             if isinstance(each, dict):
@@ -433,35 +414,5 @@ class _Reading:
         return self.values[name]
 
     def _broken(self, what: str) -> UnreadableInput:
-        return UnreadableInput(
-            f"the exported program contradicts itself: {what}.",
-            source=self.program.source,
-            hint="Save it again with torch.export.save.",
-        )
-
-    def _free(self, name: str) -> str:
-        """Return ``name`` or a free variant of it: a parameter may have the name of an operator."""
-        return _free(name, self.tensors, self.tried)
-
-    def _free_node(self, name: str) -> str:
-        name = _free(name, self.node_ids, self.tried_nodes)
-        self.node_ids.add(name)
-        return name
-
-    def _node(
-        self, node_id: str, instr: str, ends: _Ends, inplace: Inplace = "none", bodies: Sequence[Any] = ()
-    ) -> None:
-        unplanned = tuple([str(body) for body in bodies])
-        self.nodes.append(
-            Node(node_id, instr, ends[0], ends[1], "forward", inplace, unplanned=unplanned, scope=self.scope)
-        )
-
-
-def _free(name: str, taken: Container[str], tried: dict[str, int]) -> str:
-    if name not in taken:
-        return name
-    k = tried.get(name, 0)
-    while (free := f"{name}_{k}" if k else f"{name}_") in taken:
-        k += 1
-    tried[name] = k + 1
-    return free
+        what = f"the exported program contradicts itself: {what}."
+        return UnreadableInput(what, source=self.program.source, hint="Save it again with torch.export.save.")

@@ -1,4 +1,4 @@
-"""Properties of PyTorch's operators: views, and operators that may run in place.
+"""Properties of PyTorch's operators: views, operators that may run in place, and control flow.
 
 A saved program holds shape, strides and offset of each tensor, but not its storage. These tables are derived from
 PyTorch's own annotations (schemas with an alias of the first argument; the tag ``pointwise``), and
@@ -8,8 +8,11 @@ PyTorch's own annotations (schemas with an alias of the first argument; the tag 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from tmmu_core.formats import scopes
 from tmmu_core.graph.operators import ONE_WORD, one_word
 
 
@@ -103,3 +106,49 @@ def operator(target: str) -> Operator:
         return Operator(space, name, overload or "default")
     found = _OPERATOR.fullmatch(target)
     return Operator(found[1], found[2], found[3] or "default") if found else Operator("", target)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A control-flow operator of ``torch.ops.higher_order``. Its arguments are bodies and groups of tensors."""
+
+    kind: Literal["branch", "loop", "map", "scan", "call"]
+
+    def takes(
+        self, groups: Sequence[Sequence[str]], inputs: Sequence[int], outputs: Sequence[int], results: int
+    ) -> bool:
+        """Return whether the numbers of arguments and results agree with those of the bodies."""
+        counts = {"branch": (2, 2), "loop": (2, 2), "map": (2, 1), "scan": (3, 1)}
+        if self.kind != "call" and (len(groups), len(inputs)) != counts[self.kind]:
+            return False
+        given = sum(map(len, groups[1:] if self.kind == "branch" else groups))
+        expected = [1, results] if self.kind == "loop" else [results] * len(inputs)
+        states = {"loop": len(groups[0]) == results, "scan": len(groups[0]) <= results} if groups else {}
+        return list(inputs) == [given] * len(inputs) and list(outputs) == expected and states.get(self.kind, True)
+
+    def lay(
+        self, host: scopes.Host, site: scopes.Site, groups: Sequence[Sequence[str]], lays: list[scopes.Lay]
+    ) -> None:
+        """Lay the bodies of a branch, loop, map or scan flat, one function each."""
+        first, *others = map(tuple, groups)
+        if self.kind == "branch":
+            scopes.branch(host, site, first, list(zip(("then", "else"), lays, strict=True)), others[-1])
+        elif self.kind == "loop":
+            scopes.repeat(host, site, scopes.Repeated(lays[1], first, others[0], condition=lays[0]))
+        elif self.kind == "map":
+            scopes.repeat(host, site, scopes.Repeated(lays[0], (), others[0], scanned=first))
+        else:
+            scopes.repeat(host, site, scopes.Repeated(lays[0], first, others[1], scanned=others[0]))
+
+
+FLOWS: dict[str, Flow] = {
+    "cond": Flow("branch"),
+    "while_loop": Flow("loop"),
+    "map_impl": Flow("map"),
+    "scan": Flow("scan"),
+    **dict.fromkeys(
+        ("invoke_subgraph", "wrap", "wrap_with_set_grad_enabled", "wrap_with_autocast", "tag_activation_checkpoint"),
+        Flow("call"),
+    ),
+}
+"""Operator name → kind. Bodies of other operators (``associative_scan``, ``flex_attention``) are not planned."""

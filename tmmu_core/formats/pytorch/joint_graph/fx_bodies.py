@@ -9,7 +9,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from tmmu_core.formats import scopes
-from tmmu_core.formats.pytorch.exported_program.pt2_flows import FLOWS
+from tmmu_core.formats.pytorch.exported_program.pt2_operators import FLOWS
 
 
 def lay(reading: Any, n: Any, own: str, written: Sequence[Any]) -> bool:
@@ -44,10 +44,7 @@ def lay(reading: Any, n: Any, own: str, written: Sequence[Any]) -> bool:
     made = [reading.write(own if len(written) == 1 else f"{own}:{k}", value, reads) for k, value in enumerate(written)]
     views = tuple([each for ids in made for each in ids[1:]])
     site = scopes.Site(own, tuple([ids[0] for ids in made]), views)
-    if flow.kind == "branch":
-        scopes.branch(reading, site, groups[0], list(zip(("then", "else"), lays, strict=True)), groups[-1])
-    else:
-        scopes.repeat(reading, site, flow.repeated(groups, lays))
+    flow.lay(reading, site, groups, lays)
     return True
 
 

@@ -9,16 +9,17 @@ file to steer, so it happens in a process of its own, under limits (``fx_child``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 import torch
 
 from tmmu_core.formats.pytorch.exported_program import pt2_operators
-from tmmu_core.formats.pytorch.exported_program.pt2_archive import Argument, Body, Meta, Operation, Program, Value
+from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program
+from tmmu_core.formats.pytorch.exported_program.pt2_document import Body, Operation, Value
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import DTYPES, STRIDED
-from tmmu_core.formats.pytorch.exported_program.pt2_names import given_names
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import shared_mode
 
 SPACES = ("aten", "prims")
@@ -45,145 +46,123 @@ class Rebuilt(torch.nn.Module):
     def __init__(self, program: Program) -> None:
         super().__init__()
         self.program = program
-        self.given: list[tuple[str, str]] = []
-        """(kind, name) of every tensor that the graph begins with, in order."""
+        self.given: list[str] = []
+        """Names in the graph of the program's input tensors, in order."""
         self.example: list[torch.Tensor] = []
         self.input_names: list[str] = []
-        """Names of the program's input tensors."""
         self.paths: dict[str, str] = {}
         """Value of the graph → the path of the parameter or buffer: looked up at each call, for tracing puts others."""
         self.constants: dict[str, torch.Tensor] = {}
-        self.own_name: dict[str, str] = {}
-        made: dict[tuple[str, Any], torch.Tensor] = {}
-        body, specs = program.module.graph, program.module.signature.input_specs
-        names = given_names(program)
-        for k, value in enumerate(body.inputs):
-            if "as_tensor" not in value:
-                continue
-            name = value["as_tensor"]["name"]
-            kind, called = _kind(specs[k] if k < len(specs) else None, name)
-            self.own_name[called] = name
-            if kind == "input":
-                self.example.append(self._empty(name))
-                self.input_names.append(names.get(k, name))
-                self.given.append((kind, name))
-                continue
-            member = program.weights.get(called, "")
-            key = (member, self._meta(name)) if member else (name, None)
+        self.own_name = {each.called: each.name for each in program.inputs}
+        made: dict[Any, torch.Tensor] = {}
+        for each in program.inputs:
+            meta = program.graph.tensor_values[each.name]
+            key = (each.member, meta) if each.member else each.name
             if key not in made:
-                made[key] = self._empty(name)
-                if kind == "parameter":
-                    made[key] = torch.nn.Parameter(made[key], self._meta(name).requires_grad)
-            if kind == "constant":
-                self.constants[name] = made[key]
-                continue
-            self.paths[name] = called
-            _register(self, kind, called, made[key])
+                made[key] = self._empty(each.name)
+                if each.role == "parameter":
+                    made[key] = torch.nn.Parameter(made[key], meta.requires_grad)
+            if each.role == "input":
+                self.example.append(made[key])
+                self.input_names.append(each.label)
+                self.given.append(each.name)
+            elif each.role == "constant":
+                self.constants[each.name] = made[key]
+            else:
+                self.paths[each.name] = each.called
+                self._register(each.role, each.called, made[key])
+
+    def _register(self, role: str, path: str, value: torch.Tensor) -> None:
+        """Put ``value`` under its dotted name; the modules on the way are empty ones."""
+        module: torch.nn.Module = self
+        *way, name = path.split(".")
+        for step in way:
+            if step not in module._modules:
+                module.add_module(step, torch.nn.Module())
+            module = module.get_submodule(step)
+        (module.register_parameter if role == "parameter" else module.register_buffer)(name, value)
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Return the flat outputs of the program. Buffers are overwritten as declared."""
-        body, values = self.program.module.graph, dict(self.constants)
-        values.update({name: _at(self, path) for name, path in self.paths.items()})
-        values.update(zip([name for _, name in self.given], tensors, strict=True))
-        self._run(body, values)
+        values = dict(self.constants)
+        values.update({name: attrgetter(path)(self) for name, path in self.paths.items()})
+        values.update(zip(self.given, tensors, strict=True))
+        self._run(self.program.graph, values)
         returned = []
-        for left in self.program.module.signature.output_specs:
-            output = left.user_output or left.loss_output
-            if output is not None:
-                arg = output["arg"]
-                named = arg.get("as_tensor", arg if "name" in arg else None)
-                if named is not None:
-                    returned.append(values[named["name"]])
-            for mutation, key in (
-                (left.buffer_mutation, "buffer_name"),
-                (left.parameter_mutation, "parameter_name"),
-                (left.user_input_mutation, "user_input_name"),
-            ):
-                if mutation is not None:
-                    called = mutation[key]
-                    with torch.no_grad():
-                        values[self.own_name.get(called, called)].copy_(values[mutation["arg"]["name"]])
+        for kind, end in self.program.outputs:
+            if kind in ("user_output", "loss_output") and end.tensor:
+                returned.append(values[end.tensor])
+            elif kind.endswith("_mutation"):
+                with torch.no_grad():
+                    values[self.own_name.get(end.called, end.called)].copy_(values[end.tensor])
         return returned
 
     @property
     def is_loss(self) -> bool:
         """Whether all it returns is a floating-point scalar, and there is a parameter to learn."""
-        left = [each for each in self.program.module.signature.output_specs if each.user_output or each.loss_output]
-        output = (left[0].user_output or left[0].loss_output) if len(left) == 1 else None
-        arg = output["arg"] if output else {}
-        named = arg.get("as_tensor", arg if "name" in arg else None)
-        if named is None or not any(parameter.requires_grad for parameter in self.parameters()):
+        returned = [end.tensor for kind, end in self.program.outputs if kind in ("user_output", "loss_output")]
+        if len(returned) != 1 or not returned[0] or not any(each.requires_grad for each in self.parameters()):
             return False
-        meta = self._meta(named["name"])
+        meta = self.program.graph.tensor_values[returned[0]]
         return not meta.sizes and _dtype(meta.dtype).is_floating_point
-
-    # -- operators --------------------------------------------------------------------------------------------------
 
     def _run(self, body: Body, values: dict[str, Any]) -> None:
         for operation in body.nodes:
             what = pt2_operators.operator(operation.target)
             if what.name in pt2_operators.NO_BYTES or not _any_tensors(operation):
                 continue
-            args, kwargs = self._arguments(operation.inputs, values)
+            given = [(each, self._argument(each.arg, values)) for each in operation.inputs]
+            args = [value for each, value in given if each.kind != 2]
             if what.space == "higher_order" and what.name in BODIES:
-                found = [each for each in args if isinstance(each, list)]
-                args = [tuple(each) if each in found else each for each in args]
-            result = _callable(what)(*args, **kwargs)
-            self._take(operation.outputs, result, values)
-
-    def _arguments(self, given: Sequence[Argument], values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        args: list[Any] = []
-        kwargs: dict[str, Any] = {}
-        for argument in given:
-            value = self._argument(argument.arg, values)
-            if argument.kind == 2:
-                kwargs[argument.name] = value
-            else:
-                args.append(value)
-        return args, kwargs
+                args = [tuple(each) if isinstance(each, list) else each for each in args]
+            result = _callable(what)(*args, **{each.name: value for each, value in given if each.kind == 2})
+            outputs = operation.outputs
+            if len(outputs) == 1 and "as_tensors" in outputs[0]:
+                outputs = tuple([{"as_tensor": each} for each in outputs[0]["as_tensors"]])
+            results = result if isinstance(result, (list, tuple)) else [result]
+            for output, each in zip(outputs, results, strict=False):
+                named = output.get("as_tensor") or (output.get("as_optional_tensor") or {}).get("as_tensor")
+                if named is not None:
+                    values[named["name"]] = each
 
     def _argument(self, value: Value, values: dict[str, Any]) -> Any:
         (kind, inner), *more = value.items()
         if more:
             raise CannotTrace("an argument is of two kinds")
-        if kind == "as_none":
-            return None
-        if kind == "as_tensor":
-            return values[inner["name"]]
-        if kind == "as_tensors":
-            return [values[each["name"]] for each in inner]
-        if kind in ("as_optional_tensor", "as_optional_tensors"):
-            many = inner if isinstance(inner, list) else [inner]
-            found = [values[each["as_tensor"]["name"]] if "as_tensor" in each else None for each in many]
-            return found if isinstance(inner, list) else found[0]
-        if kind in ("as_int", "as_bool", "as_string", "as_ints", "as_bools", "as_strings"):
-            return _checked(inner)
-        if kind in ("as_float", "as_floats"):
-            return [float(each) for each in inner] if isinstance(inner, list) else float(inner)
-        if kind == "as_complex":
-            return complex(float(inner["real"]), float(inner["imag"]))
-        if kind in ("as_sym_int", "as_sym_ints"):
-            return [self._open(each) for each in inner] if isinstance(inner, list) else self._open(inner)
-        if kind == "as_scalar_type":
-            return _dtype(inner)
-        if kind == "as_memory_format":
-            return MEMORY_FORMATS[inner]
-        if kind == "as_layout" and inner == STRIDED:
-            return torch.strided
-        if kind == "as_device":
-            return torch.device("cpu")
-        if kind == "as_graph":
-            return self._body(msgspec.convert(inner["graph"], Body))
-        raise CannotTrace(f"an argument is of the kind {kind}")
+        if isinstance(inner, list) and kind.endswith("s"):
+            return [self._single(kind[:-1], each, values) for each in inner]
+        return self._single(kind, inner, values)
 
-    def _open(self, value: Any) -> int:
-        if "as_int" in value:
-            return int(_checked(value["as_int"]))
-        name = value["as_name"]
-        size = self.program.module.graph.sym_int_values.get(name)
-        if size is None:
-            raise CannotTrace(f'the size "{name}" is not among the sizes')
-        return self.program.size(size, name)
+    def _single(self, kind: str, inner: Any, values: dict[str, Any]) -> Any:
+        """Return an argument of one kind, or one element of a list of it."""
+        match kind:
+            case "as_none":
+                return None
+            case "as_tensor":
+                return values[inner["name"]]
+            case "as_optional_tensor":
+                return values[inner["as_tensor"]["name"]] if "as_tensor" in inner else None
+            case "as_int" | "as_bool" | "as_string":
+                return _checked(inner)
+            case "as_float":
+                return float(inner)
+            case "as_complex":
+                return complex(float(inner["real"]), float(inner["imag"]))
+            case "as_sym_int" if "as_int" in inner:
+                return int(_checked(inner["as_int"]))
+            case "as_sym_int" if inner["as_name"] in self.program.graph.sym_int_values:
+                return self.program.size(self.program.graph.sym_int_values[inner["as_name"]], inner["as_name"])
+            case "as_scalar_type":
+                return _dtype(inner)
+            case "as_memory_format":
+                return MEMORY_FORMATS[inner]
+            case "as_layout" if inner == STRIDED:
+                return torch.strided
+            case "as_device":
+                return torch.device("cpu")
+            case "as_graph":
+                return self._body(msgspec.convert(inner["graph"], Body))
+        raise CannotTrace(f"an argument is of the kind {kind}, or a size that is not among the sizes")
 
     def _body(self, body: Body) -> Callable[..., Any]:
         def run(*given: Any) -> Any:
@@ -194,27 +173,11 @@ class Rebuilt(torch.nn.Module):
 
         return run
 
-    def _take(self, outputs: Sequence[Value], result: Any, values: dict[str, Any]) -> None:
-        """Call the results what the file calls them."""
-        if len(outputs) == 1 and "as_tensors" in outputs[0]:
-            outputs = [{"as_tensor": each} for each in outputs[0]["as_tensors"]]
-        results = list(result) if isinstance(result, (list, tuple)) else [result]
-        for output, each in zip(outputs, results, strict=False):
-            named = output.get("as_tensor") or (output.get("as_optional_tensor") or {}).get("as_tensor")
-            if named is not None:
-                values[named["name"]] = each
-
-    # -- tensors ----------------------------------------------------------------------------------------------------
-
-    def _meta(self, name: str) -> Meta:
-        return self.program.module.graph.tensor_values[name]
-
     def _empty(self, name: str) -> torch.Tensor:
-        meta = self._meta(name)
+        meta = self.program.graph.tensor_values[name]
         if meta.layout != STRIDED:
             raise CannotTrace(f'"{name}" is not dense')
-        shape = [self.program.size(size, name) for size in meta.sizes]
-        strides = [self.program.size(size, name) for size in meta.strides]
+        shape, strides = ([self.program.size(size, name) for size in side] for side in (meta.sizes, meta.strides))
         return torch.empty_strided(shape, strides, dtype=_dtype(meta.dtype), device="cpu")
 
 
@@ -224,40 +187,6 @@ def rebuilt(program: Program) -> Rebuilt:
     mode.allow_fallback_kernels = False  # an operator that fake tensors have no rule for would be run on real ones
     with mode:
         return Rebuilt(program)
-
-
-def _kind(spec: Any, name: str) -> tuple[str, str]:
-    for kind, key in (("parameter", "parameter_name"), ("buffer", "buffer_name")):
-        if spec is not None and (value := getattr(spec, kind)) is not None:
-            return kind, value[key]
-    if spec is not None and spec.tensor_constant is not None:
-        return "constant", spec.tensor_constant["tensor_constant_name"]
-    return "input", name
-
-
-def _register(module: torch.nn.Module, kind: str, path: str, value: torch.Tensor) -> None:
-    """Put ``value`` under its dotted name; the modules on the way are empty ones."""
-    *way, name = path.split(".")
-    for step in way:
-        inner = module._modules.get(step)
-        if inner is None:
-            inner = torch.nn.Module()
-            module.add_module(step, inner)
-        module = inner
-    if kind == "parameter":
-        module.register_parameter(name, value)
-    else:
-        module.register_buffer(name, value)
-
-
-def _at(module: torch.nn.Module, path: str) -> torch.Tensor:
-    *way, name = path.split(".")
-    for step in way:
-        module = module._modules[step]
-    found = module._parameters.get(name)
-    value = module._buffers.get(name) if found is None else found
-    assert value is not None
-    return value
 
 
 def _callable(what: pt2_operators.Operator) -> Callable[..., Any]:
@@ -279,10 +208,9 @@ def _any_tensors(operation: Operation) -> bool:
 
 
 def _checked(value: Any) -> Any:
-    """A number, a word or a list of them, numbers within 64 bits."""
-    for each in value if isinstance(value, list) else [value]:
-        if not isinstance(each, (bool, int, str)) or (isinstance(each, int) and not -(2**63) <= each < 2**63):
-            raise CannotTrace("an argument is neither a number of 64 bits nor a word")
+    """A number of 64 bits, a truth value or a word."""
+    if not isinstance(value, (bool, int, str)) or (isinstance(value, int) and not -(2**63) <= value < 2**63):
+        raise CannotTrace("an argument is neither a number of 64 bits nor a word")
     return value
 
 
