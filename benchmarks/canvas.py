@@ -15,7 +15,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
-from app.canvas.pack import pack_plan
+from app.canvas.pack import Origin, pack_plan
 from app.canvas.script import canvas_script
 from app.report.html_report import Known, build_report
 from benchmarks.canvas_plans import synthetic_plan
@@ -95,7 +95,7 @@ def measure(browser: Browser, address: str, boxes: int, view: str) -> dict[str, 
     slots = SLOTS.get(boxes, 48)
     plan, operators = synthetic_plan(boxes, slots=slots)
     began = time.perf_counter()
-    packed = pack_plan(plan, operators=operators)
+    packed = pack_plan(plan, Origin(operators))
     packing = time.perf_counter() - began
     url = f"{address}/?boxes={boxes}&slots={slots}&view={view}&two=1"
     page = _open(browser, url)  # the first visit also plans, so it is not reported
@@ -148,7 +148,7 @@ def measure_report(browser: Browser, boxes: int) -> dict[str, Any]:
     """One row: the offline report of a count of boxes, opened from a file."""
     plan, operators = synthetic_plan(boxes)
     began = time.perf_counter()
-    report = build_report(plan, known=Known(Verdict(), Verdict(), operators))
+    report = build_report(plan, known=Known(Verdict(), Verdict(), Origin(operators)))
     building = time.perf_counter() - began
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.html"

@@ -6,6 +6,7 @@ import sys
 
 import streamlit as st
 
+from app.canvas.pack import Origin
 from app.canvas.plan_component import Listeners, Picture, Selection, View, plan_canvas, plan_store
 from benchmarks.canvas_plans import synthetic_plan
 
@@ -13,17 +14,18 @@ st.set_page_config(page_title="canvas", layout="wide")
 
 
 @st.cache_resource
-def _plan(boxes: int, slots: int) -> tuple[object, list[str]]:
-    return synthetic_plan(boxes, slots=slots)
+def _plan(boxes: int, slots: int) -> tuple[object, Origin]:
+    plan, operators = synthetic_plan(boxes, slots=slots)
+    return plan, Origin(operators)
 
 
 arguments = [a for a in sys.argv[1:] if not a.startswith("-")]
 boxes = int(st.query_params.get("boxes", arguments[0] if arguments else 500))
 view: View = st.query_params.get("view", "map")  # type: ignore[assignment]
 two = "two" in st.query_params
-plan, operators = _plan(boxes, int(st.query_params.get("slots", 48)))
-other, _ = _plan(boxes, 40) if "compare" in st.query_params else (None, [])
-handle = plan_store(plan, baseline=other, operators=operators)  # type: ignore[arg-type]
+plan, origin = _plan(boxes, int(st.query_params.get("slots", 48)))
+other, _ = _plan(boxes, 40) if "compare" in st.query_params else (None, None)
+handle = plan_store(plan, origin, baseline=other)  # type: ignore[arg-type]
 
 
 @st.fragment

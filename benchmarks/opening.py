@@ -12,12 +12,15 @@ import os
 import random
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page
 
 from app.canvas.pack import pack_plan
@@ -171,8 +174,8 @@ def without_page(file: Path) -> dict[str, float]:
     return found
 
 
-def uploaded(browser: Browser, address: str, file: Path) -> dict[str, float]:
-    """Seconds from the choice of a file to each stage of its page."""
+def uploaded(browser: Browser, address: str, file: Path) -> tuple[dict[str, float], dict[str, float]]:
+    """Seconds from the choice of a file to each stage of its page, and CPU seconds to the picture."""
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"{address}/?graph=sample:linear_chain")
     page.wait_for_function(_PAINTED, arg="", timeout=60_000)
@@ -181,11 +184,50 @@ def uploaded(browser: Browser, address: str, file: Path) -> dict[str, float]:
     field = page.locator('[data-testid="stPopoverBody"] [data-testid="stFileUploaderDropzoneInput"]')
     field.wait_for(state="attached")
     page.evaluate(_STAGES, token(page))
-    field.set_input_files(str(file))
-    page.wait_for_function("() => 'verdict' in window.stages", timeout=600_000)
+    with CpuTimes() as used:
+        field.set_input_files(str(file))
+        page.wait_for_function("() => 'picture' in window.stages", timeout=600_000)
+        to_picture = used.now()
+        page.wait_for_function("() => 'verdict' in window.stages", timeout=600_000)
     found: dict[str, float] = page.evaluate("() => window.stages")
     page.close()
-    return {name: round(seconds, 2) for name, seconds in found.items()}
+    return {name: round(seconds, 2) for name, seconds in found.items()}, to_picture
+
+
+class CpuTimes:
+    """CPU seconds of this process's descendants by program, read ten times a second, because workers end."""
+
+    def __enter__(self) -> CpuTimes:
+        self._before = self._after = self._read()
+        self._ended = threading.Event()
+        self._watch = threading.Thread(target=self._run)
+        self._watch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._watch.join()
+
+    def now(self) -> dict[str, float]:
+        """CPU seconds since the start of the block, of the server and of the browser."""
+        found = {"server": 0.0, "browser": 0.0}
+        for process, seconds in self._after.items():
+            name = "server" if "python" in process[1] else "browser"
+            found[name] += seconds - self._before.get(process, 0.0)
+        return {name: round(seconds, 2) for name, seconds in found.items()}
+
+    def _run(self) -> None:
+        while not self._ended.wait(0.1):
+            self._after |= self._read()
+
+    @staticmethod
+    def _read() -> dict[tuple[int, str], float]:
+        found = {}
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):
+                times = process.cpu_times()
+                found[process.pid, process.name()] = times.user + times.system
+        return found
 
 
 def document(rows: list[dict[str, Any]], version: str) -> str:
@@ -243,7 +285,9 @@ def main(names: list[str]) -> None:
             ):
                 file = table(Path(folder), count)
                 print(f"{count:,} rows, {os.getloadavg()[0]:.1f} processes ready to run on {os.cpu_count()} cores")
-                print("  seconds to", uploaded(browser, address, file), flush=True)
+                stages, cpu = uploaded(browser, address, file)
+                print("  seconds to", stages, flush=True)
+                print("  CPU seconds to the picture:", cpu, flush=True)
                 print("  CPU seconds to", without_page(file), flush=True)
         return
     with served(lambda host, port: arguments([], True, port, host)) as address, chromium() as browser:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from app.texts import numbers as words
 from app.texts import palette
 from tmmu_core.formats.planfile.compare_plans import KINDS, compare
+from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.judge.verifier.finished_plan import conflicting_rows
 from tmmu_core.plans.analysis.reuse_costs import costly_reuses
 from tmmu_core.plans.figures.live_bytes import peak_of
@@ -54,6 +55,8 @@ class Packed:
 class Origin:
     """Origins of a plan's rows, one text per row each, and the phases of its steps."""
 
+    operators: Sequence[str] | None = None
+    """The operator that writes each row, ``""`` where none does."""
     layers: Sequence[str] | None = None
     phases: Sequence[str] | None = None
     stretches: Sequence[tuple[str, int, int]] = ()
@@ -76,10 +79,13 @@ class _Arrays:
 
     def pool(self, texts: Iterable[str]) -> dict[str, list[Any]]:
         """Store strings as one blob with the end offset of each."""
+        listed = list(texts)
         # A lone surrogate cannot be written as UTF-8; it is drawn as a question mark, the plan keeps it.
-        encoded = [text.encode("utf-8", "replace") for text in texts]
-        ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), dtype=np.int64)
-        blob = b"".join(encoded)
+        blob = "".join(listed).encode("utf-8", "replace")
+        lengths = np.fromiter(map(len, listed), np.int64, len(listed))
+        if len(blob) > lengths.sum():  # a character has several bytes
+            lengths = np.array([len(text.encode("utf-8", "replace")) for text in listed], np.int64)
+        ends = np.cumsum(lengths, dtype=np.int64)
         return {"blob": ["u1", *self._append(blob), len(blob)], "ends": self.add(ends)}
 
     def table(self, values: Sequence[str]) -> dict[str, Any]:
@@ -96,31 +102,20 @@ class _Arrays:
         return [start]
 
 
-def pack_plan(
-    plan: Plan,
-    *,
-    baseline: Plan | None = None,
-    operators: Sequence[str] | None = None,
-    origin: Origin | None = None,
-) -> Packed:
-    """Pack ``plan`` (and the ``baseline`` it is compared with) for the canvas.
+NO_ORIGIN = Origin()
 
-    ``operators`` names the operator that writes each row of ``plan`` (length n, ``""`` where none does);
-    ``origin`` holds layers and phases. Raises ``ValueError`` when a column's length is not the plan's.
+
+def pack_plan(
+    plan: Plan, origin: Origin = NO_ORIGIN, *, baseline: Plan | None = None, baseline_origin: Origin = NO_ORIGIN
+) -> Packed:
+    """Pack ``plan`` (and the ``baseline`` it is compared with) for the canvas, each with the origins of its rows.
+
+    Raises ``ValueError`` when a column's length is not the plan's.
     """
-    origin = origin or Origin()
-    given = {"operators": operators, "layers": origin.layers, "phases": origin.phases}
-    for name, column in given.items():
-        if column is not None and len(column) != len(plan):
-            raise ValueError(f"{name} has {len(column)} entries, the plan {len(plan)} rows")
     arrays = _Arrays()
-    drawn, events = picture_of(plan, baseline)
-    plans = [_pack_one(arrays, (plan, drawn, events), operators)]
-    columns = {"module": origin.layers, "phase": origin.phases}
-    plans[0] |= {name: None if texts is None else arrays.table(texts) for name, texts in columns.items()}
-    plans[0]["stretches"] = [] if events is not None else [list(stretch) for stretch in origin.stretches]
+    plans = [_pack_one(arrays, plan, baseline, origin)]
     if baseline is not None:
-        plans.append(_pack_one(arrays, (baseline, *picture_of(baseline, plan)), None))
+        plans.append(_pack_one(arrays, baseline, plan, baseline_origin))
         comparison = compare(baseline, plan)
         for spec, mine, other in (
             (plans[0], comparison.right_row, comparison.left_row),
@@ -142,15 +137,9 @@ def pack_plan(
 _CACHE: WeakKeyDictionary[Plan, dict[tuple[int, ...], tuple[tuple[Any, ...], Packed]]] = WeakKeyDictionary()
 
 
-def packed_once(
-    plan: Plan,
-    *,
-    baseline: Plan | None = None,
-    operators: Sequence[str] | None = None,
-    origin: Origin | None = None,
-) -> Packed:
+def packed_once(plan: Plan, origin: Origin, baseline: Plan | None, baseline_origin: Origin) -> Packed:
     """Cached :func:`pack_plan`, by the identity of the plan object (plans are frozen)."""
-    parts = (baseline, operators, origin)
+    parts = (origin, baseline, baseline_origin)
     key = tuple(id(part) for part in parts)
     kept = _CACHE.setdefault(plan, {})
     hit = kept.get(key)
@@ -158,7 +147,7 @@ def packed_once(
         if len(kept) >= 4:
             kept.clear()
         # The parts are kept beside the bytes: an id is only an identity while its object lives.
-        packed = pack_plan(plan, baseline=baseline, operators=operators, origin=origin)
+        packed = pack_plan(plan, origin, baseline=baseline, baseline_origin=baseline_origin)
         kept[key] = hit = (parts, Packed(packed.token, packed.data, () if baseline is None else (baseline,)))
     return Packed(hit[1].token, hit[1].data, (plan, *hit[1].plans))
 
@@ -177,9 +166,15 @@ def matches(plan: Plan, text: str) -> NDArray[np.bool_]:
     if not text:
         return np.zeros(len(plan), np.bool_)
     needle = _fold(text)
-    nodes = np.array([needle in _fold(plan.node_at(step)) for step in range(plan.steps)], np.bool_)
+    nodes = np.array([needle in _fold(name) for name in _nodes(plan)], np.bool_)
     ids = np.fromiter((needle in _fold(tensor_id) for tensor_id in plan.tensor_ids), np.bool_, len(plan))
     return ids | (nodes[plan.birth] & (plan.held_until - plan.birth < plan.steps) if plan.steps else ids)
+
+
+def _nodes(plan: Plan) -> list[str]:
+    """Return ``plan.node_at(step)`` of all steps."""
+    named = [*([INPUTS_STEP] if plan.has_inputs_step else []), *plan.execution_order][: plan.steps]
+    return named + [""] * (plan.steps - len(named))
 
 
 _FOLD = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
@@ -221,12 +216,13 @@ def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np
     return drawn, steps
 
 
-def _pack_one(
-    arrays: _Arrays,
-    picture: tuple[Plan, Plan, NDArray[np.int64] | None],
-    operators: Sequence[str] | None,
-) -> dict[str, Any]:
-    whole, plan, events = picture
+def _pack_one(arrays: _Arrays, whole: Plan, beside: Plan | None, origin: Origin) -> dict[str, Any]:
+    """Pack a plan; ``beside`` is the plan that it is drawn beside."""
+    plan, events = picture_of(whole, beside)
+    columns = {"operator": origin.operators, "module": origin.layers, "phase": origin.phases}
+    for name, column in columns.items():
+        if column is not None and len(column) != len(plan):
+            raise ValueError(f"{name} has {len(column)} entries, the plan {len(plan)} rows")
     storages = storages_of(whole)
     views = [row for row, base in enumerate(plan.base_tensor_uids) if base is not None and base in plan.row_of]
     shared = np.flatnonzero(np.bincount(plan.storage, minlength=1)[plan.storage] > 1)
@@ -257,13 +253,16 @@ def _pack_one(
             "arena": arrays.add(plan.arena),
         },
         "ids": arrays.pool(plan.tensor_ids),
-        "nodes": arrays.pool(plan.node_at(step) for step in range(plan.steps)),
+        "nodes": arrays.pool(_nodes(plan)),
         "role": arrays.table(plan.roles),
         "category": arrays.table(plan.categories) if plan.categories else None,
         "dtype": arrays.table(plan.dtypes),
         "shape": arrays.table(_shapes(plan)),
-        "operator": None if operators is None else arrays.table(operators),
-        "ranked": [] if operators is None else palette.ranked(whole, operators)[: len(palette.CATEGORIES)],
+        **{name: None if texts is None else arrays.table(texts) for name, texts in columns.items()},
+        "ranked": []
+        if origin.operators is None
+        else palette.ranked(whole, origin.operators)[: len(palette.CATEGORIES)],
+        "stretches": [] if events is not None else [list(stretch) for stretch in origin.stretches],
         "views": arrays.add(views),
         "bases": arrays.add([plan.row_of[plan.base_tensor_uids[row] or ""] for row in views]),
         "shared": arrays.add(shared),

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 import streamlit as st
 
-from app.canvas.pack import Origin, packed_once
+from app.canvas.pack import NO_ORIGIN, Origin, packed_once
 from app.canvas.script import ENTRY, canvas_script
 from app.session import state
 from tmmu_core.plans.model import Plan
@@ -154,17 +154,17 @@ NOBODY = Listeners()
 
 def plan_store(
     plan: Plan,
+    origin: Origin = NO_ORIGIN,
     *,
     baseline: Plan | None = None,
-    operators: Sequence[str] | None = None,
-    origin: Origin | None = None,
+    baseline_origin: Origin = NO_ORIGIN,
     key: str = "plan_store",
 ) -> PlanHandle:
     """Send a plan's bytes (:func:`app.canvas.pack.pack_plan`) to the page once for all views.
 
     Call it outside any fragment. A ``baseline``, packed along, can be laid under the plan.
     """
-    packed = packed_once(plan, baseline=baseline, operators=operators, origin=origin)
+    packed = packed_once(plan, origin, baseline, baseline_origin)
     _component()(key=key, data=packed.data, height="content")
     return PlanHandle(packed.token, plan, baseline)
 

@@ -14,16 +14,18 @@ from typing import Any, NamedTuple
 import jinja2
 from markupsafe import Markup
 
-from app.canvas.pack import claim, pack_plan
+from app.canvas.pack import NO_ORIGIN, Origin, claim, pack_plan
 from app.canvas.script import canvas_script
 from app.report.report_figures import ACCOUNT_LOOKS, ledger_figure, patterns
 from app.report.report_figures import HEIGHT as LEDGER_HEIGHT
 from app.report.report_figures import WIDTH as LEDGER_WIDTH
 from app.report.report_theme import HEIGHT, WIDTH, Sheet, Theme
-from app.report.still_pictures import map_figure
+from app.report.still_pictures import still
 from app.texts import certificate_text, glossary, numbers, totals_text
+from app.texts.palette import default_scheme, row_colours
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, TensorChange, compare
 from tmmu_core.formats.planfile.trace import METRIC_SCHEMA, TRACE_SCHEMA
+from tmmu_core.graph.modules.module_paths import modules_of
 from tmmu_core.graph.native import unpacking
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
@@ -44,11 +46,11 @@ ALIVE, LARGEST, HANDOFFS, CHANGED, FINDINGS = 120, 60, 200, 120, 40
 
 
 class Known(NamedTuple):
-    """Results that the caller has already computed: verdicts, the operator of each row, and the limit of all arenas."""
+    """Results that the caller has already computed: verdicts, the origins of all rows, and the limit of all arenas."""
 
     verified: Verdict | None = None
     linted: Verdict | None = None
-    operators: Sequence[str] | None = None
+    origin: Origin | None = None
     budget: int | None = None
 
 
@@ -83,23 +85,24 @@ def build_report(
 ) -> bytes:
     """Return the HTML report (UTF-8) of a plan, compared with ``baseline`` if given.
 
-    Verdicts and operators that are not ``known`` are computed, with the graph if ``source`` is a ``Solution``.
+    Verdicts and origins that are not ``known`` are computed, with the graph if ``source`` is a ``Solution``.
     """
-    verified, linted, operators, budget = known
+    verified, linted, origin, budget = known
     plan = source.plan if isinstance(source, Solution) else source
     before = baseline.plan if isinstance(baseline, Solution) else baseline
     graph = source.graph if isinstance(source, Solution) else None
-    if operators is None and isinstance(source, Solution):
-        operators = _operators(source)
+    origin = origin or (_origin(source) if isinstance(source, Solution) else NO_ORIGIN)
     verified = verified if verified is not None else verify_plan(plan, graph)
     if any(error.rule != "capacity" for error in verified.errors):  # a plan over its capacity has correct figures
         plan = believed(plan, verified)
     linted = linted if linted is not None else lint_verdict(plan, graph)
-    packed = pack_plan(plan, baseline=before, operators=operators)
+    before_origin = _origin(baseline) if isinstance(baseline, Solution) else NO_ORIGIN
+    packed = pack_plan(plan, origin, baseline=before, baseline_origin=before_origin)
     by_size = sorted(range(len(plan)), key=plan.size.tolist().__getitem__, reverse=True)
-    still: str = ""
+    picture = ""
     if plan.arenas and plan.steps:
-        still = map_figure(plan, first_arena(plan) or plan.arenas[0].name, Sheet(WIDTH, HEIGHT, theme))
+        colours = row_colours(plan, default_scheme(plan, origin.layers), origin.operators, origin.layers)
+        picture = still(plan, first_arena(plan) or plan.arenas[0].name, "map", Sheet(WIDTH, HEIGHT, theme), colours)
     text = _template().render(
         title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",
         plan=plan,
@@ -129,7 +132,7 @@ def build_report(
         token=packed.token,
         packed=base64.b64encode(unpacking.pack(packed.data)).decode("ascii"),
         first_arena=first_arena(plan),
-        still=still,
+        still=picture,
     )
     return text.encode("utf-8", "replace")
 
@@ -195,11 +198,14 @@ def _handoffs(plan: Plan) -> Iterator[tuple[str, str, str, str, str]]:
         yield where, source, target, numbers.full_bytes(size), "yes" if taken else "no"
 
 
-def _operators(solution: Solution) -> list[str]:
-    index, nodes = solution.liveness.timeline.index, solution.liveness.timeline.graph.nodes
-    producers = index.producer.tolist()
-    rows = (producers[index.tensor_of[tensor_id]] for tensor_id in solution.plan.tensor_ids)
-    return [nodes[node].instr if node >= 0 else "" for node in rows]
+def _origin(solution: Solution) -> Origin:
+    """Return operator and layer of each row."""
+    timeline = solution.liveness.timeline
+    index, nodes, tree = timeline.index, timeline.graph.nodes, modules_of(timeline.index, timeline.node_at.tolist())
+    rows = [index.tensor_of[tensor_id] for tensor_id in solution.plan.tensor_ids]
+    operators = [nodes[node].instr if node >= 0 else "" for node in index.producer[rows].tolist()] if rows else []
+    layers = [tree.layers[k] for k in tree.of_tensor[rows].tolist()] if rows else []
+    return Origin(operators, layers if tree.known_by and any(layers) else None)
 
 
 def _hint(source: Solution | Plan) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from app.report.report_theme import Sheet
 from app.texts import numbers
 from app.texts.axis_ticks import ticks
-from app.texts.markup import PERSISTENT_COLOUR, ROLE_COLOURS
+from app.texts.palette import row_colours
+from app.texts.short_names import shortener
 from tmmu_core.plans.figures.plan_storages import arena_number, storages_of
 from tmmu_core.plans.model import ArenaSummary, Plan
 
@@ -45,20 +46,18 @@ class Drawn:
     noun: str
 
 
-def map_figure(plan: Plan, arena: str, sheet: Sheet | None = None) -> Markup:
-    """Return the arena map: a box per buffer, coloured by role, red above the capacity."""
-    return still(plan, arena, "map", sheet or Sheet())
+def still(plan: Plan, arena: str, kind: Kind, sheet: Sheet, colour_of: Callable[[int], str] | None = None) -> Markup:
+    """Return a drawing of one arena; bytes above its capacity are red. Raises ``KeyError`` for an unknown arena.
 
-
-def still(plan: Plan, arena: str, kind: Kind, sheet: Sheet) -> Markup:
-    """Return a drawing of one arena. Raises ``KeyError`` for an unknown arena.
-
-    Beyond ``MOST_BOXES`` the boxes with the most bytes × steps are drawn.
+    ``colour_of`` maps a row to its colour; without it, or for "", the colour is that of the role. Beyond ``MOST_BOXES``
+    the boxes with the most bytes × steps are drawn.
     """
     summary = plan.arena_of[arena]
     drawn = _drawn(plan, summary, kind)
     title = escape(_title(summary, kind, drawn))
-    parts = [*_boxes(plan, drawn, sheet, summary.capacity_bytes if kind == "map" else None)]
+    by_role = row_colours(plan, "role")
+    colours = {row: (colour_of and colour_of(row)) or by_role(row) for row in drawn.rows.tolist()}
+    parts = [*_boxes(plan, drawn, sheet, summary.capacity_bytes if kind == "map" else None, colours)]
     parts += _lines(summary, drawn, sheet) if kind == "map" else []
     parts += [*_marks(plan, drawn, kind, sheet)]
     parts.append(f'<text x="{_LEFT}" y="{_TOP - 7}">{title}</text>')
@@ -107,13 +106,14 @@ def _y(sheet: Sheet, drawn: Drawn, v: int) -> float:
     return _TOP + (high * v / drawn.top if drawn.falling else high - high * v / drawn.top)
 
 
-def _boxes(plan: Plan, drawn: Drawn, sheet: Sheet, capacity: int | None) -> Iterator[str]:
+def _boxes(plan: Plan, drawn: Drawn, sheet: Sheet, capacity: int | None, colours: Mapping[int, str]) -> Iterator[str]:
+    short = shortener(plan.tensor_ids[row] for row in colours)
     wide, high = sheet.width - _LEFT - _RIGHT, sheet.height - _TOP - _BOTTOM
     yield f'<rect x="{_LEFT}" y="{_TOP}" width="{wide}" height="{high}" fill="{sheet.look.panel}"/>'
     for k, row in enumerate(drawn.rows.tolist()):
         birth, death, low, up = (int(each[k]) for each in (drawn.birth, drawn.death, drawn.low, drawn.high))
         left, right = _x(sheet, plan.steps, birth), _x(sheet, plan.steps, death)
-        colour, name = ROLE_COLOURS.get(plan.roles[row], PERSISTENT_COLOUR), plan.tensor_ids[row]
+        colour, name = colours[row], plan.tensor_ids[row]
         size = numbers.short_bytes(int(plan.size[row]))
         tip = f"<title>{escape(f'{name}, {size}, {numbers.live_range(birth, death)}')}</title>"
         parts = [(low, up, colour)]
@@ -127,7 +127,7 @@ def _boxes(plan: Plan, drawn: Drawn, sheet: Sheet, capacity: int | None) -> Iter
             yield f'<rect {at} fill="{ink}">{tip}</rect>'
         upper, lower = sorted((_y(sheet, drawn, low), _y(sheet, drawn, up)))
         if right - left >= NAMED[0] and lower - upper >= NAMED[1]:
-            label = numbers.shortened(name, int((right - left - 8) / LETTER))
+            label = short(name, int((right - left - 8) / LETTER))
             at = f'x="{left + 4:.1f}" y="{upper + min((lower - upper) / 2, 30) + 4:.1f}"'
             ink = _ink(parts[-1][2] if parts[-1][2] == OVER else colour)
             yield f'<text {at} style="fill:{ink}">{escape(label)}</text>'

@@ -414,6 +414,11 @@ def judgement(shown: Shown) -> Job[tasks.Judgement]:
     return desk().job(("judge", shown.key), "judging", judged)
 
 
+def known_judgement(shown: Shown) -> Job[Judgement] | None:
+    """Return the job that verifies a plan if it was started."""
+    return desk().known(("judge", shown.key))
+
+
 def compared(left: Shown, right: Shown) -> Comparison:
     """``left`` is the baseline, ``right`` the candidate."""
     return desk().remembered(

@@ -1,9 +1,10 @@
-"""Colours of operators and arenas, in one order for all pages and the canvas."""
+"""Colours of a plan's rows, equal on all pages, in the canvas and in exported pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from app.texts.markup import PERSISTENT_COLOUR, ROLE_COLOURS
 from tmmu_core.plans.model import Plan
 
 CATEGORIES = (
@@ -64,3 +65,27 @@ def layer_colours(plan: Plan, layers: Sequence[str]) -> dict[str, str]:
 def operator_colours(plan: Plan, operators: Sequence[str]) -> dict[str, str]:
     """Return the colour of each of the first operators; all others have ``OTHER``."""
     return dict(zip(ranked(plan, operators), CATEGORIES, strict=False))
+
+
+def default_scheme(plan: Plan, layers: Sequence[str] | None) -> str:
+    """Return the colour scheme of a plan: by category of a recording, by module, else by operator."""
+    return "category" if plan.categories else "module" if len(set(layers or ()) - {""}) > 1 else "operator"
+
+
+def row_colours(
+    plan: Plan, scheme: str, operators: Sequence[str] | None = None, layers: Sequence[str] | None = None
+) -> Callable[[int], str]:
+    """Return row → colour in a scheme of the canvas; by role where the plan has no values for the scheme."""
+    if scheme == "category" and plan.categories:
+        return lambda row: CATEGORY_COLOURS[plan.categories[row]]
+    if scheme == "operator" and operators is not None:
+        by_operator = operator_colours(plan, operators)
+        return lambda row: by_operator.get(operators[row], OTHER)
+    if scheme == "module" and layers is not None:
+        by_layer = layer_colours(plan, layers)
+        return lambda row: by_layer[layers[row]]
+    if scheme == "slot":
+        return lambda row: HUES[int(plan.logical_slot[row]) % len(HUES)]
+    if scheme == "arena":
+        return lambda row: CATEGORIES[int(plan.arena[row]) % len(CATEGORIES)]
+    return lambda row: ROLE_COLOURS.get(plan.roles[row], PERSISTENT_COLOUR)

@@ -19,6 +19,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from io import BytesIO
 from itertools import product
 from pathlib import Path
@@ -27,10 +28,12 @@ from urllib.parse import urlencode
 
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from app.cli.commands.explore import arguments
 from app.session.pages import MOVED
 from benchmarks.snapshot_writer import Transformer, transformer_steps
+from tests.browser.conftest import still
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "docs" / "pictures"
@@ -43,6 +46,8 @@ FRAME_MS = 2_500
 WIDTHS = (390, 700, 1024, 1440, 1920)
 HEIGHT = 900
 MOST_SCREENS = 4
+HEADER = 60
+"""Pixels of a screen that the fixed header may cover."""
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 SUBJECTS = {
     "resnet50": "sample:resnet50",
@@ -79,32 +84,46 @@ def every_page(browser: Browser, server: str, folder: Path, sources: Mapping[str
     folder.mkdir(parents=True, exist_ok=True)
     for subject, theme in product(sources, THEMES):
         for name, path in VIEWS.items():
+            if name == "snapshot" != subject:
+                continue
             page = browser.new_page(viewport={"width": WIDTHS[-1], "height": HEIGHT}, color_scheme=theme)
             page.goto(f"{server}/{path}&{urlencode({'graph': sources[subject]})}")
             page.locator(".tm-headline h1, .tm-empty, .tm-error").first.wait_for(timeout=180_000)
-            page.wait_for_timeout(4_000)
             for width in reversed(WIDTHS):
                 page.set_viewport_size({"width": width, "height": HEIGHT})
-                page.wait_for_timeout(1_500)
+                quiet(page)
                 stitched(page).save(folder / f"{subject}-{name}-{theme}-{width}.png")
             page.close()
             print(subject, theme, name, flush=True)
+
+
+def quiet(page: Page) -> None:
+    """Wait until the page is idle; a running job, which redraws all the time, is not waited for."""
+    with suppress(PlaywrightTimeout):
+        expect(page.get_by_test_id("stSkeleton")).to_have_count(0, timeout=30_000)
+        still(page)
 
 
 def stitched(page: Page) -> Image.Image:
     """Return the page as one picture: Streamlit scrolls inside of the window."""
     main = page.locator('[data-testid="stMain"]')
     screens: list[Image.Image] = []
+    top = 0
     for k in range(MOST_SCREENS):
-        main.evaluate("(root, top) => root.scrollTo(0, top)", k * (HEIGHT - 60))
-        page.wait_for_timeout(150 if k == 0 else 500)
-        screens.append(Image.open(BytesIO(page.screenshot())))
-        if main.evaluate("(root) => root.scrollTop + root.clientHeight >= root.scrollHeight - 2"):
+        main.evaluate("(root, top) => root.scrollTo(0, top)", k * (HEIGHT - HEADER))
+        page.wait_for_timeout(100 if k == 0 else 400)
+        screen = Image.open(BytesIO(page.screenshot()))
+        now = int(main.evaluate("(root) => root.scrollTop"))
+        screens.append(screen if k == 0 else screen.crop((0, HEIGHT - (now - top), screen.width, HEIGHT)))
+        if now < k * (HEIGHT - HEADER):
             break
+        top = now
     main.evaluate("(root) => root.scrollTo(0, 0)")
-    whole = Image.new("RGB", (screens[0].width, HEIGHT * len(screens)))
-    for k, screen in enumerate(screens):
-        whole.paste(screen, (0, HEIGHT * k))
+    whole = Image.new("RGB", (screens[0].width, sum(screen.height for screen in screens)))
+    at = 0
+    for screen in screens:
+        whole.paste(screen, (0, at))
+        at += screen.height
     return whole
 
 

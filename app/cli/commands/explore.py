@@ -129,6 +129,7 @@ def arguments(names: list[str], no_browser: bool, port: int, address: str) -> li
         *("--server.port", str(port)),
         *("--server.address", address),
         *("--server.fileWatcherType", "none"),  # the sources do not change while it runs
+        *("--runner.postScriptGC", "false"),  # a full collection after each click takes longer than the click
         *("--server.headless", "true" if no_browser else "false"),
         *("--server.showEmailPrompt", "false"),
         *("--browser.gatherUsageStats", "false"),

@@ -11,12 +11,13 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from app.kit import row_colours
 from app.report.html_report import Known, ReviewPart, build_report
 from app.report.report_figures import ledger_figure
 from app.report.report_theme import Sheet
 from app.report.still_pictures import Kind, still
 from app.report.summary import markdown
-from app.session import fitting, plan_rows, planning, repeat_command, review
+from app.session import fitting, planning, repeat_command, review
 from app.session.opening import content_of
 from app.session.planning import Shown
 from app.session.review import Review
@@ -182,8 +183,7 @@ def report(shown: Shown, baseline: Shown | None, now: Review, *, dark: bool = Fa
         known=Known(
             judged.verified if judged else None,
             judged.lint if judged else None,
-            plan_rows.operators(shown),
-            shown.choice.budget,
+            budget=shown.choice.budget,
         ),
         theme="dark" if dark else "light",
         review=ReviewPart(
@@ -200,11 +200,11 @@ PICTURES = {"map": "arena map", "slots": "slots", "lifetimes": "lifetimes", "led
 """Drawing → its title."""
 
 
-def picture(plan: Plan, kind: str, arena: str, sheet: Sheet) -> str:
-    """Return a drawing of an arena as SVG. Raises ``KeyError`` for an unknown arena."""
+def picture(shown: Shown, kind: str, arena: str, sheet: Sheet) -> str:
+    """Return a drawing of an arena as SVG, in the colours of the page. Raises ``KeyError`` for an unknown arena."""
     if kind == "ledger":
-        return str(ledger_figure(plan, waste_ledger(plan, arena), sheet))
-    return str(still(plan, arena, cast(Kind, kind), sheet))
+        return str(ledger_figure(shown.plan, waste_ledger(shown.plan, arena), sheet))
+    return str(still(shown.plan, arena, cast(Kind, kind), sheet, row_colours.of_rows(shown, kind)))
 
 
 def _file_names(arenas: list[str]) -> list[str]:

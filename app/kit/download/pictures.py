@@ -58,7 +58,7 @@ def section(shown: Shown) -> None:
         st.selectbox("Theme", themes, key=state.set_widget("picture.theme", now.theme), on_change=_sized, width=100)
     if kind not in kinds or arena not in names:
         return
-    svg = downloads.picture(plan, kind, arena, sheet())
+    svg = downloads.picture(shown, kind, arena, sheet())
     st.html(markup.picture(svg, f"{called[kind]} of {arena}"))
     stem = f"{repeat_command.file_stem(shown.opened.name)}.{repeat_command.file_stem(arena)}.{kind}"
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="pictures-take"):

@@ -42,9 +42,7 @@ def progress(
             if job.of:
                 st.progress(min(1.0, job.done / job.of), text=for_markdown(text))
             else:
-                st.html(
-                    f'<div class="tm" role="status">{markup.esc(text)}<progress aria-label="Working"></progress></div>'
-                )
+                st.html(f'<div class="tm" role="status">{markup.esc(text)}</div>')
             st.button(
                 "Stopping …" if job.stopping else "Stop and keep the best plan" if cancel is None else "Stop",
                 on_click=cancel or Job.stop,

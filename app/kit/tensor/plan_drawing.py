@@ -23,13 +23,11 @@ from tmmu_core.plans.model import Plan
 
 def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:
     """Send the plan to the page. Call it outside of fragments."""
-    return plan_store(
-        shown.plan,
-        baseline=baseline.plan if baseline is not None else None,
-        operators=operators(shown),
-        origin=_origin(shown.key, _by_layers(shown), shown),
-        key=key,
-    )
+    own = _origin(shown.key, _by_layers(shown), shown)
+    if baseline is None:
+        return plan_store(shown.plan, own, key=key)
+    other = _origin(baseline.key, _by_layers(baseline), baseline)
+    return plan_store(shown.plan, own, baseline=baseline.plan, baseline_origin=other, key=key)
 
 
 def _by_layers(shown: Shown) -> bool:
@@ -40,14 +38,14 @@ def _by_layers(shown: Shown) -> bool:
 
 @remembered
 def _origin(key: str, by_layers: bool, _shown: Shown) -> Origin:
-    """Return layers and phases; cached, because the packing is cached by identity."""
+    """Return operators, layers and phases; cached, because the packing is cached by identity."""
     del key
     stretches = bands(_shown)
     known = origins(_shown) if by_layers else None
     if known is None:
-        return Origin(stretches=stretches)
+        return Origin(operators(_shown), stretches=stretches)
     layer = known.layer if known.modules.known_by and any(known.layer) else None
-    return Origin(layer, known.phase if stretches else None, stretches)
+    return Origin(operators(_shown), layer, known.phase if stretches else None, stretches)
 
 
 def end_to_end(plan: Plan) -> tuple[str, ...]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.kit import address, arena_focus
-from app.kit.tensor import certificate, row_colours, why_here
+from app.kit import address, arena_focus, row_colours
+from app.kit.tensor import certificate, why_here
 from app.session import graph_levels, plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, tensor_text
 from tmmu_core.base.escaping import for_markdown
 
 
-def panel(shown: Shown, *, walking: bool = False) -> None:
-    """Draw the card of the selected tensor, or how to select one. ``walking``: next to the graph view."""
+def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
+    """Draw the card of the selected tensor, or how to select one.
+
+    ``walking``: next to the graph view. ``colour``: the scheme of the drawing where none is chosen.
+    """
     plan, name = shown.plan, state.choice().selected
     if not name:
         st.html(tensor_text.nothing_selected(walking=walking))
@@ -21,7 +24,13 @@ def panel(shown: Shown, *, walking: bool = False) -> None:
         if arena and plan.arena_of[arena].peak_live_bytes:
             step = arena_focus.peak(plan, shown.key, arena)[0]
             alive = plan_rows.storages_alive(shown, step, arena)
-            st.html(address.linked(tensor_text.largest(plan, (arena, step), alive, row_colours.of_rows(shown))))
+            st.html(
+                address.linked(
+                    tensor_text.largest(
+                        plan, (arena, step), alive, row_colours.of_rows(shown, state.choice().view, colour)
+                    )
+                )
+            )
         certificate.panel(shown)
         why_here.replay_button(shown)
         return

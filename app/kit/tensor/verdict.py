@@ -9,19 +9,21 @@ from app.kit import arena_focus
 from app.kit.data_table import sheet
 from app.session import planning
 from app.session.planning import Shown
-from app.session.work.jobs import Job
 from app.session.work.tasks import Judgement
 from app.texts import certificate_text, glossary, markup, numbers, totals_text
 
 SHORT = 0.5
 """Seconds that a page waits for the verdict; it does not wait for large plans."""
+LARGE = 250_000
+"""Tensors that a browser draws in a second or less."""
 
 
 def mark(shown: Shown) -> str:
     """Return the verdict as HTML, "" for a plan that is only over a limit; the page runs again when it is ready."""
-    job = planning.judgement(shown)
-    if not job.wait(SHORT if len(shown.plan) < planning.JUDGED_HERE_UP_TO else 0):
-        _await(job)
+    is_small = len(shown.plan) < planning.JUDGED_HERE_UP_TO
+    job = planning.judgement(shown) if is_small else planning.known_judgement(shown)
+    if job is None or not job.wait(SHORT if is_small else 0):
+        _await(shown)
         if shown.verdict is None or shown.verdict.ok:
             return '<span class="soft">verifying …</span>'
         return f'<span class="bad">✗ invalid: {numbers.count(len(shown.verdict.errors), "error")}</span>'
@@ -59,8 +61,8 @@ def _only_over(judged: Judgement) -> bool:
 
 def findings(shown: Shown) -> None:
     """Draw all findings, folded unless one is an error; nothing before the verdict is ready."""
-    job = planning.judgement(shown)
-    if not job.finished:
+    job = planning.known_judgement(shown)
+    if job is None or not job.finished:
         return
     judged = job.answer()
     known = {(f.message, f.tensor, f.other) for f in judged.verified.findings}
@@ -83,10 +85,15 @@ def findings(shown: Shown) -> None:
         )
 
 
-def _await(job: Job[Judgement]) -> None:
-    @st.fragment(run_every=1.0)
+def _await(shown: Shown) -> None:
+    """Start the verifier once the page is drawn, so that it does not delay a large picture, and wait for it."""
+    is_drawn = False
+
+    @st.fragment(run_every=1.0 + len(shown.plan) / LARGE)
     def watch() -> None:
-        if job.finished:
+        nonlocal is_drawn
+        if is_drawn and planning.judgement(shown).finished:
             st.rerun()
+        is_drawn = True
 
     watch()

@@ -108,16 +108,22 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
         if view in OF_A_STEP:
             OF_A_STEP[view](shown)
     with right, st.container(key="beside"):
-        tensor_card.panel(shown)
+        tensor_card.panel(shown, colour="arena" if view == "device" else "")
     state.write_link()
 
 
 def _tables(shown: Shown) -> None:
     arena = arena_focus.drawn(shown.plan)
-    with st.expander("Tensors"):
-        tensor_table.table(shown, arena)
-    if shown.solution is not None:
-        with st.expander("Buffers by idle bytes", expanded=state.choice().marked == freed_late.LATE):
+    tensors = st.expander("Tensors", key="tensors", on_change="rerun")
+    if tensors.open:
+        with tensors:
+            tensor_table.table(shown, arena)
+    if shown.solution is None:
+        return
+    is_marked = state.choice().marked == freed_late.LATE
+    idle = st.expander("Buffers by idle bytes", key="idle", on_change="rerun", expanded=is_marked)
+    if idle.open:
+        with idle:
             freed_late.button(shown)
             tensor_table.storages(shown, arena)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import streamlit as st
 
-from app.kit import arena_focus
+from app.kit import arena_focus, row_colours
 from app.kit.charts import chart_base
-from app.kit.tensor import row_colours, tensor_table
+from app.kit.tensor import tensor_table
 from app.pages.plan.live_treemap import MOST_BOXES, Path, treemap
 from app.session import plan_rows, state
 from app.session.planning import Shown

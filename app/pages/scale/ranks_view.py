@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.canvas.plan_component import Listeners, Picture, PlanHandle, plan_canvas, plan_store
+from app.canvas.plan_component import Listeners, Picture, PlanHandle, plan_canvas
 from app.kit import arena_focus
 from app.kit.charts import chart_base
 from app.kit.frame import long_work, page_frame
-from app.kit.tensor import tensor_card, verdict
+from app.kit.tensor import plan_drawing, tensor_card, verdict
 from app.pages.scale import rank_figures as charts
-from app.session import opening, plan_rows, planning, rank_sets, scenarios, state
+from app.session import opening, planning, rank_sets, scenarios, state
 from app.session.planning import Shown
 from app.session.view_state import Choice
 from app.session.work.jobs import Job
@@ -265,8 +265,7 @@ def opened_rank(chosen: Choice, found: RankPlans) -> None:
     st.html(f'<div class="tm">{markup.esc(str(explained))}</div>')
     st.html(markup.strip(mine.plan.arenas, glossary.definitions(), slots=mine.plan.has_slots))
     verdict.findings(mine)
-    handle = plan_store(mine.plan, operators=plan_rows.operators(mine), key="bytes.rank")
-    body(chosen, mine, handle)
+    body(chosen, mine, plan_drawing.store(mine, key="bytes.rank"))
 
 
 def section(title: str, notes: list[str]) -> str:

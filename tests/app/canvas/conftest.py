@@ -53,7 +53,7 @@ def draw(blank: Page) -> Draw:
         page.mouse.move(0, 1399)
         page.set_content("".join(f'<div id="c{k}" style="width:900px"></div>' for k in range(places)))
         page.add_script_tag(content=canvas_script())
-        packed = pack_plan(plan, baseline=baseline, operators=operators, origin=Origin(layers))
+        packed = pack_plan(plan, Origin(operators, layers), baseline=baseline)
         page.evaluate(
             """([text, state, places]) => {
                  window.sent = [];

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 from streamlit.testing.v1 import AppTest
 
-from app.canvas.pack import pack_plan
+from app.canvas.pack import Origin, pack_plan
 from benchmarks.canvas_plans import synthetic_plan
 from tests.support.paths import ROOT
 from tests.support.served import free_port, status
@@ -28,9 +28,9 @@ def test_plan_bytes_are_sent_once() -> None:
     assert not at.exception
     store, view = (element.proto for element in at.get("bidi_component"))
     plan, operators = synthetic_plan(500)
-    assert store.bytes == pack_plan(plan, operators=operators).data
+    assert store.bytes == pack_plan(plan, Origin(operators)).data
     state = json.loads(view.json)
-    assert state["plan"] == pack_plan(plan, operators=operators).token
+    assert state["plan"] == pack_plan(plan, Origin(operators)).token
     assert len(view.json) < 600
     assert state["events"] == ["compare", "select"]
 

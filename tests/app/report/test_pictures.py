@@ -8,18 +8,18 @@ import pytest
 
 from app.kit.download.downloads import PICTURES, picture
 from app.report.report_theme import LOOKS, Sheet, Theme
-from app.report.still_pictures import still
-from tests.app.canvas.plans import plan_of
-from tests.support.paths import SAMPLES
+from app.session import planning
+from app.session.view_state import Choice
+from app.texts.palette import CATEGORIES, HUES
 
+SHOWN = planning.make_plan(Choice(source="sample:resnet50"))
 SVG = "{http://www.w3.org/2000/svg}"
-RESNET = str(SAMPLES / "residual_block.tmmu.json")
 
 
 @pytest.mark.parametrize("kind", PICTURES)
 @pytest.mark.parametrize("theme", LOOKS)
 def test_drawing_has_the_chosen_size_and_theme(kind: str, theme: Theme) -> None:
-    root = ET.fromstring(picture(plan_of(), kind, "activations", Sheet(640, 333, theme, whole=True)))
+    root = ET.fromstring(picture(SHOWN, kind, "activations", Sheet(640, 333, theme, whole=True)))
     assert (root.get("width"), root.get("height"), root.get("viewBox")) == ("640", "333", "0 0 640 333")
     first = root.find(f"{SVG}rect")
     assert first is not None
@@ -33,15 +33,10 @@ def test_drawing_has_the_chosen_size_and_theme(kind: str, theme: Theme) -> None:
         assert y + h <= 333.01
 
 
-def boxes(kind: str) -> list[tuple[str, float, float]]:
-    """``(name, y, height)`` of the boxes of tensors, from the top down."""
-    root = ET.fromstring(still(plan_of(), "activations", kind, Sheet()))  # type: ignore[arg-type]
-    found = []
-    for box in root.iter(f"{SVG}rect"):
-        title = box.find(f"{SVG}title")
-        if title is not None and title.text:
-            found.append((title.text.split(",")[0], float(box.get("y", "0")), float(box.get("height", "0"))))
-    return sorted(found, key=lambda each: each[1])
+@pytest.mark.parametrize(("kind", "colours"), [("map", HUES), ("slots", HUES), ("ledger", CATEGORIES)])
+def test_drawing_has_the_colours_of_the_page(kind: str, colours: tuple[str, ...]) -> None:
+    drawn = picture(SHOWN, kind, "activations", Sheet(whole=True))
+    assert len({colour for colour in colours if f'fill="{colour}"' in drawn}) >= min(3, len(colours) // 4)
 
 
 def test_text_and_lines_have_enough_contrast() -> None:

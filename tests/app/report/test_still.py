@@ -12,8 +12,10 @@ import pytest
 from app.cli.main import run
 from app.report.html_report import build_report
 from app.report.pdf import browser
-from app.report.still_pictures import map_figure
+from app.report.report_theme import Sheet
+from app.report.still_pictures import still
 from app.report.summary import markdown
+from app.texts.short_names import shortener
 from tests.app.canvas.plans import plan_of
 from tests.support.build import residual
 from tests.support.paths import SAMPLES
@@ -24,14 +26,24 @@ RESNET = str(SAMPLES / "residual_block.tmmu.json")
 
 
 def test_still_map_has_a_box_per_storage() -> None:
-    root = ET.fromstring(map_figure(plan_of(), "activations"))
+    root = ET.fromstring(still(plan_of(), "activations", "map", Sheet()))
     titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
     assert sorted(text.split(",")[0] for text in titles if text) == ["a", "b", "c"]
 
 
+def test_shortened_names_keep_the_layer_number() -> None:
+    names = [f"transformer.layers.{k}.attention.weight" for k in range(24)]
+    short = shortener(names)
+    assert short(names[11], 22) == "…11.attention.weight"
+    assert short(names[11], 8) == "…11…"
+    assert len({short(name, 10) for name in names}) == 24
+
+
 def test_labels_of_steps_do_not_overlap() -> None:
     plan = plan_of(nodes=tuple(f"DEPTHWISE_CONV_2D_{k}" for k in range(17)))
-    texts = [each for each in ET.fromstring(map_figure(plan, "activations")).iter() if each.tag.endswith("}text")]
+    texts = [
+        each for each in ET.fromstring(still(plan, "activations", "map", Sheet())).iter() if each.tag.endswith("}text")
+    ]
     steps = [(float(each.get("x") or 0), each.text) for each in texts if (each.text or "").startswith("#")]
     ends = [x + 7 * len(text or "") for x, text in steps]
     assert len(steps) > 3

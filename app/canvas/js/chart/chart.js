@@ -272,7 +272,7 @@ export class Chart {
 
   get scheme() {
     const { plan } = this, layers = new Set(plan.module?.names.filter(Boolean)).size;
-    const own = plan.category ? "category" : this.other ? "role" : layers > 1 ? "module" : "operator";
+    const own = plan.category ? "category" : layers > 1 ? "module" : "operator";
     return this.state.colour ?? (this.state.view === "slots" ? "slot" : own);
   }
 
