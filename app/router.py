@@ -41,11 +41,15 @@ def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
     return tuple(opened), tuple(cards)
 
 
-def has_scale() -> bool:
-    """Whether the page Scale applies to the open file; not known while it is read."""
+def hidden_pages() -> set[str]:
+    """Return the pages that do not apply to the open file; not known while it is read."""
     choice = state.choice()
     job = opening.open_job(choice.source)
-    return job.worked and bool(scenarios.scales(job.answer(), choice))
+    if not job.worked:
+        return {"scale"}
+    opened = job.answer()
+    needs = {"graph": opened.graph, "scale": scenarios.scales(opened, choice)}
+    return {name for name, needed in needs.items() if not needed}
 
 
 def draw() -> None:
@@ -61,6 +65,7 @@ def draw() -> None:
             state.refuse(dict(refusal))
     jobs.desk().new_page()
     state.follow_history()
+    hidden = hidden_pages()
     page = st.navigation(
         [
             st.Page(
@@ -68,7 +73,7 @@ def draw() -> None:
                 title=title,
                 url_path=name,
                 default=name == FIRST,
-                visibility="hidden" if name == "scale" and not has_scale() else "visible",
+                visibility="hidden" if name in hidden else "visible",
             )
             for name, title in PAGES
         ],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 import numpy as np
 
 from app.texts import numbers
 from app.texts.markup import PERSISTENT_COLOUR, ROLE_COLOURS, bullets, definition_list, esc, link_to
+from app.texts.short_names import shortener
 from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
 from tmmu_core.graph.model import Origin, StorageOrigin
 from tmmu_core.liveness.idle_time import Idle
@@ -180,6 +180,10 @@ def _lacking(found: Uplift) -> str:
     )
 
 
+NAME_LETTERS = 26
+"""Letters of a name in a list, so that it fits into one line of the card."""
+
+
 def largest(
     plan: Plan, where: tuple[str, int], storages: Sequence[tuple[int, int]], colour_of: Callable[[int], str]
 ) -> str:
@@ -193,12 +197,12 @@ def largest(
         alike = (size, line_of(plan.tensor_ids[row])) if plan.categories else row
         groups.setdefault(alike, []).append((row, size))
     shown = sorted(groups.values(), key=lambda group: -len(group) * group[0][1])[:MOST_AT_PEAK]
-    skipped = _common_path([plan.tensor_ids[group[0][0]] for group in shown])
-    items = [
-        f"<dt>{_many(len(group), group[0][1])}</dt>"
-        f"<dd>{_swatch(colour_of(group[0][0]))}{_name(plan.tensor_ids[group[0][0]], 48, skipped)}</dd>"
-        for group in shown
-    ]
+    short = shortener(plan.tensor_ids[row] for row, _ in storages)
+    items = []
+    for group in shown:
+        row, name = group[0][0], plan.tensor_ids[group[0][0]]
+        named = link_to(name, f"<code>{esc(short(name, NAME_LETTERS))}</code>")
+        items.append(f"<dt>{_many(len(group), group[0][1])}</dt><dd>{_swatch(colour_of(row))}{named}</dd>")
     note = numbers.of(sum(map(len, shown)), len(storages), "buffer")
     return (
         f'<div class="tm tm-card"><h3>Largest at the peak</h3><div class="kind">{esc(arena)} at '
@@ -240,21 +244,11 @@ def _exact(n: int) -> str:
     return esc(numbers.full_bytes(n))
 
 
-def _common_path(names: Sequence[str]) -> int:
-    """Return the length of the path that all names begin with; 0 for a single name."""
-    if len(names) < 2:
-        return 0
-    first, last = min(names), max(names)
-    common = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))
-    return 1 + max(common.rfind("/"), common.rfind("."))
-
-
-def _name(tensor_id: str | None, width: int = 10_000, skipped: int = 0) -> str:
-    """Return a tensor's name, without ``skipped`` first characters, as a link that selects it."""
+def _name(tensor_id: str | None) -> str:
+    """Return a tensor's name as a link that selects it."""
     if tensor_id is None:
         return '<span class="soft">unknown</span>'
-    text = "…" * bool(skipped) + tensor_id[skipped:]
-    return link_to(tensor_id, f"<code>{esc(numbers.shortened(text, width))}</code>")
+    return link_to(tensor_id, f"<code>{esc(tensor_id)}</code>")
 
 
 def _storage(plan: Plan, solution: Solution | None, row: int) -> list[tuple[str, str] | None]:

@@ -11,7 +11,7 @@ async function paint({ svg, width, height }) {
 }
 
 const LOOK =
-  "font: inherit; padding: 0.35rem 0.9rem; border-radius: 0.5rem; cursor: pointer; color: inherit; " +
+  "font: inherit; font-size: 0.875rem; min-height: 2.1rem; padding: 0.15rem 0.75rem; border-radius: 0.5rem; cursor: pointer; color: inherit; " +
   "background: transparent; border: 1px solid color-mix(in srgb, currentColor 25%, transparent);";
 const pictureOf = new WeakMap(); // button → its current picture
 

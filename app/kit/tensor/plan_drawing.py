@@ -12,7 +12,7 @@ from app.canvas.pack import Origin, picture_of
 from app.canvas.plan_component import Listeners, Picture, PlanHandle, Selection, plan_canvas, plan_store
 from app.kit import arena_focus
 from app.kit.download import pictures
-from app.kit.tensor import certificate, why_here
+from app.kit.tensor import marks, why_here
 from app.session import state
 from app.session.plan_rows import MOST_UNASKED, bands, have_origins, operators, origins
 from app.session.planning import Shown
@@ -32,7 +32,7 @@ def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") 
 
 def _by_layers(shown: Shown) -> bool:
     chosen = state.choice()
-    wanted = chosen.colour in ("module", "phase") or certificate.layer_of(chosen.marked) is not None
+    wanted = chosen.colour in ("module", "phase") or marks.layer_of(chosen.marked) is not None
     return have_origins(shown) and (wanted or len(shown.plan) <= MOST_UNASKED)
 
 
@@ -69,7 +69,7 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         arena=arena_focus.drawn(handle.plan),
         selected=chosen.selected if chosen.selected and chosen.selected in handle.plan.row_of else None,
         search=chosen.search,
-        marked=more.pop("marked", None) or certificate.marked(handle.plan, arena_focus.drawn(handle.plan)),
+        marked=more.pop("marked", None) or marks.of_witness(handle.plan, arena_focus.drawn(handle.plan)),
         step=step,
         span=span if span is None or steps is None else _drawn(steps, span),
         ghost=why_here.ghost_drawn(handle.plan) if steps is None else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app.kit import address, arena_focus, row_colours
-from app.kit.tensor import certificate, why_here
+from app.kit.tensor import marks, why_here
 from app.session import graph_levels, plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, tensor_text
@@ -31,7 +31,7 @@ def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
                     )
                 )
             )
-        certificate.panel(shown)
+        marks.certificate(shown)
         why_here.replay_button(shown)
         return
     if name not in plan.row_of:
@@ -63,7 +63,7 @@ def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
     _elsewhere(shown)
     why_here.panel(shown, name)
     why_here.replay_button(shown)
-    certificate.panel(shown)
+    marks.certificate(shown)
 
 
 def _elsewhere(shown: Shown) -> None:

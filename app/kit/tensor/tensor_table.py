@@ -11,7 +11,7 @@ from pandas.api.types import is_numeric_dtype
 
 from app.canvas.pack import matches
 from app.kit.row_picker import Picks, pickable
-from app.kit.tensor import certificate
+from app.kit.tensor import marks
 from app.session import plan_rows, state
 from app.session.plan_rows import Origins
 from app.session.planning import Shown
@@ -131,7 +131,7 @@ def _frame(plan_key: str, search: str, arena: str | None, layer: str | None, _sh
 def table(shown: Shown, arena: str | None, *, height: int = 330) -> None:
     """Draw the filtered tensor table of one or all arenas; a click selects the tensor."""
     plan, chosen = shown.plan, state.choice()
-    search, layer = chosen.search, certificate.layer_of(chosen.marked)
+    search, layer = chosen.search, marks.layer_of(chosen.marked)
     frame, hits = _frame(shown.key, search, arena, layer, shown)
     note = f"{numbers.of(len(frame), len(plan), 'tensor')} listed, largest first"
     note += f"; of layer {layer}" if layer else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -200,13 +201,14 @@ def invalid(left: Shown, right: Shown) -> list[str]:
 
 def verdict(found: Comparison, made: int = 0) -> str:
     """Return the verdict; ``made`` is the number of changes by Fit between the two graphs."""
+    differ = numbers.count(int((found.kinds != 0).sum()), "tensor differs", "tensors differ")
     if made:
         return f'<span class="ok">{numbers.count(made, "change")}</span>'
     if not found.comparable:
         return '<span class="bad">not comparable</span>'
     if found.identical:
         return '<span class="ok">✓ identical</span>'
-    return f'<span class="bad">≠ {found.word}</span>'
+    return f'<span class="bad">≠ {differ if found.complete else "different plans"}</span>'
 
 
 def line_changes(found: Comparison) -> str:
@@ -237,14 +239,21 @@ def reasons(found: Comparison) -> str:
     """Return a table of the reasons why the plans are not comparable, or of the first divergence."""
     rows = [("not comparable", d) for d in found.incomparable]
     if found.first is not None:
-        rows.append(("first divergence", found.first))
-    rows += [("context", d) for d in found.context]
+        rows.append(("first difference", found.first))
+    rows += [("settings", d) for d in found.context]
     if not rows:
         return ""
     return markup.table(
         ["", "where", "baseline → candidate"],
-        [[markup.esc(what), f"<code>{markup.esc(d.path)}</code>", _both(d)] for what, d in rows[:12]],
+        [[markup.esc(what), markup.esc(_place(d.path)), _both(d)] for what, d in rows[:12]],
     )
+
+
+def _place(path: str) -> str:
+    """Return a path of a plan file in words: ``offset bytes of conv_1``, ``planner``."""
+    of_tensor = re.fullmatch(r"\$\.tensors\['(.*)'\]\.(\w+)", path)
+    what, whose = (of_tensor[2], f" of {of_tensor[1]}") if of_tensor else (path.removeprefix("$."), "")
+    return what.removesuffix("_bytes").replace("_", " ") + whose
 
 
 def _both(d: Difference) -> str:

@@ -22,12 +22,7 @@ def page() -> None:
     """Draw the page."""
     shown = page_frame.shown()
     stem = repeat_command.file_stem(shown.opened.name)
-    st.html(
-        markup.claim(
-            f"Export {page_frame.name_of(shown)}",
-            [f'plan <span class="mono">{shown.plan.tmmu_plan_hash.hex()}</span>'],
-        )
-    )
+    st.html(markup.claim(f"Export {page_frame.name_of(shown)}"))
     left, right = st.columns([0.5, 0.5], gap="large")
     with left:
         report(shown, stem)

@@ -68,9 +68,9 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     table = pd.DataFrame(
         {
             "change": [move.kind for move in listed],
-            "details": [move.what for move in listed],
             "saved": [move.bytes for move in listed],
             "share": [numbers.percent(move.bytes, today) for move in listed],
+            "details": [move.what for move in listed],
             "extra FLOPs": [move.cost.extra_flops for move in listed],
             "transferred": [move.cost.moved_bytes for move in listed],
             "why it is allowed": [move.why for move in listed],
@@ -81,7 +81,8 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     key = "fit-single." + "/".join(sorted({move.kind for move in listed}))
     at = next((k for k, move in enumerate(listed) if (move.kind, move.what) == state.raw(CHOSEN)), None)
     columns = {
-        "share": st.column_config.TextColumn("share of the plan"),
+        "change": st.column_config.TextColumn(width=90),
+        "share": st.column_config.TextColumn("of the plan", width=90),
         "details": st.column_config.TextColumn(width="large"),
         "saved": st.column_config.NumberColumn("saved (B)", format="localized"),
         "extra FLOPs": st.column_config.NumberColumn(format="localized"),

@@ -19,6 +19,8 @@ from tmmu_core.graph.model import INPUTS_STEP, Node
 from tmmu_core.liveness.live_model import Timeline
 
 MOST_NODES = 5_000
+LARGER_SIZES = {"ABORT": "stop the run", "REPLAN_AT_SAFEPOINT": "plan again at a safepoint"}
+"""Replan policy → what happens in a run when a size exceeds the planned one."""
 
 
 def page() -> None:
@@ -67,7 +69,7 @@ def facts(shown: Shown) -> str:
         ("dimensions", markup.esc(dims or "no named dimensions")),
         ("order", "from the file" if graph.execution_order is not None else "topological, ties by node id"),
         ("in-place reuse", f"{totals_text.handoffs(shown.plan)}, {len(refused(shown)):,} not allowed"),
-        ("replanning", markup.esc(graph.replan_policy.replace("_", " ").lower())),
+        *([("larger sizes", LARGER_SIZES[graph.replan_policy])] if graph.dims else []),
         ("ir hash", f'<span class="mono">{shown.plan.ir_hash.hex()}</span>'),
         ("order hash", f'<span class="mono">{shown.plan.execution_order_hash.hex()}</span>'),
     ]

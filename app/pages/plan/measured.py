@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit.charts import chart_base
+from app.kit.charts.chart_base import CONFIG, FAINT, LINE, LIVE, bytes_axis, figure
 from app.kit.frame import long_work
-from app.pages.plan.measured_figure import bars
 from app.session import measuring, state
 from app.session.opening import card_of
 from app.session.planning import Shown
@@ -52,15 +52,13 @@ def _given(shown: Shown) -> None:
             long_work.progress(job, "Planning", follow=True)
             return
         ours = job.answer()
-        st.plotly_chart(bars(theirs, ours, bound), key=f"reality.{shown.key}", config=chart_base.CONFIG)
+        st.plotly_chart(bars(theirs, ours, bound), key=f"reality.{shown.key}", config=CONFIG)
         st.caption(_sentence("The file's plan", theirs, ours, bound))
 
 
 def _measured(found: Measured, key: str) -> None:
     figures = found.planned
-    st.plotly_chart(
-        bars(found.theirs, figures.ours, figures.bound, found.runtime), key=f"reality.{key}", config=chart_base.CONFIG
-    )
+    st.plotly_chart(bars(found.theirs, figures.ours, figures.bound, found.runtime), key=f"reality.{key}", config=CONFIG)
     st.caption(_sentence(found.runtime, found.theirs, figures.ours, figures.bound))
     rows = "".join(
         f"<li><b>{numbers.full_bytes(abs(size))}{' less' if size < 0 else ''}</b> {markup.esc(what)}</li>"
@@ -72,3 +70,25 @@ def _measured(found: Measured, key: str) -> None:
 def _sentence(name: str, theirs: int, ours: int, bound: int) -> str:
     sizes = (f"{name}: {numbers.full_bytes(theirs)}", f"planned {numbers.full_bytes(ours)}")
     return f"{'; '.join(sizes)}; lower bound {numbers.full_bytes(bound)}."
+
+
+def bars(theirs: int, ours: int, bound: int, name: str = "file", label: str = "planned") -> go.Figure:
+    """Return three horizontal bars in bytes; ``name`` and ``label`` are of the first two."""
+    rows = ((name, theirs, LINE), (label, ours, LIVE), ("lower bound", bound, FAINT))
+    fig = figure(132)
+    fig.add_trace(
+        go.Bar(
+            x=[size for _, size, _ in rows],
+            y=[label for label, _, _ in rows],
+            orientation="h",
+            marker={"color": [colour for _, _, colour in rows]},
+            text=[numbers.short_bytes(size) for _, size, _ in rows],
+            textposition="auto",
+            hovertext=[f"{label} {numbers.full_bytes(size)}" for label, size, _ in rows],
+            hoverinfo="text",
+        )
+    )
+    fig.update_xaxes(bytes_axis(max(theirs, ours, bound)), rangemode="tozero", fixedrange=True)
+    fig.update_yaxes(autorange="reversed", fixedrange=True)
+    fig.update_layout(margin={"l": 110, "r": 14, "t": 4, "b": 24}, bargap=0.3)
+    return fig

@@ -10,17 +10,8 @@ import streamlit as st
 from app.canvas.plan_component import Memory, PlanHandle
 from app.kit import arena_focus, review_panel, tabs
 from app.kit.frame import page_frame
-from app.kit.tensor import plan_drawing, tensor_card, tensor_table, verdict, why_here
-from app.pages.plan import (
-    fragmentation_view,
-    freed_late,
-    layers,
-    measured,
-    peak_view,
-    reuse_view,
-    snapshot_view,
-    step_range,
-)
+from app.kit.tensor import marks, plan_drawing, tensor_card, tensor_table, verdict, why_here
+from app.pages.plan import fragmentation_view, measured, peak_view, reuse_view, snapshot_view, step_range
 from app.session import planning, state
 from app.session.planning import Shown
 from app.texts import glossary, markup, numbers
@@ -56,7 +47,7 @@ def page() -> None:
         if view in OF_A_STEP:
             arena_focus.step_controls(shown, arena_focus.arena(shown))
         if view == "map":
-            layers.pick(shown)
+            marks.pick_layer(shown)
     _body(shown, plan_drawing.store(shown), view)
     review_panel.draw(shown)
     with st.expander("Arenas"):
@@ -93,8 +84,8 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
     """Draw the canvas, the card and what the view adds; a click reruns only this fragment."""
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
-        marked = why_here.turns(shown) or layers.marked(shown) or freed_late.marked(shown)
-        flags = [*review_panel.flags(shown), *freed_late.flags(shown)]
+        marked = why_here.turns(shown) or marks.rows(shown)
+        flags = [*review_panel.flags(shown), *marks.flags(shown)]
         how: dict[str, Any] = {"height": 300} if view in OF_A_STEP else {"height": 400, "room": ROOM}
         if view in OF_A_STEP:
             how["step"] = arena_focus.step_and_arena(shown, arena_focus.arena(shown))
@@ -120,11 +111,11 @@ def _tables(shown: Shown) -> None:
             tensor_table.table(shown, arena)
     if shown.solution is None:
         return
-    is_marked = state.choice().marked == freed_late.LATE
+    is_marked = state.choice().marked == marks.LATE
     idle = st.expander("Buffers by idle bytes", key="idle", on_change="rerun", expanded=is_marked)
     if idle.open:
         with idle:
-            freed_late.button(shown)
+            marks.late_button(shown)
             tensor_table.storages(shown, arena)
 
 

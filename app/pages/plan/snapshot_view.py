@@ -9,7 +9,6 @@ import streamlit as st
 
 from app.kit import arena_focus
 from app.kit.charts import chart_base
-from app.pages.plan import rank_view
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import markup, numbers, snapshot_text
@@ -49,7 +48,6 @@ def draw(shown: Shown) -> None:
         st.html(_alike(history, step, lane) + markup.heading("Allocation sizes", "bytes of all allocations"))
         st.plotly_chart(_sizes(history), key=f"sizes.{shown.key}", config=chart_base.CONFIG)
     st.html(_advice(shown.key, shown))
-    rank_view.draw()
 
 
 def claim(history: History, step: int) -> str:

@@ -8,7 +8,6 @@ import json
 import re
 import time
 import zipfile
-from importlib.util import find_spec
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -106,37 +105,6 @@ def test_tensorflow_lite_model_with_its_plan_is_offered() -> None:
 
 def wake_words() -> str:
     return opening.shelf().put("m.tflite", (DATA / "tflite" / "vww_96_int8.tflite").read_bytes())
-
-
-def measured_file(**changed: object) -> bytes:
-    figures = {"head": 73_728, "head_with_plan": 55_296, "arena": 103_680, "arena_with_plan": 85_248}
-    planned = {"ours": 55_296, "bound": 55_296, "inputs": 27_648}
-    found = {"model": "m", "runtime": "TensorFlow Lite Micro", "theirs": 103_680, "figures": figures, "given": planned}
-    return json.dumps({**found, "run": None, "sizes": {}, "outputs_equal": True, **changed}).encode()
-
-
-def with_measured_file(data: bytes) -> AppTest:
-    at = opened("report", graph=wake_words(), planner="auto")
-    at.get("file_uploader")[-1].upload("measured.json", data, "application/json").run()
-    assert not at.exception
-    return at
-
-
-@pytest.mark.skipif(find_spec("tflite_micro") is not None, reason="the runtime is installed: the page measures")
-def test_measured_file_shows_the_runtime_with_and_without_the_plan_and_the_arena_to_declare() -> None:
-    at = with_measured_file(measured_file())
-    assert any("TensorArena[85248]" in each.value for each in at.code)
-    assert any("(103,680 B) → " in each.value and "(85,248 B)" in each.value for each in at.caption)
-
-
-@pytest.mark.skipif(find_spec("tflite_micro") is not None, reason="the runtime is installed: the page measures")
-@pytest.mark.parametrize(
-    "data", [measured_file(given={"ours": 1, "bound": 1, "inputs": 0}), measured_file(runtime="LiteRT"), b"{}"]
-)
-def test_measured_file_of_another_model_or_runtime_is_rejected(data: bytes) -> None:
-    at = with_measured_file(data)
-    assert len(at.error) == 1
-    assert not any("TensorArena" in each.value for each in at.code)
 
 
 @pytest.mark.runtimes

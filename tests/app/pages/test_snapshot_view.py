@@ -69,20 +69,6 @@ def test_tables_can_be_limited_to_a_stream() -> None:
     assert after.count("train.py:4 copy") == before.count("train.py:4 copy")
 
 
-def test_ranks_of_a_job_are_one_table() -> None:
-    keys = [
-        shelved(f"job_rank{rank}.pickle", transformer_steps(Transformer(**{**TINY, "tokens": tokens})))
-        for rank, tokens in ((0, 512), (1, 1024))
-    ]
-    at = view(keys[0])
-    at.toggle(key="w.ranks").set_value(True).run()
-    assert not at.exception
-    text = html(at)
-    assert "1 · job_rank1.pickle (fullest)" in text
-    assert "0 · job_rank0.pickle" in text
-    assert "model.py:" in text
-
-
 @pytest.mark.parametrize(("files", "baseline"), [("ab", "b"), ("aab", "b"), ("abc", ""), ("aa", "")])
 def test_two_files_of_the_command_line_are_compared_and_ranks_are_not(files: str, baseline: str) -> None:
     def page(files: str) -> None:

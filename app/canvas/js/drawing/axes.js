@@ -172,14 +172,14 @@ export function drawPhases(pen, { plan, plane, plot, look }) {
     else pen.fillRect(a, plot.y + plot.h - BAND, b - a, BAND);
     if (plane.sideways || b - a < 70) continue;
     pen.font = look.font;
-    pen.textAlign = "left";
+    pen.textAlign = "right"; // the names of boxes are on their left
     pen.textBaseline = "bottom";
     const width = pen.measureText(phase).width + 8;
     pen.fillStyle = css(look.solid);
     pen.globalAlpha = 0.85;
-    pen.fillRect(a + 1, plot.y + plot.h - BAND - 14, width, 14);
+    pen.fillRect(b - width - 1, plot.y + plot.h - BAND - 14, width, 14);
     pen.globalAlpha = 1;
     pen.fillStyle = look.ink;
-    pen.fillText(phase, a + 5, plot.y + plot.h - BAND - 1);
+    pen.fillText(phase, b - 5, plot.y + plot.h - BAND - 1);
   }
 }

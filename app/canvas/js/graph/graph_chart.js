@@ -148,13 +148,15 @@ class Walk {
     this.view.scale = READABLE;
     const box = this.layout.boxes[first >= 0 ? first : 0] ?? [0, 0, 0, 0];
     this.centre(box, first >= 0 ? 0.5 : 0.1);
-    this.withTop(box);
+    this.withinEdges(box);
   }
 
-  /** Align the view with the top of the drawing if `box` stays visible. */
-  withTop([, y, , h]) {
-    const { scale } = this.view, lowest = EDGE + (y + h) * scale;
-    if (this.view.y < EDGE && lowest < this.stage.clientHeight * LOW) this.view.y = EDGE;
+  /** Align the view with the top of the drawing if `box` stays visible, and leave no room below the drawing. */
+  withinEdges([, y, , h]) {
+    const { scale } = this.view, { clientHeight } = this.stage;
+    const bottom = clientHeight - EDGE - this.layout.height * scale;
+    if (this.view.y < EDGE && EDGE + (y + h) * scale < clientHeight * LOW) this.view.y = EDGE;
+    else if (bottom < EDGE) this.view.y = Math.max(this.view.y, bottom);
   }
 
   centre([x, y, w, h], part = 0.5) {
