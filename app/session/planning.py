@@ -414,7 +414,7 @@ def judgement(shown: Shown) -> Job[tasks.Judgement]:
     return desk().job(("judge", shown.key), "judging", judged)
 
 
-def known_judgement(shown: Shown) -> Job[Judgement] | None:
+def known_judgement(shown: Shown) -> Job[tasks.Judgement] | None:
     """Return the job that verifies a plan if it was started."""
     return desk().known(("judge", shown.key))
 
