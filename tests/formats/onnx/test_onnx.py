@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.open_file import read_graph, read_graph_file, read_within
 from tmmu_core.graph.index import index_graph
@@ -241,6 +242,18 @@ def test_data_dependent_size_is_rejected_naming_the_operator() -> None:
     with pytest.raises(InvalidIrShapes, match="the operator NonZero") as caught:
         read(proto)
     assert caught.value.diagnostics["reason"] == "unknown_shape"
+
+
+def test_number_of_inlined_nodes_is_limited() -> None:
+    two = helper.make_function(
+        "own", "F", ["q"], ["r"], [op("Relu", "q", "h"), op("Exp", "h", "r")], [helper.make_opsetid("", 17)]
+    )
+    calls = [op("F", "x", f"z{k}", domain="own") for k in range(3)]
+    proto = model(calls, [value("x", [2])], [value(f"z{k}", None) for k in range(3)], functions=[two])
+    with limits.raised({"inlined-nodes": 6}):
+        assert len(read(proto).nodes) == 6
+    with limits.raised({"inlined-nodes": 5}), pytest.raises(UnreadableInput, match="inlined"):
+        read(proto)
 
 
 def test_weight_name_not_in_utf_8_is_rejected() -> None:

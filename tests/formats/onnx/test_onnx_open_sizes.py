@@ -148,6 +148,17 @@ def test_rank_that_depends_on_sizes_is_read_at_the_assumed_ones() -> None:
     assert tensors(batched)["y"].shape == (4, 9)
 
 
+@pytest.mark.parametrize("declared", [[1, 3], [3], [1, 1, 3], [8, 3]])
+@pytest.mark.parametrize("batch", [8, "N"])
+def test_declared_shape_that_the_inputs_contradict_is_ignored(batch: int | str, declared: list[int]) -> None:
+    """Users change the batch of the inputs alone; ``value_info`` and the outputs keep the old one."""
+    steps = [op("Relu", "x", "a"), op("MatMul", "a w", "b"), op("Relu", "b", "y")]
+    proto = model(steps, [value("x", [batch, 3])], [value("y", [1, 5])], {"w": np.ones((3, 5), np.float32)})
+    proto.graph.value_info.append(value("a", declared))
+    found = {name: tensor.shape for name, tensor in tensors(read(proto)).items()}
+    assert found == {"x": (batch, 3), "w": (3, 5), "a": (batch, 3), "b": (batch, 5), "y": (batch, 5)}
+
+
 def branches(first: onnx.NodeProto, second: onnx.NodeProto) -> onnx.ModelProto:
     bodies = [
         helper.make_graph([node], word, [], [value("r", None)]) for node, word in ((first, "then"), (second, "else"))

@@ -21,8 +21,8 @@ from onnx.backend.test.case.node import collect_testcases
 from tests.formats.onnx.nested_run import Feeds, NestedRun, reference
 from tests.formats.onnx.test_onnx import model, nodes, op, read, tensors, value
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.formats.open_file import read_graph
-from tmmu_core.graph.model import Graph
+from tmmu_core.formats.open_file import read_graph, read_within
+from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 
@@ -169,9 +169,23 @@ def test_branches_of_different_shapes_are_rejected() -> None:
     assert (caught.value.diagnostics["reason"], caught.value.diagnostics["node_id"]) == ("scope_shape", "choice")
 
 
-def test_growing_state_without_bound_is_rejected() -> None:
-    with pytest.raises(InvalidIrShapes, match="nothing in the model bounds how often"):
-        read(loop_model(counted([op("Concat", "s s", "t", axis=0)], ["t"])))
+@pytest.mark.parametrize("trip", [None, 3])
+def test_growing_state_is_rejected(trip: int | None) -> None:
+    with pytest.raises(InvalidIrShapes, match="its state changes") as caught:
+        read(loop_model(counted([op("Concat", "s s", "t", axis=0)], ["t"]), trip=trip))
+    assert "padding" in caught.value.hint
+
+
+def test_gathered_output_has_the_length_of_the_bound() -> None:
+    inner = counted([op("Tanh", "s", "t"), op("ReduceSum", "t", "p", keepdims=0)], ["t", "p"])
+    proto = loop_model(inner, outputs="y ps")
+    with pytest.raises(InvalidIrShapes) as caught:
+        read(proto)
+    assert "--dims n=" in caught.value.hint
+    graph = read_within(proto.SerializeToString(), {"n": Dim(1, 7)}, "loop.onnx")
+    assert tensors(graph)["ps"].shape == (7,)
+    assert any("n" in node.inputs for node in graph.nodes)  # the loop still reads how often it runs
+    assert verify_plan(plan_graph(graph).plan).ok
 
 
 def test_body_with_other_numbers_of_values_is_rejected() -> None:

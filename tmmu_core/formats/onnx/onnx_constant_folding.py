@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from math import ceil, prod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -25,25 +25,6 @@ KEPT_ELEMENTS = 1024
 Array = NDArray[Any]
 
 
-HIDDEN = "hidden.from.inference"
-"""The operator set of ``Range`` nodes during shape inference: see :func:`hide_ranges`."""
-
-
-def hide_ranges(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with every ``Range`` hidden from shape inference, which would write out all its values.
-
-    A few bytes of a file can request 2^40 of them. :func:`with_values` computes their number instead.
-    """
-    if not any(node.op_type == "Range" and not node.domain for node in model.graph.node):
-        return model
-    hidden = copy_of(model)
-    for node in hidden.graph.node:
-        if node.op_type == "Range" and not node.domain:
-            node.domain = HIDDEN
-    hidden.opset_import.append(helper.make_opsetid(HIDDEN, 1))
-    return hidden
-
-
 def with_values(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> onnx.ModelProto | None:
     """Return the model with every foldable node replaced by its results; ``None`` if there is none.
 
@@ -52,7 +33,6 @@ def with_values(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> o
     known = written_values(model)
     kept: list[onnx.NodeProto] = []
     made: dict[str, Array] = {}
-    counted: list[onnx.ValueInfoProto] = []
     for node in model.graph.node:
         results = _evaluated(node, known, shapes, list(model.opset_import))
         if results is not None:
@@ -60,17 +40,13 @@ def with_values(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> o
             made |= results
             continue
         kept.append(node)
-        if node.domain == HIDDEN and node.output[0] not in shapes and all(name in known for name in node.input):
-            start = known[node.input[0]]
-            dtype = helper.np_dtype_to_tensor_dtype(start.dtype)
-            counted.append(helper.make_tensor_value_info(node.output[0], dtype, [_count(node, known)]))
-    if not made and not counted:
+    if not made:
         return None
     smaller = copy_of(model)
     del smaller.graph.node[:]
     smaller.graph.node.extend(kept)
     smaller.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in made.items())
-    infos = [info for info in smaller.graph.value_info if info.name not in made] + counted
+    infos = [info for info in smaller.graph.value_info if info.name not in made]
     del smaller.graph.value_info[:]
     smaller.graph.value_info.extend(infos)
     return smaller
@@ -91,7 +67,7 @@ def _evaluated(
 ) -> dict[str, Array] | None:
     """Return the node's results by name; ``None`` if it cannot be folded."""
     operator = node.op_type
-    if node.domain not in ("", HIDDEN) or (operator_of(operator).is_random and operator not in VIEWS):
+    if node.domain or (operator_of(operator).is_random and operator not in VIEWS):
         return None
     if operator in MEASURES:
         return measured(node, shapes)
@@ -122,18 +98,7 @@ def _grows(node: onnx.NodeProto, operands: dict[str, Array], shapes: dict[str, t
     written = [shapes[name] for name in node.output if name in shapes]
     if len(written) == len([name for name in node.output if name]):
         return any(prod(shape) > KEPT_ELEMENTS for shape in written)
-    if node.op_type == "Range":
-        return _count(node, operands) > KEPT_ELEMENTS
     return node.op_type not in ("Constant", "NonZero", "Unique", "Compress")
-
-
-def _count(node: onnx.NodeProto, operands: dict[str, Array]) -> int:
-    """Return the number of values of a ``Range``."""
-    start, limit, delta = (operands[name].item() for name in node.input)
-    if not delta:
-        return 0
-    # Integer division: a float cannot represent all 64-bit integers.
-    return max(0, -(-(limit - start) // delta)) if isinstance(delta, int) else max(0, ceil((limit - start) / delta))
 
 
 def reference(node: onnx.NodeProto, operands: dict[str, Array], opsets: list[Any]) -> list[Any]:
@@ -145,10 +110,7 @@ def reference(node: onnx.NodeProto, operands: dict[str, Array], opsets: list[Any
         for name, array in operands.items()
     ]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
-    visible = onnx.NodeProto()
-    visible.CopyFrom(node)
-    visible.domain = ""
-    graph = helper.make_graph([visible], "one", inputs, outputs)
+    graph = helper.make_graph([node], "one", inputs, outputs)
     evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets))
     values = iter(evaluator.run(None, operands))
     return [next(values) if name else None for name in node.output]

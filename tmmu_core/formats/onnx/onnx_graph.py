@@ -12,7 +12,6 @@ from onnx import defs
 
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.onnx.onnx_model import ELEMENTWISE_IN_FIRST, MEASURES, VIEWS, attribute_of, operator_name
-from tmmu_core.formats.onnx.onnx_scope_shapes import bodies
 from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, captured, in_place, is_scope
 from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, size_without_input
 from tmmu_core.graph import checks, dtypes
@@ -55,7 +54,8 @@ class Builder:
         for name in outputs:
             if name not in self.tensors:
                 self._constant(name, node_id="")
-        count = bodies(self.flat)
+        closings = Counter(node.op_type for node in self.graph.node if is_scope(node))
+        count = 2 * closings["If.close"] + closings["Loop.close"] + closings["Scan.close"]
         note = f" ({count} subgraph{'s'[: count > 1]} planned as nested scopes)" if count else ""
         return Graph(
             tensors=tuple(self.tensors.values()),

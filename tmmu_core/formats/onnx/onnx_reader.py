@@ -9,8 +9,8 @@ Steps:
 3. Open sizes of the inputs become ``dims`` with bounds, and are ``assumed``: a batch is 1 (bounds 1 to 8), any other
    is 512 (1 to 512). A size that is a product of one or two names and a number (``2 * N``) is written as these
    dimensions. Any other size is inferred at the assumed dimensions, which are then fixed: the model is read again for
-   other sizes. Declared sizes that operators contradict are corrected (:mod:`.onnx_declared`). Shapes that inference
-   does not find come from onnxruntime (:mod:`.onnx_shape_run`), and the nodes note that.
+   other sizes (:mod:`.onnx_shapes`). Shapes that inference does not find come from onnxruntime
+   (:mod:`.onnx_shape_run`), and the nodes note that.
 4. Nodes that depend on no graph input are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and
    the shape of a tensor with a fixed shape. Folded values that are read have the role ``constant``, as have
    initialisers of integers and booleans (shapes, indices). Floating-point initialisers have the role ``parameter``.
@@ -35,10 +35,9 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.onnx import onnx_shape_run
-from tmmu_core.formats.onnx.onnx_constant_folding import HIDDEN, KEPT_ELEMENTS
+from tmmu_core.formats.onnx.onnx_constant_folding import KEPT_ELEMENTS
 from tmmu_core.formats.onnx.onnx_functions import inlined
 from tmmu_core.formats.onnx.onnx_graph import Builder
-from tmmu_core.formats.onnx.onnx_loop_growth import use_largest_shapes
 from tmmu_core.formats.onnx.onnx_model import check_places, first_line, without_places, write_defaults
 from tmmu_core.formats.onnx.onnx_scope_shapes import check_scopes, without_dead_branches, write_trip_limits
 from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, flatten, graphs
@@ -85,38 +84,44 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
     sizes.dims |= {count: dim for count, dim in write_trip_limits(flat, envelopes).items() if count not in sizes.dims}
     facts = infer(flat.model, sizes, name)
     try:
-        return _built(flat, facts, sizes, name)
-    except InvalidIrShapes as error:
-        failed = error
-    if failed.diagnostics.get("reason") == "scope_shape":
         try:
-            if use_largest_shapes(flat, facts, sizes, name):
-                return _held(_built(flat, facts, sizes, name), sizes)
+            return _built(flat, facts, sizes, name)
         except InvalidIrShapes as error:
-            failed = error
-    if failed.diagnostics.get("reason") != "unknown_shape":
-        raise _with_dims(failed, sizes)
-    return _completed(data, flat, facts, sizes, failed)
+            if error.diagnostics.get("reason") != "unknown_shape":
+                raise
+            return _completed(data, flat, facts, sizes, error)
+    except InvalidIrShapes as error:
+        if sizes.assumed and "--dims" not in error.hint:
+            error.hint += f" Open sizes of the model were assumed. Change them: --dims {dims_text(sizes.assumed)}"
+        raise
 
 
-def _built(flat: Flat, facts: Facts, sizes: Sizes, name: str) -> Graph:
-    if not check_scopes(flat, facts.shape, facts.dtype, sizes.point(), name):
+def _built(flat: Flat, facts: Facts, sizes: Sizes, name: str, *, hold: bool = False) -> Graph:
+    """Return the graph; with ``hold``, its assumed dimensions are fixed: at other sizes its shapes are unknown."""
+    agree = check_scopes(flat, facts.shape, facts.dtype, sizes.point(), name)
+    if not agree:
         sizes.hold(sizes.dims)  # valid at the assumed sizes, maybe not at others
-    return Builder(flat, facts, sizes, name).build()
+    graph = Builder(flat, facts, sizes, name).build()
+    if hold:
+        sizes.hold(sizes.dims)
+    return msgspec.structs.replace(graph, dims=sizes.dims)
 
 
 def _completed(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: InvalidIrShapes) -> Graph:
-    """Return the graph with shapes from onnxruntime, symbolic before measured; else raise ``error`` with the reason."""
+    """Return the graph with shapes from onnxruntime, symbolic before measured; else raise an error with the reason.
+
+    Branches that no run took are impossible at these sizes: they are left out, and the graph's name says so.
+    """
     name = str(error.diagnostics.get("source", ""))
     way = onnx_shape_run.missing_option()
     if way:
         error.hint += f" Or measure it in a run of the model: {way}"
-        raise _with_dims(error, sizes)
+        raise error
     known = onnx_shape_run.symbolic(flat.model, sizes.point())
     if known:
-        onnx_shape_run.complete(flat, facts, known, onnx_shape_run.SYMBOLIC)
+        onnx_shape_run.complete(flat, facts, known, "symbolic")
         with suppress(InvalidIrShapes):
-            return _held(_built(flat, facts, sizes, name), sizes)
+            return _built(flat, facts, sizes, name, hold=True)
     LOG.info(
         "%s does not state all shapes: it is run with onnxruntime on generated inputs, %s s at most (--no-run forbids)",
         name or "the model",
@@ -126,43 +131,20 @@ def _completed(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: Inval
     if not run.failed and run.point != sizes.point():
         sizes.assume(run.point)
         facts = infer(flat.model, sizes, name)
-    onnx_shape_run.complete(flat, facts, run.known, onnx_shape_run.MEASURED)
+    onnx_shape_run.complete(flat, facts, run.known, "measured")
     try:
-        return _held(_built(flat, facts, sizes, name), sizes)
+        return _built(flat, facts, sizes, name, hold=True)
     except InvalidIrShapes as last:
-        if run.taken:
-            return _without_untaken_branches(flat, run, sizes, name)
         if run.failed:
             last.hint += f" A run of the model does not give it either: {run.failed.rstrip('.')}."
-        raise _with_dims(last, sizes) from None
-
-
-def _without_untaken_branches(flat: Flat, run: onnx_shape_run.Run, sizes: Sizes, name: str) -> Graph:
-    """Return the graph without the branches that no run took, which are impossible at these sizes; its name says so."""
-    conditions = {condition: np.array(taken) for condition, taken in run.taken.items()}
-    flat = without_dead_branches(flat, conditions)
+        if not run.taken:
+            raise
+    flat = without_dead_branches(flat, {condition: np.array(taken) for condition, taken in run.taken.items()})
     facts = infer(flat.model, sizes, name)
-    onnx_shape_run.complete(flat, facts, run.known, onnx_shape_run.MEASURED)
-    try:
-        graph = _held(_built(flat, facts, sizes, name), sizes)
-    except InvalidIrShapes as error:
-        raise _with_dims(error, sizes) from None
-    count = len(conditions)
+    onnx_shape_run.complete(flat, facts, run.known, "measured")
+    graph, count = _built(flat, facts, sizes, name, hold=True), len(run.taken)
     note = f"{graph.name} ({count} branch{'es'[: 2 * (count > 1)]} as one run took {'them' if count > 1 else 'it'})"
     return msgspec.structs.replace(graph, name=note)
-
-
-def _held(graph: Graph, sizes: Sizes) -> Graph:
-    """Return the graph with its assumed dimensions fixed: at other sizes its shapes are unknown."""
-    sizes.hold(sizes.dims)
-    return msgspec.structs.replace(graph, dims=sizes.dims)
-
-
-def _with_dims(error: InvalidIrShapes, sizes: Sizes) -> InvalidIrShapes:
-    """Return the error with the assumed sizes and the option that changes them."""
-    if sizes.assumed and "--dims" not in error.hint:
-        error.hint += f" Open sizes of the model were assumed. Change them: --dims {dims_text(sizes.assumed)}"
-    return error
 
 
 def flattened(model: onnx.ModelProto, name: str = "") -> Flat:
@@ -251,10 +233,9 @@ def _refuse_unsupported(model: onnx.ModelProto, name: str) -> None:
                 hint="Export the model with dense weights.",
             )
         for k, node in enumerate(graph.node):
-            if node.domain in (SCOPE, HIDDEN):
+            if node.domain == SCOPE:
                 raise UnreadableInput(
-                    f'the operator {node.op_type} is of the set "{node.domain}", which is reserved for '
-                    "flattened bodies and ranges.",
+                    f'the operator {node.op_type} is of the set "{SCOPE}", which is reserved for flattened bodies.',
                     source=name,
                     place=f"{place}.node[{k}]",
                     hint="Give the operator set another name.",

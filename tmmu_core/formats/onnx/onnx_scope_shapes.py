@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
@@ -24,17 +25,10 @@ def scope_shapes(model: onnx.ModelProto, known: Mapping[str, Found], values: Val
     """Return new shapes of the outputs of scope nodes, from ``known`` shapes and constant ``values``."""
     new: dict[str, Found] = {}
     weights = {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
-
-    def find(name: str) -> Found | None:
-        return new.get(name) or known.get(name) or weights.get(name)
-
-    rules = {"If.close": _if_close, "Loop.open": _open, "Scan.open": _open, "Scan.next": _next}
-    rules |= {"Loop.close": _loop_close, "Scan.close": _scan_close}
+    shapes = ChainMap[str, Found](new, dict(known), weights)
     for node in model.graph.node:
-        if not is_scope(node):
-            continue
-        for name, found in rules[node.op_type](node, find, values):
-            before = find(name)
+        for name, found in _RULES[node.op_type](node, shapes.get, values) if is_scope(node) else ():
+            before = shapes.get(name)
             if name and found is not None and (before is None or _unknown(found) < _unknown(before)):
                 new[name] = found
     return new
@@ -111,16 +105,11 @@ def write_trip_limits(flat: Flat, envelopes: Mapping[str, Dim]) -> dict[str, Dim
     return used
 
 
-def trips_of(node: onnx.NodeProto, values: Values) -> int:
-    """Return the maximum trip count of a closing node; ``UNBOUNDED`` or more if unknown."""
-    count = values.get(node.input[0]) if node.input[0] else None
-    if count is None and _number(node, AT_MOST):
-        return _number(node, AT_MOST)
-    return int(count.item()) if count is not None and count.size == 1 else UNBOUNDED
-
-
 def _loop_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
-    trips = trips_of(node, values)
+    count = values.get(node.input[0]) if node.input[0] else None
+    trips = _number(node, AT_MOST) or UNBOUNDED
+    if count is not None:
+        trips = int(count.item()) if count.size == 1 else UNBOUNDED
     yield from _closed(node, find, max(0, trips) if trips < UNBOUNDED else None, repeat(0))
 
 
@@ -142,6 +131,16 @@ def _closed(node: onnx.NodeProto, find: Any, length: int | str | None, axes: Ite
         if at is not None:
             yield output, (found[0], [*found[1][:at], length, *found[1][at:]])
         yield room, find(output)
+
+
+_RULES: dict[str, Any] = {
+    "If.close": _if_close,
+    "Loop.open": _open,
+    "Loop.close": _loop_close,
+    "Scan.open": _open,
+    "Scan.next": _next,
+    "Scan.close": _scan_close,
+}
 
 
 def _axis(axis: int, rank: int) -> int | None:
@@ -203,14 +202,14 @@ def check_scopes(
             if not all(name in shape and name in dtype for name in (first, second)):
                 continue
             a, b = ((dtype[name], shape[name]) for name in (first, second))
-            if a == b or (is_scope(node, "If.close") and same_bytes(a, b)):
+            is_branch = is_scope(node, "If.close")
+            if a == b or (is_branch and same_bytes(a, b)):
                 continue
-            here = [(kind, [point.get(dim, dim) for dim in dims]) for kind, dims in (a, b)]
             everywhere = False
-            if is_scope(node, "If.close") and same_bytes(*here):
+            if is_branch and same_bytes(*[(kind, [point.get(dim, dim) for dim in dims]) for kind, dims in (a, b)]):
                 continue
             texts = [f"{kind}{list(dims)}" for kind, dims in (a, b)]
-            operator, _, _ = node.op_type.partition(".")
+            operator = node.op_type.partition(".")[0]
             raise InvalidIrShapes(
                 f'the operator {operator} ("{origin.scope}"): {problem} ("{first}" is {texts[0]}, '
                 f'"{second}" is {texts[1]}); both have one buffer.',
@@ -233,9 +232,3 @@ def _equals(node: onnx.NodeProto) -> Iterator[tuple[str, str, str]]:
         carried = carried_of(node)
         for state, result in zip(carried.states, carried.results, strict=True):
             yield state, result, "its state changes from one iteration to the next"
-
-
-def bodies(flat: Flat) -> int:
-    """Return the number of flattened bodies."""
-    closings = [node.op_type for node in flat.model.graph.node if is_scope(node) and node.op_type.endswith(".close")]
-    return sum(2 if operator == "If.close" else 1 for operator in closings)

@@ -1,15 +1,14 @@
-"""Subprocess of :mod:`.onnx_shape_run`: runs an ONNX model once and reports the shape of every node output.
+"""Subprocess of :mod:`.onnx_shape_run`: infers an ONNX model's shapes with onnxruntime, or runs it once to see them.
 
 It has limits on time and memory. Standard input: a line of JSON, then the model. Standard output: the shapes as JSON.
 onnxruntime's profile contains each node that ran, in bodies too, with types and shapes of its outputs, once per
-execution.
+execution. Profiles and symbolic inference leave files in the current folder, which is a temporary one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 import tempfile
 from itertools import product
@@ -22,8 +21,6 @@ MOST_WRITTEN = 1 << 28
 """Bytes of the profile, the only file that is written."""
 SCALARS = (1, 0, 16_000, 8_000, 64)
 """Values tried for scalar integer inputs: switches, counts, sampling rates."""
-
-
 Inputs = list[tuple[str, str, list[int | str]]]
 """Name, dtype, and dimensions as number or name."""
 
@@ -34,41 +31,37 @@ def run(model: bytes, inputs: Inputs, points: list[dict[str, int]]) -> dict[str,
     Returns ``point`` (its index) and ``runs``: each a list of ``[node name, [[dtype, shape], …]]`` per node that ran.
     The second run is missing if the model rejects its values.
     """
+    session, failed = _session(model, profiled=False), None
+    scalars = SCALARS if any(_is_scalar(dtype, dims) for _, dtype, dims in inputs) else SCALARS[:1]
+    for k, scalar in product(range(len(points)), scalars):
+        try:
+            session.run(None, _values(inputs, points[k], scalar, first=True))
+        except Exception as error:  # another size or scalar may work
+            failed = failed or error
+            continue
+        break
+    else:
+        raise failed or RuntimeError("no sizes to run at")
+    runs: list[Any] = []
+    for value, first in ((scalar, True), (scalar + 1, False), (scalar, False)):
+        running = _session(model, profiled=True)
+        with contextlib.suppress(Exception):  # the model rejects these values
+            running.run(None, _values(inputs, points[k], value, first=first))
+            runs.append(_events(running.end_profiling()))
+        if len(runs) == 2:
+            break
+    return {"point": k, "runs": runs}
+
+
+def _session(model: bytes, *, profiled: bool) -> Any:
     import onnxruntime as ort
 
-    with tempfile.TemporaryDirectory() as folder:
-
-        def session(*, profiled: bool) -> Any:
-            options = ort.SessionOptions()
-            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-            options.intra_op_num_threads = options.inter_op_num_threads = 1
-            options.log_severity_level = 4
-            options.enable_profiling = profiled
-            options.profile_file_prefix = str(Path(folder) / "run")
-            return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-        trying, failed = session(profiled=False), None
-        scalars = SCALARS if any(_is_scalar(dtype, dims) for _, dtype, dims in inputs) else SCALARS[:1]
-        for k, scalar in product(range(len(points)), scalars):
-            try:
-                trying.run(None, _values(inputs, points[k], scalar, first=True))
-            except Exception as error:  # another size or scalar may work
-                failed = failed or error
-                continue
-            break
-        else:
-            raise failed or RuntimeError("no sizes to run at")
-        runs = []
-        for values in ((scalar, True), (scalar + 1, False), (scalar, False)):
-            running = session(profiled=True)
-            try:
-                running.run(None, _values(inputs, points[k], values[0], first=values[1]))
-            except Exception:  # the model rejects these values
-                continue
-            runs.append(_events(running.end_profiling()))
-            if len(runs) == 2:
-                break
-    return {"point": k, "runs": runs}
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.enable_profiling = profiled
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def _values(inputs: Inputs, point: dict[str, int], scalar: int, *, first: bool) -> dict[str, Any]:
@@ -120,17 +113,14 @@ def symbols(model: bytes) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """Process one request in a temporary folder: symbolic inference leaves files in the current folder."""
+    """Process one request: symbolic inference for an empty one, else a run."""
     bound(int(arguments[0]), int(arguments[1]), MOST_WRITTEN)
     head, _, model = sys.stdin.buffer.read().partition(b"\n")
     request = json.loads(head)
-    with tempfile.TemporaryDirectory() as folder:
-        before = Path.cwd()
-        os.chdir(folder)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 response = run(model, **request) if request else symbols(model)
         except Exception as error:  # reported by the parent
             response = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
-        os.chdir(before)
     sys.stdout.write(json.dumps(response))

@@ -33,8 +33,6 @@ from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import ShapeFrom
 
 CHILD = "tmmu_core.formats.onnx.onnx_shape_child"
-MEASURED: ShapeFrom = "measured"
-SYMBOLIC: ShapeFrom = "symbolic"
 ADD_THE_EXTRA = install("run")
 MOST_MODEL_BYTES = 1 << 30
 RUNTIMES_IR = 10
@@ -48,6 +46,7 @@ MOST_LENGTHS = 6
 
 Measured = dict[str, tuple[int, list[int]]]
 """Value → (element type, shape)."""
+ELEMENTS: dict[str, int] = dict(TensorProto.DataType.items())
 
 
 def missing_option() -> str:
@@ -61,12 +60,6 @@ def for_the_runtime(model: bytes) -> bytes:
     """Return ``model`` with an IR version that onnxruntime accepts: the last of a repeated field is valid."""
     later = model[:1] == b"\x08" and RUNTIMES_IR < model[1] < 0x80
     return model + bytes((0x08, RUNTIMES_IR)) if later else model
-
-
-def missing(flat: Flat, facts: Facts) -> list[str]:
-    """Return the node outputs without shape or type."""
-    written = (name for node in flat.model.graph.node for name in node.output if name)
-    return [name for name in written if name not in facts.shape or name not in facts.dtype]
 
 
 # --- symbols -----------------------------------------------------------------------------------------------------
@@ -114,8 +107,6 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
         if not tensor.HasField("shape") or tensor.elem_type not in DTYPES:
             return Run(failed=f'the input "{value.name}" has no size to run with')
         dims = [dim.dim_param or dim.dim_value for dim in tensor.shape.dim]
-        if any(prod(point.get(dim, dim) for dim in dims) > MOST_MODEL_BYTES for point in points[:1]):
-            return Run(failed=f'the input "{value.name}" is too large to run with')
         inputs.append([value.name, np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name, dims])
     request = json.dumps({"inputs": inputs, "points": points or [{}]}).encode()
     answer = _run_child(request + b"\n" + for_the_runtime(model.SerializeToString()))
@@ -201,22 +192,10 @@ def _largest(events: list[list[Any]], names: Mapping[str, list[str]]) -> Measure
         if len(outputs) != len(results):
             continue
         for name, (kind, shape) in zip(outputs, results, strict=True):
-            element = ELEMENTS.get(kind)
+            element = ELEMENTS.get(kind.upper())
             if element is not None and (name not in found or prod(shape) > prod(found[name][1])):
                 found[name] = element, list(shape)
     return found
-
-
-ELEMENTS: dict[str, int] = {
-    "float": TensorProto.FLOAT,
-    "double": TensorProto.DOUBLE,
-    "bool": TensorProto.BOOL,
-    **{f"int{bits}": TensorProto.DataType.Value(f"INT{bits}") for bits in (4, 8, 16, 32, 64)},
-    **{f"uint{bits}": TensorProto.DataType.Value(f"UINT{bits}") for bits in (4, 8, 16, 32, 64)},
-    "float16": TensorProto.FLOAT16,
-    "bfloat16": TensorProto.BFLOAT16,
-}
-"""Element types as onnxruntime's profile names them."""
 
 
 # --- completion -----------------------------------------------------------------------------------------------
@@ -224,27 +203,23 @@ ELEMENTS: dict[str, int] = {
 
 def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> None:
     """Write ``known`` shapes of values without a shape into ``facts``, and the shapes of scopes that follow."""
-    for name in missing(flat, facts):
-        if name in known and known[name][0] in DTYPES:
-            _write_shape(facts, name, DTYPES[known[name][0]], tuple(known[name][1]), origin)
     element_of = {dtype: element for element, dtype in reversed(DTYPES.items())}
     whole: dict[str, Found] = {
         name: (element_of[dtypes.canonical(facts.dtype[name]) or ""], list(shape))
         for name, shape in facts.shape.items()
     }
-
-    while True:
-        more = scope_shapes(flat.model, whole, written_values(flat.model))
-        found = {n: f for n, f in more.items() if n not in facts.shape and None not in f[1] and f[0] in DTYPES}
-        if not found:
-            return
+    written = (name for node in flat.model.graph.node for name in node.output if name)
+    found: dict[str, Found] = {
+        name: (known[name][0], [*known[name][1]])
+        for name in written
+        if name in known and known[name][0] in DTYPES and (name not in facts.shape or name not in facts.dtype)
+    }
+    while found:
         for name, (element, shape) in found.items():
-            _write_shape(facts, name, DTYPES[element], tuple([dim for dim in shape if dim is not None]), origin)
-            whole[name] = element, list(shape)
-
-
-def _write_shape(facts: Facts, name: str, dtype: str, shape: tuple[int | str, ...], origin: ShapeFrom) -> None:
-    facts.dtype.setdefault(name, dtype)
-    facts.shape[name] = shape
-    facts.derived.add(name)
-    facts.origin[name] = origin
+            facts.dtype.setdefault(name, DTYPES[element])
+            facts.shape[name] = tuple([dim for dim in shape if dim is not None])
+            facts.derived.add(name)
+            facts.origin[name] = origin
+        whole |= found
+        more = scope_shapes(flat.model, whole, written_values(flat.model))
+        found = {name: it for name, it in more.items() if name not in facts.shape and None not in it[1]}

@@ -16,9 +16,8 @@ import onnx
 from onnx import TensorProto, shape_inference
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.formats.onnx.onnx_constant_folding import Array, hide_ranges, with_values, written_values
-from tmmu_core.formats.onnx.onnx_declared import corrected
-from tmmu_core.formats.onnx.onnx_model import Known, copy_of, declaring, first_line, fixed_shape
+from tmmu_core.formats.onnx.onnx_constant_folding import Array, with_values, written_values
+from tmmu_core.formats.onnx.onnx_model import Found, Known, copy_of, declaring, first_line, fixed_shape
 from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
 from tmmu_core.formats.onnx.onnx_scopes import is_scope
 from tmmu_core.graph import dtypes
@@ -132,12 +131,12 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
     If no name and no product of names gives a size, the size at the assumed dimensions is taken, and the dimensions
     that it depends on are fixed: ``sizes`` is narrowed.
     """
-    named = inferred_with_values(model, name)[0]
+    named = _inferred(model, name)[0]
     points = _points(sizes)
     at_points: list[Known] = []
     for point in points:
         try:
-            at_points.append(inferred_with_values(bind(model, point), name)[0])
+            at_points.append(_inferred(bind(model, point), name)[0])
         except InvalidIrShapes:
             if not at_points:
                 raise
@@ -230,61 +229,70 @@ def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tup
 ROUNDS = 64
 """Maximum rounds of inference and folding: each resolves one more computed shape."""
 
-LONG_VECTOR = 1 << 20
-"""Elements of a vector above which data propagation is off: it would write out each of them."""
-
 
 def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:
     """Return the conditions of branches that are constant for all sizes of the named dimensions."""
     conditions = [node.input[0] for node in model.graph.node if is_scope(node, "If.close")]
     if not conditions:
         return {}
-    values = written_values(inferred_with_values(model, name)[1])
+    values = written_values(_inferred(model, name)[1])
     return {condition: values[condition] for condition in conditions if condition in values}
 
 
-def inferred_with_values(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
-    """Return the inferred shapes, with computed shapes folded until nothing new is found, and the model with the folded
-    values among its weights.
+def _inferred(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
+    """Return the shapes of a model, and the model with folded values among its weights.
+
+    Declared shapes of node outputs may be out of date: users change the batch of the inputs alone, and runtimes compute
+    all other shapes. They are used only for sizes that inference leaves open.
     """
-    model, known = corrected(hide_ranges(model), lambda given: _once(given, name, propagate=False))
+    written = {value for node in model.graph.node for value in node.output}
+    bare, declared = copy_of(model), declared_by(model)
+    for value in (*bare.graph.value_info, *bare.graph.output):
+        if value.name in written:
+            value.type.tensor_type.ClearField("shape")
+    known, folded = _folded(bare, name)
+    used = {
+        value: _with_declared(known.get(value), found)
+        for value, found in declared.items()
+        if value in written and (value not in known or None in known[value][1])
+    }
+    return _folded(declaring(bare, used), name) if used else (known, folded)
+
+
+def _with_declared(inferred: Found | None, declared: Found) -> Found:
+    """Return the declared shape with the inferred sizes in it; the inferred shape if it has another rank."""
+    if inferred is None or len(inferred[1]) != len(declared[1]):
+        return inferred or declared
+    return inferred[0], [
+        here if here is not None else there for here, there in zip(inferred[1], declared[1], strict=True)
+    ]
+
+
+def _folded(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
+    """Infer shapes and fold the values that they give, until nothing new is found."""
+    known = _once(model, name)
     scopes = sum(is_scope(node) for node in model.graph.node)
-    if not scopes and not _missing(model, known):
-        return known, model
-    if not _long_vectors(known):
-        known = known | _once(model, name, propagate=True)
     for _ in range(ROUNDS + 2 * scopes):
-        if not _missing(model, known) and not scopes:
-            return known, model
+        written = (value for node in model.graph.node for value in node.output if value)
+        if not scopes and all(fixed_shape(known, value) is not None for value in written):
+            break
         fixed = {value: shape for value in known if (shape := fixed_shape(known, value)) is not None}
         fixed |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
         smaller = with_values(model, fixed)
         within = smaller or model
         inner = scope_shapes(within, known, written_values(within)) if scopes else {}
         if smaller is None and not inner:
-            return known, model
+            break
         model = declaring(within, inner)
-        known = known | declared_by(model)
-        known = known | _once(model, name, propagate=not _long_vectors(known))
+        known |= declared_by(model) | _once(model, name)
         known |= {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
     return known, model
 
 
-def _long_vectors(known: Known) -> bool:
-    sizes = [shape[0] for _, shape in known.values() if len(shape) == 1]
-    return any(isinstance(size, int) and size > LONG_VECTOR for size in sizes)
-
-
-def _missing(model: onnx.ModelProto, known: Known) -> bool:
-    """Whether a node output has no fixed shape yet."""
-    written = (value for node in model.graph.node for value in node.output if value)
-    return any(fixed_shape(known, value) is None for value in written)
-
-
-def _once(model: onnx.ModelProto, name: str, *, propagate: bool) -> Known:
-    """Run the shape inference of the onnx package, with or without data propagation."""
+def _once(model: onnx.ModelProto, name: str) -> Known:
+    """Run the shape inference of the onnx package, without data propagation, which writes out whole ranges."""
     try:
-        inferred = shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=propagate)
+        inferred = shape_inference.infer_shapes(model, check_type=False, strict_mode=False)
     except Exception as error:  # InferenceError, ValueError and RuntimeError
         raise InvalidIrShapes(
             f"the shapes of the ONNX model cannot be inferred: {first_line(error)}",
@@ -294,7 +302,11 @@ def _once(model: onnx.ModelProto, name: str, *, propagate: bool) -> Known:
         ) from error
     for value_info in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
         refuse_type(value_info, name)
-    return declared_by(inferred)
+    own = {dim for _, shape in declared_by(model).values() for dim in shape}
+    return {
+        value: (element, [dim if isinstance(dim, int) or dim in own else None for dim in shape])  # not "unk__0"
+        for value, (element, shape) in declared_by(inferred).items()
+    }
 
 
 def declared_by(model: onnx.ModelProto) -> Known:
