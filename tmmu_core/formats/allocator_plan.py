@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
 
@@ -113,7 +114,7 @@ def instance_of_columns(name: str, lives: LiveRanges, notes: Sequence[str] = ())
     """Return the instance of columns, in the normative order. Raises as :func:`instance_of`."""
     if sum(lives.size.tolist()) > LAST_BYTE or (lives.offset + lives.size > LAST_BYTE).any():
         raise _too_many()
-    order = normative_order(lives)
+    order = normative_order(lives.ids, lives.birth, lives.size)
     problem = Problem(
         arena="arena",
         ids=tuple([lives.ids[row] for row in order.tolist()]),
@@ -126,15 +127,16 @@ def instance_of_columns(name: str, lives: LiveRanges, notes: Sequence[str] = ())
     return PlainInstance(name, problem, Packing(lives.offset[order].astype(np.uint64)), tuple(notes))
 
 
-def normative_order(lives: LiveRanges) -> NDArray[np.int64]:
+def normative_order(ids: Sequence[str], birth: NDArray[np.int64], size: NDArray[Any]) -> NDArray[np.int64]:
     """Return the order of the rows of an instance: birth, −bytes, id bytes."""
-    order = np.lexsort((-lives.size, lives.birth))
-    birth, size = lives.birth[order], lives.size[order]
-    begins = np.flatnonzero(np.concatenate(([True], (birth[1:] != birth[:-1]) | (size[1:] != size[:-1]))))
+    order = np.lexsort((U64_MAX - size.astype(np.uint64), birth))
+    begins = np.flatnonzero(
+        (np.diff(birth[order], prepend=-1) != 0) | (np.diff(size[order], prepend=size[order][:1]) != 0)
+    )
     ends = np.concatenate((begins[1:], [len(order)]))
     for at, end in zip(begins[ends - begins > 1].tolist(), ends[ends - begins > 1].tolist(), strict=True):
         ties = order[at:end].tolist()  # equal births and sizes are sorted by id bytes
-        order[at:end] = sorted(ties, key=lambda row: lives.ids[row].encode("utf-8", "surrogatepass"))
+        order[at:end] = sorted(ties, key=lambda row: ids[row].encode("utf-8", "surrogatepass"))
     return order
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import assume, given
-from hypothesis import strategies as st
 
 from tests.planners.packings import problem, problem_with, problems
 from tmmu_core.base.errors import UnreadableInput
@@ -96,23 +95,11 @@ def test_problem_round_trips(p: Problem) -> None:
     assert (again.gaps or ((),) * len(p)) == (p.gaps or ((),) * len(p))
 
 
-@given(problems(), st.sampled_from(["\n", "\n\n"]))
-def test_plain_bytes_are_read_as_text_is(p: Problem, end: str) -> None:
-    plain = problem_with(p, handoff_from=None, must_not_alias=None, gaps=None, fixed=None)
-    for offset in (None, greedy(plain, {}).offset):
-        text = write_csv(plain, offset) + end
-        fast, slow = read_csv(text.encode()), read_csv(text)
-        for name in ("ids", "birth", "death", "size", "alignment"):
-            assert list(getattr(fast.problem, name)) == list(getattr(slow.problem, name))
-        offsets = [None if one.packing is None else one.packing.offset.tolist() for one in (fast, slow)]
-        assert offsets[0] == offsets[1]
-
-
 @given(problems())
 def test_plan_round_trips(p: Problem) -> None:
     assume(bool(np.diff(live_parts(p)[0]).all()))
     packing = greedy(p, {})
-    again = read_csv(write_csv(p, packing.offset)).packing
+    again = read_csv(write_csv(p, packing.offset).encode()).packing
     assert (again.offset.tolist() if again is not None else []) == packing.offset.tolist()
 
 

@@ -19,19 +19,18 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
-from tmmu_core.formats.allocator_plan import file_name
-from tmmu_core.formats.csv.plain_columns import plain_columns
+from tmmu_core.formats.allocator_plan import file_name, normative_order
 from tmmu_core.graph.native import document
-from tmmu_core.planners.problem import I64, U64, UNLIMITED, Packing, PlainInstance, Problem
+from tmmu_core.planners.problem import U64, UNLIMITED, Packing, PlainInstance, Problem
 
 OTHERS = {"id": ("buffer", "buffer_id"), "lower": ("start", "begin"), "upper": ("end",)}
 """Column → its other names."""
@@ -41,12 +40,13 @@ NEEDED = ("id", "lower", "upper", "size")
 _HEADER_HINT = "The first line names the columns: id,lower,upper,size[,alignment][,gaps][,offset]."
 OTHER_NAMES = "A table with other column names: tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
 LAST_STEP = 2**62
+SHORT = 18
+"""Digits of a number that is below every limit."""
 LAST_FIXED = 2**63 - 1
 """Maximum offset that a problem can fix; a finished plan may have any uint64."""
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(NamedTuple):
     id: str
     lower: int
     upper: int
@@ -101,9 +101,33 @@ def read_csv(
     if header is None:
         raise UnreadableInput("the file is empty", source=source, place="line 1", hint=_HEADER_HINT)
     where, inclusive = _header([cell.strip() for cell in header[1]], source)
-    plain = plain_columns(data, where) if isinstance(data, bytes) else None
-    if plain is not None and (found := _of_columns(*plain, inclusive, arena, capacity, alignment)) is not None:
-        return found
+    rows = _rows(lines, where, inclusive, source)
+    ids = [row.id for row in rows]
+    lower, size = np.array([row.lower for row in rows], np.int64), np.array([row.size for row in rows], np.uint64)
+    rows = [rows[k] for k in normative_order(ids, lower, size).tolist()]
+    given = [row.offset for row in rows if row.offset is not None]
+    is_fixed = 0 < len(given) < len(rows)
+    fixed = np.array([-1 if row.offset is None else row.offset for row in rows], np.int64) if is_fixed else None
+    problem = Problem(
+        arena=arena,
+        ids=tuple([row.id for row in rows]),
+        birth=np.array([row.lower for row in rows], np.int64),
+        death=np.array([row.upper for row in rows], np.int64),
+        size=np.array([row.size for row in rows], np.uint64),
+        alignment=np.array([max(row.alignment, alignment) for row in rows], np.uint64),
+        capacity=capacity,
+        arena_alignment=alignment,
+        gaps=tuple([row.gaps for row in rows]) if any(row.gaps for row in rows) else None,
+        fixed=fixed,
+    )
+    packing = Packing(np.array(given, np.uint64)) if given and not is_fixed else None
+    windowed = [row.id for row in rows if row.windowed]
+    text = "{} buffers have a gap with a window of bytes ({!r} first), which is ignored."
+    return PlainInstance("", problem, packing, (text.format(len(windowed), windowed[0]),) if windowed else ())
+
+
+def _rows(lines: Iterable[tuple[int, list[str]]], where: Mapping[str, int], inclusive: bool, source: str) -> list[_Row]:
+    """Return the rows of a file, each of them valid."""
     rows: list[_Row] = []
     line_of: dict[str, int] = {}
     for line, cells in lines:
@@ -116,61 +140,12 @@ def read_csv(
             raise _refusal(source, line, *fault.args) from None
         line_of[row.id] = line
         rows.append(row)
-    rows.sort(key=lambda row: (row.lower, -row.size, row.id.encode()))
-    given = {row.id: row.offset for row in rows if row.offset is not None}
-    some = 0 < len(given) < len(rows)
-    for name, at in given.items() if some else ():
-        if at > LAST_FIXED:
-            what = f"the fixed offset {at} is over {LAST_FIXED}"
-            raise _refusal(source, line_of[name], "offset", what, "Lower it.")
-    problem = Problem(
-        arena=arena,
-        ids=tuple(row.id for row in rows),
-        birth=np.array([row.lower for row in rows], dtype=np.int64),
-        death=np.array([row.upper for row in rows], dtype=np.int64),
-        size=np.array([row.size for row in rows], dtype=np.uint64),
-        alignment=np.array([max(row.alignment, alignment) for row in rows], dtype=np.uint64),
-        capacity=capacity,
-        arena_alignment=alignment,
-        gaps=tuple(row.gaps for row in rows) if any(row.gaps for row in rows) else None,
-        fixed=(np.array([given.get(row.id, -1) for row in rows], dtype=np.int64) if some else None),
-    )
-    packing = Packing(np.array([*given.values()], dtype=np.uint64)) if given and not some else None
-    windowed = [row.id for row in rows if row.windowed]
-    note = (
-        f"{len(windowed)} buffers have a gap with a window of bytes ({windowed[0]!r} first), which is ignored."
-        if windowed
-        else ""
-    )
-    return PlainInstance("", problem, packing, (note,) if note else ())
-
-
-def _of_columns(
-    ids: list[str], columns: dict[str, I64], inclusive: bool, arena: str, capacity: int, alignment: int
-) -> PlainInstance | None:
-    """Return the instance in plain columns; ``None`` if a row is invalid, for the reader that names it."""
-    birth, death, size = columns["lower"], columns["upper"] + inclusive, columns["size"]
-    aligned = columns.get("alignment", np.ones(len(ids), np.int64))
-    if (death <= birth).any() or (aligned < 1).any() or (aligned & (aligned - 1)).any():
-        return None
-    order = np.lexsort((-size, birth))
-    is_tie = (np.diff(birth[order]) == 0) & (np.diff(size[order]) == 0)
-    tied = np.flatnonzero(np.append(is_tie, False) | np.insert(is_tie, 0, False))
-    run = np.cumsum(~np.insert(is_tie, 0, False))[tied].tolist()
-    keyed = [(at, ids[row].encode(), row) for at, row in zip(run, order[tied].tolist(), strict=True)]
-    order[tied] = [row for _, _, row in sorted(keyed)]
-    problem = Problem(
-        arena=arena,
-        ids=tuple([ids[row] for row in order.tolist()]),
-        birth=birth[order],
-        death=death[order],
-        size=size[order].astype(np.uint64),
-        alignment=np.maximum(aligned[order], alignment).astype(np.uint64),
-        capacity=capacity,
-        arena_alignment=alignment,
-    )
-    packing = Packing(columns["offset"][order].astype(np.uint64)) if "offset" in columns else None
-    return PlainInstance("", problem, packing)
+    if any(row.offset is None for row in rows):
+        for row in rows:
+            if row.offset is not None and row.offset > LAST_FIXED:
+                what = f"the fixed offset {row.offset} is over {LAST_FIXED}"
+                raise _refusal(source, line_of[row.id], "offset", what, "Lower it.")
+    return rows
 
 
 def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> str:
@@ -252,15 +227,18 @@ def _header(cells: list[str], source: str) -> tuple[dict[str, int], bool]:
     return where, cells[where["upper"]].lower() == "end"
 
 
-def _row(cells: list[str], where: dict[str, int], inclusive: bool) -> _Row:
+def _row(cells: list[str], where: Mapping[str, int], inclusive: bool) -> _Row:
     if len(cells) != len(where):
         hint = "Give every row one field per column; an empty field is fine for gaps, alignment and offset."
         raise _Fault("", f"{len(cells)} fields where the header names {len(where)}", hint)
     cell = dict.fromkeys(COLUMNS, "") | {name: cells[k].strip() for name, k in where.items()}
 
     def whole(name: str, most: int) -> int:
+        text = cell[name]
+        if len(text) <= SHORT and text.isascii() and text.isdecimal():
+            return int(text)
         try:
-            return strict.whole_number(cell[name], most)
+            return strict.whole_number(text, most)
         except ValueError as error:
             raise _Fault(name, str(error).rstrip("."), "Write digits only, 0 or more.") from None
 

@@ -120,7 +120,7 @@ def history_of(device: Device, snapshot: Snapshot) -> History:
         line = BEFORE if is_before and not stack else stacks.lines[stack]
         ids.append(f"{line} #{seen[line]}")
         seen[line] += 1
-    order = normative_order(LiveRanges(ids, device.birth, device.death, device.size, device.address))
+    order = normative_order(ids, device.birth, device.size)
     columns: dict[str, Any] = vars(device) | device.rows(order)
     return History(
         **columns,
