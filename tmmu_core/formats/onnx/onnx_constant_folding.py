@@ -16,7 +16,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from tmmu_core.formats.onnx.onnx_model import MEASURES, VIEWS, copy_of
+from tmmu_core.formats.onnx.onnx_model import MEASURES, VIEWS, Known, copy_of, fixed_shape
 from tmmu_core.graph.operators import operator_of
 
 KEPT_ELEMENTS = 1024
@@ -25,21 +25,36 @@ KEPT_ELEMENTS = 1024
 Array = NDArray[Any]
 
 
-def with_values(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> onnx.ModelProto | None:
+OPEN = -(2**63)
+"""Stands for an open size in a vector of sizes."""
+SELECTIONS = frozenset({"Concat", "Gather", "Identity", "Slice", "Squeeze", "Unsqueeze"})
+"""Operators that select from a vector of sizes: a fixed size that they give is right whatever the open ones are."""
+
+
+def with_values(model: onnx.ModelProto, found: Known) -> onnx.ModelProto | None:
     """Return the model with every foldable node replaced by its results; ``None`` if there is none.
 
-    ``shapes`` are the fixed shapes known so far; a node without known result shape is folded only if it cannot grow.
+    ``found`` are the shapes known so far; a node without known result shape is folded only if it cannot grow.
     """
+    shapes = {value: shape for value in found if (shape := fixed_shape(found, value)) is not None}
+    shapes |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
     known = written_values(model)
+    partly: dict[str, Array] = {}
     kept: list[onnx.NodeProto] = []
     made: dict[str, Array] = {}
+    opsets = list(model.opset_import)
     for node in model.graph.node:
-        results = _evaluated(node, known, shapes, list(model.opset_import))
-        if results is not None:
+        results = _evaluated(node, known, shapes, opsets)
+        if results is None:
+            results = _selected_sizes(node, known, partly, found, opsets)
+            if any(OPEN in array for array in results.values()):
+                partly |= results
+                results = {}
+        if results:
             known |= results
             made |= results
-            continue
-        kept.append(node)
+        else:
+            kept.append(node)
     if not made:
         return None
     smaller = copy_of(model)
@@ -91,6 +106,24 @@ def measured(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> dic
     ends = {attribute.name: attribute.i for attribute in node.attribute}
     size = np.array(shape[ends.get("start", 0) : ends.get("end")], np.int64)
     return {node.output[0]: np.array(prod(shape), np.int64) if node.op_type == "Size" else size}
+
+
+def _selected_sizes(
+    node: onnx.NodeProto, known: dict[str, Array], partly: dict[str, Array], found: Known, opsets: list[Any]
+) -> dict[str, Array]:
+    """Return the result of a node that reads or selects sizes, with ``OPEN`` for open ones; empty for another node."""
+    if node.op_type == "Shape" and not node.domain and node.input[0] in found:
+        sizes = [dim if isinstance(dim, int) else OPEN for dim in found[node.input[0]][1]]
+        return measured(node, {node.input[0]: tuple(sizes)}) or {}
+    if node.op_type not in SELECTIONS or node.domain:
+        return {}
+    vectors = node.input if node.op_type == "Concat" else node.input[:1]
+    operands = {name: known.get(name, partly.get(name) if name in vectors else None) for name in node.input if name}
+    arrays = {name: array for name, array in operands.items() if array is not None}
+    if len(arrays) == len(operands):
+        with suppress(Exception):  # any error of numpy
+            return dict(zip(node.output, map(np.asarray, reference(node, arrays, opsets)), strict=False))
+    return {}
 
 
 def _grows(node: onnx.NodeProto, operands: dict[str, Array], shapes: dict[str, tuple[int, ...]]) -> bool:

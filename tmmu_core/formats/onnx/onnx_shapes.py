@@ -276,9 +276,7 @@ def _folded(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
         written = (value for node in model.graph.node for value in node.output if value)
         if not scopes and all(fixed_shape(known, value) is not None for value in written):
             break
-        fixed = {value: shape for value in known if (shape := fixed_shape(known, value)) is not None}
-        fixed |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
-        smaller = with_values(model, fixed)
+        smaller = with_values(model, known)
         within = smaller or model
         inner = scope_shapes(within, known, written_values(within)) if scopes else {}
         if smaller is None and not inner:

@@ -114,8 +114,7 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
     yield header
     if not digest:
         yield from _tensor_records(plan)
-        for handoff in handoff_documents(plan):
-            yield {"record": "handoff", **msgspec.to_builtins(handoff)}
+        yield from ({"record": "handoff", **msgspec.to_builtins(handoff)} for handoff in handoff_documents(plan))
     yield from replans
     yield summary
 
@@ -167,8 +166,7 @@ def to_cbor_sequence(plan: Plan, *, digest: bool = False, replans: Iterable[Reco
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
-class _HeaderRecord(HeadDocument, kw_only=True):
-    record: str
+class _Header(HeadDocument, kw_only=True, tag_field="record", tag="allocation_header"):
     trace_schema: str
     metric_schema: str
     schema: str = PLAN_SCHEMA
@@ -177,7 +175,7 @@ class _HeaderRecord(HeadDocument, kw_only=True):
     tensors_hash: str = ""
 
 
-class _TensorRecord(msgspec.Struct):
+class _Tensor(msgspec.Struct, tag_field="record", tag="tensor"):
     tensor_id: str
     arena: str
     logical_slot: int
@@ -195,30 +193,32 @@ class _TensorRecord(msgspec.Struct):
     category: Category | msgspec.UnsetType = msgspec.UNSET
 
     def row(self) -> RowDocument:
-        return RowDocument(
-            self.tensor_id,
-            self.arena,
-            self.logical_slot,
-            self.logical_address[1],
-            self.size,
-            self.alignment,
-            *self.live_range,
-            self.generation,
-            self.role,
-            self.dtype,
-            self.shape,
-            self.alias_group_id,
-            self.base_tensor_uid,
-            self.category,
-        )
+        birth, death = self.live_range
+        own: dict[str, Any] = {
+            "offset_bytes": self.logical_address[1],
+            "size_bytes": self.size,
+            "birth": birth,
+            "death": death,
+        }
+        same = {name: getattr(self, name) for name in RowDocument.__struct_fields__ if name not in own}
+        return RowDocument(**own, **same)
 
 
-class _SummaryRecord(msgspec.Struct):
+class _Handoff(HandoffDocument, tag_field="record", tag="handoff"):
+    pass
+
+
+class _Replan(msgspec.Struct, tag_field="record", tag="replan"):
+    pass
+
+
+class _Summary(msgspec.Struct, tag_field="record", tag="summary"):
     metrics: dict[str, Any] = {}
     notes: dict[str, Any] = {}
 
 
-register_types(_HeaderRecord, _TensorRecord, _SummaryRecord)
+_ANY = _Header | _Tensor | _Handoff | _Replan | _Summary
+register_types(_ANY)
 
 
 def refuses(data: bytes) -> str:
@@ -247,83 +247,64 @@ def read_trace(data: bytes, source: str = "") -> Trace:
         try:
             records.add(record)
         except (msgspec.ValidationError, UnreadableInput) as error:
-            if records.header is not None or isinstance(error, msgspec.ValidationError):
-                document.check_version(records.first.get("trace_schema"), TRACE_SCHEMA, source, place)
-            if isinstance(error, UnreadableInput):
-                error.source, error.place = source, place
-                raise
-            raise UnreadableInput(f"{record.get('record')}: {error}.", source=source, place=place) from error
-    header, summary, rows = records.header, records.summary, records.rows
-    if header is None:
+            if records.read or isinstance(error, msgspec.ValidationError):
+                first = records.raw[0] if records.raw else record
+                found = first.get("trace_schema") if isinstance(first, dict) else None
+                document.check_version(found, TRACE_SCHEMA, source, place)
+            message, hint = (error.message, error.hint) if isinstance(error, UnreadableInput) else (f"{error}.", "")
+            raise UnreadableInput(message, source=source, place=place, hint=hint) from error
+    if not records.read:
         raise UnreadableInput("the trace is empty.", source=source, hint=WRITE_AGAIN)
-    if summary is None:
+    header, summary = records.read[0], records.read[-1]
+    if not isinstance(summary, _Summary):
         raise UnreadableInput("the trace is cut off: it has no summary.", source=source, place=place, hint=WRITE_AGAIN)
+    assert isinstance(header, _Header)
+    tensors = [record for record in records.read if isinstance(record, _Tensor)]
+    replans = tuple([raw for raw in records.raw if raw["record"] == "replan"])
     complete = header.rows != "digest"
-    if complete and header.tensor_count != len(rows):
+    if complete and header.tensor_count != len(tensors):
         raise UnreadableInput(
-            f"the header has {header.tensor_count} tensors, but {len(rows)} follow.", source=source, place=place
+            f"the header has {header.tensor_count} tensors, but {len(tensors)} follow.", source=source, place=place
         )
-    header.handoffs, header.metrics, header.notes = tuple(records.handoffs), summary.metrics, summary.notes
-    plan = build(header, rows, source)
+    header.handoffs = tuple([record for record in records.read if isinstance(record, _Handoff)])
+    header.metrics, header.notes = summary.metrics, summary.notes
+    plan = build(header, [tensor.row() for tensor in tensors], source)
     if header.content_hash is None:
         plan = unvouched(plan)
     else:
-        tensors = tensors_hash(plan) if complete else header.tensors_hash
-        same = content_hash(_head(records.first, records.last, records.replans), tensors) == header.content_hash != ""
+        rows_hash = tensors_hash(plan) if complete else header.tensors_hash
+        same = content_hash(_head(records.raw[0], records.raw[-1], replans), rows_hash) == header.content_hash != ""
         plan = noted(plan, "" if same else EDITED)
-    return Trace(
-        plan=plan if plan.remark(CHANGED) else noted(plan, _wrong_backing(plan, records.backings)),
-        trace_schema=header.trace_schema,
-        metric_schema=header.metric_schema,
-        complete=complete,
-        tensor_count=header.tensor_count,
-        replans=tuple(records.replans),
-        tensors_hash=header.tensors_hash,
-    )
+    if not plan.remark(CHANGED):
+        plan = noted(plan, _wrong_backing(plan, {tensor.tensor_id: tensor.bytes for tensor in tensors}))
+    about = (header.trace_schema, header.metric_schema, complete, header.tensor_count)
+    return Trace(plan, *about, replans, header.tensors_hash)
 
 
 class _Records:
-    """The records of a trace, decoded by kind."""
+    """The records of a trace, decoded; ``raw`` holds those that are hashed as they are."""
 
     def __init__(self) -> None:
-        self.header: _HeaderRecord | None = None
-        self.summary: _SummaryRecord | None = None
-        self.first: Record = {}
-        self.last: Record = {}
-        self.rows: list[RowDocument] = []
-        self.backings: dict[str, int | None] = {}
-        self.handoffs: list[HandoffDocument] = []
-        self.replans: list[Record] = []
+        self.raw: list[Record] = []
+        self.read: list[_Header | _Tensor | _Handoff | _Replan | _Summary] = []
 
     def add(self, record: Any) -> None:
         """Add one record. Raises ``UnreadableInput`` without a place, and ``msgspec.ValidationError``."""
-        kind = record.get("record") if isinstance(record, dict) else None
-        if self.summary is not None:
+        if self.read and isinstance(self.read[-1], _Summary):
             raise UnreadableInput("a record follows the summary.")
-        if self.header is None:
-            if kind != "allocation_header":
-                raise UnreadableInput('this is not a trace: its first record is no "allocation_header".')
-            self.first = record
-            header = msgspec.convert(record, _HeaderRecord)
-            if header.trace_schema.split("/")[0] != TRACE_SCHEMA.split("/")[0]:
-                hint = f'This version reads "{TRACE_SCHEMA}".'
-                raise UnreadableInput(f'the trace schema "{header.trace_schema}" is not known.', hint=hint)
-            self.header = header
-        elif kind == "tensor":
-            tensor = msgspec.convert(record, _TensorRecord)
-            if tensor.logical_address[0] != tensor.arena:
-                what = f'"{tensor.tensor_id}" lies in {tensor.arena}, and its address in {tensor.logical_address[0]}.'
-                raise UnreadableInput(what, hint=WRITE_AGAIN)
-            self.rows.append(tensor.row())
-            self.backings[tensor.tensor_id] = tensor.bytes
-        elif kind == "handoff":
-            self.handoffs.append(msgspec.convert(record, HandoffDocument))
-        elif kind == "replan":
-            self.replans.append(record)
-        elif kind == "summary":
-            self.summary, self.last = msgspec.convert(record, _SummaryRecord), record
-        else:
-            raise UnreadableInput(f"unknown record {kind!r}.")
+        if not self.read and (not isinstance(record, dict) or record.get("record") != "allocation_header"):
+            raise UnreadableInput('this is not a trace: its first record is no "allocation_header".')
+        read = msgspec.convert(record, _ANY)
+        if isinstance(read, _Header) and read.trace_schema.split("/")[0] != TRACE_SCHEMA.split("/")[0]:
+            hint = f'This version reads "{TRACE_SCHEMA}".'
+            raise UnreadableInput(f'the trace schema "{read.trace_schema}" is not known.', hint=hint)
+        if isinstance(read, _Tensor) and read.logical_address[0] != read.arena:
+            what = f'"{read.tensor_id}" lies in {read.arena}, and its address in {read.logical_address[0]}.'
+            raise UnreadableInput(what, hint=WRITE_AGAIN)
+        if isinstance(read, _Header) and self.read:
+            raise UnreadableInput("a second header follows.")
+        self.raw += [] if isinstance(read, _Tensor | _Handoff) else [record]
+        self.read.append(read)
 
 
 def _wrong_backing(plan: Plan, sizes: Mapping[str, int | None]) -> str:
