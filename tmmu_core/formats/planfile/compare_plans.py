@@ -10,7 +10,7 @@ two planners with one layout are identical. ``allocation_time_ns`` is never comp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
@@ -111,20 +111,22 @@ class Comparison:
             return "not comparable"
         if self.identical:
             return "identical"
-        others = ~np.uint8(1 << KINDS.index("renumbered"))
-        renumbered = not self._before_rows and self.kinds.any() and not (self.kinds & others).any()
-        return "diverged in slot numbers only" if renumbered else "diverged"
+        renumbered = np.uint8(1 << KINDS.index("renumbered"))
+        is_renumbered = not self._before_rows and bool(self.kinds.any()) and not (self.kinds & ~renumbered).any()
+        return "diverged in slot numbers only" if is_renumbered else "diverged"
+
+    def _sides(self, is_so: Callable[[Plan], bool]) -> tuple[str, ...]:
+        return tuple([name for name in ("left", "right") if is_so(getattr(self, name))])
 
     @property
     def invalid(self) -> tuple[str, ...]:
         """The sides (``left``, ``right``) that do not verify: no memory can be laid out as they claim."""
-        sides = (("left", self.left), ("right", self.right))
-        return tuple([name for name, plan in sides if any(arena.status == INVALID for arena in plan.arenas)])
+        return self._sides(lambda plan: any(arena.status == INVALID for arena in plan.arenas))
 
     @property
     def incomplete(self) -> tuple[str, ...]:
         """The sides (``left``, ``right``) whose figures omit a part of the graph."""
-        return tuple([name for name, plan in (("left", self.left), ("right", self.right)) if plan.incomplete])
+        return self._sides(lambda plan: bool(plan.incomplete))
 
     @cached_property
     def first(self) -> Difference | None:
@@ -225,7 +227,10 @@ def _row_text(row: TensorRow | None) -> str | None:
 
 def compare(left: Plan | Trace, right: Plan | Trace) -> Comparison:
     """Compare ``left`` (the baseline) with ``right`` (the candidate). O(n log n)."""
-    a, b = _trace(left), _trace(right)
+    a, b = (
+        side if isinstance(side, Trace) else Trace(side, TRACE_SCHEMA, METRIC_SCHEMA, True, len(side))
+        for side in (left, right)
+    )
     ids, left_row, right_row = _joined(a.plan, b.plan)
     complete = a.complete and b.complete
     if not complete:
@@ -243,10 +248,6 @@ def compare(left: Plan | Trace, right: Plan | Trace) -> Comparison:
         kinds=_kinds(a.plan, b.plan, left_row, right_row),
         complete=complete,
     )
-
-
-def _trace(side: Plan | Trace) -> Trace:
-    return side if isinstance(side, Trace) else Trace(side, TRACE_SCHEMA, METRIC_SCHEMA, True, len(side))
 
 
 def _incomparable(a: Trace, b: Trace) -> Iterator[Difference]:
@@ -328,25 +329,23 @@ def _fields(a: object, b: object, names: tuple[str, ...], path: str = "$") -> It
 
 
 def _order_difference(left: tuple[str, ...], right: tuple[str, ...], complete: bool) -> Difference:
+    for k, (a, b) in enumerate(zip_longest(left, right)) if complete else ():
+        if a != b:
+            return Difference(f"$.execution_order[{k}]", a, b)
     same = "the same nodes under another hash" if complete else "another order"
-    differing = ((k, a, b) for k, (a, b) in enumerate(zip_longest(left, right)) if complete and a != b)
-    return next(
-        (Difference(f"$.execution_order[{k}]", a, b) for k, a, b in differing),
-        Difference("$.execution_order", same, same),
-    )
+    return Difference("$.execution_order", same, same)
 
 
 def _handoff_difference(left: Plan, right: Plan) -> Iterator[Difference]:
     if left.handoffs == right.handoffs:
-        yield from (
-            Difference(f"$.handoffs[{k}].taken", a, b)
-            for k, (a, b) in enumerate(zip(left.taken, right.taken, strict=True))
-            if a != b
-        )
+        for k, (a, b) in enumerate(zip(left.taken, right.taken, strict=True)):
+            if a != b:
+                yield Difference(f"$.handoffs[{k}].taken", a, b)
         return
-    pairs = enumerate(zip_longest(left.handoffs, right.handoffs))
-    k, sides = next((k, sides) for k, sides in pairs if sides[0] != sides[1])
-    yield Difference(f"$.handoffs[{k}]", *(None if one is None else list(one) for one in sides))
+    for k, (one, two) in enumerate(zip_longest(left.handoffs, right.handoffs)):
+        if one != two:
+            yield Difference(f"$.handoffs[{k}]", one and list(one), two and list(two))
+            return
 
 
 def _joined(left: Plan, right: Plan) -> tuple[tuple[str, ...], I64, I64]:

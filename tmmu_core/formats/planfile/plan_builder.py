@@ -7,7 +7,8 @@ source of a hand-off at its last step, are recomputed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -65,10 +66,8 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
     def column(field: str, most: int) -> list[int]:
         values = [getattr(row, field) for row in ordered]
         if values and (min(values) < 0 or max(values) > most):
-            at = next(k for k, value in enumerate(values) if not 0 <= value <= most)
-            raise UnreadableInput(
-                f"{values[at]} is not between 0 and {most}.", source=source, place=f"$.tensors[{by_id[at]}].{field}"
-            )
+            for k, value in zip(by_id, values, strict=True):
+                _within(value, f"tensors[{k}].{field}", source, most)
         return values
 
     arena = np.array([number[row.arena] for row in ordered], np.int32)
@@ -108,7 +107,10 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         notes={**head.notes, PLACES_DERIVED: why} if why else head.notes,
         constraints=None if head.constraints is msgspec.UNSET else head.constraints,
     )
-    return _renewed(_with_storage_counts(plan, head))
+    if any(arena.storages is None for arena in head.arenas.values()):
+        counts = np.bincount(arena[np.unique(plan.storage, return_index=True)[1]], minlength=len(arenas))
+        plan = replace(plan, arenas=tuple([replace(a, storages=int(n)) for a, n in zip(arenas, counts, strict=True)]))
+    return _renewed(plan)
 
 
 def _check_rows(rows: Sequence[RowDocument], by_id: Sequence[int], arenas: Collection[str], source: str) -> None:
@@ -131,14 +133,14 @@ def _check_rows(rows: Sequence[RowDocument], by_id: Sequence[int], arenas: Colle
 def _head_fields(head: HeadDocument, source: str) -> dict[str, Any]:
     """Return the fields of a plan that depend on the head alone."""
     digests = ("ir", "shard_spec", "arena_config", "execution_order", "tmmu_plan", "layout")
-    token = _hex(head.replay_token)  # the verifier checks which plan may have a token of the superseded draft
     has_inputs_step = bool(head.execution_order) and head.steps == len(head.execution_order) + 1
     flags = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
     steps = [_within(h.step, f"handoffs[{k}].step", source, I64_MAX) for k, h in enumerate(head.handoffs)]
     return {
         **{name: getattr(head, name) for name in ("planner", "planner_options", "ir_name", "mode", "preset")},
         **{f"{name}_hash": _digest(getattr(head, f"{name}_hash"), f"{name}_hash", source) for name in digests},
-        "replay_token": token if is_token(token) else _digest(head.replay_token, "replay_token", source),
+        # The verifier checks which plan may have a token of the superseded draft.
+        "replay_token": _digest(head.replay_token, "replay_token", source, is_valid=is_token),
         "rank": _within(head.rank, "rank", source),
         "world_size": _within(head.world_size, "world_size", source),
         "steps": _within(head.steps, "steps", source, I64_MAX),
@@ -174,12 +176,10 @@ def unvouched(plan: Plan) -> Plan:
 def storage_numbers(arena: np.ndarray[Any, Any], slot: I64, generation: I64) -> I64:
     """Return dense numbers of the (arena, slot, generation) triples, in that order: :attr:`Plan.storage`."""
     by = np.lexsort((generation, slot, arena))
-    new = np.ones(len(by), np.bool_)
-    for key in (arena, slot, generation):
-        same = key[by][1:] == key[by][:-1]
-        new[1:] = ~same if key is arena else new[1:] | ~same
+    keys = np.stack([arena.astype(np.int64), slot, generation])[:, by]
+    is_new = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
     number = np.empty(len(by), np.int64)
-    number[by] = np.cumsum(new) - 1
+    number[by] = np.concatenate(([0], np.cumsum(is_new)))[: len(by)]
     return number
 
 
@@ -218,15 +218,6 @@ def _is_numbered_by_offset(arena: np.ndarray[Any, Any], slot: I64, generation: I
     return not bool((same_arena & (offset[heads][1:] < offset[heads][:-1])).any())
 
 
-def _with_storage_counts(plan: Plan, head: HeadDocument) -> Plan:
-    """Count the storages of arenas if the file omits them."""
-    if all(arena.storages is not None for arena in head.arenas.values()):
-        return plan
-    first = np.unique(plan.storage, return_index=True)[1]
-    counts = np.bincount(plan.arena[first], minlength=len(plan.arenas))
-    return replace(plan, arenas=tuple([replace(arena, storages=int(counts[k])) for k, arena in enumerate(plan.arenas)]))
-
-
 def _renewed(plan: Plan) -> Plan:
     """Update the figures of a plan of the first version; a figure that was wrong then is kept for the judge."""
     if "totals" in plan.metrics or not len(plan):
@@ -263,17 +254,10 @@ def _within(value: int, field: str, source: str, most: int = U64_MAX) -> int:
     return value
 
 
-def _hex(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        return b""
-
-
-def _digest(text: str, field: str, source: str) -> bytes:
-    digest = _hex(text)
-    if len(digest) != DIGEST_BYTES:
-        raise UnreadableInput(
-            f"{field} is {text[:80]!r}, not 64 hexadecimal digits.", source=source, place=f"$.{field}"
-        )
-    return digest
+def _digest(text: str, field: str, source: str, *, is_valid: Callable[[bytes], bool] = lambda _: False) -> bytes:
+    """Return 32 bytes from hexadecimal digits, or other bytes that are valid."""
+    with contextlib.suppress(ValueError):
+        found = bytes.fromhex(text)
+        if len(found) == DIGEST_BYTES or is_valid(found):
+            return found
+    raise UnreadableInput(f"{field} is {text[:80]!r}, not 64 hexadecimal digits.", source=source, place=f"$.{field}")

@@ -16,37 +16,24 @@ from tmmu_core.base.struct_types import register_types
 from tmmu_core.plans.model import REMARKS, ArenaSummary
 
 I64_MAX = 2**63 - 1
-
+SUMMED = ("slots", "storages", "max_live", "extent_bytes", "committed_bytes", "peak_live_bytes")
+"""Figures of arenas that are added up: their sums must fit into 64 bits too."""
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Counts = dict[str, Count]
 Moment = Annotated[int, msgspec.Meta(ge=0, le=I64_MAX)]
 Ratio = Annotated[float, msgspec.Meta(gt=-1e9, lt=1e9)]
 
-
-class _Metrics(msgspec.Struct):
-    """Metrics that are read (``metrics.plan_metrics``)."""
-
-    peak_logical_slots: Count = 0
-    max_live: Count = 0
-    storages: Count = 0
-    peak_live_bytes: Count = 0
-    extent_bytes: Count = 0
-    committed_bytes: Count = 0
-    activation_bytes_retained: Count = 0
-    activation_bytes: Count = 0
-    allocation_failures: Moment = 0
-    allocation_time_ns: Moment = 0
-    memory_reuse_ratio: Ratio = 0
-    internal_fragmentation_ratio: Ratio = 0
-    activation_retention_ratio: Ratio = 0
-    peak_physical_bytes_per_arena: Counts = {}
-    peak_tmmu_usage_per_arena: Counts = {}
-    totals: Counts = {}
-
-
-SUMMED = ("slots", "storages", "max_live", "extent_bytes", "committed_bytes", "peak_live_bytes")
-"""Figures of arenas that are added up: their sums must fit into 64 bits too."""
+_COUNTS = ("peak_logical_slots", "max_live", "storages", "peak_live_bytes", "extent_bytes", "committed_bytes")
+_KIND_OF: dict[Any, tuple[str, ...]] = {
+    Count: (*_COUNTS, "activation_bytes_retained", "activation_bytes"),
+    Moment: ("allocation_failures", "allocation_time_ns"),
+    Ratio: ("memory_reuse_ratio", "internal_fragmentation_ratio", "activation_retention_ratio"),
+    dict[str, Count]: ("peak_physical_bytes_per_arena", "peak_tmmu_usage_per_arena", "totals"),
+}
+"""Kind → metrics that are read (``metrics.plan_metrics``)."""
+_Metrics = msgspec.defstruct(
+    "_Metrics", [(name, kind | msgspec.UnsetType, msgspec.UNSET) for kind, names in _KIND_OF.items() for name in names]
+)
 
 
 class _Spill(msgspec.Struct):
@@ -54,8 +41,8 @@ class _Spill(msgspec.Struct):
     reason: str
 
 
-class _Searched(msgspec.Struct):
-    """Notes of a planner on one arena."""
+class _Arena(msgspec.Struct):
+    """Notes on one arena: of its planner, and where the plan is over memories, of its memory."""
 
     picked: str = ""
     why: str = ""
@@ -64,23 +51,13 @@ class _Searched(msgspec.Struct):
     start: str = ""
     sharing_pairs: Count = 0
     saved_bytes: Count = 0
-
-
-class _Region(msgspec.Struct):
-    """Notes of a plan over memories on one arena."""
-
-    memory: str
-    role: Literal["scratch", "persistent", "constant"]
-    source_memory: str
+    memory: str = ""
+    role: Literal["scratch", "persistent", "constant"] | msgspec.UnsetType = msgspec.UNSET
+    source_memory: str = ""
     origin: Count | None = None
-
-
-class _OverMemories(_Region, kw_only=True):
-    """:class:`_Region` with the source of each placement; all of these are written together."""
-
-    said_by: dict[str, list[str]]
-    spills: list[_Spill]
-    alignment: Annotated[int, msgspec.Meta(ge=1)]
+    said_by: dict[str, list[str]] = {}
+    spills: list[_Spill] = []
+    alignment: Annotated[int, msgspec.Meta(ge=1)] = 1
 
 
 class _Addressing(msgspec.Struct):
@@ -88,7 +65,9 @@ class _Addressing(msgspec.Struct):
     bits: int = 0
 
 
-register_types(_Metrics, _Spill, _Searched, _Region, _OverMemories, _Addressing)
+TOGETHER = (("memory", "role", "source_memory"), ("said_by", "spills", "alignment"))
+"""Notes that are written together: with the first of them, the others are required."""
+register_types(_Metrics, _Arena, _Addressing)
 
 
 def figures(metrics: dict[str, Any], source: str) -> dict[str, Any]:
@@ -121,34 +100,21 @@ def check_sums(arenas: Iterable[ArenaSummary], source: str) -> None:
     arenas = tuple(arenas)
     for field in SUMMED:
         if sum(getattr(arena, field) for arena in arenas) > U64_MAX:
-            raise UnreadableInput(
-                f"all {field} together exceed 64 bits.", source=source, place="$.arenas", hint="Plan again."
-            )
+            what = f"all {field} together exceed 64 bits."
+            raise UnreadableInput(what, source=source, place="$.arenas", hint="Plan again.")
 
 
 def check_notes(notes: Mapping[str, Any], arenas: Iterable[str], source: str) -> None:
     """Raise ``UnreadableInput`` for a malformed note on an arena or addresses, or by a reader."""
-    named = set(arenas)
-    for key in REMARKS:
-        if not isinstance(notes.get(key, ""), str) and key not in named:
-            raise UnreadableInput("this note is no text.", source=source, place=f"$.notes.{key}")
-    if "addressing" not in named:
-        _read(notes.get("addressing", {}), _Addressing, "addressing", source)
-    for name in sorted(named):
-        noted = notes.get(name, {})
-        if isinstance(noted, str) and name in REMARKS:
+    kinds: dict[str, Any] = {**dict.fromkeys(REMARKS, str), "addressing": _Addressing, **dict.fromkeys(arenas, _Arena)}
+    for name, kind in kinds.items():
+        note: Any = notes.get(name, msgspec.UNSET)
+        if note is msgspec.UNSET or (isinstance(note, str) and name in REMARKS):
             continue
-        if not isinstance(noted, dict):
-            raise UnreadableInput("the notes of an arena are no map.", source=source, place=f"$.notes.{name}")
-        _read(noted, _Searched, name, source)
-        if "memory" in noted:
-            _read(noted, _Region, name, source)
-        if "said_by" in noted:
-            _read(noted, _OverMemories, name, source)
-
-
-def _read(value: Any, kind: type[msgspec.Struct], name: str, source: str) -> None:
-    try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise UnreadableInput(f"invalid note: {error}.", source=source, place=f"$.notes.{name}") from error
+        try:
+            msgspec.convert(note, kind)
+            missing = [other for first, *others in TOGETHER for other in others if first in note and other not in note]
+            if kind is _Arena and missing:
+                raise msgspec.ValidationError(f"{missing[0]} is missing")
+        except msgspec.ValidationError as error:
+            raise UnreadableInput(f"invalid note: {error}.", source=source, place=f"$.notes.{name}") from error
