@@ -100,25 +100,17 @@ def input_of(name: str) -> tuple[bytes, str]:
         from tmmu_core.formats import unplannable
         from tmmu_core.formats.xla import xla_folder
 
-        folder = Path(name)
-        foreign = unplannable.recognised_folder(folder)
-        if foreign is not None:
+        if (foreign := unplannable.recognised_folder(Path(name))) is not None:
             raise foreign.refusal(name)
-        name = str(folder / xla_folder.only(modules_in(folder), name).assignment)
+        name = str(Path(name) / xla_folder.only(modules_in(Path(name)), name).assignment)
     data = read_input(name)
-    for beside in _beside(name):
-        if os.path.exists(beside):
-            data += b"\n" + read_input(beside)  # the files of one module are one finished plan
+    if name.endswith(".txt"):
+        from tmmu_core.formats.xla import xla_dump
+
+        for beside in (xla_dump.companion(name), xla_dump.program_of(name)):
+            if beside is not None and os.path.exists(beside):
+                data += b"\n" + read_input(beside)  # the files of one module are one finished plan
     return data, "standard input" if name == STREAM else name
-
-
-def _beside(name: str) -> list[str]:
-    """Return the other files of the same module of an XLA dump; [] for other files, without importing the reader."""
-    if not name.endswith(".txt"):
-        return []
-    from tmmu_core.formats.xla import xla_dump
-
-    return [other for other in (xla_dump.companion(name), xla_dump.program_of(name)) if other is not None]
 
 
 def modules_in(folder: Path) -> tuple[Module, ...]:
@@ -158,9 +150,10 @@ def resolve_opened(
     if isinstance(opened, Plan | Trace):
         if not plans_too:
             raise UsageError(f"{name} contains a finished plan.", "Pass a graph or an instance.")
-        _refuse_idle_options(name, request)
-        trace = opened if isinstance(opened, Trace) else None
-        plan = opened.plan if isinstance(opened, Trace) else opened
+        if idle := _idle_options(request):
+            what = f"{name} contains a finished plan; {', '.join(idle)} has no effect on it."
+            raise UsageError(what, "Pass the graph instead.")
+        plan, trace = (opened.plan, opened) if isinstance(opened, Trace) else (opened, None)
         return _finished(Resolved(name, plan, trace=trace, cut_from=how.get("cut_from")), graph, **how)
     if isinstance(opened, PlainInstance):
         refuse_graph_options(opened, request)
@@ -180,8 +173,7 @@ def _finished(found: Resolved, graph: Graph | None = None, **how: Any) -> Resolv
 
 def refuse_graph_options(instance: PlainInstance, request: PlanRequest) -> None:
     """Raise :class:`UsageError` for options that only a graph has."""
-    idle = idle_for_instance(request)
-    if idle is not None:
+    if (idle := idle_for_instance(request)) is not None:
         raise UsageError(f"{instance.name} is an instance without a graph: it has no {idle}.")
 
 
@@ -229,11 +221,8 @@ def sound(found: Resolved, command: str) -> Plan:
 
 def write_graph(graph: Graph, name: str, what: str) -> None:
     """Write a native graph file in the format of its extension; JSON to standard output."""
-    write_output(
-        name,
-        native_file.encode_json(graph) if name == STREAM else native_file.encode(graph, name.removesuffix(".gz")),
-        what,
-    )
+    file = "-.json" if name == STREAM else name.removesuffix(".gz")
+    write_output(name, native_file.encode(graph, file), what)
 
 
 def print_findings(found: Resolved) -> None:
@@ -246,14 +235,6 @@ def print_findings(found: Resolved) -> None:
 def _idle_options(request: PlanRequest) -> tuple[str, ...]:
     """Return the planning options in the command line, all of which a finished plan ignores."""
     return tuple([OPTION_SPECS[field].option for field in written(request)])
-
-
-def _refuse_idle_options(name: str, request: PlanRequest) -> None:
-    idle = _idle_options(request)
-    if idle:
-        raise UsageError(
-            f"{name} contains a finished plan; {', '.join(idle)} has no effect on it.", "Pass the graph instead."
-        )
 
 
 @contextmanager

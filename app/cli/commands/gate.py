@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -25,7 +24,7 @@ from tmmu_core.plans.analysis import gate as core
 from tmmu_core.plans.analysis.peak_lines import changes_at_peak
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.model import CLAIMED, ArenaSummary, Plan
+from tmmu_core.plans.model import CLAIMED, Plan
 
 ALL = "all arenas"
 CHECKED = {
@@ -62,34 +61,20 @@ class GateOptions:
     )
     explorer: str | None = option("URL of an explorer with the same store, for a link in the summary.", "URL")
 
-    @property
-    def growth(self) -> dict[str, str | None]:
-        """The growth options with their texts."""
-        return {
-            "--max-growth": self.max_growth,
-            "--max-peak-growth": self.max_peak_growth,
-            "--max-extent-growth": self.max_extent_growth,
-        }
+    def texts(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return option → its texts."""
+        return {name: getattr(self, name[2:].replace("-", "_")) for name in names}
 
-    @property
-    def amounts(self) -> dict[str, tuple[core.Measure, list[str] | None]]:
-        """Option → its measure and its texts, for the options that limit one figure."""
-        return {
-            "--max-extent": ("extent", self.max_extent),
-            "--max-peak": ("peak live bytes", self.max_peak),
-            "--max-gap": ("gap", self.max_gap),
-            "--min-reuse": ("reuse", self.min_reuse),
-            "--max-reuse-cost": ("reuse cost", self.max_reuse_cost),
-        }
 
-    def refuse_missing(self, graph: str | None) -> None:
-        """Raise :class:`UsageError` if there is nothing to check, or a growth limit without a baseline."""
-        for name, text in self.growth.items():
-            if text is not None and self.baseline is None:
-                raise UsageError(f"{name} requires --baseline.", "Set the plan to compare against.")
-        if not (graph or self.baseline or any(texts for _, texts in self.amounts.values())):
-            hint = f"Set {', '.join(self.amounts)} or --baseline, or verify with --graph."
-            raise UsageError("no limit is given.", hint)
+GROWTH = ("--max-growth", "--max-peak-growth", "--max-extent-growth")
+AMOUNTS: dict[str, core.Measure] = {
+    "--max-extent": "extent",
+    "--max-peak": "peak live bytes",
+    "--max-gap": "gap",
+    "--min-reuse": "reuse",
+    "--max-reuse-cost": "reuse cost",
+}
+"""Option that limits one figure → its measure."""
 
 
 def gate_command(
@@ -108,7 +93,12 @@ def gate_command(
 
     Exit code: 0 passed, 1 failed.
     """
-    limits.refuse_missing(graph)
+    for name, text in limits.texts(GROWTH).items():
+        if text is not None and limits.baseline is None:
+            raise UsageError(f"{name} requires --baseline.", "Set the plan to compare against.")
+    if not (graph or limits.baseline or any(limits.texts([*AMOUNTS]).values())):
+        hint = f"Set {', '.join(AMOUNTS)} or --baseline, or verify with --graph."
+        raise UsageError("no limit is given.", hint)
     judged = resolve_either(plan, request) if graph is None else resolve_with_graph(plan, graph, request)[0]
     if graph is not None:
         whole(judged)
@@ -128,14 +118,31 @@ def gate_command(
 def _checks(limits: GateOptions, judged: Resolved, before: Resolved | None) -> list[Check]:
     """Return validity and completeness; if both hold, also the limits (figures of an invalid plan are meaningless)."""
     found = judged.plan
-    checks = [check for side in (judged, before) if side is not None for check in _validity(side)]
+    checks: list[Check] = []
+    for side in (judged, before):
+        if side is not None and side.verdict is not None:
+            errors = len(side.findings)
+            checks.append(
+                Check(f"findings ({side.verdict.examined})", side.name, numbers.count(errors), "0", not errors)
+            )
     if found.incomplete and not limits.allow_incomplete:
         checks.append(Check("completeness", ", ".join(found.incomplete), "incomplete", "complete", False))
     if not all(check.ok for check in checks):
         return checks
-    amounts = [amount for name, (what, texts) in limits.amounts.items() for amount in _limits(name, what, found, texts)]
-    amounts += [] if before is None else growths_of(limits.growth)
-    return [*checks, *map(check_row, core.gate(found, amounts, None if before is None else before.plan))]
+    amounts: list[core.Limit] = []
+    for option_name, texts in limits.texts([*AMOUNTS]).items():
+        for text in texts or ():
+            arena, separator, value = text.rpartition("=")
+            if separator and arena not in found.arena_of:
+                raise UsageError(f"the plan has no arena {arena!r}.", strict.closest_hint(arena, found.arena_of))
+            amounts.append(limit_of(option_name, AMOUNTS[option_name], value, arena if separator else core.ALL))
+    amounts += [] if before is None else growths_of(limits.texts(GROWTH))
+    return [*checks, *map(check_row, core.gate(found, amounts, before.plan if before else None))]
+
+
+def _checked(side: Resolved) -> str:
+    """Return what a plan was checked against, a key of :data:`CHECKED`."""
+    return "planned" if side.verdict is None else side.verdict.examined
 
 
 def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> dict[str, Any]:
@@ -147,13 +154,20 @@ def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Chec
         "tmmu_plan_hash": found.tmmu_plan_hash.hex(),
         "totals": totals(found).written(),
         "checked": _checked(after),
-        "baseline_checked": None if before is None else _checked(before),
-        "certificates": {arena.name: _certificate(arena) for arena in found.arenas},
+        "baseline_checked": before and _checked(before),
+        "certificates": {
+            arena.name: {
+                "status": arena.status,
+                "lower_bound_bytes": arena.bound_bytes,
+                "claimed_bytes": arena.least_bytes_claimed if arena.status == CLAIMED else None,
+            }
+            for arena in found.arenas
+        },
         "incomplete": certificate_text.missing(found),
         "planner": found.planner,
-        "baseline_planner": None if before is None else before.plan.planner,
-        "baseline": None if before is None else before.name,
-        "tensors_in_common": None if before is None else core.in_common(found, before.plan),
+        "baseline_planner": before and before.plan.planner,
+        "baseline": before and before.name,
+        "tensors_in_common": before and core.in_common(found, before.plan),
         "not_checked": dict(after.verdict.left_out) if after.verdict else {},
         "warnings": _warnings(after, before),
         "findings": [asdict(finding) for side in invalid for finding in side.findings[:FIRST_FINDINGS]],
@@ -169,7 +183,7 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     if invalid:
         reason = f"{invalid[0].name} is an invalid plan: {invalid[0].findings[0].message}"
     result = "passed" if all(check.ok for check in checks) else f"failed: {reason}"
-    differ = "" if before is None else core.baseline_warning(found, before.plan)
+    differ = core.baseline_warning(found, before.plan) if before else ""
     print_lines("; ".join(filter(None, (result, differ))))
     print_lines(*(f"checked {side.name}: {CHECKED[_checked(side)]}; planner {side.plan.planner}" for side in sides))
     print_lines(*(f"{a.name}: {certificate_text.claimed(found, a)}" for a in found.arenas if a.status == CLAIMED), "")
@@ -179,12 +193,11 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     )
     for side in invalid:
         print_findings(side)
-    grown = () if before is None else changes_at_peak(before.plan, found)
-    if grown:
-        print_line_changes(grown)
     if before is not None:
-        unrelated = another_model(before.plan, found)
-        print_lines(*(("", unrelated) if unrelated else ()))
+        if grown := changes_at_peak(before.plan, found):
+            print_line_changes(grown)
+        if unrelated := another_model(before.plan, found):
+            print_lines("", unrelated)
     show_warnings(_warnings(after, before)[bool(differ) :])
 
 
@@ -192,20 +205,20 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
 
 
 def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
-    differ = "" if before is None else core.baseline_warning(after.plan, before.plan)
+    differ = core.baseline_warning(after.plan, before.plan) if before else ""
     return [*filter(None, [differ]), *warnings_of(after, before)]
 
 
 def error_commands(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> str:
     """Return an ``::error`` command of GitHub Actions for each exceeded limit, with the planners."""
-    against = "" if before is None else f", baseline by {before.plan.planner}"
-    lines = [
-        f"::error file={for_annotation(after.name, is_property=True)},title="
-        f"{for_annotation(f'tmmu gate: {check.what} of {check.arena}', is_property=True)}::"
-        f"{for_annotation(f'{check.value}, limit {check.limit} (planned by {after.plan.planner}{against})')}\n"
-        for check in checks
-        if not check.ok
-    ]
+    file = for_annotation(after.name, is_property=True)
+    planners = f"planned by {after.plan.planner}" + (f", baseline by {before.plan.planner}" if before else "")
+    lines = []
+    for check in checks:
+        if not check.ok:
+            title = for_annotation(f"tmmu gate: {check.what} of {check.arena}", is_property=True)
+            text = for_annotation(f"{check.value}, limit {check.limit} ({planners})")
+            lines.append(f"::error file={file},title={title}::{text}\n")
     return "".join(lines)
 
 
@@ -213,19 +226,22 @@ def write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Se
     """Write ``summary.md``, ``report.html``, ``annotations.txt`` and the plans as ``….plan.json``."""
     from app.report.html_report import build_report
 
-    old = None if before is None else whole(before)
+    old = whole(before) if before else None
     summary = markdown(Change(whole(after), old, checks, link, after.plan.ir_name, _warnings(after, before)))
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--out: cannot create {folder}: {(error.strerror or str(error)).lower()}.") from error
-    write_output(str(folder / "summary.md"), summary.encode("utf-8", "replace"), "the summary")
-    write_output(str(folder / "annotations.txt"), error_commands(after, before, checks).encode(), "the annotations")
-    write_output(str(folder / "candidate.plan.json"), to_json(after.plan), "the plan")
-    if old is not None:
-        write_output(str(folder / "baseline.plan.json"), to_json(old), "the baseline")
-    report = build_report(after.solution or after.plan, baseline=old)
-    write_output(str(folder / "report.html"), report, "the report")
+    outputs = {
+        "summary.md": (summary.encode("utf-8", "replace"), "the summary"),
+        "annotations.txt": (error_commands(after, before, checks).encode(), "the annotations"),
+        "candidate.plan.json": (to_json(after.plan), "the plan"),
+        "baseline.plan.json": (to_json(old) if old else b"", "the baseline"),
+        "report.html": (build_report(after.solution or after.plan, baseline=old), "the report"),
+    }
+    for name, (data, what) in outputs.items():
+        if data:
+            write_output(str(folder / name), data, what)
 
 
 def _link(explorer: str | None, url: str | None, after: Plan, before: Resolved | None) -> str:
@@ -235,58 +251,22 @@ def _link(explorer: str | None, url: str | None, after: Plan, before: Resolved |
     if urlsplit(explorer).scheme not in ("http", "https"):
         raise UsageError(f"--explorer: {explorer!r} is not a web address.", "Example: https://HOST/PATH.")
     store = open_store(url)
-    sides = [after] if before is None else [after, before.plan]
-    contents = [store.content_of(side) for side in sides]
+    contents = [store.content_of(side) for side in ([after, before.plan] if before else [after])]
     store.close()
     if not all(contents):
         return ""
     query = {name: f"{PREFIX}{content.hex()}" for name, content in zip(("graph", "baseline"), contents, strict=False)}
-    page = "compare" if before is not None else "plan"
-    return f"{explorer.rstrip('/')}/{page}?{urlencode(query)}"
-
-
-# --- limits ------------------------------------------------------------------------------------------------------
-
-
-def _validity(side: Resolved) -> Iterator[Check]:
-    """Yield the check that a finished plan is valid."""
-    if side.verdict is not None:
-        errors = len(side.findings)
-        yield Check(f"findings ({side.verdict.examined})", side.name, numbers.count(errors), "0", not errors)
-
-
-def _checked(side: Resolved) -> str:
-    """Return what a plan was checked against, a key of :data:`CHECKED`."""
-    return "planned" if side.verdict is None else side.verdict.examined
-
-
-def _certificate(arena: ArenaSummary) -> dict[str, Any]:
-    claimed = arena.least_bytes_claimed if arena.status == CLAIMED else None
-    return {"status": arena.status, "lower_bound_bytes": arena.bound_bytes, "claimed_bytes": claimed}
-
-
-def _limits(option: str, what: core.Measure, plan: Plan, given: list[str] | None) -> Iterator[core.Limit]:
-    """Parse the limits of one option, ``[ARENA=]AMOUNT`` each."""
-    for text in given or ():
-        arena, separator, value = text.rpartition("=")
-        if separator and arena not in plan.arena_of:
-            raise UsageError(f"the plan has no arena {arena!r}.", strict.closest_hint(arena, plan.arena_of))
-        yield limit_of(option, what, value, arena if separator else core.ALL)
+    return f"{explorer.rstrip('/')}/{'compare' if before else 'plan'}?{urlencode(query)}"
 
 
 def check_row(check: core.Check) -> Check:
     """Return a check with its figures as texts."""
-    texts: dict[str, Callable[[], tuple[str, str]]] = {
-        "reuse cost": lambda: (numbers.count(check.value), numbers.count(int(check.limit))),
-        "gap": lambda: (numbers.gap(check.value + check.of, check.of), _percentage(check.limit)),
-        "reuse": lambda: (numbers.percent(check.value, check.of), _percentage(check.limit)),
-    }
-    if check.what in core.GROWTH:
-        texts[check.what] = lambda: (numbers.delta_bytes(check.value), numbers.delta_bytes(int(check.limit)))
-    plain = (numbers.full_bytes(check.value), numbers.full_bytes(int(check.limit)))
-    value, limit = texts[check.what]() if check.what in texts else plain
+    plain: Callable[[int], str] = numbers.delta_bytes if check.what in core.GROWTH else numbers.full_bytes
+    plain = numbers.count if check.what == "reuse cost" else plain
+    if check.what not in ("gap", "reuse"):
+        value, limit = plain(check.value), plain(int(check.limit))
+    else:
+        limit = f"{float(check.limit * 100):.10g} %"
+        over = check.what == "gap"
+        value = numbers.over_bound(check.value, check.of) if over else numbers.percent(check.value, check.of)
     return Check(check.what, check.arena or ALL, value, limit, check.ok)
-
-
-def _percentage(ratio: Fraction) -> str:
-    return f"{float(ratio * 100):.10g} %"
