@@ -79,9 +79,11 @@ def draw() -> None:
         ],
         position="top",
     )
-    state.at(page.url_path or FIRST)
+    state.show_page(page.url_path or FIRST)
     address.follow()
-    if target := state.take_redirect():
+    here = state.session()
+    target, here.redirect = here.redirect, ""
+    if target:
         st.switch_page(HERE / "pages" / target / "page.py")
     page.run()
     state.write_link()

@@ -6,7 +6,7 @@ bar shows it.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import streamlit as st
@@ -15,9 +15,38 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from app.session.pages import FIRST
 from app.session.view_state import LANDING, Choice, from_query, to_query
 
-_CHOICE, _GOOD, _REFUSALS, _EPOCH = "tmmu.choice", "tmmu.good", "tmmu.refusals", "tmmu.epoch"
-_LINK, _ASIDE, _GO, _BEFORE = "tmmu.link", "tmmu.aside", "tmmu.go", "tmmu.before"
-_PAGE = "tmmu.page"
+_SESSION = "tmmu.session"
+
+
+@dataclass
+class Session:
+    """What a session keeps from run to run."""
+
+    choice: Choice = field(default_factory=Choice)
+    refusals: list[dict[str, Any]] = field(default_factory=list)
+    """Error cards, oldest first; each stays until it is dismissed or another file is opened."""
+    notice: str = ""
+    drafts: dict[str, str] = field(default_factory=dict)
+    """Input → its invalid text, kept for correction."""
+    page: str = ""
+    redirect: str = ""
+    """Page to switch to after the callbacks of this run."""
+    by_link: bool = False
+    """Whether a link started the session; cleared when the page has reported what the link lacks."""
+    last_valid: Choice | None = None
+    """The last choice that could be planned."""
+    previous: Choice | None = None
+    """The choice before it, of the same file."""
+    uploads: int = 0
+    """A number that changes after each upload; as part of the key it empties the widget."""
+
+
+def session() -> Session:
+    """Return the session."""
+    if _SESSION not in st.session_state:
+        st.session_state[_SESSION] = Session()
+    here: Session = st.session_state[_SESSION]
+    return here
 
 
 def begin(brought: tuple[str, ...] = ()) -> bool:
@@ -26,33 +55,30 @@ def begin(brought: tuple[str, ...] = ()) -> bool:
     ``brought`` are the files of the command line: the first is opened if the link names no graph; if there are two,
     the second is its baseline. Without link and files, :data:`LANDING` is shown.
     """
-    if _CHOICE in st.session_state:
+    if _SESSION in st.session_state:
         return False
     query = st.query_params.to_dict()
-    choice, complaints = from_query(query)
+    chosen, complaints = from_query(query)
     files = tuple(dict.fromkeys(brought))
     is_pair = len(files) == 2 and "graph" not in query
     if files and "graph" not in query:
-        choice = choice.but(source=files[0], baseline=files[1] if is_pair else choice.baseline)
+        chosen = chosen.but(source=files[0], baseline=files[1] if is_pair else chosen.baseline)
     if not query and not brought:
-        choice = LANDING
-    st.session_state[_CHOICE] = choice
-    st.session_state[_LINK] = bool(query)
-    if is_pair:
-        redirect("compare")
-    st.session_state[_REFUSALS] = [{"title": "A part of the link was left out", "message": c} for c in complaints]
+        chosen = LANDING
+    cards = [{"title": "A part of the link was left out", "message": c} for c in complaints]
+    redirect = "compare" if is_pair else ""
+    st.session_state[_SESSION] = Session(chosen, cards, redirect=redirect, by_link=bool(query))
     return True
 
 
 def choice() -> Choice:
     """Return the current choice."""
-    chosen: Choice = st.session_state.get(_CHOICE, Choice())
-    return chosen
+    return session().choice
 
 
 def choose(**changes: Any) -> None:
     """Change the choice; another graph or plan resets the fields that depend on it."""
-    old = choice()
+    here, old = session(), choice()
     if "baseline" in changes:
         changes = {"moves": "", **changes}
     if changes.get("planner", old.planner) != old.planner:
@@ -61,16 +87,15 @@ def choose(**changes: Any) -> None:
     if "source" in changes and new.source != old.source:
         kept = {"source": new.source, "view": old.view, "colour": old.colour}
         new = Choice(**{**kept, **changes})
-        st.session_state[_REFUSALS] = []
-        st.session_state[_ASIDE] = ""
+        here.refusals, here.notice = [], ""
     elif new.problem != old.problem:
-        st.session_state[_REFUSALS] = []
+        here.refusals = []
         if "step" not in changes:
             new = new.but(step=None)
         new = new.but(turn=None, tried="", span="")
     if new.selected != old.selected and "tried" not in changes:
         new = new.but(tried="")
-    st.session_state[_CHOICE] = new
+    here.choice = new
 
 
 def follow_history() -> None:
@@ -81,7 +106,7 @@ def follow_history() -> None:
         return
     chosen, _ = from_query(query)
     if chosen != choice():
-        choose(**{field.name: getattr(chosen, field.name) for field in fields(Choice)})
+        choose(**{each.name: getattr(chosen, each.name) for each in fields(Choice)})
 
 
 def write_link() -> None:
@@ -89,6 +114,41 @@ def write_link() -> None:
     query = to_query(choice())
     if st.query_params.to_dict() != query:
         st.query_params.from_dict(query)
+
+
+def show_page(page: str) -> None:
+    """Record the current page. A tried place is part of the first page."""
+    session().page = page
+    if page != FIRST and choice().tried:
+        choose(tried="")
+
+
+def remember_valid(chosen: Choice) -> None:
+    """Store a choice that could be planned, and the previous one if it has the same file."""
+    here = session()
+    before = here.last_valid
+    if before is not None and before.problem != chosen.problem:
+        here.previous = before if before.source == chosen.source else None
+    here.last_valid = chosen
+
+
+def refuse(card: dict[str, Any]) -> None:
+    """Add an error card."""
+    here = session()
+    here.refusals = [*(old for old in here.refusals if old != card), card]
+
+
+def dismiss(n: int | None = None) -> None:
+    """Remove all error cards, or the ``n``-th."""
+    here = session()
+    here.refusals = [] if n is None else [card for k, card in enumerate(here.refusals) if k != n]
+
+
+def draft(name: str, text: str | None = None) -> str:
+    """Return the invalid text of an input; with ``text``, store it."""
+    if text is not None:
+        session().drafts[name] = text
+    return session().drafts.get(name, "")
 
 
 # --- widgets -----------------------------------------------------------------------------------------------------
@@ -114,102 +174,3 @@ def raw(key: str) -> Any:
 def put(key: str, value: Any) -> None:
     """Set a value of the session by key."""
     st.session_state[key] = value
-
-
-def draft(name: str, text: str | None = None) -> str:
-    """Return the invalid text of an input, kept for correction; with ``text``, store it."""
-    if text is not None:
-        st.session_state[f"tmmu.draft.{name}"] = text
-    return str(st.session_state.get(f"tmmu.draft.{name}", ""))
-
-
-# --- refusals and the last plan that worked ------------------------------------------------------------------------
-
-
-def refuse(card: dict[str, Any]) -> None:
-    """Add an error card; it stays until it is dismissed or another file is opened."""
-    cards = [old for old in st.session_state.get(_REFUSALS, []) if old != card]
-    st.session_state[_REFUSALS] = [*cards, card]
-
-
-def refusals() -> list[dict[str, Any]]:
-    """Return the error cards, oldest first."""
-    return list(st.session_state.get(_REFUSALS, []))
-
-
-def dismiss(n: int | None = None) -> None:
-    """Remove all error cards, or the ``n``-th."""
-    st.session_state[_REFUSALS] = [] if n is None else [card for k, card in enumerate(refusals()) if k != n]
-
-
-def arrived() -> bool:
-    """Return once whether a link started the session."""
-    return bool(st.session_state.pop(_LINK, False))
-
-
-def clear_notice() -> None:
-    """Remove the notice."""
-    st.session_state[_ASIDE] = ""
-
-
-def notice(text: str | None = None) -> str:
-    """Return the notice of the session; with ``text``, set it."""
-    if text is not None:
-        st.session_state[_ASIDE] = text
-    return str(st.session_state.get(_ASIDE, ""))
-
-
-def last_valid() -> Choice | None:
-    """Return the last choice that could be planned."""
-    return st.session_state.get(_GOOD)
-
-
-def remember_valid(chosen: Choice) -> None:
-    """Store a choice that could be planned, and the previous one if it has the same file."""
-    before = last_valid()
-    if before is not None and before.problem != chosen.problem:
-        st.session_state[_BEFORE] = before if before.source == chosen.source else None
-    st.session_state[_GOOD] = chosen
-
-
-def previous() -> Choice | None:
-    """Return the previous choice of the same file, or ``None``."""
-    kept: Choice | None = st.session_state.get(_BEFORE)
-    return kept
-
-
-def clear_previous() -> None:
-    """Forget the previous choice."""
-    st.session_state[_BEFORE] = None
-
-
-# --- uploads -----------------------------------------------------------------------------------------------------
-
-
-def upload_epoch() -> int:
-    """Return a number that changes after each upload; as part of the key it empties the widget."""
-    return int(st.session_state.get(_EPOCH, 0))
-
-
-def redirect(page: str) -> None:
-    """Switch to another page after the callbacks of this run."""
-    st.session_state[_GO] = page
-
-
-def take_redirect() -> str:
-    """Return and clear the page to switch to; ``""`` for none."""
-    return str(st.session_state.pop(_GO, ""))
-
-
-def at(page: str | None = None) -> str:
-    """Return the current page; with ``page``, set it. A tried place is part of the first page."""
-    if page is not None:
-        st.session_state[_PAGE] = page
-        if page != FIRST and choice().tried:
-            choose(tried="")
-    return str(st.session_state.get(_PAGE, ""))
-
-
-def next_upload() -> None:
-    """Empty the upload widget and close the gallery."""
-    st.session_state[_EPOCH] = upload_epoch() + 1

@@ -15,7 +15,7 @@ def draw(more: list[dict[str, Any]]) -> None:
     """Draw the cards ``more`` in the page, and the refusals, which can be dismissed, over its lower right corner."""
     for card in more:
         st.html(markup.error_card(card))
-    if kept := state.refusals():
+    if kept := state.session().refusals:
         with st.container(key="refusals"):
             _refused(kept)
     column_picker.draw()

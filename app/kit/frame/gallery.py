@@ -26,7 +26,7 @@ def draw() -> None:
     st.file_uploader(
         "Open files",
         accept_multiple_files=True,
-        key=(key := f"upload.{state.upload_epoch()}"),
+        key=(key := f"upload.{state.session().uploads}"),
         on_change=_uploaded,
         args=(key,),
     )
@@ -69,7 +69,7 @@ def drop() -> None:
         st.file_uploader(
             "Dropped files",
             accept_multiple_files=True,
-            key=(key := f"drop.{state.upload_epoch()}"),
+            key=(key := f"drop.{state.session().uploads}"),
             on_change=_uploaded,
             args=(key,),
         )
@@ -78,11 +78,11 @@ def drop() -> None:
 def _open(source: str) -> None:
     """Open a source and close the gallery."""
     state.choose(source=source)
-    state.next_upload()
+    state.session().uploads += 1
 
 
 def _open_review(name: str, data: bytes) -> None:
-    state.next_upload()
+    state.session().uploads += 1
     try:
         review.open_file(data, name)
     except TmmuError as error:
@@ -96,7 +96,7 @@ def _uploaded(key: str) -> None:
         _open_review(*brought[0])
         return
     opened, cards = planning.open_files(brought)
-    state.next_upload()
+    state.session().uploads += 1
     if opened:
         sources = list(dict.fromkeys(opened))
         chosen = state.choice()
@@ -104,7 +104,7 @@ def _uploaded(key: str) -> None:
         state.choose(**{**rest, "source": sources[0]})
         if len(sources) == 2:
             state.choose(baseline=sources[1])
-            state.redirect("compare")
+            state.session().redirect = "compare"
     refused = {card.get("source") for card in cards}
     for card in cards:
         state.refuse(card)

@@ -84,7 +84,7 @@ def _meanwhile(
     """Draw the progress of a job; return the last plan, dimmed, else draw an outline and end the run."""
     state.write_link()  # a reload continues with this file
     long_work.progress(job, title, cancel=cancel)
-    good = state.last_valid()
+    good = state.session().last_valid
     known = None if good is None else desk().known(planning.plan_key(good))
     if keeps_picture and known is not None and known.worked:
         long_work.dim()
@@ -97,13 +97,13 @@ def _meanwhile(
 def _close(job: Job[Any]) -> None:
     """Stop reading a file and show the last valid plan, or the first sample."""
     job.abandon()
-    good = state.last_valid() or Choice()
+    good = state.session().last_valid or Choice()
     state.choose(**{field.name: getattr(good, field.name) for field in fields(good)})
 
 
 def _changed(answer: Shown) -> None:
     """After another planner, option, mode or capacity was chosen: what that changed, in bytes."""
-    before = state.previous()
+    before = state.session().previous
     if before is None or answer.opened.plan is not None:
         return
     job = desk().known(planning.plan_key(before))
@@ -112,7 +112,14 @@ def _changed(answer: Shown) -> None:
     change = totals_text.changed(job.answer().plan, answer.plan)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="changed"):
         st.html(f'<div class="tm" role="status" id="changed">{change}</div>')
-        st.button("✕", key="no-before", help="Dismiss", type="tertiary", on_click=state.clear_previous)
+        st.button(
+            "✕",
+            key="no-before",
+            help="Dismiss",
+            type="tertiary",
+            on_click=setattr,
+            args=(state.session(), "previous", None),
+        )
 
 
 def limited_choice(job: Job[Shown], chosen: Choice) -> Choice | None:
@@ -212,10 +219,10 @@ def _actions(answer: Shown, over: bool) -> None:
             on_click=state.choose,
             kwargs=best,
         )
-    if over and answer.opened.graph is not None and state.at() != "fix":
+    if over and answer.opened.graph is not None and state.session().page != "fix":
         st.page_link("pages/fix/page.py", label="Make it fit", icon=":material/compress:", help="Change the graph.")
     limited = full.budget is not None or any(arena.headroom_bytes is not None for arena in plan.arenas)
-    if limited and not over and state.at() != "export":
+    if limited and not over and state.session().page != "export":
         st.page_link("pages/export/page.py", label="Export", icon=":material/download:")
 
 
@@ -228,16 +235,17 @@ def name_of(shown: Shown) -> str:
 
 def _missing(answer: Shown) -> None:
     """Deselect what a link selects and this plan does not have, with a notice."""
-    if state.arrived():
+    here = state.session()
+    if here.by_link:
+        here.by_link = False
         missing, changes = missing_parts(state.choice(), answer)
         if missing:
             state.choose(**changes)
-            state.notice(f"The link selects {' and '.join(missing)}, which this plan does not have.")
-    notice = state.notice()
-    if notice:
+            here.notice = f"The link selects {' and '.join(missing)}, which this plan does not have."
+    if here.notice:
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key="aside"):
-            st.html(f'<div class="tm soft" role="status">{markup.esc(notice)}</div>')
-            st.button("✕", key="no-aside", help="Dismiss", type="tertiary", on_click=state.clear_notice)
+            st.html(f'<div class="tm soft" role="status">{markup.esc(here.notice)}</div>')
+            st.button("✕", key="no-aside", help="Dismiss", type="tertiary", on_click=setattr, args=(here, "notice", ""))
 
 
 def missing_parts(chosen: Choice, answer: Shown) -> tuple[list[str], dict[str, Any]]:
@@ -292,7 +300,7 @@ def _open(chosen: Choice, keeps_picture: bool) -> Opened | Shown:
             card |= {"title": f"This server does not hold {chosen.file}", "hint": again}
     except OSError as error:
         card = {"title": "The file cannot be read", "message": str(error), "hint": "Open another one."}
-    good = state.last_valid()
+    good = state.session().last_valid
     if good is not None and good.source != chosen.source:  # what was open stays open
         state.choose(**{field.name: getattr(good, field.name) for field in fields(good)})
         state.refuse({**card, "title": f"{opening.label_of(chosen.source)[0]} was not opened"})
@@ -303,7 +311,7 @@ def _open(chosen: Choice, keeps_picture: bool) -> Opened | Shown:
 
 
 def _last_good(chosen: Choice) -> Shown:
-    good = state.last_valid()
+    good = state.session().last_valid
     if good is None or good.source != chosen.source:  # a link brought it: what is left is the graph as it is
         good = Choice(source=chosen.source)
         what = "the plan of this graph with default settings"

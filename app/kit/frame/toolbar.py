@@ -35,7 +35,7 @@ def draw(chosen: Choice, opened: Opened) -> None:
         # A new key closes the popover after a selection.
         with (
             st.container(key="open", width="content"),
-            st.popover("Open…", icon=":material/folder_open:", key=f"gallery-{state.upload_epoch()}"),
+            st.popover("Open…", icon=":material/folder_open:", key=f"gallery-{state.session().uploads}"),
         ):
             gallery.draw()
         memory_limit(full, fixed)

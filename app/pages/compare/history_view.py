@@ -144,7 +144,7 @@ def _open(run: Run) -> None:
     choice = state.choice()
     state.choose(source=history.source_of(run))
     state.choose(model=choice.model, branch=choice.branch, pick=choice.pick)
-    state.redirect("plan")
+    state.session().redirect = "plan"
 
 
 # --- all models --------------------------------------------------------------------------------------------------
