@@ -39,7 +39,7 @@ def without(text: str, path: str) -> str:
 
 def with_(text: str, path: str) -> str:
     """Return the levels of a choice with ``path``."""
-    return ",".join([*[other for other in text.split(",") if other and other != path], path])
+    return f"{without(text, path)},{path}".lstrip(",")
 
 
 @remembered

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
 
 from tmmu_core.base.errors import StoreFault, TmmuError, UnreadableInput
 from tmmu_core.base.extras import require
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tmmu_core.store.run_label import Run
     from tmmu_core.store.store import Store
 
+T = TypeVar("T")
 VARIABLE = "TMMU_STORE"
 KIND = "store"
 """Prefix of the source of a stored plan: ``store:<SHA-256 of its file, in hex>``."""
@@ -43,11 +45,7 @@ def _opened(at: str) -> Store:
 
 def latest_runs(model: str, most: int = 20) -> list[Run]:
     """Return the latest runs of a model, newest first; [] without a store, or where it cannot be read."""
-    with suppress(TmmuError):
-        keeper = store()
-        if keeper is not None:
-            return [*reversed(keeper.runs(model, last=most))]
-    return []
+    return _files(lambda _, at: [*reversed(at.runs(model, last=most))]) or []
 
 
 def source_of(run: Run) -> str:
@@ -72,43 +70,31 @@ def content(name: str) -> tuple[bytes, str]:
 # --- files that people opened ------------------------------------------------------------------------------------
 
 
-def keep_file(key: str, name: str, data: bytes) -> None:
-    """Keep an opened file, so that its link outlives this server. A store that fails refuses none."""
+def _files(use: Callable[[ModuleType, Store], T]) -> T | None:
+    """Return what ``use`` returns for the store's files; ``None`` without a store, or where it fails."""
     with suppress(TmmuError):
-        keeper = store()
-        if keeper is not None:
+        if (keeper := store()) is not None:
             from tmmu_core.store import opened_files
 
-            opened_files.keep(keeper, key, (name, data), datetime.now(UTC))
+            return use(opened_files, keeper)
+    return None
+
+
+def keep_file(key: str, name: str, data: bytes) -> None:
+    """Keep an opened file, so that its link outlives this server."""
+    _files(lambda files, at: files.keep(at, key, (name, data), datetime.now(UTC)))
 
 
 def kept_file(key: str) -> tuple[str, bytes] | None:
     """``(name, bytes)`` of a file that a server with this store opened; ``None`` where there is none."""
-    with suppress(TmmuError):
-        keeper = store()
-        if keeper is not None:
-            from tmmu_core.store import opened_files
-
-            return opened_files.file(keeper, key)
-    return None
+    return _files(lambda files, at: files.file(at, key))
 
 
 def change_file(key: str, name: str, edit: Callable[[bytes], bytes]) -> bytes | None:
     """Replace a file by ``edit(its bytes)`` in one transaction; return the result, or ``None`` without a store."""
-    with suppress(TmmuError):
-        keeper = store()
-        if keeper is not None:
-            from tmmu_core.store import opened_files
-
-            return opened_files.change(keeper, key, name, edit, datetime.now(UTC))
-    return None
+    return _files(lambda files, at: files.change(at, key, name, edit, datetime.now(UTC)))
 
 
 def drop_file(key: str) -> None:
     """Delete an unused file."""
-    with suppress(TmmuError):
-        keeper = store()
-        if keeper is not None:
-            from tmmu_core.store import opened_files
-
-            opened_files.drop(keeper, key)
+    _files(lambda files, at: files.drop(at, key))

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import streamlit as st
@@ -117,40 +117,26 @@ def is_gone(source: str) -> bool:
 def content_of(source: str) -> tuple[bytes, str]:
     """Return ``(bytes, name)`` of a sample, golden trace or uploaded file. Raises ``UnreadableInput``."""
     kind, _, name = source.partition(":")
-    if kind == "golden":
-        path = next((p for p in golden() if p.name == name), None)
-        if path is None:
-            raise UnreadableInput(f"there is no golden trace {name!r}.", source=source, hint="Choose another baseline.")
-        return _of_ours(path, source), path.name
-    if kind == "sample":
-        sample = sample_named(name)
-        if sample is None:
-            raise UnreadableInput(
-                f"there is no sample {name!r}.", source=source, hint="Choose one from the gallery, or open a file."
-            )
-        return _of_ours(sample.path, source), sample.path.name
     if kind == history.KIND:
         return history.content(name)
-    kept = shelf().get(source)
-    if kept is None:
-        raise UnreadableInput(
-            "the link names a file that this server does not hold.",
-            source=source,
-            hint="Open the file again; a file's link lives as long as the server that opened it.",
-        )
-    return kept[1], kept[0]
-
-
-def _of_ours(path: Path, source: str) -> bytes:
-    """A file that came with the explorer. Raises ``UnreadableInput`` where it is gone, though it is listed."""
+    if kind not in ("golden", "sample"):
+        kept = shelf().get(source)
+        if kept is None:
+            why = "the link names a file that this server does not hold."
+            hint = "Open the file again; a file's link lives as long as the server that opened it."
+            raise UnreadableInput(why, source=source, hint=hint)
+        return kept[1], kept[0]
+    paths = {sample.name: sample.path for sample in samples()}
+    path = (paths if kind == "sample" else {path.name: path for path in golden()}).get(name)
+    if path is None:
+        what = "sample" if kind == "sample" else "golden trace"
+        raise UnreadableInput(f"there is no {what} {name!r}.", source=source, hint="Choose another, or open a file.")
     try:
-        return path.read_bytes()
+        return path.read_bytes(), path.name
     except OSError as error:
-        raise UnreadableInput(
-            f"{path.name} cannot be opened: {(error.strerror or str(error)).lower()}.",
-            source=source,
-            hint="It came with the explorer: install that again, or open another.",
-        ) from error
+        why = f"{path.name} cannot be opened: {(error.strerror or str(error)).lower()}."
+        hint = "It came with the explorer: install that again, or open another."
+        raise UnreadableInput(why, source=source, hint=hint) from error
 
 
 def named(arguments: Sequence[str], script: Path) -> list[str]:
@@ -182,17 +168,8 @@ def read_bytes(data: bytes, name: str, source: str, progress: Progress | None = 
         return Opened(source, name, "trace", plan=thing.plan, trace=thing)
     if isinstance(thing, Plan):
         return Opened(source, thing.ir_name or name, "plan", plan=thing)
-    return Opened(
-        source,
-        thing.name,
-        "problem",
-        problem=thing.problem,
-        others=thing.others,
-        packing=thing.packing,
-        notes=thing.notes,
-        made=thing.made,
-        recorded=thing.recorded,
-    )
+    shared = ("problem", "others", "packing", "notes", "made", "recorded")
+    return Opened(source, thing.name, "problem", **{name: getattr(thing, name) for name in shared})
 
 
 # --- the samples -------------------------------------------------------------------------------------------------
@@ -229,16 +206,20 @@ def golden() -> tuple[Path, ...]:
     return tuple(sorted(p for p in folder.glob("*.trace.jsonl*") if p.is_file() and not p.name.startswith(".")))
 
 
-def sample_named(name: str) -> Sample | None:
-    """The sample of this name."""
-    return next((sample for sample in samples() if sample.name == name), None)
-
-
 # --- the shelf ---------------------------------------------------------------------------------------------------
 
 
 MOVES = ".moves.json"
 """Suffix of files with the moves of an opened fit; they cannot be opened alone."""
+
+
+LONGEST_NAME = 255
+
+
+class _Kept(NamedTuple):
+    name: str
+    owner: str
+    content: bytes
 
 
 class Shelf:
@@ -255,7 +236,9 @@ class Shelf:
 
     def put(self, name: str, data: bytes, owner: str | None = None) -> str:
         """Keep a file of ``owner`` (by default of whose page this is); its source. The oldest go when all is full."""
-        owner, name = visitors.visitor() if owner is None else owner, _base_name(name)
+        owner = visitors.visitor() if owner is None else owner
+        base = visible(name.replace("\\", "/").rpartition("/")[2])[-LONGEST_NAME:]  # without folders
+        name = "file" if base.strip(". ") == "" else base
         digest = hashlib.sha256(data).digest()
         key = digest.hex()[:16]
         if owner != visitors.NOBODY:
@@ -279,11 +262,6 @@ class Shelf:
         kept = self._files.get(key)
         return None if kept is None else (kept.name, kept.content)
 
-    def name_of(self, source: str) -> str | None:
-        """The name of a source's file."""
-        kept = self._files.get(source.removeprefix("file:"))
-        return None if kept is None else kept.name
-
     def drop(self, source: str) -> None:
         """Take a file away that turned out to be of no use."""
         with self._lock:
@@ -295,25 +273,8 @@ class Shelf:
         mine = {visitors.NOBODY, visitors.visitor()}
         everyone = os.environ.get(SHARED) == "shared"
         with self._lock:
-            visible_ = ((key, kept) for key, kept in self._files.items() if not kept.name.endswith(MOVES))
-            listed = [(key, kept) for key, kept in visible_ if everyone or kept.owner in mine]
-        return [(f"file:{key}", kept.name) for key, kept in reversed(listed)]
-
-
-LONGEST_NAME = 255
-
-
-def _base_name(name: str) -> str:
-    """A file's name without folders, as it can be seen: a browser sends no other, what plays one may."""
-    base = visible(name.replace("\\", "/").rpartition("/")[2])[-LONGEST_NAME:]
-    return "file" if base.strip(". ") == "" else base
-
-
-@dataclass(frozen=True)
-class _Kept:
-    name: str
-    owner: str
-    content: bytes
+            files = [(key, kept) for key, kept in self._files.items() if everyone or kept.owner in mine]
+        return [(f"file:{key}", kept.name) for key, kept in reversed(files) if not kept.name.endswith(MOVES)]
 
 
 @st.cache_resource(show_spinner=False)

@@ -110,8 +110,8 @@ def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tupl
 def planning_input(opened: Opened) -> Graph | PlainInstance:
     """Return the graph or instance to plan."""
     if opened.problem is not None:
-        fields = (opened.packing, opened.notes, opened.made, opened.recorded, opened.others)
-        return PlainInstance(opened.name, opened.problem, *fields)
+        rest = (opened.packing, opened.notes, opened.made, opened.recorded, opened.others)
+        return PlainInstance(opened.name, opened.problem, *rest)
     assert opened.graph is not None
     return opened.graph
 
@@ -151,7 +151,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     if opened.plan is not None:
         return _finished(full, opened, opened.plan)
     opened = at_its_sizes(opened, full)
-    made = _known_rank(full) or _reviewed(full, opened) or _made(full, opened, progress or _heedless)
+    made = _known_rank(full) or _reviewed(full, opened) or _made(full, opened, progress or (lambda *_: True))
     if made.plan.planner_options.get(NODE_LIMIT) != full.options.get(NODE_LIMIT):
         full = full.but(options=dict(made.plan.planner_options))  # it was stopped
     if full.planner == GIVEN:
@@ -178,10 +178,6 @@ def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
 def continued(choice: Choice) -> dict[str, Any]:
     """Return the changes of a choice that continue its stopped search."""
     return {"options": {name: value for name, value in choice.options.items() if name != NODE_LIMIT}}
-
-
-def _heedless(_doing: str, _done: int, _of: int) -> bool:
-    return True
 
 
 def _made(full: Choice, opened: Opened, progress: Progress) -> PlanningResult:
@@ -245,11 +241,10 @@ _NOT_OF_INSTANCES = {name: value for name, value in vars(PlanRequest()).items() 
 
 def ranks_key(choice: Choice) -> tuple[Any, ...]:
     """Return the key of the plans of all ranks."""
-    spec: Any = choice.shard_spec
-    if spec is None:
-        with suppress(TmmuError):  # the job raises it
-            spec = spec_of(choice.shard)
-    return ("ranks", *choice.of_whole().problem, choice.shard if spec is None else json_text(spec))
+    spec: Any = choice.shard
+    with suppress(TmmuError):  # the job raises it
+        spec = json_text(choice.shard_spec or spec_of(choice.shard))
+    return ("ranks", *choice.of_whole().problem, spec)
 
 
 def keep_reviewed(choice: Choice, plan: Plan) -> None:
@@ -264,11 +259,10 @@ def _reviewed(full: Choice, opened: Opened) -> PlanningResult | None:
     if plan is None:
         return None
     quick = requested(full, opened).but(planner=DEFAULT_PLANNER, options={})
-    made = make_plan_anyway(planning_input(opened), quick, _heedless)
+    made = make_plan_anyway(planning_input(opened), quick, lambda *_: True)
     if (made.plan.ir_hash, made.plan.mode) != (plan.ir_hash, plan.mode):
         return None
-    solution = None if made.solution is None else replace(made.solution, plan=plan)
-    return replace(made, request=full, plan=plan, solution=solution)
+    return replace(made, request=full, plan=plan, solution=made.solution and replace(made.solution, plan=plan))
 
 
 def _known_rank(full: Choice) -> PlanningResult | None:
@@ -288,18 +282,14 @@ def baseline_of(choice: Choice) -> Choice | None:
     kind, _, value = choice.baseline.partition(":")
     if kind == "planner":
         return choice.under(value)
-    if kind == "mode":
-        return choice.but(mode=value)
-    if kind == "preset":
-        return choice.but(preset=value)
+    if kind in ("mode", "preset"):
+        return choice.but(**{kind: value})
     if kind == "order":
         return choice.but(order=None)
     if kind == "link":
         return from_query(dict(parse_qsl(urlsplit(value).query or value)))[0]
-    return choice.but(
-        source=choice.baseline,
-        **{name: getattr(Choice(), name) for name in ("arenas", "capacities", "dims", "budget", "shard_spec", "rank")},
-    )
+    of_graph = ("arenas", "capacities", "dims", "budget", "shard_spec", "rank")
+    return choice.but(source=choice.baseline, **{name: getattr(Choice(), name) for name in of_graph})
 
 
 def picking(full: Choice, planner: str | None) -> dict[str, Any]:
@@ -329,7 +319,7 @@ def compared_under(choice: Choice, planner: str) -> Choice:
 
 def every_planner(choice: Choice) -> Job[list[str]]:
     """The job that runs all planners on the chosen problem, one after the other so that their times are their own."""
-    names = [name for name in PLANNERS if name in planners_for(open_source(choice.source))]
+    names = [name for name in planners_for(open_source(choice.source)) if name in PLANNERS]
 
     def run(progress: Progress) -> list[str]:
         everything = running_job()
@@ -351,8 +341,7 @@ def go_on(choice: Choice) -> None:
     desk().forget(_all_key(choice))
     for name in planners_for(open_source(choice.source)):
         key = plan_key(compared_under(choice, name))
-        job = desk().known(key)
-        if job is not None and job.stopping:
+        if (job := desk().known(key)) is not None and job.stopping:
             desk().forget(key)
 
 
@@ -370,11 +359,9 @@ def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
         return (ONE_MEMORY,)
     if choice.arenas:
         return tuple(choice.arenas)
-    planned = desk().known(plan_key(choice))
-    if planned is not None and planned.worked:
-        solution = planned.answer().solution
-        if solution is not None and choice.shard_spec is None:
-            return tuple(solution.liveness.arenas)
+    planned = desk().known(plan_key(choice)) if choice.shard_spec is None else None
+    if planned is not None and planned.worked and (solution := planned.answer().solution) is not None:
+        return tuple(solution.liveness.arenas)
     assert opened.graph is not None
     graph, request = opened.graph, PlanRequest(mode=choice.mode, preset=choice.preset)
     key = ("arenas", choice.source, choice.mode, choice.preset)

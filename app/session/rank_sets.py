@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
@@ -58,11 +58,13 @@ def presets(graph: Graph) -> tuple[Preset, ...]:
     def axis(name: str, of: int = 0) -> dict[str, Any]:
         return {"axis": of, "mesh": name}
 
-    rules = [{"match": match, **axis("tp", of)} for match, of in MEGATRON if _matches(match, ids)]
+    used = [(match, of) for match, of in MEGATRON if any(fnmatchcase(name, match) for name in ids)]
+    rules = [{"match": match, **axis("tp", of)} for match, of in used]
     by_rows = {kind: axis("tp") for kind in ("parameters", "optimizer_state")}
     followed = {"activations": "follow", "gradients": "follow"}
     tensors: dict[str, Any] = {"rules": rules} if rules else {}
     sharded = {kind: axis("dp") for kind in ("parameters", "gradients", "optimizer_state")}
+    both = {"parameters": axis("tp"), "activations": "follow", "gradients": axis("dp"), "optimizer_state": axis("dp")}
     return (
         Preset(
             "Tensor parallel 8",
@@ -77,41 +79,22 @@ def presets(graph: Graph) -> tuple[Preset, ...]:
         Preset(
             "128 × 8",
             "1,024 ranks: tensor parallel 8 inside, gradients and optimiser state dealt out over 128 outside",
-            {
-                "mesh": mesh(dp=128, tp=8),
-                **tensors,
-                "contracts": {
-                    "parameters": axis("tp"),
-                    "activations": "follow",
-                    "gradients": axis("dp"),
-                    "optimizer_state": axis("dp"),
-                },
-            },
+            {"mesh": mesh(dp=128, tp=8), **tensors, "contracts": both},
         ),
-        Preset(
-            "Fully sharded 1,024",
-            "one axis of 1,024 ranks",
-            {"mesh": mesh(dp=1024), "contracts": sharded},
-        ),
+        Preset("Fully sharded 1,024", "one axis of 1,024 ranks", {"mesh": mesh(dp=1024), "contracts": sharded}),
     )
-
-
-def _matches(pattern: str, ids: Sequence[str]) -> bool:
-    from fnmatch import fnmatchcase
-
-    return any(fnmatchcase(name, pattern) for name in ids)
 
 
 def pretty(spec: dict[str, Any]) -> str:
     """A spec as JSON: a line per mesh axis, rule and contract."""
     parts = []
     for key, value in spec.items():
+        text = _line(value)
         if isinstance(value, list) and value:
-            parts.append(f'"{key}": [\n' + ",\n".join(f"  {_line(entry)}" for entry in value) + "]")
+            text = "[\n" + ",\n".join(f"  {_line(entry)}" for entry in value) + "]"
         elif isinstance(value, dict) and value:
-            parts.append(f'"{key}": {{\n' + ",\n".join(f'  "{k}": {_line(v)}' for k, v in value.items()) + "}")
-        else:
-            parts.append(f'"{key}": {_line(value)}')
+            text = "{\n" + ",\n".join(f'  "{k}": {_line(v)}' for k, v in value.items()) + "}"
+        parts.append(f'"{key}": {text}')
     return "{" + ",\n ".join(parts) + "}"
 
 
@@ -123,9 +106,7 @@ def spec_of(text: str) -> dict[str, Any]:
     """Parse the JSON text of a spec. Raises ``UnreadableInput``; ``read_spec`` checks its content."""
     way = 'Write {"mesh": {"tp": 8}, "rules": [{"match": "*.weight", "axis": 0, "mesh": "tp"}]}, or choose a preset.'
     if not text.strip():
-        raise UnreadableInput(
-            "a rank is chosen, and no shard spec says what its share is.", source="shard spec", hint=way
-        )
+        raise UnreadableInput("a rank is chosen, but no shard spec.", source="shard spec", hint=way)
     try:
         spec = msgspec.json.decode(text)
         refuse_repeated_keys(text.encode(), "shard spec")

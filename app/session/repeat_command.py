@@ -6,9 +6,8 @@ import json
 import re
 import shlex
 from collections.abc import Sequence
-from typing import Any
 
-from app.session.opening import SAMPLES, sample_named, shelf
+from app.session.opening import SAMPLES, samples, shelf
 from app.session.planning import Shown, requested
 from tmmu_core.base.escaping import visible
 from tmmu_core.planners.problem import GIVEN, UNLIMITED
@@ -18,7 +17,6 @@ from tmmu_core.plans.model import Plan
 
 FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.json"}
 """Field of the request → the file that the command reads it from."""
-_ANY = "any"
 
 
 def command(shown: Shown) -> str:
@@ -32,7 +30,9 @@ def command(shown: Shown) -> str:
         spec = OPTION_SPECS[name]
         if name == "options":
             for key, value in request.options.items():
-                parts += [spec.option, f"{key}={_option(value)}"]
+                is_text = option_pairs([f"{key}={value}"]) == {key: value}  # read back unchanged without quotes
+                text = value if is_text else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+                parts += [spec.option, f"{key}={text}"]
         elif name == "capacities":
             for part in capacity_texts(request.capacities):
                 parts += [spec.option, part]
@@ -49,18 +49,15 @@ def _line(parts: Sequence[str]) -> str:
     A word with control characters is quoted by its character codes (``$'\\x15'``): a line editor would execute them
     when the line is pasted.
     """
-    return " ".join(shlex.quote(part) if visible(part) == part else f"$'{_spelled_out(part)}'" for part in parts)
-
-
-def _spelled_out(part: str) -> str:
-    inner = part.replace("\\", "\\\\").replace("'", "\\'")
-    return "".join(c if visible(c) == c else _by_bytes(c) for c in inner)
-
-
-def _by_bytes(character: str) -> str:
-    """Return octal escapes of three digits; a lone surrogate becomes a question mark."""
-    surrogate = 0xD800 <= ord(character) < 0xE000
-    return "?" if surrogate else "".join(f"\\{byte:03o}" for byte in character.encode())
+    words = []
+    for part in parts:
+        if visible(part) == part:
+            words.append(shlex.quote(part))
+            continue
+        inner = part.replace("\\", "\\\\").replace("'", "\\'").encode(errors="replace").decode()
+        codes = ["".join(f"\\{byte:03o}" for byte in c.encode()) if visible(c) != c else c for c in inner]
+        words.append(f"$'{''.join(codes)}'")
+    return " ".join(words)
 
 
 def files(shown: Shown) -> dict[str, bytes]:
@@ -96,10 +93,11 @@ def arenas_spelled_out(plan: Plan) -> bytes:
 def file_of(shown: Shown) -> str:
     """Return the name of the open file for the command line."""
     kind, _, name = shown.opened.source.partition(":")
-    sample = sample_named(name) if kind == "sample" else None
-    if sample is not None:
-        return f"{SAMPLES.name}/{sample.path.relative_to(SAMPLES).as_posix()}"
-    name = shelf().name_of(shown.opened.source) or shown.opened.name
+    for sample in samples() if kind == "sample" else ():
+        if sample.name == name:
+            return f"{SAMPLES.name}/{sample.path.relative_to(SAMPLES).as_posix()}"
+    kept = shelf().get(shown.opened.source)
+    name = kept[0] if kept is not None else shown.opened.name
     return f"./{name}" if name.startswith("-") else name  # not an option, nor standard input
 
 
@@ -116,10 +114,3 @@ def file_stem(name: str) -> str:
 
 _DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9¹²³]", re.I)
 """Device names of Windows, with any extension."""
-
-
-def _option(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return (
-        value if option_pairs([f"{_ANY}={value}"]) == {_ANY: value} else text
-    )  # unquoted if it is read back unchanged

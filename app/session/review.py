@@ -92,24 +92,20 @@ _KEY = "tmmu.review"
 def current() -> Review:
     """Return the review of the open file, with a store that of all its visitors; an empty one without notes."""
     source, (of, own) = state.choice().source, state.raw(_KEY) or ("", Review())
-    if (stored := history.kept_file(_stored_as(source))) is not None:
+    if (stored := history.kept_file(f"review:{source}")) is not None:
         return msgspec.structs.replace(msgspec.json.decode(stored[1], type=Review), author=own.author)
     return own if of == source else Review(author=own.author)
 
 
 def change(edit: Callable[[Review], Review]) -> None:
     """Edit the review of the open file; with a store, its latest version there."""
-    _change(state.choice().source, edit)
-
-
-def _change(source: str, edit: Callable[[Review], Review]) -> None:
-    before = current()
+    source, before = state.choice().source, current()
 
     def edited(stored: bytes) -> bytes:
         latest = msgspec.json.decode(stored, type=Review) if stored else before
         return msgspec.json.encode(msgspec.structs.replace(edit(latest), author=""))
 
-    stored = history.change_file(_stored_as(source), "review.json", edited)
+    stored = history.change_file(f"review:{source}", "review.json", edited)
     now = edit(before) if stored is None else msgspec.json.decode(stored, type=Review)
     state.put(_KEY, (source, msgspec.structs.replace(now, author=before.author)))
 
@@ -126,10 +122,6 @@ def merged(here: Review, other: Review) -> Review:
         views=tuple(dict.fromkeys((*here.views, *other.views))),
         decision=other.decision or here.decision,
     )
-
-
-def _stored_as(source: str) -> str:
-    return f"review:{source}"
 
 
 def today() -> str:
@@ -211,7 +203,7 @@ def open_file(data: bytes, name: str) -> None:
     chosen = chosen.but(source=source, moves=shelf().put(f"{read.graph_name}{MOVES}", moves) if moves else "")
     keep_reviewed(chosen, plan_file.from_document(plan, name))
     state.choose(**{field: getattr(chosen, field) for field in Choice.__dataclass_fields__})
-    _change(source, lambda now: merged(now, read.review))
+    change(lambda now: merged(now, read.review))
 
 
 def _coded(data: bytes) -> str:

@@ -53,7 +53,8 @@ def bisect_command(
         raise UsageError(f"{model} has no run of this branch and planner.", "Use tmmu history to list the runs.")
     chosen = find_growth.between(runs, wanted.good, wanted.bad)
     if arena is not None and all(arena not in {a.name for a in run.arenas} for run in chosen):
-        raise UsageError(f"no run has an arena {arena!r}.", f"The last run has {_arenas(chosen[-1])}.")
+        known = ", ".join(a.name for a in chosen[-1].arenas)
+        raise UsageError(f"no run has an arena {arena!r}.", f"The last run has {known}.")
     query = find_growth.Measure(figure, arena)
     found = find_growth.culprit(chosen, query)
     blamed: list[Blame] = []
@@ -85,10 +86,6 @@ def _series(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> t
     return like_the_latest(here)
 
 
-def _arenas(run: Run) -> str:
-    return ", ".join(arena.name for arena in run.arenas)
-
-
 # --- as text ----------------------------------------------------------------------------------------------------
 
 
@@ -100,14 +97,13 @@ def _print_growth(runs: tuple[Run, ...], query: Measure, found: Step | None, dif
     if found is None:
         print_lines(f"{what} did not grow from {runs[0].commit} to {run.commit}")
         return
-    growth = numbers.delta_bytes(found.grown_bytes)
-    change = f"{what} grew by {growth}, and plan settings changed ({differ})"
-    grew = f"{found.after.commit} increased {what} by {growth}"
-    print_lines(
-        f"{f'at {found.after.commit} {change}' if differ else grew}: "
-        f"{numbers.change(numbers.full_bytes(found.before_bytes), numbers.full_bytes(found.after_bytes))}",
-        f"recorded {found.after.at}; previous run: {found.before.commit}, {found.before.at}",
-    )
+    growth, commit = numbers.delta_bytes(found.grown_bytes), found.after.commit
+    text = f"{commit} increased {what} by {growth}"
+    if differ:
+        text = f"at {commit} {what} grew by {growth}, and plan settings changed ({differ})"
+    change = numbers.change(numbers.full_bytes(found.before_bytes), numbers.full_bytes(found.after_bytes))
+    previous = f"recorded {found.after.at}; previous run: {found.before.commit}, {found.before.at}"
+    print_lines(f"{text}: {change}", previous)
 
 
 def _print_causes(blamed: list[Blame], limit: int) -> None:
@@ -118,17 +114,13 @@ def _print_causes(blamed: list[Blame], limit: int) -> None:
             f"{one.arena}: arena size {numbers.delta_bytes(one.grown_bytes)} = "
             f"peak {numbers.delta_bytes(after - before)} + between tensors {numbers.delta_bytes(one.slack_bytes)}",
         )
-        rows = [
-            [share.tensor_id, numbers.delta_bytes(share.grown_bytes), _both(share.before_bytes, share.after_bytes)]
-            for share in one.shares[:limit]
-        ]
+        rows = []
+        for share in one.shares[:limit]:
+            sides = (numbers.full_bytes(n) if n else "–" for n in (share.before_bytes, share.after_bytes))
+            rows.append([share.tensor_id, numbers.delta_bytes(share.grown_bytes), numbers.change(*sides)])
         if rows:
             table(("live at the peak", ">change", ">bytes"), rows)
             print_lines(numbers.of(len(rows), len(one.shares), "changed tensor"))
-
-
-def _both(before: int, after: int) -> str:
-    return numbers.change(*(numbers.full_bytes(n) if n else "–" for n in (before, after)))
 
 
 # --- as JSON -----------------------------------------------------------------------------------------------------
@@ -141,13 +133,9 @@ def _step(step: Step) -> dict[str, Any]:
 
 
 def _blame(one: Blame, limit: int) -> dict[str, Any]:
+    figures = ("arena", "extent_bytes", "peak_bytes", "peak_steps", "grown_bytes", "slack_bytes")
     return {
-        "arena": one.arena,
-        "extent_bytes": list(one.extent_bytes),
-        "peak_bytes": list(one.peak_bytes),
-        "peak_steps": list(one.peak_steps),
-        "grown_bytes": one.grown_bytes,
-        "slack_bytes": one.slack_bytes,
+        **{name: getattr(one, name) for name in figures},
         "tensors": [{**vars(share), "grown_bytes": share.grown_bytes} for share in one.shares[:limit]],
         "changed_tensors": len(one.shares),
     }

@@ -58,14 +58,6 @@ class SweepOptions:
     scheduler: str | None = option("Address of a running Dask scheduler.", "tcp://HOST:PORT")
 
 
-@dataclass(frozen=True)
-class Where:
-    """The processes that run a sweep."""
-
-    scheduler: str | None
-    workers: int | None
-
-
 def sweep_command(
     request: PlanRequest,
     wanted: SweepOptions,
@@ -79,30 +71,34 @@ def sweep_command(
 
     Exit code: 0 if at least one row was planned, else 2.
     """
-    for value, name in ((request.planner, "planner"), (request.mode, "mode"), (request.preset, "preset")):
-        if value is not None:
+    for name in ("planner", "mode", "preset"):
+        if getattr(request, name) is not None:
             raise UsageError(f"--{name} has no effect on a sweep.", f"Use --{name}s.")
     if wanted.scheduler is not None and wanted.workers is not None:
         raise UsageError("--workers and --scheduler exclude each other.", "A scheduler has its own workers.")
     axes = Axes(
         modes=_words(wanted.modes, MODES) or (None,),
         presets=_words(wanted.presets, PRESETS) or (None,),
-        alignments=tuple(_number(text) for text in wanted.alignments.split(",")) if wanted.alignments else (None,),
+        alignments=_alignments(wanted.alignments) if wanted.alignments else (None,),
         planners=_words(wanted.planners, tuple(PLANNERS)) or ("slots", "naive"),
         shards=_shards(wanted.shards) if wanted.shards else None,
         fits=tuple({ANY_ARENA: read_bytes_option("--capacities", n)} for n in _commas(wanted.fits)) or None,
         ranks=wanted.ranks,
     )
     sources = [Source(spelled_out(called), data) for data, called in map(input_of, files)]
-    opened = [_opened(source, alone=len(sources) == 1) for source in sources]
-    for one, source in zip(opened, sources, strict=True):
-        _check(one, source.name, request, axes)
-    sizes = [
-        _sizes(wanted.over, one, source.name) if wanted.over else (None,)
-        for one, source in zip(opened, sources, strict=True)
-    ]
+    sizes: list[tuple[tuple[str, int] | None, ...]] = []
+    for source in sources:
+        try:
+            opened = read_any(source.data, source.name)
+        except TmmuError:
+            if len(sources) == 1:
+                raise
+            sizes.append((None,))  # the rows of one of several files contain its error
+            continue
+        _check(opened, source.name, request, axes)
+        sizes.append(_sizes(wanted.over, opened, source.name) if wanted.over else (None,))
     points = points_of(request, axes, sizes, [source.name for source in sources] if len(sources) > 1 else [""])
-    rows, name = _run_points(sources, points, Where(wanted.scheduler, wanted.workers), store)
+    rows, name = _run_points(sources, points, wanted, store)
     if json:
         graph = next((row["name"] for row in rows if row["name"] is not None), None)
         first = {"graph": rows[0]["name"] if len(sources) == 1 and rows else graph or files[0]}
@@ -116,29 +112,15 @@ def sweep_command(
 # --- requested points -----------------------------------------------------------------------------------------------
 
 
-def _opened(source: Source, *, alone: bool) -> Opened | None:
-    """Read a source; ``None`` for one of several that cannot be read, whose rows contain the error."""
-    try:
-        return read_any(source.data, source.name)
-    except TmmuError:
-        if alone:
-            raise
-        return None
-
-
-def _check(opened: Opened | None, name: str, request: PlanRequest, axes: Axes) -> None:
+def _check(opened: Opened, name: str, request: PlanRequest, axes: Axes) -> None:
     """Raise :class:`UsageError` for options that fail for every row."""
-    if opened is None:
-        return
     if not isinstance(opened, Graph | PlainInstance):
         raise UsageError(f"{name} contains a finished plan.", "Pass a graph or an instance.")
     sharded = request.shard_spec is not None or axes.shards is not None
     if axes.shards is not None and request.shard_spec is not None:
         raise UsageError("--shard and --shards exclude each other.", "Use only --shards.")
     if axes.ranks and (not isinstance(opened, Graph) or not sharded):
-        raise UsageError(
-            "--ranks requires a graph and its shard spec.", "Pass a graph, and the spec with --shard FILE."
-        )
+        raise UsageError("--ranks requires a graph and its shard spec.", "Pass both, the spec with --shard FILE.")
     if axes.ranks and request.rank:
         raise UsageError("--rank has no effect with --ranks.", "All ranks are planned.")
     if axes.ranks and axes.fits is not None:
@@ -159,14 +141,12 @@ def _shards(text: str) -> tuple[tuple[str, Mapping[str, Any] | None], ...]:
 
 
 def _run_points(
-    sources: Sequence[Source], points: Sequence[Point], where: Where, url: str | None
+    sources: Sequence[Source], points: Sequence[Point], where: SweepOptions, url: str | None
 ) -> tuple[list[dict[str, Any]], str]:
     """Return ``(rows in order, name of the sweep in the store)``; the name is "" without a store."""
     keeping = open_store(url, create=True) if url else None
     name = name_of_sweep(sources, points) if keeping else ""
-    rows: dict[int, tuple[dict[str, Any], ...]] = {}
-    if keeping is not None:
-        rows = _resume(keeping, name, sources, points)
+    rows = _resume(keeping, name, sources, points) if keeping else {}
     left = [point for point in points if point.number not in rows]
     with _runner(where, len(left)) as run, progress_on_terminal() as progress:
         for done in run(sources, left) if left else ():
@@ -189,29 +169,26 @@ def _resume(
     description = {"sources": [source.name for source in sources]}
     stored_sweeps.begin(store, name, datetime.now(UTC), description, len(points))
     stored = {kept.number: kept.rows for kept in stored_sweeps.points(store, name) if kept.failed != stored_sweeps.DIED}
-    print_note(
-        f"sweep {name}: {numbers.count(len(points), 'point')}" + (f", {len(stored):,} already stored" if stored else "")
-    )
+    already = f", {len(stored):,} already stored" if stored else ""
+    print_note(f"sweep {name}: {numbers.count(len(points), 'point')}{already}")
     return stored
 
 
 def _keep(store: Store, name: str, done: Sequence[Done]) -> None:
     from tmmu_core.store import stored_sweeps
 
-    failed = {
-        one.number: stored_sweeps.DIED if one.died else stored_sweeps.REFUSED if one.failed else stored_sweeps.FINE
-        for one in done
-    }
-    stored_sweeps.add(
-        store, name, [stored_sweeps.StoredPoint(one.number, one.rows, failed[one.number]) for one in done]
-    )
+    points = []
+    for one in done:
+        ending = stored_sweeps.DIED if one.died else stored_sweeps.REFUSED if one.failed else stored_sweeps.FINE
+        points.append(stored_sweeps.StoredPoint(one.number, one.rows, ending))
+    stored_sweeps.add(store, name, points)
 
 
 Run = Callable[[Sequence[Source], Sequence[Point]], Iterator[tuple[Done, ...]]]
 
 
 @contextmanager
-def _runner(where: Where, points: int) -> Iterator[Run]:
+def _runner(where: SweepOptions, points: int) -> Iterator[Run]:
     """Yield the function that runs points, in this process or with Dask."""
     dask = installed("distributed")
     if where.scheduler is not None or where.workers:
@@ -224,10 +201,8 @@ def _runner(where: Where, points: int) -> Iterator[Run]:
         with cluster(where.scheduler, workers) as client:
             yield lambda sources, points: run_on(client, sources, points)
     except (OSError, TimeoutError) as error:
-        raise UsageError(
-            f"cannot use the Dask scheduler {where.scheduler or 'of this machine'}: {error}.",
-            "Check its address, that it runs, and that it has workers.",
-        ) from error
+        what = f"cannot use the Dask scheduler {where.scheduler or 'of this machine'}: {error}."
+        raise UsageError(what, "Check its address, that it runs, and that it has workers.") from error
 
 
 # --- as text ----------------------------------------------------------------------------------------------------
@@ -236,9 +211,8 @@ def _runner(where: Where, points: int) -> Iterator[Run]:
 def _print_table(rows: Sequence[Mapping[str, Any]], *, ranks: bool) -> None:
     """Print the rows as a table with a column for each requested axis."""
     first: Mapping[str, Any] = rows[0] if rows else {}
-    axes = [title for title in ("model", "shard", "dims") if title in first]
-    columns = [*(("ranks", ">number") if ranks else ()), *axes, *_COLUMNS]
-    columns += [">capacity", "fits"] * ("capacity" in first) + ["arenas"] * ranks
+    columns = ["ranks", ">number"] * ranks + [title for title in ("model", "shard", "dims") if title in first]
+    columns += [*_COLUMNS, *[">capacity", "fits"] * ("capacity" in first), *["arenas"] * ranks]
     table(columns, [_table_cells(row) for row in rows])
 
 
@@ -284,10 +258,8 @@ def _words(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
     return known if text.strip() == "all" else _commas(spelled_out(text))
 
 
-def _sizes(text: str, opened: Opened | None, name: str) -> tuple[tuple[str, int] | None, ...]:
+def _sizes(text: str, opened: Opened, name: str) -> tuple[tuple[str, int] | None, ...]:
     """Return the sizes of ``--over``."""
-    if opened is None:
-        return (None,)
     dim, listed, values = (part.strip() for part in text.partition("="))
     if not isinstance(opened, Graph) or dim not in opened.dims:
         known = sorted(opened.dims) if isinstance(opened, Graph) else ()
@@ -300,8 +272,8 @@ def _sizes(text: str, opened: Opened | None, name: str) -> tuple[tuple[str, int]
         raise UsageError(f"--over: {error}", f"Write {dim}=1,8,32.") from None
 
 
-def _number(text: str) -> int:
+def _alignments(text: str) -> tuple[int, ...]:
     try:
-        return strict.whole_number(text)
+        return tuple(map(strict.whole_number, text.split(",")))
     except ValueError as error:
         raise UsageError(f"the alignment {error}", "Write powers of two, such as 64,128.") from None

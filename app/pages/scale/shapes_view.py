@@ -12,7 +12,7 @@ from app.kit.charts import chart_base
 from app.kit.data_table import sheet
 from app.kit.frame import long_work
 from app.pages.scale import shape_figures as charts
-from app.session import opening, planning, scenarios, shape_sequences, state
+from app.session import opening, planning, scenarios, state
 from app.session.planning import Shown
 from app.session.view_state import POLICIES
 from app.texts import markup, numbers
@@ -199,13 +199,13 @@ def table(curve: DimCurve, now: int) -> str:
 def session(shown: Shown, graph: Graph, dim: str) -> None:
     """Draw the replan session: a sequence of shapes, the policy, the result."""
     chosen = state.choice()
-    offered = shape_sequences.presets(graph.dims[dim])
+    offered = scenarios.shape_presets(graph.dims[dim])
     text = chosen.shapes or next(iter(offered.values()))
     policy = chosen.policy or graph.replan_policy
     st.html(markup.heading("Replan session", "one shape per iteration"))
     controls(graph, dim, offered, text, policy)
     try:
-        shapes = shape_sequences.read_shapes(text, graph.dims, dim)
+        shapes = scenarios.read_shapes(text, graph.dims, dim)
     except ValueError as error:
         st.html(markup.error_card({"title": "Invalid sequence", "message": str(error)}))
         return

@@ -28,12 +28,11 @@ _SAMPLED = 64
 """Members of a collection that are measured; the others count as equally large."""
 
 
-def weight_of(value: Any) -> int:
-    """Return about how many bytes a value refers to. Large collections are measured by a sample of their members."""
-    return int(_weight(value, set()))
+def weight_of(value: Any, seen: set[int]) -> float:
+    """Return about how many bytes a value refers to. Large collections are measured by a sample of their members.
 
-
-def _weight(value: Any, seen: set[int]) -> float:
+    ``seen``: the ids of what was measured before; it counts as 0.
+    """
     if value is None or isinstance(value, bool | type) or id(value) in seen:
         return 0
     seen.add(id(value))
@@ -50,15 +49,13 @@ def _weight(value: Any, seen: set[int]) -> float:
         return own + _sampled(value, len(value), seen)
     held = list(getattr(value, "__dict__", {}).values())
     held += [getattr(value, name, None) for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
-    return own + sum(_weight(one, seen) for one in held)
+    return own + sum(weight_of(one, seen) for one in held)
 
 
 def _sampled(members: Iterable[Any], count: int, seen: set[int]) -> float:
-    if count <= _SAMPLED:
-        return sum(_weight(one, seen) for one in members)
-    stride = count // _SAMPLED
-    found = [_weight(one, seen) for one in islice(members, 0, stride * _SAMPLED, stride)]
-    return sum(found) / len(found) * count
+    stride = max(1, count // _SAMPLED)
+    found = [weight_of(one, seen) for one in islice(members, 0, stride * _SAMPLED, stride)]
+    return sum(found) * count / max(1, len(found))
 
 
 @dataclass
@@ -82,8 +79,7 @@ class MemoryCache:
     def get(self, key: Hashable) -> Any:
         """Return the value of a key, or ``None``."""
         with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
+            if (entry := self._entries.get(key)) is None:
                 return None
             self._entries.move_to_end(key)
             return entry.value
@@ -94,7 +90,7 @@ class MemoryCache:
         A value counts at most half of the limit: what pages derive from a large plan must not evict the plan, which
         they would compute again.
         """
-        entry = _Entry(value, min(weight_of(value), self._most // 2), set(owners))
+        entry = _Entry(value, min(int(weight_of(value, set())), self._most // 2), set(owners))
         with self._lock:
             self._entries[key] = entry
             self._entries.move_to_end(key)
@@ -145,12 +141,7 @@ class MemoryCache:
                     entry.left_at = time.monotonic()
                 elif time.monotonic() - entry.left_at > self._after:
                     gone += self._entries.pop(key).weight
-        if gone > 1 << 24:
-            give_back()
-
-
-def give_back() -> None:
-    """Return freed memory to the system, where its allocator keeps it."""
-    gc.collect()
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+        if gone > 1 << 24:  # return freed memory to the system, where its allocator keeps it
+            gc.collect()
+            with suppress(OSError, AttributeError):
+                ctypes.CDLL(None).malloc_trim(0)

@@ -10,7 +10,7 @@ import pytest
 
 from app.pages.scale.rank_figures import heat_map
 from app.pages.scale.shape_figures import dim_curve
-from app.session import opening, planning, rank_sets, shape_sequences
+from app.session import opening, planning, rank_sets, scenarios
 from app.session.view_state import Choice
 from tests.app.pages.run_page import claim, html, opened
 from tests.support.build import graph, node, tensor
@@ -40,14 +40,14 @@ COLUMNS = '{"mesh":{"tp":4},"tensors":{"w1":{"axis":1,"mesh":"tp"}}}'
         ("B=8\n4", ((("B", 8),), (("B", 4),))),
     ],
 )
-def test_sequence_has_an_iteration_per_size(text: str, shapes: tuple[shape_sequences.Shape, ...]) -> None:
-    assert shape_sequences.read_shapes(text, B, "B") == shapes
+def test_sequence_has_an_iteration_per_size(text: str, shapes: tuple[scenarios.Shape, ...]) -> None:
+    assert scenarios.read_shapes(text, B, "B") == shapes
 
 
 @pytest.mark.parametrize("text", ["", "many", "C=3", "-4", "8*9999", "B=1 B=2"])
 def test_malformed_sequence_is_reported(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        shape_sequences.read_shapes(text, B, "B")
+        scenarios.read_shapes(text, B, "B")
 
 
 # --- specs -------------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_trace_of_a_session_has_its_replans() -> None:
     from app.session import scenarios
     from tmmu_core.formats.planfile import trace
 
-    shapes = shape_sequences.read_shapes("16, 40", B, "B")
+    shapes = scenarios.read_shapes("16, 40", B, "B")
     job = scenarios.session(Choice(source=DYNAMIC), shapes, "REPLAN_AT_SAFEPOINT")
     assert job.wait(60)
     log = job.answer()

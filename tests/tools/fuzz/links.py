@@ -11,7 +11,7 @@ from typing import Any
 from app.session import opening
 from app.session.planning import baseline_of
 from app.session.rank_sets import compact, spec_of
-from app.session.shape_sequences import read_shapes
+from app.session.scenarios import read_shapes
 from app.session.view_state import NAMES, Choice, from_query, to_query, tried_of, zoom_of
 from tests.support.build import graph, node
 from tests.tools.fuzz import mutation
