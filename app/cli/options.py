@@ -36,10 +36,11 @@ def argument(text: str, metavar: str, default: Any = REQUIRED) -> Any:
     return field(default=default, metadata={"shown": {"metavar": metavar, "help": text}})
 
 
+OUTPUT = ("-o", "--output")
 Source = Annotated[str, typer.Argument(metavar="FILE", help="File to read; - reads standard input.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON; errors become one JSON record.")]
 Out = Annotated[
-    str | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file; - writes to standard output.")
+    str | None, typer.Option(*OUTPUT, metavar="FILE", help="Write to this file; - writes to standard output.")
 ]
 
 
@@ -113,7 +114,9 @@ def _call_with_request(command: Callable[..., int], given: dict[str, Any], group
     read += [shared[name] for name, spec in OPTION_SPECS.items() if spec.file]
     if read.count(STREAM) > 1:
         raise UsageError("standard input can be read only once.", "Use - for one file.")
-    request = read_request(shared)
+    request = PlanRequest(**{name: _read(name, text) for name, text in shared.items() if text is not None})
+    if (contradicted := contradiction(request)) is not None:
+        raise UsageError(contradicted.what, contradicted.way_out)
     forbidden = {limits.RUN_SECONDS.name: 0} if given.pop("no_run") else {}
     try:
         with limits.raised(forbidden):
@@ -124,15 +127,6 @@ def _call_with_request(command: Callable[..., int], given: dict[str, Any], group
         raise
 
 
-def read_request(given: Mapping[str, str | list[str] | None]) -> PlanRequest:
-    """Parse option texts, by field name, into a request. Raises :class:`UsageError` and ``UnreadableInput``."""
-    request = PlanRequest(**{name: _read(name, text) for name, text in given.items() if text is not None})
-    contradicted = contradiction(request)
-    if contradicted is not None:
-        raise UsageError(contradicted.what, contradicted.way_out)
-    return request
-
-
 def _read(name: str, text: str | list[str]) -> Any:
     spec = OPTION_SPECS[name]
     try:
@@ -141,21 +135,15 @@ def _read(name: str, text: str | list[str]) -> Any:
             return option_pairs(text)
         if isinstance(text, list):
             return spec.read(",".join(text))
-        return _read_file(text, spec) if spec.file else spec.read(text)
-    except ValueError as error:
-        raise UsageError(f"{spec.option}: {error}", f"Write {spec.option} {spec.metavar}.") from None
-
-
-def _read_file(name: str, spec: OptionSpec) -> Any:
-    data = read_input(name)
-    try:
-        return spec.read(data.decode())
+        return spec.read(read_input(text).decode() if spec.file else text)
     except UnicodeDecodeError as error:
         place = f"byte {error.start}"
-        raise UnreadableInput(f"the {spec.file} is not UTF-8 text.", source=name, place=place) from error
+        raise UnreadableInput(f"the {spec.file} is not UTF-8 text.", source=str(text), place=place) from error
     except UnreadableInput as error:
-        error.source = name
+        error.source = str(text) if spec.file else error.source
         raise
+    except ValueError as error:
+        raise UsageError(f"{spec.option}: {error}", f"Write {spec.option} {spec.metavar}.") from None
 
 
 def read_token(text: str) -> bytes:

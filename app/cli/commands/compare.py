@@ -71,19 +71,18 @@ def print_comparison(verdict: Comparison, limit: int, baseline: Plan, candidate:
         print_lines("identical: same order, same layout, same live ranges")
     else:
         print_lines(verdict.word)
-    if verdict.first is not None:
-        first = verdict.first
-        if not verdict.lines:  # rows of two snapshots have nothing in common but their lines
-            print_lines(f"first divergence at {first.path}: {_text_of(first.left)} → {_text_of(first.right)}")
+    if verdict.first is not None and not verdict.lines:  # rows of two snapshots have nothing in common but their lines
+        print_lines(f"first divergence at {verdict.first.path}: {_sides_of(verdict.first)}")
     for difference in verdict.certificates:
         name, _, figure = difference.path.removeprefix("$.arenas.").rpartition(".")
         if figure == "reuse_cost_lower_bound":
-            before, after = map(_text_of, (difference.left, difference.right))
-            print_lines(f"lower bound of the reuse cost of {name}: {before} → {after}")
+            print_lines(f"lower bound of the reuse cost of {name}: {_sides_of(difference)}")
             continue
-        print_lines(f"optimality of {name}: {_certificate(baseline, name)} → {_certificate(candidate, name)}")
+        one, two = (plan.arena_of[name] for plan in (baseline, candidate))
+        texts = (f"{a.status}, at least {numbers.full_bytes(a.least_bytes_claimed)}" for a in (one, two))
+        print_lines(f"optimality of {name}: {' → '.join(texts)}")
     for difference in verdict.context:
-        print_lines(f"context {difference.path[2:]}: {_text_of(difference.left)} → {_text_of(difference.right)}")
+        print_lines(f"context {difference.path[2:]}: {_sides_of(difference)}")
     if not verdict.complete:
         print_lines("one side is a digest: its live ranges, slots and offsets are compared by their hashes")
     if verdict.identical:
@@ -97,26 +96,22 @@ def print_comparison(verdict: Comparison, limit: int, baseline: Plan, candidate:
     if verdict.lines:
         print_line_changes(verdict.lines, limit)
         return
-    changed = {kind: total for kind, total in verdict.totals.items() if total[0]}
-    if not changed:
+    rows = [
+        [kind, numbers.count(n), numbers.delta_bytes(size) if kind == "resized" else numbers.full_bytes(size)]
+        for kind, (n, size) in verdict.totals.items()
+        if n
+    ]
+    if not rows:
         return
     print_lines("")
-    table(
-        ("tensors", ">count", ">bytes"),
-        [
-            [kind, numbers.count(n), numbers.delta_bytes(size) if kind == "resized" else numbers.full_bytes(size)]
-            for kind, (n, size) in changed.items()
-        ],
-    )
-    rows = [
-        [c.tensor_id, ", ".join(c.kinds), _place(c.left, baseline), _place(c.right, candidate)]
-        for c in islice(verdict.changes(), limit)
-    ]
-    if rows:
+    table(("tensors", ">count", ">bytes"), rows)
+    changes = list(islice(verdict.changes(), limit))
+    if changes:
         print_lines("")
+        places = [[_place(c.left, baseline), _place(c.right, candidate)] for c in changes]
+        rows = [[c.tensor_id, ", ".join(c.kinds), *place] for c, place in zip(changes, places, strict=True)]
         table(("tensor", "changed", "baseline", "candidate"), rows)
-        total = int((verdict.kinds != 0).sum())
-        print_lines(numbers.of(len(rows), total, "changed tensor"))
+        print_lines(numbers.of(len(rows), int((verdict.kinds != 0).sum()), "changed tensor"))
 
 
 def _reason(difference: Difference) -> str:
@@ -127,28 +122,26 @@ def _reason(difference: Difference) -> str:
     return names.get(difference.path, f"{difference.path[2:]} {difference.left} → {difference.right}")
 
 
-def _text_of(value: Any) -> str:
-    return "none" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()
+def _sides_of(difference: Difference) -> str:
+    texts = [
+        "none" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for value in (difference.left, difference.right)
+    ]
+    return " → ".join(texts)
 
 
-Side = tuple[ArenaSummary | None, Plan]
-
-
-def _arena_row(name: str, *sides: Side) -> list[str]:
-    left, right = (arena for arena, _ in sides)
-    before, after = (numbers.full_bytes(side.extent_bytes) if side else "–" for side in (left, right))
-    change = (right.extent_bytes if right else 0) - (left.extent_bytes if left else 0)
-    slots = numbers.change(
-        *(numbers.count(arena.slots) if arena and plan.has_slots else numbers.NO_SLOTS for arena, plan in sides)
-    )
-    bound = numbers.change(*(numbers.short_bytes(side.bound_bytes) if side else "–" for side in (left, right)))
-    status = numbers.change(*(side.status if side else "–" for side in (left, right)))
-    return [name, numbers.change(before, after), numbers.delta_bytes(change), slots, bound, status]
-
-
-def _certificate(plan: Plan, arena: str) -> str:
-    summary = plan.arena_of[arena]
-    return f"{summary.status}, at least {numbers.full_bytes(summary.least_bytes_claimed)}"
+def _arena_row(name: str, *sides: tuple[ArenaSummary | None, Plan]) -> list[str]:
+    columns = []
+    for arena, plan in sides:
+        if arena is None:
+            columns.append(("–", "–", "–", "–"))
+            continue
+        slots = numbers.count(arena.slots) if plan.has_slots else numbers.NO_SLOTS
+        sizes = numbers.full_bytes(arena.extent_bytes), numbers.short_bytes(arena.bound_bytes)
+        columns.append((sizes[0], slots, sizes[1], arena.status))
+    size, *others = (numbers.change(*pair) for pair in zip(*columns, strict=True))
+    before, after = (0 if arena is None else arena.extent_bytes for arena, _ in sides)
+    return [name, size, numbers.delta_bytes(after - before), *others]
 
 
 def _place(row: TensorRow | None, plan: Plan) -> str:
@@ -170,7 +163,7 @@ def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:
         "complete": verdict.complete,
         "incomplete": list(verdict.incomplete),
         "incomparable": [vars(d) for d in verdict.incomparable],
-        "first_divergence": None if verdict.first is None else vars(verdict.first),
+        "first_divergence": verdict.first and vars(verdict.first),
         "divergences": [vars(d) for d in verdict.divergences],
         "context": [vars(d) for d in verdict.context],
         "certificates": [vars(d) for d in verdict.certificates],

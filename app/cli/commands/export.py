@@ -39,15 +39,16 @@ EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
     "perfetto": overlays.to_perfetto,
     "model-explorer": overlays.to_model_explorer,
     "instance": plan_file.to_instance,
-    "residency": lambda plan: residency_json(build_render_plan(plan, module_prefix=_prefix(plan))),
-    "c-header": lambda plan: c_header(build_render_plan(plan, module_prefix=_prefix(plan))).encode(),
-    "c-source": lambda plan: c_source(build_render_plan(plan, module_prefix=_prefix(plan))).encode(),
+    "residency": lambda plan: residency_json(_render(plan)),
+    "c-header": lambda plan: c_header(_render(plan)).encode(),
+    "c-source": lambda plan: c_source(_render(plan)).encode(),
 }
 """Format → writer; the last three write the render plan."""
 
 
-def _prefix(plan: Plan) -> str:
-    return plan.ir_name or "model"
+def _render(plan: Plan, constants: Constants | None = None, prefix: str | None = None) -> RenderMemoryPlan:
+    named = (plan.ir_name or "model") if prefix is None else spelled_out(prefix)
+    return build_render_plan(plan, constants, module_prefix=named)
 
 
 PROJECT = "c-project"
@@ -90,9 +91,9 @@ def export_command(
     found = resolve(plan, request)
     sound_plan = sound(found, "export")
     if to == PROJECT:
-        named = _prefix(sound_plan) if wanted.prefix is None else spelled_out(wanted.prefix)
-        render = build_render_plan(sound_plan, _constants(found, model), module_prefix=named)
-        return _write_project(render, output, wanted.blobs or "auto")
+        return _write_project(
+            _render(sound_plan, _constants(found, model), wanted.prefix), output, wanted.blobs or "auto"
+        )
     data = plan_file.to_instance(sound_plan, arena) if to == "instance" else EXPORTERS[to](sound_plan)
     write_output(output, data, f"the plan as {to}")
     return SUCCESS
@@ -102,7 +103,8 @@ def _write_model(name: str, to: str, request: PlanRequest, model: str | None, ou
     """Write the model of a plan, or of a graph that is planned here, with the plan in it."""
     data, source = input_of(name)
     opened = read_any(data, source)
-    opened = read_at(opened, request.dims, data, source) if isinstance(opened, Graph) and request.dims else opened
+    if isinstance(opened, Graph) and request.dims:
+        opened = read_at(opened, request.dims, data, source)
     refuses, ending = {TFLM: (tflite.refuses, ".tflite"), ONNX: (onnx_signature.refuses, ".onnx")}[to]
     if model is not None:
         if not refuses(data):
@@ -178,9 +180,8 @@ def _constants(found: Resolved, model: str | None) -> Constants:
             raise UsageError(f"{model} does not contain a model.", "Pass the file that the plan was made from.")
         held = constants_of(Path(model), opened)
         if not held:
-            raise UsageError(
-                f"{model} does not contain bytes of constants.", "A native graph stores them in a sidecar file."
-            )
+            what = f"{model} does not contain bytes of constants."
+            raise UsageError(what, "A native graph stores them in a sidecar file.")
         return held
     if found.graph is None or found.name == STREAM:
         return Constants({})
@@ -195,13 +196,9 @@ def _write_project(render: RenderMemoryPlan, name: str, blobs: str) -> int:
     try:
         written = write_project(Path(name), c_project(render, cast(Blobs, blobs)))
     except OSError as error:
-        raise UsageError(
-            f"{name} cannot be written: {(error.strerror or str(error)).lower()}.",
-            "Check the folder and the permissions.",
-        ) from error
+        what = f"{name} cannot be written: {(error.strerror or str(error)).lower()}."
+        raise UsageError(what, "Check the folder and the permissions.") from error
     print_note(f"wrote the plan as {PROJECT} to {name} ({numbers.short_bytes(written)})")
     if render.constant_arenas and not render.constant_blobs:
-        print_note(
-            "the constants' bytes are not known: the program binds them (a finished plan takes them with --model)"
-        )
+        print_note("the constants' bytes are not known: the program binds them (a plan takes them with --model)")
     return SUCCESS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any
@@ -46,9 +46,8 @@ from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 
-OPEN = NOT_COMPARABLE
-"""Exit code: the search found neither a plan that fits nor a proof that none exists."""
-EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": OPEN}
+EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": NOT_COMPARABLE}
+"""Answer → exit code; ``open``: the search found neither a plan that fits nor a proof that none exists."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def fit_command(graph: Source, request: PlanRequest, wanted: FitOptions, json: A
         document = as_recipe(fitted.best.moves, ir_hash(fitted.start.plan_input.graph))
         write_output(recipe, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", "the recipe")
     if json:
-        sizes = {"largest": {largest: size}} if largest is not None else {"mesh": {mesh: size}} if mesh else {}
+        sizes = {name: {what: size} for name, what in (("largest", largest), ("mesh", mesh)) if what is not None}
         write_json(as_json(fitted) | sizes)
     elif output != STREAM and recipe != STREAM:
         if largest is not None:
@@ -131,9 +130,8 @@ def _capacity(request: PlanRequest) -> Capacity:
     given = dict(request.capacities)
     total = given.pop(ANY_ARENA, None)
     if total is not None and given:
-        raise UsageError(
-            "--capacity limits either one memory or single arenas.", "Use BYTES, or ARENA=BYTES for each arena."
-        )
+        what = "--capacity limits either one memory or single arenas."
+        raise UsageError(what, "Use BYTES, or ARENA=BYTES for each arena.")
     if total is None and not given:
         config = read_arenas(request.arenas)
         given = {name: a.capacity_bytes for name, a in config.items() if a.capacity_bytes != Arena().capacity_bytes}
@@ -161,26 +159,22 @@ def _interruptible() -> Iterator[Progress]:
                 drawn(what, done, of)
             return not stopped
 
-        try:
+        before = None
+        with suppress(ValueError):  # signals reach the main thread only
             before = signal.signal(signal.SIGINT, stop)
-        except ValueError:  # signals reach the main thread only
-            yield progress
-            return
         try:
             yield progress
         finally:
-            signal.signal(signal.SIGINT, before)
+            if before is not None:
+                signal.signal(signal.SIGINT, before)
 
 
 def as_json(fitted: Fitted) -> dict[str, Any]:
     """Return the result as the JSON record of contract §11."""
-    cost = fitted.best.cost
-    capacity: dict[str, Any] = dict(fitted.capacity.arenas)
-    if fitted.capacity.total is not None:
-        capacity["total"] = fitted.capacity.total
+    cost, total = fitted.best.cost, fitted.capacity.total
     return {
         "answer": fitted.answer,
-        "capacity": capacity,
+        "capacity": {**fitted.capacity.arenas, **({} if total is None else {"total": total})},
         "extent_bytes": fitted.best.extent_bytes,
         "lower_bound_bytes": fitted.lower_bound_bytes,
         "over_bytes": fitted.over_bytes,
@@ -203,20 +197,10 @@ def as_json(fitted: Fitted) -> dict[str, Any]:
     }
 
 
-def _assumed(fitted: Fitted) -> str:
-    """Return the assumptions of the result in one line."""
-    found = assumptions(fitted)
-    alignments = ", ".join(f"{numbers.full_bytes(grid)} in {name}" for name, grid in found.alignment_bytes.items())
-    excluded = ", ".join(f"{name} ({count})" for name, count in found.not_recomputable.items())
-    return f"  alignment: {alignments}; operators that are not recomputed: {excluded or 'none'}"
-
-
 def _print_fit(fitted: Fitted) -> None:
-    best, start = fitted.best, fitted.start
-    capacity = " and ".join(
-        [numbers.full_bytes(fitted.capacity.total)] * (fitted.capacity.total is not None)
-        + [f"{numbers.full_bytes(limit)} in {name}" for name, limit in fitted.capacity.arenas.items()]
-    )
+    best, start, total = fitted.best, fitted.start, fitted.capacity.total
+    limits = [f"{numbers.full_bytes(limit)} in {name}" for name, limit in fitted.capacity.arenas.items()]
+    capacity = " and ".join([numbers.full_bytes(total)] * (total is not None) + limits)
     reached, original = (numbers.full_bytes(fitted.capacity.taken(candidate.plan)) for candidate in (best, start))
     bound = numbers.full_bytes(fitted.bound_within(fitted.capacity))
     if fitted.answer == "fits":
@@ -230,32 +214,24 @@ def _print_fit(fitted: Fitted) -> None:
         print_lines(f"Best plan found: {reached}, {over} over capacity. Lower bound: {bound}.")
     if fitted.next_steps:
         print_lines(f"  To try next: {'; '.join(fitted.next_steps)}.")
-    print_lines(_assumed(fitted))
+    assumed = assumptions(fitted)
+    alignments = ", ".join(f"{numbers.full_bytes(n)} in {name}" for name, n in assumed.alignment_bytes.items())
+    excluded = ", ".join(f"{name} ({count})" for name, count in assumed.not_recomputable.items()) or "none"
+    print_lines(f"  alignment: {alignments}; operators that are not recomputed: {excluded}")
     if fitted.unknown:
         print_lines(numbers.unknown_operators(fitted.unknown))
     if fitted.stopped:
         print_lines("  The search was stopped; this is the best result so far.")
-    table(
-        ("arena", ">before", ">after"),
-        [
-            [name, numbers.full_bytes(extents(start.plan).get(name, 0)), numbers.full_bytes(now)]
-            for name, now in extents(best.plan).items()
-        ],
-    )
+    sizes = {name: (extents(start.plan).get(name, 0), now) for name, now in extents(best.plan).items()}
+    table(("arena", ">before", ">after"), [[name, *map(numbers.full_bytes, pair)] for name, pair in sizes.items()])
     grid = next((move.details["alignment"] for move in best.moves if move.kind == "alignment"), None)
     if grid is not None:
         print_lines(f"A graph file does not contain alignments: plan the changed graph with --alignment {grid}.")
     if best.moves:
-        rows = [
-            [
-                m.kind,
-                m.what,
-                numbers.full_bytes(m.bytes),
-                f"{m.cost.extra_flops:,}",
-                numbers.full_bytes(m.cost.moved_bytes),
-            ]
-            for m in best.moves
-        ]
+        rows = []
+        for move in best.moves:
+            saved, moved = numbers.full_bytes(move.bytes), numbers.full_bytes(move.cost.moved_bytes)
+            rows.append([move.kind, move.what, saved, f"{move.cost.extra_flops:,}", moved])
         table(("change", "tensor or setting", ">saved", ">extra FLOPs", ">transferred"), rows)
     show_warnings(fitted.warnings)
 

@@ -53,11 +53,9 @@ def record_command(
     made = kept.run
     how = "recorded" if kept.new_run else "is already recorded"
     same = "" if kept.new_plan or not kept.new_run else "; an equal plan is already stored"
-    print_lines(
-        f"{made.model}@{made.commit} on {made.branch} {how}{same}",
-        f"arena size {numbers.full_bytes(made.extent_bytes)}, peak {numbers.full_bytes(made.peak_live_bytes)}, "
-        f"lower bound {numbers.full_bytes(made.lower_bound_bytes)}",
-    )
+    extent, peak, bound = map(numbers.full_bytes, (made.extent_bytes, made.peak_live_bytes, made.lower_bound_bytes))
+    sizes = f"arena size {extent}, peak {peak}, lower bound {bound}"
+    print_lines(f"{made.model}@{made.commit} on {made.branch} {how}{same}", sizes)
     return SUCCESS
 
 
@@ -108,19 +106,13 @@ def _changes(store: Store, runs: Sequence[Run]) -> list[tuple[int, str]]:
 
 def in_runs(runs: Sequence[Run], changes: Sequence[tuple[int, str]]) -> None:
     """Print the runs as a table."""
-    rows = [
-        [
-            *(run.at[:19] + "Z", run.commit, run.branch, run.planner, run.mode),
-            numbers.full_bytes(run.extent_bytes),
-            numbers.delta_bytes(change) if change else "",
-            numbers.full_bytes(run.peak_live_bytes),
-            numbers.full_bytes(run.lower_bound_bytes),
-            numbers.gap(run.extent_bytes, run.lower_bound_bytes),
-            run.layout_hash.hex()[:12],
-            differ,
-        ]
-        for run, (change, differ) in zip(runs, changes, strict=True)
-    ]
+    rows = []
+    for run, (change, differ) in zip(runs, changes, strict=True):
+        grown = numbers.delta_bytes(change) if change else ""
+        extent, peak, bound = map(numbers.full_bytes, (run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes))
+        gap = numbers.gap(run.extent_bytes, run.lower_bound_bytes)
+        head = [run.at[:19] + "Z", run.commit, run.branch, run.planner, run.mode]
+        rows.append([*head, extent, grown, peak, bound, gap, run.layout_hash.hex()[:12], differ])
     titles = ("at", "commit", "branch", "planner", "mode", ">arena size", ">change", ">peak", ">lower bound", ">gap")
     table((*titles, "layout", "changed settings"), rows)
 
@@ -130,16 +122,11 @@ def in_lines(lines: Sequence[Line]) -> None:
     if not lines:
         print_lines("no runs are recorded")
         return
-    table(
-        ("model", "branch", "planner", "mode", ">runs", ">arena size", ">lower bound", ">last change", "at", "commit"),
-        [
-            [
-                *(line.model, line.branch, line.planner, line.mode, numbers.count(line.runs)),
-                numbers.full_bytes(line.extent_bytes),
-                numbers.full_bytes(line.lower_bound_bytes),
-                "none" if line.before_bytes is None else numbers.delta_bytes(line.change_bytes),
-                *(line.changed_at[:19] + "Z", line.changed_commit),
-            ]
-            for line in lines
-        ],
-    )
+    rows = []
+    for line in lines:
+        head = [line.model, line.branch, line.planner, line.mode, numbers.count(line.runs)]
+        change = "none" if line.before_bytes is None else numbers.delta_bytes(line.change_bytes)
+        sizes = map(numbers.full_bytes, (line.extent_bytes, line.lower_bound_bytes))
+        rows.append([*head, *sizes, change, line.changed_at[:19] + "Z", line.changed_commit])
+    titles = ("model", "branch", "planner", "mode", ">runs", ">arena size", ">lower bound", ">last change")
+    table((*titles, "at", "commit"), rows)

@@ -90,10 +90,8 @@ class Tools:
         if output is not None:
             plan.save(self._inside(output))
         found = self._figures(plan) | {"output": output}
-        if capacity is not None:
-            limit = (
-                {ONE_MEMORY: capacity} if ONE_MEMORY in plan.arena_of else capacity
-            )  # offloaded tensors are elsewhere
+        if capacity is not None:  # offloaded tensors are outside of the memory
+            limit = {ONE_MEMORY: capacity} if ONE_MEMORY in plan.arena_of else capacity
             found |= {"capacity": capacity, "fits": plan.gate(max_extent=limit).ok}
         return bounded(found)
 
@@ -101,7 +99,7 @@ class Tools:
         """Explain why a plan needs its memory: the peak and the tensors live at it, or why a tensor has its offset."""
         plan = self._plan(path, planner)
         if tensor is not None:
-            return bounded(_offset_of(plan, tensor))
+            return _offset_of(plan, tensor)
         step = plan.totals.peak_step
         rows = sorted(alive_at(plan, step).tolist(), key=lambda row: -int(plan.size[row]))
         live = [
@@ -112,12 +110,7 @@ class Tools:
         return bounded({"explanation": str(plan.explanation), "peak": peak, **self._figures(plan)})
 
     def fit(
-        self,
-        path: str,
-        capacity: str,
-        allow: str | None = None,
-        max_cost: str | None = None,
-        output: str | None = None,
+        self, path: str, capacity: str, allow: str | None = None, max_cost: str | None = None, output: str | None = None
     ) -> dict[str, Any]:
         """Find the cheapest changes that make a model fit a capacity: order, in-place reuse, recompute, offload.
 
@@ -128,19 +121,17 @@ class Tools:
         found = tmmu.fit(graph, capacity, allow=allow, max_cost=max_cost, progress=self._deadline())
         if output is not None:
             found.save(self._inside(output))
-        cost = {"extra_flops": found.cost.extra_flops, "moved_bytes": found.cost.moved_bytes}
-        return bounded(
-            {
-                "answer": found.answer,
-                "needed_bytes": found.extent_bytes,
-                "lower_bound_bytes": found.lower_bound_bytes,
-                "moves": [{"kind": move.kind, "what": move.what} for move in found.moves],
-                "cost": cost | {"extra_steps": found.cost.extra_steps},
-                "unknown_operators": [operator.name for operator in found.unknown_operators],
-                "warnings": found.warnings,
-                "output": output,
-            }
-        )
+        answer = {
+            "answer": found.answer,
+            "needed_bytes": found.extent_bytes,
+            "lower_bound_bytes": found.lower_bound_bytes,
+            "moves": [{"kind": move.kind, "what": move.what} for move in found.moves],
+            "cost": {name: getattr(found.cost, name) for name in ("extra_flops", "moved_bytes", "extra_steps")},
+            "unknown_operators": [operator.name for operator in found.unknown_operators],
+            "warnings": found.warnings,
+            "output": output,
+        }
+        return bounded(answer)
 
     def compare(self, baseline: str, candidate: str) -> dict[str, Any]:
         """Compare two plans or models: which arenas grew, and the tensors that changed, largest first."""
@@ -177,8 +168,12 @@ class Tools:
         """
         before = None if baseline is None else self._plan(baseline)
         given = {"max_extent": max_extent, "max_peak": max_peak, "max_gap": max_gap}
-        limits_given = {name: _by_arena(text) for name, text in given.items() if text is not None}
-        gate = self._plan(path).gate(baseline=before, max_growth=max_growth, **limits_given)  # type: ignore[arg-type]
+        limits_given: dict[str, Any] = {}
+        for name, text in given.items():
+            if text is not None:
+                arena, _, amount = text.rpartition("=")
+                limits_given[name] = {arena: amount} if arena else amount
+        gate = self._plan(path).gate(baseline=before, max_growth=max_growth, **limits_given)
         checks = [vars(check_row(check)) for check in gate.checks]
         return bounded({"ok": gate.ok, "verdict": str(gate.verdict), "checks": checks, "warnings": gate.warnings})
 
@@ -192,9 +187,8 @@ class Tools:
         try:
             found = (self._folders[0] / path).resolve()
         except RuntimeError as error:
-            raise UnreadableInput(
-                "the path is a loop of links.", source=path, hint="Use the file's own path."
-            ) from error
+            why = "the path is a loop of links."
+            raise UnreadableInput(why, source=path, hint="Use the file's own path.") from error
         if not any(found.is_relative_to(folder) for folder in self._folders):
             raise UnreadableInput("the file is outside of the folders.", source=path, hint="Use a path inside of them.")
         if found.exists() and not found.is_file():
@@ -213,29 +207,23 @@ class Tools:
         return lambda what, done, of: time.monotonic() < end
 
     def _figures(self, plan: Plan) -> dict[str, Any]:
-        arenas = [
-            {"arena": a.name, "bytes": a.extent_bytes, "lower_bound_bytes": a.bound_bytes, "optimality": a.status}
-            for a in plan.arenas
-        ]
         return {
             "name": plan.ir_name,
             "planner": plan.planner,
             "needed_bytes": plan.extent_bytes,
             "lower_bound_bytes": plan.lower_bound_bytes,
             "peak_live_bytes": plan.peak_live_bytes,
-            "arenas": arenas,
+            "arenas": [
+                {"arena": a.name, "bytes": a.extent_bytes, "lower_bound_bytes": a.bound_bytes, "optimality": a.status}
+                for a in plan.arenas
+            ],
             "hint": totals_text.better(plan.better, 'planner "auto"'),
             "warnings": plan.warnings,
         }
 
 
-def _by_arena(limit: str) -> str | dict[str, str]:
-    """Parse ``BYTES`` or ``ARENA=BYTES``."""
-    arena, _, amount = limit.rpartition("=")
-    return {arena: amount} if arena else amount
-
-
 def _offset_of(plan: model.Plan, tensor: str) -> dict[str, Any]:
+    """Return why a tensor has its offset."""
     if tensor not in plan.row_of:
         raise UnreadableInput(f"the plan has no tensor {tensor!r}.", hint="explain lists the largest tensors.")
     row, why = plan.row(plan.row_of[tensor]), why_here(plan, tensor)
@@ -243,15 +231,9 @@ def _offset_of(plan: model.Plan, tensor: str) -> dict[str, Any]:
         {"tensor": plan.tensor_ids[wall.row], "bytes": [wall.start, wall.end], "live_together_at_step": wall.step}
         for wall in why.walls
     ]
-    return {
-        "tensor": tensor,
-        "arena": row.arena,
-        "offset_bytes": why.offset,
-        "size_bytes": why.size,
-        "live": [row.birth, row.death],
-        "lowest_possible_offset": why.lowest,
-        "live_at_the_same_time": below,
-    }
+    place = {"tensor": tensor, "arena": row.arena, "offset_bytes": why.offset, "size_bytes": why.size}
+    live = {"live": [row.birth, row.death], "lowest_possible_offset": why.lowest, "live_at_the_same_time": below}
+    return bounded(place | live)
 
 
 def bounded(value: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.console import FINDING, SUCCESS, UsageError, format_by_ending, print_note, write_output
-from app.cli.options import REQUIRED, AsJson, Source, option
+from app.cli.options import OUTPUT, REQUIRED, AsJson, Source, option
 from app.cli.resolve import resolve, show_warnings, warnings_of, whole
 from app.cli.stores import StoreUrl, resolve_side
 from tmmu_core.base import strict
@@ -21,10 +21,7 @@ class ReportOptions:
     """The file and its contents."""
 
     output: str = option(
-        "Write to this file (.html, .pdf, .md); - writes to standard output.",
-        "FILE",
-        *("-o", "--output"),
-        default=REQUIRED,
+        "Write to this file (.html, .pdf, .md); - writes to standard output.", "FILE", *OUTPUT, default=REQUIRED
     )
     baseline: str | None = option("Plan, trace, graph or store:MODEL@COMMIT to compare against.", "FILE")
     title: str = option("Title of the report [name of the graph].", "TEXT", default="")

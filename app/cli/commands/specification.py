@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from app.cli.commands.checks import AgainstGraph, resolve_with_graph, solved_like
 from app.cli.commands.plan import write_plan
@@ -18,7 +19,7 @@ from app.cli.console import (
     write_json,
     write_output,
 )
-from app.cli.options import REQUIRED, AsJson, Out, Source, argument, option, read_token
+from app.cli.options import OUTPUT, REQUIRED, AsJson, Out, Source, argument, option, read_token
 from app.cli.plan_text import print_plan
 from app.cli.resolve import OPERATORS, note_input_warnings, resolve, sound
 from app.texts import numbers
@@ -56,9 +57,7 @@ def trace_command(
 def checkpoint_command(
     graph: Source,
     request: PlanRequest,
-    output: str = option(
-        "Write to this file; - writes to standard output.", "FILE", *("-o", "--output"), default=REQUIRED
-    ),
+    output: str = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT, default=REQUIRED),
     of: AgainstGraph = None,
     json: AsJson = False,
 ) -> int:
@@ -66,15 +65,13 @@ def checkpoint_command(
     found, against = resolve_with_graph(graph, of, request)
     note_input_warnings(found)
     if against is None:
-        raise UsageError(
-            f"{graph} does not name the producers of tensors.", "Pass the graph, or use --graph with the plan's graph."
-        )
+        what = f"{graph} does not name the producers of tensors."
+        raise UsageError(what, "Pass the graph, or use --graph with the plan's graph.")
     plan = sound(found, "checkpoint")
     solved = solved_like(found, against, request)
     if found.plan.ir_hash != (found.cut_from or solved.plan.ir_hash):
-        raise UsageError(
-            f"{graph} is not a plan of {of}: the ir_hash differs.", "Pass the graph that the plan was made from."
-        )
+        what = f"{graph} is not a plan of {of}: the ir_hash differs."
+        raise UsageError(what, "Pass the graph that the plan was made from.")
     write_output(output, checkpoint(plan, solved.liveness), "the checkpoint")
     return SUCCESS
 
@@ -90,13 +87,11 @@ def restore_command(
     refuse_invalid(plan, OPERATORS["checkpoint"])
     if output is not None:
         write_plan(plan, output)
-    if output == STREAM:
-        return SUCCESS
-    if json:
+    if json and output != STREAM:
         write_bytes(plan_file.to_json(plan))
-        return SUCCESS
-    print_lines("restored: the recomputed plan hash equals the stored one", "")
-    print_plan(plan)
+    elif output != STREAM:
+        print_lines("restored: the recomputed plan hash equals the stored one", "")
+        print_plan(plan)
     return SUCCESS
 
 
@@ -129,34 +124,28 @@ def apply_command(
             applied.debug_fill(tensor_id, wanted.debug_fill)
     zeroed = sum(applied.enter(step) for step in range(found.plan.steps))
     state = commit_execution(applied)
-    mapped = {arena.name: applied.arenas[arena.name].size_bytes for arena in found.plan.arenas}
+    arenas: list[dict[str, Any]] = [
+        {
+            "name": arena.name,
+            "extent_bytes": arena.extent_bytes,
+            "alignment_bytes": arena.alignment_bytes,
+            "mapped_bytes": applied.arenas[arena.name].size_bytes,
+        }
+        for arena in found.plan.arenas
+    ]
     if json:
-        write_json(
-            {
-                "tmmu_plan_hash": found.plan.tmmu_plan_hash.hex(),
-                "state_hash": state.state_hash.hex(),
-                "batch": state.batch,
-                "operations": state.operations,
-                "barriers": list(state.barriers),
-                "zeroed_bytes": zeroed,
-                "tensors_bound": len(found.plan),
-                "arenas": [
-                    {name: getattr(arena, name) for name in ("name", "extent_bytes", "alignment_bytes")}
-                    | {"mapped_bytes": mapped[arena.name]}
-                    for arena in found.plan.arenas
-                ],
-                "warnings": found.warnings,
-            }
-        )
+        record: dict[str, Any] = {
+            "tmmu_plan_hash": found.plan.tmmu_plan_hash.hex(),
+            "state_hash": state.state_hash.hex(),
+        }
+        record |= {"batch": state.batch, "operations": state.operations, "barriers": list(state.barriers)}
+        record |= {"zeroed_bytes": zeroed, "tensors_bound": len(found.plan), "arenas": arenas}
+        write_json({**record, "warnings": found.warnings})
         return SUCCESS
     print_lines(f"applied: {numbers.count(len(found.plan), 'tensor')} bound, {numbers.full_bytes(zeroed)} zeroed", "")
-    table(
-        ("arena", ">mapped", ">arena size", ">alignment"),
-        [
-            [a.name, *map(numbers.full_bytes, (mapped[a.name], a.extent_bytes, a.alignment_bytes))]
-            for a in found.plan.arenas
-        ],
-    )
+    sizes = ("mapped_bytes", "extent_bytes", "alignment_bytes")
+    rows = [[arena["name"], *(numbers.full_bytes(arena[size]) for size in sizes)] for arena in arenas]
+    table(("arena", ">mapped", ">arena size", ">alignment"), rows)
     print_lines("", f"state hash {state.state_hash.hex()}")
     return SUCCESS
 
