@@ -40,7 +40,7 @@ def report_command(
     """
     from app.report.html_report import Known, build_report
     from app.report.pdf import pdf
-    from app.report.report_theme import LOOKS
+    from app.report.pictures import LOOKS
     from app.report.summary import markdown
     from tmmu_core.judge.lint import lint_verdict
     from tmmu_core.judge.verifier.verify import verify_plan

@@ -13,9 +13,7 @@ import msgspec
 
 from app.kit import row_colours
 from app.report.html_report import Known, ReviewPart, build_report
-from app.report.report_figures import ledger_figure
-from app.report.report_theme import Sheet
-from app.report.still_pictures import Kind, still
+from app.report.pictures import Kind, Sheet, ledger_figure, still
 from app.report.summary import markdown
 from app.session import fitting, planning, repeat_command, review
 from app.session.opening import content_of

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.kit import arena_focus
 from app.kit.download import downloads
-from app.report.report_theme import HEIGHT, LEAST, MOST, WIDTH, Sheet
+from app.report.pictures import HEIGHT, LEAST, MOST, WIDTH, Sheet
 from app.session import repeat_command, state
 from app.session.planning import Shown
 from app.texts import markup

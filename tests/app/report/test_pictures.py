@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from app.kit.download.downloads import PICTURES, picture
-from app.report.report_theme import LOOKS, Sheet, Theme
+from app.report.pictures import LOOKS, Sheet, Theme
 from app.session import planning
 from app.session.view_state import Choice
 from app.texts.palette import CATEGORIES, HUES

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from app.report.html_report import Known, build_report
-from app.report.report_figures import MOST_COLUMNS, drawn_steps
+from app.report.pictures import MOST_COLUMNS, drawn_steps
 from tests.app.canvas.plans import FOUR, plan_of
 from tests.support.build import residual
 from tmmu_core.judge.finding import Finding, Verdict

@@ -12,8 +12,7 @@ import pytest
 from app.cli.main import run
 from app.report.html_report import build_report
 from app.report.pdf import browser
-from app.report.report_theme import Sheet
-from app.report.still_pictures import still
+from app.report.pictures import Sheet, still
 from app.report.summary import markdown
 from app.texts.short_names import shortener
 from tests.app.canvas.plans import plan_of

@@ -1,0 +1,310 @@
+"""SVG drawings of an arena: memory map, slots and lifetimes like those of the canvas, and its waste ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from markupsafe import Markup, escape
+from numpy.typing import NDArray
+
+from app.texts import numbers
+from app.texts.axis_ticks import ticks
+from app.texts.palette import row_colours
+from app.texts.short_names import shortener
+from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, WasteLedger
+from tmmu_core.plans.figures.live_bytes import peak_of
+from tmmu_core.plans.figures.plan_storages import arena_number, storages_of
+from tmmu_core.plans.model import ArenaSummary, Plan
+
+Kind = Literal["map", "slots", "lifetimes"]
+Theme = Literal["light", "dark"]
+WIDTH, HEIGHT = 1100, 460
+LEDGER_HEIGHT = 230
+LEAST, MOST = 200, 8_000
+"""Minimum and maximum side of a picture in pixels."""
+_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 12, 22, 34
+STEP_LABEL = 140
+"""Pixels that the longest label of a step takes."""
+MOST_BOXES = 4_000
+MOST_COLUMNS = 1000
+NAMED = (46.0, 13.0)
+"""Minimum width and height of a box with a name."""
+LETTER = 6.6
+OVER = "#D55E00"
+"""Colour of bytes above the capacity."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Colours of a picture that is a file of its own."""
+
+    ground: str
+    panel: str
+    """Background of the drawing area."""
+    ink: str
+    """Colour of lines and marks."""
+    text: str
+    soft: str
+
+
+LOOKS: dict[Theme, Look] = {
+    "light": Look("#ffffff", "#f4f6f8", "#111111", "#333c45", "#5b6570"),
+    "dark": Look("#0e1117", "#1a2029", "#f2f4f6", "#d7dde3", "#a4afba"),
+}
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Size in pixels and theme of a picture. Positions in its drawing area are shares of 1 from left and bottom."""
+
+    width: int = WIDTH
+    height: int = HEIGHT
+    theme: Theme = "light"
+    whole: bool = False
+    """Whether the picture is a file of its own, with background, size and patterns."""
+
+    @property
+    def look(self) -> Look:
+        """Return the colours of the theme."""
+        return LOOKS[self.theme]
+
+    @property
+    def area(self) -> tuple[int, int]:
+        """Return width and height of the drawing area."""
+        return self.width - _LEFT - _RIGHT, self.height - _TOP - _BOTTOM
+
+    def x(self, share: float) -> float:
+        """Return the pixel of a horizontal position."""
+        return _LEFT + self.area[0] * share
+
+    def y(self, share: float) -> float:
+        """Return the pixel of a vertical position."""
+        return _TOP + self.area[1] * (1 - share)
+
+    def level(self, share: float, dash: str = "") -> str:
+        """Return a horizontal line."""
+        dashes = f' stroke-dasharray="{dash}"' if dash else ""
+        line = f'stroke="{self.look.ink}" stroke-width="1.6"{dashes} fill="none"'
+        return f'<path d="M{_LEFT} {self.y(share):.1f}H{self.width - _RIGHT}" {line}/>'
+
+    def mark(self, share: float, label: str) -> str:
+        """Return a label left of the drawing area."""
+        return f'<text x="{_LEFT - 7}" y="{self.y(share) + 4:.1f}" text-anchor="end">{escape(label)}</text>'
+
+    def steps(self, plan: Plan, steps: Sequence[int]) -> Iterator[str]:
+        """Yield labels of as many of the steps, drawn one per column, as there is room for."""
+        every = max(1, -(-len(steps) // max(2, self.area[0] // STEP_LABEL)))
+        for column in range(0, len(steps), every):
+            x = self.x(column / len(steps))
+            if column and x + STEP_LABEL > self.width:
+                break
+            node = numbers.step(steps[column], numbers.shortened(plan.node_at(steps[column]), 14))
+            yield f'<text x="{x:.1f}" y="{self.height - 16}">{escape(node)}</text>'
+
+    def drawing(self, title: str, parts: Sequence[str]) -> Markup:
+        """Return the picture with its title; a separate file has a background."""
+        size = f' width="{self.width}" height="{self.height}"' if self.whole else ""
+        ground = f'<rect width="{self.width}" height="{self.height}" fill="{self.look.ground}"/>' if self.whole else ""
+        return Markup(
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}"{size} role="img" '
+            f'aria-label="{escape(title)}" font-family="sans-serif" font-size="12" fill="{self.look.text}">{ground}'
+            f"{''.join(parts)}</svg>"
+        )
+
+
+# --- tensors and buffers as boxes ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The boxes of a picture: plan rows with vertical range ``low`` to ``high`` and live range, and the scale."""
+
+    rows: NDArray[np.int64]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+    birth: NDArray[np.int64]
+    death: NDArray[np.int64]
+    top: int
+    of: int
+    """Number of all boxes."""
+    noun: str
+
+
+def still(plan: Plan, arena: str, kind: Kind, sheet: Sheet, colour_of: Callable[[int], str] | None = None) -> Markup:
+    """Return a drawing of one arena: a box per buffer or tensor, red above the capacity.
+
+    ``colour_of`` maps a row to its colour; without it, or for "", the colour is that of the role. Beyond ``MOST_BOXES``
+    the boxes with the most bytes × steps are drawn. Raises ``KeyError`` for an unknown arena.
+    """
+    summary = plan.arena_of[arena]
+    drawn = _drawn(plan, summary, kind)
+    note = f"{numbers.of(len(drawn.rows), drawn.of, drawn.noun)} drawn"
+    title = {
+        "map": f"Arena map of {arena}: arena size {numbers.short_bytes(summary.extent_bytes)}, {note}",
+        "slots": f"Slots of {arena}: {numbers.count(summary.slots, 'slot')}, {note}",
+        "lifetimes": f"Lifetimes in {arena}: by first write, {note}",
+    }[kind]
+    wide, high = sheet.area
+    parts = [f'<rect x="{_LEFT}" y="{_TOP}" width="{wide}" height="{high}" fill="{sheet.look.panel}"/>']
+    by_role = row_colours(plan, "role")
+    colours = {row: (colour_of and colour_of(row)) or by_role(row) for row in drawn.rows.tolist()}
+    parts += _boxes(plan, drawn, sheet, summary.capacity_bytes if kind == "map" else None, colours)
+    if kind == "map":
+        levels = [(summary.extent_bytes, ""), (summary.bound_bytes, "2 3"), (summary.capacity_bytes, "7 5")]
+        parts += [sheet.level(value / drawn.top, dash) for value, dash in levels if value <= drawn.top]
+        parts += [sheet.mark(mark / drawn.top, numbers.short_bytes(mark)) for mark in ticks(drawn.top, 8)]
+    else:
+        every = max(1, -(-drawn.top // max(1, high // 16)))
+        rows = range(0, drawn.top, every)
+        at = [(row if kind == "slots" else drawn.top - 1 - row) + 0.5 for row in rows]
+        parts += [sheet.mark(y / drawn.top, f"{row:,}") for y, row in zip(at, rows, strict=True)]
+    parts += sheet.steps(plan, range(plan.steps))
+    return sheet.drawing(title, [*parts, f'<text x="{_LEFT}" y="{_TOP - 7}">{escape(title)}</text>'])
+
+
+def _drawn(plan: Plan, summary: ArenaSummary, kind: Kind) -> Drawn:
+    number = arena_number(plan, summary.name)
+    if kind == "lifetimes":
+        mine = np.flatnonzero(plan.arena == number)
+        rows = mine[np.lexsort((mine, plan.birth[mine]))][:MOST_BOXES]
+        high = len(rows) - np.arange(len(rows), dtype=np.int64)
+        birth, death = plan.birth[rows].astype(np.int64), plan.death[rows].astype(np.int64)
+        return Drawn(rows, high - 1, high, birth, death, max(1, len(rows)), len(mine), "tensor")
+    s = storages_of(plan)
+    mine = np.flatnonzero(s.arena == number)
+    area = s.size[mine].astype(np.float64) * (s.death[mine] - s.birth[mine])
+    kept = mine[np.lexsort((mine, -area))][:MOST_BOXES]
+    rows = s.head[kept].astype(np.int64)
+    birth, death = s.birth[kept].astype(np.int64), s.death[kept].astype(np.int64)
+    if kind == "slots":
+        low = plan.logical_slot[rows].astype(np.int64)
+        return Drawn(rows, low, low + 1, birth, death, max(1, summary.slots), len(mine), "buffer")
+    low = s.offset[kept].astype(np.int64)
+    top = _top(summary.extent_bytes, summary.capacity_bytes)
+    return Drawn(rows, low, low + s.size[kept].astype(np.int64), birth, death, top, len(mine), "buffer")
+
+
+def _top(extent: int, capacity: int) -> int:
+    """Return the bytes at the top of a drawing: the capacity where it is at most twice the arena size."""
+    return max(1, extent, capacity if capacity <= 2 * max(1, extent) else 0)
+
+
+def _boxes(plan: Plan, drawn: Drawn, sheet: Sheet, capacity: int | None, colours: Mapping[int, str]) -> Iterator[str]:
+    short = shortener(plan.tensor_ids[row] for row in colours)
+    for k, row in enumerate(drawn.rows.tolist()):
+        birth, death, low, up = (int(each[k]) for each in (drawn.birth, drawn.death, drawn.low, drawn.high))
+        left, right = (sheet.x(t / max(1, plan.steps)) for t in (birth, death))
+        colour, name = colours[row], plan.tensor_ids[row]
+        size = numbers.short_bytes(int(plan.size[row]))
+        tip = f"<title>{escape(f'{name}, {size}, {numbers.live_range(birth, death)}')}</title>"
+        parts = [(low, up, colour)]
+        if capacity is not None and up > capacity:
+            parts = [(low, capacity, colour)] if low < capacity else []
+            parts.append((max(low, capacity), up, OVER))
+        for bottom, top, ink in parts:
+            upper, lower = sheet.y(top / drawn.top), sheet.y(bottom / drawn.top)
+            w, h = max(0.3, right - left - 0.5), max(0.3, lower - upper - 0.5)
+            at = f'x="{left:.2f}" y="{upper:.2f}" width="{w:.2f}" height="{h:.2f}"'
+            yield f'<rect {at} fill="{ink}">{tip}</rect>'
+        upper, lower = sheet.y(up / drawn.top), sheet.y(low / drawn.top)
+        if right - left >= NAMED[0] and lower - upper >= NAMED[1]:
+            label = short(name, int((right - left - 8) / LETTER))
+            at = f'x="{left + 4:.1f}" y="{upper + min((lower - upper) / 2, 30) + 4:.1f}"'
+            yield f'<text {at} style="fill:{_ink(parts[-1][2])}">{escape(label)}</text>'
+
+
+def _ink(colour: str) -> str:
+    red, green, blue = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
+    return "#000" if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.22 else "#fff"
+
+
+# --- the waste ledger ------------------------------------------------------------------------------------------------
+
+ACCOUNT_LOOKS = {
+    "live": ("live", "#0072B2", ""),
+    "slot_rounding": ("slot rounding", "#E69F00", "M0 0L6 6"),
+    "alignment_gaps": ("alignment gaps", "#56B4E9", "M3 0V6"),
+    "holes": ("holes", "#CC79A7", "M0 6L6 0"),
+    "tail": ("tail", "#DADFE4", ""),
+}
+"""Account → (name, colour, path of its pattern in a 6 × 6 tile)."""
+
+
+def patterns() -> Markup:
+    """Return the SVG patterns that the figures of a page share."""
+    tiles = "".join(
+        f'<pattern id="p-{account}" width="6" height="6" patternUnits="userSpaceOnUse">'
+        f'<path d="{path}" stroke="#0006" stroke-width="1.2" fill="none"/></pattern>'
+        for account, (_, _, path) in ACCOUNT_LOOKS.items()
+        if path
+    )
+    return Markup(f'<svg width="0" height="0" aria-hidden="true" class="defs"><defs>{tiles}</defs></svg>')
+
+
+def drawn_steps(ledger: WasteLedger) -> NDArray[np.int64]:
+    """Return the steps to draw: all, or the step with the most live bytes of each of ``MOST_COLUMNS`` bins."""
+    steps = len(ledger.live)
+    if steps <= MOST_COLUMNS:
+        return np.arange(steps, dtype=np.int64)
+    edges = np.arange(MOST_COLUMNS + 1, dtype=np.int64) * steps // MOST_COLUMNS
+    return np.array([a + int(np.argmax(ledger.live[a:b])) for a, b in pairwise(edges.tolist())], np.int64)
+
+
+def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet) -> Markup:
+    """Return the stacked chart of live bytes and the four kinds of waste over the steps."""
+    beats, capacity = drawn_steps(ledger), plan.arena_of[ledger.arena].capacity_bytes
+    top = _top(ledger.extent, capacity)
+    beat, most = peak_of(ledger.live)
+    step = int(ledger.steps[beat])
+    title = f"peak {numbers.short_bytes(most)} at {numbers.step(step, numbers.shortened(plan.node_at(step), 36))}"
+    mark, y = sheet.x((int(np.searchsorted(beats, beat)) + 0.5) / max(1, len(beats))), sheet.y(most / top)
+    anchor, shift = ("end", -8) if mark > sheet.width * 0.7 else ("start", 8)
+    levels = [(ledger.extent, ""), (most, "2 3"), (capacity, "7 5")]
+    marks = [0, ledger.extent]
+    if min(ledger.extent - most, most) / top * sheet.area[1] > 14:
+        marks.append(most)
+    note = (
+        "" if len(beats) == len(ledger.live) else f", {len(beats):,} of {numbers.count(len(ledger.live), 'step')} drawn"
+    )
+    if len(ledger.live) < plan.steps:
+        note = f"s at which a range begins or ends{note}"
+    end = f'x="{sheet.width - _RIGHT}" y="{sheet.height - 2}" text-anchor="end" class="soft"'
+    parts = [
+        str(patterns()) if sheet.whole else "",
+        *_account_areas(ledger, beats, sheet, top),
+        *(sheet.level(value / top, dash) for value, dash in levels if value <= top),
+        f'<path d="M{mark:.1f} {y:.1f}l-5 -9h10z" fill="{sheet.look.ink}"/>',
+        f'<text x="{mark + shift:.1f}" y="{_TOP - 6}" text-anchor="{anchor}">{escape(title)}</text>',
+        *(sheet.mark(value / top, numbers.short_bytes(value)) for value in marks),
+        *sheet.steps(plan, ledger.steps[beats].tolist()),
+        f"<text {end}>step{escape(note)}</text>",
+    ]
+    return sheet.drawing(f"{ledger.arena}: {title}; arena size {numbers.short_bytes(ledger.extent)}", parts)
+
+
+def _account_areas(ledger: WasteLedger, beats: NDArray[np.int64], sheet: Sheet, top: int) -> Iterator[str]:
+    base = np.zeros(len(beats), np.uint64)
+    for account in ACCOUNTS:
+        column = np.asarray(getattr(ledger, account))[beats]
+        if not column.any():
+            continue
+        ceiling = base + column
+        outline = [*_outline(ceiling, sheet, top), *reversed(_outline(base, sheet, top))]
+        name, colour, pattern = ACCOUNT_LOOKS[account]
+        path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in outline) + "Z"
+        yield f'<path d="{path}" fill="{colour}"><title>{name}</title></path>'
+        if pattern:
+            yield f'<path d="{path}" fill="url(#p-{account})"/>'
+        base = ceiling
+
+
+def _outline(values: NDArray[np.uint64], sheet: Sheet, top: int) -> list[tuple[float, float]]:
+    """Return the corners of a step function, one value per column."""
+    edges = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+    heights = [sheet.y(int(values[start]) / top) for start in edges[:-1]]
+    columns = [(sheet.x(start / len(values)), sheet.x(end / len(values))) for start, end in pairwise(edges)]
+    return [(x, y) for ends, y in zip(columns, heights, strict=True) for x in ends]
