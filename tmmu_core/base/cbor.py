@@ -1,11 +1,7 @@
 """Canonical CBOR: one way to write a value, so that equal values have equal bytes on every machine (contract §6).
 
 RFC 8949 §4.2.1, narrowed: definite lengths, shortest integers, text keys only and in the order of their encoded bytes,
-no tags and so no bignums, every float as binary64 with one NaN.
-
-A table with a row per tensor is a :class:`Table` of columns, encoded a chunk at a time, so that a million rows cost
-neither a million lists nor their bytes at once. Own code, because ``cbor2`` shortens floats in its canonical form and
-takes two to three times as long.
+no tags and so no bignums, every float as binary64 with one NaN. ``cbor2`` shortens floats in its canonical form.
 """
 
 from __future__ import annotations
@@ -13,27 +9,30 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import itemgetter
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 CHUNK_ROWS = 1 << 16
+MOST_PIECES = 1 << 12
+"""Pieces that are kept before they are joined."""
+SHORT_MAP = 32
+"""The most keys of a map whose order is cached: rows of one kind have the same keys a million times."""
 
-_NULL, _FALSE, _TRUE = b"\xf6", b"\xf4", b"\xf5"
 _NAN = b"\xfb\x7f\xf8\x00\x00\x00\x00\x00\x00"
-_TEXT, _BYTES, _ARRAY, _MAP, _UINT, _NEGATIVE = 0x60, 0x40, 0x80, 0xA0, 0x00, 0x20
+_UINT, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP = range(0, 0xC0, 0x20)
+_BYTE = [bytes([value]) for value in range(256)]
+_WIDTHS = ((24, 1), (25, 2), (26, 4), (26, 4), (27, 8), (27, 8), (27, 8), (27, 8))
+"""Bytes that a number needs, less one → the code of its head, and the bytes that follow."""
 
 
 class NotCanonical(ValueError):
-    """A value that has no canonical form: a key that is no text, an integer past 64 bits, a type without a place."""
-
-
-# --- columns -----------------------------------------------------------------------------------------------------
+    """A value that has no canonical form: a key that is no text, an integer past 64 bits, another type."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,22 +54,18 @@ Column = Sequence[str] | Coded | NDArray[np.integer[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """An array of rows, given by columns of one length; encodes as ``[[row], [row], …]``, rows in the order given.
+    """An array of rows ``[[cell, …], …]``, given by columns of one length: texts or integers ≥ 0.
 
-    A column is texts, :class:`Coded` texts, or integers (int or uint, ≥ 0).
+    It is encoded a chunk at a time, so that a million rows do not need a million lists.
     """
 
     columns: tuple[Column, ...]
-
-    def __post_init__(self) -> None:
-        assert self.columns, "a table has columns"
-        assert len({len(column) for column in self.columns}) == 1, "columns of one table have one length"
 
     def __len__(self) -> int:
         return len(self.columns[0])
 
     def rows(self) -> list[list[Any]]:
-        """The same as lists, for small tables and for people."""
+        """Return the rows as lists, for small tables and for people."""
         lists: list[list[Any]] = []
         for column in self.columns:
             if isinstance(column, Coded):
@@ -81,31 +76,20 @@ class Table:
 
 
 @dataclass(frozen=True, eq=False)
-class Texts:
-    """An array of texts alone, woven like a table's column: an execution order."""
-
-    texts: Sequence[str]
-
-
-@dataclass(frozen=True, eq=False)
 class Encoded:
-    """A value that is encoded once and enters several hashes."""
+    """The encoding of a value that enters several hashes."""
 
-    chunks: tuple[bytes, ...]
-
-
-# --- encoding ----------------------------------------------------------------------------------------------------
+    data: bytes
 
 
-@lru_cache(maxsize=1 << 14)
 def _head(major: int, n: int) -> bytes:
-    """The shortest head of ``major`` (its three bits in place) with argument ``n``."""
+    """Return the shortest head of ``major`` with the argument ``n``."""
     if n < 24:
-        return bytes((major | n,))
-    for width, kind in enumerate("BHIQ"):
-        if n < 1 << (8 << width):
-            return struct.pack(f">B{kind}", major | 24 + width, n)
-    raise NotCanonical(f"{n} does not fit 64 bits")
+        return _BYTE[major | n]
+    if n >> 64:
+        raise NotCanonical(f"{n} does not fit 64 bits")
+    code, width = _WIDTHS[(n.bit_length() - 1) // 8]
+    return _BYTE[major | code] + n.to_bytes(width, "big")
 
 
 def _text(value: str) -> bytes:
@@ -117,43 +101,75 @@ def _text(value: str) -> bytes:
 
 
 def _in_order(keys: tuple[Any, ...]) -> list[tuple[bytes, Any]]:
-    """The keys of a map with their encodings, in canonical order."""
+    """Return the keys of a map with their encodings, in canonical order."""
     if not all(type(key) is str for key in keys):
         raise NotCanonical(f"a key of {keys!r:.80} is not text")
-    return sorted([(_text(key), key) for key in keys], key=itemgetter(0))
+    return sorted([(_text(key), key) for key in keys])
 
 
 _cached_order = lru_cache(maxsize=4096)(_in_order)
-"""For small maps: rows of one kind have the same keys a million times."""
 
 
-def _emit(x: Any, out: list[bytes]) -> None:
-    """Append the pieces of ``x``'s encoding to ``out``."""
-    kind = type(x)
-    if kind is str:
-        out.append(_text(x))
-    elif kind is int:
-        out.append(_head(_UINT, x) if x >= 0 else _head(_NEGATIVE, -1 - x))
-    elif kind is list or kind is tuple:
-        out.append(_head(_ARRAY, len(x)))
-        for item in x:
-            _emit(item, out)
-    elif kind is dict:
-        out.append(_head(_MAP, len(x)))
-        for encoded, key in (_cached_order if len(x) <= 32 else _in_order)(tuple(x)):
-            out.append(encoded)
-            _emit(x[key], out)
-    elif x is None:
-        out.append(_NULL)
-    elif kind is bool:
-        out.append(_TRUE if x else _FALSE)
-    elif kind is bytes:
-        out.append(_head(_BYTES, len(x)))
-        out.append(x)
-    elif kind is float:
-        out.append(_NAN if math.isnan(x) else b"\xfb" + struct.pack(">d", x))
-    else:
-        _emit(_plain(x), out)
+class _Encoder:
+    """Writes the encoding of values to ``write``, in chunks."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self.write = write
+        self.pieces: list[bytes] = []
+
+    def flush(self) -> None:
+        """Write the pieces."""
+        self.write(b"".join(self.pieces))
+        self.pieces.clear()
+
+    def add(self, x: Any) -> None:
+        """Encode ``x``."""
+        kind, pieces = type(x), self.pieces
+        if kind is str:
+            pieces.append(_text(x))
+        elif kind is int:
+            pieces.append(_head(_UINT, x) if x >= 0 else _head(_NEGATIVE, -1 - x))
+        elif kind is list or kind is tuple:
+            pieces.append(_head(_ARRAY, len(x)))
+            for item in x:
+                self.add(item)
+                if len(pieces) > MOST_PIECES:
+                    self.flush()
+        elif kind is dict:
+            pieces.append(_head(_MAP, len(x)))
+            for encoded_key, key in (_cached_order if len(x) <= SHORT_MAP else _in_order)(tuple(x)):
+                pieces.append(encoded_key)
+                self.add(x[key])
+        elif x is None or kind is bool:
+            pieces.append(b"\xf6" if x is None else b"\xf5" if x else b"\xf4")
+        elif kind is bytes:
+            pieces += (_head(_BYTES, len(x)), x)
+        elif kind is float:
+            pieces.append(_NAN if math.isnan(x) else b"\xfb" + struct.pack(">d", x))
+        elif kind is Table:
+            self._add_table(x)
+        elif kind is Encoded:
+            pieces.append(x.data)
+        else:
+            self.add(_plain(x))
+
+    def _add_table(self, table: Table) -> None:
+        self.pieces.append(_head(_ARRAY, len(table)))
+        row_head = _head(_ARRAY, len(table.columns))
+        for start in range(0, len(table), CHUNK_ROWS):
+            cells = [_cells(column[start : start + CHUNK_ROWS]) for column in table.columns]
+            self.pieces += chain.from_iterable(zip(repeat(row_head), *cells, strict=False))
+            self.flush()
+
+
+def _cells(column: Column) -> list[bytes]:
+    """Return the encoded cells of a column."""
+    if isinstance(column, Coded):
+        names = [_text(name) for name in column.names]
+        return [names[code] for code in column.codes.tolist()]
+    if isinstance(column, np.ndarray):
+        return [_head(_UINT, number) for number in column.tolist()]
+    return [_text(text) for text in column]
 
 
 def _plain(x: object) -> Any:
@@ -171,121 +187,27 @@ def _plain(x: object) -> Any:
     raise NotCanonical(f"a {type(x).__name__} has no canonical form")
 
 
-def cbor_chunks(x: Any) -> Iterator[bytes]:
-    """The canonical bytes of ``x`` in pieces. Lists may hold :class:`Table` values at any depth of lists."""
-    if isinstance(x, Encoded):
-        yield from x.chunks
-    elif isinstance(x, Table):
-        yield _head(_ARRAY, len(x))
-        for start in range(0, len(x), CHUNK_ROWS):
-            yield _woven([column[start : start + CHUNK_ROWS] for column in x.columns], _head(_ARRAY, len(x.columns)))
-    elif isinstance(x, Texts):
-        yield _head(_ARRAY, len(x.texts))
-        for start in range(0, len(x.texts), CHUNK_ROWS):
-            yield _woven([x.texts[start : start + CHUNK_ROWS]])
-    elif isinstance(x, list | tuple):
-        yield _head(_ARRAY, len(x))
-        pending: list[bytes] = []
-        for item in x:
-            if isinstance(item, Table | Encoded | Texts | list | tuple):
-                yield from pending
-                pending.clear()
-                yield from cbor_chunks(item)
-            else:
-                _emit(item, pending)
-                if len(pending) > 4096:
-                    yield b"".join(pending)
-                    pending.clear()
-        if pending:
-            yield b"".join(pending)
-    elif isinstance(x, dict) and any(isinstance(value, list) and len(value) > 4096 for value in x.values()):
-        # A graph: a map with long lists. Streaming them keeps a million tensors from being held as bytes twice over.
-        yield _head(_MAP, len(x))
-        for encoded, key in _in_order(tuple(x)):
-            yield encoded
-            yield from cbor_chunks(x[key])
-    else:
-        out: list[bytes] = []
-        _emit(x, out)
-        yield b"".join(out)
-
-
-def _woven(columns: Sequence[Column], row_head: bytes = b"") -> bytes:
-    """Return the encoded rows of columns of one length, each after ``row_head``."""
-    count, width = len(columns[0]), len(row_head)
-    cells = [_cells(column) for column in columns]
-    if width:
-        cells.insert(0, (np.full(count, width), np.frombuffer(row_head * count, np.uint8)))
-    row_sizes = np.sum([sizes for sizes, _ in cells], axis=0)
-    out = np.empty(int(row_sizes.sum()), np.uint8)
-    starts = np.cumsum(row_sizes) - row_sizes
-    for sizes, data in cells:
-        out[_spread(starts, sizes)] = data
-        starts = starts + sizes
-    return out.tobytes()
-
-
-def _spread(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the positions of runs of bytes, one run after the other."""
-    ends = np.cumsum(sizes)
-    return np.repeat(starts - ends + sizes, sizes) + np.arange(int(ends[-1]) if len(ends) else 0)
-
-
-def _cells(column: Column) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Return the encoded size of each cell of a column, and the encoded cells one after the other."""
-    if isinstance(column, Coded):
-        names = [_text(name) for name in column.names]
-        of_name = np.array([len(name) for name in names], np.int64)
-        sizes = of_name[column.codes]
-        starts = (np.cumsum(of_name) - of_name)[column.codes]
-        return sizes, np.frombuffer(b"".join(names), np.uint8)[_spread(starts, sizes)]
-    if isinstance(column, np.ndarray):
-        return _heads(_UINT, column)
-    joined = "".join(column)
-    if not joined.isascii():
-        texts = [_text(text) for text in column]
-        return np.fromiter(map(len, texts), np.int64, len(texts)), np.frombuffer(b"".join(texts), np.uint8)
-    lengths = np.fromiter(map(len, column), np.int64, len(column))
-    heads, data = _heads(_TEXT, lengths)
-    sizes = heads + lengths
-    starts = np.cumsum(sizes) - sizes
-    found = np.empty(int(sizes.sum()), np.uint8)
-    found[_spread(starts, heads)] = data
-    found[_spread(starts + heads, lengths)] = np.frombuffer(joined.encode(), np.uint8)
-    return sizes, found
-
-
-def _heads(major: int, numbers: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Return the size of the head of each number, and the heads one after the other."""
-    values = numbers.astype(np.uint64)
-    code = np.searchsorted(np.array([23, 2**8 - 1, 2**16 - 1, 2**32 - 1], np.uint64), values)
-    sizes = np.array([1, 2, 3, 5, 9])[code]
-    starts = np.cumsum(sizes) - sizes
-    found = np.empty(int(sizes.sum()), np.uint8)
-    found[starts] = major + np.where(code == 0, values, np.uint64(23) + code.astype(np.uint64)).astype(np.uint8)
-    for k, width in enumerate((1, 2, 4, 8), 1):
-        here = np.flatnonzero(code == k)
-        digits = values[here].astype(f">u{width}").view(np.uint8).reshape(-1, width)
-        found[starts[here][:, None] + np.arange(1, width + 1)] = digits
-    return sizes, found
-
-
 def encoded(table: Table) -> Encoded:
-    """A table's bytes, for several hashes."""
-    return Encoded(tuple(cbor_chunks(table)))
+    """Return a table's bytes, for several hashes."""
+    return Encoded(cbor_canonical(table))
 
 
 def cbor_canonical(x: Any) -> bytes:
-    """``x`` as canonical CBOR. Takes ``None``, bool, int, float, str, bytes, lists, tuples, mappings, :class:`Table`.
+    """Return ``x`` as canonical CBOR: ``None``, bool, int, float, str, bytes, lists, tuples, mappings, tables.
 
     Raises :class:`NotCanonical` for anything else, for keys that are no text and for integers past 64 bits.
     """
-    return b"".join(cbor_chunks(x))
+    data = bytearray()
+    encoder = _Encoder(data.extend)
+    encoder.add(x)
+    encoder.flush()
+    return bytes(data)
 
 
 def H(x: Any) -> bytes:  # noqa: N802 - the contract's own name
-    """``SHA-256(CBOR_CANONICAL(x))``, 32 bytes (contract §6); streamed."""
+    """Return ``SHA-256(CBOR_CANONICAL(x))``, 32 bytes (contract §6)."""
     digest = hashlib.sha256()
-    for chunk in cbor_chunks(x):
-        digest.update(chunk)
+    encoder = _Encoder(digest.update)
+    encoder.add(x)
+    encoder.flush()
     return digest.digest()

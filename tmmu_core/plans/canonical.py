@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.cbor import CHUNK_ROWS, Coded, Encoded, H, NotCanonical, Table, Texts, encoded
+from tmmu_core.base.cbor import CHUNK_ROWS, Coded, Encoded, H, NotCanonical, Table, encoded
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
 from tmmu_core.base.manifest import SPEC_VERSION
 from tmmu_core.graph.model import Graph
@@ -35,7 +35,7 @@ def arena_config_hash(config: Mapping[str, Any]) -> bytes:
 
 def execution_order_hash(order: Sequence[str]) -> bytes:
     """``H([node_id, …])`` of the order as run, ``@inputs`` excluded."""
-    return H(Texts(order))
+    return H(list(order))
 
 
 def shard_spec_hash(spec: Mapping[str, Any] | None) -> bytes:
