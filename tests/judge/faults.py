@@ -293,7 +293,7 @@ def slot_merged(plan: Plan, choice: Random) -> Plan | None:
 def slot_opened(plan: Plan, choice: Random) -> Plan | None:
     """A storage moves out of a shared slot into a new one behind all others: safe, but a slot too many."""
     facts = PlanFacts(plan)
-    shared = [s for s in range(facts.storages) if facts.slots.tenants[facts.slot_of[s]] > 1]
+    shared = [s for s in range(facts.storages) if np.bincount(facts.slot_of)[facts.slot_of[s]] > 1]
     if not shared:
         return None
     moved = choice.choice(shared)

@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.build import graph, node, tensor, view
 from tests.support.refusals import result_or_refusal
+from tests.support.simulator import simulate
 from tmmu_core.graph.model import Graph, Mode, Tensor
-from tmmu_core.judge.reference.simulator import SimulationRequest, simulate
 from tmmu_core.plans.making.engine import plan_graph
 
 
@@ -15,7 +15,7 @@ def both(g: Graph, mode: Mode = "inference", **how: object) -> list[object]:
     asked = {"mode": mode, "preset": "train_full", **how}
     return [
         result_or_refusal(lambda: plan_graph(g, **asked).plan),  # type: ignore[arg-type]
-        result_or_refusal(lambda: simulate(g, SimulationRequest(**asked))),  # type: ignore[arg-type]
+        result_or_refusal(lambda: simulate(g, **asked)),  # type: ignore[arg-type]
     ]
 
 

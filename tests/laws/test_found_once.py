@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.build import graph, node, tensor, view
-from tests.support.equivalence import disagreement
+from tests.support.simulator import disagreement
 from tmmu_core.base.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset, Tensor, View
 from tmmu_core.plans.making.engine import plan_graph

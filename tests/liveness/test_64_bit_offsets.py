@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.build import graph, node
 from tests.support.refusals import result_or_refusal
+from tests.support.simulator import simulate
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
 from tmmu_core.graph.model import Graph, Tensor, View
-from tmmu_core.judge.reference.simulator import SimulationRequest, simulate
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 
@@ -37,9 +37,7 @@ def test_view_may_begin_at_any_byte(offset: int) -> None:
 def test_in_place_write_ends_within_64_bits(offset: int, fits: bool) -> None:
     g = written_over_a_view(U64_MAX, offset, 8)
     mine = result_or_refusal(lambda: plan_graph(g, arenas=ONE_BYTE_GRID).plan)
-    theirs = result_or_refusal(
-        lambda: simulate(g, SimulationRequest(mode="inference", preset="inference", arenas=ONE_BYTE_GRID))
-    )
+    theirs = result_or_refusal(lambda: simulate(g, arenas=ONE_BYTE_GRID))
     if fits:
         assert (mine.arenas[0].extent_bytes, mine.layout_hash) == (U64_MAX, theirs.layout_hash)
         assert verify_plan(mine, g, arenas=ONE_BYTE_GRID).ok
@@ -53,7 +51,7 @@ def test_in_place_write_begins_within_64_bits() -> None:
     with pytest.raises(AllocationOverflow) as mine:
         plan_graph(g)
     assert (mine.value.diagnostics["tensor"], mine.value.diagnostics["offset"]) == ("w", str(2**64))
-    theirs = result_or_refusal(lambda: simulate(g, SimulationRequest(mode="inference", preset="inference")))
+    theirs = result_or_refusal(lambda: simulate(g))
     assert theirs == result_or_refusal(lambda: plan_graph(g)) == ("ALLOCATION_OVERFLOW", None, None, "", "w", "")
 
 
@@ -66,9 +64,7 @@ def test_view_of_a_view_begins_within_64_bits(more: int) -> None:
     arenas = ONE_BYTE_GRID | {"sram": {}}
     g = Graph((*g.tensors[:3], Tensor("y", (1,), "uint8", arena="sram")), g.nodes, g.inputs, g.outputs)
     mine = result_or_refusal(lambda: plan_graph(g, arenas=arenas).plan)
-    theirs = result_or_refusal(
-        lambda: simulate(g, SimulationRequest(mode="inference", preset="inference", arenas=arenas))
-    )
+    theirs = result_or_refusal(lambda: simulate(g, arenas=arenas))
     if more:
         assert mine == theirs == ("ALLOCATION_OVERFLOW", None, None, "", "w", "")
     else:  # but the two arenas together are past 64 bits
@@ -87,7 +83,7 @@ def test_memories_end_within_64_bits() -> None:
 
 def test_graph_without_canonical_form_is_rejected_by_both() -> None:
     g = graph([Tensor("x", (2**64, 0), role="input")], [], "x")
-    for play in (lambda: plan_graph(g), lambda: simulate(g, SimulationRequest(mode="inference", preset="inference"))):
+    for play in (lambda: plan_graph(g), lambda: simulate(g)):
         with pytest.raises(InvalidIrShapes) as refused:
             play()
         assert refused.value.diagnostics["reason"] == "not_canonical"

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tests.support.build import chain, graph, node, tensor, view
-from tests.support.equivalence import disagreement
+from tests.support.simulator import disagreement
 from tmmu_core.base.errors import InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph

@@ -3,10 +3,9 @@
 import pytest
 
 from tests.support.build import graph, node, tensor, view
-from tests.support.equivalence import disagreement
+from tests.support.simulator import disagreement, simulate
 from tmmu_core.base.errors import AlignmentViolation, ContractError, InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.model import Graph, Tensor, View
-from tmmu_core.judge.reference.simulator import SimulationRequest, simulate
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import TensorRow
@@ -127,7 +126,7 @@ def test_first_denied_write_of_the_node_is_reported(listed: str, first: int) -> 
     tensors = [tensor("x", role="input"), *map(of.__getitem__, listed.split()), tensor("a"), tensor("b")]
     g = graph(tensors, nodes, "x", "given")
     with pytest.raises(InvalidIrShapes) as theirs:
-        simulate(g, SimulationRequest(mode="forward", preset="train_full"))
+        simulate(g, mode="forward", preset="train_full")
     shown_text = [error.diagnostics["condition"] for error in (refusal(g, mode="forward"), theirs.value)]
     assert shown_text == [("saved_for_backward", "graph_output")[first]] * 2
 
@@ -139,7 +138,7 @@ def test_view_of_an_overwritten_parameter_cannot_be_read_later() -> None:
     ]
     g = graph([tensor("p", role="parameter"), view("v", "p", 0), tensor("y"), tensor("z")], nodes, "", "z")
     with pytest.raises(InvalidIrShapes) as theirs:
-        simulate(g, SimulationRequest(mode="inference", preset="inference"))
+        simulate(g)
     assert [error.diagnostics["condition"] for error in (refusal(g), theirs.value)] == ["refcount"] * 2
     unread = graph(g.tensors, [nodes[0], node("n1", "y", "z", inplace="none")], "", "z")
     assert verify_plan(plan_graph(unread).plan, unread).ok, "a view that nobody reads later may be written over"

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 
 from tests.support.build import chain, graph, node, tensor
-from tests.support.equivalence import differences
 from tests.support.same_plan import same_plan
+from tests.support.simulator import differences, simulate
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
 from tmmu_core.formats.planfile.trace import read_trace, to_json_lines
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.reference.simulator import SimulationRequest, simulate
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness.why_live import explain
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_ledger
@@ -134,7 +133,7 @@ def test_verifier_compares_offsets_and_not_the_flag(solution: Solution) -> None:
 @given(plannable_cases())
 def test_simulator_agrees_and_ledgers_sum_to_the_extent(case: Case) -> None:
     plan = plan_graph(case.graph, **case.arguments()).plan
-    assert list(differences(plan, simulate(case.graph, SimulationRequest(**case.arguments())))) == []
+    assert list(differences(plan, simulate(case.graph, **case.arguments()))) == []
     for arena in plan.arenas:
         ledger = waste_ledger(plan, arena.name)
         total = sum(getattr(ledger, account) for account in ACCOUNTS)

@@ -7,7 +7,6 @@ compared with them, and every read and write of every step is checked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from tmmu_core.base.errors import ContractError
 from tmmu_core.graph.model import PRESETS, Graph
@@ -131,29 +130,19 @@ def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
         node = run.node_at(step)
         reads, writes = (node.inputs, node.outputs) if node else ((), run.graph.inputs)
         overwritten = {node.inputs[i] for i, _ in node.in_place_write} if node else set()
-        for name in dict.fromkeys(reads):
+        for verb, name in (*(("reads", x) for x in dict.fromkeys(reads)), *(("writes", y) for y in writes)):
             row = row_of.get(name)
             if row is None:
                 continue
             birth, death = int(plan.birth[row]), int(plan.death[row])
-            dies_here = death == step and ((step, name) in handed or name in overwritten)
-            if not (birth <= step < death or dies_here):
-                yield error(
-                    "dead_access",
-                    f'"{run.node_name(step)}" reads "{name}" at step {step}; its live range is [{birth}, {death}).',
-                    tensor=name,
-                    step=step,
-                )
-        for name in writes:
-            row = row_of.get(name)
-            # A persistent tensor may be written at any step.
-            if row is not None and plan.birth[row] != step and not run.tensors[name].persistent:
-                yield error(
-                    "dead_access",
-                    f'"{run.node_name(step)}" writes "{name}" at step {step}; its birth is {plan.birth[row]}.',
-                    tensor=name,
-                    step=step,
-                )
+            if verb == "writes":  # a persistent tensor may be written at any step
+                fine = birth == step or run.tensors[name].persistent
+            else:
+                dies_here = death == step and ((step, name) in handed or name in overwritten)
+                fine = birth <= step < death or dies_here
+            if not fine:
+                what = f'"{run.node_name(step)}" {verb} "{name}" at step {step}'
+                yield error("dead_access", f"{what}; its live range is [{birth}, {death}).", tensor=name, step=step)
 
 
 def check_sharing(plan: Plan, lives: Lives) -> Iterator[Finding]:
@@ -166,17 +155,12 @@ def check_sharing(plan: Plan, lives: Lives) -> Iterator[Finding]:
         found, expected = int(plan.storage[row]), lives.storage_of[name]
         number, fellow = number_of.setdefault(expected, (found, name))
         if number != found:
-            yield error(
-                "sharing", f'"{name}" and "{fellow}" are one storage, the plan parts them.', tensor=name, other=fellow
-            )
+            message = f'"{name}" and "{fellow}" are one storage; the plan has two.'
+            yield error("sharing", message, tensor=name, other=fellow)
         storage, fellow = storage_of.setdefault(found, (expected, name))
         if storage != expected:
-            yield error(
-                "sharing",
-                f'"{name}" and "{fellow}" are not one storage, the plan joins them.',
-                tensor=name,
-                other=fellow,
-            )
+            message = f'"{name}" and "{fellow}" are two storages; the plan has one.'
+            yield error("sharing", message, tensor=name, other=fellow)
 
 
 def check_addresses(plan: Plan, lives: Lives) -> Iterator[Finding]:
@@ -185,41 +169,30 @@ def check_addresses(plan: Plan, lives: Lives) -> Iterator[Finding]:
     for name, row in plan.row_of.items():
         if name not in lives.storage_of:
             continue
-        start = int(plan.offset[row]) - lives.offset[name]
-        expected, arena, fellow = start_of.setdefault(lives.storage_of[name], (start, int(plan.arena[row]), name))
-        if (start, int(plan.arena[row])) != (expected, arena):
-            yield error(
-                "address",
-                f'"{name}" has the offset {plan.offset[row]}; "{fellow}" implies {expected + lives.offset[name]}.',
-                tensor=name,
-                other=fellow,
-            )
+        at, inside, arena = int(plan.offset[row]), lives.offset[name], int(plan.arena[row])
+        *expected, fellow = start_of.setdefault(lives.storage_of[name], (at - inside, arena, name))
+        if [at - inside, arena] != expected:
+            message = f'"{name}" has the offset {at}; "{fellow}" implies {expected[0] + inside}.'
+            yield error("address", message, tensor=name, other=fellow)
         declared = lives.run.tensors[name].alignment
-        if declared is not None and int(plan.offset[row]) % declared:
-            yield error(
-                "address", f'"{name}" requires alignment {declared}; its offset is {plan.offset[row]}.', tensor=name
-            )
+        if declared is not None and at % declared:
+            yield error("address", f'"{name}" requires alignment {declared}; its offset is {at}.', tensor=name)
 
 
 def check_must_not_alias(plan: Plan, lives: Lives) -> Iterator[Finding]:
     """Check rule ``must_not_alias``, also for storages with disjoint live ranges."""
     rows: dict[str, list[int]] = {}
-    if lives.apart:
-        for name, row in plan.row_of.items():
-            if name in lives.storage_of:
-                rows.setdefault(lives.storage_of[name], []).append(row)
+    for name, row in plan.row_of.items() if lives.apart else ():
+        if name in lives.storage_of:
+            rows.setdefault(lives.storage_of[name], []).append(row)
     for a, b in sorted({tuple(sorted(pair)) for pair in lives.apart}):
-        if a not in rows or b not in rows:
+        if a not in rows or b not in rows or plan.arena[rows[a][0]] != plan.arena[rows[b][0]]:
             continue
-        i, j = rows[a][0], rows[b][0]
-        if plan.arena[i] != plan.arena[j]:
-            continue
-        low = max(min(int(plan.offset[r]) for r in rows[a]), min(int(plan.offset[r]) for r in rows[b]))
+        low = max(min(int(plan.offset[r]) for r in side) for side in (rows[a], rows[b]))
         high = min(max(int(plan.offset[r] + plan.size[r]) for r in side) for side in (rows[a], rows[b]))
-        if low < high or plan.logical_slot[i] == plan.logical_slot[j]:
-            yield error(
-                "must_not_alias", f'"{a}" and "{b}" must not alias, but share bytes or a slot.', tensor=a, other=b
-            )
+        if low < high or plan.logical_slot[rows[a][0]] == plan.logical_slot[rows[b][0]]:
+            message = f'"{a}" and "{b}" must not alias, but share bytes or a slot.'
+            yield error("must_not_alias", message, tensor=a, other=b)
 
 
 def check_reuse(plan: Plan, lives: Lives) -> Iterator[Finding]:
@@ -227,15 +200,13 @@ def check_reuse(plan: Plan, lives: Lives) -> Iterator[Finding]:
     run = lives.run
     for step, x, y in plan.handoffs:
         node = run.node_at(step) if 0 <= step < run.steps else None
-        fields: dict[str, Any] = {"tensor": x, "other": y, "step": step}
         if node is None or (x, y) not in lives.judge.candidates(step, node):
-            yield error(
-                "illegal_handoff",
-                f'"{run.node_name(step) if node else step}" does not permit "{y}" to reuse "{x}" in place.',
-                **fields,
-            )
-        elif condition := lives.judge.refusal(step, node, x, y):
-            yield error("illegal_handoff", f'"{y}" may not reuse "{x}" in place at step {step}: {condition}.', **fields)
+            condition = "its node does not permit it"
+        else:
+            condition = lives.judge.refusal(step, node, x, y)
+        if condition:
+            message = f'"{y}" may not reuse "{x}" in place at step {step}: {condition}.'
+            yield error("illegal_handoff", message, tensor=x, other=y, step=step)
 
 
 def check_retention(plan: Plan, lives: Lives) -> Iterator[Finding]:
@@ -243,8 +214,7 @@ def check_retention(plan: Plan, lives: Lives) -> Iterator[Finding]:
 
     A view has no bytes of its own: its reads, live range and use as an output count for its root.
     """
-    run = lives.run
-    last = {name: lives.birth[name] for name in lives.birth}
+    run, last = lives.run, dict(lives.birth)
     for name, steps in run.reads.items():
         root = run.root[name]
         forward = [step for step in steps if (node := run.node_at(step)) is not None and node.phase == "forward"]

@@ -7,7 +7,6 @@ live ranges and must_not_alias pairs are those of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,22 +50,25 @@ class Blocks:
         return bool(together) or (self.names[a], self.names[b]) in self.apart
 
 
-def blocks_of(facts: PlanFacts, lives: Lives | None, *, configured: bool) -> Blocks:
-    """Return the storages of the rows; with ``lives``, those of the graph with every permitted in-place reuse.
-
-    The alignment of the arenas is used with ``lives`` only where the configuration is known (``configured``).
-    """
+def _blocks_of_rows(facts: PlanFacts) -> Blocks:
+    """Return the storages of the rows."""
     plan = facts.plan
     parts: dict[str, list[int]] = {}
-    if lives is None:
-        names = tuple([facts.name(k) for k in range(facts.storages)])
-        for tensor, storage in zip(plan.tensor_ids, plan.storage.tolist(), strict=True):
-            for name in {tensor, tensor.rpartition(PART)[0] or tensor}:
-                parts.setdefault(name, []).append(storage)
-        terms = plan.constraints or Constraints()
-        apart = frozenset([pair for a, b in terms.separations for pair in ((a, b), (b, a))])
-        columns = (facts.birth, facts.death, facts.size, facts.alignment, facts.arena)
-        return Blocks(*columns, names, parts, apart, bool(terms.exclusions))
+    for tensor, storage in zip(plan.tensor_ids, plan.storage.tolist(), strict=True):
+        for name in {tensor, tensor.rpartition(PART)[0] or tensor}:
+            parts.setdefault(name, []).append(storage)
+    names = tuple([facts.name(k) for k in range(facts.storages)])
+    terms = plan.constraints or Constraints()
+    apart = frozenset([pair for a, b in terms.separations for pair in ((a, b), (b, a))])
+    columns = (facts.birth, facts.death, facts.size, facts.alignment, facts.arena)
+    return Blocks(*columns, names, parts, apart, bool(terms.exclusions))
+
+
+def _blocks_of_graph(plan: Plan, lives: Lives, *, configured: bool) -> Blocks:
+    """Return the storages of the graph with every permitted in-place reuse.
+
+    The alignment of the arenas is used only where the configuration is known (``configured``).
+    """
     found = [storage for storage in lives.storages.values() if storage.name in plan.row_of]
     arena = [int(plan.arena[plan.row_of[storage.name]]) for storage in found]
     floor = [plan.arenas[number].alignment_bytes if configured else 1 for number in arena]
@@ -88,16 +90,22 @@ def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bo
     ``lives``: the storages of the plan's graph. ``configured``: whether the arena configuration is known.
     """
     plan = facts.plan
-    blocks = blocks_of(facts, None if plan.own_arenas else lives, configured=configured)
-    if plan.own_arenas and lives is not None:  # in-place reuse depends on the planner's arenas
-        blocks = replace(blocks, apart=lives.apart)
+    if lives is None or plan.own_arenas:
+        blocks = _blocks_of_rows(facts)
+        if lives is not None:  # in-place reuse depends on the planner's arenas
+            blocks = replace(blocks, apart=lives.apart)
+    else:
+        blocks = _blocks_of_graph(plan, lives, configured=configured)
     costs = CostBounds(plan)
     found = []
     for number, arena in enumerate(plan.arenas):
         here = np.flatnonzero(blocks.arena == number)
-        reasons = [_of_largest(blocks, here)]
+        # The largest storage may have no live step in a problem with gaps.
+        largest = [int(here[np.argmax(blocks.size[here])])] if len(here) else []
+        reasons = [_of(blocks, largest, -1)]
         if not blocks.may_share:
-            reasons = [_of_witness(blocks, here, arena), _of_peak(blocks, here), *reasons]
+            peak, _ = most_together(blocks.birth[here], blocks.death[here], blocks.size[here])
+            reasons = [_of_witness(blocks, here, arena), _of(blocks, blocks.alive(here, peak), peak), *reasons]
         found.append(_limited(arena, *reasons, cost_bound=costs.of(number)))
     return tuple(found)
 
@@ -109,26 +117,17 @@ def unsupported(plan: Plan) -> tuple[Certificate, ...]:
 
 def supported(plan: Plan, found: tuple[Certificate, ...]) -> Plan:
     """Return ``plan`` with recomputed certificates instead of its own."""
-    arenas = tuple(
-        [
-            replace(
-                arena,
-                status=each.status,
-                lower_bound_bytes=each.lower_bound_bytes,
-                proven_bytes=each.claimed_bytes,
-                witness=each.witness,
-                witness_step=each.witness_step,
-                reuse_cost_lower_bound=each.reuse_cost_lower_bound,
-            )
-            for arena, each in zip(plan.arenas, found, strict=True)
-        ]
-    )
-    if arenas == plan.arenas:
+    arenas = []
+    for arena, each in zip(plan.arenas, found, strict=True):
+        bounds = {name: getattr(each, name) for name in ("status", "lower_bound_bytes", "witness", "witness_step")}
+        bounds["reuse_cost_lower_bound"] = each.reuse_cost_lower_bound
+        arenas.append(replace(arena, proven_bytes=each.claimed_bytes, **bounds))
+    if tuple(arenas) == plan.arenas:
         return plan
     metrics: dict[str, Any] = dict(plan.metrics)
     if isinstance(metrics.get("totals"), dict):
         metrics["totals"] = {**metrics["totals"], "lower_bound_bytes": sum(arena.bound_bytes for arena in arenas)}
-    return replace(plan, arenas=arenas, metrics=metrics)
+    return replace(plan, arenas=tuple(arenas), metrics=metrics)
 
 
 Reason = tuple[int, tuple[str, ...], int]
@@ -170,24 +169,11 @@ def _of_witness(blocks: Blocks, here: I64, arena: ArenaSummary) -> Reason:
         own = [block for block in blocks.parts.get(name, ()) if block in among]
         if len(own) == 1 and all(blocks.conflict(own[0], other) for other in chosen.values()):
             chosen[name] = own[0]
-    if not chosen:
-        return 0, (), -1
-    return _side_by_side(blocks, chosen.values()), tuple([name for name in arena.witness if name in chosen]), step
+    bound, _, at = _of(blocks, list(chosen.values()), step)
+    return bound, tuple([name for name in arena.witness if name in chosen]), at
 
 
-def _of_peak(blocks: Blocks, here: I64) -> Reason:
-    """Return the bound of the storages at the peak step."""
-    step, _ = most_together(blocks.birth[here], blocks.death[here], blocks.size[here])
-    alive = blocks.alive(here, step)
-    return _side_by_side(blocks, alive), tuple([blocks.names[block] for block in alive]), step
-
-
-def _of_largest(blocks: Blocks, here: I64) -> Reason:
-    """Return the size of the largest storage, which may have no live step in a problem with gaps."""
-    largest = int(here[np.argmax(blocks.size[here])]) if len(here) else -1
-    return (int(blocks.size[largest]), (blocks.names[largest],), -1) if len(here) else (0, (), -1)
-
-
-def _side_by_side(blocks: Blocks, chosen: Iterable[int]) -> int:
-    rows = list(chosen)
-    return side_by_side(blocks.size[rows].tolist(), blocks.alignment[rows].tolist())
+def _of(blocks: Blocks, rows: list[int], step: int) -> Reason:
+    """Return the bound of storages side by side; 0 without any."""
+    bound = side_by_side(blocks.size[rows].tolist(), blocks.alignment[rows].tolist())
+    return bound, tuple([blocks.names[row] for row in rows]), step if rows else -1

@@ -13,52 +13,74 @@ from tmmu_core.graph.model import PERSISTENT_ROLES, PRESETS, ROLES
 from tmmu_core.judge.finding import Finding, error
 from tmmu_core.judge.reference.liveness.ref_storages import Groups
 from tmmu_core.judge.verifier.check_constraints import excluded_storages
-from tmmu_core.judge.verifier.row_columns import I64, Mask, PlanFacts
+from tmmu_core.judge.verifier.row_columns import Mask, PlanFacts
 from tmmu_core.plans.model import Plan
 
 Box = tuple[int, int, int, int]
 """(first step, step after the last, first byte, byte after the last), half-open."""
 
 
+def check_rows(facts: PlanFacts) -> Iterator[Finding]:
+    """Check rule ``row``: the row's own fields, and that a view is inside its base's bytes."""
+    plan, stop = facts.plan, facts.plan.offset + facts.plan.size
+    if plan.preset not in PRESETS:
+        yield error("row", f'the plan has the unknown preset "{plan.preset}".')
+    known = {dtype for dtype in set(plan.dtypes) if canonical(dtype) is not None}
+    for i, (name, role, dtype) in enumerate(zip(plan.tensor_ids, plan.roles, plan.dtypes, strict=True)):
+        base = plan.base_tensor_uids[i]
+        if role not in ROLES:
+            yield error("row", f'"{name}" has the unknown role "{role}".', tensor=name)
+        elif role in PERSISTENT_ROLES and (plan.birth[i], plan.death[i]) != (0, facts.end):
+            yield error("row", f'"{name}" is a {role} but is not live in every step.', tensor=name)
+        if dtype not in known:
+            yield error("row", f'"{name}" has the unknown dtype "{dtype}".', tensor=name)
+        else:
+            own, size = _bytes(plan.shapes[i], dtype), int(plan.size[i])
+            # A view with stride 0 spans fewer bytes than its shape.
+            if own is None or size > own or (size != own and base is None):
+                makes = "no size" if own is None else f"{own:,} bytes"
+                yield error("row", f'"{name}" has {size:,} bytes; its shape and dtype give {makes}.', tensor=name)
+        if base is not None:
+            j = plan.row_of.get(base, -1)
+            problem = ""
+            if j in (-1, i) or plan.storage[i] != plan.storage[j]:
+                problem = "which has no row" if j < 0 else "which is itself" if j == i else "which is another storage"
+            elif plan.offset[i] < plan.offset[j] or stop[i] > stop[j]:
+                problem = "but is not inside its bytes"
+            if problem:
+                yield error("row", f'"{name}" is a view of "{base}", {problem}.', tensor=name, other=base)
+
+
+def _bytes(shape: tuple[int, ...], dtype: str) -> int | None:
+    """Return the bytes of a tensor; ``None`` for a negative size, or more than 2^64 − 1 bytes."""
+    try:
+        return tensor_bytes(shape, dtype)
+    except (InvalidIrShapes, AllocationOverflow):
+        return None
+
+
 def check_alignment(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``alignment``: rows by their own alignment, storages by that of the arena."""
-    plan = facts.plan
+    plan, slots = facts.plan, facts.slots
     power = (plan.alignment > 0) & ((plan.alignment & (plan.alignment - np.uint64(1))) == 0)
-    for i in np.flatnonzero(~power).tolist():
-        yield error(
-            "alignment",
-            f'"{plan.tensor_ids[i]}" has the alignment {plan.alignment[i]}, which is not a power of two.',
-            tensor=plan.tensor_ids[i],
-        )
-    off = np.flatnonzero(plan.offset % np.where(power, plan.alignment, np.uint64(1)) != 0)
-    for i in off.tolist():
-        yield error(
-            "alignment",
-            f'"{plan.tensor_ids[i]}" has the offset {plan.offset[i]}, misaligned to {plan.alignment[i]} bytes.',
-            tensor=plan.tensor_ids[i],
-            arena=plan.arenas[plan.arena[i]].name,
-        )
+    off = plan.offset % np.where(power, plan.alignment, np.uint64(1)) != 0
+    for i in np.flatnonzero(~power | off).tolist():
+        name, grid = plan.tensor_ids[i], plan.alignment[i]
+        fault = f"the offset {plan.offset[i]}, misaligned to {grid} bytes"
+        fault = fault if power[i] else f"the alignment {grid}, which is not a power of two"
+        yield error("alignment", f'"{name}" has {fault}.', tensor=name, arena=plan.arenas[plan.arena[i]].name)
+    opener = facts.by_slot[facts.opens_slot]
     for number, arena in enumerate(plan.arenas):
         grid = arena.alignment_bytes
         if grid < 1 or grid & (grid - 1):
-            yield error(
-                "alignment",
-                f"arena {arena.name} has the alignment {grid}, which is not a power of two.",
-                arena=arena.name,
-            )
+            message = f"arena {arena.name} has the alignment {grid}, which is not a power of two."
+            yield error("alignment", message, arena=arena.name)
             continue
         # A storage starts at a multiple of the arena's alignment, except where a view is its first row.
-        slots = facts.slots
-        here = np.flatnonzero(slots.arena == number)
-        begins = facts.start[facts.by_slot][facts.opens_slot]
-        own = np.array([plan.base_tensor_uids[row] is None for row in facts.first_row.tolist()], np.bool_)
-        own = own[facts.by_slot][facts.opens_slot]
-        for k in here[(begins[here] % np.uint64(grid) != 0) & own[here]].tolist():
-            yield error(
-                "alignment",
-                f"slot {slots.number[k]} of {arena.name} starts at {begins[k]}, misaligned to {grid} bytes.",
-                arena=arena.name,
-            )
+        off = (facts.start[opener] % np.uint64(grid) != 0) & ~facts.is_view[facts.first_row[opener]]
+        for k in np.flatnonzero(off & (slots.arena == number)).tolist():
+            message = f"slot {slots.number[k]} of {arena.name} starts at {facts.start[opener[k]]}, misaligned to {grid}"
+            yield error("alignment", f"{message} bytes.", arena=arena.name)
 
 
 def check_storages(facts: PlanFacts) -> Iterator[Finding]:
@@ -67,26 +89,30 @@ def check_storages(facts: PlanFacts) -> Iterator[Finding]:
     Links are a base tensor, an alias group, or an in-place chain (one row ends where the next begins, or is
     persistent, at the same offset).
     """
-    plan = facts.plan
-    row_of, storage = plan.row_of, plan.storage
+    plan, storage = facts.plan, facts.plan.storage
     group_storage: dict[str, int] = {}
     for i, group in enumerate(plan.alias_group_ids):
         if group is not None and group_storage.setdefault(group, int(storage[i])) != storage[i]:
             yield error("storage", f'alias group "{group}" is in two storages.', tensor=plan.tensor_ids[i])
-    base = np.array([-1 if name is None else row_of.get(name, -1) for name in plan.base_tensor_uids], np.int64)
     members: dict[int, list[int]] = {}
-    for row in np.flatnonzero(~_linked_by_views(facts, base)[storage]).tolist():
+    for row in np.flatnonzero(~_linked_by_views(facts)[storage]).tolist():
         members.setdefault(int(storage[row]), []).append(row)
     for rows in members.values():
-        yield from _unlinked(plan, rows)
+        first = plan.tensor_ids[rows[0]]
+        if len({(int(plan.arena[i]), int(plan.logical_slot[i]), int(plan.generation[i])) for i in rows}) > 1:
+            yield error("storage", f'"{first}" and other rows are one storage with several places.', tensor=first)
+        for name in _unlinked(plan, rows):
+            message = f'"{name}" and "{first}" are one storage, but no view, alias group or in-place write links them.'
+            yield error("storage", message, tensor=name, other=first)
 
 
-def _linked_by_views(facts: PlanFacts, base: I64) -> Mask:
-    """Return per storage whether its rows are one tensor and its views, in one slot. ``base``: row numbers, or −1.
+def _linked_by_views(facts: PlanFacts) -> Mask:
+    """Return per storage whether its rows are one tensor and its views, in one slot.
 
     Nearly all storages are; the others are checked one by one.
     """
     plan, storage = facts.plan, facts.plan.storage
+    base = np.array([-1 if name is None else plan.row_of.get(name, -1) for name in plan.base_tensor_uids], np.int64)
     root = np.arange(len(plan))
     mine = (base >= 0) & (storage[base] == storage)
     root[mine] = base[mine]
@@ -103,13 +129,8 @@ def _linked_by_views(facts: PlanFacts, base: I64) -> Mask:
     return linked
 
 
-def _unlinked(plan: Plan, rows: list[int]) -> Iterator[Finding]:
-    if len({(int(plan.arena[i]), int(plan.logical_slot[i]), int(plan.generation[i])) for i in rows}) > 1:
-        yield error(
-            "storage",
-            f'"{plan.tensor_ids[rows[0]]}" and other rows are one storage with several places.',
-            tensor=plan.tensor_ids[rows[0]],
-        )
+def _unlinked(plan: Plan, rows: list[int]) -> list[str]:
+    """Return the tensors among ``rows`` that nothing links to the first one."""
     ids, bases = plan.tensor_ids, plan.base_tensor_uids
     names = [ids[i] for i in rows]
     groups = Groups(dict.fromkeys((*names, *sorted({base for i in rows if (base := bases[i]) is not None}))))
@@ -135,55 +156,41 @@ def _unlinked(plan: Plan, rows: list[int]) -> Iterator[Finding]:
         for before in (by_place.get((int(plan.birth[i]), offset)), resident.get(offset)):
             if before is not None:
                 groups.join(ids[i], before)
-    leader = groups.leader(names[0])
-    for name in names:
-        if groups.leader(name) != leader:
-            yield error(
-                "storage",
-                f'"{name}" and "{names[0]}" are one storage, but no view, alias group or in-place write links them.',
-                tensor=name,
-                other=names[0],
-            )
+    return [name for name in names if groups.leader(name) != groups.leader(names[0])]
+
+
+# --- overlaps ----------------------------------------------------------------------------------------------------
 
 
 def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``overlap``."""
     for space, a, b, one, two in overlaps(facts):
         first, second, step = facts.name(a), facts.name(b), max(one[0], two[0])
-        yield error(
-            "overlap",
-            f'"{first}" and "{second}" both use bytes [{max(one[2], two[2])}, {min(one[3], two[3])}) of {space} at '
-            f"step {step}.",
-            tensor=first,
-            other=second,
-            arena=facts.plan.arenas[facts.arena[a]].name,
-            step=step,
-        )
+        both = f"bytes [{max(one[2], two[2])}, {min(one[3], two[3])}) of {space} at step {step}"
+        fields = {"tensor": first, "other": second, "arena": facts.arena_name(a), "step": step}
+        yield error("overlap", f'"{first}" and "{second}" both use {both}.', **fields)
 
 
 def overlaps(facts: PlanFacts) -> Iterator[tuple[str, int, int, Box, Box]]:
     """Yield ``(address space, earlier storage, later storage, their boxes)`` of storages that overlap.
 
     Every overlapping storage occurs at least once. Without a sweep where disjoint slots with one tenant at a time prove
-    that there is none.
+    that there is none. The storages of a temporal exclusion may overlap.
     """
+    allowed = excluded_storages(facts.plan)
     for space, storages in () if _proven_by_slots(facts) else facts.spaces:
         boxes, owner = _boxes(facts, storages.tolist())
-        for a, b in _overlapping(facts, boxes, owner):
-            yield space, owner[a], owner[b], boxes[a], boxes[b]
+        for a, b in overlapping(boxes) if not allowed else _all_pairs(boxes):
+            if frozenset((owner[a], owner[b])) not in allowed:
+                yield space, owner[a], owner[b], boxes[a], boxes[b]
 
 
-def _overlapping(facts: PlanFacts, boxes: list[Box], owner: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of boxes that overlap; those of a temporal exclusion may."""
-    allowed = excluded_storages(facts.plan)
-    if not allowed:
-        yield from overlapping(boxes)
-        return
-    for a, one in enumerate(boxes):
-        for b, two in enumerate(boxes[:a]):
-            meet = one[0] < two[1] and two[0] < one[1] and one[2] < two[3] and two[2] < one[3]
-            if meet and frozenset((owner[a], owner[b])) not in allowed:
-                yield (b, a) if two[0] <= one[0] else (a, b)
+def _all_pairs(boxes: list[Box]) -> Iterator[tuple[int, int]]:
+    """Yield all pairs (earlier, later) of boxes that overlap."""
+    for b, two in enumerate(boxes):
+        for a, one in enumerate(boxes[:b]):
+            if one[0] < two[1] and two[0] < one[1] and one[2] < two[3] and two[2] < one[3]:
+                yield (a, b) if one[0] <= two[0] else (b, a)
 
 
 def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]:
@@ -214,16 +221,12 @@ def _proven_by_slots(facts: PlanFacts) -> bool:
     if (facts.start != slots.start[facts.slot_of]).any() or facts.slots_meet.any():
         return False
     birth, held = facts.birth[order], facts.read_until[order]
-    inside = ~facts.opens_slot[1:]
-    close = np.flatnonzero(inside & (held[:-1] > birth[1:]))
+    close = np.flatnonzero(~facts.opens_slot[1:] & (held[:-1] > birth[1:]))
     for at in close.tolist():
         before, after = int(order[at]), int(order[at + 1])
         if facts.granted.get(before) != (int(birth[at + 1]), after) or facts.death[before] > birth[at + 1]:
             return False
     return True  # ranges are not empty: a tenant that ends before the next one ends before all later ones
-
-
-# --- overlapping boxes --------------------------------------------------------------------------------------------
 
 
 def overlapping(boxes: Sequence[Box]) -> Iterator[tuple[int, int]]:
@@ -251,47 +254,3 @@ def overlapping(boxes: Sequence[Box]) -> Iterator[tuple[int, int]]:
                 inside.add(i)
         elif i in inside:
             del in_use[bisect_left(in_use, (start, end, i))]
-
-
-def check_rows(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``row``."""
-    plan = facts.plan
-    if plan.preset not in PRESETS:
-        yield error("row", f'the plan has the unknown preset "{plan.preset}".')
-    known = {dtype: canonical(dtype) is not None for dtype in set(plan.dtypes)}
-    for i, (name, role, dtype) in enumerate(zip(plan.tensor_ids, plan.roles, plan.dtypes, strict=True)):
-        if role not in ROLES:
-            yield error("row", f'"{name}" has the unknown role "{role}".', tensor=name)
-        elif role in PERSISTENT_ROLES and (plan.birth[i], plan.death[i]) != (0, facts.end):
-            yield error("row", f'"{name}" is a {role} but is not live in every step.', tensor=name)
-        if not known[dtype]:
-            yield error("row", f'"{name}" has the unknown dtype "{dtype}".', tensor=name)
-        else:
-            own, size, is_view = _bytes(plan.shapes[i], dtype), int(plan.size[i]), plan.base_tensor_uids[i] is not None
-            # A view with stride 0 spans fewer bytes than its shape.
-            if own is None or size > own or (size != own and not is_view):
-                makes = "no size" if own is None else f"{own:,} bytes"
-                yield error("row", f'"{name}" has {size:,} bytes; its shape and dtype give {makes}.', tensor=name)
-    yield from _views(facts)
-
-
-def _bytes(shape: tuple[int, ...], dtype: str) -> int | None:
-    """Return the bytes of a tensor; ``None`` for a negative size, or more than 2^64 − 1 bytes."""
-    try:
-        return tensor_bytes(shape, dtype)
-    except (InvalidIrShapes, AllocationOverflow):
-        return None
-
-
-def _views(facts: PlanFacts) -> Iterator[Finding]:
-    """Check that each view shares its base's storage and is inside its bytes."""
-    plan, stop = facts.plan, facts.plan.offset + facts.plan.size
-    for i, base in enumerate(plan.base_tensor_uids):
-        if base is None:
-            continue
-        name, j = plan.tensor_ids[i], plan.row_of.get(base, -1)
-        if j in (-1, i) or plan.storage[i] != plan.storage[j]:
-            problem = "has no row" if j < 0 else "is itself" if j == i else "is in another storage"
-            yield error("row", f'"{name}" is a view of "{base}", which {problem}.', tensor=name, other=base)
-        elif plan.offset[i] < plan.offset[j] or stop[i] > stop[j]:
-            yield error("row", f'"{name}" is a view of "{base}" but not inside its bytes.', tensor=name, other=base)

@@ -26,88 +26,74 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
     # The one arena of a snapshot has at least the bytes that the allocator reserved.
     reserved = int(totals.get("reserved_peak_bytes", 0)) if isinstance(totals, dict) and len(plan.arenas) == 1 else 0
     for i in np.flatnonzero(plan.offset + plan.size > extents[plan.arena]).tolist() if not sparse else ():
-        arena = plan.arenas[plan.arena[i]]
-        yield error(
-            "bounds",
-            f'"{plan.tensor_ids[i]}" ends at {plan.offset[i] + plan.size[i]}, past the extent {arena.extent_bytes}.',
-            tensor=plan.tensor_ids[i],
-            arena=arena.name,
-        )
+        name, arena = plan.tensor_ids[i], plan.arenas[plan.arena[i]]
+        message = f'"{name}" ends at {plan.offset[i] + plan.size[i]}, past the extent {arena.extent_bytes}.'
+        yield error("bounds", message, tensor=name, arena=arena.name)
     for number, arena in enumerate(plan.arenas):
         here = facts.arena == number
         # The extent of hashed addresses is that of the same slots at aligned prefix sums.
         highest = max(int(ends[here].max(initial=0)), reserved)
         possible = ends_end_to_end(facts, number) if sparse else {highest}
-        highest = max(possible)
         if arena.extent_bytes not in possible:
-            yield error(
-                "extent",
-                f"{arena.name} has an extent of {arena.extent_bytes:,} bytes; its highest storage ends at {highest:,}.",
-                arena=arena.name,
-            )
-        for what, stated, counted in (
-            ("slots", arena.slots, int((facts.slots.arena == number).sum())),
-            ("max_live", arena.max_live, facts.most_together(number, facts.held_until)),
-            ("storages", arena.storages, int(here.sum())),
-            ("peak_live_bytes", arena.peak_live_bytes, facts.peak_live_bytes(number)),
-        ):
-            if stated != counted:
-                yield error("figures", f"{arena.name}: {what} is {stated}; the rows give {counted}.", arena=arena.name)
-    yield from _sums_of_rows(facts)
+            message = f"an extent of {arena.extent_bytes:,} bytes; its highest storage ends at {max(possible):,}"
+            yield error("extent", f"{arena.name} has {message}.", arena=arena.name)
+        counts = {
+            "slots": int((facts.slots.arena == number).sum()),
+            "max_live": facts.most_together(number, facts.held_until),
+            "storages": int(here.sum()),
+            "peak_live_bytes": facts.peak_live_bytes(number),
+        }
+        yield from _different(arena.name, {what: getattr(arena, what) for what in counts}, counts, arena.name)
+    yield from _check_sums_of_rows(facts)
     yield from impossible(plan)
+
+
+def _different(subject: str, stated: dict[str, Any], counted: dict[str, Any], arena: str = "") -> Iterator[Finding]:
+    """Yield a finding of rule ``figures`` for every stated figure that is not the counted one."""
+    for what, number in counted.items():
+        if stated.get(what) != number:
+            yield error("figures", f"{subject}: {what} is {stated.get(what)}; counted: {number}.", arena=arena)
 
 
 def impossible(plan: Plan) -> Iterator[Finding]:
     """Check rules ``extent``, ``capacity`` and ``figures`` by the arenas' figures alone, without rows."""
     for arena in plan.arenas:
-        pages = -(-arena.extent_bytes // arena.page_size) * arena.page_size if arena.page_size else arena.extent_bytes
+        extent, page, name = arena.extent_bytes, arena.page_size, arena.name
+        pages = -(-extent // page) * page if page else extent
         if arena.committed_bytes != pages:
-            yield error(
-                "extent",
-                f"{arena.name}: committed_bytes is {arena.committed_bytes:,}; {arena.extent_bytes:,} bytes in pages of "
-                f"{arena.page_size:,} are {pages:,}.",
-                arena=arena.name,
-            )
-        if arena.extent_bytes > arena.capacity_bytes:
-            yield error(
-                "capacity",
-                f"{arena.name} needs {arena.extent_bytes:,} bytes; its capacity is {arena.capacity_bytes:,}.",
-                arena=arena.name,
-            )
+            whole = f"{extent:,} bytes in pages of {page:,} are {pages:,}"
+            message = f"{name}: committed_bytes is {arena.committed_bytes:,}; {whole}."
+            yield error("extent", message, arena=name)
+        if extent > arena.capacity_bytes:
+            message = f"{name} needs {extent:,} bytes; its capacity is {arena.capacity_bytes:,}."
+            yield error("capacity", message, arena=name)
         shared = plan.constraints is not None and plan.constraints.exclusions  # live bytes may share bytes
         for bound, why in (
             (max(arena.lower_bound_bytes or 0, arena.proven_bytes or 0), "are the stated lower bound"),
             (0 if shared else arena.peak_live_bytes, "are live at one step"),
         ):
-            if bound > arena.extent_bytes:
-                yield error(
-                    "figures",
-                    f"{arena.name} has an extent of {arena.extent_bytes:,} bytes, but {bound:,} {why}.",
-                    arena=arena.name,
-                )
+            if bound > extent:
+                message = f"{name} has an extent of {extent:,} bytes, but {bound:,} {why}."
+                yield error("figures", message, arena=name)
 
 
-def _sums_of_rows(facts: PlanFacts) -> Iterator[Finding]:
+def _check_sums_of_rows(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``figures`` for ``metrics.totals``, and for ``activation_bytes``, which is 0 for an instance."""
-    plan = facts.plan
-    stated = plan.metrics.get("totals")
+    plan, metrics = facts.plan, facts.plan.metrics
     step, most = facts.peak_together(np.arange(facts.storages))
-    counted = {
-        "peak_live_bytes": most,
-        "peak_step": step,
-        "extent_bytes": sum(arena.extent_bytes for arena in plan.arenas),
-        "lower_bound_bytes": sum(arena.bound_bytes for arena in plan.arenas),
-        "reuse_cost": None if plan.constraints is None else sum(arena.reuse_cost or 0 for arena in plan.arenas),
-    }
-    for what, number in counted.items():
-        if isinstance(stated, dict) and stated.get(what) != number:
-            yield error("figures", f"totals: {what} is {stated.get(what)}; the rows and arenas give {number}.")
-    own = [role == "activation" and base is None for role, base in zip(plan.roles, plan.base_tensor_uids, strict=True)]
-    runs = bool(plan.execution_order) or plan.has_inputs_step
-    activations = sum(plan.size[np.array(own, np.bool_)].tolist()) if runs else 0
-    if plan.metrics.get("activation_bytes") not in (None, activations):
-        what = plan.metrics["activation_bytes"]
-        yield error("figures", f"metrics: activation_bytes is {what}; the rows give {activations}.")
+    if isinstance(metrics.get("totals"), dict):
+        counted = {
+            "peak_live_bytes": most,
+            "peak_step": step,
+            "extent_bytes": sum(arena.extent_bytes for arena in plan.arenas),
+            "lower_bound_bytes": sum(arena.bound_bytes for arena in plan.arenas),
+            "reuse_cost": None if plan.constraints is None else sum(arena.reuse_cost or 0 for arena in plan.arenas),
+        }
+        yield from _different("totals", metrics["totals"], counted)
+    if metrics.get("activation_bytes") is not None:
+        own = np.array([role == "activation" for role in plan.roles], np.bool_) & ~facts.is_view
+        runs = bool(plan.execution_order) or plan.has_inputs_step
+        yield from _different("metrics", metrics, {"activation_bytes": sum(plan.size[own].tolist()) if runs else 0})
 
 
 def check_metrics(plan: Plan) -> Iterator[Finding]:
@@ -128,9 +114,7 @@ def check_metrics(plan: Plan) -> Iterator[Finding]:
     }
     if isinstance(totals, dict):
         counted["peak_live_bytes"] = totals.get("peak_live_bytes")
-    for what, number in counted.items():
-        if what in stated and stated[what] != number:
-            yield error("figures", f"metrics: {what} is {stated[what]}; the arenas give {number}.")
+    yield from _different("metrics", stated, {what: number for what, number in counted.items() if what in stated})
     # Older files subtracted after the division, which may differ in the last bit.
     for what, part, whole in (
         ("memory_reuse_ratio", storages - slots, storages),
@@ -144,65 +128,48 @@ def check_metrics(plan: Plan) -> Iterator[Finding]:
         yield error("figures", f"metrics: {kept:,} activation bytes are retained, of {activations:,}.")
 
 
-def check_certificates(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``certificate``."""
+def check_certificates(facts: PlanFacts, graph: Graph | None) -> Iterator[Finding]:
+    """Check rule ``certificate``.
+
+    Every arena of a plan without a part of its graph must have the status incomplete.
+    """
     plan = facts.plan
+    is_incomplete = plan.remark(UNPLANNED) or any(node.unplanned for node in (graph.nodes if graph is not None else ()))
     for number, arena in enumerate(plan.arenas):
         least = max(arena.bound_bytes, arena.proven_bytes or 0)
+        problems = []
         if arena.status not in STATUSES:
-            yield error("certificate", f'{arena.name} has the unknown status "{arena.status}".', arena=arena.name)
-        if arena.status == "optimal" and arena.extent_bytes > least:
-            yield error(
-                "certificate",
-                f"{arena.name} has the status optimal with {arena.extent_bytes:,} bytes, but a bound of {least:,}.",
-                arena=arena.name,
-            )
+            problems.append(f'has the unknown status "{arena.status}"')
+        if arena.status == OPTIMAL and arena.extent_bytes > least:
+            problems.append(f"has the status optimal with {arena.extent_bytes:,} bytes, but a bound of {least:,}")
         if arena.witness:
-            yield from _witness(facts, number, arena)
+            problems += _witness_problems(facts, number, arena)
+        if is_incomplete and arena.status not in (INCOMPLETE, INVALID):
+            problems.append(f'has the status "{arena.status}", but a part of the graph is not planned')
+        for problem in problems:
+            yield error("certificate", f"{arena.name} {problem}.", arena=arena.name)
 
 
-def check_completeness(plan: Plan, graph: Graph | None = None) -> Iterator[Finding]:
-    """Check rule ``certificate``: every arena of a plan without a part of its graph has the status incomplete."""
-    parts = plan.remark(UNPLANNED) or any(node.unplanned for node in (graph.nodes if graph is not None else ()))
-    for arena in plan.arenas if parts else ():
-        if arena.status not in (INCOMPLETE, INVALID):
-            yield error(
-                "certificate",
-                f'{arena.name} has the status "{arena.status}", but a part of the graph is not planned.',
-                arena=arena.name,
-            )
-
-
-def _witness(facts: PlanFacts, number: int, arena: ArenaSummary) -> Iterator[Finding]:
+def _witness_problems(facts: PlanFacts, number: int, arena: ArenaSummary) -> Iterator[str]:
     """Check that the storages of the witness are live and give the bound."""
-    plan = facts.plan
+    plan, step = facts.plan, arena.witness_step
     storages = [int(plan.storage[plan.row_of[name]]) for name in arena.witness if name in plan.row_of]
     if len(set(storages)) < len(arena.witness) or any(facts.arena[s] != number for s in storages):
-        yield error(
-            "certificate", f"the witness of {arena.name} does not name one storage of the arena each.", arena=arena.name
-        )
+        yield "has a witness that does not name one storage of the arena each"
         return
-    step = arena.witness_step
     # Storages that must not alias conflict at any step, so one live storage suffices.
     here = np.flatnonzero((plan.birth <= step) & (step < plan.death))
-    live = not {plan.storage[plan.row_of[name]] for name in arena.witness}.isdisjoint(plan.storage[here].tolist())
+    live = not set(storages).isdisjoint(plan.storage[here].tolist())
     live = live or any(plan.tensor_ids[row].rpartition(PART)[0] in arena.witness for row in here.tolist())
     if step != -1 and not live:
-        yield error(
-            "certificate", f"no storage of the witness of {arena.name} is live at step {step}.", arena=arena.name
-        )
+        yield f"has a witness of which no storage is live at step {step}"
     sizes = [int(facts.size[s]) for s in storages]
-    grids = [int(facts.alignment[s]) for s in storages]
+    bound = side_by_side(sizes, [int(facts.alignment[s]) for s in storages])
     # A single storage at a fixed offset is bounded by its end.
     ends = {int(facts.stop[storages[0]])} if len(storages) == 1 else set()
-    bounds = {arena.lower_bound_bytes or 0, (arena.proven_bytes or 0) if arena.status == CLAIMED else -1}
-    if bounds.isdisjoint({sum(sizes), side_by_side(sizes, grids)} | ends):
-        yield error(
-            "certificate",
-            f"the lower bound of {arena.name} is {arena.lower_bound_bytes or 0:,} bytes; its witness gives "
-            f"{side_by_side(sizes, grids):,}.",
-            arena=arena.name,
-        )
+    stated = {arena.lower_bound_bytes or 0, (arena.proven_bytes or 0) if arena.status == CLAIMED else -1}
+    if stated.isdisjoint({sum(sizes), bound} | ends):
+        yield f"has a lower bound of {arena.lower_bound_bytes or 0:,} bytes; its witness gives {bound:,}"
 
 
 def side_by_side(sizes: list[int], grids: list[int]) -> int:

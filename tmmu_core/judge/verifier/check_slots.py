@@ -11,45 +11,34 @@ from tmmu_core.judge.finding import Finding, error
 from tmmu_core.judge.reference.liveness import Lives
 from tmmu_core.judge.verifier.row_columns import U64, PlanFacts
 
+PART = "@part"
+"""The infix in the row ids of an instance's live parts, from the second part of a storage on."""
+
 
 def check_slots(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``slot``."""
     plan, slots, order = facts.plan, facts.slots, facts.by_slot
     for s in np.flatnonzero(facts.start != slots.start[facts.slot_of]).tolist():
-        yield error(
-            "slot",
-            f'"{facts.name(s)}" is at {facts.start[s]}, its slot {facts.slot[s]} at {slots.start[facts.slot_of[s]]}.',
-            tensor=facts.name(s),
-            arena=plan.arenas[facts.arena[s]].name,
-        )
+        name, begin = facts.name(s), slots.start[facts.slot_of[s]]
+        message = f'"{name}" is at {facts.start[s]}, its slot {facts.slot[s]} at {begin}.'
+        yield error("slot", message, tensor=name, arena=facts.arena_name(s))
     for at in np.flatnonzero(~facts.opens_slot[1:] & (facts.death[order][:-1] > facts.birth[order][1:])).tolist():
-        before, after = int(order[at]), int(order[at + 1])
-        yield error(
-            "slot",
-            f'"{facts.name(before)}" is still live in slot {facts.slot[after]} at the birth of "{facts.name(after)}".',
-            tensor=facts.name(before),
-            other=facts.name(after),
-            arena=plan.arenas[facts.arena[after]].name,
-            step=int(facts.birth[after]),
-        )
-    tenant = np.arange(facts.storages) - np.flatnonzero(facts.opens_slot)[np.cumsum(facts.opens_slot) - 1]
+        one, two, born = facts.name(order[at]), facts.name(order[at + 1]), int(facts.birth[order[at + 1]])
+        message = f'"{one}" is still live in slot {facts.slot[order[at]]} at the birth of "{two}".'
+        yield error("slot", message, tensor=one, other=two, arena=facts.arena_name(order[at]), step=born)
     expected = np.zeros(facts.storages, np.int64)
-    expected[order] = tenant
+    expected[order] = np.arange(facts.storages) - np.flatnonzero(facts.opens_slot)[facts.slot_of[order]]
     for i in np.flatnonzero(plan.generation != expected[plan.storage]).tolist():
-        yield error(
-            "slot",
-            f'"{plan.tensor_ids[i]}" has generation {plan.generation[i]} in its slot; expected '
-            f"{expected[plan.storage[i]]}.",
-            tensor=plan.tensor_ids[i],
-        )
+        name, position = plan.tensor_ids[i], expected[plan.storage[i]]
+        message = f'"{name}" has generation {plan.generation[i]} in its slot; expected {position}.'
+        yield error("slot", message, tensor=name)
     for number, arena in enumerate(plan.arenas):
         used = slots.number[slots.arena == number]
         if not np.array_equal(used, np.arange(len(used))):
             yield error("slot", f"the slots of {arena.name} are not numbered 0, 1, 2, ….", arena=arena.name)
-    if plan.has_slots:
-        for k in np.flatnonzero(facts.slots_meet).tolist():
-            name = plan.arenas[slots.arena[k]].name
-            yield error("slot", f"slot {slots.number[k]} of {name} starts inside the slot below it.", arena=name)
+    for k in np.flatnonzero(facts.slots_meet).tolist() if plan.has_slots else ():
+        name = plan.arenas[slots.arena[k]].name
+        yield error("slot", f"slot {slots.number[k]} of {name} starts inside the slot below it.", arena=name)
 
 
 def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding]:
@@ -60,19 +49,14 @@ def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Findin
     """
     plan, slots = facts.plan, facts.slots
     possible = _grids(facts, lives)
-    ends: dict[int, int] = {}
-    for k, (arena, start, size) in enumerate(
-        zip(slots.arena.tolist(), slots.start.tolist(), slots.backing.tolist(), strict=True)
-    ):
-        expected = {-(-ends.get(arena, 0) // int(required[k])) * int(required[k]) for required in possible}
+    ends = [0] * len(plan.arenas)
+    for k, arena in enumerate(slots.arena.tolist()):
+        expected = {-(-ends[arena] // int(required[k])) * int(required[k]) for required in possible}
+        start, name = int(slots.start[k]), plan.arenas[arena].name
         if start not in expected:
-            name = plan.arenas[arena].name
-            yield error(
-                "slot_offset",
-                f"slot {slots.number[k]} of {name} starts at {start}; the slots below it give {min(expected)}.",
-                arena=name,
-            )
-        ends[arena] = start + size
+            message = f"slot {slots.number[k]} of {name} starts at {start}; the slots below it give {min(expected)}."
+            yield error("slot_offset", message, arena=name)
+        ends[arena] = start + int(slots.backing[k])
 
 
 def _grids(facts: PlanFacts, lives: Lives | None) -> list[U64]:
@@ -84,9 +68,8 @@ def _grids(facts: PlanFacts, lives: Lives | None) -> list[U64]:
         of_graph = plan.storage[[plan.row_of[s.name] for s in own]] if own else np.zeros(0, np.int64)
         np.maximum.at(floor, facts.slot_of[of_graph], np.array([s.alignment for s in own], np.uint64))
         return [floor]
-    is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
     tried = []
-    for rows in (np.flatnonzero(~is_view), np.arange(len(plan))):
+    for rows in (np.flatnonzero(~facts.is_view), np.arange(len(plan))):
         required = floor.copy()
         np.maximum.at(required, facts.slot_of[plan.storage[rows]], plan.alignment[rows])
         tried.append(required)
@@ -107,35 +90,21 @@ def ends_end_to_end(facts: PlanFacts, arena: int) -> set[int]:
 
 def check_numbering(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``numbering`` (contract §9). The live parts of an instance's storage share a number and an offset."""
-    plan, slots, order = facts.plan, facts.slots, facts.by_slot
+    order = facts.by_slot
     first = order[facts.opens_slot]
     for s in order[~facts.opens_slot].tolist():
-        opener = int(first[facts.slot_of[s]])
-        part = facts.name(s).startswith(f"{facts.name(opener)}{PART}")
-        if not part or facts.start[s] != facts.start[opener] or facts.size[s] != facts.size[opener]:
-            yield error(
-                "numbering",
-                f'"{facts.name(s)}" and "{facts.name(opener)}" have one number but are different storages.',
-                tensor=facts.name(s),
-                other=facts.name(opener),
-                arena=plan.arenas[facts.arena[s]].name,
-            )
-    keys = np.stack(
-        [facts.start[first], facts.birth[first].astype(np.uint64), facts.first_row[first].astype(np.uint64)]
-    )
-    before, after = keys[:, :-1], keys[:, 1:]
-    falls = before[2] > after[2]
-    for key in (1, 0):
-        falls = (before[key] > after[key]) | ((before[key] == after[key]) & falls)
-    for k in np.flatnonzero(falls & (slots.arena[1:] == slots.arena[:-1])).tolist():
-        yield error(
-            "numbering",
-            f'"{facts.name(int(first[k + 1]))}" has the number after "{facts.name(int(first[k]))}" but sorts before '
-            "it by offset, birth and id.",
-            tensor=facts.name(int(first[k + 1])),
-            other=facts.name(int(first[k])),
-            arena=plan.arenas[slots.arena[k]].name,
-        )
+        name, opener = facts.name(s), int(first[facts.slot_of[s]])
+        is_part = name.startswith(f"{facts.name(opener)}{PART}")
+        if not is_part or (facts.start[s], facts.size[s]) != (facts.start[opener], facts.size[opener]):
+            message = f'"{name}" and "{facts.name(opener)}" have one number but are different storages.'
+            yield error("numbering", message, tensor=name, other=facts.name(opener), arena=facts.arena_name(s))
+    # Slots are in the order of their numbers, which must be that of these keys.
+    expected = np.lexsort((facts.first_row[first], facts.birth[first], facts.start[first], facts.slots.arena))
+    place = np.argsort(expected)
+    for k in np.flatnonzero((place[1:] < place[:-1]) & (facts.slots.arena[1:] == facts.slots.arena[:-1])).tolist():
+        one, two = facts.name(first[k]), facts.name(first[k + 1])
+        message = f'"{two}" has the number after "{one}" but sorts before it by offset, birth and id.'
+        yield error("numbering", message, tensor=two, other=one, arena=facts.arena_name(first[k]))
 
 
 def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
@@ -149,19 +118,14 @@ def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
     begins = plan.offset == facts.start[plan.storage]
     grid = np.ones(len(slots.number), np.uint64)
     np.maximum.at(grid, facts.slot_of[plan.storage[begins]], plan.alignment[begins])
-    for k, (arena, number, start) in enumerate(
-        zip(slots.arena.tolist(), slots.number.tolist(), slots.start.tolist(), strict=True)
-    ):
-        name = plan.arenas[arena].name
+    for k, (number, start) in enumerate(zip(slots.number.tolist(), slots.start.tolist(), strict=True)):
+        name = plan.arenas[slots.arena[k]].name
         hashed = blake3(plan.replay_token + b"tmmu_va" + name.encode() + number.to_bytes(8, "big")).digest()
         address = int.from_bytes(hashed, "big") >> (256 - bits)
         address -= address % int(grid[k])
         if start != address:
-            yield error(
-                "sparse_address",
-                f"slot {number} of {name} starts at {start:#x}; its hash gives {address:#x}.",
-                arena=name,
-            )
+            message = f"slot {number} of {name} starts at {start:#x}; its hash gives {address:#x}."
+            yield error("sparse_address", message, arena=name)
 
 
 def check_slot_counts(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding]:
@@ -173,25 +137,10 @@ def check_slot_counts(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding
     with_pairs = None if lives is None else {lives.storages[name].arena for pair in lives.apart for name in pair}
     for number, arena in enumerate(plan.arenas):
         slots, live = int((facts.slots.arena == number).sum()), facts.most_together(number, facts.death)
-        if slots < live:
-            yield error("slots_max_live", f"{arena.name} has {slots} slots, but {live} storages are live together.")
-        if plan.planner != "slots" or slots <= live:
-            continue
-        if with_pairs is None or arena.name in with_pairs:
+        message = f"{arena.name} has {slots} slots, but at most {live} storages are live together"
+        may_need_more = with_pairs is None or arena.name in with_pairs
+        if slots < live or (plan.planner == "slots" and slots > live and not may_need_more):
+            yield error("slots_max_live", f"{message}.", arena=arena.name)
+        elif plan.planner == "slots" and slots > live:
             why = "its must_not_alias pairs may need them" if with_pairs else "use --graph to check the cause"
-            yield Finding(
-                "slots_over_optimal",
-                "warning",
-                f"{arena.name} has {slots} slots, {slots - live} more than storages are live together: {why}.",
-                arena=arena.name,
-            )
-        else:
-            yield error(
-                "slots_max_live",
-                f"{arena.name} has {slots} slots, but at most {live} storages are live together.",
-                arena=arena.name,
-            )
-
-
-PART = "@part"
-"""The infix in the row ids of an instance's live parts, from the second part of a storage on."""
+            yield Finding("slots_over_optimal", "warning", f"{message}: {why}.", arena=arena.name)

@@ -20,7 +20,7 @@ from tmmu_core.judge.verifier.certificates import supported, unsupported
 from tmmu_core.judge.verifier.check_bytes import overlaps
 from tmmu_core.judge.verifier.check_figures import check_metrics, impossible
 from tmmu_core.judge.verifier.row_columns import Mask, PlanFacts
-from tmmu_core.judge.verifier.verify import RULES, check_changes, check_columns, check_held, verify_plan
+from tmmu_core.judge.verifier.verify import RULES, check_columns, check_remarks, verify_plan
 from tmmu_core.plans.model import INVALID, Plan
 
 MAX_PAIRS = 50_000_000
@@ -50,7 +50,7 @@ def finished(plan: Plan, graph: Graph | None = None, *, complete: bool = True, *
     else:
         checked = ("extent", "capacity", "figures", "hash", "held")
         left_out = tuple((rule, "a digest has no rows") for rule in RULES if rule not in checked)
-        findings = (*impossible(plan), *check_metrics(plan), *check_changes(plan), *check_held(plan))
+        findings = (*impossible(plan), *check_metrics(plan), *check_remarks(plan))
         verdict = Verdict(findings, checked, left_out, unsupported(plan), "totals")
     return Finished(believed(plan, verdict), verdict)
 

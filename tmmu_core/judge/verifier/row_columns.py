@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,92 +18,52 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
+class Slots:
+    """Columns per slot in use, by (arena, number)."""
+
+    arena: I64
+    number: I64
+    start: U64
+    backing: U64
+    """Bytes of the largest storage in the slot, at least 1 unless the plan places bytes."""
+
+
 class PlanFacts:
-    """Columns per storage number: the hulls of its rows in time and bytes. The columns must pass ``check_columns``."""
+    """Columns per storage number; the plan's columns must pass ``check_columns``.
 
-    plan: Plan
+    ``birth``, ``death``, ``start``, ``stop``, ``size``, ``alignment`` are the hulls of its rows in time and bytes.
+    ``first_row`` is the row that names it: the earliest birth, bases before views, then by id. ``arena`` and ``slot``
+    are those of this row. ``by_slot`` lists the storages by (arena, slot, birth, start); ``opens_slot``, in that order,
+    marks the first of each slot; ``slot_of`` is the row of ``slots``. ``end`` is the death of a storage that is live in
+    all steps, ``is_view`` a column of the rows.
+    """
 
-    @property
-    def end(self) -> int:
-        """The death of a tensor that is live in all steps."""
-        return max(self.plan.steps, 1)
-
-    @cached_property
-    def storages(self) -> int:
-        """The number of storages."""
-        return int(self.plan.storage.max(initial=-1)) + 1
-
-    @cached_property
-    def birth(self) -> I64:
-        """The first step, per storage."""
-        first = np.full(self.storages, self.end, np.int64)
-        np.minimum.at(first, self.plan.storage, self.plan.birth)
-        return first
-
-    @cached_property
-    def death(self) -> I64:
-        """The step after the last one, per storage."""
-        last = np.zeros(self.storages, np.int64)
-        np.maximum.at(last, self.plan.storage, self.plan.death)
-        return last
-
-    @cached_property
-    def start(self) -> U64:
-        """The first byte, per storage."""
-        lowest = np.full(self.storages, U64_MAX, np.uint64)
-        np.minimum.at(lowest, self.plan.storage, self.plan.offset)
-        return lowest
-
-    @cached_property
-    def stop(self) -> U64:
-        """The byte after the last one, per storage."""
-        highest = np.zeros(self.storages, np.uint64)
-        np.maximum.at(highest, self.plan.storage, self.plan.offset + self.plan.size)
-        return highest
-
-    @cached_property
-    def size(self) -> U64:
-        """The size in bytes, per storage."""
-        return self.stop - self.start
-
-    @cached_property
-    def alignment(self) -> U64:
-        """The greatest alignment of the storage's rows (contract §3), at least 1."""
-        greatest = np.ones(self.storages, np.uint64)
-        np.maximum.at(greatest, self.plan.storage, self.plan.alignment)
-        return greatest
-
-    @cached_property
-    def first_row(self) -> I64:
-        """The row that names each storage: the earliest birth, bases before views, then by id."""
-        is_view = np.array([base is not None for base in self.plan.base_tensor_uids], np.bool_)
-        rows = np.lexsort((np.arange(len(self.plan)), is_view, self.plan.birth))
-        first = np.zeros(self.storages, np.int64)
-        first[self.plan.storage[rows[::-1]]] = rows[::-1]
-        return first
-
-    @cached_property
-    def arena(self) -> NDArray[np.int32]:
-        """The index of the arena, per storage."""
-        return self.plan.arena[self.first_row]
-
-    @cached_property
-    def slot(self) -> I64:
-        """The logical slot, per storage."""
-        return self.plan.logical_slot[self.first_row]
-
-    @cached_property
-    def by_slot(self) -> I64:
-        """The storages, sorted by (arena, slot, birth, start)."""
-        return np.lexsort((self.start, self.birth, self.slot, self.arena))
-
-    @cached_property
-    def opens_slot(self) -> Mask:
-        """Whether a storage is the first of its slot, in the order of :attr:`by_slot`."""
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.end = plan, max(plan.steps, 1)
+        owner = plan.storage
+        count = self.storages = int(owner.max(initial=-1)) + 1
+        self.birth: I64 = _hull(np.minimum, np.full(count, self.end, np.int64), owner, plan.birth)
+        self.death: I64 = _hull(np.maximum, np.zeros(count, np.int64), owner, plan.death)
+        self.start: U64 = _hull(np.minimum, np.full(count, U64_MAX, np.uint64), owner, plan.offset)
+        self.stop: U64 = _hull(np.maximum, np.zeros(count, np.uint64), owner, plan.offset + plan.size)
+        self.size: U64 = self.stop - self.start
+        self.alignment: U64 = _hull(np.maximum, np.ones(count, np.uint64), owner, plan.alignment)
+        self.is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
+        by_name = np.lexsort((np.arange(len(plan)), self.is_view, plan.birth))[::-1]
+        self.first_row: I64 = np.zeros(count, np.int64)
+        self.first_row[owner[by_name]] = by_name
+        self.arena, self.slot = plan.arena[self.first_row], plan.logical_slot[self.first_row]
+        self.by_slot: I64 = np.lexsort((self.start, self.birth, self.slot, self.arena))
         arena, slot = self.arena[self.by_slot], self.slot[self.by_slot]
-        opens = np.ones(self.storages, np.bool_)
-        opens[1:] = (arena[1:] != arena[:-1]) | (slot[1:] != slot[:-1])
-        return opens
+        self.opens_slot = np.ones(count, np.bool_)
+        self.opens_slot[1:] = (arena[1:] != arena[:-1]) | (slot[1:] != slot[:-1])
+        self.slot_of: I64 = np.zeros(count, np.int64)
+        self.slot_of[self.by_slot] = np.cumsum(self.opens_slot) - 1
+        opener = self.by_slot[self.opens_slot]
+        lowest = _hull(np.minimum, self.start[opener], self.slot_of, self.start)
+        backing = np.full(len(opener), plan.places != "bytes", np.uint64)
+        backing = _hull(np.maximum, backing, self.slot_of, self.size)
+        self.slots = Slots(self.arena[opener].astype(np.int64), self.slot[opener], lowest, backing)
 
     @cached_property
     def spaces(self) -> tuple[tuple[str, I64], ...]:
@@ -110,22 +71,6 @@ class PlanFacts:
         if self.plan.places == "sparse":
             return (("the sparse space", np.arange(self.storages)),)
         return tuple((arena.name, np.flatnonzero(self.arena == k)) for k, arena in enumerate(self.plan.arenas))
-
-    @cached_property
-    def slots(self) -> Slots:
-        """The slots in use, by (arena, number)."""
-        order, opens = self.by_slot, self.opens_slot
-        first = np.flatnonzero(opens)
-        if not len(first):
-            nothing = np.zeros(0, np.int64)
-            return Slots(nothing, nothing, nothing.astype(np.uint64), nothing.astype(np.uint64), nothing)
-        return Slots(
-            arena=self.arena[order][first].astype(np.int64),
-            number=self.slot[order][first],
-            start=np.minimum.reduceat(self.start[order], first),
-            backing=np.maximum(np.maximum.reduceat(self.size[order], first), np.uint64(self.plan.places != "bytes")),
-            tenants=np.diff(np.append(first, self.storages)),
-        )
 
     @cached_property
     def slots_meet(self) -> Mask:
@@ -137,13 +82,6 @@ class PlanFacts:
         meet = np.zeros(len(order), np.bool_)
         meet[order[1:]] = (arena[1:] == arena[:-1]) & (start[1:] < end[:-1])
         return meet
-
-    @cached_property
-    def slot_of(self) -> I64:
-        """The row of :attr:`slots`, per storage."""
-        number = np.zeros(self.storages, np.int64)
-        number[self.by_slot] = np.cumsum(self.opens_slot) - 1
-        return number
 
     @cached_property
     def granted(self) -> dict[int, tuple[int, int]]:
@@ -182,13 +120,16 @@ class PlanFacts:
         """Return the tensor that names a storage."""
         return self.plan.tensor_ids[self.first_row[storage]]
 
+    def arena_name(self, storage: int) -> str:
+        """Return the name of a storage's arena."""
+        return self.plan.arenas[self.arena[storage]].name
+
     def most_together(self, arena: int, until: I64) -> int:
         """Return the most storages of the arena live at one step, each from its birth to ``until``."""
         here = self.arena == arena
         born, gone = self.birth[here], np.minimum(until[here], self.end)
-        steps, event = np.unique(np.concatenate([born, gone]), return_inverse=True)
-        change = np.bincount(event[: len(born)], minlength=len(steps))
-        return int(np.cumsum(change - np.bincount(event[len(born) :], minlength=len(steps))).max(initial=0))
+        change = np.bincount(born, minlength=self.end + 1) - np.bincount(gone, minlength=self.end + 1)
+        return int(np.cumsum(change).max(initial=0))
 
     def peak_live_bytes(self, arena: int) -> int:
         """Return the peak bytes of the arena, as an exact integer."""
@@ -197,6 +138,12 @@ class PlanFacts:
     def peak_together(self, here: I64) -> tuple[int, int]:
         """Return ``(step, bytes)`` of the first peak of the storages ``here``."""
         return most_together(self.birth[here], self.held_until[here], self.size[here])
+
+
+def _hull(extreme: np.ufunc, column: NDArray[Any], owner: I64, values: NDArray[Any]) -> NDArray[Any]:
+    """Return ``column`` with the extreme of its own value and the ``values`` of each owner."""
+    extreme.at(column, owner, values)
+    return column
 
 
 def most_together(birth: I64, end: I64, size: U64) -> tuple[int, int]:
@@ -211,15 +158,3 @@ def most_together(birth: I64, end: I64, size: U64) -> tuple[int, int]:
         if live > peak:
             peak, when = live, step
     return when, peak
-
-
-@dataclass(frozen=True, eq=False)
-class Slots:
-    """Columns per slot in use."""
-
-    arena: I64
-    number: I64
-    start: U64
-    backing: U64
-    """Bytes of the largest storage in the slot, at least 1."""
-    tenants: I64

@@ -8,7 +8,7 @@ in-place reuse and every access are checked too. Near-linear in rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from tmmu_core.judge.verifier.against_graph import INVALID_GRAPH, OWN_ARENAS
 from tmmu_core.judge.verifier.certificates import certificates
 from tmmu_core.judge.verifier.check_bytes import check_alignment, check_overlap, check_rows, check_storages
 from tmmu_core.judge.verifier.check_constraints import check_constraints, check_reuse_cost
-from tmmu_core.judge.verifier.check_figures import check_arenas, check_certificates, check_completeness, check_metrics
+from tmmu_core.judge.verifier.check_figures import check_arenas, check_certificates, check_metrics
 from tmmu_core.judge.verifier.check_slots import (
     check_numbering,
     check_slot_counts,
@@ -104,7 +104,7 @@ def verify_plan(
     of_facts = (check_rows, check_alignment, check_arenas, check_storages, check_overlap, check_slots, check_handoffs)
     findings = [finding for check in of_facts for finding in check(facts)]
     findings += [*check_hashes(facts, arenas), *check_metrics(plan), *check_constraints(plan), *check_reuse_cost(plan)]
-    findings += [*check_certificates(facts), *check_completeness(plan, graph)]
+    findings += [*check_certificates(facts, graph)]
     config, unchecked = _configuration(plan, arenas)
     left_out = {**_OF_PLACES[plan.places], **unchecked}
     if config is not None:
@@ -125,7 +125,7 @@ def verify_plan(
         findings += check_numbering(facts)
     else:
         findings += check_sparse_addresses(facts)
-    findings += [*check_slot_counts(facts, lives), *check_places(plan), *check_held(plan)]
+    findings += [*check_slot_counts(facts, lives), *check_remarks(plan)]
     found = certificates(facts, lives, configured=config is not None)
     claimed = [each.arena for each in found if each.claimed_bytes is not None]
     if claimed:
@@ -165,21 +165,26 @@ def verdict_warnings(verdict: Verdict) -> tuple[str, ...]:
 
 # --- columns -----------------------------------------------------------------------------------------------------
 
+_COLUMNS = (
+    *("arena", "logical_slot", "offset", "size", "alignment", "birth", "death", "generation", "storage"),
+    *("roles", "dtypes", "shapes", "alias_group_ids", "base_tensor_uids"),
+)
+
 
 def check_columns(plan: Plan) -> Iterator[Finding]:
     """Check rules ``columns`` and ``range``."""
-    n = len(plan)
-    columns = {name: len(getattr(plan, name)) for name in _COLUMNS}
-    for name, length in columns.items():
+    n, ids = len(plan), plan.tensor_ids
+    lengths = {name: len(getattr(plan, name)) for name in _COLUMNS}
+    for name, length in lengths.items():
         if length != n:
             yield error("columns", f"the column {name} has {length} rows for {n} tensors.")
-    if set(columns.values()) - {n}:
+    if set(lengths.values()) - {n}:
         return
-    for before, after in zip(plan.tensor_ids, plan.tensor_ids[1:], strict=False):
+    for before, after in pairwise(ids):
         if before >= after:
             yield error("columns", f'row "{after}" does not sort after "{before}".', tensor=after, other=before)
     for i in np.flatnonzero((plan.arena < 0) | (plan.arena >= len(plan.arenas))).tolist():
-        yield error("columns", f'"{plan.tensor_ids[i]}" is in arena number {plan.arena[i]}, which does not exist.')
+        yield error("columns", f'"{ids[i]}" is in arena number {plan.arena[i]}, which does not exist.')
     names = [arena.name for arena in plan.arenas]
     if names != sorted(set(names)):
         yield error("columns", "the arenas are not unique and sorted by name.")
@@ -187,23 +192,19 @@ def check_columns(plan: Plan) -> Iterator[Finding]:
     if not np.array_equal(used, np.arange(len(used))):
         yield error("columns", "the storages are not numbered 0, 1, 2, ….")
     for i in np.flatnonzero((plan.logical_slot < 0) | (plan.generation < 0)).tolist():
-        yield error("columns", f'"{plan.tensor_ids[i]}" has a negative slot or generation.', tensor=plan.tensor_ids[i])
+        yield error("columns", f'"{ids[i]}" has a negative slot or generation.', tensor=ids[i])
     end = max(plan.steps, 1)
     for i in np.flatnonzero((plan.birth < 0) | (plan.birth >= plan.death) | (plan.death > end)).tolist():
-        yield error(
-            "range",
-            f'"{plan.tensor_ids[i]}" has the live range [{plan.birth[i]}, {plan.death[i]}) of {plan.steps} steps.',
-            tensor=plan.tensor_ids[i],
-            step=int(plan.birth[i]),
-        )
+        message = f'"{ids[i]}" has the live range [{plan.birth[i]}, {plan.death[i]}) of {plan.steps} steps.'
+        yield error("range", message, tensor=ids[i], step=int(plan.birth[i]))
     for i in np.flatnonzero(plan.offset > np.uint64(U64_MAX) - plan.size).tolist():
-        yield error("range", f'"{plan.tensor_ids[i]}" ends past 2^64 − 1.', tensor=plan.tensor_ids[i])
+        yield error("range", f'"{ids[i]}" ends past 2^64 − 1.', tensor=ids[i])
     run = len(plan.execution_order) + plan.has_inputs_step
     if plan.execution_order and run != plan.steps:
         yield error("columns", f"the plan has {plan.steps} steps; its execution order has {run}.")
 
 
-# --- hand-offs and hashes ----------------------------------------------------------------------------------------
+# --- in-place reuse, remarks of the reader, hashes, configuration ------------------------------------------------
 
 
 def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
@@ -213,84 +214,70 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
     gave: set[str] = set()
     took: set[str] = set()
     for (step, x, y), taken in zip(plan.handoffs, plan.taken, strict=True):
-        fields: dict[str, Any] = {"tensor": x, "other": y, "step": step}
+        what, problems = f'the reuse of "{x}" by "{y}" at step {step}', []
         if x not in plan.row_of or y not in plan.row_of:
-            yield error("handoff", f'"{x}" is reused by "{y}" at step {step}, but one of them has no row.', **fields)
+            yield error("handoff", f"{what} names a tensor without a row.", tensor=x, other=y, step=step)
             continue
         if x in gave or y in took:
-            yield error("handoff", f'"{x}" is reused, or "{y}" reuses, a second time at step {step}.', **fields)
+            problems.append("names one of them a second time")
         gave.add(x)
         took.add(y)
         i, j = plan.row_of[x], plan.row_of[y]
         a, b = int(plan.storage[i]), int(plan.storage[j])
-        if plan.death[i] != step or facts.death[a] != step or plan.birth[j] != step or facts.birth[b] != step:
-            yield error(
-                "handoff",
-                f'"{x}" is reused by "{y}" at step {step}, but its death is {facts.death[a]} and the birth of "{y}" is '
-                f"{facts.birth[b]}.",
-                **fields,
+        if {plan.death[i], facts.death[a], plan.birth[j], facts.birth[b]} != {step}:
+            problems.append(
+                f"is not at the death {facts.death[a]} of the one and the birth {facts.birth[b]} of the other"
             )
         if plan.arena[i] != plan.arena[j]:
-            yield error("handoff", f'"{x}" and "{y}" are in different arenas.', **fields)
+            problems.append("is between two arenas")
         # Where slots overlap, the reusing storage must have the offset of the reused one.
         here = facts.takes_over(a, b)
         if plan.places == "bytes" and not disjoint and not here:
-            yield error("handoff", f'"{y}" does not have the offset of "{x}".', **fields)
+            problems.append("is between two offsets")
         if taken != here:
-            marked = "taken" if taken else "not taken"
-            yield error("handoff", f'the reuse of "{x}" by "{y}" is marked as {marked}, which is wrong.', **fields)
+            problems.append(f"is marked as {'taken' if taken else 'not taken'}, which is wrong")
+        for problem in problems:
+            yield error("handoff", f"{what} {problem}.", tensor=x, other=y, step=step)
 
 
-def check_places(plan: Plan) -> Iterator[Finding]:
-    """Check rule ``places``: warn where a reader derived ``Plan.places``."""
-    if plan.remark(PLACES_DERIVED):
-        yield Finding(
-            "places",
-            "warning",
-            "the file does not state what it places; checked as a plan of "
-            f"{plan.places}: {plan.remark(PLACES_DERIVED)}.",
-        )
+def check_remarks(plan: Plan) -> Iterator[Finding]:
+    """Check rules ``places``, ``held`` and ``hash`` by the remarks of the plan's reader."""
+    if derived := plan.remark(PLACES_DERIVED):
+        message = f"the file does not state what it places; checked as a plan of {plan.places}: {derived}."
+        yield Finding("places", "warning", message)
+    if why := plan.remark(NO_CONTENT_HASH):
+        yield Finding("held", "warning", f"the file has no content hash: {why}.")
+    if parts := plan.remark(CHANGED):
+        yield error("hash", f"the file was changed after it was written: {parts}.")
 
 
-def check_held(plan: Plan) -> Iterator[Finding]:
-    """Check rule ``held``: warn where a file has no content hash, so that an edit may not be detected."""
-    if plan.remark(NO_CONTENT_HASH):
-        yield Finding("held", "warning", f"the file has no content hash: {plan.remark(NO_CONTENT_HASH)}.")
-
-
-def check_hashes(facts: PlanFacts, arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> Iterator[Finding]:
+def check_hashes(facts: PlanFacts, arenas: Arenas | None) -> Iterator[Finding]:
     """Check rule ``hash``: recompute all hashes with the judge's own encoder."""
     plan, slots = facts.plan, facts.slots
     for name in ("ir_hash", "shard_spec_hash", "arena_config_hash", "replay_token"):
         drafts = name == "replay_token" and plan.places == "sparse" and len(plan.replay_token) >= 64
         if len(getattr(plan, name)) != 32 and not drafts:
             yield error("hash", f"{name} has {len(getattr(plan, name))} bytes, not 32.")
-    if plan.execution_order_hash != order_hash(plan.execution_order):
-        yield error("hash", "execution_order_hash does not match the execution order.")
     names = [arena.name for arena in plan.arenas]
-    slot_rows = [
-        (tensor, names[arena], slot)
-        for tensor, arena, slot in zip(plan.tensor_ids, plan.arena.tolist(), plan.logical_slot.tolist(), strict=True)
-    ]
-    address_rows = [
-        (names[arena], slot, start)
-        for arena, slot, start in zip(slots.arena.tolist(), slots.number.tolist(), slots.start.tolist(), strict=True)
-    ]
-    if plan.layout_hash != layout_hash(slot_rows, address_rows):
-        yield error("hash", "layout_hash does not match the rows.")
+    rows = zip(plan.tensor_ids, plan.arena.tolist(), plan.logical_slot.tolist(), strict=True)
+    slot_rows = [(tensor, names[arena], slot) for tensor, arena, slot in rows]
+    places = zip(slots.arena.tolist(), slots.number.tolist(), slots.start.tolist(), strict=True)
+    address_rows = [(names[arena], slot, start) for arena, slot, start in places]
     header: list[Any] = [plan.ir_hash, plan.mode, plan.arena_config_hash, plan.execution_order_hash]
     header += [plan.rank, plan.world_size, plan.shard_spec_hash]
-    if plan.tmmu_plan_hash != plan_hash(header, plan.replay_token, slot_rows, address_rows):
-        yield error("hash", "tmmu_plan_hash does not match the plan.")
-    yield from check_changes(plan)
-    if arenas is not None and plan.arena_config_hash != hash_of(arena_config_object(arenas)):
-        yield error("hash", "arena_config_hash does not match the configuration.")
+    expected = {
+        "execution_order_hash": order_hash(plan.execution_order),
+        "layout_hash": layout_hash(slot_rows, address_rows),
+        "tmmu_plan_hash": plan_hash(header, plan.replay_token, slot_rows, address_rows),
+    }
+    if arenas is not None:
+        expected["arena_config_hash"] = hash_of(arena_config_object(arenas))
+    for name, digest in expected.items():
+        if getattr(plan, name) != digest:
+            yield error("hash", f"{name} does not match the plan.")
 
 
-def check_changes(plan: Plan) -> Iterator[Finding]:
-    """Check rule ``hash`` for the changes that a reader found by the file's content hash."""
-    if plan.remark(CHANGED):
-        yield error("hash", f"the file was changed after it was written: {plan.remark(CHANGED)}.")
+_ARENA_FIELDS = ("capacity_bytes", "alignment_bytes", "page_size")
 
 
 def declared_configuration(plan: Plan) -> dict[str, dict[str, int]] | None:
@@ -313,23 +300,12 @@ def declared_configuration(plan: Plan) -> dict[str, dict[str, int]] | None:
     return None
 
 
-def check_configuration(plan: Plan, arenas: Mapping[str, Arena | Mapping[str, Any]]) -> Iterator[Finding]:
+def check_configuration(plan: Plan, arenas: Arenas) -> Iterator[Finding]:
     """Check rule ``configuration``."""
     for arena in plan.arenas:
-        default = Arena()
-        given = arenas.get(arena.name, default)
+        given = arenas.get(arena.name, Arena())
         want = given if isinstance(given, Arena) else Arena(**{k: v for k, v in given.items() if k in _ARENA_FIELDS})
         for name in _ARENA_FIELDS:
             if getattr(arena, name) != getattr(want, name):
-                yield error(
-                    "configuration",
-                    f"{arena.name} has {name} {getattr(arena, name)}; its configuration has {getattr(want, name)}.",
-                    arena=arena.name,
-                )
-
-
-_COLUMNS = (
-    *("arena", "logical_slot", "offset", "size", "alignment", "birth", "death", "generation", "storage"),
-    *("roles", "dtypes", "shapes", "alias_group_ids", "base_tensor_uids"),
-)
-_ARENA_FIELDS = ("capacity_bytes", "alignment_bytes", "page_size")
+                message = f"{name} {getattr(arena, name)}; its configuration has {getattr(want, name)}"
+                yield error("configuration", f"{arena.name} has {message}.", arena=arena.name)
