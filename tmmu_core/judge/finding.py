@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -98,20 +97,24 @@ def summary(found: int, first: str) -> str:
 
 def shortened(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return at most :data:`MOST_PER_RULE` findings per rule, then one that counts the rest."""
+    by_rule: dict[str, list[Finding]] = {}
     kept: list[Finding] = []
-    seen: Counter[str] = Counter()
-    severity: dict[str, Severity] = {}
     for finding in findings:
-        seen[finding.rule] += 1
-        severity.setdefault(finding.rule, finding.severity)
-        if seen[finding.rule] <= MOST_PER_RULE:
+        of_rule = by_rule.setdefault(finding.rule, [])
+        of_rule.append(finding)
+        if len(of_rule) <= MOST_PER_RULE:
             kept.append(finding)
-    for rule, count in seen.items():
-        if count > MOST_PER_RULE:
-            kept.append(Finding(rule, severity[rule], f"… and {count - MOST_PER_RULE:,} more findings of this rule."))
+    for rule, found in by_rule.items():
+        if (more := len(found) - MOST_PER_RULE) > 0:
+            kept.append(Finding(rule, found[0].severity, f"… and {more:,} more findings of this rule."))
     return tuple(kept)
 
 
 def error(rule: str, message: str, **fields: Any) -> Finding:
     """Return a finding with severity ``error``."""
     return Finding(rule, "error", message, **fields)
+
+
+def warning(rule: str, message: str, **fields: Any) -> Finding:
+    """Return a finding with severity ``warning``."""
+    return Finding(rule, "warning", message, **fields)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.finding import Finding, Verdict, shortened
+from tmmu_core.judge.finding import Finding, Verdict, shortened, warning
 from tmmu_core.judge.reference.schedule.ref_order import timeline_order
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.model import Plan
@@ -71,15 +71,9 @@ def _undeclared(plan: Plan, graph: Graph) -> Iterator[Finding]:
         node_id = plan.node_at(step)
         # A synthesised backward node has the permission of its forward node.
         if node_id in undeclared or node_id.removesuffix("@grad") in undeclared:
-            yield Finding(
-                "undeclared_inplace",
-                "warning",
-                f'"{node_id}" reuses "{x}" for "{y}" by default; declare inplace as "any", "none" or pairs.',
-                tensor=x,
-                other=y,
-                arena=plan.arenas[plan.arena[plan.row_of[x]]].name if x in plan.row_of else "",
-                step=step,
-            )
+            arena = plan.arenas[plan.arena[plan.row_of[x]]].name if x in plan.row_of else ""
+            message = f'"{node_id}" reuses "{x}" for "{y}" by default; declare inplace as "any", "none" or pairs.'
+            yield warning("undeclared_inplace", message, tensor=x, other=y, arena=arena, step=step)
 
 
 def _out_of_phase(plan: Plan, graph: Graph) -> Iterator[Finding]:
@@ -93,13 +87,8 @@ def _out_of_phase(plan: Plan, graph: Graph) -> Iterator[Finding]:
     late = next((k for k in range(early, len(ran)) if phase[ran[k]] == "forward"), None)
     if late is None or graph.execution_order is not None or ran != timeline_order(graph, "backward", None):
         return
-    yield Finding(
-        "backward_before_forward",
-        "warning",
-        f'without an execution_order the backward node "{ran[early]}" runs before the forward node '
-        f'"{ran[late]}"; add an execution_order.',
-        step=early + plan.has_inputs_step,
-    )
+    message = f'the backward node "{ran[early]}" runs before the forward node "{ran[late]}"; add an execution_order.'
+    yield warning("backward_before_forward", message, step=early + plan.has_inputs_step)
 
 
 def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
@@ -115,16 +104,11 @@ def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
             members.setdefault(name, []).append(k)
             name = name.rpartition("/")[0]
     for name, steps in sorted(members.items()):
-        if steps[-1] - steps[0] + 1 == len(steps):
-            continue
-        intruder = next(k for k, mine in enumerate(steps, steps[0]) if k != mine)
-        yield Finding(
-            "split_scope",
-            "warning",
-            f'the node "{plan.execution_order[intruder]}" runs between the nodes of the scope "{name}", which '
-            "must be consecutive; add an execution_order that keeps them together.",
-            step=intruder + plan.has_inputs_step,
-        )
+        between = next((k for k, mine in enumerate(steps, steps[0]) if k != mine), None)
+        if between is not None:
+            message = f'the node "{plan.execution_order[between]}" runs between the nodes of the scope "{name}"'
+            hint = "add an execution_order that keeps them together"
+            yield warning("split_scope", f"{message}; {hint}.", step=between + plan.has_inputs_step)
 
 
 def _idle(graph: Graph) -> Iterator[Finding]:
@@ -153,7 +137,7 @@ def _idle(graph: Graph) -> Iterator[Finding]:
             continue
         if own in written:
             message = f'"{tensor.id}" is written but not read; list it in outputs, or remove it.'
-            yield Finding("unread", "warning", message, tensor=tensor.id)
+            yield warning("unread", message, tensor=tensor.id)
         elif tensor.id not in graph.inputs:
             message = f'"{tensor.id}" is neither read nor written; check its name.'
-            yield Finding("untouched", "warning", message, tensor=tensor.id)
+            yield warning("untouched", message, tensor=tensor.id)

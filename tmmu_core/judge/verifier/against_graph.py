@@ -96,7 +96,7 @@ def check_graph(plan: Plan, graph: Graph, lives: Lives, cut_from: bytes | None =
 
 def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
     """Check rules ``tensors``, ``arena`` and ``live_range``: one row per tensor, with what the graph gives it."""
-    run, death = lives.run, lives.unhanded_death | {x: step for step, x, _ in plan.handoffs}
+    run, death = lives.run, {**lives.unhanded_death, **{x: step for step, x, _ in plan.handoffs}}
     for name in lives.birth:
         if name not in plan.row_of:
             yield error("tensors", f'"{name}" is in the timeline but has no row.', tensor=name)
@@ -200,10 +200,10 @@ def check_reuse(plan: Plan, lives: Lives) -> Iterator[Finding]:
     run = lives.run
     for step, x, y in plan.handoffs:
         node = run.node_at(step) if 0 <= step < run.steps else None
-        if node is None or (x, y) not in lives.judge.candidates(step, node):
+        if node is None or (x, y) not in lives.candidates(step, node):
             condition = "its node does not permit it"
         else:
-            condition = lives.judge.refusal(step, node, x, y)
+            condition = lives.refusal(step, node, x, y)
         if condition:
             message = f'"{y}" may not reuse "{x}" in place at step {step}: {condition}.'
             yield error("illegal_handoff", message, tensor=x, other=y, step=step)

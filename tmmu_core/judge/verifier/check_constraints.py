@@ -41,12 +41,13 @@ def check_constraints(plan: Plan) -> Iterator[Finding]:
     terms = plan.constraints
     if terms is None:
         return
-    rows = rows_by_name(plan)
-    for name in sorted(_named(terms) - rows.keys()):
-        yield error("constraint", f'a constraint names "{name}", which is no tensor of the plan.', tensor=name)
+    rows, begin, size = rows_by_name(plan), plan.offset.tolist(), plan.size.tolist()
+    pairs = [*terms.separations, *terms.colocations, *terms.exclusions, *(term[:2] for term in terms.reuse_penalties)]
+    for name in sorted({name for pair in pairs for name in pair} | terms.pinned.keys()):
+        if name not in rows:
+            yield error("constraint", f'a constraint names "{name}", which is no tensor of the plan.', tensor=name)
     for name in sorted(terms.reserved.keys() - plan.arena_of.keys()):
         yield error("constraint", f'bytes are reserved in "{name}", which is no arena of the plan.', arena=name)
-    begin, size = plan.offset.tolist(), plan.size.tolist()
     for first, second in terms.separations:
         if _share(plan, rows, first, second):
             message = f'"{first}" and "{second}" are separated but share bytes.'
@@ -84,12 +85,6 @@ def check_reuse_cost(plan: Plan) -> Iterator[Finding]:
         if (arena.reuse_cost_lower_bound or 0) > (arena.reuse_cost or 0):
             message = f"{arena.name}: the bound of the reuse cost, {arena.reuse_cost_lower_bound}, is above the cost."
             yield error("reuse_cost", message, arena=arena.name)
-
-
-def _named(terms: Constraints) -> set[str]:
-    pairs = [*terms.separations, *terms.colocations, *terms.exclusions]
-    pairs += [(first, second) for first, second, _ in terms.reuse_penalties]
-    return {name for pair in pairs for name in pair} | terms.pinned.keys()
 
 
 def _share(plan: Plan, rows: dict[str, list[int]], first: str, second: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tmmu_core.base.extras import need
-from tmmu_core.judge.finding import Finding, error
+from tmmu_core.judge.finding import Finding, error, warning
 from tmmu_core.judge.reference.liveness import Lives
 from tmmu_core.judge.verifier.row_columns import U64, PlanFacts
 
@@ -143,4 +143,4 @@ def check_slot_counts(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding
             yield error("slots_max_live", f"{message}.", arena=arena.name)
         elif plan.planner == "slots" and slots > live:
             why = "its must_not_alias pairs may need them" if with_pairs else "use --graph to check the cause"
-            yield Finding("slots_over_optimal", "warning", f"{message}: {why}.", arena=arena.name)
+            yield warning("slots_over_optimal", f"{message}: {why}.", arena=arena.name)

@@ -79,25 +79,19 @@ def refuse_invalid(plan: Plan, operator: str, verdict: Verdict | None = None) ->
 
 
 def _error(plan: Plan, found: Finding, operator: str) -> ContractError:
-    row = plan.row_of.get(found.tensor)
-    of_arena: dict[str, Any] = {
-        "operator": operator,
-        "t": found.step,
-        "arena": found.arena,
-        "tensor": found.tensor,
-        "rule": found.rule,
-    }
+    row, arena = plan.row_of.get(found.tensor), plan.arena_of.get(found.arena)
+    fields: dict[str, Any] = {name: getattr(found, name) for name in ("arena", "tensor", "rule")}
+    fields |= {"operator": operator, "t": found.step}
     slot = "unknown" if row is None else int(plan.logical_slot[row])
-    arena = plan.arena_of.get(found.arena)
     if found.rule == "overlap":
-        return AddressCollision(found.message, logical_slot=slot, other=found.other, **of_arena)
+        return AddressCollision(found.message, logical_slot=slot, other=found.other, **fields)
     if found.rule == "alignment":
-        return AlignmentViolation(found.message, logical_slot=slot, **of_arena)
+        return AlignmentViolation(found.message, logical_slot=slot, **fields)
     if found.rule in ("bounds", "capacity") and arena is not None:
         capacity = arena.extent_bytes if found.rule == "bounds" else arena.capacity_bytes
         end = arena.extent_bytes if row is None else int(plan.offset[row]) + int(plan.size[row])
-        return ArenaTooSmall(found.message, capacity=capacity, required=end, **of_arena)
-    return InvalidIrShapes(found.message, reason="invalid_plan", node_id="", ir_hash=plan.ir_hash.hex(), **of_arena)
+        return ArenaTooSmall(found.message, capacity=capacity, required=end, **fields)
+    return InvalidIrShapes(found.message, reason="invalid_plan", node_id="", ir_hash=plan.ir_hash.hex(), **fields)
 
 
 def conflicting_rows(plan: Plan) -> Mask:
@@ -107,12 +101,10 @@ def conflicting_rows(plan: Plan) -> Mask:
         return rows
     facts = PlanFacts(plan)
     hit = np.zeros(facts.storages, np.bool_)
-    skipped: list[int] = []
-    for _, a, b, _, _ in overlaps(facts):
-        hit[[a, b]] = True
-        skipped.append(b)
     # The sweep skips a storage after its first overlap; its other overlaps are found by comparison with all.
-    skipped = sorted(set(skipped))
+    found = [(a, b) for _, a, b, _, _ in overlaps(facts)]
+    hit[[storage for pair in found for storage in pair]] = True
+    skipped = sorted({b for _, b in found})
     for storage in skipped if len(skipped) * facts.storages <= MAX_PAIRS else ():
         meets = (facts.birth < facts.death[storage]) & (facts.birth[storage] < facts.death)
         meets &= (facts.start < facts.stop[storage]) & (facts.start[storage] < facts.stop)

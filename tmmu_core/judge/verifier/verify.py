@@ -16,7 +16,7 @@ import numpy as np
 from tmmu_core.base.errors import U64_MAX
 from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.judge.canonical_hashes import arena_config_object, hash_of, layout_hash, order_hash, plan_hash
-from tmmu_core.judge.finding import Finding, Verdict, error, shortened
+from tmmu_core.judge.finding import Finding, Verdict, error, shortened, warning
 from tmmu_core.judge.verifier import against_graph
 from tmmu_core.judge.verifier.against_graph import INVALID_GRAPH, OWN_ARENAS
 from tmmu_core.judge.verifier.certificates import certificates
@@ -244,9 +244,9 @@ def check_remarks(plan: Plan) -> Iterator[Finding]:
     """Check rules ``places``, ``held`` and ``hash`` by the remarks of the plan's reader."""
     if derived := plan.remark(PLACES_DERIVED):
         message = f"the file does not state what it places; checked as a plan of {plan.places}: {derived}."
-        yield Finding("places", "warning", message)
+        yield warning("places", message)
     if why := plan.remark(NO_CONTENT_HASH):
-        yield Finding("held", "warning", f"the file has no content hash: {why}.")
+        yield warning("held", f"the file has no content hash: {why}.")
     if parts := plan.remark(CHANGED):
         yield error("hash", f"the file was changed after it was written: {parts}.")
 

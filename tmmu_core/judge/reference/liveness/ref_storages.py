@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, KeysView, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,11 +17,35 @@ class Ranges(NamedTuple):
 
     birth: Mapping[str, int]
     death: Mapping[str, int]
+    """Half-open ends, before in-place writes and in-place reuse."""
     saved: frozenset[str]
     last_read: Mapping[str, int]
 
 
-def births(run: Run) -> dict[str, int]:
+def ranges_of(run: Run) -> Ranges:
+    """Return the live ranges of planned tensors. Raises ``InvalidIrShapes`` for a read or output without a producer."""
+    written = {name for node in run.graph.nodes for name in node.outputs}
+    birth = _births(run, written)
+    last_read = {name: steps[-1] for name, steps in run.reads.items()}
+    for name in last_read:  # in order of steps, then operands
+        if name not in birth:
+            refuse("dangling_input", tensor=name, node_id=run.node_name(run.reads[name][0]))
+    for name in sorted(run.graph.outputs):
+        if name not in birth and name not in written:
+            refuse("never_produced", tensor=name, node_id="")
+    marked = [name for name, tensor in run.tensors.items() if tensor.saved_for_backward and run.retain]
+    saved = frozenset([*marked, *(run.root[name] for name in marked)]) & birth.keys()  # saving a view saves its root
+    death: dict[str, int] = {}
+    for name, born in birth.items():
+        held = run.mode == "forward" and name in saved  # mode forward holds saved tensors to T
+        if run.tensors[name].persistent or name in run.outputs or held:
+            death[name] = run.end
+        else:  # last read at step k, without in-place reuse: k + 1; dead tensor: [b, b + 1), never empty
+            death[name] = last_read.get(name, born) + 1
+    return Ranges(birth, death, saved, last_read)
+
+
+def _births(run: Run, written: set[str]) -> dict[str, int]:
     """Return the births of planned tensors: written ones, persistent ones, and views of these."""
     birth: dict[str, int] = {}
     for name, tensor in run.tensors.items():
@@ -29,7 +53,6 @@ def births(run: Run) -> dict[str, int]:
             birth[name] = 0
         elif name in run.written_at:  # its producer's step; a graph input is produced by @inputs at step 0
             birth[name] = run.written_at[name]
-    written = {name for node in run.graph.nodes for name in node.outputs}
     views = {name: tensor.view.base_tensor_uid for name, tensor in run.tensors.items() if tensor.view}
     loose = {name: base for name, base in views.items() if name not in birth and name not in written}
     base_of: dict[str, str] = {}
@@ -41,41 +64,9 @@ def births(run: Run) -> dict[str, int]:
             through.append(at)
             at = loose[at]
         base_of |= dict.fromkeys(through, base_of.get(at, at))
-    made = dict(birth)
-    return made | {name: made[run.root[name]] for name, at in base_of.items() if at in made and run.root[name] in made}
-
-
-def saved_tensors(run: Run) -> frozenset[str]:
-    """Return the tensors saved for the backward pass (§1–§3); saving a view saves its root."""
-    if not run.retain:
-        return frozenset()
-    marked = [name for name, tensor in run.tensors.items() if tensor.saved_for_backward]
-    return frozenset(marked) | {run.root[name] for name in marked}
-
-
-def refuse_dangling(run: Run, birth: Mapping[str, int], last_read: Mapping[str, int]) -> None:
-    """Raise ``InvalidIrShapes`` for a read or output that nothing produces (§2)."""
-    for name in last_read:  # in order of steps, then operands
-        if name not in birth:
-            refuse("dangling_input", tensor=name, node_id=run.node_name(run.reads[name][0]))
-    written = {name for node in run.graph.nodes for name in node.outputs}
-    for name in sorted(run.graph.outputs):
-        if name not in birth and name not in written:
-            refuse("never_produced", tensor=name, node_id="")
-
-
-def deaths(run: Run, birth: Mapping[str, int], saved: frozenset[str], last_read: Mapping[str, int]) -> dict[str, int]:
-    """Return the half-open ends of live ranges, before in-place writes and in-place reuse."""
-    death: dict[str, int] = {}
-    for name, born in birth.items():
-        held = saved if run.mode == "forward" else frozenset()  # mode forward holds saved tensors to T
-        if run.tensors[name].persistent or name in run.outputs or name in held:
-            death[name] = run.end
-        elif name in last_read:  # last read at step k, without in-place reuse: k + 1
-            death[name] = last_read[name] + 1
-        else:  # dead tensor: [b, b + 1), never empty
-            death[name] = born + 1
-    return death
+    return birth | {
+        name: birth[run.root[name]] for name, at in base_of.items() if at in birth and run.root[name] in birth
+    }
 
 
 @dataclass(frozen=True)
@@ -103,10 +94,6 @@ class Groups:
         self._leader = {name: name for name in names}
         self._members = {name: [name] for name in self._leader}
 
-    def names(self) -> KeysView[str]:
-        """Return all tensors."""
-        return self._leader.keys()
-
     def leader(self, name: str) -> str:
         """Return the representative of the set of ``name``."""
         return self._leader[name]
@@ -133,12 +120,13 @@ class Groups:
 
 def join_views_and_alias_groups(run: Run, groups: Groups) -> None:
     """Join every view to its root, and every alias group."""
-    for name in sorted(groups.names()):
-        if run.root[name] not in groups.names():  # its address is base + byte_offset, but the base has no address
+    names = dict.fromkeys(groups.leaders())
+    for name in sorted(names):
+        if run.root[name] not in names:  # its address is base + byte_offset, but the base has no address
             makers = [node.node_id for node in run.graph.nodes if name in node.outputs]
             refuse("view_of_nothing", tensor=name, node_id=makers[0] if makers else "")
     representative: dict[str, str] = {}
-    for name in groups.names():
+    for name in names:
         tensor = run.tensors[name]
         if tensor.view is not None:
             groups.join(name, run.root[name])
@@ -151,9 +139,15 @@ def first_born(run: Run, birth: Mapping[str, int], members: Iterable[str]) -> st
     return min(members, key=lambda name: (birth[name], run.tensors[name].view is not None, name.encode()))
 
 
-def storage_from(run: Run, members: list[str], arena: str, ranges: Ranges, offset: Mapping[str, int]) -> Storage:
+def storage_from(
+    run: Run,
+    members: list[str],
+    arena: str,
+    ranges: tuple[Mapping[str, int], Mapping[str, int]],
+    offset: Mapping[str, int],
+) -> Storage:
     """Return the storage of these members: the hull of their ranges, the greatest end and alignment."""
-    birth, death = ranges.birth, ranges.death
+    birth, death = ranges
     name = first_born(run, birth, members)
     # The bytes are free when no member is live; a persistent member makes the storage persistent.
     persistent = any(run.tensors[member].persistent for member in members)
@@ -177,16 +171,3 @@ def refuse_misplaced(run: Run, offset: Mapping[str, int]) -> None:
                 raise AlignmentViolation(f"{name} has the offset {offset[name]}.", arena="unknown", tensor=name)
     for name in sorted(offset):
         refuse_far(name, offset[name] + run.sizes.row_bytes[name])
-
-
-def pairs_apart(run: Run, storage_of: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    """Return the must_not_alias pairs of storages (§3), in both orders; a pair inside one storage is refused."""
-    pairs: set[tuple[str, str]] = set()
-    for name, tensor in sorted(run.tensors.items()):
-        for other in sorted(tensor.must_not_alias):
-            if name in storage_of and other in storage_of:
-                a, b = storage_of[name], storage_of[other]
-                if a == b:
-                    refuse("must_not_alias_same_storage", tensor=name, node_id="")
-                pairs |= {(a, b), (b, a)}
-    return frozenset(pairs)
