@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 CBOR_SELF_DESCRIBED = b"\xd9\xd9\xf7"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 DEEPEST = 200
 """Lists and maps inside one another that a document may have."""
@@ -55,16 +56,10 @@ def kind(data: bytes) -> str:
 
     UTF-16 counts as JSON, so that its reader can report it.
     """
-    if data.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n").startswith(b"{"):
-        return "json"
-    if is_utf16(data):
+    if data.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n").startswith(b"{") or data.startswith(UTF16_MARKS):
         return "json"
     first = data[: len(CBOR_SELF_DESCRIBED) + 1].removeprefix(CBOR_SELF_DESCRIBED)
     return "cbor" if first and 0xA0 <= first[0] <= 0xBF else ""
-
-
-_CONTAINERS = bytes(range(0x80, 0xC0))
-"""First bytes of CBOR's lists and maps."""
 
 
 def no_document(data: bytes) -> str:
@@ -72,6 +67,10 @@ def no_document(data: bytes) -> str:
     if kind(data):
         return ""
     return "it begins neither like a JSON object nor like a CBOR map" if data else "the file is empty"
+
+
+_CONTAINERS = bytes(range(0x80, 0xC0))
+"""First bytes of CBOR's lists and maps."""
 
 
 def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
@@ -95,11 +94,6 @@ def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
         raise limits.past(limits.VALUES, "the file", source, ceiling)
 
 
-def is_utf16(data: bytes) -> bool:
-    """Return whether text begins with the byte order mark of UTF-16."""
-    return data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-
-
 def fields(data: bytes, source: str = "") -> dict[str, Any]:
     """The top-level fields of a document, their values still unread in JSON. Raises ``UnreadableInput``."""
     if kind(data) == "json":
@@ -118,9 +112,8 @@ def check_version(found: Any, known: str, source: str, place: str) -> None:
     if found in (None, "", known):
         return
     refuse_later({place.removeprefix("$."): found}, source)
-    raise UnreadableInput(
-        f'the schema "{found!s:.80}" is not known.', source=source, place=place, hint=f'This version reads "{known}".'
-    )
+    hint = f'This version reads "{known}".'
+    raise UnreadableInput(f'the schema "{found!s:.80}" is not known.', source=source, place=place, hint=hint)
 
 
 _SCHEMA = re.compile(r"\b(uml_model_ir|tmmu_[a-z]+)\b\D{0,24}(\d{1,9}(?:\.\d+)*)")
@@ -140,12 +133,9 @@ def refuse_later(fields: Mapping[str, Any], source: str) -> None:
         named = _SCHEMA.search(text)
         version = named[2] if named else text if is_ours and text.isdecimal() else ""
         if version and [int(part) for part in version.split(".")] > [1]:
-            raise UnreadableInput(
-                f"a later version of TMMU Plan Explorer wrote this file: its schema is {text:.80}.",
-                source=source,
-                place=f"$.{key}",
-                hint=f"This version reads version 1{f' of {named[1]}' if named else ''}: install the later version.",
-            )
+            hint = f"This version reads version 1{f' of {named[1]}' if named else ''}: install the later version."
+            message = f"a later version of TMMU Plan Explorer wrote this file: its schema is {text:.80}."
+            raise UnreadableInput(message, source=source, place=f"$.{key}", hint=hint)
 
 
 def text_field(data: bytes, key: str, source: str = "") -> str | None:
@@ -172,7 +162,7 @@ def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -
             try:
                 refuse_repeated_keys(data, source)  # before there are values: not both in memory
             except UnreadableInput as error:
-                repeated = error
+                repeated = error  # an error that the decoder finds is reported first
             value = _decode_json(data, shape, source)
             if repeated is not None:
                 raise repeated
@@ -192,10 +182,15 @@ def _cached_or_loaded(data: bytes, source: str) -> Any:
     return value if kept is data else _load_cbor(data, source)
 
 
+def _damaged(what: str, source: str, place: str = "", hint: str = "Save the file as UTF-8.") -> UnreadableInput:
+    """Return the error for a document that cannot be decoded."""
+    return UnreadableInput(f"{what}.", source=source, place=place, hint=hint)
+
+
 def _decode_json(data: bytes, shape: Any, source: str) -> Any:
     text = data.removeprefix(BYTE_ORDER_MARK)
-    if is_utf16(text):
-        raise UnreadableInput("this text is UTF-16.", source=source, hint="Save the file as UTF-8.")
+    if text.startswith(UTF16_MARKS):
+        raise _damaged("this text is UTF-16", source)
     refuse_long_numbers(text, source)
     try:
         return msgspec.json.decode(text, type=shape)
@@ -206,25 +201,16 @@ def _decode_json(data: bytes, shape: Any, source: str) -> Any:
     except msgspec.DecodeError as error:
         message = str(error)
         place = re.search(r"\(byte (\d+)\)", message)
-        at = int(place.group(1)) if place else len(text)
         what = message.split(" (byte")[0].removeprefix("JSON is malformed: ")
         if not place:
             what = "the text ends in the middle of a value" if text.strip() else "the file is empty"
-        raise UnreadableInput(
-            f"this is not JSON: {what}.", source=source, place=_place(text, at), hint="Correct the file at that place."
-        ) from error
+        at = _place(text, int(place.group(1)) if place else len(text))
+        raise _damaged(f"this is not JSON: {what}", source, at, "Correct the file at that place.") from error
     except UnicodeDecodeError as error:
-        at = text.find(error.object) + error.start
-        raise UnreadableInput(
-            "this is not JSON: a text in it is not UTF-8.",
-            source=source,
-            place=_place(text, max(at, 0)),
-            hint="Save the file as UTF-8.",
-        ) from error
+        at = _place(text, max(0, text.find(error.object) + error.start))
+        raise _damaged("this is not JSON: a text in it is not UTF-8", source, at) from error
     except RecursionError as error:
-        raise UnreadableInput(
-            "this JSON is nested too deeply to be a graph.", source=source, hint="Check what wrote it."
-        ) from error
+        raise _damaged("this JSON is nested too deeply to be a graph", source, "", "Check what wrote it.") from error
 
 
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
@@ -238,28 +224,20 @@ def refuse_long_numbers(text: bytes, source: str) -> None:
     """
     if _TWENTY not in text.translate(_DIGITS):
         return
+    found: tuple[str, str] | None = None
     try:
-        value = msgspec.json.decode(text)
+        found = next(_long_numbers(msgspec.json.decode(text), "$"), None)
     except msgspec.ValidationError as error:  # a number past what the decoder reads
-        raise UnreadableInput(
-            "a whole number takes more than 64 bits.",
-            source=source,
-            place=str(error).partition(" - at `")[2].rstrip("`") or "$",
-            hint="Whole numbers lie between −2^63 and 2^64 − 1.",
-        ) from None
+        found = str(error).partition(" - at `")[2].rstrip("`") or "$", "a whole number"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
-    with contextlib.suppress(RecursionError):
-        for path, number in _long_numbers(value, "$"):
-            raise UnreadableInput(
-                f"{number} takes more than 64 bits.",
-                source=source,
-                place=path,
-                hint="Whole numbers lie between −2^63 and 2^64 − 1.",
-            )
+    if found is not None:
+        hint = "Whole numbers lie between −2^63 and 2^64 − 1."
+        raise _damaged(f"{found[1]} takes more than 64 bits", source, found[0], hint)
 
 
 def _long_numbers(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of every whole number above 64 bits."""
     if isinstance(value, int) and not -(1 << 63) <= value <= U64_MAX:
         yield path, strict.shown(value)
     elif isinstance(value, dict):
@@ -281,14 +259,10 @@ def refuse_repeated_keys(data: bytes, source: str) -> None:
         error.source = source
         raise
     except UnicodeDecodeError as error:  # in a field that the decoder skipped
-        raise UnreadableInput(
-            "this is not JSON: a text in it is not UTF-8.",
-            source=source,
-            place=_place(data, error.start),
-            hint="Save the file as UTF-8.",
-        ) from error
+        at = _place(data, error.start)
+        raise _damaged("this is not JSON: a text in it is not UTF-8", source, at) from error
     except (RecursionError, ValueError) as error:
-        raise UnreadableInput(f"this is not JSON: {error}.", source=source, hint="Check what wrote it.") from error
+        raise _damaged(f"this is not JSON: {error}", source, "", "Check what wrote it.") from error
 
 
 def _require_unique_keys(pairs: list[tuple[str, Any]]) -> None:
@@ -344,26 +318,14 @@ def _load_cbor(data: bytes, source: str) -> Any:
     try:
         value = next_cbor(stream)
     except cbor2.CBORDecodeEOF as error:
-        raise UnreadableInput(
-            "this is not CBOR: the data ends in the middle of a value.",
-            source=source,
-            place=f"byte {len(data)}",
-            hint="Copy the file again.",
-        ) from error
+        at, hint = f"byte {len(data)}", "Copy the file again."
+        raise _damaged("this is not CBOR: the data ends in the middle of a value", source, at, hint) from error
     except CBOR_FAULTS as error:
-        raise UnreadableInput(
-            f"this is not valid CBOR: {fault_text(error)}.",
-            source=source,
-            place=f"byte {stream.tell()}",
-            hint="Write the file again.",
-        ) from error
-    if stream.tell() != len(data):
-        raise UnreadableInput(
-            f"this is not one CBOR value: {len(data) - stream.tell()} bytes follow it.",
-            source=source,
-            place=f"byte {stream.tell()}",
-            hint="A graph file holds one map and nothing after it.",
-        )
+        at, hint = f"byte {stream.tell()}", "Write the file again."
+        raise _damaged(f"this is not valid CBOR: {fault_text(error)}", source, at, hint) from error
+    if more := len(data) - stream.tell():
+        at, hint = f"byte {stream.tell()}", "A graph file holds one map and nothing after it."
+        raise _damaged(f"this is not one CBOR value: {more} bytes follow it", source, at, hint)
     return value
 
 
@@ -385,22 +347,21 @@ def _wrong_field(error: msgspec.ValidationError, data: bytes, source: str, meant
     path = place.rstrip("`") or "$"
     reason, hint = next((reason, hint) for start, reason, hint in _REASONS if what.startswith(start))
     what = what[0].lower() + what[1:].translate(str.maketrans("`'", '""'))
-    for field, words in _WORDS.items():
-        if reason == "unknown_value" and path.endswith(field):
-            hint = f"Use one of {', '.join(words)}."
-    hint = meant[1] or hint
-    refusal = InvalidIrShapes(f"{path}: {what}.", hint=hint, reason=reason, path=path)
+    words = next((words for field, words in _WORDS.items() if path.endswith(field)), ())
+    if reason == "unknown_value" and words:
+        hint = f"Use one of {', '.join(words)}."
+    refusal = InvalidIrShapes(f"{path}: {what}.", hint=meant[1] or hint, reason=reason, path=path)
+    refusal.fill(document=meant[0])
     if source:
         refusal.fill(source=source)
-    refusal.fill(document=meant[0])
     if element := re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path):
         try:
             whole = _load_cbor(data, source) if kind(data) == "cbor" else _decode_json(data, dict[str, Any], source)
         except msgspec.ValidationError:
             return refusal  # a second fault further on: the place must do without a name
-        row, named = whole[element[1]][int(element[2])], {"tensors": "id", "nodes": "node_id"}[element[1]]
-        name = row.get(named) if isinstance(row, dict) else None
-        if isinstance(name, str):
-            refusal.diagnostics.setdefault("tensor" if named == "id" else named, name)
-            refusal.message = f'{path} (the {element[1][:-1]} "{name}"): {what}.'
+        noun, key = ("tensor", "id") if element[1] == "tensors" else ("node", "node_id")
+        row = whole[element[1]][int(element[2])]
+        if isinstance(row, dict) and isinstance(name := row.get(key), str):
+            refusal.diagnostics.setdefault("tensor" if noun == "tensor" else key, name)
+            refusal.message = f'{path} (the {noun} "{name}"): {what}.'
     return refusal

@@ -8,7 +8,7 @@ schema is ``native.schema.json`` beside this file.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +41,7 @@ class _WrittenTensors(msgspec.Struct):
     tensors: tuple[_WrittenTensor, ...] = ()
 
 
-class _ShapedTensor(msgspec.Struct):
-    id: str
-    shape: tuple[int | str, ...]
-
-
-class _ShapedTensors(msgspec.Struct):
-    tensors: tuple[_ShapedTensor, ...] = ()
-
-
-register_types(_WrittenTensor, _WrittenTensors, _ShapedTensor, _ShapedTensors)
+register_types(_WrittenTensor, _WrittenTensors)
 
 
 def refuses(data: bytes) -> str:
@@ -97,25 +88,25 @@ def decode(data: bytes, name: str = "") -> Graph:
     graph = document.decode(data, Graph, name)
     if any(tensor.dtype is _DEFAULT_DTYPE or not tensor.shape for tensor in graph.tensors):
         # A missing field holds the default itself; only then is the file read again for the fields it contains.
-        notes = _first_version_notes(data, name)
+        notes = _first_version_notes(graph, document.decode(data, _WrittenTensors, name).tensors)
         graph = AnnotatedGraph(**msgspec.structs.asdict(graph), notes=notes) if notes else graph
     return normalise_dtypes(graph)
 
 
-def _first_version_notes(data: bytes, name: str) -> tuple[str, ...]:
+def _first_version_notes(graph: Graph, tensors: Sequence[_WrittenTensor]) -> tuple[str, ...]:
     """Count the tensors without dtype or shape: the first version left out ``float32`` and the shape of a scalar.
 
     Raises ``InvalidIrShapes`` for a tensor without shape in a file that the first version did not write, which contains
     a ``float32`` or an empty shape.
     """
-    tensors = document.decode(data, _WrittenTensors, name).tensors
-    if any(tensor.dtype == _DEFAULT_DTYPE or tensor.shape == () for tensor in tensors):
-        document.decode(data, _ShapedTensors, name)
-    without = {
-        "no dtype and are read as float32": sum(tensor.dtype is msgspec.UNSET for tensor in tensors),
-        "no shape and are read as scalars": sum(tensor.shape is msgspec.UNSET for tensor in tensors),
-    }
-    return tuple([f"{n:,} of {len(tensors):,} tensors have {what}." for what, n in without.items() if n])
+    shapeless = [i for i, tensor in enumerate(tensors) if tensor.shape is msgspec.UNSET]
+    untyped = sum(tensor.dtype is msgspec.UNSET for tensor in tensors)
+    if shapeless and any(tensor.dtype == _DEFAULT_DTYPE or tensor.shape == () for tensor in tensors):
+        name, path = graph.tensors[shapeless[0]].id, f"$.tensors[{shapeless[0]}]"
+        message = f'{path} (the tensor "{name}"): the required field "shape" is missing.'
+        raise InvalidIrShapes(message, hint="Add the field.", reason="missing_field", path=path, tensor=name)
+    counts = {"no dtype and are read as float32": untyped, "no shape and are read as scalars": len(shapeless)}
+    return tuple([f"{n:,} of {len(tensors):,} tensors have {what}." for what, n in counts.items() if n])
 
 
 def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
@@ -132,16 +123,12 @@ def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
                 node_id=node.node_id,
                 path=f"$.nodes[{k}].params",
             )
-    plain = _complete(graph)
     encode = msgspec.json.Encoder().encode
     parts: list[bytes] = []
-    for field in WRITTEN_ORDER:
-        if field not in plain:
-            continue
-        value = plain[field]
-        rows = (
-            b"[\n  " + b",\n  ".join(map(encode, value)) + b"\n ]" if field in ("tensors", "nodes") else encode(value)
-        )
+    for field, value in _complete(graph).items():
+        rows = encode(value)
+        if field in ("tensors", "nodes"):
+            rows = b"[\n  " + b",\n  ".join(map(encode, value)) + b"\n ]"
         parts.append(encode(field) + b": " + rows)
     data = b"{" + b",\n ".join(parts) + b"}\n"
     return unpacking.pack(data) if gzip else data
@@ -159,27 +146,22 @@ def encode(graph: Graph, name: str) -> bytes:
     Raises ``UnreadableInput`` for another extension.
     """
     plain = name.removesuffix(".gz")
-    writers = {".json": encode_json, ".cbor": encode_cbor}
-    writer = next((writers[ending] for ending in writers if plain.endswith(ending)), None)
-    if writer is None:
-        raise UnreadableInput(
-            "the ending of this file name is not that of a graph format.",
-            source=name,
-            hint="End the name in .json, .cbor, .json.gz or .cbor.gz.",
-        )
-    return writer(graph, gzip=plain != name)
+    for ending, writer in ((".json", encode_json), (".cbor", encode_cbor)):
+        if plain.endswith(ending):
+            return writer(graph, gzip=plain != name)
+    hint = "End the name in .json, .cbor, .json.gz or .cbor.gz."
+    raise UnreadableInput("the ending of this file name is not that of a graph format.", source=name, hint=hint)
 
 
 def normal_form(graph: Graph) -> dict[str, Any]:
     """Return the canonical values of a graph for its hash: text keys, defaults omitted, one spelling per meaning.
 
     Dtypes have their canonical name, ``inplace`` ``"any"`` is a default, and the schema whose defaults were omitted is
-    always included.
+    always included. Where bytes lie, and the origins of shapes and nodes, are nothing of the graph's.
     """
     plain = _plain(normalise_dtypes(graph))
-    plain.pop("sidecar", None)  # where bytes lie is nothing of the graph's
-    plain.pop("shapes_from", None)  # nor the source of a shape
-    plain.pop("origins", None)  # nor the origin
+    for field in ("sidecar", "shapes_from", "origins"):
+        plain.pop(field, None)
     for node in plain.get("nodes", ()):
         if node.get("inplace") == "any":
             del node["inplace"]
@@ -217,8 +199,8 @@ def _plain(graph: Graph) -> dict[str, Any]:
     with document.paused_gc():
         plain: dict[str, Any] = msgspec.to_builtins(graph)
         plain["ir_schema"] = graph.ir_schema or GRAPH_SCHEMA
-    plain.pop("notes", None)
-    plain.pop("ranges", None)
+    for field in ("notes", "ranges"):
+        plain.pop(field, None)
     for field, words in DEFAULT_WORDS.items():
         for row in plain.get(field, ()):
             for key, default in words:
@@ -230,14 +212,14 @@ def _plain(graph: Graph) -> dict[str, Any]:
 
 
 def _complete(graph: Graph) -> dict[str, Any]:
-    """Return the plain values of a file; shape and dtype of a tensor are always written."""
+    """Return the plain values of a file in its order; shape and dtype of a tensor are always written."""
     plain = _plain(graph)
     if "tensors" in plain:
         plain["tensors"] = [
             {"id": tensor.id, "shape": list(tensor.shape), "dtype": tensor.dtype, **row}
             for tensor, row in zip(graph.tensors, plain["tensors"], strict=True)
         ]
-    return plain
+    return {field: plain[field] for field in WRITTEN_ORDER if field in plain}
 
 
 DEFAULT_WORDS = {"tensors": (("dtype", "float32"), ("role", "activation")), "nodes": (("phase", "forward"),)}

@@ -29,6 +29,7 @@ PER_OUTPUT = ("dtype", "role", "alias_group_id", "view", "saved_for_backward", "
 """Fields of a node that are one value for all outputs, or a list with one each."""
 SAME = ("node_id", "instr", "phase", "inplace", "in_place_write", "params", "grad_edges")
 """Fields of a node that are those of the native format."""
+SAME_OF_GRAPH = ("name", "dims", "replan_policy", "safepoints", "execution_order")
 
 
 class Port(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,18 +116,13 @@ def decode(data: bytes, name: str = "") -> Graph:
         ports = enumerate(node.inputs)
         inputs = [_port(port, widths, f"$.nodes[{k}].inputs[{j}]", node.node_id) for j, port in ports]
         outputs = tuple([f"{node.node_id}:{i}" for i in range(widths[node.node_id])])
-        fields = {field: getattr(node, field) for field in SAME}
-        nodes.append(Node(**fields, inputs=tuple(inputs), outputs=outputs))
+        nodes.append(Node(**{field: getattr(node, field) for field in SAME}, inputs=tuple(inputs), outputs=outputs))
     graph = Graph(
         tensors=tuple(tensors),
         nodes=tuple(nodes),
         outputs=tuple([_port(port, widths, f"$.outputs[{j}]", "") for j, port in enumerate(read.outputs)]),
         ir_schema=GRAPH_SCHEMA,
-        name=read.name,
-        dims=read.dims,
-        replan_policy=read.replan_policy,
-        safepoints=read.safepoints,
-        execution_order=read.execution_order,
+        **{field: getattr(read, field) for field in SAME_OF_GRAPH},
     )
     return native_file.normalise_dtypes(graph)
 
@@ -140,24 +136,26 @@ def _shapes(node: PortNode) -> tuple[Shape, ...]:
 
 
 def _tensors(node: PortNode, k: int) -> list[Tensor]:
-    shapes = _checked_shapes(node, k)
-
-    def each(field: str, value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, tuple):
-            return (value,) * len(shapes)
+    """Return the tensors that a node writes. Raises ``InvalidIrShapes`` for mixed shapes or a missing dtype."""
+    shapes, path, named = _shapes(node), f"$.nodes[{k}]", f'(the node "{node.node_id}")'
+    if any(isinstance(dim, tuple) for shape in shapes for dim in shape):
+        message, hint = "sizes and shapes are mixed", "Give one shape, or a list of shapes, one for each output."
+        raise _fault(node, f"{path}.shape_out", f"{path}.shape_out {named}: {message}.", hint, "wrong_type")
+    if shapes and node.dtype is None:
+        hint = "Give the dtype of what the node writes: one for all outputs, or a list with one each."
+        raise _fault(node, f"{path}.dtype", f"{path}.dtype {named}: the field is missing.", hint, "missing_field")
+    columns: dict[str, tuple[Any, ...]] = {}
+    for field in PER_OUTPUT:
+        value = getattr(node, field)
+        if field == "view" and node.view_descriptor is not None:
+            value = node.view_descriptor
+        if not isinstance(value, tuple) or not shapes:
+            value = (value,) * len(shapes)
         if len(value) != len(shapes):
-            raise InvalidIrShapes(
-                f'$.nodes[{k}].{field} (the node "{node.node_id}"): {len(value)} values for {len(shapes)} outputs.',
-                hint="Give one value for all outputs, or one for each.",
-                reason="wrong_length",
-                node_id=node.node_id,
-                path=f"$.nodes[{k}].{field}",
-            )
-        return value
-
-    columns = {field: each(field, getattr(node, field)) for field in PER_OUTPUT if shapes or field != "dtype"}
-    if node.view_descriptor is not None:
-        columns["view"] = each("view", node.view_descriptor)
+            message = f"{path}.{field} {named}: {len(value)} values for {len(shapes)} outputs."
+            hint = "Give one value for all outputs, or one for each."
+            raise _fault(node, f"{path}.{field}", message, hint, "wrong_length")
+        columns[field] = value
     return [
         Tensor(
             id=f"{node.node_id}:{i}",
@@ -169,42 +167,21 @@ def _tensors(node: PortNode, k: int) -> list[Tensor]:
     ]
 
 
-def _checked_shapes(node: PortNode, k: int) -> tuple[Shape, ...]:
-    """Return the shapes of a node's outputs. Raises ``InvalidIrShapes`` for mixed shapes or a missing dtype."""
-    shapes = _shapes(node)
-    if any(isinstance(dim, tuple) for shape in shapes for dim in shape):
-        raise InvalidIrShapes(
-            f'$.nodes[{k}].shape_out (the node "{node.node_id}"): sizes and shapes are mixed.',
-            hint="Give one shape, or a list of shapes, one for each output.",
-            reason="wrong_type",
-            node_id=node.node_id,
-            path=f"$.nodes[{k}].shape_out",
-        )
-
-    if shapes and node.dtype is None:
-        raise InvalidIrShapes(
-            f'$.nodes[{k}].dtype (the node "{node.node_id}"): the field is missing.',
-            hint="Say the dtype of what the node writes: one for all outputs, or a list with one each.",
-            reason="missing_field",
-            node_id=node.node_id,
-            path=f"$.nodes[{k}].dtype",
-        )
-    return shapes
+def _fault(node: PortNode, path: str, message: str, hint: str, reason: str) -> InvalidIrShapes:
+    return InvalidIrShapes(message, hint=hint, reason=reason, node_id=node.node_id, path=path)
 
 
 def _port(port: Port, widths: dict[str, int], path: str, reader: str) -> str:
-    """The tensor id that a port means. Raises ``InvalidIrShapes`` (reason ``unknown_tensor``)."""
+    """Return the tensor id that a port means. Raises ``InvalidIrShapes`` (reason ``unknown_tensor``)."""
     width, tensor = widths.get(port.node_id), f"{port.node_id}:{port.output_idx}"
+    if width is not None and 0 <= port.output_idx < width:
+        return tensor
     if width is None:
         what = f'an output of "{port.node_id}", which is not among the nodes'
         hint = "Add the node, or correct the name."
-    elif not 0 <= port.output_idx < width:
+    else:
         what = f'output {port.output_idx} of "{port.node_id}", which has {width}'
         hint = "Outputs are counted from 0; a node with several has a shape_out of several shapes."
-    else:
-        return tensor
     who = f'the node "{reader}" reads' if reader else "the graph gives out"
-    error = InvalidIrShapes(f"{who} {what}.", hint=hint, reason="unknown_tensor", tensor=tensor, path=path)
-    if reader:
-        error.fill(node_id=reader)
-    raise error
+    about: dict[str, Any] = {"node_id": reader} if reader else {}
+    raise InvalidIrShapes(f"{who} {what}.", hint=hint, reason="unknown_tensor", tensor=tensor, path=path, **about)

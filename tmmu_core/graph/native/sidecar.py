@@ -58,21 +58,17 @@ def constants(graph: Graph, where: Path | None, name: str = "") -> Constants:
     path = beside(where.parent if where else None, graph.sidecar, "the sidecar")
     head, start = _head(path)
     try:
-        size = path.stat().st_size
+        size = path.stat().st_size - start
     except OSError as error:  # it went when its head had been read
         raise not_opened(path, error) from error
     pieces = {}
     for tensor in graph.tensors:
-        entry = head.get(tensor.id)
-        if entry is None:
-            continue
-        begin, end = entry.data_offsets
-        if not 0 <= begin <= end <= size - start:
-            where_it_is = f'"{tensor.id}" lies at bytes {begin} to {end} of {size - start}'
-            raise UnreadableInput(
-                f"the sidecar is cut off, or damaged: {where_it_is}.", source=str(path), hint="Copy the file again."
-            )
-        pieces[tensor.id] = InFile(path, start + begin, end - begin)
+        if tensor.id in head:
+            begin, end = head[tensor.id].data_offsets
+            if not 0 <= begin <= end <= size:
+                what = f'the sidecar is cut off, or damaged: "{tensor.id}" lies at bytes {begin} to {end} of {size}.'
+                raise UnreadableInput(what, source=str(path), hint="Copy the file again.")
+            pieces[tensor.id] = InFile(path, start + begin, end - begin)
     return Constants(pieces)
 
 
@@ -86,9 +82,8 @@ def _head(path: Path) -> tuple[dict[str, _Entry], int]:
         found = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         return {k: msgspec.json.decode(v, type=_Entry) for k, v in found.items() if k != "__metadata__"}, 8 + length
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UnreadableInput(
-            f"the sidecar is no safetensors file: {error}.", source=str(path), hint="Write it with tmmu convert."
-        ) from error
+        what, hint = f"the sidecar is no safetensors file: {error}.", "Write it with tmmu convert."
+        raise UnreadableInput(what, source=str(path), hint=hint) from error
 
 
 def written(graph: Graph, held: Constants) -> Iterator[bytes]:

@@ -54,16 +54,14 @@ def unpack(data: bytes, source: str = "") -> bytes:
         while not member.eof:
             packed = member.unconsumed_tail or data[at : at + CHUNK]
             if not packed:
-                raise UnreadableInput(
-                    "the gzip stream is cut off.", source=source, place=f"byte {len(data)}", hint="Copy the file again."
-                )
+                place, what = f"byte {len(data)}", "the gzip stream is cut off."
+                raise UnreadableInput(what, source=source, place=place, hint="Copy the file again.")
             at += 0 if member.unconsumed_tail else len(packed)
             try:
                 out += member.decompress(packed, min(AT_ONCE, ceiling + 1 - len(out)))
             except zlib.error as error:
-                raise UnreadableInput(
-                    f"the gzip stream is damaged ({error}).", source=source, hint="Copy the file again."
-                ) from error
+                what = f"the gzip stream is damaged ({error})."
+                raise UnreadableInput(what, source=source, hint="Copy the file again.") from error
             if len(out) > ceiling:
                 raise limits.past(limits.UNPACKED_BYTES, "the gzipped file", source)
         at -= len(member.unused_data)
