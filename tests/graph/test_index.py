@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.build import graph, node, tensor, view
-from tmmu_core.graph.id_columns import Ids
-from tmmu_core.graph.index import index_graph
+from tmmu_core.graph.index import Ids, index_graph
 from tmmu_core.graph.model import Dim, Graph, Tensor, View
 
 

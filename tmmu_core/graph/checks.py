@@ -6,7 +6,7 @@ may be slow, because they run at most once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from tmmu_core.base import strict
@@ -14,79 +14,21 @@ from tmmu_core.base.errors import AlignmentViolation, AllocationOverflow, Invali
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import PHASES, ROLES, Graph, Inplace, Tensor
 
-NO_TENSOR = 'Add a tensor with the id "{tensor}", or correct the name.'
-UNMADE = 'Let a node write "{tensor}", list it in "inputs", give it a persistent role, or make it a view.'
-FAULTS: dict[str, tuple[str, str, str]] = {
-    "role": ("unknown_role", 'the tensor "{tensor}" has the unknown role "{value}".', "A role is one of {known}."),
-    "phase": ("unknown_phase", 'the node "{node_id}" has the unknown phase "{value}".', "A phase is one of {known}."),
-    "operand": ("unknown_tensor", 'the node "{node_id}" {verb} "{tensor}", which is not among the tensors.', NO_TENSOR),
-    "end": ("unknown_tensor", 'the graph {side} "{tensor}" is not among the tensors.', NO_TENSOR),
-    "base": (
-        "unknown_tensor",
-        'the tensor "{tensor}" is a view of "{base}", which is not among the tensors.',
-        "{hint}",
-    ),
-    "apart": (
-        *("unknown_tensor", 'the tensor "{tensor}" must not alias "{other}", which is not among the tensors.'),
-        "Correct the name, or drop it.",
-    ),
-    "apart from itself": (
-        *("must_not_alias_same_storage", 'the tensor "{tensor}" must not alias itself.'),
-        "Name another tensor, or drop it.",
-    ),
-    "second producer": (
-        *("two_producers", 'the tensor "{tensor}" is written by "{node_id}" and before that by "{before}".'),
-        "A tensor has one producer: write to another tensor, with in_place_write where both are one storage.",
-    ),
-    "produced input": (
-        *("input_is_produced", 'the node "{node_id}" writes "{tensor}", which is a graph input.'),
-        'Take "{tensor}" out of "inputs", or let the node write another tensor.',
-    ),
-    "unmade operand": (
-        "dangling_input",
-        'the node "{node_id}" reads "{tensor}", which no node writes and which is no graph input.',
-        UNMADE,
-    ),
-    "unmade output": (
-        *("never_produced", 'the graph output "{tensor}" is written by no node and is no graph input.', UNMADE),
-    ),
-    "dimension": (
-        *("unknown_dim", 'the tensor "{tensor}" has the dimension "{dim}", which is not declared.'),
-        'Declare it: "dims": {{"{dim}": {{"min": 1, "max": 8}}}}.',
-    ),
-    "view size": (
-        "view_size",
-        'the view "{tensor}" spans {length} bytes, but its shape {shape} and dtype {dtype} make {own} bytes.',
-        "Leave byte_length out, or correct it; only a view with a stride of 0 may span fewer bytes.",
-    ),
-    "view bounds": (
-        "view_out_of_bounds",
-        'the view "{tensor}" is bytes [{start}, {end}) of "{base}", which has {whole} bytes.',
-        "Correct byte_offset or byte_length, or name the right base.",
-    ),
-    "shard": ("shard_axis", 'the tensor "{tensor}" is sharded along axis {axis}, but has {axes} axes.', "{hint}"),
-    "inplace": (
-        *("unknown_inplace", 'the node "{node_id}" has the unknown inplace "{value}".'),
-        'Write "any", "none", or a list of [input_index, output_index].',
-    ),
-    "pair": (
-        "pair_out_of_range",
-        'the node "{node_id}" pairs input {i} with output {o}, but has {inputs} inputs and {outputs} outputs.',
-        "Count operands from 0, in the order they are listed.",
-    ),
-    "empty dimension": (
-        *("dim_envelope", 'the dimension "{name}" runs from {low} to {high}, which holds no size.'),
-        "Give 0 ≤ min ≤ max.",
-    ),
-    "unknown dimension": ("unknown_dim", 'the graph has no dimension "{name}".', "{hint}"),
-    "dimension outside": (
-        "dim_out_of_envelope",
-        "{name} = {value} lies outside the declared envelope [{low}, {high}].",
-        "Choose a value inside, or declare a wider one: tmmu convert MODEL --dims {name}={least}:{most} -o GRAPH.json",
-    ),
-    "safepoint": ("unknown_node", 'the safepoint "{node_id}" is not among the nodes.', "Correct the name, or drop it."),
-}
-"""Fault → reason, message and fix; ``{words}`` are filled in by :func:`refuse`."""
+
+def refuse(reason: str, path: str, message: str, hint: str, **about: str) -> NoReturn:
+    """Raise ``InvalidIrShapes``; ``about`` are diagnostics, left out where they are empty."""
+    known: dict[str, Any] = {key: value for key, value in about.items() if value}
+    raise InvalidIrShapes(message, hint=hint, reason=reason, path=path, **known)
+
+
+def _add(tensor: str) -> str:
+    return f'Add a tensor with the id "{tensor}", or correct the name.'
+
+
+def _operands(graph: Graph, side: str) -> Iterator[tuple[int, int, str]]:
+    """Yield (node, position, tensor id) of all ``inputs`` or ``outputs`` of nodes."""
+    return ((k, j, name) for k, node in enumerate(graph.nodes) for j, name in enumerate(getattr(node, side)))
+
 
 DUPLICATES: dict[str, tuple[str, str, str, str]] = {
     "duplicate_tensor": ("tensor", "$.tensors[{}].id", "tensor", "Give every tensor an id of its own."),
@@ -97,72 +39,73 @@ DUPLICATES: dict[str, tuple[str, str, str, str]] = {
 """Reason → noun, JSON path, the diagnostic that holds the name, way out."""
 
 
-def refuse(fault: str, path: str, **words: Any) -> NoReturn:
-    """Raise ``InvalidIrShapes`` for one of :data:`FAULTS`; the words ``node_id`` and ``tensor`` are diagnostics too."""
-    reason, message, hint = FAULTS[fault]
-    error = InvalidIrShapes(message.format(**words), hint=hint.format(**words), reason=reason, path=path)
-    error.diagnostics.update({kind: words[kind] for kind in ("node_id", "tensor") if words.get(kind)})
-    raise error
-
-
 def refuse_duplicate(ids: Sequence[str], reason: str) -> NoReturn:
     """Name the first id that was there before. ``reason`` is a key of :data:`DUPLICATES`."""
     noun, place, concerned, hint = DUPLICATES[reason]
     first: dict[str, int] = {}
     i, name = next((i, name) for i, name in enumerate(ids) if first.setdefault(name, i) != i)
     message = f'the {noun} "{name}" is listed twice, at {place.format(first[name])} and {place.format(i)}.'
-    error = InvalidIrShapes(message, hint=hint, reason=reason, path=place.format(i))
-    error.diagnostics.update({concerned: name} if name else {})
-    raise error
+    refuse(reason, place.format(i), message, hint, **{concerned: name})
 
 
 def refuse_roles_and_phases(graph: Graph) -> None:
     """Refuse the first role or phase that is none (a decoded file cannot hold one, a graph made in memory can)."""
     for i, tensor in enumerate(graph.tensors):
         if tensor.role not in ROLES:
-            refuse("role", f"$.tensors[{i}].role", tensor=tensor.id, value=tensor.role, known=", ".join(ROLES))
+            message = f'the tensor "{tensor.id}" has the unknown role "{tensor.role}".'
+            hint = f"A role is one of {', '.join(ROLES)}."
+            refuse("unknown_role", f"$.tensors[{i}].role", message, hint, tensor=tensor.id)
     for k, node in enumerate(graph.nodes):
         if node.phase not in PHASES:
-            refuse("phase", f"$.nodes[{k}].phase", node_id=node.node_id, value=node.phase, known=", ".join(PHASES))
+            message = f'the node "{node.node_id}" has the unknown phase "{node.phase}".'
+            hint = f"A phase is one of {', '.join(PHASES)}."
+            refuse("unknown_phase", f"$.nodes[{k}].phase", message, hint, node_id=node.node_id)
 
 
 def refuse_unknown_operand(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
     """Name the first of the nodes' ``inputs`` or ``outputs`` that is no tensor."""
-    operands = ((k, j, name) for k, node in enumerate(graph.nodes) for j, name in enumerate(getattr(node, side)))
-    k, j, name = next(operand for operand in operands if operand[2] not in known)
-    verb = "reads" if side == "inputs" else "writes"
-    refuse("operand", f"$.nodes[{k}].{side}[{j}]", node_id=graph.nodes[k].node_id, tensor=name, verb=verb)
+    k, j, name = next(operand for operand in _operands(graph, side) if operand[2] not in known)
+    node, verb = graph.nodes[k].node_id, "reads" if side == "inputs" else "writes"
+    message = f'the node "{node}" {verb} "{name}", which is not among the tensors.'
+    refuse("unknown_tensor", f"$.nodes[{k}].{side}[{j}]", message, _add(name), node_id=node, tensor=name)
 
 
 def refuse_unknown_end(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
     """Name the first of the graph's ``inputs`` or ``outputs`` that is no tensor."""
     j, name = next((j, name) for j, name in enumerate(getattr(graph, side)) if name not in known)
-    refuse("end", f"$.{side}[{j}]", tensor=name, side=side[:-1])
+    message = f'the graph {side[:-1]} "{name}" is not among the tensors.'
+    refuse("unknown_tensor", f"$.{side}[{j}]", message, _add(name), tensor=name)
 
 
 def refuse_second_producer(graph: Graph) -> NoReturn:
     """Name the first tensor that a second node (or one node twice) writes."""
     writer: dict[str, tuple[int, int]] = {}
-    written = ((k, j, name) for k, node in enumerate(graph.nodes) for j, name in enumerate(node.outputs))
-    k, j, name = next((k, j, name) for k, j, name in written if writer.setdefault(name, (k, j)) != (k, j))
-    before = next(node.node_id for node in graph.nodes if name in node.outputs)
-    place = f"$.nodes[{k}].outputs[{j}]"
-    refuse("second producer", place, node_id=graph.nodes[k].node_id, tensor=name, before=before)
+    k, j, name = next(each for each in _operands(graph, "outputs") if writer.setdefault(each[2], each[:2]) != each[:2])
+    before, node = graph.nodes[writer[name][0]].node_id, graph.nodes[k].node_id
+    message = f'the tensor "{name}" is written by "{node}" and before that by "{before}".'
+    hint = "A tensor has one producer: write to another tensor, with in_place_write where both are one storage."
+    refuse("two_producers", f"$.nodes[{k}].outputs[{j}]", message, hint, node_id=node, tensor=name)
 
 
 def refuse_produced_input(graph: Graph, tensor: str) -> NoReturn:
     """Name the node that writes the graph input ``tensor``."""
-    k, j = next((k, n.outputs.index(tensor)) for k, n in enumerate(graph.nodes) if tensor in n.outputs)
-    refuse("produced input", f"$.nodes[{k}].outputs[{j}]", node_id=graph.nodes[k].node_id, tensor=tensor)
+    k, j, _ = next(operand for operand in _operands(graph, "outputs") if operand[2] == tensor)
+    node = graph.nodes[k].node_id
+    message = f'the node "{node}" writes "{tensor}", which is a graph input.'
+    hint = f'Take "{tensor}" out of "inputs", or let the node write another tensor.'
+    refuse("input_is_produced", f"$.nodes[{k}].outputs[{j}]", message, hint, node_id=node, tensor=tensor)
 
 
 def refuse_unmade(graph: Graph, tensor: str) -> NoReturn:
     """Raise the error for a tensor without a producer (``dangling_input``, or ``never_produced`` for an output)."""
-    for k, node in enumerate(graph.nodes):
-        if tensor in node.inputs:
-            place = f"$.nodes[{k}].inputs[{node.inputs.index(tensor)}]"
-            refuse("unmade operand", place, node_id=node.node_id, tensor=tensor)
-    refuse("unmade output", f"$.outputs[{graph.outputs.index(tensor)}]", tensor=tensor)
+    hint = f'Let a node write "{tensor}", list it in "inputs", give it a persistent role, or make it a view.'
+    for k, j, name in _operands(graph, "inputs"):
+        if name == tensor:
+            node = graph.nodes[k].node_id
+            message = f'the node "{node}" reads "{tensor}", which no node writes and which is no graph input.'
+            refuse("dangling_input", f"$.nodes[{k}].inputs[{j}]", message, hint, node_id=node, tensor=tensor)
+    message = f'the graph output "{tensor}" is written by no node and is no graph input.'
+    refuse("never_produced", f"$.outputs[{graph.outputs.index(tensor)}]", message, hint, tensor=tensor)
 
 
 def size_of(tensor: Tensor, shape: tuple[int, ...], i: int) -> int:
@@ -183,7 +126,9 @@ def resolve_shape(tensor: Tensor, point: dict[str, int], i: int) -> tuple[int, .
     for axis, dim in enumerate(tensor.shape):
         if isinstance(dim, str):
             if dim not in point:
-                refuse("dimension", f"$.tensors[{i}].shape[{axis}]", tensor=tensor.id, dim=dim)
+                message = f'the tensor "{tensor.id}" has the dimension "{dim}", which is not declared.'
+                hint = f'Declare it: "dims": {{"{dim}": {{"min": 1, "max": 8}}}}.'
+                refuse("unknown_dim", f"$.tensors[{i}].shape[{axis}]", message, hint, tensor=tensor.id)
             dim = point[dim]
         shape.append(dim)
     return tuple(shape)
@@ -195,33 +140,31 @@ def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int
     Raises ``InvalidIrShapes`` (``unknown_tensor``, ``view_out_of_bounds``, ``view_size``) and ``AlignmentViolation``.
     The size of a view is that of its shape, unless a stride of 0 repeats bytes.
     """
-    tensor = graph.tensors[i]
-    view = tensor.view
+    tensor, path = graph.tensors[i], f"$.tensors[{i}].view"
+    view, name, dtype = tensor.view, tensor.id, tensor.dtype
     assert view is not None
-    base = known.get(view.base_tensor_uid)
-    named, path = view.base_tensor_uid, f"$.tensors[{i}].view"
-    if base is None:
-        hint = NO_TENSOR.format(tensor=named)
-        refuse("base", f"{path}.base_tensor_uid", tensor=tensor.id, base=named, hint=hint)
-    own, whole = int(nbytes[i]), int(nbytes[base])
+    base = view.base_tensor_uid
+    if base not in known:
+        message = f'the tensor "{name}" is a view of "{base}", which is not among the tensors.'
+        refuse("unknown_tensor", f"{path}.base_tensor_uid", message, _add(base), tensor=name)
+    own, whole = int(nbytes[i]), int(nbytes[known[base]])
     length = own if view.byte_length is None else view.byte_length
+    start, end = view.byte_offset, view.byte_offset + length
     repeats = view.stride_desc is not None and 0 in view.stride_desc
     if length < 0 or length > own or (length != own and not repeats):
-        sizes = {"length": length, "shape": list(shape), "dtype": tensor.dtype, "own": own}
-        refuse("view size", f"{path}.byte_length", tensor=tensor.id, **sizes)
-    end = view.byte_offset + length
-    if view.byte_offset < 0 or end > whole:
-        refuse("view bounds", path, tensor=tensor.id, start=view.byte_offset, end=end, base=named, whole=whole)
-    grid = dtypes.itemsize(tensor.dtype)
-    if view.byte_offset % grid:
-        raise AlignmentViolation(
-            f'the view "{tensor.id}" starts at byte {view.byte_offset} of "{view.base_tensor_uid}", '
-            f"off the {grid}-byte grid of {tensor.dtype}.",
-            hint=f"Give a byte_offset that is a multiple of {grid}.",
-            tensor=tensor.id,
-            path=f"$.tensors[{i}].view.byte_offset",
-        )
-    return base
+        message = f'the view "{name}" spans {length} bytes, but its shape {list(shape)} and dtype {dtype} make {own}.'
+        hint = "Leave byte_length out, or correct it; only a view with a stride of 0 may span fewer bytes."
+        refuse("view_size", f"{path}.byte_length", message, hint, tensor=name)
+    if start < 0 or end > whole:
+        message = f'the view "{name}" is bytes [{start}, {end}) of "{base}", which has {whole} bytes.'
+        hint = "Correct byte_offset or byte_length, or name the right base."
+        refuse("view_out_of_bounds", path, message, hint, tensor=name)
+    grid = dtypes.itemsize(dtype)
+    if start % grid:
+        message = f'the view "{name}" starts at byte {start} of "{base}", off the {grid}-byte grid of {dtype}.'
+        hint = f"Give a byte_offset that is a multiple of {grid}."
+        raise AlignmentViolation(message, hint=hint, tensor=name, path=f"{path}.byte_offset")
+    return known[base]
 
 
 def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
@@ -246,48 +189,41 @@ def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
     )
 
 
-def check_alignment(tensor: Tensor, i: int) -> None:
-    """Refuse an alignment that is no power of two from 1 to 2^63."""
-    alignment = tensor.alignment
-    assert alignment is not None
+def check_marks(graph: Graph, i: int, known: dict[str, int]) -> None:
+    """Check alignment, ``must_not_alias`` and shard of the i-th tensor."""
+    tensor, name, path = graph.tensors[i], graph.tensors[i].id, f"$.tensors[{i}]"
+    alignment = 1 if tensor.alignment is None else tensor.alignment
     if alignment < 1 or alignment & (alignment - 1) or alignment >= 1 << 64:
-        raise AlignmentViolation(
-            f'the tensor "{tensor.id}" has the alignment {alignment}, which is no power of two ≥ 1.',
-            hint="Give 1, 2, 4, … bytes.",
-            tensor=tensor.id,
-            path=f"$.tensors[{i}].alignment",
-        )
-
-
-def check_apart(tensor: Tensor, i: int, known: dict[str, int]) -> None:
-    """Refuse a ``must_not_alias`` that names nothing, or the tensor itself."""
+        message = f'the tensor "{name}" has the alignment {alignment}, which is no power of two ≥ 1.'
+        raise AlignmentViolation(message, hint="Give 1, 2, 4, … bytes.", tensor=name, path=f"{path}.alignment")
     for j, other in enumerate(tensor.must_not_alias):
-        place = f"$.tensors[{i}].must_not_alias[{j}]"
         if other not in known:
-            refuse("apart", place, tensor=tensor.id, other=other)
-        if other == tensor.id:
-            refuse("apart from itself", place, tensor=tensor.id)
-
-
-def check_shard(tensor: Tensor, i: int) -> None:
-    """Refuse a sharded axis that the tensor does not have."""
-    assert tensor.shard is not None
-    axis, axes = tensor.shard.axis, len(tensor.shape)
-    if not 0 <= axis < axes:
+            message = f'the tensor "{name}" must not alias "{other}", which is not among the tensors.'
+            hint = "Correct the name, or drop it."
+            refuse("unknown_tensor", f"{path}.must_not_alias[{j}]", message, hint, tensor=name)
+        if other == name:
+            message, hint = f'the tensor "{name}" must not alias itself.', "Name another tensor, or drop it."
+            refuse("must_not_alias_same_storage", f"{path}.must_not_alias[{j}]", message, hint, tensor=name)
+    axes = len(tensor.shape)
+    if tensor.shard is not None and not 0 <= tensor.shard.axis < axes:
+        message = f'the tensor "{name}" is sharded along axis {tensor.shard.axis}, but has {axes} axes.'
         hint = f"Give an axis from 0 to {axes - 1}." if axes else "A scalar cannot be sharded."
-        refuse("shard", f"$.tensors[{i}].shard.axis", tensor=tensor.id, axis=axis, axes=axes, hint=hint)
+        refuse("shard_axis", f"{path}.shard.axis", message, hint, tensor=name)
 
 
 def refuse_pairs(graph: Graph, k: int, field: str, pairs: Inplace) -> NoReturn:
     """Name the word, or the first ``[input_index, output_index]``, of the k-th node's ``field`` that means nothing."""
-    node = graph.nodes[k]
+    node, name = graph.nodes[k], graph.nodes[k].node_id
     if isinstance(pairs, str):
-        refuse("inplace", f"$.nodes[{k}].inplace", node_id=node.node_id, value=pairs)
+        message = f'the node "{name}" has the unknown inplace "{pairs}".'
+        hint = 'Write "any", "none", or a list of [input_index, output_index].'
+        refuse("unknown_inplace", f"$.nodes[{k}].inplace", message, hint, node_id=name)
     inputs, outputs = len(node.inputs), len(node.outputs)
     outside = ((j, i, o) for j, (i, o) in enumerate(pairs) if not (0 <= i < inputs and 0 <= o < outputs))
     j, i, o = next(outside)
-    place = f"$.nodes[{k}].{field}[{j}]"
-    refuse("pair", place, node_id=node.node_id, i=i, o=o, inputs=inputs, outputs=outputs)
+    message = f'the node "{name}" pairs input {i} with output {o}, but has {inputs} inputs and {outputs} outputs.'
+    hint = "Count operands from 0, in the order they are listed."
+    refuse("pair_out_of_range", f"$.nodes[{k}].{field}[{j}]", message, hint, node_id=name)
 
 
 def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]:
@@ -299,22 +235,18 @@ def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]
     point: dict[str, int] = {}
     for name, dim in graph.dims.items():
         if not 0 <= dim.min <= dim.max:
-            refuse("empty dimension", f"$.dims.{name}", name=name, low=dim.min, high=dim.max)
+            message = f'the dimension "{name}" runs from {dim.min} to {dim.max}, which holds no size.'
+            refuse("dim_envelope", f"$.dims.{name}", message, "Give 0 ≤ min ≤ max.")
         point[name] = dim.max
     for name, value in sorted({**graph.assumed, **(dims or {})}.items()):
-        path = f"$.dims.{name}"
         if name not in graph.dims:
-            refuse("unknown dimension", path, name=name, hint=strict.closest_hint(name, graph.dims))
+            message, hint = f'the graph has no dimension "{name}".', strict.closest_hint(name, graph.dims)
+            refuse("unknown_dim", f"$.dims.{name}", message, hint)
         low, high = graph.dims[name].min, graph.dims[name].max
         if not low <= value <= high:
-            wider = {"least": min(low, value), "most": max(high, value)}
-            refuse("dimension outside", path, name=name, value=value, low=low, high=high, **wider)
+            wider = f"tmmu convert MODEL --dims {name}={min(low, value)}:{max(high, value)} -o GRAPH.json"
+            message = f"{name} = {value} lies outside the declared envelope [{low}, {high}]."
+            hint = f"Choose a value inside, or declare a wider one: {wider}"
+            refuse("dim_out_of_envelope", f"$.dims.{name}", message, hint)
         point[name] = value
     return point
-
-
-def check_safepoints(graph: Graph, known: Set[str]) -> None:
-    """Refuse a safepoint that is no node."""
-    for j, name in enumerate(graph.safepoints):
-        if name not in known:
-            refuse("safepoint", f"$.safepoints[{j}]", node_id=name)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
+from operator import lt
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,53 @@ from numpy.typing import NDArray
 
 from tmmu_core.base import limits
 from tmmu_core.graph import checks
-from tmmu_core.graph.id_columns import Ids
 from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph, Inplace
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
 MOST = 2**62
 """Greater than every count: numbers are clipped to it before they are compared as columns."""
+
+
+class Ids:
+    """Ids by number, in the order given."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        """Id → number; of an id that comes twice the last."""
+        return dict(zip(self.texts, range(len(self.texts)), strict=True))
+
+    @cached_property
+    def ascending(self) -> bool:
+        """Whether each comes after the one before it, by bytes (so none comes twice)."""
+        return all(map(lt, self.texts, islice(self.texts, 1, None)))
+
+    @property
+    def distinct(self) -> bool:
+        """Whether none comes twice."""
+        return self.ascending or len(self.number) == len(self.texts)
+
+    def numbers_of(self, ids: Sequence[str]) -> I64:
+        """Shape (ids,): the number of each, −1 for an unknown one. The ids must be distinct."""
+        number = self.number
+        return np.fromiter([number.get(name, -1) for name in ids], np.int64, len(ids))
+
+    @cached_property
+    def rank(self) -> I64:
+        """Shape (ids,): each one's place when all are sorted by their bytes."""
+        rank = np.empty(len(self.texts), np.int64)
+        rank[self.by_bytes] = np.arange(len(rank))
+        return rank
+
+    @cached_property
+    def by_bytes(self) -> I64:
+        """Shape (ids,): numbers, sorted by the ids' bytes; of equal ids the first one first."""
+        if self.ascending:
+            return np.arange(len(self.texts), dtype=np.int64)
+        return np.array(sorted(range(len(self.texts)), key=self.texts.__getitem__), np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +172,10 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     orders and cycles of nodes.
     """
     tensors, nodes = graph.tensors, graph.nodes
-    names = _distinct_ids([tensor.id for tensor in tensors], "duplicate_tensor")
-    node_names = _distinct_ids([node.node_id for node in nodes], "duplicate_node")
+    names, node_names = Ids([tensor.id for tensor in tensors]), Ids([node.node_id for node in nodes])
+    for ids, reason in ((names, "duplicate_tensor"), (node_names, "duplicate_node")):
+        if not ids.distinct:
+            checks.refuse_duplicate(ids.texts, reason)
     roles, phases = [tensor.role for tensor in tensors], [node.phase for node in nodes]
     if set(roles) - set(ROLES) or set(phases) - set(PHASES):
         checks.refuse_roles_and_phases(graph)
@@ -146,22 +189,8 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     in_ptr, in_idx = _operands(graph, names, "inputs")
     # Most graphs list tensors in the order of production: then no lookup is necessary.
     out_ptr, out_idx = _operands(graph, names, "outputs", np.flatnonzero(~(is_input | is_persistent)))
-
-    if len(out_idx) and np.bincount(out_idx).max() > 1:
-        checks.refuse_second_producer(graph)
     producer = np.full(len(tensors), -1, np.int64)
     producer[out_idx] = np.repeat(np.arange(len(nodes), dtype=np.int64), np.diff(out_ptr))
-    produced_input = is_input & (producer >= 0)
-    if produced_input.any():
-        checks.refuse_produced_input(graph, names.texts[int(produced_input.argmax())])
-    base = _bases(graph, names, marked, nbytes, shapes)
-    needed = is_output.copy()
-    needed[in_idx] = True
-    unmade = needed & (producer < 0) & ~is_input & ~is_persistent & (base < 0)
-    if unmade.any():
-        checks.refuse_unmade(graph, names.texts[int(unmade.argmax())])
-
-    _check_marks(graph, names, marked, (np.diff(in_ptr), np.diff(out_ptr)))
     index = GraphIndex(
         graph=graph,
         tensor_ids=tuple(names.texts),
@@ -177,40 +206,59 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
         is_input=is_input,
         is_output=is_output,
         is_persistent=is_persistent,
-        base=base,
+        base=np.full(len(tensors), -1, np.int64),
         in_ptr=in_ptr,
         in_idx=in_idx,
         out_ptr=out_ptr,
         out_idx=out_idx,
     )
     index.__dict__["tensor_names"], index.__dict__["node_names"] = names, node_names
+    _check(index)
     return index
 
 
-def _distinct_ids(texts: list[str], reason: str) -> Ids:
-    ids = Ids(tuple(texts))
-    if not ids.distinct:
-        checks.refuse_duplicate(ids.texts, reason)
-    return ids
+def _check(index: GraphIndex) -> None:
+    """Check producers, views (which sets ``index.base``), needed tensors, marks and operand pairs, in this order."""
+    graph, names = index.graph, index.tensor_names
+    if len(index.out_idx) and np.bincount(index.out_idx).max() > 1:
+        checks.refuse_second_producer(graph)
+    produced_input = index.is_input & (index.producer >= 0)
+    if produced_input.any():
+        checks.refuse_produced_input(graph, names.texts[int(produced_input.argmax())])
+    _set_bases(index)
+    needed = index.is_output.copy()
+    needed[index.in_idx] = True
+    unmade = needed & (index.producer < 0) & ~index.is_input & ~index.is_persistent & (index.base < 0)
+    if unmade.any():
+        checks.refuse_unmade(graph, names.texts[int(unmade.argmax())])
+    pairs = sum(len(graph.tensors[i].must_not_alias) for i in index.marked.tolist())
+    if pairs > limits.ceiling(limits.PAIRS):  # planner and bounds both read each
+        raise limits.past(limits.PAIRS, "the tensors are kept apart", graph.name)
+    for i in index.marked.tolist():
+        checks.check_marks(graph, i, names.number)
+    for field in ("inplace", "in_place_write", "grad_edges"):
+        _check_pairs(index, field)
+    for j, name in enumerate(graph.safepoints):
+        if name not in index.node_of:
+            message, hint = f'the safepoint "{name}" is not among the nodes.', "Correct the name, or drop it."
+            checks.refuse("unknown_node", f"$.safepoints[{j}]", message, hint, node_id=name)
 
 
 _ROLE_NUMBER = {role: k for k, role in enumerate(ROLES)}
 _IS_PERSISTENT = np.array([role in PERSISTENT_ROLES for role in ROLES], np.bool_)
+_NO_MARKS = (None, None, None, None)
 
 
 def _marked(graph: Graph) -> I64:
     """The tensors with anything beyond id, shape, dtype and role, in one pass."""
     found = [
         i
-        for i, tensor in enumerate(graph.tensors)
-        if tensor.view is not None
-        or tensor.alias_group_id is not None
-        or tensor.saved_for_backward
-        or tensor.alignment is not None
-        or tensor.arena is not None
-        or tensor.must_not_alias
-        or tensor.shard is not None
-        or tensor.remat
+        for i, t in enumerate(graph.tensors)
+        if t.view is not None
+        or (t.alias_group_id, t.alignment, t.arena, t.shard) != _NO_MARKS
+        or t.saved_for_backward
+        or t.must_not_alias
+        or t.remat
     ]
     return np.array(found, np.int64)
 
@@ -273,14 +321,14 @@ def _ends(graph: Graph, tensors: Ids, side: str) -> NDArray[np.bool_]:
     return flags
 
 
-def _bases(graph: Graph, names: Ids, marked: I64, nbytes: U64, shapes: tuple[tuple[int, ...], ...]) -> I64:
-    """Shape (tensors,): each view's declared base, or −1; every chain of views ends."""
-    base = np.full(len(graph.tensors), -1, np.int64)
-    views = [i for i in marked.tolist() if graph.tensors[i].view is not None]
+def _set_bases(index: GraphIndex) -> None:
+    """Fill ``index.base`` with each view's declared base; every chain of views ends."""
+    graph, names, base = index.graph, index.tensor_names, index.base
+    views = [i for i in index.marked.tolist() if graph.tensors[i].view is not None]
     if not views:
-        return base
+        return
     for i in views:
-        base[i] = checks.check_view(graph, i, names.number, nbytes, shapes[i])  # type: ignore[arg-type]
+        base[i] = checks.check_view(graph, i, names.number, index.nbytes, index.shapes[i])  # type: ignore[arg-type]
     # Pointer doubling: after k rounds every view looks 2^k bases further, so log2(longest chain) rounds end them all.
     # What still looks at a view after more rounds than there are views runs in a circle.
     far = np.where(base >= 0, base, np.arange(len(base)))
@@ -289,32 +337,12 @@ def _bases(graph: Graph, names: Ids, marked: I64, nbytes: U64, shapes: tuple[tup
     circling = base[far] >= 0
     if circling.any():
         checks.refuse_view_cycle(graph, int(circling.argmax()), names.number)
-    return base
 
 
-def _check_marks(graph: Graph, names: Ids, marked: I64, arity: tuple[I64, I64]) -> None:
-    """Alignments, shards, ``must_not_alias``, operand pairs and safepoints."""
-    pairs = sum(len(graph.tensors[i].must_not_alias) for i in marked.tolist())
-    if pairs > limits.ceiling(limits.PAIRS):  # planner and bounds both read each
-        raise limits.past(limits.PAIRS, "the tensors are kept apart", graph.name)
-    for i in marked.tolist():
-        tensor = graph.tensors[i]
-        if tensor.alignment is not None:
-            checks.check_alignment(tensor, i)
-        if tensor.must_not_alias:
-            checks.check_apart(tensor, i, names.number)
-        if tensor.shard is not None:
-            checks.check_shard(tensor, i)
-    nodes = graph.nodes
-    _check_pairs(graph, "inplace", [() if node.inplace is None else node.inplace for node in nodes], arity)
-    _check_pairs(graph, "in_place_write", [node.in_place_write for node in nodes], arity)
-    _check_pairs(graph, "grad_edges", [node.grad_edges for node in nodes], arity)
-    if graph.safepoints:
-        checks.check_safepoints(graph, {node.node_id for node in nodes})
-
-
-def _check_pairs(graph: Graph, field: str, values: list[Inplace], arity: tuple[I64, I64]) -> None:
+def _check_pairs(index: GraphIndex, field: str) -> None:
     """Check a field of operand pairs against how many inputs and outputs each node has."""
+    given: list[Inplace | None] = [getattr(node, field) for node in index.graph.nodes]
+    values = [() if pairs is None else pairs for pairs in given]
     if not set(values) - {"any", "none", ()}:
         return
     codes, distinct = _codes(values)
@@ -327,7 +355,7 @@ def _check_pairs(graph: Graph, field: str, values: list[Inplace], arity: tuple[I
             wrong[code] = True
         elif pairs:
             ends_in[code], ends_out[code] = (min(max(side), MOST) + 1 for side in zip(*pairs, strict=True))
-    bad = wrong[codes] | (ends_in[codes] > arity[0]) | (ends_out[codes] > arity[1])
+    bad = wrong[codes] | (ends_in[codes] > np.diff(index.in_ptr)) | (ends_out[codes] > np.diff(index.out_ptr))
     if bad.any():
         k = int(bad.argmax())
-        checks.refuse_pairs(graph, k, field, values[k])
+        checks.refuse_pairs(index.graph, k, field, values[k])
