@@ -52,7 +52,7 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
 
     death = groups.death.copy()
     death[handoffs[:, 1]] = handoffs[:, 0]
-    storages, storage_of = _storages(timeline, ranges, groups, heads, arena_of, pairs, death, handoffs)
+    storages, storage_of = _storages(timeline, ranges, groups, (heads, arena_of), pairs, death, handoffs)
     return Liveness(
         timeline=timeline,
         arenas=names,
@@ -125,16 +125,11 @@ def _arenas(
     used = {of_code[code] for code in np.flatnonzero(np.bincount(codes[is_head])).tolist()}
     missing = sorted(used - set(arenas or DEFAULT_ARENAS) - {OFFLOAD_ARENA} - ({ONE_MEMORY} if not arenas else set()))
     if missing:
-        heads = np.flatnonzero(is_head).tolist()
-        tensor = min(tensors[i].id for i in heads if of_code[codes[i]] == missing[0])
-        raise ArenaTooSmall(
-            f"tensor {tensor!r} needs arena {missing[0]!r}, which the arena configuration does not declare.",
-            arena=missing[0],
-            capacity=0,
-            required="unknown",
-            tensor=tensor,
-            hint=f"Declare {missing[0]!r}; declared are: {', '.join(sorted(arenas or DEFAULT_ARENAS))}.",
-        )
+        arena, declared = missing[0], ", ".join(sorted(arenas or DEFAULT_ARENAS))
+        tensor = min(tensors[i].id for i in np.flatnonzero(is_head).tolist() if of_code[codes[i]] == arena)
+        message = f"tensor {tensor!r} needs arena {arena!r}, which the arena configuration does not declare."
+        hint = f"Declare {arena!r}; declared are: {declared}."
+        raise ArenaTooSmall(message, arena=arena, capacity=0, required="unknown", tensor=tensor, hint=hint)
     names = tuple(sorted(used | set(arenas)))
     number = {name: i for i, name in enumerate(names)}
     number_of_code = np.array([number.get(name, -1) for name in of_code], np.int64)
@@ -182,31 +177,31 @@ def row_bytes(timeline: Timeline) -> U64:
     return nbytes
 
 
-def _storages(
-    timeline: Timeline,
-    ranges: Ranges,
-    groups: Groups,
-    heads: I64,
-    arena_of: I64,
-    pairs: I64,
-    death: I64,
-    handoffs: I64,
-) -> tuple[Storages, I64]:
-    """Return the storages by (birth, −bytes, id bytes) of their first members, and the storage of each tensor."""
-    index, tensors = timeline.index, timeline.graph.tensors
-    count = len(tensors)
+def _order_of_groups(timeline: Timeline, ranges: Ranges, groups: Groups, heads: I64) -> tuple[I64, I64]:
+    """Return the heads of the storages in the normative order, and the row of each group (tensors,)."""
+    index = timeline.index
     planned = np.flatnonzero(ranges.planned)
-    group = groups.group[planned]
-    # A group is numbered by its lowest planned member.
-    roots_of_groups = planned[group == planned]
-    head = heads[roots_of_groups]
-
+    numbers = planned[groups.group[planned] == planned]  # a group is numbered by its lowest planned member
+    head = heads[numbers]
     order = np.lexsort((index.id_rank[head], ~index.nbytes[head], ranges.birth[head]))
-    roots_of_groups, head = roots_of_groups[order], head[order]
-    row_of_group = np.zeros(count, np.int64)  # indexed by group
-    row_of_group[roots_of_groups] = np.arange(len(head))
-    storage_of = np.full(count, -1, np.int64)
-    storage_of[planned] = row = row_of_group[group]
+    row_of_group = np.zeros(len(heads), np.int64)
+    row_of_group[numbers[order]] = np.arange(len(head))
+    return head[order], row_of_group
+
+
+def _storages(
+    timeline: Timeline, ranges: Ranges, groups: Groups, placed: tuple[I64, I64], pairs: I64, death: I64, handoffs: I64
+) -> tuple[Storages, I64]:
+    """Return the storages by (birth, −bytes, id bytes) of their first members, and the storage of each tensor.
+
+    ``placed``: per tensor, the head and the arena of its group.
+    """
+    index, tensors = timeline.index, timeline.graph.tensors
+    heads, arena_of = placed
+    planned = np.flatnonzero(ranges.planned)
+    head, row_of_group = _order_of_groups(timeline, ranges, groups, heads)
+    storage_of = np.full(len(tensors), -1, np.int64)
+    storage_of[planned] = row = row_of_group[groups.group[planned]]
 
     birth = ranges.birth[head].copy()
     hull_end = np.zeros(len(head), np.int64)
@@ -217,23 +212,16 @@ def _storages(
     hull_end[persistent] = max(timeline.steps, 1)
 
     _reject_misaligned(timeline, groups, planned)
-    bytes_of = row_bytes(timeline)
-    ends = groups.offset[planned] + bytes_of[planned]
-    if past := planned[ends < groups.offset[planned]].tolist():
-        i = min(past, key=index.tensor_ids.__getitem__)
-        raise overflow_error(index.tensor_ids[i], int(groups.offset[i]) + int(bytes_of[i]), f"$.tensors[{i}]")
     size = np.zeros(len(head), np.uint64)
-    np.maximum.at(size, row, ends)
+    np.maximum.at(size, row, _ends(timeline, groups, planned))
     alignment = np.ones(len(head), np.uint64)
     for i in index.marked.tolist():
         required = tensors[i].alignment
         if required is not None and ranges.planned[i]:
-            s = storage_of[i]
-            alignment[s] = max(int(alignment[s]), required)
+            alignment[storage_of[i]] = max(int(alignment[storage_of[i]]), required)
 
     handoff_from = np.full(len(head), -1, np.int64)
     handoff_from[storage_of[handoffs[:, 2]]] = storage_of[handoffs[:, 1]]
-    by_row = row_of_group[pairs]
     storages = Storages(
         head=head,
         birth=birth,
@@ -243,9 +231,19 @@ def _storages(
         arena=arena_of[head].astype(np.int32),
         persistent=persistent,
         handoff_from=handoff_from,
-        must_not_alias=np.sort(by_row, axis=1),
+        must_not_alias=np.sort(row_of_group[pairs], axis=1),
     )
     return storages, storage_of
+
+
+def _ends(timeline: Timeline, groups: Groups, planned: I64) -> U64:
+    """Return the ends of the planned tensors in their storages, in bytes. Raises ``AllocationOverflow``."""
+    nbytes, ids = row_bytes(timeline), timeline.index.tensor_ids
+    ends: U64 = groups.offset[planned] + nbytes[planned]
+    if past := planned[ends < groups.offset[planned]].tolist():
+        i = min(past, key=ids.__getitem__)
+        raise overflow_error(ids[i], int(groups.offset[i]) + int(nbytes[i]), f"$.tensors[{i}]")
+    return ends
 
 
 def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None:
@@ -255,25 +253,11 @@ def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None
     """
     tensors, ids = timeline.graph.tensors, timeline.index.tensor_ids
     inside = planned[groups.offset[planned] > 0].tolist()  # offset 0 is aligned
-    for field in ("alignment", "view.byte_offset"):
+    for field, what in (("alignment", "required alignment"), ("view.byte_offset", "item size of its dtype")):
         grids = {i: (tensors[i].alignment or 1) if field == "alignment" else itemsize(tensors[i].dtype) for i in inside}
         off = [i for i in inside if int(groups.offset[i]) % grids[i]]
-        if not off:
-            continue
-        i = min(off, key=ids.__getitem__)
-        at, grid = int(groups.offset[i]), grids[i]
-        if field == "alignment":
-            what = f"requires an alignment of {grid} B, but lies at byte {at} of its storage."
-            hint = "Set the alignment on the base, and view it at a multiple of it."
-        else:
-            what = f"lies at byte {at} of its storage, which is not a multiple of {grid}, the item size of "
-            what += f"{tensors[i].dtype}."
-            hint = f"Choose byte offsets, of this view and its bases, that add up to a multiple of {grid}."
-        raise AlignmentViolation(
-            f"tensor {ids[i]!r} {what}",
-            arena="unknown",
-            logical_slot="unknown",
-            tensor=ids[i],
-            path=f"$.tensors[{i}].{field}",
-            hint=hint,
-        )
+        if off:
+            i = min(off, key=ids.__getitem__)
+            message = f"tensor {ids[i]!r} lies at byte {groups.offset[i]} of its storage, off its {what}, {grids[i]} B."
+            hint = f"Choose byte offsets, of this view and its bases, that add up to a multiple of {grids[i]}."
+            raise AlignmentViolation(message, tensor=ids[i], hint=hint, path=f"$.tensors[{i}].{field}")

@@ -46,16 +46,14 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
         edges = [
             (i, o) for i, o in _edges(node) if node.inputs[i] in differentiable and node.outputs[o] in differentiable
         ]
-        incoming = _distinct(node.outputs[o] for _, o in sorted(edges, key=lambda edge: edge[1]))
+        incoming = _distinct(node.outputs[o] for o in sorted(o for _, o in edges))
         targets = _distinct(node.inputs[i] for i, _ in sorted(edges))
-        reads = [_grad(y) for y in incoming if y in gradients]
-        # No step contributed yet: this step writes the gradient.
-        fresh = [y for y in incoming if y not in gradients]
-        reads += [_grad(x) for x in targets if x in gradients]  # no step reads what it writes
-        written = fresh + [x for x in targets if x not in gradients]
-        for x in written:
-            of = tensors[x]  # the gradient of a view owns its bytes
-            gradients[x] = Tensor(_grad(x), of.shape, of.dtype, role="gradient", shard=of.shard)
+        # The first contribution to a gradient writes it; no step reads what it writes.
+        reads = [_grad(name) for name in (*incoming, *targets) if name in gradients]
+        written = [name for name in (*incoming, *targets) if name not in gradients]
+        for name in written:
+            of = tensors[name]  # the gradient of a view owns its bytes
+            gradients[name] = Tensor(_grad(name), of.shape, of.dtype, role="gradient", shard=of.shard)
         backward.append(
             Node(
                 node_id=_grad(node.node_id),
@@ -86,38 +84,29 @@ def _distinct(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _edges(node: Node) -> list[tuple[int, int]]:
+def _edges(node: Node) -> Sequence[tuple[int, int]]:
     """Return the (input, output) index pairs along which gradients flow: the declared ones, else all."""
-    if node.grad_edges:
-        return list(node.grad_edges)
-    return [(i, o) for i in range(len(node.inputs)) for o in range(len(node.outputs))]
+    return node.grad_edges or [(i, o) for i in range(len(node.inputs)) for o in range(len(node.outputs))]
 
 
 def _differentiable(graph: Graph, tensors: dict[str, Tensor], forward: Sequence[Node]) -> set[str]:
     """Return the tensors that have a gradient: parameters, graph inputs, and tensors computed from them."""
-
-    def can(name: str) -> bool:
-        return is_floating(tensors[name].dtype) and tensors[name].role not in NOT_DIFFERENTIABLE
-
-    sources = {tensor.id for tensor in graph.tensors if tensor.role == "parameter"}.union(graph.inputs)
-    # A view without a producer is differentiable if its base is.
     produced = {name for node in graph.nodes for name in node.outputs}
-    bases = {tensor.id: tensor.view.base_tensor_uid for tensor in graph.tensors if tensor.view}
     onwards: dict[str, list[str]] = {}
-    for name, base in bases.items():
-        if name not in produced:
-            onwards.setdefault(base, []).append(name)
+    for tensor in graph.tensors:
+        if tensor.view is not None and tensor.id not in produced:  # such a view is differentiable if its base is
+            onwards.setdefault(tensor.view.base_tensor_uid, []).append(tensor.id)
     for node in forward:
         for i, o in _edges(node):
             onwards.setdefault(node.inputs[i], []).append(node.outputs[o])
-
     found: set[str] = set()
-    ahead = [name for name in sources if can(name)]
+    ahead = [*(tensor.id for tensor in graph.tensors if tensor.role == "parameter"), *graph.inputs]
     while ahead:
         name = ahead.pop()
-        if name not in found:
+        tensor = tensors[name]
+        if name not in found and tensor.role not in NOT_DIFFERENTIABLE and is_floating(tensor.dtype):
             found.add(name)
-            ahead += [further for further in onwards.get(name, ()) if can(further)]
+            ahead += onwards.get(name, ())
     return found
 
 
@@ -126,13 +115,9 @@ def _saved(node: Node, marked: set[str]) -> list[str]:
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs
-    mask = node.outputs[1:2] or node.outputs
-    return _distinct(
-        (
-            *(node.inputs if needs in ("inputs", "both") else ()),
-            *(node.outputs if needs in ("outputs", "both") else mask if needs == "mask" else ()),
-        )
-    )
+    inputs = node.inputs if needs in ("inputs", "both") else ()
+    outputs = node.outputs if needs in ("outputs", "both", "mask") else ()
+    return _distinct((*inputs, *(outputs[1:2] or outputs if needs == "mask" else outputs)))
 
 
 def _backward_inplace(node: Node, reads: Sequence[str], written: Sequence[str]) -> Inplace | None:
@@ -143,7 +128,7 @@ def _backward_inplace(node: Node, reads: Sequence[str], written: Sequence[str]) 
     for i, o in node.inplace:
         source, target = _grad(node.outputs[o]), node.inputs[i]
         if source in reads and target in written:
-            pairs.append((reads.index(source), list(written).index(target)))
+            pairs.append((reads.index(source), written.index(target)))
     return tuple(dict.fromkeys(pairs)) or "none"
 
 
@@ -156,42 +141,27 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     producer = {name: node for node in graph.nodes if node.phase == "forward" for name in node.outputs}
     dropped = {name for name in producer if tensors[name].remat} - set(graph.outputs)
-
     copies: dict[str, Tensor] = {}
     recomputed: dict[str, Node] = {}
     rewritten: dict[str, Node] = {}
     new_order: list[str] = []
-
-    def recompute(name: str) -> None:
-        """Insert the producer of ``name``, and before it the producers of its dropped inputs, at the current step."""
-        pending = [producer[name]]
-        while pending:
-            node = pending[-1]
-            if node.node_id in recomputed:
-                pending.pop()
-                continue
-            waiting = [producer[x] for x in node.inputs if x in dropped and producer[x].node_id not in recomputed]
-            if waiting:
-                pending.extend(waiting)
-                continue
-            pending.pop()
-            for output in node.outputs:
-                copies[_remat(output)] = _copy(tensors[output], dropped)
-            recomputed[node.node_id] = _recomputing(node, dropped)
-            new_order.append(_remat(node.node_id))
-
     for node_id in order:
         node = nodes[node_id]
         if node.phase != "forward":
-            for name in node.inputs:
-                if name in dropped:
-                    recompute(name)
-            node = msgspec.structs.replace(
-                node, inputs=tuple(_remat(name) if name in dropped else name for name in node.inputs)
-            )
-            rewritten[node_id] = node
+            pending = [producer[name] for name in reversed(node.inputs) if name in dropped]
+            while pending:  # a producer runs after the producers of its dropped inputs
+                source = pending[-1]
+                waiting = [producer[x] for x in source.inputs if x in dropped and producer[x].node_id not in recomputed]
+                if source.node_id not in recomputed and waiting:
+                    pending += waiting
+                    continue
+                pending.pop()
+                if source.node_id not in recomputed:
+                    copies |= {_remat(output): _copy(tensors[output], dropped) for output in source.outputs}
+                    recomputed[source.node_id] = _recomputing(source, dropped)
+                    new_order.append(_remat(source.node_id))
+            rewritten[node_id] = msgspec.structs.replace(node, inputs=_renamed(node.inputs, dropped))
         new_order.append(node_id)
-
     unsaved = tuple(
         msgspec.structs.replace(tensor, saved_for_backward=False) if tensor.id in dropped else tensor
         for tensor in graph.tensors
@@ -209,12 +179,16 @@ def _remat(name: str) -> str:
     return f"{name}@remat"
 
 
+def _renamed(names: Iterable[str], dropped: set[str]) -> tuple[str, ...]:
+    return tuple([_remat(name) if name in dropped else name for name in names])
+
+
 def _recomputing(node: Node, dropped: set[str]) -> Node:
     """Return the copy of a node that runs again in the backward pass."""
     return msgspec.structs.replace(
         node,
         node_id=_remat(node.node_id),
-        inputs=tuple(_remat(x) if x in dropped else x for x in node.inputs),
+        inputs=_renamed(node.inputs, dropped),
         outputs=tuple(map(_remat, node.outputs)),
         phase="backward",
         inplace="none",

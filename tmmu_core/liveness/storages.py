@@ -30,69 +30,90 @@ class Groups:
     """Deaths after in-place writes: a tensor overwritten at step k dies at k."""
 
 
-def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
-    """Join views, alias groups and in-place writes. Raises ``InvalidIrShapes`` (``in_place_denied``)."""
-    index = timeline.index
-    tensors = timeline.graph.tensors
-    parent = np.arange(len(tensors), dtype=np.int64)
+Write = tuple[int, int, int, int]
+"""(step, input, output that is written in place of it, node), as numbers."""
 
-    def find(i: int) -> int:
+
+class _Union:
+    """Disjoint sets of tensors, named by their lowest member."""
+
+    def __init__(self, count: int) -> None:
+        self.parent = np.arange(count, dtype=np.int64)
+
+    def find(self, i: int) -> int:
+        """Return the name of the set of ``i``."""
+        parent = self.parent
         while parent[i] != i:
             parent[i] = parent[parent[i]]
             i = int(parent[i])
         return i
 
-    def join(i: int, j: int) -> None:
-        a, b = find(i), find(j)
-        parent[max(a, b)] = min(a, b)
+    def join(self, i: int, j: int) -> None:
+        """Merge two sets."""
+        a, b = self.find(i), self.find(j)
+        self.parent[max(a, b)] = min(a, b)
 
+    def names(self) -> I64:
+        """Return the name of each tensor's set."""
+        joined = np.flatnonzero(self.parent != np.arange(len(self.parent)))
+        self.parent[joined] = [self.find(i) for i in joined.tolist()]
+        return self.parent
+
+
+def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
+    """Join views, alias groups and in-place writes. Raises ``InvalidIrShapes`` (``in_place_denied``)."""
+    index, tensors = timeline.index, timeline.graph.tensors
+    groups = _Union(len(tensors))
     _reject_views_of_unwritten(timeline, ranges)
     for view in np.flatnonzero(ranges.planned & (index.base >= 0)).tolist():
-        join(view, int(ranges.roots[view]))
+        groups.join(view, int(ranges.roots[view]))
     first_of: dict[str, int] = {}
     for i in index.marked.tolist():
         alias = tensors[i].alias_group_id
         if alias is not None and ranges.planned[i]:
-            join(i, first_of.setdefault(alias, i))
-
-    offset = ranges.view_offset
-    death = ranges.death.copy()
+            groups.join(i, first_of.setdefault(alias, i))
+    offset, death = ranges.view_offset, ranges.death.copy()
     writes = _in_place_writes(timeline)
     if writes:
-        members: dict[int, list[int]] = {}
-        for i in np.flatnonzero(ranges.planned).tolist():
-            members.setdefault(find(i), []).append(i)
-        concerned = {find(t) for _, x, y, _ in writes for t in (x, y)}
-        # A tensor without a producer was loaded before the first step.
-        loaded = (index.producer < 0) & (index.producer[ranges.roots] < 0)
-        began = np.where(loaded & ((ranges.last_read > 0) | index.is_output), -1, ranges.birth)
-        lives = {group: _Members(began, ranges.death, members[group]) for group in concerned}
-        taken: set[tuple[int, int]] = set()
-        placed: dict[int, int] = {}
-        for write in writes:
-            step, x, y, _ = write
-            a, b = find(x), find(y)
-            # One input is overwritten by one output; live storages are not joined.
-            twice = not taken.isdisjoint({(step, x), (step, y)})
-            joins_live_storage = a != b and lives[b].began_before(step, y)
-            alone = not (twice or joins_live_storage or lives[a].lives_through(step, (x, y)))
-            _check_in_place(timeline, ranges, write, alone=alone)
-            taken |= {(step, x), (step, y)}
-            if a != b:
-                join(x, y)
-                lives[find(x)] = lives.pop(a).joined(lives.pop(b))
-            if index.base[y] < 0:
-                placed[y] = int(ranges.view_offset[x]) + placed.get(int(ranges.roots[x]), 0)
-            if not index.is_persistent[x]:
-                death[x] = max(step, int(ranges.birth[x]) + 1)  # of step 0 already: what was there before it
+        placed = _write_in_place(timeline, ranges, groups, writes, death)
         offset = _storage_offsets(timeline, ranges, placed)
-    group = (
-        np.fromiter(map(find, range(len(tensors))), np.int64, len(tensors))
-        if (parent != np.arange(len(parent))).any()
-        else parent
-    )
+    group = groups.names()
     shared = np.bincount(group[ranges.planned], minlength=len(tensors))[group] > 1
     return Groups(group, offset, shared, death)
+
+
+def _write_in_place(
+    timeline: Timeline, ranges: Ranges, groups: _Union, writes: list[Write], death: I64
+) -> dict[int, int]:
+    """Join each output to the storage of its input and set the input's death; return output → offset."""
+    index = timeline.index
+    members: dict[int, list[int]] = {}
+    for i in np.flatnonzero(ranges.planned).tolist():
+        members.setdefault(groups.find(i), []).append(i)
+    # A tensor without a producer was loaded before the first step.
+    loaded = (index.producer < 0) & (index.producer[ranges.roots] < 0)
+    began = np.where(loaded & ((ranges.last_read > 0) | index.is_output), -1, ranges.birth)
+    concerned = {groups.find(t) for _, x, y, _ in writes for t in (x, y)}
+    lives = {group: _Members(began, ranges.death, members[group]) for group in concerned}
+    taken: set[tuple[int, int]] = set()
+    placed: dict[int, int] = {}
+    for write in writes:
+        step, x, y, _ = write
+        a, b = groups.find(x), groups.find(y)
+        # One input is overwritten by one output; live storages are not joined.
+        twice = not taken.isdisjoint({(step, x), (step, y)})
+        joins_live_storage = a != b and lives[b].began_before(step, y)
+        alone = not (twice or joins_live_storage or lives[a].lives_through(step, (x, y)))
+        _check_in_place(timeline, ranges, write, alone=alone)
+        taken |= {(step, x), (step, y)}
+        if a != b:
+            groups.join(x, y)
+            lives[groups.find(x)] = lives.pop(a).joined(lives.pop(b))
+        if index.base[y] < 0:
+            placed[y] = int(ranges.view_offset[x]) + placed.get(int(ranges.roots[x]), 0)
+        if not index.is_persistent[x]:
+            death[x] = max(step, int(ranges.birth[x]) + 1)  # of step 0 already: what was there before it
+    return placed
 
 
 def _reject_views_of_unwritten(timeline: Timeline, ranges: Ranges) -> None:
@@ -161,10 +182,6 @@ class _Members:
         return large
 
 
-Write = tuple[int, int, int, int]
-"""(step, input, output that is written in place of it, node), as numbers."""
-
-
 def _in_place_writes(timeline: Timeline) -> list[Write]:
     """Return the in-place writes in step order, those of a node as listed."""
     index, nodes = timeline.index, timeline.graph.nodes
@@ -180,37 +197,26 @@ def _check_in_place(timeline: Timeline, ranges: Ranges, write: Write, *, alone: 
     """Reject an in-place write that violates a condition of seed II.G."""
     step, x, y, node = write
     tensors, index = timeline.graph.tensors, timeline.index
-    forbidden = set(tensors[x].must_not_alias) & {tensors[y].id} or set(tensors[y].must_not_alias) & {tensors[x].id}
+    forbidden = tensors[y].id in tensors[x].must_not_alias or tensors[x].id in tensors[y].must_not_alias
     arenas = {tensor.arena for tensor in (tensors[x], tensors[y]) if tensor.arena is not None}
     conditions = (
-        ("refcount", not alone),
-        ("saved_for_backward", bool(ranges.saved[x])),
-        ("read_later", bool(ranges.last_read[x] > step)),
-        ("graph_output", bool(index.is_output[x])),
-        ("constant", tensors[x].role == "constant"),
-        ("must_not_alias", bool(forbidden)),
-        ("other_arena", len(arenas) > 1),
+        ("refcount", "another tensor of its storage is live", not alone),
+        ("saved_for_backward", "it is saved for the backward pass", ranges.saved[x]),
+        ("read_later", "it is read again later", ranges.last_read[x] > step),
+        ("graph_output", "it is an output of the graph", index.is_output[x]),
+        ("constant", "it is a constant", tensors[x].role == "constant"),
+        ("must_not_alias", "the two must not alias", forbidden),
+        ("other_arena", "the two name different arenas", len(arenas) > 1),
     )
-    for condition, broken in conditions:
-        if broken:
+    for condition, why, is_broken in conditions:
+        if is_broken:
+            node_id, source = index.node_ids[node], tensors[x].id
             raise InvalidIrShapes(
-                f"node {index.node_ids[node]!r} may not write {tensors[y].id!r} in place of {tensors[x].id!r}: "
-                f"{_CONDITION_TEXT[condition]}.",
+                f"node {node_id!r} may not write {tensors[y].id!r} in place of {source!r}: {why}.",
                 t=step,
                 reason="in_place_denied",
                 condition=condition,
-                node_id=index.node_ids[node],
-                tensor=tensors[x].id,
+                node_id=node_id,
+                tensor=source,
                 hint="Remove the pair from in_place_write, or remove the condition.",
             )
-
-
-_CONDITION_TEXT = {
-    "refcount": "another tensor of its storage is live",
-    "saved_for_backward": "it is saved for the backward pass",
-    "read_later": "it is read again later",
-    "graph_output": "it is an output of the graph",
-    "constant": "it is a constant",
-    "must_not_alias": "the two must not alias",
-    "other_arena": "the two name different arenas",
-}
