@@ -32,8 +32,7 @@ from tmmu_core.graph.flops import graph_flops
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import OFFLOAD_ARENA, Graph, Node, Tensor, View
 from tmmu_core.judge.verifier.verify import verify_plan
-from tmmu_core.liveness.live_ranges import view_roots
-from tmmu_core.liveness.timeline import default_order, dependencies, source_of
+from tmmu_core.liveness.timeline import default_order, dependencies
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import ArenaSummary
 
@@ -49,7 +48,7 @@ def ordered(graph: Graph) -> PlanInput:
     """The graph with its default order written out."""
     index = index_graph(graph)
     everything = np.ones(len(index.node_ids), np.bool_)
-    edges = dependencies(index, source_of(index, view_roots(index)[0]), everything)
+    edges = dependencies(index, everything)
     order = tuple(index.node_ids[k] for k in default_order(index, edges, everything))
     return PlanInput(msgspec.structs.replace(graph, execution_order=order))
 

@@ -126,28 +126,26 @@ def _saved(timeline: Timeline, roots: I64) -> Mask:
 
 
 def _reject_dangling(timeline: Timeline, planned: Mask, last_read: I64) -> None:
-    index = timeline.index
+    """Reject a read of a tensor that is never written, and an output that nothing writes."""
+    index, ids = timeline.index, timeline.index.tensor_ids
     dangling = ~planned & (last_read >= 0)
     if dangling.any():
         # Report the earliest step and its first operand.
-        readers = (int(node) for node in timeline.node_at if node >= 0 and dangling[index.inputs_of(int(node))].any())
-        reader = next(readers)
-        tensor = next(int(i) for i in index.inputs_of(reader) if dangling[i])
+        nodes = [int(node) for node in timeline.node_at if node >= 0]
+        reader = next(node for node in nodes if dangling[index.inputs_of(node)].any())
+        name, node_id = ids[next(i for i in index.inputs_of(reader) if dangling[i])], index.node_ids[reader]
         raise InvalidIrShapes(
-            f"node {index.node_ids[reader]!r} reads tensor {index.tensor_ids[tensor]!r}, which nothing writes.",
+            f"node {node_id!r} reads tensor {name!r}, which nothing writes.",
             reason="dangling_input",
-            node_id=index.node_ids[reader],
-            tensor=index.tensor_ids[tensor],
+            node_id=node_id,
+            tensor=name,
             t=int(timeline.step_of[reader]),
             hint="Add it to the graph's inputs, give it a persistent role, or write it by a node.",
         )
-    lost = np.flatnonzero(~planned & index.is_output & (index.producer < 0)).tolist()
+    lost = [ids[i] for i in np.flatnonzero(~planned & index.is_output & (index.producer < 0)).tolist()]
     if lost:
-        name = min(index.tensor_ids[i] for i in lost)
-        raise InvalidIrShapes(
-            f"no node writes the graph output {name!r}.",
-            reason="never_produced",
-            node_id="",
-            tensor=name,
-            hint="Write it by a node, or remove it from the outputs.",
+        message, hint = (
+            f"no node writes the graph output {min(lost)!r}.",
+            "Write it by a node, or drop it as an output.",
         )
+        raise InvalidIrShapes(message, reason="never_produced", node_id="", tensor=min(lost), hint=hint)

@@ -25,34 +25,24 @@ from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.liveness.live_ranges import view_roots
 
 
-def source_of(index: GraphIndex, roots: I64) -> I64:
-    """Shape (tensors,): the node that must run before a tensor can be read, or −1.
+def dependencies(index: GraphIndex, inside: NDArray[np.bool_]) -> tuple[I64, I64]:
+    """Return edges (before, after) between nodes of the timeline.
 
-    For a view without a producer, the producer of its root base.
+    A view without a producer waits for the producer of its root base.
     """
-    source = index.producer.copy()
-    unproduced_view = (index.base >= 0) & (source < 0)
-    source[unproduced_view] = index.producer[roots[unproduced_view]]
-    return source
-
-
-def dependencies(index: GraphIndex, source: I64, inside: NDArray[np.bool_]) -> tuple[I64, I64]:
-    """Return edges (before, after) between nodes of the timeline."""
+    source = np.where((index.base >= 0) & (index.producer < 0), index.producer[view_roots(index)[0]], index.producer)
     after = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     before = source[index.in_idx]
     keep = (before >= 0) & inside[after]
     before, after = before[keep], after[keep]
-    outside = ~inside[before]
-    if outside.any():
+    outside = np.flatnonzero(~inside[before]).tolist()
+    if outside:
         # The reader of lowest id, and its first such input.
-        at = min(np.flatnonzero(outside).tolist(), key=lambda edge: (index.node_ids[after[edge]], edge))
-        raise InvalidIrShapes(
-            f"node {index.node_ids[after[at]]!r} reads what node {index.node_ids[before[at]]!r} writes, "
-            "and that node is not part of this mode's timeline.",
-            reason="producer_outside_mode",
-            node_id=index.node_ids[after[at]],
-            hint="Choose mode 'backward', or mark the producer with phase 'forward'.",
-        )
+        at = min(outside, key=lambda edge: (index.node_ids[after[edge]], edge))
+        reader, writer = index.node_ids[after[at]], index.node_ids[before[at]]
+        message = f"node {reader!r} reads what node {writer!r} writes, which is not part of this mode's timeline."
+        hint = "Choose mode 'backward', or mark the producer with phase 'forward'."
+        raise InvalidIrShapes(message, reason="producer_outside_mode", node_id=reader, hint=hint)
     return before, after
 
 
@@ -93,12 +83,10 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], inside: NDArray[np.
         left = set(by_id) - set(order)
         pairs = zip(edges[0].tolist(), edges[1].tolist(), strict=True)
         on_cycles = nodes_on_cycles(pair for pair in pairs if left.issuperset(pair))
-        stuck = next(node for node in by_id if node in on_cycles)
-        raise LivenessCycle(
-            f"the graph has a cycle: node {ids[stuck]!r} depends on itself through its inputs.",
-            node_id=ids[stuck],
-            hint="Break the cycle: every tensor must be written before it is read.",
-        )
+        stuck = ids[next(node for node in by_id if node in on_cycles)]
+        message = f"the graph has a cycle: node {stuck!r} depends on itself through its inputs."
+        hint = "Break the cycle: every tensor must be written before it is read."
+        raise LivenessCycle(message, node_id=stuck, hint=hint)
     return np.array(order, np.int64)
 
 
@@ -129,26 +117,18 @@ def given_order(index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64],
     wrong = np.flatnonzero(at[before] >= at[after])
     if len(wrong):
         first = int(at[after[wrong]].min())
-        node_id = index.node_ids[nodes[first]]
-        culprit = wrong[at[after[wrong]] == first][0]
-        raise LivenessCycle(
-            f"the execution order runs node {node_id!r} before node {index.node_ids[before[culprit]]!r}, "
-            "whose output it reads.",
-            t=first + bool(index.graph.inputs),
-            node_id=node_id,
-            hint="Move it after its producers, or omit the order to use the default.",
-        )
+        node_id, writer = index.node_ids[nodes[first]], index.node_ids[before[wrong[at[after[wrong]] == first][0]]]
+        message = f"the execution order runs node {node_id!r} before node {writer!r}, whose output it reads."
+        hint = "Move it after its producers, or omit the order to use the default."
+        raise LivenessCycle(message, t=first + bool(index.graph.inputs), node_id=node_id, hint=hint)
     return np.array(nodes, np.int64)
 
 
 def _bad_order(reason: str, node_id: str, position: int, what: str, hint: str = "") -> InvalidIrShapes:
-    return InvalidIrShapes(
-        f"the execution order is not a permutation of the nodes: {strict.shown(node_id)} {what} (position {position}).",
-        reason=reason,
-        node_id=node_id,
-        path=f"$.execution_order[{position}]",
-        hint=hint or "List every node of the mode's timeline exactly once.",
-    )
+    problem = f"{strict.shown(node_id)} {what} (position {position})"
+    message = f"the execution order is not a permutation of the nodes: {problem}."
+    hint = hint or "List every node of the mode's timeline exactly once."
+    return InvalidIrShapes(message, reason=reason, node_id=node_id, path=f"$.execution_order[{position}]", hint=hint)
 
 
 def default_mode(graph: Graph) -> Mode:
@@ -220,5 +200,5 @@ def _ids(index: GraphIndex, ordered: NDArray[np.int64]) -> Sequence[str]:
 def _order(index: GraphIndex, given: Sequence[str] | None, mode: Mode) -> NDArray[np.int64]:
     """Return the node numbers in execution order: the given one, checked, or the default."""
     inside = np.ones(len(index.node_ids), np.bool_) if mode == "backward" else index.is_forward
-    edges = dependencies(index, source_of(index, view_roots(index)[0]), inside)
+    edges = dependencies(index, inside)
     return default_order(index, edges, inside) if given is None else given_order(index, given, edges, inside)

@@ -76,9 +76,8 @@ def explain(liveness: Liveness, tensor_id: str) -> Explanation:
     tensor = index.tensor_of[tensor_id]
     if liveness.birth[tensor] < 0:
         raise KeyError(f"{tensor_id!r} is not planned in mode {timeline.mode!r}")
-    nodes = set(index.readers_of(tensor).tolist())
-    events = [_event(liveness, node) for node in nodes if timeline.step_of[node] >= 0]
-    readers = tuple(sorted(events, key=lambda event: event.step))
+    nodes = {int(node) for node in index.readers_of(tensor) if timeline.step_of[node] >= 0}
+    readers = tuple(sorted([_event(liveness, node) for node in nodes], key=lambda event: event.step))
     producer = Event(0, INPUTS_STEP) if index.is_input[tensor] else None
     if index.producer[tensor] >= 0 and timeline.step_of[index.producer[tensor]] >= 0:
         producer = _event(liveness, int(index.producer[tensor]))
@@ -87,7 +86,6 @@ def explain(liveness: Liveness, tensor_id: str) -> Explanation:
     got = [(x, on) for _, x, y, on in mine if y == tensor_id]
     given = [(k, y, on) for k, x, y, on in mine if x == tensor_id]
     reason, sentence = _death(liveness, tensor, readers, given)
-    at = np.flatnonzero(liveness.refusal_rows[:, 1] == tensor).tolist()
     return Explanation(
         tensor_id=tensor_id,
         birth=int(liveness.birth[tensor]),
@@ -100,7 +98,7 @@ def explain(liveness: Liveness, tensor_id: str) -> Explanation:
         granted_by=got[0][0] if got else None,
         handed_to=given[0][1] if given else None,
         handed_over=bool(given and given[0][2]),
-        refusals=tuple([liveness.refusals[i] for i in at]),
+        refusals=tuple([liveness.refusals[i] for i in np.flatnonzero(liveness.refusal_rows[:, 1] == tensor)]),
     )
 
 

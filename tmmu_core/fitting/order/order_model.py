@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from tmmu_core.graph.model import Node
 from tmmu_core.graph.operators import operator_of
 from tmmu_core.liveness.live_model import Liveness, Timeline
-from tmmu_core.liveness.live_ranges import view_roots
-from tmmu_core.liveness.timeline import dependencies, source_of
+from tmmu_core.liveness.timeline import dependencies
 
 I64 = NDArray[np.int64]
 LARGEST = 2**60
@@ -209,7 +208,7 @@ def _edges(liveness: Liveness, given: list[int], keep_phases: bool) -> I64:
     timeline = liveness.timeline
     index = timeline.index
     inside = timeline.step_of >= 0
-    before, after = dependencies(index, source_of(index, view_roots(index)[0]), inside)
+    before, after = dependencies(index, inside)
     found = [np.stack([before, after], axis=1)]
     nodes = timeline.graph.nodes
     extra = [*_sequence(nodes, given), *_overwrite_edges(liveness)]
