@@ -159,10 +159,6 @@ def _numbers(tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
 
 def _misfit(tensor: Tensor, why: str) -> InvalidIrShapes:
     assert tensor.view is not None
-    return refused(
-        f"the view {tensor.id!r} cannot follow the split of its base {tensor.view.base_tensor_uid!r}: {why}.",
-        "$",
-        "Say how the view is split, split the base along another axis, or leave it whole (null).",
-        reason="shard_view",
-        tensor=tensor.id,
-    )
+    message = f"the view {tensor.id!r} cannot follow the split of its base {tensor.view.base_tensor_uid!r}: {why}."
+    hint = "Give the split of the view, split the base along another axis, or leave it whole (null)."
+    return refused(message, "$", hint, reason="shard_view", tensor=tensor.id)

@@ -86,73 +86,55 @@ def check_world(spec: ShardSpec, world_size: int | None, rank: int = 0) -> int:
     """The number of ranks. Raises ``InvalidIrShapes`` (``shard_world_size``, ``shard_rank``)."""
     if world_size is not None and world_size != spec.world_size:
         mesh = " × ".join(f"{name} {size}" for name, size in spec.mesh) or "empty"
-        raise refused(
-            f"the world has {world_size} ranks, but the mesh ({mesh}) has {spec.world_size}.",
-            "$.mesh",
-            "Let the product of the mesh axes be the number of ranks; add an axis for plain replicas.",
-            reason="shard_world_size",
-        )
+        message = f"the world has {world_size} ranks, but the mesh ({mesh}) has {spec.world_size}."
+        hint = "Let the product of the mesh axes be the number of ranks; add an axis for plain replicas."
+        raise refused(message, "$.mesh", hint, reason="shard_world_size")
     if not 0 <= rank < spec.world_size:
-        raise refused(
+        message, hint = (
             f"there is no rank {rank} among {spec.world_size}.",
-            "$",
             f"Give a rank from 0 to {spec.world_size - 1}.",
-            reason="shard_rank",
         )
+        raise refused(message, "$", hint, reason="shard_rank")
     return spec.world_size
 
 
 def read_spec(given: Mapping[str, Any]) -> ShardSpec:
     """Check a spec and give it as a value. Raises ``InvalidIrShapes`` (reasons ``shard_spec``, ``shard_mesh``)."""
-    for key in given:
-        if key not in FIELDS:
-            raise refused(
-                f"the shard spec has the unknown field {key!r}.", f"$.{key}", strict.closest_hint(key, FIELDS)
-            )
+    _object(given, FIELDS, "$", "shard spec", "Write a JSON object.")
     mesh = _mesh(given.get("mesh", []))
     names = tuple(name for name, _ in mesh)
     rules = []
-    for k, rule in enumerate(_container(list, given.get("rules", []), "$.rules")):
-        path = f"$.rules[{k}]"
-        _refuse_unknown_keys(rule, ("match", "axis", "mesh", "split"), path)
-        if not isinstance(rule, Mapping) or not isinstance(rule.get("match"), str):
-            raise refused(f"{path} is no rule.", path, 'Write {"match": "layers.*.w1", "axis": 1, "mesh": "tp"}.')
+    for k, rule in enumerate(_list(given.get("rules", []), "$.rules")):
+        path, form = f"$.rules[{k}]", 'Write {"match": "layers.*.w1", "axis": 1, "mesh": "tp"}.'
+        _object(rule, ("match", "axis", "mesh", "split"), path, "rule", form)
+        if not isinstance(rule.get("match"), str):
+            raise refused(f"{path} is no rule.", path, form)
         rest = {key: value for key, value in rule.items() if key != "match"}
-        rules.append((rule["match"], _split(rest.pop("split", rest) if set(rest) == {"split"} else rest, names, path)))
+        rules.append((rule["match"], _split(rest["split"] if set(rest) == {"split"} else rest, names, path)))
     contracts, following = {}, set()
-    for kind, value in _container(dict, given.get("contracts", {}), "$.contracts").items():
-        if kind not in KINDS:
-            raise refused(
-                f"there is no contract for {kind!r}.", f"$.contracts.{kind}", strict.closest_hint(kind, KINDS)
-            )
+    for kind, value in _object(given.get("contracts", {}), KINDS, "$.contracts", "object", "Write an object.").items():
         if value == FOLLOW and kind in ("activations", "gradients"):
             following.add(kind)
         else:
             contracts[kind] = _split(value, names, f"$.contracts.{kind}")
-    return ShardSpec(
-        mesh=mesh,
-        tensors={
-            tensor_id: _split(value, names, f"$.tensors.{tensor_id}")
-            for tensor_id, value in _container(dict, given.get("tensors", {}), "$.tensors").items()
-        },
-        rules=tuple(rules),
-        contracts=contracts,
-        following=frozenset(following),
-    )
+    tensors = _object(given.get("tensors", {}), (), "$.tensors", "object", "Write an object.")
+    splits = {name: _split(value, names, f"$.tensors.{name}") for name, value in tensors.items()}
+    return ShardSpec(mesh, splits, tuple(rules), contracts, frozenset(following))
 
 
 def _mesh(given: Any) -> tuple[tuple[str, int], ...]:
     if isinstance(given, Mapping):
         given = [{"name": name, "size": given[name]} for name in sorted(given, key=str)]
     axes: list[tuple[str, int]] = []
-    for k, axis in enumerate(_container(list, given, "$.mesh")):
-        _refuse_unknown_keys(axis, ("name", "size"), f"$.mesh[{k}]")
-        if not isinstance(axis, Mapping) or set(axis) != {"name", "size"} or not isinstance(axis["name"], str):
-            raise refused(f"$.mesh[{k}] is no mesh axis.", f"$.mesh[{k}]", 'Write {"name": "tp", "size": 8}.')
-        size = axis["size"]
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise refused(f"the mesh axis {axis['name']!r} has the size {size!r}.", f"$.mesh[{k}]", "Give a size ≥ 1.")
-        axes.append((axis["name"], size))
+    for k, axis in enumerate(_list(given, "$.mesh")):
+        path, form = f"$.mesh[{k}]", 'Write {"name": "tp", "size": 8}.'
+        _object(axis, ("name", "size"), path, "mesh axis", form)
+        if set(axis) != {"name", "size"} or not isinstance(axis["name"], str):
+            raise refused(f"{path} is no mesh axis.", path, form)
+        name, size = axis["name"], axis["size"]
+        if type(size) is not int or size < 1:
+            raise refused(f"the mesh axis {name!r} has the size {size!r}.", path, "Give a size ≥ 1.")
+        axes.append((name, size))
     if len(dict(axes)) != len(axes):
         raise refused("two mesh axes have one name.", "$.mesh", "Name each axis differently.")
     ranks, most = 1, limits.ceiling(limits.RANKS)
@@ -170,39 +152,38 @@ def _split(given: Any, names: Sequence[str], path: str) -> Split:
         return ()
     split: list[tuple[int, str]] = []
     for entry in given if isinstance(given, list | tuple) else [given]:
-        _refuse_unknown_keys(entry, ("axis", "mesh"), path)
-        if not isinstance(entry, Mapping) or set(entry) != {"axis", "mesh"}:
-            raise refused(f"{path} is no sharding.", path, 'Write {"axis": 0, "mesh": "tp"}, a list of these, or null.')
+        form = 'Write {"axis": 0, "mesh": "tp"}, a list of these, or null.'
+        _object(entry, ("axis", "mesh"), path, "sharding", form)
+        if set(entry) != {"axis", "mesh"}:
+            raise refused(f"{path} is no sharding.", path, form)
         axis, mesh = entry["axis"], entry["mesh"]
-        if not isinstance(axis, int) or isinstance(axis, bool) or axis < 0:
+        if type(axis) is not int or axis < 0:
             raise refused(f"{path}: the axis {axis!r} is no number ≥ 0.", path, "Count axes from 0.")
         if mesh not in names:
-            raise refused(
-                f"{path}: there is no mesh axis {mesh!r}.",
-                path,
-                strict.closest_hint(str(mesh), names),
-                reason="shard_mesh",
-            )
+            message, hint = f"{path}: there is no mesh axis {mesh!r}.", strict.closest_hint(str(mesh), names)
+            raise refused(message, path, hint, reason="shard_mesh")
         split.append((axis, mesh))
-    if len({axis for axis, _ in split}) != len(split) or len({mesh for _, mesh in split}) != len(split):
+    if any(len(set(side)) < len(split) for side in zip(*split, strict=True)):
         raise refused(
             f"{path} uses an axis twice.", path, "Split each axis over one mesh axis, and each of those once."
         )
     return tuple(split)
 
 
-def _refuse_unknown_keys(given: Any, known: Sequence[str], path: str) -> None:
-    for key in given if isinstance(given, Mapping) else ():
+def _object(given: Any, known: Sequence[str], path: str, noun: str, form: str) -> Mapping[str, Any]:
+    """Return an object whose keys are among ``known``, if any are given. Raises ``InvalidIrShapes``."""
+    if not isinstance(given, Mapping):
+        raise refused(f"{path} is no {noun}.", path, form)
+    for key in given if known else ():
         if key not in known:
             raise refused(f"{path} has the unknown field {key!r}.", f"{path}.{key}", strict.closest_hint(key, known))
+    return given
 
 
-def _container(kind: type, value: Any, path: str) -> Any:
-    """Return ``value``, a list (or tuple) or an object as ``kind`` demands. Raises ``InvalidIrShapes``."""
-    if not isinstance(value, (list, tuple) if kind is list else Mapping):
-        what, hint = ("list", "array") if kind is list else ("object", "object")
-        raise refused(f"{path} is no {what}.", path, f"Write a JSON {hint}.")
-    return value
+def _list(given: Any, path: str) -> Sequence[Any]:
+    if not isinstance(given, list | tuple):
+        raise refused(f"{path} is no list.", path, "Write a JSON array.")
+    return given
 
 
 def refused(message: str, path: str, hint: str, reason: str = "shard_spec", **more: Any) -> InvalidIrShapes:

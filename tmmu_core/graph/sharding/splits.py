@@ -124,40 +124,25 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
         # Tensors that a mode adds exist in that mode only.
         leaders = (tensor_id.removesuffix(end) for end in FOLLOWERS)
         if tensor_id not in known and not any(leader in known for leader in leaders):
-            raise refused(
-                f"the shard spec names the tensor {tensor_id!r}, which the graph does not have.",
-                f"$.tensors.{tensor_id}",
-                strict.closest_hint(tensor_id, known),
-                reason="unknown_tensor",
-                tensor=tensor_id,
-            )
+            message = f"the shard spec names the tensor {tensor_id!r}, which the graph does not have."
+            hint = strict.closest_hint(tensor_id, known)
+            raise refused(message, f"$.tensors.{tensor_id}", hint, reason="unknown_tensor", tensor=tensor_id)
     point = checks.resolve_dims(graph, dims)
     shapes = tuple(checks.resolve_shape(tensor, point, i) for i, tensor in enumerate(graph.tensors))
-    splits: list[Split | None] = []
+    splits: list[Split | None] = [_explicit_split(*pair, spec) for pair in zip(graph.tensors, shapes, strict=True)]
     contracted: list[int] = []
-    for tensor, shape in zip(graph.tensors, shapes, strict=True):
-        own = _explicit_split(tensor, spec)
-        if own is not None:
-            _check(tensor, shape, own, spec)
-        splits.append(own)
     for i, tensor in enumerate(graph.tensors):
         if splits[i] is None and tensor.view is None:
             splits[i] = _implied_split(graph, spec, shapes, known, splits, i)
             if splits[i] and splits[i] == _contract(tensor, shapes[i], spec):
                 contracted.append(i)
-    if spec.following:
-        given = {i for i, split in enumerate(splits) if split}
-        for i, split in following_splits(graph, known, shapes, splits).items():
-            tensor = graph.tensors[i]
-            is_large_enough = all(shapes[i][axis] >= spec.sizes[mesh] for axis, mesh in split)
-            if (
-                i not in given
-                and tensor.view is None
-                and KIND_OF_ROLE[tensor.role] in spec.following
-                and is_large_enough
-            ):
-                splits[i] = split
-                contracted.append(i)
+    followed = following_splits(graph, known, shapes, splits) if spec.following else {}
+    for i, split in followed.items():
+        tensor = graph.tensors[i]
+        may_follow = not splits[i] and tensor.view is None and KIND_OF_ROLE[tensor.role] in spec.following
+        if may_follow and all(shapes[i][axis] >= spec.sizes[mesh] for axis, mesh in split):
+            splits[i] = split
+            contracted.append(i)
     found = Sharding(
         graph=graph,
         spec=spec,
@@ -166,8 +151,6 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
         follows=tuple(split is None for split in splits),
     )
     whole = _left_behind(found, contracted)
-    if not whole:
-        return found
     return replace(found, splits=tuple(() if i in whole else split for i, split in enumerate(found.splits)))
 
 
@@ -228,24 +211,30 @@ def _all_follow(sharding: Sharding, base: int, followers: Sequence[int], place: 
     return True
 
 
-def _explicit_split(tensor: Tensor, spec: ShardSpec) -> Split | None:
-    """Return the explicit split of the tensor; ``None`` without one."""
+def _explicit_split(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> Split | None:
+    """Return the explicit split of the tensor, checked; ``None`` without one."""
+    split: Split | None = None
     if tensor.id in spec.tensors:
-        return spec.tensors[tensor.id]
-    for pattern, split in spec.rules:
-        if fnmatchcase(tensor.id, pattern):
-            return split
-    if tensor.shard is not None:
-        if tensor.shard.mesh not in spec.sizes:
-            raise refused(
-                f"the tensor {tensor.id!r} is sharded over {tensor.shard.mesh!r}, which the mesh does not have.",
-                "$.mesh",
-                strict.closest_hint(tensor.shard.mesh, spec.sizes),
-                reason="shard_mesh",
-                tensor=tensor.id,
-            )
-        return ((tensor.shard.axis, tensor.shard.mesh),)
-    return None
+        split = spec.tensors[tensor.id]
+    elif any(fnmatchcase(tensor.id, pattern) for pattern, _ in spec.rules):
+        split = next(split for pattern, split in spec.rules if fnmatchcase(tensor.id, pattern))
+    elif tensor.shard is not None:
+        mesh = tensor.shard.mesh
+        if mesh not in spec.sizes:
+            message = f"the tensor {tensor.id!r} is sharded over {mesh!r}, which the mesh does not have."
+            raise refused(message, "$.mesh", strict.closest_hint(mesh, spec.sizes), "shard_mesh", tensor=tensor.id)
+        split = ((tensor.shard.axis, mesh),)
+    for axis, mesh in split or ():
+        if axis >= len(shape):
+            message = f"the tensor {tensor.id!r} is to be split along axis {axis}, but has {len(shape)} axes."
+            hint = f"Give an axis from 0 to {len(shape) - 1}." if shape else "A scalar cannot be split."
+            raise refused(message, "$", hint, "shard_axis", tensor=tensor.id)
+        if shape[axis] < spec.sizes[mesh]:
+            rows, parts = f"{shape[axis]} rows", f"the {spec.sizes[mesh]} parts of mesh axis {mesh!r}"
+            message = f"axis {axis} of the tensor {tensor.id!r} has {rows}, too few for {parts}: a rank would get none."
+            hint = "Split another axis, use a smaller mesh, or leave the tensor whole (null)."
+            raise refused(message, "$", hint, "shard_too_small", tensor=tensor.id)
+    return split
 
 
 def _implied_split(
@@ -273,24 +262,3 @@ def _contract(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> Split:
     """Return the split of a tensor by the contract of its kind."""
     contract = spec.contracts.get(KIND_OF_ROLE[tensor.role], ())
     return tuple((axis, mesh) for axis, mesh in contract if axis < len(shape) and shape[axis] >= spec.sizes[mesh])
-
-
-def _check(tensor: Tensor, shape: tuple[int, ...], split: Split, spec: ShardSpec) -> None:
-    for axis, mesh in split:
-        if axis >= len(shape):
-            raise refused(
-                f"the tensor {tensor.id!r} is to be split along axis {axis}, but has {len(shape)} axes.",
-                "$",
-                f"Give an axis from 0 to {len(shape) - 1}." if shape else "A scalar cannot be split.",
-                reason="shard_axis",
-                tensor=tensor.id,
-            )
-        if shape[axis] < spec.sizes[mesh]:
-            raise refused(
-                f"axis {axis} of the tensor {tensor.id!r} has {shape[axis]} rows, too few for the "
-                f"{spec.sizes[mesh]} parts of mesh axis {mesh!r}: a rank would get none.",
-                "$",
-                "Split another axis, use a smaller mesh, or leave the tensor whole (null).",
-                reason="shard_too_small",
-                tensor=tensor.id,
-            )
