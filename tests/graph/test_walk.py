@@ -15,7 +15,6 @@ from tmmu_core.graph.modules.collapsed_graph import (
     MOST_DRAWN,
     MOST_NEAR,
     Collapsed,
-    CollapseRequest,
     ViewRequest,
     collapse,
     walk,
@@ -45,7 +44,7 @@ def test_closed_module_is_a_vertex_that_counts_its_nodes() -> None:
     index, tree = grown(two_blocks())
     levels = [(tree.label(k), int(tree.members[k])) for k in range(1, len(tree.paths)) if not tree.parent[k]]
     assert levels == [("h.0", 4), ("h.1", 4)]
-    found = collapse(index, tree, CollapseRequest())
+    found = collapse(index, tree, ())
     assert names(index, tree, found) == ["@", "h.0", "h.1"]
     assert arrows(index, tree, found) == {"@→h.0", "h.0→h.1"}
     assert [(v.members, v.inside) for v in found.vertices] == [(0, 0), (4, 3), (4, 3)]
@@ -55,7 +54,7 @@ def test_closed_module_is_a_vertex_that_counts_its_nodes() -> None:
 
 def test_open_module_shows_its_nodes_in_a_frame() -> None:
     index, tree = grown(two_blocks())
-    found = collapse(index, tree, CollapseRequest([("h", "1")]))
+    found = collapse(index, tree, [("h", "1")])
     assert names(index, tree, found) == ["@", "h.0", "mm_a1", "gelu1", "mm_d1", "add1"]
     assert [tree.paths[k] for k in found.levels] == [("h", "1")]
     assert "h.0→add1" in arrows(index, tree, found)
@@ -65,7 +64,7 @@ def test_open_module_shows_its_nodes_in_a_frame() -> None:
 def test_selected_parameter_is_a_vertex() -> None:
     index, tree = grown(two_blocks())
     weight = index.tensor_of["h.1.up.weight"]
-    found = collapse(index, tree, CollapseRequest(tree.paths, tensor=weight, radius=1))
+    found = collapse(index, tree, tree.paths, ViewRequest(tensor=weight, radius=1))
     assert [v.kind for v in found.vertices] == ["tensor", "node"]
     assert (found.middle, found.carrying(weight)) == (0, (0,))
     assert found.vertices[1].hidden == 2  # what else reads or is read there
@@ -80,7 +79,7 @@ def test_unwritten_view_leads_to_the_writer_of_its_base() -> None:
     )
     index, tree = grown(which)
     assert writer_of(index, index.tensor_of["v"]) == 0
-    assert arrows(index, tree, collapse(index, tree, CollapseRequest())) == {"@→n", "n→m"}
+    assert arrows(index, tree, collapse(index, tree, ())) == {"@→n", "n→m"}
 
 
 def test_neighbourhood_shows_nodes_and_no_groups() -> None:
@@ -121,7 +120,7 @@ def scoped(draw: st.DrawFn) -> Graph:
 def test_collapsing_keeps_every_node_and_reachability(which: Graph, data: st.DataObject) -> None:
     index, tree = grown(which)
     opened = data.draw(st.sets(st.sampled_from(tree.paths)))
-    found = collapse(index, tree, CollapseRequest(opened))
+    found = collapse(index, tree, opened)
     assert sum(v.members for v in found.vertices) == len(index.node_ids)
     assert int(tree.members[0]) == len(index.node_ids)
     for k, v in enumerate(found.vertices):
@@ -157,8 +156,8 @@ def test_neighbourhood_holds_exactly_the_nodes_within_its_radius(which: Graph, d
     opened = data.draw(st.sets(st.sampled_from(tree.paths)))
     opened |= tree.stretches
     middle, radius = data.draw(st.integers(0, len(index.node_ids) - 1)), data.draw(st.integers(0, 3))
-    whole = collapse(index, tree, CollapseRequest(opened))
-    part = collapse(index, tree, CollapseRequest(opened, node=middle, radius=radius))
+    whole = collapse(index, tree, opened)
+    part = collapse(index, tree, opened, ViewRequest(node=middle, radius=radius))
     both = nx.Graph()
     both.add_nodes_from(range(len(whole.vertices)))
     both.add_edges_from((e.source, e.target) for e in whole.edges)
@@ -171,5 +170,5 @@ def test_neighbourhood_holds_exactly_the_nodes_within_its_radius(which: Graph, d
 @pytest.mark.parametrize("most", [1, 3, 12, 100])
 def test_initially_open_modules_are_limited(most: int) -> None:
     index, tree = grown(two_blocks())
-    found = collapse(index, tree, CollapseRequest(tree.opened(most)))
+    found = collapse(index, tree, tree.opened(most))
     assert len(found.vertices) - 1 <= max(most, 2)

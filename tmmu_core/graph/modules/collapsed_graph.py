@@ -9,7 +9,8 @@ Collapsing is a quotient of the graph: paths between nodes remain paths between 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -26,11 +27,13 @@ NOWHERE = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
-class CollapseRequest:
-    """The open levels of the module tree, and the neighbourhood to show, if any."""
+class ViewRequest:
+    """The levels opened and closed by hand, and the neighbourhood to show, if any."""
 
     opened: Collection[Path] = frozenset()
-    """Open levels besides the root. A level below a closed one is hidden."""
+    """Levels opened by hand, on top of those that are open at first. A level below a closed one is hidden."""
+    closed: Collection[Path] = frozenset()
+    """Levels closed by hand."""
     tensor: int = -1
     """Tensor in the middle of the neighbourhood, or −1; one without producer becomes a vertex."""
     node: int = -1
@@ -111,56 +114,60 @@ def writer_of(index: GraphIndex, tensor: int) -> int:
     return int(index.producer[index.root[tensor]])
 
 
-def collapse(index: GraphIndex, tree: Tree, request: CollapseRequest) -> Collapsed:
-    """Return the graph with each closed level as one vertex; with a radius, the neighbourhood of the middle.
+WHOLE_GRAPH = ViewRequest()
+
+
+def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: ViewRequest = WHOLE_GRAPH) -> Collapsed:
+    """Return the graph with each level outside of ``opened`` as one vertex; with a radius, only the neighbourhood.
 
     The middle is the vertex that writes the requested tensor, else that of the requested node; without either, the
     whole graph is returned. O(operands), and the size of the neighbourhood.
+
+    Vertices have codes: 2 × node, 2 × level + 1, −1 for the inputs, −2 − tensor.
     """
-    code = _codes(tree, request.opened)
-    source, target, tensor = _passages(index, code, request.tensor)
-    middle = NOWHERE
-    if request.tensor >= 0 or request.node >= 0:
-        maker = writer_of(index, request.tensor) if request.tensor >= 0 else request.node
-        unwritten = -1 if index.is_input[index.root[request.tensor]] else -2 - request.tensor
-        middle = int(code[maker]) if maker >= 0 else unwritten
-    alone = [] if middle == NOWHERE else [middle]  # it may have no reader either
-    seen = np.unique(np.concatenate([code, source, target, alone]).astype(np.int64))
-    neighbours: dict[int, set[int]] = {}
-    if request.radius is not None and alone:
-        outer = source != target
-        for one, other in zip(source[outer].tolist(), target[outer].tolist(), strict=True):
-            neighbours.setdefault(one, set()).add(other)
-            neighbours.setdefault(other, set()).add(one)
-        near = reached = {middle}
-        for _ in range(request.radius):
-            reached = {other for one in reached for other in neighbours.get(one, ())} - near
-            near = near | reached
-        seen = np.array(sorted(near), np.int64)
-    parts = _Parts(index, tree, code, source, target, tensor, request.radius is not None)
-    return _drawn(parts, seen, middle, neighbours)
-
-
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    index: GraphIndex
-    tree: Tree
-    code: I64
-    """Shape (nodes,): the vertex of each, as a code: 2 × node, 2 × level + 1, −1 inputs, −2 − tensor."""
-    source: I64
-    target: I64
-    tensor: I64
-    near: bool
-    """Whether the result is a neighbourhood."""
-
-
-def _codes(tree: Tree, opened: Collection[Path]) -> I64:
-    """Return, per node, ``2 × node`` if all its levels are open, else ``2 × level + 1`` of the outermost closed one."""
     closed = np.zeros(len(tree.paths), np.int64)  # the root is never a vertex
     for level, path in enumerate(tree.paths):
         closed[level] = closed[tree.parent[level]] or (0 if path in opened else level)
-    into = closed[tree.of_node]
-    return np.where(into, 2 * into + 1, 2 * np.arange(len(into), dtype=np.int64))
+    into = closed[tree.of_node]  # the outermost closed level
+    code = np.where(into, 2 * into + 1, 2 * np.arange(len(into), dtype=np.int64))
+    source, target, tensor = _passages(index, code, around.tensor)
+    outer = source != target
+    middle = NOWHERE
+    if around.tensor >= 0 or around.node >= 0:
+        maker = writer_of(index, around.tensor) if around.tensor >= 0 else around.node
+        unwritten = -1 if index.is_input[index.root[around.tensor]] else -2 - around.tensor
+        middle = int(code[maker]) if maker >= 0 else unwritten
+    alone = {middle} - {NOWHERE}  # it may have no reader either
+    seen = {*code.tolist(), *source.tolist(), *target.tolist(), *alone}
+    neighbours: dict[int, set[int]] = {}
+    if around.radius is not None and alone:
+        for one, other in zip(source[outer].tolist(), target[outer].tolist(), strict=True):
+            neighbours.setdefault(one, set()).add(other)
+            neighbours.setdefault(other, set()).add(one)
+        seen = reached = alone
+        for _ in range(around.radius):
+            reached = {other for one in reached for other in neighbours.get(one, ())} - seen
+            seen = seen | reached
+    codes, first, times = np.unique(code, return_index=True, return_counts=True)
+    at = dict(zip(codes.tolist(), first.tolist(), strict=True))
+    order = sorted(seen, key=lambda code: (at.get(code, -1), -code))  # vertices without nodes first
+    number = {code: k for k, code in enumerate(order)}
+    passes_out = np.zeros(len(index.tensor_ids), np.bool_)
+    passes_out[tensor[outer]] = True
+    inside = Counter(source[~outer & ~passes_out[tensor]].tolist())
+    members = dict(zip(codes.tolist(), times.tolist(), strict=True))
+    vertices = []
+    for each in order:
+        hidden = sum(1 for other in neighbours.get(each, ()) if other not in number)
+        vertices.append(_vertex(tree, each, (members.get(each, 0), inside[each], hidden), around.radius is not None))
+    levels: set[int] = set()
+    for level in {vertex.level for vertex in vertices}:
+        while level:
+            levels.add(level)
+            level = int(tree.parent[level])
+    edges = _edges(index.nbytes, number, np.stack([source, target, tensor])[:, outer].T.tolist())
+    of_node = np.array([number.get(each, -1) for each in code.tolist()], np.int64)
+    return Collapsed(tuple(vertices), edges, tuple(sorted(levels)), of_node, number.get(middle, -1))
 
 
 def _passages(index: GraphIndex, code: I64, wanted: int) -> tuple[I64, I64, I64]:
@@ -176,67 +183,27 @@ def _passages(index: GraphIndex, code: I64, wanted: int) -> tuple[I64, I64, I64]
     return source, target, tensor
 
 
-def _drawn(parts: _Parts, seen: I64, middle: int, neighbours: dict[int, set[int]]) -> Collapsed:
-    codes, first, times = np.unique(parts.code, return_index=True, return_counts=True)
-    at = dict(zip(codes.tolist(), first.tolist(), strict=True))
-    order = sorted(seen.tolist(), key=lambda code: (at.get(code, -1), -code))  # vertices without nodes first
-    number = {int(code): k for k, code in enumerate(order)}
-    members, inside = dict(zip(codes.tolist(), times.tolist(), strict=True)), _inside(parts)
-    vertices = []
-    for code in order:
-        hidden = sum(1 for other in neighbours.get(code, ()) if other not in number)
-        vertices.append(_vertex(parts, code, members.get(code, 0), inside.get(code, 0), hidden))
-    edges = _edges(parts, number)
-    levels: set[int] = set()
-    for vertex in vertices:
-        level = vertex.level
-        while level:
-            levels.add(level)
-            level = int(parts.tree.parent[level])
-    of_node = np.array([number.get(code, -1) for code in parts.code.tolist()], np.int64)
-    return Collapsed(tuple(vertices), edges, tuple(sorted(levels)), of_node, number.get(middle, -1))
-
-
-def _inside(parts: _Parts) -> dict[int, int]:
-    """Return, per vertex, the number of its internal tensors."""
-    outer = np.zeros(len(parts.index.tensor_ids), np.bool_)
-    outer[parts.tensor[parts.source != parts.target]] = True
-    within = (parts.source == parts.target) & ~outer[parts.tensor]
-    kept, tensors = np.unique(parts.source[within], return_counts=True)
-    return dict(zip(kept.tolist(), tensors.tolist(), strict=True))
-
-
-def _vertex(parts: _Parts, code: int, members: int, inside: int, hidden: int) -> Vertex:
-    if code == -1:
-        return Vertex("inputs", -1, 0, 0, 0, hidden)
-    if code < -1:
-        return Vertex("tensor", -2 - code, 0, 0, 0, hidden)
-    tree, item = parts.tree, code // 2
+def _vertex(tree: Tree, code: int, counts: tuple[int, int, int], is_near: bool) -> Vertex:
+    """Return the vertex of a code; ``counts``: members, inside, hidden."""
+    if code < 0:
+        return Vertex("inputs" if code == -1 else "tensor", -1 if code == -1 else -2 - code, 0, 0, 0, counts[2])
+    item = code // 2
     level = int(tree.parent[item]) if code % 2 else int(tree.of_node[item])
-    while parts.near and tree.paths[level] in tree.stretches:  # around a node no frame is drawn for a stretch
+    while is_near and tree.paths[level] in tree.stretches:  # around a node no frame is drawn for a stretch
         level = int(tree.parent[level])
-    return Vertex("level" if code % 2 else "node", item, level, members, inside, hidden)
+    return Vertex("level" if code % 2 else "node", item, level, *counts)
 
 
-def _edges(parts: _Parts, number: dict[int, int]) -> tuple[Edge, ...]:
+def _edges(size: U64, number: dict[int, int], passages: Iterable[Sequence[int]]) -> tuple[Edge, ...]:
     found: dict[tuple[int, int], list[int]] = {}
-    outer = parts.source != parts.target
-    rows = zip(parts.source[outer].tolist(), parts.target[outer].tolist(), parts.tensor[outer].tolist(), strict=True)
-    for source, target, tensor in rows:
+    for source, target, tensor in passages:
         if source in number and target in number:
             found.setdefault((number[source], number[target]), []).append(tensor)
-    size = parts.index.nbytes
-    return tuple(
-        [
-            Edge(
-                *ends,
-                tuple(tensors),
-                sum(int(size[t]) for t in tensors),
-                max(tensors, key=lambda t: (int(size[t]), -t)),
-            )
-            for ends, tensors in sorted(found.items())
-        ]
-    )
+    edges = []
+    for ends, tensors in sorted(found.items()):
+        largest = max(tensors, key=lambda tensor: (int(size[tensor]), -tensor))
+        edges.append(Edge(*ends, tuple(tensors), sum(int(size[tensor]) for tensor in tensors), largest))
+    return tuple(edges)
 
 
 MOST_AT_FIRST = 60
@@ -245,20 +212,6 @@ MOST_NEAR = 80
 """Most vertices of a neighbourhood of nodes; above, only the levels around the middle are open."""
 MOST_DRAWN = 3_000
 """Most vertices that are drawn at once."""
-
-
-@dataclass(frozen=True)
-class ViewRequest:
-    """Request for a view."""
-
-    opened: Collection[Path] = frozenset()
-    """Levels opened by hand, on top of those that are open at first."""
-    closed: Collection[Path] = frozenset()
-    """Levels closed by hand."""
-    tensor: int = -1
-    node: int = -1
-    radius: int | None = None
-    """As in :class:`CollapseRequest`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,17 +230,15 @@ class GraphView:
 
 def walk(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:
     """Return the whole graph or the requested neighbourhood, with at most :data:`MOST_DRAWN` vertices."""
-    request = CollapseRequest(tensor=view.tensor, node=view.node, radius=view.radius)
     if view.radius is None:
         first = tree.opened(MOST_AT_FIRST)
         opened = (first | frozenset(view.opened)) - frozenset(view.closed)
-        found = collapse(index, tree, replace(request, opened=opened))
+        found = collapse(index, tree, opened, view)
         if len(found.vertices) <= MOST_DRAWN:
             return GraphView(found, opened, False, None, 0)
-        wanted = len(found.vertices)
-        return GraphView(collapse(index, tree, replace(request, opened=first)), first, False, None, wanted)
+        return GraphView(collapse(index, tree, first, view), first, False, None, len(found.vertices))
     everything = frozenset(tree.paths) - frozenset(view.closed)
-    found = collapse(index, tree, replace(request, opened=everything))
+    found = collapse(index, tree, everything, view)
     if len(found.vertices) <= MOST_NEAR:
         return GraphView(found, everything, False, view.radius, 0)
     wanted = len(found.vertices)
@@ -295,8 +246,8 @@ def walk(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:
     around = tree.above(maker.item) if maker is not None and maker.kind == "node" else ()
     opened = (tree.stretches | frozenset(around) | frozenset(view.opened)) - frozenset(view.closed)
     radius = view.radius
-    found = collapse(index, tree, replace(request, opened=opened))
+    found = collapse(index, tree, opened, view)
     while len(found.vertices) > MOST_DRAWN and radius > 0:
         radius -= 1
-        found = collapse(index, tree, replace(request, opened=opened, radius=radius))
+        found = collapse(index, tree, opened, replace(view, radius=radius))
     return GraphView(found, opened, True, radius, wanted if radius < view.radius else 0)
