@@ -13,7 +13,7 @@ from tmmu_core.graph.model import PERSISTENT_ROLES, PRESETS, ROLES
 from tmmu_core.judge.finding import Finding, error
 from tmmu_core.judge.reference.liveness.ref_storages import Groups
 from tmmu_core.judge.verifier.check_constraints import excluded_storages
-from tmmu_core.judge.verifier.row_columns import Mask, PlanFacts
+from tmmu_core.judge.verifier.row_columns import PlanFacts
 from tmmu_core.plans.model import Plan
 
 Box = tuple[int, int, int, int]
@@ -95,7 +95,7 @@ def check_storages(facts: PlanFacts) -> Iterator[Finding]:
         if group is not None and group_storage.setdefault(group, int(storage[i])) != storage[i]:
             yield error("storage", f'alias group "{group}" is in two storages.', tensor=plan.tensor_ids[i])
     members: dict[int, list[int]] = {}
-    for row in np.flatnonzero(~_linked_by_views(facts)[storage]).tolist():
+    for row in np.flatnonzero(np.bincount(storage)[storage] > 1).tolist():
         members.setdefault(int(storage[row]), []).append(row)
     for rows in members.values():
         first = plan.tensor_ids[rows[0]]
@@ -104,29 +104,6 @@ def check_storages(facts: PlanFacts) -> Iterator[Finding]:
         for name in _unlinked(plan, rows):
             message = f'"{name}" and "{first}" are one storage, but no view, alias group or in-place write links them.'
             yield error("storage", message, tensor=name, other=first)
-
-
-def _linked_by_views(facts: PlanFacts) -> Mask:
-    """Return per storage whether its rows are one tensor and its views, in one slot.
-
-    Nearly all storages are; the others are checked one by one.
-    """
-    plan, storage = facts.plan, facts.plan.storage
-    base = np.array([-1 if name is None else plan.row_of.get(name, -1) for name in plan.base_tensor_uids], np.int64)
-    root = np.arange(len(plan))
-    mine = (base >= 0) & (storage[base] == storage)
-    root[mine] = base[mine]
-    for _ in range(len(plan).bit_length()):  # pointer doubling along all bases
-        root = root[root]
-    first = np.full(facts.storages, len(plan), np.int64)
-    np.minimum.at(first, storage, np.arange(len(plan)))
-    head = first[storage]
-    apart = (root != root[head]) | mine[root]  # two tensors, or a cycle of views
-    for column in (plan.arena, plan.logical_slot, plan.generation):
-        apart |= column != column[head]
-    linked = np.ones(facts.storages, np.bool_)
-    linked[storage[apart]] = False
-    return linked
 
 
 def _unlinked(plan: Plan, rows: list[int]) -> list[str]:
@@ -174,11 +151,10 @@ def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
 def overlaps(facts: PlanFacts) -> Iterator[tuple[str, int, int, Box, Box]]:
     """Yield ``(address space, earlier storage, later storage, their boxes)`` of storages that overlap.
 
-    Every overlapping storage occurs at least once. Without a sweep where disjoint slots with one tenant at a time prove
-    that there is none. The storages of a temporal exclusion may overlap.
+    Every overlapping storage occurs at least once. The storages of a temporal exclusion may overlap.
     """
     allowed = excluded_storages(facts.plan)
-    for space, storages in () if _proven_by_slots(facts) else facts.spaces:
+    for space, storages in facts.spaces:
         boxes, owner = _boxes(facts, storages.tolist())
         for a, b in overlapping(boxes) if not allowed else _all_pairs(boxes):
             if frozenset((owner[a], owner[b])) not in allowed:
@@ -213,20 +189,6 @@ def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]
             boxes.append((birth[s], death[s], start[s], stop[s]))
             owner.append(s)
     return boxes, owner
-
-
-def _proven_by_slots(facts: PlanFacts) -> bool:
-    """Return whether disjoint slots, with one tenant at a time at the slot's offset, exclude every overlap."""
-    slots, order = facts.slots, facts.by_slot
-    if (facts.start != slots.start[facts.slot_of]).any() or facts.slots_meet.any():
-        return False
-    birth, held = facts.birth[order], facts.read_until[order]
-    close = np.flatnonzero(~facts.opens_slot[1:] & (held[:-1] > birth[1:]))
-    for at in close.tolist():
-        before, after = int(order[at]), int(order[at + 1])
-        if facts.granted.get(before) != (int(birth[at + 1]), after) or facts.death[before] > birth[at + 1]:
-            return False
-    return True  # ranges are not empty: a tenant that ends before the next one ends before all later ones
 
 
 def overlapping(boxes: Sequence[Box]) -> Iterator[tuple[int, int]]:
