@@ -8,10 +8,9 @@ gets an error row.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count, groupby
+from itertools import groupby
 from typing import Any
 from uuid import uuid4
 
@@ -20,8 +19,6 @@ from tmmu_core.sweep.sweep_worker import refused, work
 
 BATCH_SECONDS = 1.0
 """Seconds between two groups of results in this process."""
-AHEAD = 3
-"""Batches per worker that are submitted in advance."""
 BATCH, SHARES = 32, 4
 """Most points per batch, and the least number of batches per worker where there are enough points."""
 DEATHS = 1
@@ -79,56 +76,50 @@ def cluster(scheduler: str | None = None, workers: int = 0) -> Iterator[Any]:
 
 
 def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> Iterator[tuple[Done, ...]]:
-    """Run the points on a cluster; yield batches as they finish."""
+    """Run the points on a cluster; yield batches as they finish. Raises ``ConnectionError`` without a scheduler."""
     from distributed import as_completed
 
-    coming, sweep = as_completed(), uuid4().hex  # unique among the sweeps on one scheduler
-    waiting, lost = deque(_batches(points, _workers(client))), deque[Point]()
-    out: dict[str, tuple[Point, ...]] = {}
-    held: dict[int, Any] = {}
-    retried: set[int] = set()
-    numbers = count()
-
-    def submit(batch: tuple[Point, ...]) -> None:
-        at = batch[0].source
-        if at not in held:
-            for unused in held.keys() - {other[0].source for other in out.values()}:
-                held.pop(unused).release()
-            held[at] = client.submit(given, sources[at], key=f"tmmu-source-{sources[at].digest}")
-        key = f"tmmu-{sweep}-{next(numbers)}"
-        out[key] = batch
-        coming.add(client.submit(work_all, held[at], batch, key=key))
-
-    def submit_more() -> None:
-        ahead = AHEAD * _workers(client)
-        while waiting and len(out) < ahead:
-            submit(waiting.popleft())
-        if lost and not out:
-            submit((lost.popleft(),))
-
+    sweep = uuid4().hex  # unique among the sweeps on one scheduler
+    workers = max(1, sum(client.nthreads().values()))
+    batches = {f"tmmu-{sweep}-{k}": batch for k, batch in enumerate(_batches(points, workers))}
+    futures = [_submit(client, sources, key, batch) for key, batch in batches.items()]
+    lost: list[Point] = []
     try:
-        submit_more()
-        for future in coming:
-            batch = out.pop(future.key)
-            done: tuple[Done, ...] = ()
-            try:
-                done = future.result()
-            except Exception as error:  # raised by the worker: work() raises nothing
-                if client.status != "running":
-                    raise ConnectionError("the connection to the scheduler was lost") from error
-                if batch[0].number in retried:
-                    record = {"code_id": DIED, "message": f"its worker died each time: {type(error).__name__}."}
-                    done = (Done(batch[0].number, (refused(batch[0], record),), died=True),)
-                else:
-                    lost.extend(batch)
-                    retried |= {point.number for point in batch}
-            future.release()
-            submit_more()
-            if done:
+        for future in as_completed(list(futures)):
+            done = _result_of(client, future)
+            if isinstance(done, Exception):
+                lost += batches[future.key]
+            else:
                 yield done
+        for point in lost:
+            futures.append(_submit(client, sources, f"tmmu-{sweep}-alone-{point.number}", (point,)))
+            done = _result_of(client, futures[-1])
+            if isinstance(done, Exception):
+                record = {"code_id": DIED, "message": f"its worker died each time: {type(done).__name__}."}
+                done = (Done(point.number, (refused(point, record),), died=True),)
+            yield done
     finally:
-        for future in [*coming.futures, *held.values()]:
+        for future in futures:
             future.release()
+
+
+def _submit(client: Any, sources: Sequence[Source], key: str, batch: tuple[Point, ...]) -> Any:
+    source = sources[batch[0].source]
+    held = client.submit(given, source, key=f"tmmu-source-{source.digest}")  # one task, whichever batch needs it
+    return client.submit(work_all, held, batch, key=key)
+
+
+def _result_of(client: Any, future: Any) -> tuple[Done, ...] | Exception:
+    """Return the rows of a batch, or the error of its worker: ``work`` raises nothing."""
+    try:
+        done: tuple[Done, ...] = future.result()
+    except Exception as error:
+        if client.status != "running":
+            raise ConnectionError("the connection to the scheduler was lost") from error
+        return error
+    finally:
+        future.release()
+    return done
 
 
 def work_all(source: Source, points: tuple[Point, ...]) -> tuple[Done, ...]:
@@ -139,10 +130,6 @@ def work_all(source: Source, points: tuple[Point, ...]) -> tuple[Done, ...]:
 def given(source: Source) -> Source:
     """Return the source; the scheduler can recompute this task when a worker is lost."""
     return source
-
-
-def _workers(client: Any) -> int:
-    return max(1, sum(client.nthreads().values()))
 
 
 def _batches(points: Sequence[Point], workers: int) -> Iterator[tuple[Point, ...]]:
