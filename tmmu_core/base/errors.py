@@ -3,18 +3,12 @@
 ::
 
     TmmuError                      an error that the user can fix; an internal error is an assert
-    ├── UnreadableInput            bytes that no reader accepts: names the readers, the place and the fix
+    ├── UnreadableInput            bytes that no reader accepts
     │   └── MissingExtra           the required package belongs to an extra that is not installed
-    ├── UnwritableOutput           a file that cannot be written: names it, and why
-    ├── StoreFault                 a store that cannot be used, or lacks the requested plan: names the store
-    └── ContractError              a clause of the contract is broken; carries one error record
-        ├── AlignmentViolation     1301 FATAL   an alignment that is no power of two, a view off its dtype's grid
-        ├── AllocationFailure      1302 FATAL   the quota (``memory_bytes_budget``) is breached
-        ├── AllocationOverflow     1303 FATAL   a product, a sum or an align-up past 2^64 − 1
-        ├── ArenaTooSmall          1304 ERROR   an arena's extent is over its capacity, or the arena is not declared
-        ├── LivenessCycle          1305 ERROR   an order or a graph in which something is read before it is made
-        ├── InvalidIrShapes        1306 ERROR   an invalid graph
-        └── AddressCollision       1307 FATAL   two slots at one address (draft-era hashed addresses only)
+    ├── Misuse                     an invalid or unsupported request
+    │   └── UnwritableOutput       a file that cannot be written
+    ├── StoreFault                 a store that cannot be used, or lacks the requested plan
+    └── ContractError              a clause of the contract is broken; one subclass per code
 
 A verdict (lint, verify, compare) is a value, not an error.
 """
@@ -110,7 +104,7 @@ class Misuse(TmmuError):
 
 
 class UnwritableOutput(Misuse):
-    """An output file cannot be written (no folder, no permission, no space). Names the file and the reason."""
+    """An output file cannot be written (no folder, no permission, no space)."""
 
 
 class StoreFault(TmmuError):
@@ -143,13 +137,7 @@ class ContractError(TmmuError):
     operator: ClassVar[str] = "UML_OS.TMMU.PlanMemory_v2"
 
     def __init__(
-        self,
-        message: str,
-        *,
-        t: int = -1,
-        operator: str | None = None,
-        hint: str = "",
-        **diagnostics: Scalar,
+        self, message: str, *, t: int = -1, operator: str | None = None, hint: str = "", **diagnostics: Scalar
     ) -> None:
         self.message, self.t, self.hint = message, t, hint
         self.failure_operator = operator or type(self).operator
@@ -170,26 +158,19 @@ class ContractError(TmmuError):
                 self.diagnostics[key] = value
 
     def record(self) -> dict[str, Any]:
-        """The error record of §5: every field present, ``diagnostics`` of scalars, sorted by key."""
-        diagnostics: dict[str, Scalar] = dict.fromkeys(self.required, "unknown")
-        diagnostics.update(self.diagnostics)
+        """Return the error record of §5: every field present, ``diagnostics`` of scalars, sorted by key."""
+        diagnostics = {**dict.fromkeys(self.required, "unknown"), **self.diagnostics}
         if self.hint:
             diagnostics["hint"] = self.hint
-        record: dict[str, Any] = {
-            "code_id": self.code_id,
-            "numeric_code": self.numeric_code,
-            "severity": self.severity,
-            "subsystem": "TMMU",
-            "t": self.t,
-            "rank": self.rank,
-            "failure_operator": self.failure_operator,
-            "replay_token": self.replay_token,
-            "message": self.message,
-            "retryable": False,
-            "diagnostics": dict(sorted(diagnostics.items())),
-        }
-        spelled: dict[str, Any] = spelled_out(record)
-        return spelled
+        fixed = {"subsystem": "TMMU", "retryable": False, "diagnostics": dict(sorted(diagnostics.items()))}
+        return {name: spelled_out(fixed[name] if name in fixed else getattr(self, name)) for name in RECORD}
+
+
+RECORD = (
+    *("code_id", "numeric_code", "severity", "subsystem", "t", "rank", "failure_operator", "replay_token"),
+    *("message", "retryable", "diagnostics"),
+)
+"""The fields of an error record, in this order."""
 
 
 class AlignmentViolation(ContractError):
