@@ -17,47 +17,43 @@ def read_arenas(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> Arena
     """Return arena name → :class:`Arena`.
 
     Raises ``AlignmentViolation`` for an alignment that is no power of two, ``InvalidIrShapes`` (reason
-    ``arena_config``) for an unknown field and a figure that is no
-    uint64, ``UnreadableInput`` for more arenas than the limit.
+    ``arena_config``) for an unknown field and a figure that is no uint64, ``UnreadableInput`` for more arenas than the
+    limit.
     """
     refuse_many(config or {})
     arenas: ArenaConfig = {}
     for name, given in (config or {}).items():
+        problem, hint = "", ""
         try:
             arena = given if isinstance(given, Arena) else msgspec.convert(given, Arena, strict=True)
         except msgspec.ValidationError as error:
-            raise _bad(name, str(error), strict.field_hint(error, Arena)) from error
+            arena, problem, hint = Arena(), str(error), strict.field_hint(error, Arena)
         for field in ("capacity_bytes", "alignment_bytes", "page_size"):
             if not 0 <= getattr(arena, field) <= U64_MAX:
-                raise _bad(name, f"{field} is {getattr(arena, field)}, not between 0 and 2^64 − 1")
+                problem = problem or f"{field} is {getattr(arena, field)}, not between 0 and 2^64 − 1"
+        if problem:
+            form = 'Write it as {"capacity_bytes": 1048576, "alignment_bytes": 128, "page_size": 4096}.'
+            raise _bad(f"arena {name!r} of the arena configuration: {problem}.", name, "arena_config", hint or form)
         check_alignment(arena.alignment_bytes, arena=name)
         arenas[name] = arena
     return arenas
-
-
-ALONE = {ONE_MEMORY, OFFLOAD_ARENA}
 
 
 def refuse_unknown_arenas(config: Mapping[str, Any], graph: Graph) -> None:
     """Raise ``InvalidIrShapes`` (reason ``unknown_arena``) for an unused arena whose name resembles a known one."""
     known, unused = unused_arenas(config, graph)
     for name in unused:
-        if not strict.resembles(name, known):
-            continue
-        raise InvalidIrShapes(
-            f"there is no arena {name!r} in this graph.",
-            reason="unknown_arena",
-            node_id="",
-            arena=name,
-            path=f"$.{name}",
-            hint=strict.closest_hint(name, known),
-        )
+        if strict.resembles(name, known):
+            hint = strict.closest_hint(name, known)
+            raise _bad(f"there is no arena {name!r} in this graph.", name, "unknown_arena", hint)
 
 
 def unused_arenas(config: Mapping[str, Any], graph: Graph) -> tuple[tuple[str, ...], list[str]]:
     """Return the arenas that roles or tensors of ``graph`` name, and those of ``config`` that are not among them."""
     known = (*DEFAULT_ARENAS, "optimizer_state", OFFLOAD_ARENA)
-    if config.keys() <= {*known, ONE_MEMORY} and (ONE_MEMORY not in config or config.keys() <= ALONE):
+    if config.keys() <= {*known, ONE_MEMORY} and (
+        ONE_MEMORY not in config or config.keys() <= {ONE_MEMORY, OFFLOAD_ARENA}
+    ):
         return known, []
     known = (*known, *sorted({tensor.arena for tensor in graph.tensors if tensor.arena} - {*known}))
     return known, sorted(config.keys() - {*known})
@@ -81,20 +77,10 @@ def check_alignment(alignment: int, *, arena: str) -> None:
     """Raise ``AlignmentViolation`` unless ``alignment`` (bytes) is a power of two ≥ 1."""
     if alignment < 1 or alignment & (alignment - 1):
         nearest = 1 << max(alignment, 1).bit_length()
-        raise AlignmentViolation(
-            f"arena {arena!r} has the alignment {alignment} B, which is no power of two.",
-            arena=arena,
-            path=f"$.{arena}.alignment_bytes",
-            hint=f"Use a power of two, such as {nearest // 2 or 1} or {nearest}.",
-        )
+        message = f"arena {arena!r} has the alignment {alignment} B, which is no power of two."
+        hint = f"Use a power of two, such as {nearest // 2 or 1} or {nearest}."
+        raise AlignmentViolation(message, arena=arena, path=f"$.{arena}.alignment_bytes", hint=hint)
 
 
-def _bad(name: str, what: str, hint: str = "") -> InvalidIrShapes:
-    return InvalidIrShapes(
-        f"arena {name!r} of the arena configuration: {what}.",
-        reason="arena_config",
-        node_id="",
-        arena=name,
-        path=f"$.{name}",
-        hint=hint or 'Write it as {"capacity_bytes": 1048576, "alignment_bytes": 128, "page_size": 4096}.',
-    )
+def _bad(message: str, arena: str, reason: str, hint: str) -> InvalidIrShapes:
+    return InvalidIrShapes(message, reason=reason, node_id="", arena=arena, path=f"$.{arena}", hint=hint)

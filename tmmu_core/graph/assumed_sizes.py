@@ -42,13 +42,9 @@ def refuse_unused_dims(graph: Graph, names: Iterable[str]) -> None:
     used = _used(graph)
     for name in names:
         if name in graph.dims and name not in used:
-            raise InvalidIrShapes(
-                f"no tensor of the graph has the dimension {name!r}: its size changes nothing.",
-                reason="unused_dim",
-                node_id="",
-                path=f"$.dims.{name}",
-                hint=strict.closest_hint(name, sorted(used)) if used else "All shapes of the graph are fixed.",
-            )
+            message = f"no tensor of the graph has the dimension {name!r}: its size changes nothing."
+            hint = strict.closest_hint(name, sorted(used)) if used else "All shapes of the graph are fixed."
+            raise InvalidIrShapes(message, reason="unused_dim", node_id="", path=f"$.dims.{name}", hint=hint)
 
 
 def _used(graph: Graph) -> set[str]:

@@ -18,11 +18,12 @@ CHUNK = 1 << 20
 
 
 class Piece(Protocol):
-    """The bytes of one constant."""
+    """The bytes of one constant: ``chunks`` yields them in order, at most ``CHUNK`` at once.
 
-    def chunks(self) -> Iterator[bytes]:
-        """The bytes in order, at most ``CHUNK`` at once. Raises ``UnreadableInput`` where they cannot be had."""
-        ...
+    It raises ``UnreadableInput`` where they cannot be read.
+    """
+
+    def chunks(self) -> Iterator[bytes]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,10 @@ class InFile:
                 length = file.seek(0, 2)
                 end = length if self.length is None else self.start + self.length
                 if end > length:
-                    raise cut_short(str(self.path.name), end, length)
+                    raise cut_short(self.path.name, end, length)
                 file.seek(self.start)
                 for at in range(self.start, end, CHUNK):
-                    data = file.read(min(CHUNK, end - at))
-                    if len(data) < min(CHUNK, end - at):
-                        raise cut_short(str(self.path.name), end, at + len(data))
-                    yield data
+                    yield file.read(min(CHUNK, end - at))
         except OSError as error:
             raise not_opened(self.path, error) from error
 
@@ -117,27 +115,21 @@ class Constants(Mapping[str, bytes]):
 def beside(folder: Path | None, location: str, what: str) -> Path:
     """The file ``location`` in ``folder``. Raises ``UnreadableInput`` for one that is not in it, links followed."""
     if folder is None:
-        raise UnreadableInput(
-            f'{what} lies in another file, "{location[:80]}", and only the model was given.',
-            hint="Give the model as a file in its folder, not as a stream or an upload.",
-        )
+        message = f'{what} lies in another file, "{location[:80]}", and only the model was given.'
+        raise UnreadableInput(message, hint="Give the model as a file in its folder, not as a stream or an upload.")
     home = folder.resolve()
     path = (home / location).resolve()
     if not path.is_relative_to(home) or path == home:
-        raise UnreadableInput(
-            f'{what} lies outside the model\'s folder: "{location[:80]}".',
-            hint="Save the model with its weights beside it, under a relative path.",
-        )
+        message = f'{what} lies outside the model\'s folder: "{location[:80]}".'
+        raise UnreadableInput(message, hint="Save the model with its weights beside it, under a relative path.")
     return path
 
 
 def not_opened(path: Path, error: OSError) -> UnreadableInput:
-    """The refusal of a file that is not there, or must not be read."""
-    return UnreadableInput(
-        f"the file with the constants' bytes cannot be opened: {(error.strerror or str(error)).lower()}.",
-        source=str(path),
-        hint="Put it beside the model, under the name that the model gives it.",
-    )
+    """Return the error for a file that is not there, or must not be read."""
+    message = f"the file with the constants' bytes cannot be opened: {(error.strerror or str(error)).lower()}."
+    hint = "Put it beside the model, under the name that the model gives it."
+    return UnreadableInput(message, source=str(path), hint=hint)
 
 
 def cut_short(what: str, needed: int, length: int) -> UnreadableInput:

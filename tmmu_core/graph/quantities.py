@@ -50,23 +50,19 @@ def short_bytes(n: int | None) -> str:
     """Return bytes with at least three digits: ``1.50 MiB``, ``24.5 KiB``, ``97 B``."""
     if n is None:
         return "unknown"
-    sign = "−" if n < 0 else ""
-    n = abs(int(n))
+    sign, n = "−" if n < 0 else "", abs(int(n))
     unit = min((max(n, 1).bit_length() - 1) // 10, len(_UNITS) - 1)
     if unit == 0:
         return f"{sign}{n} B"
-    hundredths = (n * 100 + 1024**unit // 2) // 1024**unit  # rounded half up
-    if hundredths >= 102_400 and unit < len(_UNITS) - 1:  # 1023.999 KiB is 1.00 MiB
+    if unit < len(_UNITS) - 1 and (n * 100 + 1024**unit // 2) // 1024**unit >= 102_400:  # 1023.999 KiB is 1.00 MiB
         unit += 1
-        hundredths = (n * 100 + 1024**unit // 2) // 1024**unit
-    whole, part = divmod(hundredths, 100)
-    if whole >= 100:
+    hundredths = (n * 100 + 1024**unit // 2) // 1024**unit  # rounded half up
+    if hundredths >= 10_000:
         text = str((hundredths + 50) // 100)
-    elif whole >= 10:
-        tenths = (hundredths + 5) // 10
-        text = f"{tenths // 10}.{tenths % 10}"
+    elif hundredths >= 1_000:
+        text = "{}.{}".format(*divmod((hundredths + 5) // 10, 10))
     else:
-        text = f"{whole}.{part:02d}"
+        text = "{}.{:02d}".format(*divmod(hundredths, 100))
     return f"{sign}{text} {_UNITS[unit]}"
 
 
@@ -101,13 +97,10 @@ def read_pairs(text: str) -> list[tuple[str | None, str]]:
             before, _, part = part.rpartition("=")
             name = before.strip() or None
         if name is not None or part.strip():
+            if name in [other for other, _ in pairs]:
+                raise ValueError(f"{name!r} occurs twice." if name else f"{text[:80]!r} gives more than one value.")
             pairs.append((name, part.strip()))
         rest = rest.strip()
-    seen: set[str | None] = set()
-    for name, _ in pairs:
-        if name in seen:
-            raise ValueError(f"{name!r} occurs twice." if name else f"{text[:80]!r} gives more than one value.")
-        seen.add(name)
     return pairs
 
 
@@ -126,9 +119,9 @@ def _quoted(rest: str) -> tuple[str | None, str]:
 
 def pair_texts(pairs: Iterable[tuple[str | None, int]]) -> list[str]:
     """Format each pair as :func:`read_pairs` reads it; the value alone where there is no name."""
-    return [str(value) if name is None else f"{_name(name)}={value}" for name, value in pairs]
-
-
-def _name(name: str) -> str:
-    plain = name and name == name.strip() and "," not in name and not name.startswith('"')
-    return name if plain else json.dumps(name, ensure_ascii=False)
+    texts = []
+    for name, value in pairs:
+        if name is not None and (not name or name != name.strip() or "," in name or name.startswith('"')):
+            name = json.dumps(name, ensure_ascii=False)
+        texts.append(str(value) if name is None else f"{name}={value}")
+    return texts
