@@ -18,7 +18,7 @@ from tests.support.build import graph, node, tensor
 from tests.support.paths import DATA, ROOT, SAMPLES
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.c_project.c_export import Blobs, c_project, write_project
-from tmmu_core.formats.c_project.render_plan import Image, RenderMemoryPlan, build_render_plan
+from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.weights import constants_of
 from tmmu_core.graph.constants import Computed, Constants, InMemory
@@ -294,7 +294,7 @@ def test_model_over_two_memories_builds_with_cmake_and_passes_its_self_test(tmp_
     code, lines = ran(tmp_path / "build" / f"{name}_selftest")
     assert (code, lines[-1]) == (0, "OK")
     assert lines[: len(render.all_arenas)] == extents(render)
-    parts = [part for blob in render.constant_blobs if isinstance(blob.image, Image) for part in blob.image.parts]
+    parts = [part for blob in render.constant_blobs for part in blob.parts]
     assert f"constants: {len(parts)} checked" in lines
 
 

@@ -58,9 +58,7 @@ def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Piec
     source = f"{prefix}_blobs.{'c' if inline else 'S'}" if render.constant_blobs else ""
     sidecars = () if inline else render.constant_blobs
     written = sum(arena.size for arena in render.all_arenas if arena.has_buffer)
-    checks = [
-        (region, part, digest) for region, blob in render.blob_of.items() for part, digest in blob.image.digests()
-    ]
+    checks = [(region, part, digest) for region, blob in render.blob_of.items() for part, digest in blob.digests()]
     texts = {
         f"{prefix}_memory.h": c_header(render),
         f"{prefix}_memory.c": c_source(render),

@@ -8,7 +8,7 @@ it was compiled for; ``tensor_layout_hash`` covers the place of every tensor too
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -63,10 +63,13 @@ class RenderTensor:
     alignment: int
 
 
-@dataclass(frozen=True)
-class Image:
-    """The bytes of one constant arena: its tensors at their offsets, zeros between them."""
+@dataclass(frozen=True, eq=False)
+class RenderConstantBlob:
+    """The packed bytes of one constant arena: its tensors at their offsets, zeros between them, read in parts."""
 
+    memory: str
+    is_staged: bool
+    sidecar_filename: str
     size: int
     parts: tuple[RenderTensor, ...]
     """By offset, without overlaps."""
@@ -88,50 +91,19 @@ class Image:
             end = part.offset + part.size
         yield from _zeros(self.size - end)
 
-    def digests(self) -> Iterator[tuple[RenderTensor, bytes]]:
-        """Yield each part with the SHA-256 of its bytes."""
-        for part in self.parts:
-            digest = hashlib.sha256()
-            for data in self.constants.chunks(part.tensor_id):
-                digest.update(data)
-            yield part, digest.digest()
-
-    @cached_property
-    def sha256(self) -> bytes:
-        """SHA-256 of all bytes, each of which is read once. Raises as :meth:`chunks`."""
-        digest = hashlib.sha256()
-        for data in self.chunks():
-            digest.update(data)
-        return digest.digest()
-
-
-@dataclass(frozen=True, eq=False)
-class RenderConstantBlob:
-    """The packed bytes of one constant arena, with padding; :meth:`chunks` reads them in parts."""
-
-    memory: str
-    is_staged: bool
-    sidecar_filename: str
-    image: Image
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return self.image.size
-
     @property
     def payload(self) -> bytes:
         """All bytes at once."""
         return b"".join(self.chunks())
 
-    @property
+    @cached_property
     def sha256(self) -> bytes:
-        """Digest that is checked before the first run."""
-        return self.image.sha256
+        """Digest that is checked before the first run; all bytes are read once. Raises as :meth:`chunks`."""
+        return _sha256(self.chunks())
 
-    def chunks(self) -> Iterator[bytes]:
-        """The bytes in order."""
-        return self.image.chunks()
+    def digests(self) -> Iterator[tuple[RenderTensor, bytes]]:
+        """Yield each part with the SHA-256 of its bytes."""
+        return ((part, _sha256(self.constants.chunks(part.tensor_id))) for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -156,10 +128,7 @@ class RenderMemoryPlan:
         """Every arena, in region order."""
         return self.scratch_arenas + self.persistent_arenas + self.constant_arenas
 
-    @property
-    def arenas(self) -> tuple[RenderArena, ...]:
-        """The same."""
-        return self.all_arenas
+    arenas = all_arenas
 
     @property
     def staged_constant_arenas(self) -> tuple[RenderArena, ...]:
@@ -189,8 +158,7 @@ class RenderMemoryPlan:
     @cached_property
     def blob_of(self) -> Mapping[int, RenderConstantBlob]:
         """Region id → bytes of that constant arena."""
-        found = zip(self.constant_arenas, self.constant_blobs, strict=False)
-        return {arena.region_id: blob for arena, blob in found}
+        return {arena.region_id: blob for arena, blob in zip(self.constant_arenas, self.constant_blobs, strict=False)}
 
 
 def build_render_plan(
@@ -292,11 +260,18 @@ def _with_blobs(render: RenderMemoryPlan, plan: Plan, constants: Constants) -> R
             end = written[-1].offset + written[-1].size if written else 0
             if part.size and part.offset >= end:  # aliases of the same bytes are written once
                 written.append(part)
-        image = Image(arena.size, tuple(written), constants)
-        assert len(image.sha256) == 32, "all bytes are read before any is written"
         filename = f"{render.region_names[arena.region_id].blob}.bin"
-        blobs.append(RenderConstantBlob(arena.memory, arena.is_staged, filename, image))
+        about = (arena.memory, arena.is_staged, filename, arena.size)
+        blobs.append(RenderConstantBlob(*about, tuple(written), constants))
+        assert len(blobs[-1].sha256) == 32, "all bytes are read before any is written"
     return replace(render, constant_blobs=tuple(blobs))
+
+
+def _sha256(chunks: Iterable[bytes]) -> bytes:
+    digest = hashlib.sha256()
+    for data in chunks:
+        digest.update(data)
+    return digest.digest()
 
 
 def _zeros(count: int) -> Iterator[bytes]:
@@ -316,41 +291,26 @@ def _incomplete(tensor_id: str, what: str, hint: str = "") -> RenderIncomplete:
 
 def residency(render: RenderMemoryPlan) -> dict[str, Any]:
     """Return the residency as JSON values: arenas in region order, tensors by id, fingerprints, names in C."""
-    blobs = {k: blob.sidecar_filename for k, blob in render.blob_of.items()}
-    digests = {k: blob.sha256.hex() for k, blob in render.blob_of.items()}
+    arenas, tensors = [], []
+    for arena, names in zip(render.all_arenas, render.region_names, strict=True):
+        blob, own = render.blob_of.get(arena.region_id), vars(arena)
+        arenas.append(
+            {key: value for key, value in own.items() if key not in ("name", "origin")}
+            | {"enumerator": names.stem, "symbol": names.symbol, "blob": blob and blob.sidecar_filename}
+            | {"blob_symbol": names.blob if arena.role == "constant" else None}
+            | {"blob_sha256": blob and blob.sha256.hex()}
+        )
+    for row, tensor in enumerate(render.tensors):
+        arena = render.all_arenas[tensor.region_id]
+        place = {"tensor_id": tensor.tensor_id, "region_id": tensor.region_id, "role": arena.role}
+        place |= {"memory": arena.memory, "offset": tensor.offset, "size": tensor.size}
+        place |= {"macro": render.tensor_stems[tensor.tensor_id]}
+        tensors.append(place | (cells(render.lifted[row]) if render.lifted else {}))
     return {
         "schema": "tmmu_residency/1",
         "module_prefix": render.module_prefix,
         "plan_hash": render.plan_hash,
         "tensor_layout_hash": render.tensor_layout_hash,
-        "arenas": [
-            {
-                "region_id": a.region_id,
-                "role": a.role,
-                "memory": a.memory,
-                "source_memory": a.source_memory,
-                "size": a.size,
-                "alignment": a.alignment,
-                "is_staged": a.is_staged,
-                "enumerator": names.stem,
-                "symbol": names.symbol,
-                "blob": blobs.get(a.region_id),
-                "blob_symbol": names.blob if a.role == "constant" else None,
-                "blob_sha256": digests.get(a.region_id),
-            }
-            for a, names in zip(render.all_arenas, render.region_names, strict=True)
-        ],
-        "tensors": [
-            {
-                "tensor_id": t.tensor_id,
-                "region_id": t.region_id,
-                "role": render.all_arenas[t.region_id].role,
-                "memory": render.all_arenas[t.region_id].memory,
-                "offset": t.offset,
-                "size": t.size,
-                "macro": render.tensor_stems[t.tensor_id],
-                **(cells(render.lifted[row]) if render.lifted else {}),
-            }
-            for row, t in enumerate(render.tensors)
-        ],
+        "arenas": arenas,
+        "tensors": tensors,
     }
