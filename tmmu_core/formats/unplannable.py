@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.onnx.onnx_signature import varint
 
 ONNX = "Export the model to ONNX (`.onnx`) or TensorFlow Lite (`.tflite`)."
 FROM_TORCH = (
@@ -18,6 +20,9 @@ FROM_TENSORFLOW = "Convert the model with `tf.lite.TFLiteConverter` to `.tflite`
 FROM_WEIGHTS = "Export the model that uses these weights to ONNX (`.onnx`) or a PyTorch exported program (`.pt2`)."
 FROM_SOURCE = "Open the model that it was built from, as ONNX (`.onnx`), `.tflite` or `.pt2`."
 FROM_JAX = "Open XLA's buffer assignment instead: run with `XLA_FLAGS=--xla_dump_to=DIR`."
+WEIGHTS_ONLY = "which holds weights but no graph"
+COMPILED = "which is compiled: it holds no graph that can be planned"
+NOT_READ = "which no reader of this version opens"
 
 HEAD = 1 << 16
 """Bytes at the beginning of a file that identify its format."""
@@ -30,74 +35,73 @@ class Unplannable:
     title: str
     reason: str
     hint: str
+    starts: tuple[bytes, ...] = ()
+    """Magic bytes."""
+    endings: tuple[str, ...] = ()
+    """Endings of file names, for files whose bytes identify no format."""
 
     def refusal(self, source: str, tried: tuple[tuple[str, str], ...] = ()) -> UnreadableInput:
         """The error of a file of this format; ``tried`` holds the reason of each reader."""
         return UnreadableInput(f"this is {self.title}, {self.reason}.", source=source, hint=self.hint, tried=tried)
 
 
-WEIGHTS_ONLY = "which holds weights but no graph"
-COMPILED = "which is compiled: it holds no graph that can be planned"
-NOT_READ = "which no reader of this version opens"
-
-GGUF = Unplannable("a GGUF model (llama.cpp)", WEIGHTS_ONLY, FROM_WEIGHTS)
-SAFETENSORS = Unplannable("a safetensors file", WEIGHTS_ONLY, FROM_WEIGHTS)
-NUMPY = Unplannable("a NumPy array file", "which holds arrays but no graph", FROM_WEIGHTS)
-TORCH_WEIGHTS = Unplannable("a PyTorch checkpoint (`torch.save`)", WEIGHTS_ONLY, FROM_TORCH)
+GGUF = Unplannable(
+    *("a GGUF model (llama.cpp)", WEIGHTS_ONLY, FROM_WEIGHTS),
+    *((b"GGUF", b"FUGG", b"lmgg", b"fmgg", b"tjgg"), (".gguf", ".ggml")),
+)
+SAFETENSORS = Unplannable("a safetensors file", WEIGHTS_ONLY, FROM_WEIGHTS, (), (".safetensors",))
+NUMPY = Unplannable(
+    *("a NumPy array file", "which holds arrays but no graph", FROM_WEIGHTS, (b"\x93NUMPY",), (".npz", ".npy"))
+)
+TENSORRT = Unplannable(
+    *("a TensorRT engine", COMPILED, FROM_SOURCE, (b"ftrt", b"ptrt", b"trtf", b"trtp"), (".engine", ".trt", ".plan"))
+)
+RKNN = Unplannable("an RKNN model (Rockchip)", COMPILED, FROM_SOURCE, (b"RKNN",), (".rknn",))
+NCNN = Unplannable("an ncnn model", NOT_READ, FROM_SOURCE, (b"7767517\n",))
+MLIR = Unplannable(
+    *("an MLIR module (StableHLO, TOSA or another dialect)", NOT_READ, FROM_JAX, (b"ML\xefR",), (".mlir", ".mlirbc"))
+)
+COREML = Unplannable("a Core ML model", NOT_READ, ONNX, (), (".mlmodel", ".mlpackage", ".mlmodelc"))
+KERAS = Unplannable("a Keras model", NOT_READ, FROM_TENSORFLOW, (), (".keras",))
+HDF5 = Unplannable("an HDF5 file (Keras weights or model)", NOT_READ, FROM_TENSORFLOW, (), (".h5", ".hdf5"))
+TORCH_WEIGHTS = Unplannable("a PyTorch checkpoint (`torch.save`)", WEIGHTS_ONLY, FROM_TORCH, (), (".pth", ".ckpt"))
+FROZEN_GRAPH = Unplannable("a TensorFlow GraphDef", NOT_READ, FROM_TENSORFLOW, (), (".pb",))
 TORCHSCRIPT = Unplannable("a TorchScript model", NOT_READ, FROM_TORCH)
-TENSORRT = Unplannable("a TensorRT engine", COMPILED, FROM_SOURCE)
-COREML = Unplannable("a Core ML model", NOT_READ, ONNX)
-KERAS = Unplannable("a Keras model", NOT_READ, FROM_TENSORFLOW)
-HDF5 = Unplannable("an HDF5 file (Keras weights or model)", NOT_READ, FROM_TENSORFLOW)
 SAVED_MODEL = Unplannable("a TensorFlow SavedModel", NOT_READ, FROM_TENSORFLOW)
-FROZEN_GRAPH = Unplannable("a TensorFlow GraphDef", NOT_READ, FROM_TENSORFLOW)
 TFJS = Unplannable("a TensorFlow.js model", NOT_READ, FROM_TENSORFLOW)
 OPENVINO = Unplannable("an OpenVINO model", NOT_READ, FROM_SOURCE)
-NCNN = Unplannable("an ncnn model", NOT_READ, FROM_SOURCE)
-RKNN = Unplannable("an RKNN model (Rockchip)", COMPILED, FROM_SOURCE)
-MLIR = Unplannable("an MLIR module (StableHLO, TOSA or another dialect)", NOT_READ, FROM_JAX)
 PICKLE = Unplannable("a Python pickle", "which holds no graph that can be read without running it", FROM_TORCH)
 
-STARTS: dict[Unplannable, tuple[bytes, ...]] = {
-    GGUF: (b"GGUF", b"FUGG", b"lmgg", b"fmgg", b"tjgg"),
-    NUMPY: (b"\x93NUMPY",),
-    TENSORRT: (b"ftrt", b"ptrt", b"trtf", b"trtp"),
-    RKNN: (b"RKNN",),
-    NCNN: (b"7767517\n",),
-    MLIR: (b"ML\xefR",),
-}
-"""Format → magic bytes."""
+NAMED = (GGUF, SAFETENSORS, NUMPY, COREML, KERAS, HDF5, TENSORRT, RKNN, MLIR, NCNN, TORCH_WEIGHTS, FROZEN_GRAPH)
+"""Formats with magic bytes or endings of file names."""
+Test = tuple[Unplannable, object]
+"""A format, and whether a file is of it."""
 
-ENDINGS: dict[Unplannable, tuple[str, ...]] = {
-    GGUF: (".gguf", ".ggml"),
-    SAFETENSORS: (".safetensors",),
-    NUMPY: (".npz", ".npy"),
-    COREML: (".mlmodel", ".mlpackage", ".mlmodelc"),
-    KERAS: (".keras",),
-    HDF5: (".h5", ".hdf5"),
-    TENSORRT: (".engine", ".trt", ".plan"),
-    RKNN: (".rknn",),
-    MLIR: (".mlir", ".mlirbc"),
-    TORCH_WEIGHTS: (".pth", ".ckpt"),
-    FROZEN_GRAPH: (".pb",),
-}
-"""Format → endings of file names, for files whose bytes identify none."""
+
+def _first(tests: Iterable[Test]) -> Unplannable | None:
+    return next((found for found, is_so in tests if is_so), None)
 
 
 def by_magic(data: bytes) -> Unplannable | None:
     """Return the format whose first bytes no readable format has; ``None`` for another one."""
-    return (
-        next((found for found, starts in STARTS.items() if data.startswith(starts)), None)
-        or _hdf5(data)
-        or _safetensors(data)
+    is_hdf5, header = data.startswith(b"\x89HDF\r\n\x1a\n"), data[8 : 8 + HEAD]
+    has_length = 2 <= int.from_bytes(data[:8], "little") < 1 << 32
+    has_tensors = header.startswith(b"{") and (b'"data_offsets"' in header or b'"__metadata__"' in header)
+    return _first(
+        [
+            *((format_, format_.starts and data.startswith(format_.starts)) for format_ in NAMED),
+            (KERAS, is_hdf5 and (b"keras_version" in data or b"model_config" in data)),
+            (HDF5, is_hdf5),
+            (SAFETENSORS, has_length and has_tensors),
+        ]
     )
 
 
 def recognised(data: bytes, name: str = "") -> Unplannable | None:
     """Return the unplannable format of bytes that no reader takes, else of the name; ``None`` for an unknown one."""
-    found = by_magic(data) or next(filter(None, (detect(data) for detect in (_zip, _text, _protobuf, _pickle))), None)
     lower = name.lower().removesuffix(".gz")
-    return found or next((by_name for by_name, endings in ENDINGS.items() if lower.endswith(endings)), None)
+    by_name = _first((format_, format_.endings and lower.endswith(format_.endings)) for format_ in NAMED)
+    return by_magic(data) or _first([*_zip(data), *_text(data), *_protobuf(data), *_pickle(data)]) or by_name
 
 
 def recognised_folder(folder: Path) -> Unplannable | None:
@@ -106,85 +110,67 @@ def recognised_folder(folder: Path) -> Unplannable | None:
         names = {entry.name for entry in folder.iterdir()}
     except OSError:  # the reader that opens the folder reports it
         return None
-    tests = {
-        SAVED_MODEL: {"saved_model.pb", "saved_model.pbtxt"} & names,
-        KERAS: "keras_metadata.pb" in names,
-        COREML: folder.suffix in (".mlpackage", ".mlmodelc") or {"Manifest.json", "Data"} <= names,
-        SAFETENSORS: any(name.endswith(".safetensors") for name in names),
-    }
-    return next((found for found, is_so in tests.items() if is_so), None)
+    return _first(
+        [
+            (SAVED_MODEL, {"saved_model.pb", "saved_model.pbtxt"} & names),
+            (KERAS, "keras_metadata.pb" in names),
+            (COREML, folder.suffix in (".mlpackage", ".mlmodelc") or {"Manifest.json", "Data"} <= names),
+            (SAFETENSORS, any(name.endswith(".safetensors") for name in names)),
+        ]
+    )
 
 
-def _zip(data: bytes) -> Unplannable | None:
+def _zip(data: bytes) -> list[Test]:
     try:
         names = zipfile.ZipFile(io.BytesIO(data)).namelist() if data.startswith(b"PK\x03\x04") else []
     except (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, OSError, ValueError, NotImplementedError, EOFError):
-        return None
+        return []
     last = {name.rpartition("/")[2] for name in names if not name.endswith("/")}
-    is_script = last & {"bytecode.pkl", "constants.pkl"} or any("/code/" in name for name in names)
-    tests = {
-        NUMPY: names and all(name.endswith(".npy") for name in names),
-        TORCHSCRIPT: is_script,
-        TORCH_WEIGHTS: "data.pkl" in last,
-        KERAS: "model.weights.h5" in last,
-        COREML: any(name.endswith((".mlmodel", ".mlpackage/Manifest.json")) for name in names),
-        SAVED_MODEL: "saved_model.pb" in last,
-    }
-    return next((found for found, is_so in tests.items() if is_so), None)
+    return [
+        (NUMPY, names and all(name.endswith(".npy") for name in names)),
+        (TORCHSCRIPT, last & {"bytecode.pkl", "constants.pkl"} or any("/code/" in name for name in names)),
+        (TORCH_WEIGHTS, "data.pkl" in last),
+        (KERAS, "model.weights.h5" in last),
+        (COREML, any(name.endswith((".mlmodel", ".mlpackage/Manifest.json")) for name in names)),
+        (SAVED_MODEL, "saved_model.pb" in last),
+    ]
 
 
-def _hdf5(data: bytes) -> Unplannable | None:
-    if not data.startswith(b"\x89HDF\r\n\x1a\n"):
-        return None
-    return KERAS if b"keras_version" in data or b"model_config" in data else HDF5
-
-
-def _safetensors(data: bytes) -> Unplannable | None:
-    length = int.from_bytes(data[:8], "little")
-    header = data[8 : 8 + HEAD]
-    named = b'"data_offsets"' in header or b'"__metadata__"' in header
-    return SAFETENSORS if 2 <= length < 1 << 32 and header.startswith(b"{") and named else None
-
-
-def _text(data: bytes) -> Unplannable | None:
+def _text(data: bytes) -> list[Test]:
     head = data[:HEAD].lstrip()
     first = head.split(b"\n", 1)[0]
-    tests = {
-        TFJS: head.startswith(b"{") and b'"modelTopology"' in head and b'"weightsManifest"' in data,
-        OPENVINO: head.startswith(b"<") and b"<net " in head and b"<layers" in head,
-        MLIR: first.startswith((b"module ", b"module{", b"func.func ", b"#loc")) and b"{" in head,
-    }
-    return next((found for found, is_so in tests.items() if is_so), None)
+    return [
+        (TFJS, head.startswith(b"{") and b'"modelTopology"' in head and b'"weightsManifest"' in data),
+        (OPENVINO, head.startswith(b"<") and b"<net " in head and b"<layers" in head),
+        (MLIR, first.startswith((b"module ", b"module{", b"func.func ", b"#loc")) and b"{" in head),
+    ]
 
 
 _COREML_KINDS = 200
 """The first field number of a Core ML model's kind; an ONNX model has none as large."""
 
 
-def _protobuf(data: bytes) -> Unplannable | None:
+def _protobuf(data: bytes) -> list[Test]:
     """Core ML, a SavedModel or a GraphDef, by the numbers of the outer fields."""
-    from tmmu_core.formats.onnx.onnx_signature import varint
-
-    if b"saved_model_main_op" in data or (data.startswith(b"\x08\x01\x12") and b"tensorflow" in data):
-        return SAVED_MODEL
-    if data.startswith(b"\x0a") and (b"Placeholder" in data[:HEAD] or b"Const" in data[:HEAD]):
-        return FROZEN_GRAPH
+    saved = b"saved_model_main_op" in data or (data.startswith(b"\x08\x01\x12") and b"tensorflow" in data)
+    frozen = data.startswith(b"\x0a") and (b"Placeholder" in data[:HEAD] or b"Const" in data[:HEAD])
+    tests: list[Test] = [(SAVED_MODEL, saved), (FROZEN_GRAPH, frozen)]
     at, seen = 0, 0
     while at < len(data) and seen < 8:
         tag, at = varint(data, at)
         field, wire = tag >> 3, tag & 7
         if seen and field >= _COREML_KINDS and wire == 2:
-            return COREML
+            return [*tests, (COREML, True)]
         if (seen == 0 and (field, wire) != (1, 0)) or wire not in (0, 2):
-            return None
+            break
         length, at = varint(data, at)
         at += length if wire == 2 else 0
         seen += 1
-    return None
+    return tests
 
 
-def _pickle(data: bytes) -> Unplannable | None:
-    if data[:1] != b"\x80" or data[1:2] not in (b"\x02", b"\x03", b"\x04", b"\x05"):
-        return None
+def _pickle(data: bytes) -> list[Test]:
+    is_pickle = data[:1] == b"\x80" and data[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
     legacy = b"\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"
-    return TORCH_WEIGHTS if legacy in data[:64] or b"torch" in data[:HEAD] else PICKLE
+    has_torch = legacy in data[:64] or b"torch" in data[:HEAD]
+    return [(TORCH_WEIGHTS, is_pickle and has_torch), (PICKLE, is_pickle)]
