@@ -22,7 +22,7 @@ from onnx import helper, numpy_helper
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.extras import install, need
-from tmmu_core.formats.onnx.onnx_functions import inlined
+from tmmu_core.formats.onnx.onnx_model import inlined
 from tmmu_core.formats.onnx.onnx_reader import read
 from tmmu_core.graph.model import Graph, Node
 from tmmu_core.plans.model import Plan

@@ -36,9 +36,8 @@ from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.onnx import onnx_shape_run
 from tmmu_core.formats.onnx.onnx_constant_folding import KEPT_ELEMENTS
-from tmmu_core.formats.onnx.onnx_functions import inlined
 from tmmu_core.formats.onnx.onnx_graph import Builder
-from tmmu_core.formats.onnx.onnx_model import check_places, first_line, without_places, write_defaults
+from tmmu_core.formats.onnx.onnx_model import check_places, first_line, inlined, without_places, write_defaults
 from tmmu_core.formats.onnx.onnx_scope_shapes import check_scopes, without_dead_branches, write_trip_limits
 from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, flatten, graphs
 from tmmu_core.formats.onnx.onnx_shapes import (
