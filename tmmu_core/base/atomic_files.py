@@ -7,7 +7,6 @@ temporary file, ``.tmmu-*.part``.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import secrets
@@ -16,9 +15,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tmmu_core.base.errors import UnwritableOutput
-
-AT_CWD, RENAME_EXCHANGE = -100, 2
-"""Arguments of Linux's ``renameat2``."""
 
 
 def write_output_file(path: Path, data: bytes) -> None:
@@ -63,20 +59,6 @@ def replace_file_by_parts(path: Path, parts: Iterable[bytes]) -> int:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
     return written
-
-
-def exchange_folders(new: Path, old: Path) -> None:
-    """Exchange two folders: in one step on Linux, with three renames elsewhere. Raises ``OSError``."""
-    try:
-        rename = ctypes.CDLL(None).renameat2
-        if rename(AT_CWD, os.fsencode(new), AT_CWD, os.fsencode(old), RENAME_EXCHANGE) == 0:
-            return
-    except (AttributeError, OSError, TypeError):  # another system or C library
-        pass
-    aside = new.with_name(f"{new.name}-old")
-    old.rename(aside)
-    new.rename(old)
-    aside.rename(new)
 
 
 def sync_folder(folder: Path) -> None:

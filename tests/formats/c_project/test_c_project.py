@@ -16,12 +16,12 @@ import pytest
 from tests.plans.test_helia import awkward, model
 from tests.support.build import graph, node, tensor
 from tests.support.paths import DATA, ROOT, SAMPLES
-from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.c_project.c_export import Blobs, c_project, write_project
 from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.weights import constants_of
-from tmmu_core.graph.constants import Computed, Constants, InMemory
+from tmmu_core.graph.constants import Constants, InMemory
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file, sidecar
@@ -217,20 +217,6 @@ def test_rendering_twice_writes_the_same_bytes(tmp_path: Path) -> None:
 def test_constant_without_bytes_is_rejected_by_name() -> None:
     with pytest.raises(InvalidIrShapes, match="'w' is a constant without bytes"):
         rendered(model(), {"other": b""})
-
-
-def test_failed_export_leaves_the_folder_unchanged(tmp_path: Path) -> None:
-    render = rendered(model(), W)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine.c").write_text("kept")
-
-    def fail() -> bytes:
-        raise UnreadableInput("gone")
-
-    files = c_project(render)
-    with pytest.raises(UnreadableInput):
-        write_project(tmp_path / "out", {**files, "last": Computed(fail)})
-    assert [file.name for file in tmp_path.rglob("*")] == ["out", "mine.c"]
 
 
 # --- models -------------------------------------------------------------------------------------------------------

@@ -1,19 +1,13 @@
-"""A C project replaces its folder as a whole; the user's files stay."""
+"""A C project replaces the files of an earlier one; the user's files stay."""
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 from tests.support.build import chain
 from tmmu_core.formats.c_project.c_export import MANIFEST, c_project, write_project
 from tmmu_core.formats.c_project.render_plan import build_render_plan
 from tmmu_core.plans.making.engine import plan_graph
-
-ROOT = Path(__file__).parents[3]
 
 
 def export(folder: Path, prefix: str, length: int = 2) -> None:
@@ -53,28 +47,3 @@ def test_damaged_manifest_removes_nothing(tmp_path: Path) -> None:
     (folder / MANIFEST).write_text('{"files": 5}')
     export(folder, "other")
     assert {"model_memory.c", "other_memory.c"} <= names(folder)
-
-
-EXPORT_FOREVER = """
-import sys
-from pathlib import Path
-from tests.formats.c_project.test_c_project_folder import export
-print("ready", flush=True)
-for k in range(10**6):
-    export(Path(sys.argv[1]), f"model{k % 2}", 2 + k % 2)
-"""
-
-
-def test_killed_export_leaves_the_files_of_one_model(tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    export(folder, "model0", 2)
-    for wait in (0.01, 0.03, 0.05, 0.08):
-        command = [sys.executable, "-c", EXPORT_FOREVER, str(folder)]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as child:
-            assert child.stdout is not None
-            assert child.stdout.readline()
-            time.sleep(wait)
-            child.send_signal(signal.SIGKILL)
-        prefixes = {name[:6] for name in names(folder) if name.startswith("model")}
-        assert len(prefixes) == 1
-        assert prefixes.pop() in (folder / "residency.json").read_text()

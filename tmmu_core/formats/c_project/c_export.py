@@ -19,10 +19,6 @@ program's image, and constants without bytes.
 from __future__ import annotations
 
 import io
-import os
-import shutil
-import stat
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -30,7 +26,7 @@ from typing import Literal
 
 import msgspec
 
-from tmmu_core.base.atomic_files import exchange_folders, replace_file_by_parts
+from tmmu_core.base.atomic_files import replace_file_by_parts
 from tmmu_core.formats.c_project.c_names import RegionNames
 from tmmu_core.formats.c_project.render_c import (
     c_header,
@@ -143,39 +139,20 @@ def zipped(files: Mapping[str, Piece]) -> bytes:
 
 
 def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
-    """Replace the folder by one with these files; return the number of bytes. Raises ``OSError``.
+    """Write these files into the folder; return the number of bytes. Raises ``OSError``.
 
-    A staging folder takes its place in one step, so a killed export leaves the old folder or the new one. Files that
-    only the manifest of an earlier export lists are removed; other files are the user's and are kept.
+    Each file is replaced in one step; sources of two exports do not link with each other. Files that only the manifest
+    of an earlier export lists are removed; other files are the user's and are kept.
     """
-    folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     manifest = InMemory(msgspec.json.format(msgspec.json.encode({"files": [*files, MANIFEST]}), indent=2) + b"\n")
     contents = {**files, MANIFEST: manifest}
-    with tempfile.TemporaryDirectory(prefix=".tmmu-", dir=folder.parent) as beside:
-        staging = Path(beside) / folder.name
-        staging.mkdir(mode=stat.S_IMODE(folder.stat().st_mode))
-        written = sum(replace_file_by_parts(staging / name, piece.chunks()) for name, piece in contents.items())
-        generated = {*contents, *_listed(folder / MANIFEST)}
-        shutil.copytree(
-            folder, staging, symlinks=True, dirs_exist_ok=True, copy_function=_link,
-            ignore=lambda path, names: generated.intersection(names) if Path(path) == folder else (),
-        )  # fmt: skip
-        exchange_folders(staging, folder)
+    try:
+        listed = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=dict[str, list[str]]).get("files", [])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):  # there is no manifest, or it is damaged
+        listed = []
+    written = sum(replace_file_by_parts(folder / name, piece.chunks()) for name, piece in contents.items())
+    for name in listed:
+        if name not in contents and Path(name).name == name:  # a path could lead out of the folder
+            (folder / name).unlink(missing_ok=True)
     return written
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except (OSError, NotImplementedError):  # another file system
-        shutil.copy2(source, target, follow_symlinks=False)
-
-
-def _listed(manifest: Path) -> list[str]:
-    """Return the files that an earlier export wrote; none where the manifest is missing or damaged."""
-    try:
-        names = msgspec.json.decode(manifest.read_bytes(), type=dict[str, list[str]]).get("files", [])
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return []
-    return [name for name in names if Path(name).name == name]  # a path could lead out of the folder
