@@ -163,13 +163,10 @@ class GreedyMemoryPlanner:
     ) -> None:
         """``attributes``: role → attributes, or rules with conditions, as ``helia``'s option ``rules`` has them."""
         memories = [Memory(c.name, c.max_size, c.arena_alignment, c.writable) for c in constraints]
-        rules: list[Any] = []
+        rules: Iterable[Any] = attributes
         if isinstance(attributes, Mapping):
-            for role, attribute in attributes.items():
-                rules.append(msgspec.to_builtins(Rule(attribute.memory, attribute.constant_destination_memory, role)))
-        else:
-            rules = [dict(rule) for rule in attributes]
-        self.options = {"memories": msgspec.to_builtins(memories), "rules": rules, "min_alignment": min_alignment}
+            rules = [Rule(a.memory, a.constant_destination_memory, role) for role, a in attributes.items()]
+        self.options = msgspec.to_builtins({"memories": memories, "rules": list(rules), "min_alignment": min_alignment})
 
     def plan(self, graph: Graph, request: PlanRequest | None = None) -> MemoryPlan:
         """Plan a graph. Raises as the engine does."""
@@ -195,11 +192,5 @@ def memory_plan(plan: Plan) -> MemoryPlan:
         # Loading is not an operator: its outputs are live from the first operator on.
         start, last = max(row.birth - first, 0), max(row.death - first - 1, 0)
         lifetimes[row.tensor_id] = TensorLifetime(row.tensor_id, start, last)
-    return MemoryPlan(
-        allocations,
-        arenas[ArenaRole.scratch],
-        arenas[ArenaRole.constant],
-        arenas[ArenaRole.persistent],
-        lifetimes,
-        plan,
-    )
+    scratch, persistent, constant = arenas.values()
+    return MemoryPlan(allocations, scratch, constant, persistent, lifetimes, plan)

@@ -9,7 +9,6 @@ region.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, combinations
@@ -92,27 +91,17 @@ class AllocationPlan:
     def is_valid(self, lifetimes: Iterable[TensorLifetime]) -> bool:
         """Whether every lifetime has a region and no two tensors alive together have a byte in common.
 
-        A sweep over births, not all pairs. Touching is fine, in time and in space.
+        Each is compared with those that are alive at its birth. Touching is fine, in time and in space.
         """
-        lives = list(lifetimes)
-        if any(life.tensor_id not in self.allocations for life in lives):
-            return False
-        born = [life for life in lives if life.birth < life.death and self.allocations[life.tensor_id].size_bytes]
-        born.sort(key=lambda life: (life.birth, life.tensor_id))
-        dying = sorted(born, key=lambda life: (life.death, life.tensor_id))
-        live: list[tuple[int, int, str]] = []  # (start, end, id), disjoint, by address
-        gone = 0
-        for life in born:
-            while dying[gone].death <= life.birth:
-                old = self.allocations[dying[gone].tensor_id]
-                del live[bisect_left(live, (old.offset_bytes, old.end, dying[gone].tensor_id))]
-                gone += 1
-            region = self.allocations[life.tensor_id]
-            entry = (region.offset_bytes, region.end, life.tensor_id)
-            k = bisect_left(live, entry)
-            if (k and live[k - 1][1] > entry[0]) or (k < len(live) and live[k][0] < entry[1]):
+        live: list[TensorLifetime] = []
+        for life in sorted(lifetimes, key=lambda each: (each.birth, each.tensor_id)):
+            if life.tensor_id not in self.allocations:
                 return False
-            insort(live, entry)
+            region = self.allocations[life.tensor_id]
+            live = [other for other in live if other.death > life.birth]
+            if life.birth < life.death and any(region.overlaps(self.allocations[o.tensor_id]) for o in live):
+                return False
+            live += [life] if life.birth < life.death and region.size_bytes else []
         return True
 
 
@@ -163,12 +152,8 @@ class MemoryPlanner:
         for (negative, name, _, _, alignment), mask in zip(rows, masks, strict=True):
             grid = alignment - 1
             if alignment < 1 or alignment & grid:
-                raise AlignmentViolation(
-                    f"the alignment {alignment} of {name!r} is no power of two.",
-                    arena="pool",
-                    logical_slot=-1,
-                    hint="Give a power of two ≥ 1.",
-                )
+                what, hint = f"the alignment {alignment} of {name!r} is no power of two.", "Give a power of two ≥ 1."
+                raise AlignmentViolation(what, arena="pool", logical_slot=-1, hint=hint)
             isolated = ((isolated + grid) & ~grid) - negative
             for k, taken in enumerate(busy):
                 if not taken & mask:
