@@ -34,7 +34,7 @@ Kind = Literal["graph", "instance", "plan"]
 
 @dataclass(frozen=True)
 class Reader:
-    """One format: how it is recognised and read."""
+    """One format: how it is recognised and read, by functions of modules that are imported on the first call."""
 
     name: str
     """One word, for tables and errors."""
@@ -43,80 +43,62 @@ class Reader:
     holds: Kind
     endings: tuple[str, ...]
     """Usual endings of file names, for upload dialogs only."""
-    refuses: Callable[[bytes], str]
-    """``(unpacked bytes)`` → why they are not of this format; ``""`` if they are, or if they are damaged."""
-    read: Callable[[bytes, str], Opened]
-    """``(unpacked bytes, file name)`` → content. Raises ``TmmuError``."""
-    read_with_dims: Callable[[bytes, str, Mapping[str, Dim]], Graph] | None = None
-    """:attr:`read` with bounds of named dimensions, for formats whose shapes are inferred from them."""
+    module: str
+    """``module:function`` that reads ``(unpacked bytes, file name)``, of ``tmmu_core``."""
+    signature: str = ""
+    """``module:function`` that recognises unpacked bytes [``refuses`` of the same module]."""
+    takes_dims: bool = False
+    """Whether reading takes bounds of named dimensions: shapes are inferred from them."""
+
+    def refuses(self, data: bytes) -> str:
+        """Return why unpacked bytes are not of this format; ``""`` if they are, or if they are damaged."""
+        return str(_function(self.signature or f"{self.module.partition(':')[0]}:refuses")(data))
+
+    def read(self, data: bytes, name: str, *dims: Mapping[str, Dim]) -> Any:
+        """Return the content of unpacked bytes. Raises ``TmmuError``."""
+        return _function(self.module)(data, name, *dims)
 
 
-def _reader(
-    name: str,
-    title: str,
-    holds: Kind,
-    endings: str,
-    module: str,
-    *,
-    refuses: str = "refuses",
-    read: str = "read",
-    **others: str,
-) -> Reader:
-    """Return a reader with functions of ``module``, or of another module where a name has the form ``module:function``.
-
-    Modules are of ``tmmu_core``; each is imported on the first call.
-    """
-
-    def function(called: str) -> Callable[..., Any]:
-        path, _, attribute = (called if ":" in called else f"{module}:{called}").partition(":")
-        return lambda *arguments: getattr(import_module(f"tmmu_core.{path}"), attribute)(*arguments)
-
-    more: dict[str, Any] = {field: function(called) for field, called in others.items()}
-    return Reader(name, title, holds, tuple(endings.split()), function(refuses), function(read), **more)
+def _function(called: str) -> Callable[..., Any]:
+    path, _, attribute = called.partition(":")
+    function: Callable[..., Any] = getattr(import_module(f"tmmu_core.{path}"), attribute)
+    return function
 
 
-_DOCUMENT = ".json .cbor .gz"
+_JSON, _DOCUMENT, _TXT, _LOG = (".json", ".gz"), (".json", ".cbor", ".gz"), (".txt", ".gz"), (".txt", ".log", ".gz")
 # Modules that do not load the reader, let alone the onnx package:
 _ONNX = "formats.onnx.onnx_signature:refuses"
 _SNAPSHOT = "formats.pytorch.snapshot.snapshot_signature:refuses"
+_PACKING = "structured packing problem (DSA with reuse penalties)"
 
 READERS: tuple[Reader, ...] = (
-    _reader("trace", "trace", "plan", ".jsonl .cborseq .gz", "formats.planfile.trace", read="read_trace"),
-    _reader(
-        *("torch-snapshot", "PyTorch allocator snapshot", "instance", ".pickle .pkl .json .gz"),
-        "formats.pytorch.snapshot.torch_snapshot",
-        refuses=_SNAPSHOT,
+    Reader("trace", "trace", "plan", (".jsonl", ".cborseq", ".gz"), "formats.planfile.trace:read_trace"),
+    Reader(
+        *("torch-snapshot", "PyTorch allocator snapshot", "instance", (".pickle", ".pkl", *_JSON)),
+        *("formats.pytorch.snapshot.torch_snapshot:read", _SNAPSHOT),
     ),
-    _reader(*("executorch-trace", "ExecuTorch memory trace", "instance", ".json .gz", "formats.edge.executorch_trace")),
-    _reader(
-        *("torch-profile", "PyTorch profiler trace with memory events", "instance", ".json .gz"),
-        "formats.pytorch.snapshot.kineto_trace",
-        refuses=f"{_SNAPSHOT}_profile",
+    Reader("executorch-trace", "ExecuTorch memory trace", "instance", _JSON, "formats.edge.executorch_trace:read"),
+    Reader(
+        *("torch-profile", "PyTorch profiler trace with memory events", "instance", _JSON),
+        *("formats.pytorch.snapshot.kineto_trace:read", f"{_SNAPSHOT}_profile"),
     ),
-    _reader("plan", "plan file", "plan", _DOCUMENT, "formats.planfile.plan_file", read="from_document"),
-    _reader("checkpoint", "checkpoint", "plan", ".cbor .gz", "formats.planfile.checkpoint", read="restore"),
-    _reader(
-        *("structured-problem", "structured packing problem (DSA with reuse penalties)", "instance", ".json .gz"),
-        "formats.structured_problem",
+    Reader("plan", "plan file", "plan", _DOCUMENT, "formats.planfile.plan_file:from_document"),
+    Reader("checkpoint", "checkpoint", "plan", (".cbor", ".gz"), "formats.planfile.checkpoint:restore"),
+    Reader("structured-problem", _PACKING, "instance", _JSON, "formats.structured_problem:read"),
+    Reader("native", "TMMU graph", "graph", _DOCUMENT, "graph.native.native_file:decode"),
+    Reader("node-centric", "UML_Model_IR, node-centric", "graph", _DOCUMENT, "graph.native.node_centric:decode"),
+    Reader(
+        *("torch", "PyTorch exported program", "graph", (".pt2",), "formats.pytorch.torch_module:read"), takes_dims=True
     ),
-    _reader("native", "TMMU graph", "graph", _DOCUMENT, "graph.native.native_file", read="decode"),
-    _reader(
-        *("node-centric", "UML_Model_IR, node-centric", "graph", _DOCUMENT, "graph.native.node_centric"), read="decode"
-    ),
-    _reader(
-        *("torch", "PyTorch exported program", "graph", ".pt2", "formats.pytorch.torch_module"), read_with_dims="read"
-    ),
-    _reader("executorch", "ExecuTorch program", "instance", ".pte", "formats.edge.executorch"),
-    _reader("tflite", "TensorFlow Lite model", "graph", ".tflite", "formats.edge.tflite"),
-    _reader("xla", "XLA buffer assignment with its live ranges", "instance", ".txt .gz", "formats.xla.xla_dump"),
-    _reader("xla-report", "XLA memory usage report", "instance", ".txt .gz", "formats.xla.xla_report"),
-    _reader("vela", "Vela allocation log", "instance", ".txt .log .gz", "formats.edge.vela"),
-    _reader("tflm", "TensorFlow Lite Micro arena log", "instance", ".txt .log .gz", "formats.edge.tflm"),
-    _reader("instance", "packing instance", "instance", ".csv .gz", "formats.csv.instance_csv"),
+    Reader("executorch", "ExecuTorch program", "instance", (".pte",), "formats.edge.executorch:read"),
+    Reader("tflite", "TensorFlow Lite model", "graph", (".tflite",), "formats.edge.tflite:read"),
+    Reader("xla", "XLA buffer assignment with its live ranges", "instance", _TXT, "formats.xla.xla_dump:read"),
+    Reader("xla-report", "XLA memory usage report", "instance", _TXT, "formats.xla.xla_report:read"),
+    Reader("vela", "Vela allocation log", "instance", _LOG, "formats.edge.vela:read"),
+    Reader("tflm", "TensorFlow Lite Micro arena log", "instance", _LOG, "formats.edge.tflm:read"),
+    Reader("instance", "packing instance", "instance", (".csv", ".gz"), "formats.csv.instance_csv:read"),
     # Last: many texts begin like its protobuf.
-    _reader(
-        *("onnx", "ONNX model", "graph", ".onnx", "formats.onnx.onnx_reader"), refuses=_ONNX, read_with_dims="read"
-    ),
+    Reader("onnx", "ONNX model", "graph", (".onnx",), "formats.onnx.onnx_reader:read", _ONNX, takes_dims=True),
 )
 """Every format, in the order in which they are tried."""
 GRAPH_READERS = tuple(reader for reader in READERS if reader.holds == "graph")
@@ -205,8 +187,7 @@ def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Gr
     """
     plain = unpacking.unpack(data, name)
     reader = next((reader for reader in GRAPH_READERS if not reader.refuses(plain)), None)
-    infer = reader.read_with_dims if reader else None
-    graph = infer(plain, name, envelopes) if infer else read_graph(data, name)
+    graph = reader.read(plain, name, envelopes) if reader and reader.takes_dims else read_graph(data, name)
     unknown = next((dim for dim in envelopes if dim not in graph.dims), None)
     if unknown is not None:
         raise InvalidIrShapes(
