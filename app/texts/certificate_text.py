@@ -5,25 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from app.texts import numbers
-from app.texts.glossary import explained
-from app.texts.markup import esc
+from app.texts.markup import fragment
 from tmmu_core.plans.model import GIVEN_OFFSETS, INCOMPLETE, UNPLANNED, ArenaSummary, Plan
 
 
 def certificate(plan: Plan, arena: str) -> str:
     """Return the card of an arena's optimality: status, lower bound and planner note."""
     summary = plan.arena_of[arena]
-    remark = planner_remark(plan, arena)
-    return (
-        f'<div class="tm tm-card" data-certificate="{esc(arena)}"><h3>Optimality: '
-        f'<span class="{esc(summary.status)}">{esc(summary.status)}</span></h3><div class="kind">{esc(arena)}</div>'
-        f"{_hint(claimed(plan, summary))}{_hint(held(plan, summary))}"
-        f"{_hint(remark) if remark else ''}</div>"
-    )
-
-
-def _hint(sentence: str) -> str:
-    return f'<p class="hint">{explained(esc(sentence))}</p>'
+    sentences = (claimed(plan, summary), held(plan, summary), planner_remark(plan, arena))
+    return fragment("certificate_card", arena=summary, sentences=sentences)
 
 
 def claimed(plan: Plan, summary: ArenaSummary) -> str:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from html import escape
-from typing import Any
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
+
+from markupsafe import Markup
 
 from app.texts import numbers as words
 from app.texts.glossary import define as defined
@@ -15,6 +19,9 @@ from app.texts.glossary import explained
 from app.texts.refusal_text import nearest, others
 from tmmu_core.plans.figures.metrics import fragmentation_ratio, reuse_ratio
 from tmmu_core.plans.model import ArenaSummary
+
+if TYPE_CHECKING:
+    import jinja2
 
 ROLE_COLOURS: dict[str, str] = {
     "activation": "#0072B2",
@@ -90,122 +97,68 @@ def empty(title: str, sentence: str) -> str:
     return f'<div class="tm tm-empty"><strong>{esc(title)}</strong>{explained(esc(sentence))}</div>'
 
 
-# --- the verdict strip -------------------------------------------------------------------------------------------
+# --- cards and tables --------------------------------------------------------------------------------------------
+
+
+def fragment(name: str, **values: Any) -> str:
+    """Return the HTML of a template in this folder; all values are escaped."""
+    return str(_environment().get_template(f"{name}.html.j2").render(values))
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    import jinja2  # not for every command
+
+    def tensor(name: str, letters: int = 0, text: str = "") -> Markup:
+        shown = text or (words.shortened(name, letters) if letters else name)
+        return Markup(link_to(name, f"<code>{esc(shown)}</code>"))
+
+    def term(label: str) -> Markup:
+        return Markup(help_on(label, defined(TERM_OF.get(label, label))))
+
+    loader = jinja2.FunctionLoader(lambda name: (files(__package__) / name).read_text(encoding="utf-8"))
+    made = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=loader
+    )
+    made.filters.update(full=words.full_bytes, short=words.short_bytes, exact=words.exact_bytes, offset=words.offset)
+    made.filters.update(tensor=tensor, term=term, explained=lambda text: Markup(explained(esc(text))))
+    made.globals.update(words=words)
+    return made
 
 
 def strip(arenas: Sequence[ArenaSummary], define: Mapping[str, str], *, slots: bool = True) -> str:
     """Return the table of arenas, with bars on one byte scale. ``define``: term → hover text."""
-    scale = max([1, *(a.extent_bytes for a in arenas), *(a.capacity_bytes for a in arenas if _limited(a))])
-    paged = any(arena.page_size for arena in arenas)
-    head = "".join(
-        f"<th{' class=bar' if key == 'bar' else ''}>{help_on(label, define.get(key, ''))}</th>"
-        for key, label in (
-            ("arena", "arena"),
-            ("bar", f"0 … {words.short_bytes(scale)}"),
-            ("lower bound", "lower bound"),
-            ("extent", "arena size"),
-            *((("committed bytes", "committed"),) if paged else ()),
-            ("gap", "gap"),
-            ("capacity", "capacity"),
-            ("headroom", "headroom"),
-            ("reuse", "reuse"),
-            ("fragmentation", "fragmentation"),
-            ("slot", "slots"),
-            ("certificate", "optimality"),
-        )
+    limits = (a.capacity_bytes for a in arenas if a.capacity_bytes < words.UNLIMITED)
+    return fragment(
+        "arenas",
+        arenas=arenas,
+        define=define,
+        slots=slots,
+        scale=max([1, *(a.extent_bytes for a in arenas), *limits]),
+        paged=any(arena.page_size for arena in arenas),
+        reuse_ratio=reuse_ratio,
+        fragmentation_ratio=fragmentation_ratio,
     )
-    rows = "".join(_strip_row(arena, scale, paged, slots) for arena in arenas)
-    return scrolling("tm-strip", "arenas", f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>")
-
-
-def _limited(arena: ArenaSummary) -> bool:
-    return arena.capacity_bytes < words.UNLIMITED
-
-
-def _strip_row(arena: ArenaSummary, scale: int, paged: bool, has_slots: bool) -> str:
-    bound, extent = arena.bound_bytes, arena.extent_bytes
-    headroom = '<span class="soft">no limit</span>' if arena.headroom_bytes is None else _exact(arena.headroom_bytes)
-    none = f'<span class="soft" title="{esc(words.WHY_NO_SLOTS)}">{words.NO_SLOTS}</span>'
-    live = f"<span class=soft>(minimum {arena.max_live:,})</span>"
-    slots = (
-        f"{arena.slots:,} <span class=soft>(minimum)</span>"
-        if arena.slots == arena.max_live
-        else f"{arena.slots:,} {live}"
-    )
-    cells = [
-        _exact(bound),
-        _exact(extent),
-        *([_exact(arena.committed_bytes)] if paged else []),
-        esc(words.over_bound(*arena.gap)),
-        _exact(arena.capacity_bytes) if _limited(arena) else '<span class="soft">unlimited</span>',
-        headroom,
-        esc(words.ratio(reuse_ratio(arena.slots, arena.storages))) if has_slots else none,
-        esc(words.ratio(fragmentation_ratio(arena.peak_live_bytes, extent))),
-        slots if has_slots else f"{none} {live}",
-        f'<span class="{esc(arena.status)}">{esc(arena.status)}</span>',
-    ]
-    tds = "".join(f"<td>{cell}</td>" for cell in cells)
-    css = ' class="invalid"' if arena.status == "invalid" else "" if extent else ' class="zero"'
-    return f"<tr{css}><td>{esc(arena.name)}</td><td class=bar>{_bar(arena, bound, scale)}</td>{tds}</tr>"
-
-
-def _exact(n: int) -> str:
-    return f'<span title="{esc(words.exact_bytes(n))}">{esc(words.short_bytes(n))}</span>'
-
-
-def _bar(arena: ArenaSummary, bound: int, scale: int) -> str:
-    def at(n: int) -> str:
-        return f"{n * 10_000 // scale / 100:.2f}%"
-
-    title = f"bound {words.full_bytes(bound)}, arena size {words.full_bytes(arena.extent_bytes)}"
-    parts = [f'<i class="live" style="left:0;width:{at(bound)}"></i>'] if bound else []
-    if arena.extent_bytes > bound:
-        parts.append(f'<i class="waste" style="left:{at(bound)};width:{at(arena.extent_bytes - bound)}"></i>')
-    if _limited(arena):
-        parts.append(f'<i class="capacity" style="left:calc({at(min(arena.capacity_bytes, scale))} - 2px)"></i>')
-        title += f", capacity {words.full_bytes(arena.capacity_bytes)}"
-    return f'<div class="tm-bar" title="{esc(title)}">{"".join(parts)}</div>'
-
-
-# --- cards and tables --------------------------------------------------------------------------------------------
 
 
 def error_card(card: Mapping[str, Any]) -> str:
     """Return an error card: code, place and fix; other readers' reasons and the record are folded."""
-    code = ""
-    if card.get("code"):
-        number = f" {card['number']}" if card.get("number") else ""
-        severity = f" · {card['severity']}" if card.get("severity") else ""
-        code = f'<span class="code mono">{esc(card["code"])}{number}{esc(severity)}</span> '
-    place = "".join(
-        f" <span class=soft>{label}</span> <code>{esc(card[key])}</code>"
-        for key, label in (("source", "in"), ("place", "at"))
-        if card.get(key) and str(card[key]) not in card["title"]
+    near = nearest(card.get("tried", ()), str(card["message"]), str(card.get("source", "")))
+    rest, record = others(card.get("tried", ()), near), card.get("record")
+    folded = [words.count(sum(readers.count(",") + 1 for readers, _ in rest), "other reader")] if rest else []
+    folded += ["the error record"] if record else []
+    text = " · ".join(folded)
+    shown = {
+        key: card.get(key) for key in ("title", "code", "number", "severity", "message", "source", "place", "hint")
+    }
+    return fragment(
+        "error_card",
+        card=shown,
+        near=near,
+        rest=rest,
+        record=json.dumps(record, indent=2, ensure_ascii=False) if record else "",
+        folded=text[:1].upper() + text[1:],
     )
-    tried, message = card.get("tried", ()), str(card["message"])
-    near = nearest(tried, message, str(card.get("source", "")))
-    blamed = f" <b>{esc(near[0])}</b>: {esc(near[1])}." if near and near[1] != message else ""
-    hint = f"<p><b>Fix:</b> {esc(card['hint'])}</p>" if card.get("hint") else ""
-    return (
-        f'<div class="tm tm-error" role="alert"><div class="what"><h3>{esc(card["title"])}</h3> '
-        f"<p>{code}{esc(message)}{blamed}{place}</p></div>"
-        f'<div class="way">{hint}{_folded(card, others(tried, near))}</div></div>'
-    )
-
-
-def _folded(card: Mapping[str, Any], rest: Sequence[tuple[str, str]]) -> str:
-    """Return the other readers and the error record, folded."""
-    record = card.get("record")
-    if not rest and not record:
-        return ""
-    count = sum(readers.count(",") + 1 for readers, _ in rest)
-    parts = [words.count(count, "other reader")] if rest else []
-    parts += ["the error record"] if record else []
-    lines = "".join(f"<li><b>{esc(readers)}</b>: {esc(reason)}</li>" for readers, reason in rest)
-    listed = f"<ul>{lines}</ul>" if lines else ""
-    text = f"<pre>{esc(json.dumps(record, indent=2, ensure_ascii=False))}</pre>" if record else ""
-    summary = " · ".join(parts)
-    return f"<details><summary>{esc(summary[:1].upper() + summary[1:])}</summary>{listed}{text}</details>"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = (), now: int = -1) -> str:
@@ -259,13 +212,6 @@ TERM_OF = {
 """Card label → glossary term, where the two differ."""
 
 
-def definition_list(rows: Iterable[tuple[str, str] | None]) -> str:
-    """Return a definition list of ``(term, HTML)``; ``None`` draws a line."""
-    inner = "".join(
-        '<div class="rule"></div>' if row is None else f"<dt>{_term(row[0])}</dt><dd>{row[1]}</dd>" for row in rows
-    )
-    return f"<dl>{inner}</dl>"
-
-
-def _term(label: str) -> str:
-    return help_on(label, defined(TERM_OF.get(label, label)))
+def definition_list(rows: Iterable[tuple[str, str]]) -> str:
+    """Return a definition list of ``(term, HTML)``."""
+    return f"<dl>{''.join(f'<dt>{help_on(label, defined(label))}</dt><dd>{html}</dd>' for label, html in rows)}</dl>"

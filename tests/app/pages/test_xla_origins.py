@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import unescape
+
 import pandas as pd
 from onnx import TensorProto, helper
 
@@ -21,7 +23,7 @@ def test_card_and_columns_have_the_origin_of_a_storage() -> None:
     card = html(at)
     assert "&lt;img src=x onerror=" in card
     assert "<img src=x" not in card
-    assert "gpt/it&#x27;s &quot;model&quot;.py:7" in card
+    assert 'gpt/it\'s "model".py:7' in unescape(card)
     table = next(frame.value for frame in at.dataframe if "module" in frame.value)
     assert isinstance(table, pd.DataFrame)
     row = table.set_index("tensor").loc["a"]
