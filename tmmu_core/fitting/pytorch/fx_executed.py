@@ -17,7 +17,7 @@ from torch._functorch._aot_autograd import descriptors
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, Reading
-from tmmu_core.formats.pytorch.joint_graph.fx_outputs import ends_of
+from tmmu_core.formats.pytorch.joint_graph.fx_patterns import ends_of
 from tmmu_core.graph.model import Graph
 
 

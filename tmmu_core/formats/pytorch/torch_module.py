@@ -24,7 +24,6 @@ from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program, read
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
 from tmmu_core.formats.pytorch.exported_program.pt2_sizes import LARGEST, symbol_in
 from tmmu_core.formats.pytorch.joint_graph import fx_child
-from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, chosen, joint_of, names_of_inputs
 from tmmu_core.graph.model import AnnotatedGraph, Dim, Graph
 
 __all__ = ["chosen_sizes", "fake_tensors", "import_torch", "read", "refuses", "with_dims"]
@@ -53,14 +52,15 @@ def import_torch(
     Raises ``UnreadableInput`` when PyTorch is not installed or the module cannot be traced.
     """
     torch = _torch("a PyTorch model")
+    from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, chosen, joint_of, names_of_inputs
+
     module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
     exported = module if isinstance(module, torch.export.ExportedProgram) else None
     name = name or (exported.graph_module if exported else module)._get_name()
     args, kwargs = _arguments(exported, example_inputs)
     with TRACING:
         module = exported.module(check_guards=False) if exported else module
-    call = Call(args, kwargs, names_of_inputs(module, args, kwargs))
-    with TRACING:
+        call = Call(args, kwargs, names_of_inputs(module, args, kwargs))
         graph: Graph = joint_of(chosen(module, loss), call, train, name).graph
     return graph
 
@@ -73,14 +73,14 @@ def fake_tensors(dtype: str = "float32") -> Iterator[None]:
     traces a module. Raises ``UnreadableInput`` where a model reads a value of a tensor while it is built.
     """
     torch = _torch("a model of fake tensors")
-    from tmmu_core.formats.pytorch.joint_graph.fx_data_access import while_built
-    from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import convertible, shared_mode
+    from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import shared_mode, while_built
+    from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING
 
     with TRACING:
         before = torch.get_default_dtype()
         torch.set_default_dtype(getattr(torch, dtype))
         try:
-            with shared_mode(), while_built(), convertible():
+            with shared_mode(), while_built():
                 yield
         except torch._subclasses.fake_tensor.DataDependentOutputException as error:
             raise UnreadableInput(

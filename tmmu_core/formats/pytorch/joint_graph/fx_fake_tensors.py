@@ -1,20 +1,46 @@
-"""One fake mode for everything that is traced together: a module's parameters and buffers, and its inputs.
+"""Fake tensors: one mode for all that is traced together, and patches for code that reads values they do not have.
 
 What lies on the ``meta`` device, on an accelerator, or belongs to another fake mode is stood in for by a fake tensor
 on the CPU with the same sizes, strides and storage, so that the operators are those that the CPU runs and that tensors
 which the model makes for itself lie beside the others. The module has its own tensors back afterwards.
+
+Version 5 of ``transformers`` checks whether position ids hold several packed sequences, and whether a padding mask
+masks anything; both read values. Its own check for traced tensors does not recognise those of AOTAutograd. The patch
+makes it return true: a row is one sequence, and a given mask is used. ``torch.nn.Transformer`` compares a mask with the
+causal one; the patch uses the mask unless ``is_causal`` is given. PyTorch redraws values outside of a truncated normal
+distribution; the patch skips it.
+
+PyTorch decomposes some operators in Python for tracing: interpolation becomes thirty operators on indices, while eager
+mode runs one kernel. While a model is traced, such an operator stays the kernel.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
+import torch._decomp.decompositions  # it registers the decompositions that ``_kernels`` looks for
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map, tree_map_only
 
+_WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
+    ("transformers.utils.import_utils", "is_fake_tensor", lambda value: hasattr(value, "untyped_storage")),
+    ("transformers.masking_utils", "find_packed_sequence_indices", lambda position_ids: None),
+    ("torch.nn.modules.transformer", "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
+)
+"""(module, function, replacement while a model is traced)."""
+_WHILE_BUILT: tuple[tuple[str, str, Any], ...] = (
+    ("torch.nn.init", "_no_grad_trunc_normal_", lambda tensor, *given, **named: tensor),
+)
+"""The same, while a model of fake tensors is built."""
+_IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
+"""Operators that keep their Python decomposition: the schema of batch norm does not declare that it writes the running
+mean, so it is traced as the kernel that returns it."""
+_IN_TRAINING = frozenset({"dropout"})
+"""One kernel with a mask of bytes where training steps are run, three on the CPU; switched off, none at all."""
 _mode: FakeTensorMode | None = None
 
 
@@ -33,39 +59,6 @@ def shared_mode() -> FakeTensorMode:
 def mode_of(tensors: Iterable[Any]) -> FakeTensorMode:
     """Return the fake mode of the first fake tensor, else the shared one."""
     return next((each.fake_mode for each in tensors if hasattr(each, "fake_mode")), None) or shared_mode()
-
-
-@contextlib.contextmanager
-def convertible() -> Iterator[None]:
-    """Inside, ``module.to(dtype)`` and its kin work on fake parameters: each is replaced, a tied one by one tensor."""
-    apply, depth, made = torch.nn.Module._apply, 0, {}
-
-    def replaced(value: Any, fn: Any) -> Any:
-        if value is not None and id(value) not in made:
-            with torch.no_grad():
-                new = fn(value)
-            if isinstance(value, torch.nn.Parameter):
-                new = torch.nn.Parameter(new, value.requires_grad)
-            made[id(value)] = value, new
-        return None if value is None else made[id(value)][1]
-
-    def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
-        nonlocal depth
-        depth += 1
-        for child in self.children() if recurse else ():
-            child._apply(fn)
-        for held in (self._parameters, self._buffers):
-            held.update({name: replaced(value, fn) for name, value in held.items()})
-        depth -= 1
-        if not depth:
-            made.clear()
-        return self
-
-    torch.nn.Module._apply = _apply
-    try:
-        yield
-    finally:
-        torch.nn.Module._apply = apply
 
 
 class StandIns:
@@ -106,12 +99,13 @@ class StandIns:
     @contextlib.contextmanager
     def inside(self, module: torch.nn.Module) -> Iterator[None]:
         """Replace the tensors of ``module`` by stand-ins."""
-        before = []
-        for part in module.modules():
-            for held in (part._parameters, part._buffers):
-                for name, value in held.items():
-                    if value is not None and self.of(value) is not value:
-                        before.append((held, name, value))
+        before = [
+            (held, name, value)
+            for part in module.modules()
+            for held in (part._parameters, part._buffers)
+            for name, value in held.items()
+            if value is not None and self.of(value) is not value
+        ]
         for held, name, value in before:
             held[name] = self.of(value)
         try:
@@ -127,11 +121,8 @@ class StandIns:
 
 def opened(output: Any) -> Any:
     """Return a module's output with unknown objects (a key-value cache) replaced by lists of tensors."""
-    return tree_map(lambda leaf: leaf if _is_plain(leaf) else _tensors_in(leaf, set()), output)
-
-
-def _is_plain(leaf: Any) -> bool:
-    return leaf is None or isinstance(leaf, (torch.Tensor, bool, int, float, complex, str))
+    plain = (torch.Tensor, bool, int, float, complex, str, type(None))
+    return tree_map(lambda leaf: leaf if isinstance(leaf, plain) else _tensors_in(leaf, set()), output)
 
 
 def _tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
@@ -141,10 +132,96 @@ def _tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
     seen.add(id(value))
     if isinstance(value, torch.Tensor):
         return [value]
-    if isinstance(value, (list, tuple)):
-        inner = list(value)
-    elif isinstance(value, dict):
-        inner = list(value.values())
-    else:
-        inner = list(getattr(value, "__dict__", {}).values())
+    fields = value if isinstance(value, dict) else getattr(value, "__dict__", {})
+    inner = list(value) if isinstance(value, (list, tuple)) else list(fields.values())
     return [found for each in inner for found in _tensors_in(each, seen)]
+
+
+# --- patches -----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def while_traced(train: bool = True) -> Iterator[None]:
+    """Inside, ``transformers`` reads no values (where it is loaded), and operators are those that eager mode runs."""
+    with answering_while_traced(), _kernels(_IN_PYTHON | (_IN_TRAINING if train else frozenset())):
+        yield
+
+
+def answering_while_traced() -> contextlib.AbstractContextManager[None]:
+    """Inside, ``transformers`` reads no values."""
+    return _replaced(_WHILE_TRACED)
+
+
+@contextlib.contextmanager
+def while_built() -> Iterator[None]:
+    """Inside, a model of fake tensors can be built.
+
+    Weights that are drawn until they fit are not drawn. ``module.to(dtype)`` and its kin work on fake parameters: each
+    is replaced, a tied one by one tensor.
+    """
+    depth = 0
+    made: dict[int, Any] = {}
+
+    def replaced(value: Any, fn: Any) -> Any:
+        if value is not None and id(value) not in made:
+            with torch.no_grad():
+                new = fn(value)
+            if isinstance(value, torch.nn.Parameter):
+                new = torch.nn.Parameter(new, value.requires_grad)
+            made[id(value)] = value, new
+        return None if value is None else made[id(value)][1]
+
+    def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
+        nonlocal depth
+        depth += 1
+        for child in self.children() if recurse else ():
+            child._apply(fn)
+        for held in (self._parameters, self._buffers):
+            held.update({name: replaced(value, fn) for name, value in held.items()})
+        depth -= 1
+        if not depth:
+            made.clear()
+        return self
+
+    apply = torch.nn.Module._apply
+    torch.nn.Module._apply = _apply
+    try:
+        with _replaced(_WHILE_BUILT):
+            yield
+    finally:
+        torch.nn.Module._apply = apply
+
+
+@contextlib.contextmanager
+def _kernels(stay: frozenset[str]) -> Iterator[None]:
+    """Inside, no operator of PyTorch's own space comes apart into others before autograd sees it."""
+    keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+    taken = []
+    for name in sorted(set(torch.ops.aten) - stay):
+        packet = getattr(torch.ops.aten, name)
+        for operator in (getattr(packet, overload) for overload in packet.overloads()):
+            if keys[0] in operator.py_kernels:
+                taken += [(operator, key, operator.py_kernels.pop(key)) for key in keys if key in operator.py_kernels]
+                operator._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for operator, key, kernel in taken:
+            operator.py_kernels[key] = kernel
+            operator._dispatch_cache.clear()
+
+
+@contextlib.contextmanager
+def _replaced(functions: tuple[tuple[str, str, Any], ...]) -> Iterator[None]:
+    """Inside, functions of modules that are loaded are replaced."""
+    before = []
+    for name, function, replacement in functions:
+        module = sys.modules.get(name)
+        if module is not None and hasattr(module, function):
+            before.append((module, function, getattr(module, function)))
+            setattr(module, function, replacement)
+    try:
+        yield
+    finally:
+        for module, function, was in before:
+            setattr(module, function, was)

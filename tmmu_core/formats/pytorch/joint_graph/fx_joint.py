@@ -13,7 +13,6 @@ schemas of ``_unsafe_view`` and ``reshape`` do not declare that they return view
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,12 +25,12 @@ from torch._functorch._aot_autograd import descriptors
 from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.pytorch.exported_program.pt2_operators import OVER_FIRST
+from tmmu_core.formats import scopes
+from tmmu_core.formats.pytorch.exported_program.pt2_operators import FLOWS, OVER_FIRST
 from tmmu_core.formats.pytorch.exported_program.pt2_operators import operator as operator_of
-from tmmu_core.formats.pytorch.joint_graph import fx_bodies, fx_origins, fx_partial_writes
-from tmmu_core.formats.pytorch.joint_graph.fx_layout import is_dense, layout, lies_of
-from tmmu_core.formats.pytorch.joint_graph.fx_outputs import Ends, ends_of
-from tmmu_core.formats.pytorch.strides import as_view
+from tmmu_core.formats.pytorch.joint_graph import fx_origins, fx_patterns
+from tmmu_core.formats.pytorch.joint_graph.fx_patterns import Ends, ends_of
+from tmmu_core.formats.pytorch.strides import StridedLayout, as_view
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
 
@@ -39,6 +38,8 @@ TANGENT = "tangent"
 """Pseudo operator before the backward pass that produces the gradient of an output."""
 WRAPPER = "module."
 """Prefix that the importer's wrapper adds to parameter names."""
+_SHARED = ("tensors", "nodes", "origins", "storages", "id_of", "values", "dependent", "value_of", "backward")
+"""Attributes of a reading that the readings of its bodies share."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +60,17 @@ def read_joint(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()
     with mode, torch.no_grad():
         placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
         reading.run(*[node.meta.get("val") for node in placeholders], enable_io_processing=False)
-    found = Joint(reading.native(name), reading.gradients)
-    return found
+    return Joint(reading.native(name), reading.gradients)
 
 
 @dataclass
 class _Storage:
-    """One untyped storage: the tensor that names it and, kept alive so that no other gets its address, itself."""
+    """One untyped storage: the tensor that names it, and a tensor in it, so that no other gets its address."""
 
     base: str
     kept: Any
-    layout: tuple[Any, ...]
-    """(shape, strides, element bytes) of the tensor that names it, when it is all of the storage; else ``()``."""
+    lies: StridedLayout | None
+    """Layout of the tensor that names it, when that fills the storage."""
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Draft:
 
 
 class Reading(torch.fx.Interpreter):
-    """Runs the joint graph under fake tensors and records nodes and tensors."""
+    """Runs the joint graph under fake tensors and records nodes and tensors; a ``scopes.Host``."""
 
     folds = True
     """Whether operators that eager mode runs as one become one node, and nested graphs are laid flat."""
@@ -97,12 +97,16 @@ class Reading(torch.fx.Interpreter):
     def __init__(self, joint: Any, input_names: Sequence[str], ends: Ends) -> None:
         super().__init__(joint, garbage_collect_values=False)
         self.input_names = input_names
+        self.ends = ends
         self.tensors: dict[str, Tensor] = {}
         self.nodes: list[Draft] = []
         self.origins: dict[str, Origin] = {}
         self.storages: dict[int, _Storage] = {}
         self.id_of: dict[int, str] = {}
         self.values: list[Any] = []
+        """All values, kept so that no other gets the id of one."""
+        self.value_of: dict[str, Any] = {}
+        """Values by the ids of their tensors."""
         self.inputs: list[str] = []
         self.outputs: list[str] = []
         self.gradients: dict[str, str] = {}
@@ -113,15 +117,8 @@ class Reading(torch.fx.Interpreter):
         self.backward = False
         self.mutated: dict[str, str] = {}
         """Buffer → its id after an in-place write."""
-        self.ends = ends
-        self.scope = ""
-        """The nested scope that the graph is in."""
-        self.prefix = ""
-        """Prefix of the ids of nodes and tensors."""
-        self.value_of: dict[str, Any] = {}
-        """All values by the ids of their tensors."""
-
-    # -- what the interpreter calls ------------------------------------------------------------------------------
+        self.scope = self.prefix = ""
+        """The nested scope that the graph is in, and the prefix of the ids of its nodes and tensors."""
 
     def run_node(self, n: Any) -> Any:
         """Run one fx node under fake tensors and record it."""
@@ -129,60 +126,32 @@ class Reading(torch.fx.Interpreter):
             self._finish()
             return None
         value = super().run_node(n)
-        if n.op == "placeholder":
+        if n.op == "placeholder" and isinstance(value, torch.Tensor):
             self._placeholder(n, value)
-        elif n.op == "get_attr":
-            value = self._constant(n, value)
-        elif n.target is not operator.getitem:
+        elif n.op == "get_attr" and isinstance(value, torch.Tensor):
+            self._add(self._free(self.prefix + n.name), value, "constant")
+        elif n.op == "call_function" and n.target is not operator.getitem:
             self._call(n, value)
         return value
 
-    # -- inputs ----------------------------------------------------------------------------------------------------
+    # -- tensors ---------------------------------------------------------------------------------------------------
 
     def _placeholder(self, n: Any, value: Any) -> None:
-        if not isinstance(value, torch.Tensor):
-            return
         what = n.meta.get("desc")
         if isinstance(what, descriptors.TangentAOTInput):
             self.tangents[n.name] = (what, value)
-            return
-        if isinstance(what, descriptors.ParamAOTInput):
-            if not self._is_tied(value):
-                self._declare(what.target.removeprefix(WRAPPER), value, "parameter")
+        elif isinstance(what, descriptors.ParamAOTInput):
+            known = self.storages.get(value.untyped_storage()._cdata)
+            if known is not None and known.lies == _lies_of(value):  # an earlier parameter under a second name
+                self._remember(value, known.base)
+            else:
+                self._add(self._free(what.target.removeprefix(WRAPPER)), value, "parameter")
         elif isinstance(what, descriptors.BufferAOTInput):
-            self._declare(what.target.removeprefix(WRAPPER), value, "buffer")
+            self._add(self._free(what.target.removeprefix(WRAPPER)), value, "buffer")
         else:
-            at = getattr(what, "idx", None)
-            given = (
-                self.input_names[at] if at is not None and at < len(self.input_names) else f"input_{len(self.inputs)}"
-            )
-            self.inputs.append(self._declare(given, value, "input"))
-
-    def _is_tied(self, value: Any) -> bool:
-        """Whether a parameter is an earlier one under a second name; then it is known under the first."""
-        known = self.storages.get(value.untyped_storage()._cdata)
-        if known is None or not known.layout or known.layout != layout(value) or value.storage_offset():
-            return False
-        self.id_of[id(value)] = known.base
-        self.values.append(value)
-        return True
-
-    def _constant(self, n: Any, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            self._declare(self.prefix + n.name, value, "constant")
-        return value
-
-    def _declare(self, name: str, value: Any, role: Role) -> str:
-        """A tensor that no node makes; where it is no whole storage, the storage is declared under it."""
-        tensor_id = self._free(name)
-        tensor, storage = self._placed(tensor_id, value, role)
-        if storage is not None:
-            self.tensors[storage.id] = storage
-            if role == "input":
-                self.inputs.append(storage.id)
-                tensor = msgspec.structs.replace(tensor, role="activation")
-        self.tensors[tensor_id] = tensor
-        return tensor_id
+            at = getattr(what, "idx", len(self.input_names))
+            name = self.input_names[at] if at < len(self.input_names) else f"input_{len(self.inputs)}"
+            self.inputs += self._add(self._free(name), value, "input")
 
     def _free(self, name: str) -> str:
         """Return ``name`` or a free variant of it: a parameter may have the name of an operator."""
@@ -190,63 +159,71 @@ class Reading(torch.fx.Interpreter):
             name += "_"
         return name
 
+    def _remember(self, value: Any, tensor_id: str) -> None:
+        self.id_of[id(value)] = tensor_id
+        self.values.append(value)
+
+    def _add(self, tensor_id: str, value: Any, role: Role) -> list[str]:
+        """Declare a tensor; return its id, or the id of its storage, if that is new and larger, and its id."""
+        self._remember(value, tensor_id)
+        self.value_of[tensor_id] = value
+        lies, held = _lies_of(value), value.untyped_storage()
+        dtype, whole = str(value.dtype).removeprefix("torch."), int(held.nbytes())
+        known = self.storages.get(held._cdata) if whole else None
+        if known is None and whole <= lies.own and not lies.offset:
+            is_dense = whole == lies.own and not lies.repeats
+            self.storages[held._cdata] = _Storage(tensor_id, value, lies if is_dense else None)
+            self.tensors[tensor_id] = Tensor(tensor_id, lies.shape, dtype, role)
+            return [tensor_id]
+        ids = [tensor_id]
+        if known is None:
+            ids.insert(0, f"{tensor_id}.storage")
+            self.tensors[ids[0]] = Tensor(ids[0], (whole,), "uint8", role)
+            known = self.storages[held._cdata] = _Storage(ids[0], value, None)
+            role = "activation" if role == "input" else role
+        self.tensors[tensor_id] = as_view(Tensor(tensor_id, lies.shape, dtype, role), lies, known.base)
+        return ids
+
     # -- operators -------------------------------------------------------------------------------------------------
 
     def _call(self, n: Any, value: Any) -> None:
-        part = fx_partial_writes.written_part(n) if self.folds else None
+        part = fx_patterns.written_part(n) if self.folds else None
         if part is not None and part.is_itself:
             self._take_out(part.made)
-            self._keep(value, self.env[part.whole])
+            self._rename(value, self.env[part.whole])
             return
         read = [leaf for leaf in tree_leaves((self._values_of(n.args), self._values_of(n.kwargs))) if _is_tensor(leaf)]
         written = [leaf for leaf in tree_leaves(value) if _is_tensor(leaf)]
         self._refuse_without_storage(n, written)
-        depends_directly = any(arg.name in self.tangents for arg in n.all_input_nodes)
-        if depends_directly and not self.backward:
+        if not self.backward and any(arg.name in self.tangents for arg in n.all_input_nodes):
             self._begin_backward()
         inputs = [self.id_of[id(leaf)] for leaf in read]
-        dependent = any(tensor_id in self.dependent for tensor_id in inputs)
-        own_name = self._free(self.prefix + n.name)
-        draft = Draft(own_name, _operator_name(n.target), inputs, [], "backward" if self.backward else "forward")
-        draft.scope = self.scope
+        own = self._free(self.prefix + n.name)
         bodies = [arg.name for arg in n.all_input_nodes if isinstance(self.env[arg], torch.nn.Module)]
-        if bodies and fx_bodies.lay(self, n, own_name, written):
+        if bodies and self._lay_bodies(n, own, written):
             return
-        draft.unplanned = bodies
-        role: Role = "gradient" if dependent else "activation"
+        draft = Draft(own, _operator_name(n.target), inputs, [], "backward" if self.backward else "forward")
+        draft.scope, draft.unplanned = self.scope, bodies
         for i, leaf in enumerate(written):
-            tensor_id = own_name if len(written) == 1 else self._free(f"{own_name}:{i}")
-            tensor, storage = self._placed(tensor_id, leaf, role)
-            if storage is not None:
-                self.tensors[storage.id] = storage
-                draft.outputs.append(storage.id)
-            self.tensors[tensor_id] = tensor
-            draft.outputs.append(tensor_id)
-            if dependent:
-                self.dependent.update((tensor_id, *([storage.id] if storage else [])))
+            draft.outputs += self.write(own if len(written) == 1 else self._free(f"{own}:{i}"), leaf, inputs)
+        if self.dependent & set(inputs):
+            self.dependent.update(draft.outputs)
         draft.inplace = self._permission(n, read, written, draft)
+        by = n
         if part is not None:
-            self._write_part(part, draft)
+            # Eager mode runs one operator: it writes to the part where it lies.
+            made, part_id, by = self._take_out(part.made), self.id_of[id(self.env[part.made.args[0]])], part.made
+            draft.instr = made.instr
+            draft.inputs = [draft.inputs[0], *(name for name in made.inputs if name != part_id)]
         self._write_buffers(n, value, draft)
         self.nodes.append(draft)
-        by = n if part is None else part.made
         if fx_origins.KEY in by.meta:
-            self.origins[own_name] = by.meta[fx_origins.KEY]
+            self.origins[own] = by.meta[fx_origins.KEY]
 
-    def _keep(self, value: Any, whole: Any) -> None:
-        """``value`` is ``whole`` itself, under another name."""
-        self.id_of[id(value)] = self.id_of[id(whole)]
-        self.values.append(value)
+    def _rename(self, value: Any, whole: Any) -> None:
+        """Give ``value``, which is ``whole`` itself, its id and storage."""
+        self._remember(value, self.id_of[id(whole)])
         self.storages[value.untyped_storage()._cdata] = self.storages[whole.untyped_storage()._cdata]
-
-    def _write_part(self, part: fx_partial_writes.Part, draft: Draft) -> None:
-        """Fold the operator that makes a part's new value into ``draft``, which puts the part in its place.
-
-        Eager mode runs one of the two: it writes to the part where it lies.
-        """
-        made, part_id = self._take_out(part.made), self.id_of[id(self.env[part.made.args[0]])]
-        draft.instr = made.instr
-        draft.inputs = [draft.inputs[0], *(name for name in made.inputs if name != part_id)]
 
     def _take_out(self, node: Any) -> Draft:
         """Remove the records of ``node``."""
@@ -259,14 +236,13 @@ class Reading(torch.fx.Interpreter):
         return made
 
     def _refuse_without_storage(self, n: Any, written: list[Any]) -> None:
-        for leaf in written:
-            if leaf.layout is not torch.strided:
-                layout_word = str(leaf.layout).removeprefix("torch.")
-                raise UnreadableInput(
-                    f"{n.name} ({_operator_name(n.target)}) makes a tensor of the layout {layout_word}, whose bytes "
-                    "are not known beforehand.",
-                    hint="Use dense tensors, such as torch.nn.Embedding(sparse=False).",
-                )
+        sparse = next((leaf for leaf in written if leaf.layout is not torch.strided), None)
+        if sparse is not None:
+            raise UnreadableInput(
+                f"{n.name} ({_operator_name(n.target)}) makes a tensor of the layout "
+                f"{str(sparse.layout).removeprefix('torch.')}, whose bytes are not known beforehand.",
+                hint="Use dense tensors, such as torch.nn.Embedding(sparse=False).",
+            )
 
     def _values_of(self, arguments: Any) -> Any:
         return self.map_nodes_to_values(arguments, None)
@@ -278,47 +254,23 @@ class Reading(torch.fx.Interpreter):
             output = self.ends.plain.get(getattr(what.output, "idx", -1))
             reads = [self.id_of[id(self.env[output])]] if output is not None else []
             name = self._free(f"{reads[0]}.grad" if reads else placeholder)
-            tensor, storage = self._placed(name, value, "gradient")
-            made = [tensor] if storage is None else [storage, tensor]
-            self.tensors.update((each.id, each) for each in made)
-            self.dependent.update(each.id for each in made)
-            self.nodes.append(Draft(name, TANGENT, reads, [each.id for each in made], "backward"))
-
-    def _placed(self, tensor_id: str, value: Any, role: Role) -> tuple[Tensor, Tensor | None]:
-        """Return the tensor and, if it is new and only a part of its storage, the tensor of the storage."""
-        self.id_of[id(value)] = tensor_id
-        self.value_of[tensor_id] = value
-        self.values.append(value)  # kept, so that no other gets its id
-        dtype = str(value.dtype).removeprefix("torch.")
-        shape = tuple(int(dim) for dim in value.shape)
-        bytes_of = value.untyped_storage()
-        key, whole = bytes_of._cdata, int(bytes_of.nbytes())
-        own = math.prod(shape) * value.element_size()
-        known = self.storages.get(key) if whole else None
-        if known is None and whole <= own and not value.storage_offset():
-            lies = layout(value) if is_dense(value) else ()
-            self.storages[key] = _Storage(tensor_id, value, lies)
-            return Tensor(tensor_id, shape, dtype, role), None
-        under = None
-        if known is None:
-            under = Tensor(f"{tensor_id}.storage", (whole,), "uint8", role)
-            known = self.storages[key] = _Storage(under.id, value, ())
-        return as_view(Tensor(tensor_id, shape, dtype, role), lies_of(value), known.base), under
+            made = self._add(name, value, "gradient")
+            self.dependent.update(made)
+            self.nodes.append(Draft(name, TANGENT, reads, made, "backward"))
 
     def _permission(self, n: Any, read: list[Any], written: list[Any], draft: Draft) -> Any:
         """Inputs over which an operator may write: laid out as its result, element upon element."""
         over_first = operator_of(str(n.target)).name in OVER_FIRST
         if len(draft.outputs) != 1 or not (over_first or torch.Tag.pointwise in getattr(n.target, "tags", ())):
             return "none"
-        wanted = self.storages[written[0].untyped_storage()._cdata].layout
-        if not wanted or self.tensors[draft.outputs[0]].view is not None:
+        held = written[0].untyped_storage()
+        wanted = self.storages[held._cdata].lies
+        if wanted is None or self.tensors[draft.outputs[0]].view is not None:
             return "none"
         pairs = [
             (i, 0)
             for i, leaf in enumerate(read[:1] if over_first else read)
-            if layout(leaf) == wanted
-            and not leaf.storage_offset()
-            and int(leaf.untyped_storage().nbytes()) == int(written[0].untyped_storage().nbytes())
+            if _lies_of(leaf) == wanted and int(leaf.untyped_storage().nbytes()) == int(held.nbytes())
         ]
         return tuple(pairs) or "none"
 
@@ -331,7 +283,8 @@ class Reading(torch.fx.Interpreter):
                 continue
             old, made = self.id_of[id(self.env[buffer])], self.id_of[id(leaf)]
             before, after = self.tensors[old], self.tensors[made]
-            if old in draft.inputs and after.view is None and before.view is None and _same(before, after):
+            is_same = (before.shape, before.dtype, before.view, after.view) == (after.shape, after.dtype, None, None)
+            if old in draft.inputs and is_same:
                 draft.in_place_write.append((draft.inputs.index(old), draft.outputs.index(made)))
                 draft.inplace = "none"
                 self.tensors[made] = msgspec.structs.replace(after, role=before.role)
@@ -339,30 +292,57 @@ class Reading(torch.fx.Interpreter):
 
     # -- bodies (``scopes.Host``) ------------------------------------------------------------------------------------
 
-    def nested(self, body: Any, given: Sequence[Any], prefix: str, scope: str) -> Any:
-        """Record the nodes of ``body`` with the inputs ``given`` and return its outputs."""
-        inner = _Body(body, (), Ends((), {}, {}, {}, {}))
-        for shared in (
-            "tensors",
-            "nodes",
-            "origins",
-            "storages",
-            "id_of",
-            "values",
-            "dependent",
-            "value_of",
-            "backward",
-        ):
-            setattr(inner, shared, getattr(self, shared))
-        inner.prefix, inner.scope = prefix, scope
-        return inner.run(*given, enable_io_processing=False)
+    def _lay_bodies(self, n: Any, own: str, written: Sequence[Any]) -> bool:
+        """Lay the bodies of the node ``n``, whose results are ``written``, at its place under the id ``own``.
+
+        Return False, and change nothing, for an operator whose bodies have no scopes here, or whose arguments and
+        results are not tensors alone.
+        """
+        flow = FLOWS.get(getattr(n.target, "__name__", ""))
+        arguments = [self._values_of(arg) for arg in (*n.args, *n.kwargs.values())]
+        bodies = [each for each in arguments if isinstance(each, torch.fx.GraphModule)]
+        leaves = [tree_leaves(each) for each in arguments if not isinstance(each, torch.nn.Module | str)]
+        groups = [[self.id_of[id(leaf)] for leaf in each if _is_tensor(leaf)] for each in leaves]
+        given = [leaf for each in leaves[flow is not None and flow.kind == "branch" :] for leaf in each]
+        numbers = sum(not _is_tensor(leaf) for leaf in given)
+        inputs = [sum(node.op == "placeholder" for node in body.graph.nodes) - numbers for body in bodies]
+        results = [_results(body) for body in bodies]
+        if flow is None or not bodies or any(each is None for each in results):
+            return False
+        if not flow.takes(groups, inputs, [len(each or ()) for each in results], len(written)):
+            return False
+        reads = [each for group in groups for each in group]
+        if flow.kind == "call":
+            found = self._lay(bodies[0], given, inline=True)(reads, own)
+            for value, each in zip(written, found, strict=True):
+                self._rename(value, self.value_of[each])
+            return True
+        made = [self.write(own if len(written) == 1 else f"{own}:{k}", value, reads) for k, value in enumerate(written)]
+        views = tuple([each for ids in made for each in ids[1:]])
+        site = scopes.Site(own, tuple([ids[0] for ids in made]), views)
+        flow.lay(self, site, groups, [self._lay(body, given) for body in bodies])
+        return True
+
+    def _lay(self, body: Any, operands: Sequence[Any], *, inline: bool = False) -> scopes.Lay:
+        """The function that lays ``body`` flat; ``inline`` for one that runs exactly once, in its caller's scope.
+
+        ``operands`` are the operator's; those that are numbers reach the body as they are.
+        """
+
+        def lay_body(given: Sequence[str], scope: str) -> list[str]:
+            tensors = iter(given)
+            values = [self.value_of[next(tensors)] if _is_tensor(leaf) else leaf for leaf in operands]
+            inner = _Body(body, (), Ends((), {}, {}, {}, {}))
+            inner.__dict__.update({name: getattr(self, name) for name in _SHARED})
+            inner.prefix, inner.scope = f"{scope}/", self.scope if inline else scope
+            found = inner.run(*values, enable_io_processing=False)
+            return [self.id_of[id(each)] for each in (found if isinstance(found, (list, tuple)) else [found])]
+
+        return lay_body
 
     def write(self, tensor_id: str, value: Any, reads: Sequence[str]) -> list[str]:
         """Declare a tensor that is computed from ``reads``; return its id, or its storage's and its id."""
-        tensor, storage = self._placed(tensor_id, value, "gradient" if self.dependent & set(reads) else "activation")
-        found = [tensor] if storage is None else [storage, tensor]
-        self.tensors.update((each.id, each) for each in found)
-        return [each.id for each in found]
+        return self._add(tensor_id, value, "gradient" if self.dependent & set(reads) else "activation")
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
         """Declare a dense tensor of the same shape and dtype, or of one row of it."""
@@ -375,9 +355,8 @@ class Reading(torch.fx.Interpreter):
         if self.dependent & set(node.inputs):
             self.dependent.update(node.outputs)
         taken = {draft.node_id for draft in self.nodes}
-        own = next(
-            name for name in chain([node.node_id], (f"{node.node_id}_{k}" for k in count())) if name not in taken
-        )
+        names = chain([node.node_id], (f"{node.node_id}_{k}" for k in count()))
+        own = next(name for name in names if name not in taken)
         phase: Phase = "backward" if self.backward else "forward"
         draft = Draft(own, node.instr, list(node.inputs), list(node.outputs), phase, node.inplace, scope=scope)
         draft.in_place_write = list(node.in_place_write)
@@ -391,10 +370,8 @@ class Reading(torch.fx.Interpreter):
     def same_bytes(self, first: str, second: str) -> bool:
         """Whether two tensors are storages of the same size."""
         pair = self.tensors[first], self.tensors[second]
-        return (
-            not any(each.view for each in pair)
-            and len({tensor_bytes(tuple(map(int, each.shape)), each.dtype) for each in pair}) == 1
-        )
+        sizes = {tensor_bytes(tuple(map(int, each.shape)), each.dtype) for each in pair}
+        return not any(each.view for each in pair) and len(sizes) == 1
 
     # -- the whole -------------------------------------------------------------------------------------------------
 
@@ -408,10 +385,9 @@ class Reading(torch.fx.Interpreter):
             new = self.id_of[id(value if item is None else value[item])]
             after = f"{old}.updated"
             self.tensors[after] = msgspec.structs.replace(self.tensors[old], id=after, view=None)
-            copy = Draft(f"copy_to_{old}", "copy_", [old, new], [after], "forward", in_place_write=[(0, 0)])
             at = 1 + max((k for k, draft in enumerate(self.nodes) if new in draft.outputs), default=-1)
-            copy.phase = self.nodes[at - 1].phase if at else "forward"
-            self.nodes.insert(at, copy)
+            phase: Phase = self.nodes[at - 1].phase if at else "forward"
+            self.nodes.insert(at, Draft(f"copy_to_{old}", "copy_", [old, new], [after], phase, "none", [(0, 0)]))
             self.mutated[old] = after
         shares: dict[str, list[tuple[str, Any]]] = {}
         for node, of in self.ends.outputs:
@@ -419,10 +395,8 @@ class Reading(torch.fx.Interpreter):
             if isinstance(of, descriptors.ParamAOTInput) and tensor_id is not None:
                 parameter = self.id_of[id(self.env[self.ends.placeholder_of[of]])]
                 shares.setdefault(parameter, []).append((tensor_id, self.env[node]))
-                continue
-            if tensor_id is not None and tensor_id not in self.outputs and not self.tensors[tensor_id].persistent:
+            elif tensor_id is not None and tensor_id not in self.outputs and not self.tensors[tensor_id].persistent:
                 self.outputs.append(tensor_id)
-
         for parameter, gradients in shares.items():
             gradient = gradients[0][0] if len(gradients) == 1 else self._sum(parameter, gradients)
             self.gradients[parameter] = gradient
@@ -435,45 +409,36 @@ class Reading(torch.fx.Interpreter):
         for name, value in gradients[1:]:
             made = self._free(f"{parameter}.grad_sum")
             self.tensors[made] = msgspec.structs.replace(self.tensors[parameter], id=made, role="gradient", view=None)
-            alike = [is_dense(each) and each.is_contiguous() for each in (first, value)]
+            alike = [_is_dense(each) and each.is_contiguous() for each in (first, value)]
             pairs = tuple((i, 0) for i, same in enumerate(alike) if same)
             written = max(k for k, draft in enumerate(self.nodes) if {total, name} & set(draft.outputs))
-            self.nodes.insert(
-                written + 1, Draft(made, "add.Tensor", [total, name], [made], "backward", pairs or "none")
-            )
+            add = Draft(made, "add.Tensor", [total, name], [made], "backward", pairs or "none")
+            self.nodes.insert(written + 1, add)
             total = made
         return total
 
     def native(self, name: str) -> Graph:
         """Return the recorded graph."""
-        self._read_after_write()
+        written: set[str] = set()
+        for draft in self.nodes:  # what reads a buffer after an in-place write reads its new value
+            draft.inputs = [self.mutated[each] if each in written else each for each in draft.inputs]
+            written.update(draft.inputs[i] for i, _ in draft.in_place_write)
         self._name_gradients()
         persistent = {tensor.id for tensor in self.tensors.values() if tensor.persistent}
         saved = _saved(self.nodes) - persistent
-        tensors = [
-            msgspec.structs.replace(tensor, saved_for_backward=True)
-            if tensor.id in saved and not (tensor.view and tensor.view.base_tensor_uid in persistent)
-            else tensor
-            for tensor in self.tensors.values()
-        ]
-        nodes = tuple(
-            Node(
-                draft.node_id,
-                draft.instr,
-                tuple(draft.inputs),
-                tuple(draft.outputs),
-                draft.phase,
-                draft.inplace,
-                tuple(draft.in_place_write),
-                unplanned=tuple(draft.unplanned),
-                scope=draft.scope,
-            )
-            for draft in self.nodes
-        )
+        saved = {each for each in saved if self.root(each) not in persistent}
+        nodes = []
+        for draft in self.nodes:
+            reads, writes, over = tuple(draft.inputs), tuple(draft.outputs), tuple(draft.in_place_write)
+            node = Node(draft.node_id, draft.instr, reads, writes, draft.phase, draft.inplace, over)
+            nodes.append(msgspec.structs.replace(node, unplanned=tuple(draft.unplanned), scope=draft.scope))
         return Graph(
             ir_schema=GRAPH_SCHEMA,
-            tensors=tuple(tensors),
-            nodes=nodes,
+            tensors=tuple(
+                msgspec.structs.replace(tensor, saved_for_backward=True) if tensor.id in saved else tensor
+                for tensor in self.tensors.values()
+            ),
+            nodes=tuple(nodes),
             inputs=tuple(self.inputs),
             outputs=tuple(self.outputs),
             name=name,
@@ -481,24 +446,26 @@ class Reading(torch.fx.Interpreter):
             origins=self.origins,
         )
 
-    def _read_after_write(self) -> None:
-        """Redirect reads of a buffer after an in-place write to its new value."""
-        written: set[str] = set()
-        for draft in self.nodes:
-            draft.inputs = [self.mutated[name] if name in written else name for name in draft.inputs]
-            written.update(draft.inputs[i] for i, _ in draft.in_place_write)
-
     def _name_gradients(self) -> None:
         """Call a parameter's gradient after the parameter."""
         names: dict[str, str] = {}
         for parameter, gradient in self.gradients.items():
             names.setdefault(gradient, self._free(f"{parameter}.grad"))
+
+        def named(ids: Sequence[str]) -> list[str]:
+            return [names.get(name, name) for name in ids]
+
         self.gradients = {parameter: names[gradient] for parameter, gradient in self.gradients.items()}
-        self.outputs = [names.get(name, name) for name in self.outputs]
+        self.outputs = named(self.outputs)
         for draft in self.nodes:
-            draft.inputs = [names.get(name, name) for name in draft.inputs]
-            draft.outputs = [names.get(name, name) for name in draft.outputs]
-        self.tensors = {names.get(tensor.id, tensor.id): _renamed(tensor, names) for tensor in self.tensors.values()}
+            draft.inputs, draft.outputs = named(draft.inputs), named(draft.outputs)
+        tensors = []
+        for tensor in self.tensors.values():
+            view = tensor.view
+            if view is not None and view.base_tensor_uid in names:
+                view = msgspec.structs.replace(view, base_tensor_uid=names[view.base_tensor_uid])
+            tensors.append(msgspec.structs.replace(tensor, id=names.get(tensor.id, tensor.id), view=view))
+        self.tensors = {tensor.id: tensor for tensor in tensors}
 
 
 class _Body(Reading):
@@ -512,11 +479,23 @@ class _Body(Reading):
         return super().run_node(n)
 
 
-def _renamed(tensor: Tensor, names: Mapping[str, str]) -> Tensor:
-    view = tensor.view
-    if view is not None and view.base_tensor_uid in names:
-        view = msgspec.structs.replace(view, base_tensor_uid=names[view.base_tensor_uid])
-    return msgspec.structs.replace(tensor, id=names.get(tensor.id, tensor.id), view=view)
+def _results(body: Any) -> tuple[Any, ...] | None:
+    """The nodes whose values ``body`` returns; ``None`` where it returns something else than tensors."""
+    end = next(node for node in body.graph.nodes if node.op == "output").args[0]
+    found = tuple(end) if isinstance(end, (list, tuple)) else (end,)
+    return found if all(isinstance(each, torch.fx.Node) for each in found) else None
+
+
+def _lies_of(value: Any) -> StridedLayout:
+    """Shape, strides, offset and element bytes of ``value``."""
+    shape, strides = (tuple(map(int, side)) for side in (value.shape, value.stride()))
+    return StridedLayout(shape, strides, int(value.storage_offset()), int(value.element_size()))
+
+
+def _is_dense(value: Any) -> bool:
+    """Whether its elements fill its storage, each in its own place."""
+    lies = _lies_of(value)
+    return int(value.untyped_storage().nbytes()) == lies.own and not lies.repeats
 
 
 def _operator_name(target: Any) -> str:
@@ -525,10 +504,6 @@ def _operator_name(target: Any) -> str:
 
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
-
-
-def _same(before: Tensor, after: Tensor) -> bool:
-    return (before.shape, before.dtype) == (after.shape, after.dtype)
 
 
 def _saved(nodes: list[Draft]) -> set[str]:

@@ -14,6 +14,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import torch
+from torch.fx.experimental.proxy_tensor import PythonKeyTracer
+
 from tmmu_core.graph.model import Origin
 from tmmu_core.graph.origin import known, line_of, path_of
 
@@ -26,8 +29,6 @@ MOST_FRAMES = 200
 @contextlib.contextmanager
 def kept(module: Any) -> Iterator[None]:
     """Inside, nodes that are traced while a part of ``module`` runs keep which part it is, and the line."""
-    from torch.fx.experimental.proxy_tensor import PythonKeyTracer
-
     create = PythonKeyTracer.create_node
     with of_operators(module) as origin_now:
 
@@ -48,18 +49,21 @@ def kept(module: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def of_operators(module: Any) -> Iterator[Callable[[], Origin | None]]:
     """Yield a function that returns the origin of the operator that is dispatched now."""
-    import torch
-
     running: list[tuple[str, ...]] = []
     by_number: dict[int, Origin] = {}
     hooks = []
+
+    def leave(*_: Any) -> None:  # a value returned by a hook would replace the output
+        if running:
+            running.pop()
+
     for name, part in module.named_modules():
-        path = path_of(name)
+
+        def enter(*_: Any, path: tuple[str, ...] = path_of(name)) -> None:
+            running.append(path)
+
         with contextlib.suppress(AttributeError, RuntimeError):
-            hooks += [
-                part.register_forward_pre_hook(_enters(running, path)),
-                part.register_forward_hook(_leaves(running), always_call=True),
-            ]
+            hooks += [part.register_forward_pre_hook(enter), part.register_forward_hook(leave, always_call=True)]
     theirs, ours = str(Path(torch.__file__).parent), str(Path(__file__).parents[3])
 
     def origin_now() -> Origin | None:
@@ -77,21 +81,6 @@ def of_operators(module: Any) -> Iterator[Callable[[], Origin | None]]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _enters(running: list[tuple[str, ...]], path: tuple[str, ...]) -> Any:
-    def hook(*_: Any) -> None:
-        running.append(path)
-
-    return hook
-
-
-def _leaves(running: list[tuple[str, ...]]) -> Any:
-    def hook(*_: Any) -> None:  # a value returned by a hook would replace the output
-        if running:
-            running.pop()
-
-    return hook
 
 
 def _line(theirs: str, ours: str) -> str:

@@ -1,4 +1,4 @@
-"""Trace a module with stand-ins for its inputs to AOTAutograd's joint graph. Imports PyTorch."""
+"""Trace a module with stand-ins for its inputs to AOTAutograd's joint graph."""
 
 from __future__ import annotations
 
@@ -8,25 +8,30 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import torch
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.utils._pytree import tree_flatten_with_path, tree_leaves
+
 from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.pytorch.joint_graph import fx_origins
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, mode_of, opened, while_traced
 from tmmu_core.graph.model import Graph
 
 TRACING = threading.RLock()
 """Lock held while a module is traced: PyTorch changes global state, and replaces the module's tensors."""
 
 
-def import_rebuilt(module: Any, name: str) -> Graph:
-    """Return the graph of a rebuilt program (``fx_program.Rebuilt``): a training step if it returns a loss."""
-    call = Call(tuple(module.example), {}, module.input_names)
-    graph: Graph = joint_of(chosen(module, None), call, module.is_loss, name).graph
-    return graph
+class Call(NamedTuple):
+    """Example arguments for the module's forward pass."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    input_names: Sequence[str]
+    """Names of the flattened arguments."""
 
 
 def chosen(module: Any, loss: Callable[[Any], Any] | None) -> Any:
     """Return a module that returns only the differentiated outputs of another one."""
-    import torch
-
-    from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import opened
 
     class Chosen(torch.nn.Module):
         def __init__(self) -> None:
@@ -43,16 +48,21 @@ def chosen(module: Any, loss: Callable[[Any], Any] | None) -> Any:
     return Chosen()
 
 
+def import_rebuilt(module: Any, name: str) -> Graph:
+    """Return the graph of a rebuilt program (``fx_program.Rebuilt``): a training step if it returns a loss."""
+    call = Call(tuple(module.example), {}, module.input_names)
+    graph: Graph = joint_of(chosen(module, None), call, module.is_loss, name).graph
+    return graph
+
+
 def names_of_inputs(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
     """Return the names of the module's arguments; parts of a nested argument are named by their position."""
-    import torch
-
     try:
         named = list(inspect.signature(module.forward).parameters)
     except (TypeError, ValueError):
         named = []
     names = []
-    for (side, *rest), _ in torch.utils._pytree.tree_flatten_with_path((args, kwargs))[0]:
+    for (side, *rest), _ in tree_flatten_with_path((args, kwargs))[0]:
         keys = [str(getattr(key, "idx", getattr(key, "key", getattr(key, "name", "?")))) for key in rest]
         if side.idx == 0:
             at = int(keys[0])
@@ -61,27 +71,16 @@ def names_of_inputs(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return names
 
 
-class Call(NamedTuple):
-    """Example arguments for the module's forward pass."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    input_names: Sequence[str]
-    """Names of the flattened arguments."""
-
-
 def joint_of(module: Any, call: Call, train: bool, name: str, *, eager: bool = False) -> Any:
-    """The joint graph (``fx_joint.Joint``), the module left in the mode it was in."""
-    import torch
-
-    from tmmu_core.formats.pytorch.joint_graph.fx_joint import read_joint
-
+    """The joint graph (``fx_joint.Joint``) of a :func:`chosen` module, which is left in the mode it was in."""
     was_training = {part: part.training for part in module.modules()}
     for part in module.module.modules():
         with contextlib.suppress(NotImplementedError):  # an exported program keeps the mode it was exported in
             part.training = train
     try:
         with torch.set_grad_enabled(train), exported(module, call, name, eager=eager) as (joint, mode):
+            from tmmu_core.formats.pytorch.joint_graph.fx_joint import read_joint  # not with every PyTorch
+
             return read_joint(joint.graph_module, mode, name, call.input_names)
     finally:
         for part, training in was_training.items():
@@ -99,35 +98,27 @@ def exported(
     mode runs on the device of the tensors: dropout on the CPU is three operators with a float mask, elsewhere one with
     a mask of bytes. The joint graph can be compiled inside.
     """
-    import torch
-
     try:
         from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
     except ImportError as error:
-        raise UnreadableInput(
-            f"PyTorch {torch.__version__} cannot give a joint graph with descriptors.",
-            source=name,
-            hint="Use a newer PyTorch; 2.13 is known to do.",
-        ) from error
-
-    from tmmu_core.formats.pytorch.joint_graph import fx_origins
-    from tmmu_core.formats.pytorch.joint_graph.fx_data_access import while_traced
-    from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, mode_of
-
-    tensors = [*module.parameters(), *module.buffers(), *torch.utils._pytree.tree_leaves((call.args, call.kwargs))]
+        what = f"PyTorch {torch.__version__} cannot give a joint graph with descriptors."
+        raise UnreadableInput(what, source=name, hint="Use a newer PyTorch; 2.13 is known to do.") from error
+    tensors = [*module.parameters(), *module.buffers(), *tree_leaves((call.args, call.kwargs))]
     mode = mode_of(tensors)
-    stand_ins = StandIns(mode)
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
-        stack.callback(_put_back, [(each._parameters, dict(each._parameters)) for each in module.modules()])
-        stack.callback(_put_back, [(each._buffers, dict(each._buffers)) for each in module.modules()])
+        for part in module.modules():  # PyTorch does not restore them where a module has several names
+            for held in (part._parameters, part._buffers):
+                stack.callback(held.update, dict(held))
         stack.enter_context(mode)
         if torch.is_grad_enabled():  # oneDNN's LSTM saves nothing for a backward pass that autograd does not see
-            stack.enter_context(_without_onednn(torch))
+            stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
+            torch._C._set_mkldnn_enabled(False)
         stack.enter_context(while_traced(torch.is_grad_enabled() and not (eager and _is_on_cpu(tensors))))
         stack.enter_context(fx_origins.kept(module.module))
         args, kwargs = call.args, call.kwargs
         if stand_in:
+            stand_ins = StandIns(mode)
             stack.enter_context(stand_ins.inside(module))
             args, kwargs = stand_ins.among((args, kwargs))
         try:
@@ -144,17 +135,14 @@ def _draw_in_memory_order(module: Any, mode: Any) -> None:
     Functionalization replaces ``bernoulli_`` by an operator that draws in the order of a contiguous result, which gives
     dropout of a transposed tensor another mask. Views before and after it restore the order.
     """
-    import torch
-    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
-
-    changed = False
+    changed, permute = False, torch.ops.aten.permute.default
     for node in [each for each in module.graph.nodes if each.target is torch.ops.aten.bernoulli.p]:
         source = node.args[0]
         value = source.meta["val"]
         order = sorted(range(value.dim()), key=lambda axis: -value.stride(axis))
         if value.is_contiguous() or not value.permute(order).is_contiguous():
             continue
-        changed, permute = True, torch.ops.aten.permute.default
+        changed = True
         with module.graph.inserting_before(node):
             turned = module.graph.call_function(permute, (source, order))
         with module.graph.inserting_after(node):
@@ -168,26 +156,8 @@ def _draw_in_memory_order(module: Any, mode: Any) -> None:
         FakeTensorProp(module, mode).propagate_dont_convert_inputs(*inputs)
 
 
-def _put_back(state: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
-    """Restore parameters or buffers: PyTorch does not where a module has several names."""
-    for now, before in state:
-        now.update(before)
-
-
-@contextlib.contextmanager
-def _without_onednn(torch: Any) -> Iterator[None]:
-    before = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._set_mkldnn_enabled(before)
-
-
 def _is_on_cpu(tensors: Sequence[Any]) -> bool:
     """Whether all tensors have data on the CPU."""
-    import torch
-
     found = [each for each in tensors if isinstance(each, torch.Tensor)]
     return all(each.device.type == "cpu" and not hasattr(each, "fake_mode") for each in found)
 
