@@ -11,9 +11,7 @@ from typing import Any
 
 from sample_graphs import make
 from tmmu_core.formats.open_file import read_any
-from tmmu_core.formats.xla import xla_dump
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.native import unpacking
 from tmmu_core.liveness.timeline import default_mode
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import PlainInstance
@@ -64,8 +62,6 @@ class Row:
     slots_s: float
     best_s: float
     peer: str
-    within: int = 0
-    """Of a dump: its bytes were every temporary laid anew within the allocation of the temporaries."""
 
 
 def rows() -> Iterator[Row]:
@@ -143,7 +139,6 @@ def _of_dump(file: Path) -> Row:
     problem = instance.problem
     slots, slots_s = _timed(lambda: plan_problem(problem, planner="slots"))
     name, best, best_s = _best(lambda planner: plan_problem(problem, planner=planner), _bound(slots), len(problem))
-    within = xla_dump.read_dump(unpacking.unpack(file.read_bytes(), file.name), file.name).within
     given = _extent(plan_problem(instance))
     return Row(
         name=_stem(file),
@@ -159,7 +154,6 @@ def _of_dump(file: Path) -> Row:
         slots_s=slots_s,
         best_s=best_s,
         peer=f"XLA {given:,}",
-        within=within,
     )
 
 
@@ -184,12 +178,9 @@ def gaps(measured: list[Row]) -> str:
 
 
 def dumps(measured: list[Row]) -> str:
-    """Return a paragraph about XLA's plans: as compiled, temporaries placed again, everything placed again."""
+    """Return a paragraph about XLA's plans: as compiled, and placed again."""
     parts = [
-        f"{row.name}: XLA {row.peer.removeprefix('XLA ')}, temporaries placed again in their allocation "
-        f"{row.within:,}, everything placed again {row.best:,} bytes."
-        for row in measured
-        if row.within
+        f"{row.name}: {row.peer}, placed again {row.best:,} bytes." for row in measured if row.peer.startswith("XLA ")
     ]
     text = "XLA places only its temporaries in one allocation; a re-plan uses every free buffer. " + " ".join(parts)
     return textwrap.fill(text, 120, break_long_words=False) + "\n"

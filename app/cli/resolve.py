@@ -102,13 +102,13 @@ def input_of(name: str) -> tuple[bytes, str]:
 
         if (foreign := unplannable.recognised_folder(Path(name))) is not None:
             raise foreign.refusal(name)
-        name = str(Path(name) / xla_folder.only(modules_in(Path(name)), name).assignment)
+        name = str(Path(name) / xla_folder.only(modules_in(Path(name)), name).files[0])
     data = read_input(name)
     if name.endswith(".txt"):
         from tmmu_core.formats.xla import xla_dump
 
-        for beside in (xla_dump.companion(name), xla_dump.program_of(name)):
-            if beside is not None and os.path.exists(beside):
+        for beside in xla_dump.companions(name):
+            if os.path.exists(beside):
                 data += b"\n" + read_input(beside)  # the files of one module are one finished plan
     return data, "standard input" if name == STREAM else name
 

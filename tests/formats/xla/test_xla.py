@@ -11,7 +11,7 @@ from tests.support.paths import SAMPLES
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.xla import xla_dump
-from tmmu_core.formats.xla.xla_dump import Buffer, companion, read_dump
+from tmmu_core.formats.xla.xla_dump import Buffer, companions, read_dump
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.instance import plan_problem
 
@@ -80,9 +80,9 @@ def test_incomplete_dump_is_rejected_with_the_missing_file(half: str, missing: s
 
 
 def test_files_of_a_dump_find_each_other() -> None:
-    assert companion("m.cpu-buffer-assignment.txt") == "m.cpu-live-range.txt"
-    assert companion("m.cpu-live-range.txt") == "m.cpu-buffer-assignment.txt"
-    assert companion("m.txt") is None
+    assert companions("m.cpu-buffer-assignment.txt") == ["m.cpu-live-range.txt", "m.cpu.txt"]
+    assert companions("m.cpu-live-range.txt") == ["m.cpu-buffer-assignment.txt", "m.cpu.txt"]
+    assert companions("m.txt") == []
 
 
 def test_opening_one_file_of_a_dump_reads_both(tmp_path: Path) -> None:
@@ -132,10 +132,6 @@ def test_earlier_value_at_the_place_of_a_phi_is_another_storage() -> None:
 def test_value_at_two_places_is_rejected_by_name() -> None:
     with pytest.raises(UnreadableInput, match="'a' is assigned to two places"):
         dump(ASSIGNMENT.replace("<7 b @0>", "<7 a @0>"))
-
-
-def test_best_size_of_the_temporaries_in_their_allocation_is_reported() -> None:
-    assert read_dump((ASSIGNMENT + LIVE_RANGE).encode()).within == 64 + 16 + 4 + 32
 
 
 def opened() -> PlainInstance:

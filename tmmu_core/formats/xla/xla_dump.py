@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 import numpy as np
 
@@ -76,10 +75,6 @@ class Dump:
     """The plan of a module: buffers by (birth, −size, id bytes), and notes."""
 
     buffers: tuple[Buffer, ...]
-    extent: int
-    """Bytes of all allocations that hold a buffer."""
-    within: int
-    """The same with the temporaries packed optimally inside of their allocation (their peak)."""
     notes: tuple[str, ...]
     made: Mapping[str, StorageOrigin] = field(default_factory=dict)
     """Buffer → its origin, if the program's text contains it."""
@@ -95,22 +90,13 @@ class _Allocation:
     phis: set[str] = field(default_factory=set)
     """Values that represent several: loop-carried values and results of branches."""
 
-    def has(self, trait: str) -> bool:
-        return trait in self.traits
 
-
-def companion(name: str) -> str | None:
-    """Return the name of the second file of a dump; ``None`` if ``name`` is neither of the two."""
+def companions(name: str) -> list[str]:
+    """Return the names of the other files of a module: the second one, and the program's text; [] for other names."""
     for mine, other in ((ASSIGNMENT_ENDING, RANGES_ENDING), (RANGES_ENDING, ASSIGNMENT_ENDING)):
         if name.endswith(mine):
-            return name.removesuffix(mine) + other
-    return None
-
-
-def program_of(name: str) -> str | None:
-    """Return the name of the program's text for a file of a dump; ``None`` for any other name."""
-    stem = name.removesuffix(ASSIGNMENT_ENDING).removesuffix(RANGES_ENDING)
-    return None if stem == name else stem + xla_program.PROGRAM_ENDING
+            return [name.removesuffix(mine) + ending for ending in (other, xla_program.PROGRAM_ENDING)]
+    return []
 
 
 def refuses(data: bytes) -> str:
@@ -126,49 +112,45 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the finished plan of a dump as an instance with its packing. Raises as :func:`read_dump`."""
     dump = read_dump(data, name)
     row_of = {buffer.id: i for i, buffer in enumerate(dump.buffers)}
-
-    def column(field: str) -> list[int]:
-        return [getattr(buffer, field) for buffer in dump.buffers]
-
+    columns = [(b.birth, b.death, b.size, b.offset, row_of.get(b.takes_over, -1)) for b in dump.buffers]
+    birth, death, size, offset, taken_over = np.array(columns, np.int64).T
     problem = Problem(
         arena="arena",
         ids=tuple(row_of),
-        birth=np.array(column("birth"), np.int64),
-        death=np.array(column("death"), np.int64),
-        size=np.array(column("size"), np.uint64),
+        birth=birth,
+        death=death,
+        size=size.astype(np.uint64),
         alignment=np.ones(len(row_of), np.uint64),
-        handoff_from=np.array([row_of.get(buffer.takes_over, -1) for buffer in dump.buffers], np.int64),
+        handoff_from=taken_over,
         roles=tuple([buffer.role for buffer in dump.buffers]),
     )
-    packing = Packing(offset=np.array(column("offset"), np.uint64))
+    packing = Packing(offset=offset.astype(np.uint64))
     return PlainInstance(file_name(name).removesuffix(".txt"), problem, packing, dump.notes, dump.made)
 
 
 def read_dump(data: bytes, name: str = "") -> Dump:
     """Return the plan in the concatenated files. Raises ``UnreadableInput`` if one is missing or a line is damaged."""
-    program, lines = xla_program.split_program(data.decode("utf-8", "replace").splitlines(), _BOTH)
+    lines = data.decode("utf-8", "replace").splitlines()
     for heading, what in ((ASSIGNMENT, "buffer assignment"), (LIVE_RANGE, "live ranges")):
         if not any(line.startswith(heading) for line in lines):
             raise UnreadableInput(f"the dump has no {what}.", source=name, hint=HINT)
-    allocations, ranges = _parse(lines, name)
+    allocations, ranges, program = _parse(lines, name)
     twice = [value for value, times in Counter(v[0] for a in allocations for v in a.values).items() if times > 1]
     if twice:
-        raise UnreadableInput(
-            f"the value {twice[0]!r} is assigned to two places.", source=name, hint="Give the files of one module only."
-        )
+        what = f"the value {twice[0]!r} is assigned to two places."
+        raise UnreadableInput(what, source=name, hint="Give the files of one module only.")
     steps = 1 + max([0, *(end for _, end in ranges.values())])
     rows: list[Buffer] = []
-    base = within = left_out = left_bytes = 0
+    base = left_out = left_bytes = 0
     for allocation in allocations:
-        if not any(value in ranges for value, _, _ in allocation.values):
+        own = list(_rows(allocation, ranges, base, steps))
+        if not own:
             left_out, left_bytes = left_out + 1, left_bytes + allocation.size
             continue
         if len(allocation.values) > limits.ceiling(limits.ALLOCATION_VALUES):  # each is compared with all others
             raise limits.past(limits.ALLOCATION_VALUES, f"allocation {allocation.number}", name)
-        settled = _settled(_carried(_rows(allocation, ranges, base, steps), allocation.phis))
-        rows += settled
+        rows += _settled(_carried(own, allocation.phis))
         base += allocation.size
-        within += _peak(settled) if allocation.has("preallocated-temp") else allocation.size
     if not rows:
         raise UnreadableInput("no value of the dump's buffer assignment has a live range.", source=name, hint=HINT)
     notes = ["the dump has no alignments: buffers are planned at any byte, allocations behind each other"]
@@ -178,61 +160,54 @@ def read_dump(data: bytes, name: str = "") -> Dump:
     if merged:
         notes.append(f"{len(merged)} buffers hold several values at once (loops and in-place updates)")
     ordered = sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode()))
-    made = _made(ordered, xla_program.origins_of(program))
+    origins, made = xla_program.origins_of(program), {}
+    for row in ordered:  # ``tuple{1}`` has the origin of ``tuple``
+        stem = next((stem for value in row.names if (stem := value.partition("{")[0]) in origins), None)
+        if stem is not None:
+            made[row.id] = origins[stem]
     if program:
         notes.append(f"the program contains the origin of {len(made)} of {len(ordered)} buffers")
-    return Dump(tuple(ordered), base, within, tuple(notes), made)
+    return Dump(tuple(ordered), tuple(notes), made)
 
 
-def _made(rows: Sequence[Buffer], program: Mapping[str, StorageOrigin]) -> dict[str, StorageOrigin]:
-    """Return buffer → origin: that of its first value with one. ``tuple{1}`` has the origin of ``tuple``."""
-    found = {}
-    for row in rows:
-        origins = (program.get(value.partition("{")[0]) for value in row.names)
-        made = next((each for each in origins if each is not None), None)
-        if made is not None:
-            found[row.id] = made
-    return found
-
-
-def _parse(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str, tuple[int, int]]]:
-    """Return the allocations, and value → (first step, last step)."""
+def _parse(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str, tuple[int, int]], list[str]]:
+    """Return the allocations, value → (first step, last step), and the lines of the program."""
     allocations: list[_Allocation] = []
     ranges: dict[str, tuple[int, int]] = {}
+    program: list[str] = []
     section = ""
     number = taken = 0
     try:
         for number, line in enumerate(lines, 1):  # noqa: B007 - the place of an error
+            if line.startswith(xla_program.HEADING) or (section == "program" and not line.startswith(_BOTH)):
+                section = "program"
+                program.append(line)
+                continue
             if not line.startswith(" "):
                 section = "allocations" if line.startswith((ASSIGNMENT, "allocation ")) else ""
             if line.strip() == "BufferLiveRange:":
                 section = "ranges"
             elif line.startswith("allocation "):
-                found = _ALLOCATION.match(line)
-                if not found:
-                    raise _invalid(line)
-                which, size = (strict.whole_number(digits, MOST) for digits in found.groups()[:2])
-                own = _Allocation(which, size, found[3])
-                allocations.append(own)
-                taken += own.size
+                found = _matched(_ALLOCATION, line)
+                allocations.append(_Allocation(*_numbers(found[1], found[2]), found[3]))
+                taken += allocations[-1].size
                 if taken > MOST:
                     raise ValueError(f"the allocations together have more than {MOST} bytes.")
             elif section == "allocations" and line.startswith(" "):
-                found = _VALUE.match(line)
-                if not found or not allocations:
+                found = _matched(_VALUE, line)
+                size, offset = _numbers(found[3], found[4])
+                if not allocations:
                     raise _invalid(line)
-                size, offset = (strict.whole_number(digits, MOST) for digits in found.groups()[2:])
                 own = allocations[-1]
                 if size + offset > own.size:
                     raise ValueError(f"{found[1]!r} ends at byte {size + offset} of an allocation of {own.size} bytes.")
                 own.values.append((_plain(found[1]), size, offset))
-                if found[2]:
-                    own.phis.add(_plain(found[1]))
+                own.phis.update([_plain(found[1])] if found[2] else [])
             elif section == "ranges":
-                found = _RANGE.match(line)
-                begin, end = (strict.whole_number(digits, MOST) for digits in found.groups()[1:]) if found else (1, 0)
-                if found and begin <= end:
-                    ranges[_plain(found[1])] = begin, end
+                row = _RANGE.match(line)
+                begin, end = _numbers(row[2], row[3]) if row else (1, 0)
+                if row and begin <= end:
+                    ranges[_plain(row[1])] = begin, end
                 elif line.startswith("    "):
                     raise _invalid(line, "live range")
                 else:
@@ -240,7 +215,19 @@ def _parse(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str
     except ValueError as error:
         hint = "Dump the module again."
         raise UnreadableInput(str(error), source=name, place=f"line {number}", hint=hint) from error
-    return allocations, ranges
+    return allocations, ranges, program
+
+
+def _matched(pattern: re.Pattern[str], line: str) -> re.Match[str]:
+    found = pattern.match(line)
+    if found is None:
+        raise _invalid(line)
+    return found
+
+
+def _numbers(*digits: str) -> tuple[int, int]:
+    first, second = (strict.whole_number(each, MOST) for each in digits)
+    return first, second
 
 
 def _invalid(line: str, what: str = "buffer assignment") -> ValueError:
@@ -252,23 +239,18 @@ def _plain(value: str) -> str:
     return value.removesuffix("{}")
 
 
-def _rows(allocation: _Allocation, ranges: dict[str, tuple[int, int]], base: int, steps: int) -> list[Buffer]:
+def _rows(allocation: _Allocation, ranges: Mapping[str, tuple[int, int]], base: int, steps: int) -> Iterator[Buffer]:
+    """Yield a buffer for each value with a live range."""
     known = [(name, size, offset) for name, size, offset in allocation.values if name in ranges]
-    parameter = allocation.has(", parameter ")
-    kept = allocation.has(", constant") or (parameter and not allocation.has("maybe-live-out"))
-    first = min(known, key=lambda value: (ranges[value[0]][0], -value[1], value[0]))[0]
-    rows = []
+    is_constant, is_parameter = (trait in allocation.traits for trait in (", constant", ", parameter "))
+    may_live_out = "maybe-live-out" in allocation.traits
+    first = min([(ranges[name][0], -size, name) for name, size, _ in known], default=(0, 0, ""))[2]
     for name, size, offset in known:
-        birth, last = (0, steps - 1) if kept else ranges[name]
-        role = "activation"
-        if allocation.has(", constant"):
-            role = "constant"
-        elif parameter and name == first:
-            role = "input"
-        elif allocation.has("maybe-live-out") and last == steps - 1:
-            role = "output"
-        rows.append(Buffer(deque([name]), birth, last + 1, size, base + offset, role))
-    return rows
+        birth, last = (0, steps - 1) if is_constant or (is_parameter and not may_live_out) else ranges[name]
+        role = "output" if may_live_out and last == steps - 1 else "activation"
+        role = "input" if is_parameter and name == first else role
+        role = "constant" if is_constant else role
+        yield Buffer(deque([name]), birth, last + 1, size, base + offset, role)
 
 
 def _carried(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
@@ -304,15 +286,6 @@ def _carried(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
             carrying = row if row.id in phis else None
             left.append(row)
     return left
-
-
-def _peak(rows: list[Buffer]) -> int:
-    """Return the maximum of live bytes over all steps."""
-    change: Counter[int] = Counter()
-    for row in rows:
-        change[row.birth] += row.size
-        change[row.death] -= row.size
-    return max(accumulate(change[step] for step in sorted(change)))
 
 
 def _settled(rows: list[Buffer]) -> list[Buffer]:

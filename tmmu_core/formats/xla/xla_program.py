@@ -16,7 +16,7 @@ The text is untrusted and not needed to plan: unreadable parts are ignored, noth
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from tmmu_core.graph.model import Origin, Phase, StorageOrigin
 from tmmu_core.graph.origin import LONGEST, line_of
@@ -52,33 +52,28 @@ def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
     calls: dict[str, str] = {}
     table = computation = ""
     for line in lines:
-        if not line.startswith(" "):
-            if line[:1].isdigit():
-                row = _NAMED.match(line[:LONGEST]) or _REFERRING.match(line[:LONGEST])
-                if row is not None and table in tables:
-                    tables[table][int(row[1])] = row[2]
-                continue
+        instruction = _INSTRUCTION.match(line)
+        if line[:1].isdigit():
+            row = _NAMED.match(line[:LONGEST]) or _REFERRING.match(line[:LONGEST])
+            if row is not None and table in tables:
+                tables[table][int(row[1])] = row[2]
+        elif not line.startswith(" "):
             table = line.strip()
             head = _COMPUTATION.match(line)
             computation = head[1] if head else computation
-            continue
-        instruction = _INSTRUCTION.match(line)
-        if instruction is None:
-            continue
-        name = instruction[2]
-        if instruction[1]:
-            roots[computation] = name
-        made = _made(line[instruction.end() :].partition(", metadata={")[2][:LONGEST], tables)
-        if made is not None:
-            found[name] = made
-        elif (called := _CALLS.search(line, instruction.end())) is not None:
-            calls[name] = called[1]
+        elif instruction is not None:
+            name = instruction[2]
+            if instruction[1]:
+                roots[computation] = name
+            made = _made(line[instruction.end() :].partition(", metadata={")[2][:LONGEST], tables)
+            if made is not None:
+                found[name] = made
+            elif (called := _CALLS.search(line, instruction.end())) is not None:
+                calls[name] = called[1]
     for name in calls:
         inner = name
         for _ in range(DEEPEST):
-            if inner not in calls:
-                break
-            inner = roots.get(calls[inner], "")  # the last instruction of the computation that it calls
+            inner = roots.get(calls.get(inner, ""), "")  # the last instruction of the computation that it calls
             if inner in found:
                 found[name] = found[inner]
                 break
@@ -142,22 +137,3 @@ def _scopes(text: str) -> list[str]:
             parts.append(text[begins:at])
             begins = at + 1
     return [part for part in [*parts, text[begins:]] if part]
-
-
-def split_program(lines: Sequence[str], others: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """Return ``(lines of the program, all other lines)`` of the concatenated texts of a dump.
-
-    The other lines keep their numbers: lines of the program are replaced by empty ones.
-    """
-    program: list[str] = []
-    rest: list[str] = []
-    inside = False
-    for line in lines:
-        if line.startswith(HEADING):
-            inside = True
-        elif line.startswith(others):
-            inside = False
-        (program if inside else rest).append(line)
-        if inside:
-            rest.append("")
-    return program, rest

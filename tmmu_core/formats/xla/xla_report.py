@@ -72,22 +72,17 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 
 
 def _size(digits: str, unit: str, shapes: str) -> tuple[int, bool]:
-    """Return ``(bytes, whether they are exact)`` of a buffer: the size of its largest shape that rounds to the printed
-    one.
-    """
+    """Return ``(bytes, whether they are exact)`` of a buffer: its largest shape that rounds to the printed size."""
     try:
         written = Fraction(digits) * _UNITS[unit]
     except ValueError:
         return 0, False
-    if unit == "B":
-        return int(written), True
-    sizes = [_bytes(found) for found in _SHAPE.finditer(shapes)]
+    sizes = [_bytes(found) for found in _SHAPE.finditer(shapes)] if unit != "B" else []
     near = [size for size in sizes if 20 * abs(size - written) <= _UNITS[unit]]
-    return (max(near), True) if near else (int(written), False)
+    return max(near, default=int(written)), bool(near) or unit == "B"
 
 
 def _bytes(shape: re.Match[str]) -> int:
-    bits = int(shape[2]) if shape[2] else 8
-    bits = 2 * bits if shape[1] == "c" else bits
+    bits = int(shape[2] or 8) * (2 if shape[1] == "c" else 1)
     sides = [int(side) for side in shape[3].split(",") if side and len(side) < 20]
     return (prod(sides) * bits + 7) // 8
