@@ -40,7 +40,6 @@ from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats import scopes
 from tmmu_core.formats.edge.tflite_subgraph import (
     ABSENT,
-    DAMAGED,
     SUBGRAPH_FIELDS,
     ModelFile,
     Operator,
@@ -311,12 +310,8 @@ class Reading:
         side, at = VARIABLE_VALUE[operator.instr]
         handle, held = operator.inputs[0], getattr(operator, side)[at]
         if ABSENT in (handle, held):
-            raise UnreadableInput(
-                f"operator {k} ({operator.instr}) leaves out which variable it is on, or its value.",
-                source=self.file.name,
-                place=f"subgraph {use.subgraph.number}",
-                hint=DAMAGED,
-            )
+            what = f"operator {k} ({operator.instr}) leaves out which variable it is on, or its value."
+            raise self.file.damaged(what, use.subgraph.number)
         name = use.variable_of.setdefault(handle, self._id(use, handle))
         value, known = use.subgraph.tensors[held], self.variables.get(name)
         if known is None or nbytes(known) < nbytes(value):

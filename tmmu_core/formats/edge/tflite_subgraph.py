@@ -27,7 +27,7 @@ BINARY = _words(
     "SQUARED_DIFFERENCE SUB"
 )
 """Kernels that do so with operands 0 and 1."""
-MOVES = _words("BITCAST EXPAND_DIMS RESHAPE SQUEEZE")
+MOVES = frozenset({"BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"})
 """Kernels whose result holds the bytes of operand 0 unchanged."""
 
 
@@ -126,32 +126,28 @@ class ModelFile:
     def label(self, number: int) -> str:
         """Return the name of a subgraph. Raises ``UnreadableInput`` for an unknown number."""
         if not 0 <= number < self.model.SubgraphsLength():
-            raise self._damaged(f"an operator runs subgraph {number}, and there are {self.model.SubgraphsLength()}.", 0)
-        label = self.model.Subgraphs(number).Name() or f"subgraph_{number}".encode()
-        return str(label[:1000].decode("utf-8", "replace"))
+            raise self.damaged(f"an operator runs subgraph {number}, and there are {self.model.SubgraphsLength()}.", 0)
+        return _text(self.model.Subgraphs(number).Name())[:1000] or f"subgraph_{number}"
 
     def subgraph(self, number: int) -> Subgraph:
         """One subgraph. Raises ``UnreadableInput`` for damage, ``InvalidIrShapes`` for a tensor without a size."""
         if number not in self.found:
-            self.found[number] = self._parsed(number)
+            self.found[number] = self._parsed(number, self.label(number))
         return self.found[number]
 
-    def data_bytes(self, tensor: Any) -> int:
-        """Bytes of a tensor's data in the file, or behind the flatbuffer where a model is too large for one."""
+    def place(self, tensor: Any) -> tuple[int, int]:
+        """``(first byte in the file, bytes)`` of a tensor's data, which a large model has behind the flatbuffer."""
         at = tensor.Buffer()
         if not 0 < at < self.model.BuffersLength():
-            return 0
+            return 0, 0
         buffer = self.model.Buffers(at)
-        behind = int(buffer.Size())
-        return int(buffer.DataLength()) or (behind if behind > 1 else 0)
-
-    def place(self, tensor: Any) -> tuple[int, int]:
-        """``(first byte in the file, bytes)`` of a tensor's data."""
-        buffer = self.model.Buffers(tensor.Buffer())
         if buffer.DataLength():
-            table = buffer._tab
-            return int(table.Vector(table.Offset(4))), int(buffer.DataLength())
+            return int(buffer._tab.Vector(buffer._tab.Offset(4))), int(buffer.DataLength())
         return (int(buffer.Offset()), int(buffer.Size())) if buffer.Size() > 1 else (0, 0)
+
+    def data_bytes(self, tensor: Any) -> int:
+        """Bytes of a tensor's data in the file."""
+        return self.place(tensor)[1]
 
     def offline_offsets(self) -> tuple[int, ...]:
         """Return the offsets of a plan in the file, per tensor of all subgraphs; none without one."""
@@ -163,102 +159,79 @@ class ModelFile:
                 return struct.unpack(f"<{len(held) // 4}i", held[: len(held) // 4 * 4])[OFFLINE_HEADER:]
         return ()
 
-    def _parsed(self, number: int) -> Subgraph:
-        label = self.label(number)
-        table = self.model.Subgraphs(number)
+    def _parsed(self, number: int, label: str) -> Subgraph:
+        table, size = self.model.Subgraphs(number), len(self.model._tab.Bytes)
         operators = [table.Operators(k) for k in range(length(table, "Operators"))]
         rows = [table.Tensors(i) for i in range(length(table, "Tensors"))]
-        for operator in operators:
-            self._count(number, length(operator, "Inputs") + length(operator, "Outputs"))
-        for row in rows:
-            self._count(number, length(row, "Shape") + len(row.Name() or b""))
-        inputs, outputs = numbers(table, "Inputs"), numbers(table, "Outputs")
+        self.counted += sum(length(each, "Inputs") + length(each, "Outputs") for each in operators)
+        self.counted += sum(length(row, "Shape") + len(row.Name() or b"") for row in rows)
+        if self.counted > OF_EACH_BYTE * size:  # thousands may point to one list or name
+            what = f"the model has more operands, dimensions and letters than {size} bytes can hold."
+            raise self.damaged(what, number)
+        inputs, outputs = (tuple(numbers(table, side)) for side in ("Inputs", "Outputs"))
         parsed = tuple([self._operator(operator) for operator in operators])
-        written = {i for operator in parsed for i in operator.outputs}
-        ids = _ids([(row.Name() or b"").decode("utf-8", "replace") for row in rows])
-        ends = frozenset(inputs), frozenset(outputs)
-        tensors = tuple([self._tensor((number, i), row, ids[i], i in written, ends) for i, row in enumerate(rows)])
-        found = Subgraph(number, label, table, tuple(inputs), tuple(outputs), parsed, tensors)
-        self._check_numbers(found)
-        return found
-
-    def _count(self, number: int, more: int) -> None:
-        """Raise ``UnreadableInput`` where few lists and names are used by many: thousands may point to one."""
-        size = len(self.model._tab.Bytes)
-        self.counted += more
-        if self.counted > OF_EACH_BYTE * size:
-            raise self._damaged(
-                f"the model has more operands, dimensions and letters than {size} bytes can hold.", number
-            )
-
-    def _check_numbers(self, found: Subgraph) -> None:
-        """Raise ``UnreadableInput`` where an operator or the subgraph names a tensor that is not there."""
-        ends = [("the subgraph", "inputs", found.inputs, 0), ("the subgraph", "outputs", found.outputs, 0)]
-        for k, operator in enumerate(found.operators):
+        ends = [("the subgraph", "inputs", inputs, 0), ("the subgraph", "outputs", outputs, 0)]
+        for k, operator in enumerate(parsed):
             who = f"operator {k} ({operator.instr})"
             ends += [(who, "inputs", operator.inputs, ABSENT), (who, "outputs", operator.outputs, ABSENT)]
         for who, side, given, least in ends:
-            wrong = next((i for i in given if not least <= i < len(found.tensors)), None)
+            wrong = next((i for i in given if not least <= i < len(rows)), None)
             if wrong is not None:
-                what = f"{who} names tensor {wrong} among its {side}, and there are {len(found.tensors)} tensors."
-                raise self._damaged(what, found.number)
+                what = f"{who} names tensor {wrong} among its {side}, and there are {len(rows)} tensors."
+                raise self.damaged(what, number)
+        ids = _ids([_text(row.Name()) for row in rows])
+        written = {i for operator in parsed for i in operator.outputs}
+        roles: dict[int, Role] = {**dict.fromkeys(outputs, "output"), **dict.fromkeys(inputs, "input")}
+        tensors = [self._tensor(number, i, row, ids[i], roles.get(i), i in written) for i, row in enumerate(rows)]
+        return Subgraph(number, label, table, inputs, outputs, parsed, tuple(tensors))
 
-    def _damaged(self, what: str, number: int) -> UnreadableInput:
+    def damaged(self, what: str, number: int) -> UnreadableInput:
+        """Return the error of a subgraph that contradicts itself."""
         return UnreadableInput(what, source=self.name, place=f"subgraph {number}", hint=DAMAGED)
 
     def _operator(self, operator: Any) -> Operator:
         code = self.model.OperatorCodes(operator.OpcodeIndex())
         builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())  # the older field ends at 127
-        if builtin == self.tflite.BuiltinOperator.CUSTOM:
-            instr = (code.CustomCode() or b"CUSTOM").decode("utf-8", "replace")
-        else:
-            instr = self.tflite.BUILTIN_OPCODE2NAME.get(builtin, f"BUILTIN_{builtin}")
-        table, fields = SUBGRAPH_FIELDS.get(instr, ("", ()))
-        options = self._options(operator, table) if table else None
-        bodies = tuple([int(getattr(options, field)()) for field in fields]) if options is not None else ()
-        handle = self._options(operator, "VarHandleOptions") if instr == "VAR_HANDLE" else None
-        variable = (handle.SharedName() or b"").decode("utf-8", "replace") if handle else ""
+        is_custom = builtin == self.tflite.BuiltinOperator.CUSTOM
+        instr = self.tflite.BUILTIN_OPCODE2NAME.get(builtin, f"BUILTIN_{builtin}")
+        if is_custom:
+            instr = _text(code.CustomCode() or b"CUSTOM")
+        name, fields = ("VarHandleOptions", ()) if instr == "VAR_HANDLE" else SUBGRAPH_FIELDS.get(instr, ("", ()))
+        found = (operator.BuiltinOptions() or operator.BuiltinOptions2()) if name else None
+        bodies: tuple[int, ...] = ()
+        variable = ""
+        if found is not None:
+            options = getattr(self.tflite, name)()
+            options.Init(found.Bytes, found.Pos)
+            bodies = tuple([int(getattr(options, field)()) for field in fields])
+            variable = "" if fields else _text(options.SharedName())
         inputs, outputs = (tuple(numbers(operator, side)) for side in ("Inputs", "Outputs"))
-        return Operator(instr, inputs, outputs, bodies, variable, builtin == self.tflite.BuiltinOperator.CUSTOM)
+        return Operator(instr, inputs, outputs, bodies, variable, is_custom)
 
-    def _options(self, operator: Any, table: str) -> Any:
-        found = operator.BuiltinOptions() or operator.BuiltinOptions2()
-        if found is None:
-            return None
-        options = getattr(self.tflite, table)()
-        options.Init(found.Bytes, found.Pos)
-        return options
-
-    def _tensor(
-        self, at: tuple[int, int], tensor: Any, name: str, is_written: bool, ends: tuple[frozenset[int], frozenset[int]]
-    ) -> Tensor:
-        number, i = at
-        word = self.dtypes.get(tensor.Type(), f"type {tensor.Type()}")
+    def _tensor(self, number: int, i: int, row: Any, name: str, end: Role | None, is_written: bool) -> Tensor:
+        word = self.dtypes.get(row.Type(), f"type {row.Type()}")
         dtype = HANDLE_DTYPE if word == "RESOURCE" else dtypes.canonical(word)
-        shape = tuple(numbers(tensor, "Shape"))
-        what = reason = hint = ""
-        if dtype is None:
-            what, reason = f"has the type {word}, which has no fixed size.", "unknown_dtype"
+        shape = tuple(numbers(row, "Shape"))
+        if dtype is None or any(dim < 0 for dim in shape):
+            what, reason = f"has the type {word}, which has no fixed size", "unknown_dtype"
             hint = "Only tensors of numbers and booleans can be planned."
-        elif any(dim < 0 for dim in shape):
-            what, reason = f"has a dimension that the model leaves open: {list(shape)}.", "dynamic_shape"
-            hint = "Give the inputs fixed shapes and convert the model again."
-        if what or dtype is None:
+            if dtype is not None:
+                what, reason = f"has a dimension that the model leaves open: {list(shape)}", "dynamic_shape"
+                hint = "Give the inputs fixed shapes and convert the model again."
             path = f"subgraph {number}, tensor {i}"
-            what = f'the tensor "{name}" {what}'
+            what = f'the tensor "{name}" {what}.'
             raise InvalidIrShapes(what, hint=hint, reason=reason, node_id="", tensor=name, path=path)
-        has_data = self.data_bytes(tensor) > 0 or is_external(tensor)
+        is_elsewhere = is_external(row)
         is_empty = not is_written and 0 in shape  # the axes of a reduction over none: a constant that needs no data
-        is_input, is_output = (i in end for end in ends)
         role: Role = "activation"
-        if tensor.IsVariable():
+        if row.IsVariable():
             role = "buffer"
-        elif (has_data or is_empty) and not is_input:
+        elif (self.data_bytes(row) or is_elsewhere or is_empty) and end != "input":
             role = "constant"
-            if tensor.Sparsity() is not None and not is_external(tensor):
-                shape, dtype = (self.data_bytes(tensor),), "uint8"
-        elif not number and (is_input or is_output):  # the ends of a body are copied, from and to its operator
-            role = "input" if is_input else "output"
+            if row.Sparsity() is not None and not is_elsewhere:
+                shape, dtype = (self.data_bytes(row),), "uint8"
+        elif end is not None and not number:  # the ends of a body are copied, from and to its operator
+            role = end
         return Tensor(name, shape, dtype, role)
 
 
@@ -280,6 +253,10 @@ def length(table: Any, field: str) -> int:
     if found * 4 > len(table._tab.Bytes):
         raise IndexError(field)
     return found
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode("utf-8", "replace")
 
 
 def _ids(names: list[str]) -> list[str]:

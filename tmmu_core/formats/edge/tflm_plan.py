@@ -15,7 +15,8 @@ operator live while its bodies run.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -57,19 +58,18 @@ class MicroModel:
         """Raise ``Misuse`` where a part is not planned or Vela compiled it; ``UnreadableInput`` as reading does."""
         self.graph, reading = tflite.built(data, name)
         self.file = reading.file
-        self.uses: dict[int, list[dict[int, str]]] = {}
-        """Subgraph number → the ids of tensors by number, for each of its uses."""
-        for use in reading.uses:
-            self.uses.setdefault(use.subgraph.number, []).append(use.ids)
+        self.uses = [(use.subgraph.number, use.ids) for use in reading.uses]
+        """The subgraph number, and the ids of tensors by number, of each use of a subgraph."""
         self.name = name or "the model"
-        self.counts = [len(self.file.subgraph(number).tensors) for number in range(self.file.model.SubgraphsLength())]
+        subgraphs = range(self.file.model.SubgraphsLength())
+        self.counts = [len(self.file.subgraph(number).tensors) for number in subgraphs]
         """Tensors of each subgraph."""
         if any(operator.instr == tflite.NPU for operator in self.file.subgraph(0).operators):
             raise Misuse(
                 f"{self.name} is compiled by Vela, and its commands hold the addresses of Vela's plan.", "Run it as is."
             )
         parts = [part for node in self.graph.nodes for part in node.unplanned]
-        parts += [self.file.label(number) for number in range(len(self.counts)) if number not in self.uses]
+        parts += [self.file.label(number) for number in sorted(set(subgraphs) - {number for number, _ in self.uses})]
         if parts:
             raise Misuse(
                 f"the subgraph {parts[0]!r} of {self.name} is not planned: the main subgraph does not run it, or it "
@@ -81,35 +81,30 @@ class MicroModel:
         self.scopes = [Scope("enter")]
         self._enter(0)
 
-    def size(self, key: Key) -> int:
-        """Return the bytes of a tensor."""
-        return nbytes(self._tensor(key))
+    def tensor(self, key: Key) -> Tensor:
+        """Return a tensor."""
+        return self.file.subgraph(key[0]).tensors[key[1]]
 
-    def in_arena(self) -> Iterator[Key]:
-        """Yield the tensors that the runtime places in its arena: all but constants, variables and empty tensors."""
-        for number, count in enumerate(self.counts):
-            for i in range(count):
-                row = self.file.subgraph(number).table.Tensors(i)
-                if not self.file.data_bytes(row) and not row.IsVariable() and self.size((number, i)):
-                    yield number, i
+    @cached_property
+    def in_arena(self) -> dict[Key, int]:
+        """The tensors that the runtime places in its arena, with their bytes: all but constants and variables."""
+        keys = [(number, i) for number, count in enumerate(self.counts) for i in range(count)]
+        rows = {key: self.file.subgraph(key[0]).table.Tensors(key[1]) for key in keys}
+        placed = [key for key in keys if not self.file.data_bytes(rows[key]) and not rows[key].IsVariable()]
+        return {key: size for key in placed if (size := nbytes(self.tensor(key)))}
 
     def ids_in(self, plan: Plan) -> dict[Key, str]:
         """Return the tensors of a plan of this model, without those that the plan has several times.
 
         Raises ``Misuse`` for a plan of another model or order.
         """
-        for graph in (self.graph, self.as_run):
+        used = Counter((number, i) for number, ids in self.uses for i in ids)
+        found = {(number, i): ids[i] for number, ids in self.uses for i in ids if used[number, i] == 1}
+        as_run = {key: _id(key) for key in self.in_arena if key in self.lives}
+        for graph, ids in ((self.graph, found), (self.as_run, as_run)):
             own = canonical.ir_hash(structs.replace(graph, name=plan.ir_name))  # the file may have another name by now
             if plan.ir_hash == own and plan.execution_order == graph.execution_order:
-                if graph is not self.graph:
-                    return {key: _id(key) for key in self.in_arena() if key in self.lives}
-                return {
-                    (number, i): use[i]
-                    for number, uses in self.uses.items()
-                    for use in uses
-                    for i in use
-                    if sum(i in other for other in uses) == 1
-                }
+                return ids
         raise Misuse(
             f"the plan, with the ir_hash {plan.ir_hash.hex()[:16]}…, is of another model than {self.name}, or runs its "
             "operators in another order.",
@@ -121,7 +116,7 @@ class MicroModel:
         """The graph to plan: of one subgraph, as it is read; of several, one node per scope."""
         if len(self.counts) == 1:
             return self.graph
-        lives = {key: self.lives[key] for key in self.in_arena() if key in self.lives}
+        lives = {key: self.lives[key] for key in self.in_arena if key in self.lives}
         nodes = []
         for k, scope in enumerate(self.scopes[1:], 1):
             reads = [key for key, (first, last) in lives.items() if first < k == last]
@@ -133,16 +128,13 @@ class MicroModel:
         return Graph(
             ir_schema=GRAPH_SCHEMA,
             name=self.graph.name,
-            tensors=tuple([structs.replace(self._tensor(key), id=_id(key)) for key in lives]),
+            tensors=tuple([structs.replace(self.tensor(key), id=_id(key)) for key in lives]),
             nodes=tuple(nodes),
             inputs=tuple([_id(key) for key, (first, _) in lives.items() if first <= 0]),
             outputs=tuple([_id((0, i)) for i in dict.fromkeys(self.file.subgraph(0).outputs) if (0, i) in lives]),
             execution_order=tuple([node.node_id for node in nodes]),
             alignment=tflite.ALIGNMENT,
         )
-
-    def _tensor(self, key: Key) -> Tensor:
-        return self.file.subgraph(key[0]).tensors[key[1]]
 
     def _mark(self, number: int, tensors: Iterable[int], *, is_read: bool = False) -> None:
         scope = len(self.scopes) - 1
@@ -196,11 +188,10 @@ def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
 
     Raises ``Misuse`` for a plan of another model or order, or with offsets that the runtime cannot use.
     """
-    ids = model.ids_in(plan)
-    _refuse_arenas(plan, [plan.row_of[tensor_id] for key, tensor_id in ids.items() if key in set(model.in_arena())])
+    rows = {key: plan.row_of[tensor_id] for key, tensor_id in model.ids_in(plan).items() if key in model.in_arena}
+    _refuse_arenas(plan, sorted({int(plan.arena[row]) for row in rows.values()}))
     in_place = {pair for scope in model.scopes for pair in scope.in_place}
     kept: dict[Key, tuple[int, int]] = {}  # first byte, and byte after the last one, rounded up to the grid
-    offsets: dict[Key, int] = {}
     left = []
 
     def collide(key: Key, place: tuple[int, int], other: Key) -> bool:
@@ -212,34 +203,31 @@ def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
         is_granted = (giver, taker) in in_place and model.lives[giver][1] == model.lives[taker][0]
         return not (is_granted and place[0] == kept[other][0])
 
-    for key in model.in_arena():
-        if key not in model.lives:
-            offsets[key] = 0  # no operator uses it; the runtime reserves its bytes all the same
-            continue
-        if key in ids:
-            start = int(plan.offset[plan.row_of[ids[key]]])
-            place = start, start + -(-model.size(key) // tflite.ALIGNMENT) * tflite.ALIGNMENT
-            if not any(collide(key, place, other) for other in kept):
-                kept[key], offsets[key] = place, start
-                continue
-        left.append(model.file.subgraph(key[0]).tensors[key[1]].id)
+    for key in (key for key in model.in_arena if key in model.lives):
+        start = int(plan.offset[rows[key]]) if key in rows else 0
+        place = start, start + -(-model.in_arena[key] // tflite.ALIGNMENT) * tflite.ALIGNMENT
+        if key in rows and not any(collide(key, place, other) for other in kept):
+            kept[key] = place
+        else:
+            left.append(model.tensor(key).id)
+    # The runtime reserves the bytes of a tensor that no operator uses all the same.
+    offsets = {key: 0 for key in model.in_arena if key not in model.lives} | {key: at for key, (at, _) in kept.items()}
     flat = [offsets.get((n, i), LEFT_TO_RUNTIME) for n, count in enumerate(model.counts) for i in range(count)]
     value = struct.pack(f"<{3 + len(flat)}i", VERSION, len(model.counts), len(flat), *flat)
     extent = max((end for _, end in kept.values()), default=0)
     return TflmFile(with_metadata(data, OFFLINE_PLAN, value, model.name), tuple(flat), tuple(left), extent)
 
 
-def _refuse_arenas(plan: Plan, rows: Iterable[int]) -> None:
-    """Raise ``Misuse`` where the activations, which are in ``rows``, do not lie as the runtime's arena needs it."""
-    arenas = sorted({int(plan.arena[row]) for row in rows})
+def _refuse_arenas(plan: Plan, numbers: Sequence[int]) -> None:
+    """Raise ``Misuse`` where the activations, which are in the arenas ``numbers``, do not lie as the runtime needs."""
     roles = zip(plan.arena.tolist(), plan.roles, strict=True)
-    if len(arenas) > 1 or any(arena in arenas and role in PERSISTENT_ROLES for arena, role in roles):
+    if len(numbers) > 1 or any(arena in numbers and role in PERSISTENT_ROLES for arena, role in roles):
         raise Misuse(
             "the plan does not place the activations in one arena of their own, as TensorFlow Lite Micro does; they "
-            f"are in {', '.join(plan.arenas[k].name for k in arenas)}.",
+            f"are in {', '.join(plan.arenas[k].name for k in numbers)}.",
             "Plan the model without --one-memory and --arenas.",
         )
-    for arena in (plan.arenas[k] for k in arenas):
+    for arena in (plan.arenas[k] for k in numbers):
         if arena.alignment_bytes % tflite.ALIGNMENT:
             raise Misuse(
                 f"the arena {arena.name!r} has the alignment {arena.alignment_bytes}; TensorFlow Lite Micro needs a "
