@@ -1,21 +1,16 @@
 """TensorFlow Lite models: the first subgraph in the file's order, and the subgraphs that it runs as nested scopes.
 
-* A tensor with data in the file is a ``constant``; a variable tensor, which keeps its value from run to run and which
-  no operator need write, is a ``buffer``. Both are persistent.
+* A tensor with data in the file is a ``constant``, wherever the file keeps them (an ``external_buffer`` is not read); a
+  sparse one takes the bytes that it has in the file. Constants whose data are one buffer of the file are one storage.
+  A variable tensor, which keeps its value from run to run, is a ``buffer``.
 * ``inplace`` is what the kernels of TensorFlow Lite and of its Micro runtime permit: element-wise kernels may write
-  over an operand as large as their result, and ``RESHAPE`` and its kin move bytes only where they are apart. Where no
-  in-place reuse is made, tensors are planned as the Micro runtime plans them, each for itself; its kernels' scratch
-  buffers are not in the file and not in the graph.
+  over an operand as large as their result, and ``RESHAPE`` and its kin move bytes only where they are apart. Scratch
+  buffers of the kernels are not in the file and not in the graph.
 * A variable behind a handle (``VAR_HANDLE``) is a ``buffer`` as large as what is read from it or assigned to it, and
-  read by the operators that do so; one name is one variable in all subgraphs. The handle itself is a number of 32
-  bits, as in the Micro runtime.
-* Constants whose data are one buffer of the file are one storage: converters keep equal data once, and runtimes read
-  it there.
-* Bytes of a constant may lie in another file (``external_buffer``): it is planned, and its bytes are not read.
-* A sparse constant takes the bytes that it has in the file.
-* A plan that the file holds for its tensors (``OfflineMemoryAllocation``) is not used: a file with it and one without
-  are the same graph. But the commands of a Vela-compiled operator hold the addresses of that plan: there the tensors
-  that it places inside of the operator's scratch tensor are views of it.
+  read by the operators that do so; one name is one variable in all subgraphs. The handle itself is a number of 32 bits.
+* A plan in the file (``OfflineMemoryAllocation``) is not used, so a file with it and one without are the same graph.
+  But the commands of a Vela-compiled operator hold the addresses of that plan: there the tensors that it places inside
+  of the operator's scratch tensor are views of it.
 * A tensor that a custom operator reads and nothing writes is its scratch memory, held from the start.
 * Arenas are aligned to 16 bytes, as the Micro runtime does, where no alignment is given.
 * ``IF``, ``WHILE``, ``CALL_ONCE`` and calls: the operator's inputs are copied to the inputs of a body, and the body's
@@ -160,13 +155,13 @@ class Reading:
 
     def graph(self) -> Graph:
         """Read the model."""
-        self._run(self.main)
+        main = self.main
+        self._run(main)
         scratch = self._scratch()
         inputs, outputs = (
-            tuple(dict.fromkeys([self._id(self.main, i) for i in ends]))
-            for ends in ((*self.main.subgraph.inputs, *scratch), self.main.subgraph.outputs)
+            tuple(dict.fromkeys([self._id(main, i) for i in ends]))
+            for ends in ((*main.subgraph.inputs, *scratch), main.subgraph.outputs)
         )
-        own = [self.main.ids[i] for i in sorted(self.main.ids)]
         buffers = {name: table.Buffer() for name, table in self.constants.items() if self.file.data_bytes(table)}
         count = Counter(buffers.values())
         for name, at in buffers.items():
@@ -175,10 +170,11 @@ class Reading:
         subgraphs = self.file.model.SubgraphsLength()
         left = subgraphs - len(self.planned)
         note = f" ({left} of {subgraphs} subgraphs not planned)" if left else ""
+        ids = dict.fromkeys([*(main.ids[i] for i in sorted(main.ids)), *self.tensors])
         return Graph(
             ir_schema=GRAPH_SCHEMA,
             name=PurePath(self.file.name).name.removesuffix(".tflite") + note,
-            tensors=(*[self.tensors[name] for name in dict.fromkeys([*own, *self.tensors])], *self.variables.values()),
+            tensors=(*[self.tensors[name] for name in ids], *self.variables.values()),
             nodes=tuple(self.nodes),
             inputs=inputs,
             outputs=outputs,
@@ -193,16 +189,18 @@ class Reading:
         read = {i for operator in main.operators if operator.is_custom for i in operator.inputs if i != ABSENT}
         scratch = [i for i in sorted(read - written - {*main.inputs}) if main.tensors[i].role == "activation"]
         for i in scratch:
-            own = self.main.ids[i]
-            self.tensors[own] = structs.replace(self.tensors[own], role="workspace")
+            self._change(self.main.ids[i], role="workspace")
         offsets = self.file.offline_offsets() if any(operator.instr == NPU for operator in main.operators) else ()
         if scratch and len(offsets) >= len(main.tensors):
             base = max(scratch, key=lambda i: nbytes(main.tensors[i]))
             for i, own in self.main.ids.items():
                 at = offsets[i] - offsets[base]
                 if i != base and offsets[i] >= 0 and 0 <= at <= nbytes(main.tensors[base]) - nbytes(main.tensors[i]):
-                    self.tensors[own] = structs.replace(self.tensors[own], view=View(self.main.ids[base], at))
+                    self._change(own, view=View(self.main.ids[base], at))
         return scratch
+
+    def _change(self, tensor: str, **fields: Any) -> None:
+        self.tensors[tensor] = structs.replace(self.tensors[tensor], **fields)
 
     # --- operators ---------------------------------------------------------------------------------------------------
 
@@ -212,8 +210,7 @@ class Reading:
             name = f"{use.scope}/{operator.instr}_{k}" if use.scope else f"{operator.instr}_{k}"
             if operator.bodies and self._flow(use, name, operator):
                 continue
-            reads = [i for i in operator.inputs if i != ABSENT]
-            writes = [i for i in operator.outputs if i != ABSENT]
+            reads, writes = ([i for i in side if i != ABSENT] for side in (operator.inputs, operator.outputs))
             if operator.instr == "VAR_HANDLE":
                 handle = operator.outputs[0]
                 use.variable_of[handle] = operator.variable or self._id(use, handle)
@@ -234,25 +231,23 @@ class Reading:
     def _flow(self, use: Use, name: str, operator: Operator) -> bool:
         """Append the bodies of control flow as nested scopes. Return False, and append nothing, where it cannot be."""
         given = operator.inputs[operator.instr == "IF" :]
-        bodies = [self._body(use, number) for number in operator.bodies]
-        found = [body for body in bodies if body is not None]
-        if operator.instr not in BODIES or len(found) < len(bodies) or not _agree(use.subgraph, operator, given, found):
+        found = [body for number in operator.bodies if (body := self._body(use, number)) is not None]
+        if operator.instr not in BODIES or len(found) < len(operator.bodies):
             return False
-        repeated = sum(body.words for body in found if body.number in self.planned)
-        if self.repeated + repeated > MOST_REPEATED:
+        repeated = self.repeated + sum(body.words for body in found if body.number in self.planned)
+        if repeated > MOST_REPEATED or not _agree(use.subgraph, operator, given, found):
             return False
-        self.repeated += repeated
+        self.repeated = repeated
         self.planned.update(body.number for body in found)
         is_loop = operator.instr in LOOPS
-        kind = "Loop" if is_loop else "If" if len(found) > 1 else "Call"
         if is_loop:
             pairs = zip(operator.outputs, given, strict=True)
             use.variable_of.update((to, use.variable_of[at]) for to, at in pairs if at in use.variable_of)
-        arguments = [self._id(use, i) for i in given]
+        arguments = tuple([self._id(use, i) for i in given])
         site = scopes.Site(name, tuple([self._id(use, i) for i in operator.outputs]))
-        lays = [self._lay(use, body, given, kind) for body in found]
+        lays = [self._lay(use, body, given, "Loop" if is_loop else "If" if found[1:] else "Call") for body in found]
         if is_loop:
-            scopes.repeat(self, site, scopes.Repeated(lays[1], tuple(arguments), condition=lays[0]))
+            scopes.repeat(self, site, scopes.Repeated(lays[1], arguments, condition=lays[0]))
         else:
             condition = [self._id(use, i) for i in operator.inputs[:1]] if operator.instr == "IF" else []
             scopes.branch(self, site, condition, list(zip(BODIES[operator.instr], lays, strict=True)), arguments)
@@ -296,7 +291,7 @@ class Reading:
         own = self.persistent.get((subgraph.number, i))
         if own is None:
             in_body = f"{subgraph.label if tensor.persistent else use.scope}/{tensor.id}"
-            own = self._free(in_body) if subgraph.number else tensor.id
+            own = _free(in_body, self.taken) if subgraph.number else tensor.id
             self.tensors[own] = structs.replace(tensor, id=own)
             if tensor.persistent:
                 self.persistent[subgraph.number, i] = own
@@ -315,30 +310,21 @@ class Reading:
         name = use.variable_of.setdefault(handle, self._id(use, handle))
         value, known = use.subgraph.tensors[held], self.variables.get(name)
         if known is None or nbytes(known) < nbytes(value):
-            own = known.id if known else self._free(f"variable {name}")
+            own = known.id if known else _free(f"variable {name}", self.taken)
             self.variables[name] = Tensor(own, value.shape, value.dtype, "buffer")
         return self.variables[name].id
-
-    def _free(self, name: str) -> str:
-        while name in self.taken:
-            name += "'"
-        self.taken.add(name)
-        return name
 
     # --- what ``scopes`` needs ---------------------------------------------------------------------------------------
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
         """Declare a tensor of the same shape and dtype, or of one row of it."""
-        own = self._free(name)
+        own = _free(name, self.taken)
         self.tensors[own] = Tensor(own, self.tensors[tensor].shape[row:], self.tensors[tensor].dtype)
         return own
 
     def place(self, node: Node, scope: str) -> None:
         """Append a node."""
-        own = node.node_id
-        while own in self.node_ids:
-            own += "'"
-        self.node_ids.add(own)
+        own = _free(node.node_id, self.node_ids)
         self.nodes.append(structs.replace(node, node_id=own, scope=scope))
 
     def root(self, tensor: str) -> str:
@@ -348,6 +334,14 @@ class Reading:
     def same_bytes(self, first: str, second: str) -> bool:
         """Whether two tensors have the same size."""
         return nbytes(self.tensors[first]) == nbytes(self.tensors[second])
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return ``name`` or a free variant of it, which is taken then."""
+    while name in taken:
+        name += "'"
+    taken.add(name)
+    return name
 
 
 def _agree(around: Subgraph, operator: Operator, given: Sequence[int], bodies: Sequence[Subgraph]) -> bool:

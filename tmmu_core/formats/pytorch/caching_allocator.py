@@ -73,18 +73,16 @@ class _Pool:
         return SMALL_SEGMENT if self.is_small else LARGE_SEGMENT
 
     def insert(self, block: Block) -> None:
-        insort(self._list(block), self._entry(block))
+        if block.is_mapped:
+            insort(self.free, (block.size, block.addr, block))
+        else:
+            insort(self.unmapped, (block.addr, 0, block))
 
     def remove(self, block: Block) -> None:
-        entries = self._list(block)
-        del entries[bisect_left(entries, self._entry(block)[:2], key=lambda entry: entry[:2])]
-
-    def _list(self, block: Block) -> list[tuple[int, int, Block]]:
-        return self.free if block.is_mapped else self.unmapped
-
-    @staticmethod
-    def _entry(block: Block) -> tuple[int, int, Block]:
-        return (block.size, block.addr, block) if block.is_mapped else (block.addr, 0, block)
+        if block.is_mapped:
+            del self.free[bisect_left(self.free, (block.size, block.addr))]
+        else:
+            del self.unmapped[bisect_left(self.unmapped, (block.addr, 0))]
 
 
 Recorder = Callable[[str, int, int], None]
@@ -179,7 +177,7 @@ class CachingAllocator:
     # --- blocks ---------------------------------------------------------------------------------------------------
 
     def _best_fit(self, pool: _Pool, size: int) -> Block | None:
-        at = bisect_left(pool.free, size, key=lambda entry: entry[0])
+        at = bisect_left(pool.free, (size,))
         if at == len(pool.free):
             return None
         found = pool.free[at][2]
