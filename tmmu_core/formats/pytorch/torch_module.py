@@ -112,7 +112,11 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
 
 
 def open_dims(program: Program) -> dict[str, str]:
-    """Return name → symbol of open sizes, in the order of the inputs; data-dependent ones last."""
+    """Return name → symbol of open sizes, in the order of the inputs; data-dependent ones last.
+
+    The file does not hold the names of ``torch.export.Dim``. An open size is named after the first input and axis that
+    have it: ``x.0``. A data-dependent size (such as the number of nonzero elements) has the program's name, ``u0``.
+    """
     found: dict[str, str] = {}
     for given in program.inputs:
         meta = program.graph.tensor_values.get(given.name) if given.role == "input" else None

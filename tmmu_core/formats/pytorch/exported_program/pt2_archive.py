@@ -2,8 +2,8 @@
 
 A ``.pt2`` file is a zip archive. The reader needs its JSON: ``models/model.json`` (PyTorch 2.8 and newer) or
 ``serialized_exported_program.json`` (before), and the table of the weights' names. The other members hold bytes of
-weights and, as pickles, example inputs: they are never opened. Loading a pickle can run
-code, and so can loading the program with PyTorch: this reader does neither.
+weights and, as pickles, example inputs: they are never opened. Loading a pickle can run code, and so can loading the
+program with PyTorch: this reader does neither.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import msgspec
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.pytorch.exported_program.pt2_document import Body, Document, End, Module, Weight, Weights
-from tmmu_core.formats.pytorch.exported_program.pt2_names import Incoming, incoming
 from tmmu_core.formats.pytorch.exported_program.pt2_sizes import (
     LARGEST,
     Size,
@@ -32,6 +31,7 @@ from tmmu_core.formats.pytorch.exported_program.pt2_sizes import (
     symbol_in,
 )
 from tmmu_core.graph.constants import CHUNK, cut_short
+from tmmu_core.graph.model import Role
 
 WEIGHT_TABLES = ("weights/model_weights_config.json", "constants/model_constants_config.json")
 """The members that list weights: parameters and saved buffers, then lifted constants and other buffers."""
@@ -45,6 +45,24 @@ _DAMAGE = (
     *(NotImplementedError, RuntimeError, ValueError, OverflowError, UnicodeDecodeError, MemoryError),
 )
 """Exceptions of the zip reader for a damaged, encrypted or unknown member; ``ValueError`` for a bad name or date."""
+DEEPEST = 50
+ROLES: dict[str, Role] = {"parameter": "parameter", "buffer": "buffer", "tensor_constant": "constant"}
+"""Kind of an input → its role, for those whose bytes are saved."""
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """A tensor that the graph begins with."""
+
+    name: str
+    """In the graph."""
+    called: str
+    """By the signature."""
+    role: Role
+    member: str
+    """Member of the archive with its bytes; empty if unknown."""
+    label: str
+    """For an input, its name as an argument; a tensor in a list or mapping is named by its path: ``x.0``."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +151,61 @@ def _program(module: Module, constraints: Mapping[str, Any], members: Mapping[st
     largest = {symbol: ranges[symbol][1] for symbol in by_data if symbol in ranges}
     return Program(
         graph=module.graph,
-        inputs=tuple(incoming(module, members)),
+        inputs=tuple(_inputs(module, members)),
         outputs=tuple([pair for each in module.signature.output_specs for pair in each.items()]),
         symbols={symbol: high for symbol, high in largest.items() if high < LEAST_UNBOUNDED} | symbols,
         ranges=ranges,
         source=source,
         by_data=tuple([symbol for symbol in by_data if symbol not in symbols]),
     )
+
+
+def _inputs(module: Module, members: Mapping[str, str]) -> Iterator[Incoming]:
+    """Yield the tensors that the graph begins with; ``members`` are those of weights by name."""
+    specs = module.signature.input_specs
+    paths = _argument_names(module)
+    users = [k for k, spec in enumerate(specs) if "user_input" in spec]
+    labels = dict(zip(users, paths, strict=True)) if len(users) == len(paths) else {}
+    for k, value in enumerate(module.graph.inputs):
+        name = End(value).tensor if "as_tensor" in value else ""
+        if not name:
+            continue
+        kind, end = next(iter(specs[k].items()), ("", End())) if k < len(specs) else ("", End())
+        called, role = (end.called or name, ROLES[kind]) if kind in ROLES else (name, "input")
+        yield Incoming(name, called, role, members.get(called, "") if kind in ROLES else "", labels.get(k, name))
+
+
+def _argument_names(module: Module) -> list[str]:
+    """Return the names of the program's arguments, flattened; none if the file has no call signature."""
+    signature = module.module_call_graph[0].signature if module.module_call_graph else None
+    if signature is None:
+        return []
+    try:
+        positional, by_name = msgspec.json.decode(signature.in_spec)[1]["children_spec"]
+        named = signature.forward_arg_names or ()
+        found = [
+            path
+            for k, child in enumerate(positional["children_spec"])
+            for path in _leaves(child, named[k] if k < len(named) else f"input_{k}", 0)
+        ]
+        return [*found, *_leaves(by_name, "", 0)]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError, KeyError, IndexError):
+        return []  # named as in the graph, then
+
+
+def _leaves(spec: Any, path: str, depth: int) -> Iterator[str]:
+    if depth > DEEPEST:
+        raise ValueError("nested too deeply")
+    if spec["type"] is None:
+        yield path
+        return
+    children = spec["children_spec"]
+    keys = [str(k) for k in range(len(children))]
+    if spec["type"].endswith("dict"):
+        context = msgspec.json.decode(spec["context"])
+        keys = [str(key) for key in context] if isinstance(context, list) and len(context) == len(keys) else keys
+    for key, child in zip(keys, children, strict=True):
+        yield from _leaves(child, f"{path}.{key}" if path else key, depth + 1)
 
 
 def _range(bounds: Any) -> tuple[int, int]:

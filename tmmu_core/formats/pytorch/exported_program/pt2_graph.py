@@ -152,7 +152,11 @@ class _Reading:
     # -- what goes in and out ---------------------------------------------------------------------------------------
 
     def _add_inputs(self) -> None:
-        """Declare the inputs. Weights that are one part of a member are one tensor; other parts of it are views."""
+        """Declare the inputs.
+
+        PyTorch saves a storage once, as a member of the archive, and for each weight its part. A tied weight is the
+        same part, and so the same tensor; a slice or transpose is another part, and a view.
+        """
         places = [(given, *self._place(given.name)) for given in self.program.inputs]
         parts = defaultdict[str, set[StridedLayout]](set)
         for given, lies, _ in places:

@@ -194,7 +194,13 @@ class Reading(torch.fx.Interpreter):
             return
         read = [leaf for leaf in tree_leaves((self._values_of(n.args), self._values_of(n.kwargs))) if _is_tensor(leaf)]
         written = [leaf for leaf in tree_leaves(value) if _is_tensor(leaf)]
-        self._refuse_without_storage(n, written)
+        sparse = next((leaf for leaf in written if leaf.layout is not torch.strided), None)
+        if sparse is not None:
+            raise UnreadableInput(
+                f"{n.name} ({_operator_name(n.target)}) makes a tensor of the layout "
+                f"{str(sparse.layout).removeprefix('torch.')}, whose bytes are not known beforehand.",
+                hint="Use dense tensors, such as torch.nn.Embedding(sparse=False).",
+            )
         if not self.backward and any(arg.name in self.tangents for arg in n.all_input_nodes):
             self._begin_backward()
         inputs = [self.id_of[id(leaf)] for leaf in read]
@@ -234,15 +240,6 @@ class Reading(torch.fx.Interpreter):
             del self.tensors[name]
             self.dependent.discard(name)
         return made
-
-    def _refuse_without_storage(self, n: Any, written: list[Any]) -> None:
-        sparse = next((leaf for leaf in written if leaf.layout is not torch.strided), None)
-        if sparse is not None:
-            raise UnreadableInput(
-                f"{n.name} ({_operator_name(n.target)}) makes a tensor of the layout "
-                f"{str(sparse.layout).removeprefix('torch.')}, whose bytes are not known beforehand.",
-                hint="Use dense tensors, such as torch.nn.Embedding(sparse=False).",
-            )
 
     def _values_of(self, arguments: Any) -> Any:
         return self.map_nodes_to_values(arguments, None)
@@ -409,8 +406,11 @@ class Reading(torch.fx.Interpreter):
         for name, value in gradients[1:]:
             made = self._free(f"{parameter}.grad_sum")
             self.tensors[made] = msgspec.structs.replace(self.tensors[parameter], id=made, role="gradient", view=None)
-            alike = [_is_dense(each) and each.is_contiguous() for each in (first, value)]
-            pairs = tuple((i, 0) for i, same in enumerate(alike) if same)
+            pairs = tuple(
+                (i, 0)
+                for i, each in enumerate((first, value))
+                if each.is_contiguous() and int(each.untyped_storage().nbytes()) == _lies_of(each).own
+            )
             written = max(k for k, draft in enumerate(self.nodes) if {total, name} & set(draft.outputs))
             add = Draft(made, "add.Tensor", [total, name], [made], "backward", pairs or "none")
             self.nodes.insert(written + 1, add)
@@ -490,12 +490,6 @@ def _lies_of(value: Any) -> StridedLayout:
     """Shape, strides, offset and element bytes of ``value``."""
     shape, strides = (tuple(map(int, side)) for side in (value.shape, value.stride()))
     return StridedLayout(shape, strides, int(value.storage_offset()), int(value.element_size()))
-
-
-def _is_dense(value: Any) -> bool:
-    """Whether its elements fill its storage, each in its own place."""
-    lies = _lies_of(value)
-    return int(value.untyped_storage().nbytes()) == lies.own and not lies.repeats
 
 
 def _operator_name(target: Any) -> str:

@@ -18,7 +18,7 @@ import torch
 
 from tmmu_core.formats.pytorch.exported_program import pt2_operators
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program
-from tmmu_core.formats.pytorch.exported_program.pt2_document import Body, Operation, Value
+from tmmu_core.formats.pytorch.exported_program.pt2_document import Body, Value
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import DTYPES, STRIDED
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import shared_mode
 
@@ -109,7 +109,9 @@ class Rebuilt(torch.nn.Module):
     def _run(self, body: Body, values: dict[str, Any]) -> None:
         for operation in body.nodes:
             what = pt2_operators.operator(operation.target)
-            if what.name in pt2_operators.NO_BYTES or not _any_tensors(operation):
+            ends = (*operation.outputs, *(each.arg for each in operation.inputs))
+            has_tensors = any(kind.startswith(("as_tensor", "as_optional_tensor")) for value in ends for kind in value)
+            if what.name in pt2_operators.NO_BYTES or not has_tensors:
                 continue
             given = [(each, self._argument(each.arg, values)) for each in operation.inputs]
             args = [value for each, value in given if each.kind != 2]
@@ -200,11 +202,6 @@ def _callable(what: pt2_operators.Operator) -> Callable[..., Any]:
     if not isinstance(operator, torch._ops.OpOverload):
         raise CannotTrace(f"this PyTorch has no operator {what.title}")
     return operator
-
-
-def _any_tensors(operation: Operation) -> bool:
-    kinds = [kind for value in (*operation.outputs, *(each.arg for each in operation.inputs)) for kind in value]
-    return any(kind.startswith(("as_tensor", "as_optional_tensor")) for kind in kinds)
 
 
 def _checked(value: Any) -> Any:

@@ -47,7 +47,6 @@ class Stacks:
         """User frames from the outermost inwards, without line numbers: ``("train/main", "model/Block/forward")``."""
         self.phases = [NO_STACK]
         self._row_of: dict[Any, int] = {}
-        self._frames: dict[Frame, tuple[str, str, int | None]] = {}
 
     def row(self, frames: Any) -> int:
         """Return the row of a stack: ``None``, a list of dicts, or JSON text."""
@@ -114,8 +113,7 @@ def phase(frames: Sequence[Frame]) -> int:
     """Return the phase code of a stack."""
     is_compiled = False
     for frame in frames:
-        is_python = frame.filename.endswith(".py")
-        found = _python_phase(frame.filename, frame.name) if is_python else _cpp(frame.name)
+        found = _phase_of(frame.filename, frame.name)
         if found is not None:
             return found
         is_compiled = is_compiled or "torchinductor_" in frame.filename
@@ -159,17 +157,12 @@ _PYTHON = tuple(
 
 
 @lru_cache(1 << 14)
-def _python_phase(file: str, name: str) -> int | None:
+def _phase_of(file: str, name: str) -> int | None:
+    if not file.endswith(".py"):
+        return next((found for names, found in _CPP if names.search(name)), None)
     file, function = _posix(file), name.rpartition(".")[2]
-    for files, functions, found in _PYTHON:
-        if files.search(file) and functions.match(function):
-            return found
-    return None
-
-
-@lru_cache(1 << 14)
-def _cpp(name: str) -> int | None:
-    return next((found for names, found in _CPP if names.search(name)), None)
+    rows = (found for files, functions, found in _PYTHON if files.search(file) and functions.match(function))
+    return next(rows, None)
 
 
 def _posix(file: str) -> str:
