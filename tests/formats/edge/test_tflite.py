@@ -68,77 +68,10 @@ def test_reshape_permits_in_place_reuse_and_a_convolution_does_not() -> None:
     }
 
 
-# --- models made by hand, for what the files above do not hold ----------------------------------------------------
-
-
-def written(tensors: list[tuple[str | None, list[int] | None, str, bool, bytes]], operators: list[str]) -> bytes:
-    """A model: tensors as (name, shape, type, variable, data); each operator reads tensor k and writes tensor k + 1."""
-    import flatbuffers
-    import tflite
-
-    b = flatbuffers.Builder(1024)
-
-    def vector(items: list[int], start: object, prepend: str = "PrependInt32") -> int:
-        start(b, len(items))  # type: ignore[operator]
-        for item in reversed(items):
-            getattr(b, prepend)(item)
-        return int(b.EndVector())
-
-    def table(start: str, end: str, fields: dict[str, int | bool]) -> int:
-        getattr(tflite, start)(b)
-        for add, value in fields.items():
-            getattr(tflite, add)(b, value)
-        return int(getattr(tflite, end)(b))
-
-    codes = [
-        table(
-            "OperatorCodeStart", "OperatorCodeEnd", {"OperatorCodeAddBuiltinCode": getattr(tflite.BuiltinOperator, op)}
-        )
-        for op in operators
-    ]
-    buffers, rows = [table("BufferStart", "BufferEnd", {})], []
-    for i, (name, shape, dtype, variable, data) in enumerate(tensors):
-        fields = {"BufferAddData": b.CreateByteVector(data)} if data else {}
-        buffers.append(table("BufferStart", "BufferEnd", fields))
-        fields = {} if shape is None else {"TensorAddShape": vector(shape, tflite.TensorStartShapeVector)}
-        if name is not None:
-            fields["TensorAddName"] = b.CreateString(name)
-        fields |= {
-            "TensorAddType": getattr(tflite.TensorType, dtype),
-            "TensorAddBuffer": i + 1,
-            "TensorAddIsVariable": variable,
-        }
-        rows.append(table("TensorStart", "TensorEnd", fields))
-    ops = []
-    for k in range(len(operators)):
-        ends = {
-            "OperatorAddInputs": vector([k, -1], tflite.OperatorStartInputsVector),
-            "OperatorAddOutputs": vector([k + 1], tflite.OperatorStartOutputsVector),
-            "OperatorAddOpcodeIndex": k,
-        }
-        ops.append(table("OperatorStart", "OperatorEnd", ends))
-    link = "PrependUOffsetTRelative"
-    parts: dict[str, int | bool] = {
-        "SubGraphAddTensors": vector(rows, tflite.SubGraphStartTensorsVector, link),
-        "SubGraphAddInputs": vector([0], tflite.SubGraphStartInputsVector),
-        "SubGraphAddOutputs": vector([len(operators)], tflite.SubGraphStartOutputsVector),
-        "SubGraphAddOperators": vector(ops, tflite.SubGraphStartOperatorsVector, link),
-    }
-    subgraph = table("SubGraphStart", "SubGraphEnd", parts)
-    whole: dict[str, int | bool] = {
-        "ModelAddVersion": 3,
-        "ModelAddOperatorCodes": vector(codes, tflite.ModelStartOperatorCodesVector, link),
-        "ModelAddSubgraphs": vector([subgraph, subgraph], tflite.ModelStartSubgraphsVector, link),
-        "ModelAddBuffers": vector(buffers, tflite.ModelStartBuffersVector, link),
-    }
-    b.Finish(table("ModelStart", "ModelEnd", whole), b"TFL3")
-    return bytes(b.Output())
-
-
 def test_string_tensor_is_rejected_by_name() -> None:
-    made = written([("words", [1], "STRING", False, b""), ("y", [1], "INT8", False, b"")], ["RELU"])
+    data = made([T("words", (1,), "STRING"), T("y", (1,), "INT8")], [Op("RELU", (0,), (1,))])
     with pytest.raises(InvalidIrShapes, match='"words" has the type STRING'):
-        read(made)
+        read(data)
 
 
 # --- arenas are aligned to 16 bytes by default, as in the Micro runtime -----------------------------------------------
