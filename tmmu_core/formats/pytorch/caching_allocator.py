@@ -318,9 +318,7 @@ def _join(first: Block, second: Block) -> None:
         second.after.before = first
 
 
-def reserved_peak(
-    birth: ArrayLike, death: ArrayLike, size: ArrayLike, settings: AllocatorSettings | None = None
-) -> int:
+def reserved_peak(birth: ArrayLike, death: ArrayLike, size: ArrayLike) -> int:
     """Return the peak of the reserved bytes for buffers with lifetimes ``[birth, death)``, shape (n,) each.
 
     At one step, frees come before allocations, and allocations in the order of the rows.
@@ -328,7 +326,7 @@ def reserved_peak(
     births, deaths, sizes = (np.asarray(column, np.int64) for column in (birth, death, size))
     rows = np.arange(len(births))
     order = np.lexsort((np.concatenate((rows, rows)), np.repeat((1, 0), len(rows)), np.concatenate((births, deaths))))
-    allocator, blocks = CachingAllocator(settings), dict[int, Block]()
+    allocator, blocks = CachingAllocator(), dict[int, Block]()
     for event in order.tolist():
         row = event % len(rows)
         if event < len(rows):

@@ -61,8 +61,7 @@ def import_torch(
     with TRACING:
         module = exported.module(check_guards=False) if exported else module
         call = Call(args, kwargs, names_of_inputs(module, args, kwargs))
-        graph: Graph = joint_of(chosen(module, loss), call, train, name).graph
-    return graph
+        return joint_of(chosen(module, loss), call, train, name)
 
 
 @contextlib.contextmanager

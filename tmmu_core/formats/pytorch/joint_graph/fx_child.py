@@ -54,12 +54,14 @@ def main(arguments: Sequence[str]) -> None:
     sys.stdout = sys.stderr  # discard all output
     bound(int(seconds), int(memory))
     from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
-    from tmmu_core.formats.pytorch.joint_graph.fx_trace import import_rebuilt
 
     try:
         from tmmu_core.formats.pytorch.joint_graph.fx_program import rebuilt
+        from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, chosen, joint_of
 
-        graph = import_rebuilt(rebuilt(read_program(sys.stdin.buffer.read(), name).at(json.loads(point))), name)
+        module = rebuilt(read_program(sys.stdin.buffer.read(), name).at(json.loads(point)))
+        call = Call(tuple(module.example), {}, module.input_names)
+        graph = joint_of(chosen(module, None), call, module.is_loss, name)
     except Exception as error:  # PyTorch promises no error types; whatever it is, the caller reads the program itself
         line = next(iter(str(error).strip().splitlines()), "")
         out.write(f"{type(error).__name__}: {line}"[:500].encode())

@@ -14,7 +14,7 @@ schemas of ``_unsafe_view`` and ``reshape`` do not declare that they return view
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any
@@ -42,16 +42,7 @@ _SHARED = ("tensors", "nodes", "origins", "storages", "id_of", "values", "depend
 """Attributes of a reading that the readings of its bodies share."""
 
 
-@dataclass(frozen=True)
-class Joint:
-    """A graph and what optimizers need to know of it."""
-
-    graph: Graph
-    gradients: Mapping[str, str]
-    """Parameter → its gradient, in the order of the module's parameters."""
-
-
-def read_joint(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()) -> Joint:
+def read_joint(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()) -> Graph:
     """The native graph of ``joint``, a ``GraphModule`` whose inputs and outputs carry descriptors.
 
     ``mode`` is the fake mode that its values were made in; ``input_names`` are the arguments' names, in order.
@@ -60,7 +51,7 @@ def read_joint(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()
     with mode, torch.no_grad():
         placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
         reading.run(*[node.meta.get("val") for node in placeholders], enable_io_processing=False)
-    return Joint(reading.native(name), reading.gradients)
+    return reading.native(name)
 
 
 @dataclass

@@ -48,13 +48,6 @@ def chosen(module: Any, loss: Callable[[Any], Any] | None) -> Any:
     return Chosen()
 
 
-def import_rebuilt(module: Any, name: str) -> Graph:
-    """Return the graph of a rebuilt program (``fx_program.Rebuilt``): a training step if it returns a loss."""
-    call = Call(tuple(module.example), {}, module.input_names)
-    graph: Graph = joint_of(chosen(module, None), call, module.is_loss, name).graph
-    return graph
-
-
 def names_of_inputs(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
     """Return the names of the module's arguments; parts of a nested argument are named by their position."""
     try:
@@ -71,14 +64,14 @@ def names_of_inputs(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return names
 
 
-def joint_of(module: Any, call: Call, train: bool, name: str, *, eager: bool = False) -> Any:
-    """The joint graph (``fx_joint.Joint``) of a :func:`chosen` module, which is left in the mode it was in."""
+def joint_of(module: Any, call: Call, train: bool, name: str) -> Graph:
+    """The joint graph of a :func:`chosen` module, which is left in the mode it was in."""
     was_training = {part: part.training for part in module.modules()}
     for part in module.module.modules():
         with contextlib.suppress(NotImplementedError):  # an exported program keeps the mode it was exported in
             part.training = train
     try:
-        with torch.set_grad_enabled(train), exported(module, call, name, eager=eager) as (joint, mode):
+        with torch.set_grad_enabled(train), exported(module, call, name, eager=False) as (joint, mode):
             from tmmu_core.formats.pytorch.joint_graph.fx_joint import read_joint  # not with every PyTorch
 
             return read_joint(joint.graph_module, mode, name, call.input_names)

@@ -25,8 +25,6 @@ from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
 from tmmu_core.graph.native.document import paused_gc
 
-PICKLE_START = b"\x80"
-"""First byte of every pickle since protocol 2."""
 ALLOC, FREE, MAP, UNMAP, OOM = range(5)
 """Codes of actions: bytes are allocated or freed, the allocator gets a segment or returns one, no memory is left."""
 _CODES = {"alloc": ALLOC, "free_completed": FREE, "free": FREE, "oom": OOM}
@@ -153,7 +151,8 @@ def read_snapshot(data: bytes, refused: Callable[[str], UnreadableInput]) -> Sna
     and any error of pickle or msgspec for damaged files.
     """
     with paused_gc():
-        document: _Document[Any] = _unpickled(data, refused) if data.startswith(PICKLE_START) else _json(data)
+        document: _Document[Any] = _unpickled(data, refused) if data.startswith(b"\x80") else _json(data)
+        refuse_many_devices(len(document.device_traces or ()))
         stacks = Stacks()
         for segment in document.segments:
             for block in segment.blocks:
@@ -172,9 +171,7 @@ def refuse_many_devices(count: int, source: str = "") -> None:
 def _json(data: bytes) -> _Document[msgspec.Raw]:
     if data.lstrip(b" \t\r\n").startswith(b"["):  # torch.cuda.memory_snapshot() returns the segments alone
         return _Document(msgspec.json.decode(data, type=list[Segment[msgspec.Raw]]))
-    document = msgspec.json.decode(data, type=_Document[msgspec.Raw])
-    refuse_many_devices(len(document.device_traces or ()))
-    return document
+    return msgspec.json.decode(data, type=_Document[msgspec.Raw])
 
 
 def _unpickled(data: bytes, refused: Callable[[str], UnreadableInput]) -> _Document[Any]:
@@ -185,7 +182,6 @@ def _unpickled(data: bytes, refused: Callable[[str], UnreadableInput]) -> _Docum
     if isinstance(found, list):  # torch.cuda.memory_snapshot() returns the segments alone
         found = {"segments": found}
     segments, traces = _items(found, "segments"), _items(found, "device_traces")
-    refuse_many_devices(len(traces))
     inner = sum(len(_items(each, "blocks")) for each in segments) + sum(
         isinstance(each, list | tuple) and len(each) for each in traces
     )
