@@ -1,9 +1,6 @@
-"""Jobs that plan one graph many times: over a dimension, over a sequence of shapes, for all ranks."""
+"""Jobs that plan one graph many times: over a dimension, for all ranks."""
 
 from __future__ import annotations
-
-import re
-from collections.abc import Mapping
 
 from app.session.opening import Opened, open_source
 from app.session.planning import about, at_its_sizes, ranks_key, requested, spelled_out, task_job
@@ -12,16 +9,10 @@ from app.session.view_state import Choice
 from app.session.work import tasks
 from app.session.work.jobs import Job, desk
 from app.session.work.workers import TaskNotFinished
-from tmmu_core.base import strict
-from tmmu_core.graph.model import Dim
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.ranks import RankPlans
-from tmmu_core.plans.making.replan import DimCurve, ReplanLog
-
-Shape = tuple[tuple[str, int], ...]
-MOST_ITERATIONS = 5_000
-_TIMES = re.compile(r"^(.*\S)\s*\*\s*(\d+)$")
+from tmmu_core.plans.making.replan import DimCurve
 
 
 def scales(opened: Opened, choice: Choice) -> dict[str, str]:
@@ -64,62 +55,3 @@ def over_dim(choice: Choice, dim: str) -> Job[DimCurve]:
     """Return the job that plans along one dimension with the others at their chosen sizes."""
     others = choice.of_whole().but(dims={name: n for name, n in choice.dims.items() if name != dim})
     return task_job(("dim", dim, *others.problem), "planning along the envelope", others, tasks.dim_curve, dim)
-
-
-def session(choice: Choice, shapes: tuple[Shape, ...], policy: str) -> Job[ReplanLog]:
-    """Return the job that runs through a sequence of shapes."""
-    free = choice.of_whole().but(dims={})
-    key = ("session", shapes, policy, *free.problem)
-    return task_job(key, "running the session", free, tasks.session, list(map(dict, shapes)), policy)
-
-
-# --- sequences of shapes ------------------------------------------------------------------------------------------
-
-
-def read_shapes(text: str, dims: Mapping[str, Dim], dim: str) -> tuple[Shape, ...]:
-    """``8, 16*3, 40`` or ``B=8 T=128; B=16`` to one shape per iteration; a bare number is ``dim``'s.
-
-    Iterations are parted by commas, semicolons or lines; ``*3`` repeats one. Raises ``ValueError`` with a sentence.
-    """
-    found: list[Shape] = []
-    for word in (part.strip() for part in re.split(r"[,;\n]", text)):
-        if not word:
-            continue
-        times = _TIMES.match(word)
-        shape = tuple(sorted(_pair(pair, dims, dim) for pair in (times[1] if times else word).split()))
-        if len(dict(shape)) != len(shape):
-            raise ValueError(f"“{word}” gives one dimension twice.")
-        found += [shape] * (min(int(times[2]), MOST_ITERATIONS + 1) if times else 1)
-        if len(found) > MOST_ITERATIONS:
-            raise ValueError(f"A session here has up to {MOST_ITERATIONS:,} iterations.")
-    if not found:
-        raise ValueError(f"Type the sizes of {dim}, an iteration each: 8, 16, 8.")
-    return tuple(found)
-
-
-def _pair(text: str, dims: Mapping[str, Dim], dim: str) -> tuple[str, int]:
-    name, separator, value = text.rpartition("=")
-    name = name if separator else dim
-    if name not in dims:
-        raise ValueError(f"The graph names no dimension “{name}”. {strict.closest_hint(name, sorted(dims))}")
-    try:
-        return name, strict.whole_number(value)
-    except ValueError:
-        raise ValueError(f"{strict.shown(text)} is no size. Write 8, or {dim}=8.") from None
-
-
-def shape_presets(dim: Dim) -> dict[str, str]:
-    """Name → sequence, made of an envelope."""
-    low, high = dim.min, dim.max
-    half, quarter = (low + high) // 2, low + (high - low) // 4
-    over = high + max(1, high // 4)
-    return {
-        "leaves the envelope": _text([half, high, quarter, over, half, over, quarter, high]),
-        "grows and shrinks": _text([low, quarter, half, high, high, half, quarter, low]),
-        "short and long in turn": _text([quarter, high] * 4),
-        "stays inside": _text([half] * 3 + [quarter] * 3 + [high] * 2),
-    }
-
-
-def _text(sizes: list[int]) -> str:
-    return ", ".join(map(str, sizes))

@@ -82,10 +82,6 @@ class Choice(PlanRequest):
     """The rank that Ranks has opened."""
     dim: str = ""
     """The dimension that Shapes varies; empty for the first."""
-    shapes: str = ""
-    """The sequence of shapes of a replan session, as typed; empty for a preset."""
-    policy: str = ""
-    """The session's replan policy; empty for the graph's own."""
     model: str = ""
     """The model that History shows; empty for the first."""
     branch: str = ""
@@ -117,7 +113,6 @@ NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
 }
 """Field → its name in a link, where the two differ."""
 
-POLICIES = ("ABORT", "REPLAN_AT_SAFEPOINT")
 WALKS = ("model", "around")
 _ALLOWED: dict[str, tuple[str, ...]] = {
     "mode": MODES,
@@ -125,7 +120,6 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "view": VIEWS,
     "tab": TABS,
     "colour": COLOURS,
-    "policy": POLICIES,
     "walk": WALKS,
 }
 

@@ -4,36 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Visit, click_in_plot, download, rest
-from tmmu_core.formats.open_file import read_any
-from tmmu_core.formats.planfile.trace import Trace
+from tests.browser.conftest import Visit, click_in_plot, rest
 
 pytestmark = pytest.mark.browser
 
 
-def test_session_that_leaves_the_envelope_is_replanned(visit: Visit, tmp_path: Path) -> None:
+def test_graph_without_a_dimension_is_offered_one(visit: Visit) -> None:
     page = visit("shapes", graph="sample:linear_chain")
     page.get_by_role("button", name="Open a sample with a dynamic batch").click()
-    expect(page.locator(".tm-claim h2").first).to_contain_text(
-        "activations take 5.13 KiB at B = 1 and 162 KiB at B = 32"
-    )
-    expect(page.locator(".tm-sub", has_text="8 iterations, 1 replan, 2 plans computed")).to_be_visible()
-    rest(page)
-    page.get_by_label("Shapes, one per iteration", exact=True).fill("8, 48, 64, 8")
-    page.get_by_label("Shapes, one per iteration", exact=True).press("Enter")
-    expect(page.locator(".tm-sub", has_text="4 iterations, 2 replans, 3 plans computed")).to_be_visible()
-    file = tmp_path / "session.trace.jsonl"
-    download(page, "Trace of the session").save_as(file)
-    trace = read_any(file.read_bytes(), file.name)
-    assert isinstance(trace, Trace)
-    assert [(r["iteration"], r["dims"]) for r in trace.replans] == [(1, {"B": 48}), (2, {"B": 64})]
-    page.get_by_text("abort", exact=True).click()
-    expect(page.locator(".tm-error")).to_contain_text("B = 48 leaves the envelope [1, 32]")
+    expect(page.locator(".tm-claim h2")).to_contain_text("activations take 5.13 KiB at B = 1 and 162 KiB at B = 32")
 
 
 def test_click_on_the_curve_sets_the_size_for_all_pages(visit: Visit) -> None:

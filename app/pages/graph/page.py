@@ -7,7 +7,7 @@ import streamlit as st
 
 from app.kit.frame import page_frame
 from app.kit.tensor import tensor_card, tensor_table
-from app.pages.graph import graph_view, remat, sharing
+from app.pages.graph import graph_view, sharing
 from app.session import graph_levels, state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
@@ -33,7 +33,6 @@ def page() -> None:
     body(shown)
     st.html(facts(shown))
     sharing.section(shown)
-    remat.section(shown)
 
 
 def claim(shown: Shown) -> str:

@@ -52,11 +52,11 @@ def fold(spec: ShardSpec) -> Fold:
     return Fold(columns, -(-world // columns), False, f"rank, {columns} to a row", "")
 
 
-def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int | None, relative: bool = False) -> go.Figure:
+def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int | None) -> go.Figure:
     """Return a band per arena with a cell per rank, coloured by arena size.
 
-    ``places`` are the mesh coordinates of each rank, ``look`` is the rank to frame. ``relative`` scales each band by
-    its largest rank. ``customdata[0]`` of a cell is its rank, for clicks.
+    ``places`` are the mesh coordinates of each rank, ``look`` is the rank to frame. ``customdata[0]`` of a cell is its
+    rank, for clicks.
     """
     names, fold_ = ranks.arena_names, fold(ranks.spec)
     cell = 36 if fold_.rows == 1 else max(7, min(14, 200 // fold_.rows))
@@ -67,7 +67,7 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int | None, relat
     )
     fig.update_layout(figure(height).layout)
     for number, name in enumerate(names):
-        _band(fig, ranks, number, fold_, cell, relative)
+        _band(fig, ranks, number, fold_, cell)
         _clicks(fig, ranks, number, fold_, cell, places)
         axis = fig.layout[f"yaxis{number + 1 if number else ''}"]
         fig.add_annotation(
@@ -89,13 +89,13 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int | None, relat
     return fig
 
 
-def _band(fig: go.Figure, ranks: RankPlans, number: int, fold_: Fold, cell: int, relative: bool) -> None:
+def _band(fig: go.Figure, ranks: RankPlans, number: int, fold_: Fold, cell: int) -> None:
     """Draw the coloured cells of one arena."""
     column = ranks.extents[:, number]
     most, least = int(column.max()), int(column.min())
     x, y = np.array([fold_.at(rank) for rank in range(ranks.world_size)]).T
     z = np.full((fold_.rows, fold_.columns), np.nan)
-    z[y, x] = column.astype(np.float64) / max(1, most if relative else int(ranks.extents.max()))
+    z[y, x] = column.astype(np.float64) / max(1, int(ranks.extents.max()))
     texts = None
     if least < most and ranks.world_size <= MOST_LABELLED:
         texts = np.full((fold_.rows, fold_.columns), "", object)
@@ -103,7 +103,7 @@ def _band(fig: go.Figure, ranks: RankPlans, number: int, fold_: Fold, cell: int,
     fig.add_trace(
         go.Heatmap(
             z=z,
-            zmin=float(np.nanmin(z)) if relative and least < most else 0.0,
+            zmin=0,
             zmax=1,
             colorscale=SCALE,
             showscale=False,

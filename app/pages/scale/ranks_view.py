@@ -138,37 +138,18 @@ def chips(found: RankPlans) -> list[str]:
 
 def heat(chosen: Choice, found: RankPlans) -> None:
     """Draw the heat map; a click opens a rank."""
-    relative = _colour()
-    st.html(
-        markup.heading(
-            "Arena size per rank",
-            f"{'colour: relative to the largest rank' if relative else 'one byte scale, darker is more'}; "
-            "click to open a rank",
-        )
-    )
+    st.html(markup.heading("Arena size per rank", "one byte scale, darker is more; click to open a rank"))
     places = [rank_sets.place(found.spec, rank) for rank in range(found.world_size)]
     look = _look(found)
-    key = f"ranks.{chosen.shard}.{chosen.problem}.{relative}.{look}"
+    key = f"ranks.{chosen.shard}.{chosen.problem}.{look}"
     st.plotly_chart(
-        charts.heat_map(found, places, look=look, relative=relative),
+        charts.heat_map(found, places, look=look),
         key=key,
         config=chart_base.CONFIG,
         on_select=lambda: _picked(key),
         selection_mode="points",
     )
     st.html(_classes(found, look))
-
-
-def _colour() -> bool:
-    picked = st.segmented_control(
-        "Colour",
-        ["bytes", "differences"],
-        default="bytes",
-        key="w.rank-colour",
-        label_visibility="collapsed",
-        required=True,
-    )
-    return picked == "differences"
 
 
 def _look(found: RankPlans) -> int:

@@ -1,14 +1,13 @@
-"""Figures of the page Shapes: bytes over a dimension, and over a replan session."""
+"""Figure of the view Shapes: bytes over a dimension."""
 
 from __future__ import annotations
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
-from app.kit.charts.chart_base import BAD, FEW_STEPS, LINE, LIVE, TextFigure, bytes_axis, figure
+from app.kit.charts.chart_base import BAD, LINE, LIVE, bytes_axis, figure
 from app.texts import numbers
-from tmmu_core.plans.making.replan import DimCurve, ReplanLog
+from tmmu_core.plans.making.replan import DimCurve
 
 
 def dim_curve(curve: DimCurve, arena: str, *, now: int, capacity: int, whole: bool) -> go.Figure:
@@ -111,83 +110,6 @@ def _refused(fig: go.Figure, curve: DimCurve) -> list[int]:
             )
         )
     return refused
-
-
-def session_chart(log: ReplanLog, arena: str, dim: str, *, height: int = 330) -> go.Figure:
-    """Return the arena size per iteration; below it the actual and the planned size of ``dim``."""
-    fig = make_subplots(
-        rows=2, cols=1, shared_xaxes=True, row_heights=[0.55, 0.45], vertical_spacing=0.09, figure=TextFigure()
-    )
-    fig.update_layout(figure(height).layout)
-    steps = [one.number for one in log.iterations]
-    x = [*[n - 0.5 for n in steps], steps[-1] + 0.5]
-    extents = [_extent(one.solution.plan, arena) for one in log.iterations]
-    planned = [dict(one.planned_at)[dim] for one in log.iterations]
-    actual = [dict(one.point)[dim] for one in log.iterations]
-    line = {"shape": "hv", "width": 1.8}
-    fig.add_trace(
-        go.Scatter(
-            x=x,
-            y=[*extents, extents[-1]],
-            mode="lines",
-            line={**line, "color": LIVE},
-            fill="tozeroy",
-            fillcolor="rgba(0,114,178,0.14)",
-            customdata=[numbers.full_bytes(n) for n in [*extents, extents[-1]]],
-            hovertemplate=f"{arena} %{{customdata}}<extra></extra>",
-        ),
-        row=1,
-        col=1,
-    )
-    again = [k for k, one in enumerate(log.iterations) if one.replanned]
-    fig.add_trace(
-        go.Scatter(
-            x=[steps[k] - 0.5 for k in again],
-            y=[extents[k] for k in again],
-            mode="markers",
-            marker={"symbol": "diamond", "size": 10, "color": BAD, "line": {"width": 1, "color": "white"}},
-            hovertemplate="replanned<extra></extra>",
-            cliponaxis=False,
-        ),
-        row=1,
-        col=1,
-    )
-    _iteration_sizes(fig, dim, steps, actual, planned)
-    top = max([1, *extents])
-    fig.update_yaxes(bytes_axis(top), row=1, col=1)
-    fig.update_yaxes(range=[0, top * 118 // 100], row=1, col=1)
-    high = max([1, *planned, *actual])
-    whole = {"dtick": 1} if high <= FEW_STEPS else {"nticks": 4}
-    fig.update_yaxes(range=[0, high * 1.15], **whole, title={"text": dim, "standoff": 6}, row=2, col=1)
-    fig.update_xaxes(range=[-0.6, len(steps) - 0.4], tickformat="d", dtick=max(1, len(steps) // 20))
-    fig.update_xaxes(title={"text": "iteration", "standoff": 4}, row=2, col=1)
-    fig.update_layout(margin={"l": 76, "r": 14, "t": 10, "b": 40}, hovermode="x", bargap=0.4)
-    return fig
-
-
-def _iteration_sizes(fig: go.Figure, dim: str, steps: list[int], actual: list[int], planned: list[int]) -> None:
-    """Draw the actual size of each iteration as bars under the size planned for."""
-    fig.add_trace(
-        go.Bar(x=steps, y=actual, width=0.55, marker={"color": LIVE}, hovertemplate=f"{dim} = %{{y}}<extra></extra>"),
-        row=2,
-        col=1,
-    )
-    fig.add_trace(
-        go.Scatter(
-            x=[*[n - 0.5 for n in steps], steps[-1] + 0.5],
-            y=[*planned, planned[-1]],
-            mode="lines",
-            line={"shape": "hv", "width": 1.8, "color": LINE, "dash": "dot"},
-            hovertemplate=f"planned for {dim} = %{{y}}<extra></extra>",
-        ),
-        row=2,
-        col=1,
-    )
-
-
-def _extent(plan: object, arena: str) -> int:
-    summary = plan.arena_of.get(arena)  # type: ignore[attr-defined]
-    return int(summary.extent_bytes) if summary is not None else 0
 
 
 def varies(values: np.ndarray) -> bool:

@@ -1,49 +1,36 @@
-"""The view Shapes: memory over a named dimension, and replan sessions."""
+"""The view Shapes: memory over a named dimension."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import pandas as pd
 import streamlit as st
 
 from app.kit import arena_focus
 from app.kit.charts import chart_base
-from app.kit.data_table import sheet
 from app.kit.frame import long_work
 from app.pages.scale import shape_figures as charts
 from app.session import opening, planning, scenarios, state
 from app.session.planning import Shown
-from app.session.view_state import POLICIES
 from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
-from tmmu_core.formats.planfile import trace
-from tmmu_core.formats.planfile.checkpoint import checkpoint
 from tmmu_core.graph.assumed_sizes import reach
 from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import Graph
-from tmmu_core.plans.making.replan import DimCurve, Iteration, ReplanLog
-
-POLICY_WORDS = {"ABORT": "abort", "REPLAN_AT_SAFEPOINT": "replan at a safepoint"}
+from tmmu_core.plans.making.replan import DimCurve
 
 
 def draw(shown: Shown, graph: Graph) -> None:
-    """Draw the curve over a dimension and the replan session."""
+    """Draw the curve over a dimension."""
     chosen = state.choice()
     dim = chosen.dim if chosen.dim in graph.dims else sorted(graph.dims)[0]
     job = scenarios.over_dim(chosen, dim)
     if not job.wait(planning.PATIENCE):
         long_work.progress(job, f"Planning for every size of {dim}")
-    else:
-        try:
-            envelope(shown, graph, dim, job.answer())
-        except TmmuError as error:
-            st.html(markup.error_card(opening.card_of(error, f"No curve over {dim}", shown.opened.name)))
-    session(shown, graph, dim)
-
-
-# --- over the envelope -------------------------------------------------------------------------------------------
+        return
+    try:
+        envelope(shown, graph, dim, job.answer())
+    except TmmuError as error:
+        st.html(markup.error_card(opening.card_of(error, f"No curve over {dim}", shown.opened.name)))
 
 
 def claim(curve: DimCurve, arena: str) -> str:
@@ -191,160 +178,3 @@ def table(curve: DimCurve, now: int) -> str:
     else:
         more = ""
     return markup.table(head, rows, numbers=range(1, 1 + len(at))) + more
-
-
-# --- a session ---------------------------------------------------------------------------------------------------
-
-
-def session(shown: Shown, graph: Graph, dim: str) -> None:
-    """Draw the replan session: a sequence of shapes, the policy, the result."""
-    chosen = state.choice()
-    offered = scenarios.shape_presets(graph.dims[dim])
-    text = chosen.shapes or next(iter(offered.values()))
-    policy = chosen.policy or graph.replan_policy
-    st.html(markup.heading("Replan session", "one shape per iteration"))
-    controls(graph, dim, offered, text, policy)
-    try:
-        shapes = scenarios.read_shapes(text, graph.dims, dim)
-    except ValueError as error:
-        st.html(markup.error_card({"title": "Invalid sequence", "message": str(error)}))
-        return
-    job = scenarios.session(chosen, shapes, policy)
-    if not job.wait(planning.PATIENCE):
-        long_work.progress(job, "Running the session")
-        return
-    try:
-        log = job.answer()
-    except TmmuError as error:
-        st.html(markup.error_card(opening.card_of(error, "The session could not start", shown.opened.name)))
-        return
-    if log.aborted is not None:
-        card = opening.card_of(
-            log.aborted, f"The session ended after {numbers.count(len(log.iterations), 'iteration')}"
-        )
-        st.html(markup.error_card(card))
-    if log.iterations:
-        log_line(shown, log, dim, len(shapes))
-
-
-def controls(graph: Graph, dim: str, offered: dict[str, str], text: str, policy: str) -> None:
-    """Draw the controls of the session."""
-    names = {sequence: name for name, sequence in offered.items()}
-    left, right = st.columns([0.5, 0.5], gap="medium")
-    with left:
-        st.pills(
-            "Presets",
-            list(offered),
-            key=state.set_widget("session-preset", names.get(text)),
-            on_change=lambda: _sequence(offered),
-            label_visibility="collapsed",
-        )
-        st.text_input(
-            "Shapes, one per iteration",
-            key=state.set_widget("session-shapes", text),
-            on_change=lambda: state.choose(shapes=(state.widget_value("session-shapes") or "").strip()),
-            help=f"Sizes of {for_markdown(dim)}, separated by commas: 8, 16*3, 40. *3 repeats. "
-            "Several dimensions: B=8 T=128, B=16 T=64.",
-            label_visibility="collapsed",
-        )
-    with right:
-        st.segmented_control(
-            "Policy",
-            POLICIES,
-            key=state.set_widget("policy", policy),
-            format_func=lambda name: f"{POLICY_WORDS[name]}{' (graph)' if name == graph.replan_policy else ''}",
-            on_change=lambda: state.choose(policy=state.widget_value("policy") or policy),
-            label_visibility="collapsed",
-        )
-
-
-def _sequence(offered: dict[str, str]) -> None:
-    name = state.widget_value("session-preset")
-    if name:
-        state.choose(shapes=offered[name])
-
-
-def log_line(shown: Shown, log: ReplanLog, dim: str, wanted: int) -> None:
-    """Draw the result of the session: chart, log and downloads."""
-    arena = _session_arena(log, shown)
-    st.html(
-        markup.heading(session_claim(log, wanted), f"{arena}: size of the active plan; below: size of each iteration")
-    )
-    left, right = st.columns([0.46, 0.54], gap="medium")
-    with left:
-        st.plotly_chart(
-            charts.session_chart(log, arena, dim),
-            key=f"session.{arena}.{len(log.iterations)}.{log.iterations[-1].solution.plan.tmmu_plan_hash.hex()}",
-            config=chart_base.CONFIG,
-        )
-    with right:
-        sheet(
-            pd.DataFrame(rows(log, arena)),
-            height=min(330, 38 + 28 * len(log.iterations)),
-            column_config={"plan": st.column_config.TextColumn(width="medium")},
-        )
-    last = log.iterations[-1]
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.download_button(
-            "Trace of the session",
-            lambda: trace.to_json_lines(last.solution.plan, replans=log.replans),
-            file_name="session.trace.jsonl",
-            mime="application/x-ndjson",
-            icon=":material/download:",
-            on_click="ignore",
-            key="download-session",
-            help=f"The last plan's trace with {numbers.count(len(log.replans), 'replan record')}.",
-        )
-        st.download_button(
-            "Checkpoint after the last iteration",
-            lambda: checkpoint(last.solution.plan, last.solution.liveness),
-            file_name="session.checkpoint.cbor",
-            mime="application/cbor",
-            icon=":material/download:",
-            on_click="ignore",
-            key="download-session-checkpoint",
-            help="The active plan and its hash.",
-        )
-
-
-def session_claim(log: ReplanLog, wanted: int) -> str:
-    """Return the heading: ``8 iterations, 1 replan``."""
-    done = len(log.iterations)
-    ran = numbers.count(done, "iteration") if done == wanted else numbers.of(done, wanted, "iteration")
-    replans = numbers.count(len(log.replans), "replan") if log.replans else "no replan"
-    return f"{ran}, {replans}"
-
-
-def _session_arena(log: ReplanLog, shown: Shown) -> str:
-    names = [arena.name for arena in log.iterations[0].solution.plan.arenas]
-    chosen = state.choice().arena
-    if chosen in names:
-        return chosen
-    best = arena_focus.largest(shown.plan)
-    return best if best in names else names[0]
-
-
-def rows(log: ReplanLog, arena: str) -> list[dict[str, Any]]:
-    """Return one row per iteration."""
-    safepoint = {record["iteration"]: record["safepoint"] for record in log.replans}
-    rows_of_log: list[dict[str, Any]] = []
-    before: Iteration | None = None
-    for one in log.iterations:
-        plan = one.solution.plan
-        now = numbers.short_hash(plan.tmmu_plan_hash)
-        old = numbers.short_hash(before.solution.plan.tmmu_plan_hash) if before else ""
-        extent = plan.arena_of[arena].extent_bytes if arena in plan.arena_of else 0
-        what = "first" if before is None else "replanned" if one.replanned else "kept"
-        rows_of_log.append(
-            {
-                "iteration": one.number,
-                "shape": ", ".join(f"{name} = {n:,}" for name, n in one.point),
-                "planned for": ", ".join(f"{name} = {n:,}" for name, n in one.planned_at),
-                "plan": what,
-                "at safepoint": safepoint.get(one.number, ""),
-                "plan hash, old → new": f"{old} → {now}" if one.replanned and old else now,
-                f"size of {arena}": numbers.full_bytes(extent),
-            }
-        )
-        before = one
-    return rows_of_log

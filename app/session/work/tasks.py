@@ -30,7 +30,7 @@ from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.make import PlanningResult
 from tmmu_core.plans.making.over_capacity import make_plan_anyway, plan_ranks_anyway
 from tmmu_core.plans.making.ranks import RankPlans
-from tmmu_core.plans.making.replan import DimCurve, ReplanLog, peak_over_dim, replan_session
+from tmmu_core.plans.making.replan import DimCurve, peak_over_dim
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 from tmmu_core.runtime.measure.measure_model import Measured, measure
@@ -199,10 +199,3 @@ def ranks(context: TaskContext, subject: Subject, request: PlanRequest) -> RankP
 def dim_curve(context: TaskContext, subject: Subject, request: PlanRequest, dim: str) -> DimCurve:
     """Return the peak over one dimension."""
     return peak_over_dim(_graph_of(context, subject), dim, request=request, progress=context.progress)
-
-
-def session(
-    context: TaskContext, subject: Subject, request: PlanRequest, points: list[dict[str, int]], policy: str
-) -> ReplanLog:
-    """Run a replan session over a sequence of shapes."""
-    return replan_session(_graph_of(context, subject), points, policy, request=request, progress=context.progress)

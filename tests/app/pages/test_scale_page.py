@@ -10,14 +10,11 @@ import pytest
 
 from app.pages.scale.rank_figures import heat_map
 from app.pages.scale.shape_figures import dim_curve
-from app.session import opening, planning, rank_sets, scenarios
+from app.session import opening, planning, rank_sets
 from app.session.view_state import Choice
 from tests.app.pages.run_page import claim, html, opened
 from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.open_file import read_any
-from tmmu_core.formats.planfile.trace import Trace
-from tmmu_core.graph.model import Dim
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import shard
 from tmmu_core.plans.making.ranks import plan_ranks
@@ -25,32 +22,7 @@ from tmmu_core.plans.making.replan import peak_over_dim
 from tmmu_core.plans.making.request import PlanRequest
 
 DYNAMIC = "sample:dynamic_batch"
-B = {"B": Dim(1, 32)}
 COLUMNS = '{"mesh":{"tp":4},"tensors":{"w1":{"axis":1,"mesh":"tp"}}}'
-
-
-# --- sequences of shapes -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "shapes"),
-    [
-        ("8, 16", ((("B", 8),), (("B", 16),))),
-        ("8*2; 4", ((("B", 8),), (("B", 8),), (("B", 4),))),
-        ("B=8\n4", ((("B", 8),), (("B", 4),))),
-    ],
-)
-def test_sequence_has_an_iteration_per_size(text: str, shapes: tuple[scenarios.Shape, ...]) -> None:
-    assert scenarios.read_shapes(text, B, "B") == shapes
-
-
-@pytest.mark.parametrize("text", ["", "many", "C=3", "-4", "8*9999", "B=1 B=2"])
-def test_malformed_sequence_is_reported(text: str) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        scenarios.read_shapes(text, B, "B")
-
-
-# --- specs -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", ""])
@@ -122,37 +94,6 @@ def test_chosen_size_is_used_by_all_pages() -> None:
 def test_sizes_over_the_capacity_are_listed() -> None:
     page = html(opened("shapes", graph=DYNAMIC, dims="B=7", capacity="activations=100000"))
     assert "13 sizes refused (B = 20 … 32)" in page
-
-
-def test_shape_outside_the_envelope_is_replanned() -> None:
-    at = opened("shapes", graph=DYNAMIC, shapes="16, 40, 8")
-    log = at.dataframe[0].value
-    assert log["plan"].tolist() == ["first", "replanned", "kept"]
-    assert log["planned for"].tolist() == ["B = 32", "B = 40", "B = 40"]
-    assert "→" in log["plan hash, old → new"][1]
-    assert "3 iterations, 1 replan" in html(at)
-
-
-def test_aborted_session_has_a_card_with_a_fix() -> None:
-    at = opened("shapes", graph=DYNAMIC, shapes="16, 40, 8", policy="ABORT")
-    page = html(at)
-    assert "The session ended after 1 iteration" in page
-    assert "B = 40 leaves the envelope [1, 32]" in page
-    assert len(at.dataframe[0].value) == 1
-
-
-def test_trace_of_a_session_has_its_replans() -> None:
-    from app.session import scenarios
-    from tmmu_core.formats.planfile import trace
-
-    shapes = scenarios.read_shapes("16, 40", B, "B")
-    job = scenarios.session(Choice(source=DYNAMIC), shapes, "REPLAN_AT_SAFEPOINT")
-    assert job.wait(60)
-    log = job.answer()
-    data = trace.to_json_lines(log.iterations[-1].solution.plan, replans=log.replans)
-    found = read_any(data, "session.trace.jsonl")
-    assert isinstance(found, Trace)
-    assert [record["iteration"] for record in found.replans] == [1]
 
 
 # --- the page Ranks ----------------------------------------------------------------------------------------------

@@ -41,14 +41,6 @@ def test_members_of_an_alias_group_are_listed() -> None:
     assert all(f"<b>{name}</b>" in page for name, _ in sharing.groups(plan))
 
 
-def test_rematerialisation_shows_saved_bytes_and_added_steps() -> None:
-    at = opened("graph", graph="sample:remat")
-    assert "Rematerialization saves 256 KiB of activations (28.6 %) for 3 more steps" in html(at)
-    at.button(key="use-remat").click().run()
-    assert at.selectbox(key="w.variant").value == "backward/remat_enabled"
-    assert at.button(key="use-remat").disabled
-
-
 def test_buffer_that_waits_for_its_last_reader_is_flagged_with_it() -> None:
     at = opened(graph="sample:residual_block", marked="late")
     (drawing,) = [

@@ -11,7 +11,6 @@ from typing import Any
 from app.session import opening
 from app.session.planning import baseline_of
 from app.session.rank_sets import compact, spec_of
-from app.session.scenarios import read_shapes
 from app.session.view_state import NAMES, Choice, from_query, to_query, tried_of, zoom_of
 from tests.support.build import graph, node
 from tests.tools.fuzz import mutation
@@ -101,11 +100,6 @@ def _look(key: str, choice: Choice) -> None:
     if key == "shard" and choice.shard:
         compact(choice.shard)
         spec_of(choice.shard)
-    if key == "shapes" and choice.shapes:
-        try:
-            read_shapes(choice.shapes, _graph().dims, "B")
-        except ValueError as error:
-            raise UnreadableInput(str(error)) from error
     if key in ("graph", "baseline") and ":" in choice.source:
         opening.content_of(choice.source)
 
