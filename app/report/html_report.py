@@ -7,7 +7,7 @@ file contains no time and no machine name, so equal plans give equal bytes.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from itertools import islice
 from typing import Any, NamedTuple
@@ -59,6 +59,8 @@ class ReviewPart(NamedTuple):
 
     notes: Sequence[tuple[str, str, str, str]] = ()
     """``(place, text, author, date)``."""
+    views: Sequence[Mapping[str, str]] = ()
+    """``{name, link}`` of each bookmarked view; the link is a query of the explorer."""
     decision: Any = None
     """The attributes ``answer``, ``text``, ``author`` and ``date``; ``None`` for an open review."""
     moves: Sequence[tuple[str, str, int]] = ()

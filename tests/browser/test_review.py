@@ -49,6 +49,9 @@ def test_two_people_exchange_a_review_and_decide(visit: Visit, tmp_path: Path, b
     offline.goto(file.as_uri())
     expect(offline.locator("#notes")).to_contain_text("tensor r1: Why is <b>r1</b> so large? Ada")
     expect(offline.locator(".tmmu-canvas[data-paintings]").first).to_be_visible()
+    offline.locator("#bookmarks").get_by_role("button", name="map r1").click()
+    expect(offline.locator(".tmmu-canvas").first).to_have_attribute("data-selected", "r1")
+    expect(offline.locator("#pinned")).to_contain_text("r1")
     offline.close()
 
     second = visit(graph="sample:linear_chain")

@@ -186,6 +186,7 @@ def report(shown: Shown, baseline: Shown | None, now: Review, *, dark: bool = Fa
         theme="dark" if dark else "light",
         review=ReviewPart(
             notes=[(note.place, note.text, note.author, note.date) for note in now.notes],
+            views=[{"name": view.name, "link": view.link} for view in now.views],
             decision=now.decision,
             moves=[(move.kind, move.what, move.bytes) for move in fitting.moves_of(shown.choice)],
             element=review.ELEMENT,

@@ -61,6 +61,31 @@ export function show(parent, state, emit) {
   return chart;
 }
 
+/** Return a button per bookmarked view ({name, link}); `drawn` maps a view to its chart in a page without a server. */
+export function bookmarks(drawn, views, onSelect) {
+  const restored = (link) => {
+    const chart = restore(drawn, new URLSearchParams(link));
+    onSelect(chart, { id: chart.state.selected, row: chart.selected });
+  };
+  return views.map(({ name, link }) => el("button", { type: "button", onclick: () => restored(link) }, name));
+}
+
+/** Show a view, a query of the explorer: its drawing and window, and its selection in all drawings. */
+function restore(drawn, query) {
+  const numbers = (name, count) => {
+    const found = query.get(name)?.split("~").map(Number) ?? [];
+    return found.length === count && found.every(Number.isFinite) ? found : null;
+  };
+  const chart = drawn[query.get("view")] ?? drawn.map, name = query.get("arena");
+  const selected = query.get("tensor"), step = numbers("step", 1)?.[0] ?? null;
+  const everywhere = { selected, step, span: numbers("span", 2), search: query.get("q") ?? "" };
+  for (const each of Object.values(drawn)) each.apply(everywhere);
+  const arena = chart.plan.arenas.some((each) => each.name === name) ? name : null;
+  chart.apply({ arena, colour: query.get("colour"), zoom: numbers("zoom", 4) });
+  chart.root.scrollIntoView({ block: "center" });
+  return chart;
+}
+
 /** Entry point for Streamlit components: bytes are stored, an object is the state of a view. */
 function streamlit({ data, parentElement, setTriggerValue }) {
   if (data instanceof Uint8Array) {

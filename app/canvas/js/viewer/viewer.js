@@ -1,6 +1,6 @@
 // The page that opens finished plans and review files without a server.
 
-import { adopt, show } from "../chart/page.js";
+import { adopt, bookmarks, show } from "../chart/page.js";
 import { columnsOf, readFile } from "./plan_file.js";
 import { el } from "../chart/element.js";
 import { fullBytes } from "../base/formats.js";
@@ -24,32 +24,11 @@ async function open(file) {
       const state = { plan: token, link: "viewer", view, height: 440, strip: view === "map" };
       drawn[view] = show(at(view), state, (event, value) => event === "select" && showSelected(drawn[view], value));
     }
-    const restored = (each) => el("button", { type: "button", onclick: () => restore(drawn, each.link) }, each.name);
-    at("bookmarks").replaceChildren(...(review?.views ?? []).map(restored));
+    at("bookmarks").replaceChildren(...bookmarks(drawn, review?.views ?? [], showSelected));
   } catch (error) {
     problem.hidden = false;
     problem.textContent = `${file.name ?? "The file"} cannot be opened here: ${error.message}.`;
   }
-}
-
-/** Show a bookmarked view, a query of the explorer: its drawing and window, and its selection in all drawings. */
-function restore(drawn, link) {
-  const query = new URLSearchParams(link), view = VIEWS.find((name) => name === query.get("view")) ?? "map";
-  const numbers = (name, count) => {
-    const found = query.get(name)?.split("~").map(Number) ?? [];
-    return found.length === count && found.every(Number.isFinite) ? found : null;
-  };
-  const selected = query.get("tensor"), step = numbers("step", 1)?.[0] ?? null, chart = drawn[view];
-  const everywhere = { selected, step, span: numbers("span", 2), search: query.get("q") ?? "" };
-  for (const each of Object.values(drawn)) each.apply(everywhere);
-  chart.apply({ view, arena: arenaIn(chart, query), colour: query.get("colour"), zoom: numbers("zoom", 4) });
-  showSelected(chart, { id: selected, row: chart.selected });
-  at(view).scrollIntoView({ block: "center" });
-}
-
-function arenaIn(chart, query) {
-  const name = query.get("arena");
-  return chart.plan.arenas.some((arena) => arena.name === name) ? name : null;
 }
 
 function showSelected(chart, { id, row }) {
