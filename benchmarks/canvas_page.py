@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import streamlit as st
 
 from app.canvas.pack import Origin
-from app.canvas.plan_component import Listeners, Picture, Selection, View, plan_canvas, plan_store
+from app.canvas.plan_component import Picture, View, plan_canvas, plan_store
 from benchmarks.canvas_plans import synthetic_plan
 
 st.set_page_config(page_title="canvas", layout="wide")
@@ -32,23 +34,22 @@ handle = plan_store(plan, origin, baseline=other)  # type: ignore[arg-type]
 def charts() -> None:
     """Two views that follow one selection, which lives in the address."""
 
-    def selected(event: Selection) -> None:
-        if event.how != "compare":
-            st.query_params["tensor"] = event.tensor_id or ""
+    def selected(event: Mapping[str, Any]) -> None:
+        st.query_params["tensor"] = event["id"] or ""
 
-    def spanned(span: tuple[int, int] | None) -> None:
+    def spanned(span: Sequence[int] | None) -> None:
         st.query_params["span"] = "none" if span is None else f"{span[0]},{span[1]}"
 
     now = st.query_params.get("tensor") or None
     plan_canvas(
         handle,
         Picture(view=view, selected=now, height=560, arena=st.query_params.get("arena")),
-        Listeners(select=selected, span=spanned if "span" in st.query_params else None),
+        {"select": selected} | ({"span": spanned} if "span" in st.query_params else {}),
         key="one",
     )
     if two:
         below = Picture(view="lifetimes", selected=now, height=300)
-        plan_canvas(handle, below, Listeners(select=selected), key="two")
+        plan_canvas(handle, below, {"select": selected}, key="two")
     if "span" in st.query_params:
         st.text(f"span {st.query_params['span']}")
     st.text(f"selected {now}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 import streamlit as st
@@ -72,8 +72,6 @@ class Drawing:
     selected: int = -1
     peak: int = -1
     carrying: Sequence[int] = ()
-    saved: tuple[int, int] | None = None
-    """Width and height of the saved SVG in pixels; ``None``: as drawn."""
 
 
 def walk_canvas(drawing: Drawing, *, key: str, height: int, on: Mapping[str, Callable[[str], None]]) -> None:
@@ -85,30 +83,17 @@ def walk_canvas(drawing: Drawing, *, key: str, height: int, on: Mapping[str, Cal
         "shape": hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16],
         "title": drawing.title,
         "status": drawing.status,
-        "vertices": [_box(box) for box in drawing.boxes],
+        "vertices": [
+            asdict(box) | {"name": visible(box.name), "under": visible(box.under), "tip": _tip(box.tip)}
+            for box in drawing.boxes
+        ],
         "edges": edges,
         "levels": frames,
         "marks": {"selected": drawing.selected, "peak": drawing.peak, "carrying": list(drawing.carrying)},
         "height": height,
-        "saved": drawing.saved,
     }
     callbacks = {f"on_{event}_change": _callback(key, event, callback) for event, callback in on.items()}
     _component()(key=key, data=data, height="content", **callbacks)
-
-
-def _box(box: Box) -> dict[str, Any]:
-    return {
-        "key": box.key,
-        "name": visible(box.name),
-        "under": visible(box.under),
-        "kind": box.kind,
-        "level": box.level,
-        "path": box.path,
-        "pick": box.pick,
-        "tip": _tip(box.tip),
-        "hidden": box.hidden,
-        "held": box.held,
-    }
 
 
 def _tip(tip: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -3,13 +3,13 @@
 ::
 
     handle = plan_store(plan, baseline=other, key="plan")  # once a page, outside any fragment
-    plan_canvas(handle, Picture(selected=tensor_id), Listeners(select=...), key="map")  # as often as wanted
+    plan_canvas(handle, Picture(selected=tensor_id), {"select": ...}, key="map")  # as often as wanted
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast
 
 import streamlit as st
@@ -30,16 +30,6 @@ class PlanHandle:
     token: str
     plan: Plan
     baseline: Plan | None = None
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Pinned tensor: ``tensor_id`` and its row in the plan, both ``None`` without a selection."""
-
-    tensor_id: str | None
-    row: int | None
-    how: str
-    """``click``, ``arrow``, ``slot`` (the brackets), ``search`` (Enter), ``compare`` (shift-click) or ``clear``."""
 
 
 @dataclass(frozen=True)
@@ -103,53 +93,13 @@ class Picture:
     """Canvases of the same group share selection, step and window without a server request. Empty: no group."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listeners:
-    """Callbacks for user events, called before the next run; ``None``: not called."""
+Listeners = Mapping[str, Callable[[Any], None]]
+"""Event → callback for its value, called before the next run.
 
-    select: Callable[[Selection], None] | None = None
-    step: Callable[[int | None], None] | None = None
-    search: Callable[[str], None] | None = None
-    """The text, once it rests."""
-    span: Callable[[tuple[int, int] | None], None] | None = None
-    """The half-open range of steps, dragged over the curve."""
-    view: Callable[[str], None] | None = None
-    colour: Callable[[str | None], None] | None = None
-    arena: Callable[[str | None], None] | None = None
-    zoom: Callable[[Sequence[float] | None], None] | None = None
-    ghost: Callable[[Mapping[str, Any]], None] | None = None
-    """New place of the selected box, dragged with Alt: ``{id, offset, birth}``."""
-
-    def by_event(self) -> dict[str, Callable[[Any], None]]:
-        """Canvas event → callback for its value."""
-        found: dict[str, Callable[[Any], None]] = {}
-        for event, (field, read) in _EVENTS.items():
-            callback = getattr(self, field)
-            if callback is not None:
-                found[event] = _reading(read, callback)
-        return found
-
-
-def _reading(read: Callable[[Any], Any], callback: Callable[[Any], None]) -> Callable[[Any], None]:
-    return lambda value: callback(read(value))
-
-
-_EVENTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "select": ("select", lambda v: Selection(v["id"], v["row"] if v["id"] is not None else None, v["how"])),
-    "compare": ("select", lambda v: Selection(v["id"], v["row"], "compare")),
-    "step": ("step", lambda v: None if v is None else int(v)),
-    "search": ("search", lambda v: str(v or "")),
-    "span": ("span", lambda v: None if v is None else (int(v[0]), int(v[1]))),
-    "view": ("view", str),
-    "colour": ("colour", lambda v: v or None),
-    "arena": ("arena", lambda v: v or None),
-    "zoom": ("zoom", lambda v: v),
-    "ghost": ("ghost", lambda v: v),
-}
-"""Event → the field of :class:`Listeners` for it, and how its value is read."""
-
-
-NOBODY = Listeners()
+``select`` and ``compare``: ``{id, row, how}`` of the tensor, ``id`` is ``None`` for a cleared selection; ``step``: the
+step or ``None``; ``span``: ``[first, end]`` or ``None``; ``search``: the text; ``view``, ``colour``, ``arena``: the
+name or ``None``; ``zoom``: the window or ``None``; ``ghost``: ``{id, offset, birth}`` of the box dragged with Alt.
+"""
 
 
 def plan_store(
@@ -169,43 +119,17 @@ def plan_store(
     return PlanHandle(packed.token, plan, baseline)
 
 
-def plan_canvas(plan: PlanHandle, picture: Picture, listeners: Listeners = NOBODY, *, key: str) -> None:
+def plan_canvas(plan: PlanHandle, picture: Picture, on: Listeners | None = None, *, key: str) -> None:
     """Draw a plan. ``key`` keeps the canvas (its zoom, its focus) from run to run.
 
     Nothing is returned: pass the page's own state, and let the listeners write into it.
     """
-    callbacks, memory = listeners.by_event(), picture.memory
-    description = {
-        "plan": plan.token,
-        "plan_index": 1 if picture.draw_baseline_itself and plan.baseline is not None else 0,
-        "view": picture.view,
-        "colour": picture.colour,
-        "selected": picture.selected,
-        "compared": picture.compared,
-        "search": picture.search,
-        "marked": None if picture.marked is None else list(picture.marked),
-        "step": picture.step,
-        "span": None if picture.span is None else list(picture.span),
-        "flags": [list(flag) for flag in picture.flags],
-        "arena": picture.arena,
-        "baseline": picture.show_baseline,
-        "transposed": picture.transposed,
-        "height": picture.height,
-        "room": picture.room,
-        "toolbar": picture.toolbar,
-        "strip": picture.strip,
-        "heading": picture.heading,
-        "title": picture.title,
-        "reach": picture.reach,
-        "memory": None if memory is None else {"capacity": memory.capacity, "arenas": list(memory.arenas)},
-        "picture": None if picture.saved is None else list(picture.saved),
-        "zoom": None if picture.zoom is None else list(picture.zoom),
-        "ghost": None if picture.ghost is None else dict(picture.ghost),
-        "link": picture.link,
-        "events": sorted(callbacks),
-    }
-    on_change = {f"on_{event}_change": _callback(key, event, callback) for event, callback in callbacks.items()}
-    _component()(key=key, data=description, height="content", **on_change)
+    description = asdict(picture) | {"plan": plan.token, "events": sorted(on or {})}
+    description["plan_index"] = 1 if description.pop("draw_baseline_itself") and plan.baseline is not None else 0
+    for name, field in {"baseline": "show_baseline", "picture": "saved"}.items():
+        description[name] = description.pop(field)
+    changes = {f"on_{event}_change": _callback(key, event, callback) for event, callback in (on or {}).items()}
+    _component()(key=key, data=description, height="content", **changes)
 
 
 def _callback(key: str, event: str, callback: Callable[[Any], None]) -> Callable[[], None]:

@@ -1,23 +1,59 @@
-"""Data tables that are safe to download as CSV: Streamlit's download does not escape spreadsheet formulas."""
+"""Data tables: safe to download as CSV, and with rows that a click on any cell selects."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pandas as pd
 import streamlit as st
 
+from app.session import state
 from tmmu_core.base.escaping import for_cell
 from tmmu_core.graph.model import INPUTS_STEP
 
+HEIGHT = 330
+"""Default maximum height of a table in pixels."""
+
+
+class Picks(NamedTuple):
+    """Selection of a table."""
+
+    key: str
+    """Widget key of the table."""
+    marked: tuple[int, str] | None
+    """Row and column of the selected cell."""
+    picked: Callable[[tuple[int, str] | None], None]
+    """Callback with the clicked cell, or ``None`` when the selection is cleared."""
+
+
+def pickable(frame: pd.DataFrame, picks: Picks, columns: dict[str, Any], *, height: int = HEIGHT) -> None:
+    """Draw ``frame`` with the column configuration ``columns``, at most ``height`` pixels high."""
+    cells = [] if picks.marked is None else [picks.marked]
+    state.put(picks.key, {"selection": {"rows": [], "columns": [], "cells": cells}})
+    sheet(
+        frame,
+        key=picks.key,
+        height=min(height, 38 + 28 * max(1, len(frame))),
+        on_select=lambda: picks.picked(_clicked(picks.key)),
+        selection_mode="single-cell",
+        column_config=columns,
+    )
+
+
+def _clicked(key: str) -> tuple[int, str] | None:
+    event: Any = state.raw(key)
+    cells = event["selection"]["cells"] if event else []
+    return cells[0] if cells else None
+
 
 def sheet(frame: pd.DataFrame, **how: Any) -> None:
-    """Draw ``frame`` with formula-like texts escaped by an apostrophe. ``how``: arguments of ``st.dataframe``."""
+    """Draw ``frame``; ``how``: arguments of ``st.dataframe``, whose download does not escape spreadsheet formulas."""
     st.dataframe(harmless(frame), row_height=28, hide_index=True, **how)
 
 
 def harmless(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return ``frame`` with formula-like texts escaped, except ``@inputs``."""
+    """Return ``frame`` with formula-like texts escaped by an apostrophe, except ``@inputs``."""
     shown = frame.copy()
     for name in shown.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in shown.dtypes]]:
         shown[name] = [_cell(cell) for cell in frame[name]]

@@ -41,7 +41,7 @@ def test_two_people_exchange_a_review_and_decide(visit: Visit, tmp_path: Path, b
     first.get_by_role("button", name="Add note").click()
     expect(first.locator(".st-key-note-0")).to_contain_text("tensor r1: Why is <b>r1</b> so large?")
     first.get_by_role("button", name="Bookmark this view").click()
-    rest(first)
+    expect(first.locator(".st-key-bookmarks").get_by_role("button", name="map r1")).to_be_visible()
     file = tmp_path / "block.tmmu-review.html"
     download(first, "Review file").save_as(file)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.canvas.pack import Origin, picture_of
-from app.canvas.plan_component import Listeners, Picture, PlanHandle, Selection, plan_canvas, plan_store
+from app.canvas.plan_component import Picture, PlanHandle, plan_canvas, plan_store
 from app.kit import arena_focus
 from app.kit.download import pictures
 from app.kit.tensor import marks, why_here
@@ -77,23 +78,27 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         saved=pictures.saved_as(),
         height=height,
     )
-    listeners = Listeners(
-        select=_selected,
-        step=lambda at: state.choose(step=at if at is None or steps is None else int(steps[at])),
-        span=lambda ends: state.choose(span=span_text(_of_plan(steps, ends))),
-        search=lambda text: state.choose(search=text.strip(), marked=""),
-        view=lambda view: state.choose(view=view) if view in VIEWS else None,
-        colour=lambda colour: state.choose(colour=colour if colour in COLOURS else ""),
-        arena=lambda arena: state.choose(arena=arena or arena_focus.ALL),
-        zoom=lambda edges: state.choose(zoom=zoom_text(edges)),
-        ghost=(lambda where: why_here.put(handle.plan, where)) if steps is None else None,
-    )
-    plan_canvas(handle, replace(picture, **more), listeners, key=key)
+    on: dict[str, Any] = {
+        "select": selected,
+        "step": lambda at: state.choose(step=at if at is None or steps is None else int(steps[at])),
+        "span": lambda ends: state.choose(span=span_text(_of_plan(steps, ends))),
+        "search": lambda text: state.choose(search=(text or "").strip(), marked=""),
+        "view": lambda view: state.choose(view=view) if view in VIEWS else None,
+        "colour": lambda colour: state.choose(colour=colour if colour in COLOURS else ""),
+        "arena": lambda arena: state.choose(arena=arena or arena_focus.ALL),
+        "zoom": lambda edges: state.choose(zoom=zoom_text(edges)),
+    }
+    if steps is None:
+        on["ghost"] = lambda where: why_here.put(handle.plan, where)
+    plan_canvas(handle, replace(picture, **more), on, key=key)
 
 
-def _of_plan(steps: NDArray[np.int64] | None, span: tuple[int, int] | None) -> tuple[int, int] | None:
+def _of_plan(steps: NDArray[np.int64] | None, span: Sequence[int] | None) -> tuple[int, int] | None:
     """Return a range of drawn steps in plan steps."""
-    return span if span is None or steps is None else (int(steps[span[0]]), int(steps[span[1]]))
+    if span is None:
+        return None
+    first, end = span
+    return (first, end) if steps is None else (int(steps[first]), int(steps[end]))
 
 
 def _drawn(steps: NDArray[np.int64], span: tuple[int, int]) -> tuple[int, int]:
@@ -102,6 +107,6 @@ def _drawn(steps: NDArray[np.int64], span: tuple[int, int]) -> tuple[int, int]:
     return first, max(first + 1, int(steps.searchsorted(span[1])))
 
 
-def _selected(event: Selection) -> None:
-    if event.how != "compare":
-        state.choose(selected=event.tensor_id or "")
+def selected(event: Mapping[str, Any]) -> None:
+    """Select the tensor of an event of a canvas."""
+    state.choose(selected=event["id"] or "")

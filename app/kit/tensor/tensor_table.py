@@ -10,7 +10,7 @@ import streamlit as st
 from pandas.api.types import is_numeric_dtype
 
 from app.canvas.pack import matches
-from app.kit.row_picker import Picks, pickable
+from app.kit.data_table import Picks, pickable
 from app.kit.tensor import marks
 from app.session import plan_rows, state
 from app.session.plan_rows import Origins

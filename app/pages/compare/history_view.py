@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit.charts import chart_base
+from app.kit.charts.chart_base import CONFIG, LINE, LIVE, bytes_axis, figure
 from app.session import history, state
 from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from tmmu_core.store.stored_sweeps import Sweep
 
 MOST_LINES, MOST_RUNS, MOST_ROWS = 200, 2_000, 100
+EVERY_NAME = 24
+"""The most commits labelled on the axis."""
 REFRESH = 2.0
 """Seconds between updates of a running sweep."""
 
@@ -98,8 +102,6 @@ def _choose(models: list[str], branches: list[str], runs: tuple[Run, ...]) -> No
 
 
 def _drawn(runs: tuple[Run, ...]) -> None:
-    from app.pages.compare.history_figure import over_commits
-
     picked = _picked(runs)
     key = f"history.{runs[-1].model}.{runs[-1].branch}.{len(runs)}.{picked}"
     note = "click a commit, then a second one to compare them"
@@ -109,7 +111,7 @@ def _drawn(runs: tuple[Run, ...]) -> None:
     st.plotly_chart(
         over_commits(runs, picked),
         key=key,
-        config=chart_base.CONFIG,
+        config=CONFIG,
         on_select=lambda: _click(key, runs),
         selection_mode="points",
     )
@@ -117,6 +119,52 @@ def _drawn(runs: tuple[Run, ...]) -> None:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.button("Open plan", key="history-open", on_click=lambda: _open(runs[picked]))
             st.button("Clear selection", key="history-clear", type="tertiary", on_click=lambda: state.choose(pick=""))
+
+
+def over_commits(runs: Sequence[Run], picked: int | None) -> go.Figure:
+    """Return a figure with one point per run, in their order; ``picked`` is the run that a click compares with.
+
+    Only the points of the extent react to the pointer: plotly selects no point of a line without markers, and a line
+    that passes over a point would take its clicks. Their label has the figures of all three curves.
+    """
+    fig = figure(320)
+    x = list(range(len(runs)))
+    marks: dict[str, Any] = {
+        "mode": "lines+markers",
+        "marker": {
+            "size": [16 if k == picked else 9 for k in x],
+            "color": LIVE,
+            "symbol": ["square" if k == picked else "circle" for k in x],
+        },
+        "customdata": [
+            [k, run.commit, run.at[:19], *map(numbers.full_bytes, _figures(run))] for k, run in enumerate(runs)
+        ],
+        "hovertemplate": "%{customdata[1]}, %{customdata[2]} UTC<br>size %{customdata[3]}<br>peak %{customdata[4]}"
+        "<br>lower bound %{customdata[5]}<extra></extra>",
+    }
+    beside: dict[str, Any] = {"mode": "lines", "hoverinfo": "skip"}
+    curves: tuple[tuple[str, str, str, float, dict[str, Any]], ...] = (
+        ("arena size", LIVE, "solid", 2, marks),
+        ("peak", LINE, "solid", 1.4, beside),
+        ("lower bound", LINE, "dot", 1.4, beside),
+    )
+    for number, (name, colour, dash, width, how) in reversed(list(enumerate(curves))):
+        line = {"shape": "hv", "width": width, "color": colour, "dash": dash}
+        fig.add_trace(go.Scatter(x=x, y=[_figures(run)[number] for run in runs], name=name, line=line, **how))
+    every = max(1, -(-len(runs) // EVERY_NAME))
+    fig.update_xaxes(
+        tickvals=x[::every],
+        ticktext=[numbers.shortened(run.commit, 9) for run in runs[::every]],
+        title={"text": "commit, oldest first", "standoff": 4},
+        range=[-0.5, max(0.5, len(runs) - 0.5)],
+    )
+    fig.update_yaxes(bytes_axis(max([run.extent_bytes for run in runs], default=0)), fixedrange=True)
+    fig.update_layout(clickmode="event+select", showlegend=True, legend={"orientation": "h", "y": 1.12, "x": 0})
+    return fig
+
+
+def _figures(run: Run) -> tuple[int, int, int]:
+    return run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes
 
 
 def _picked(runs: tuple[Run, ...]) -> int | None:

@@ -6,10 +6,10 @@ from dataclasses import fields
 
 import streamlit as st
 
-from app.canvas.plan_component import Listeners, Memory, Picture, Selection, plan_canvas, plan_store
+from app.canvas.plan_component import Memory, Picture, plan_canvas, plan_store
 from app.kit.charts import chart_base
 from app.kit.frame import long_work
-from app.kit.tensor.plan_drawing import end_to_end
+from app.kit.tensor.plan_drawing import end_to_end, selected
 from app.pages.fix import figures as charts
 from app.pages.fix import move_tables
 from app.session import fitting, planning, state
@@ -261,12 +261,7 @@ def _map(today: Plan, plan: Plan, capacity: Capacity) -> None:
         selected=kept if kept in plan.row_of else None,
         link="",
     )
-    plan_canvas(handle, picture, Listeners(select=_selected), key="fit-map")
-
-
-def _selected(event: Selection) -> None:
-    if event.how != "compare":
-        state.choose(selected=event.tensor_id or "")
+    plan_canvas(handle, picture, {"select": selected}, key="fit-map")
 
 
 _FROM = "fit.from"

@@ -16,8 +16,6 @@ from tmmu_core.plans.model import U64
 
 TALL = 260
 """Height of the memory figure in pixels."""
-WORDS, WIDE = 18, 25
-"""Height of a line's label in pixels, and its width in percent of the x axis."""
 
 
 def memory(today: U64, fitted: U64 | None, limit: int | None) -> go.Figure:
@@ -28,7 +26,6 @@ def memory(today: U64, fitted: U64 | None, limit: int | None) -> go.Figure:
     fig = figure(TALL)
     capacity = numbers.UNLIMITED if limit is None else limit
     x, y = _curve(today if fitted is None else fitted)
-    curves = [(x, y)]
     top = max(y, default=0)
     fig.add_trace(
         _steps(
@@ -47,9 +44,9 @@ def memory(today: U64, fitted: U64 | None, limit: int | None) -> go.Figure:
         over.hoverinfo = ["all" if value > capacity else "skip" for value in y]
         fig.add_trace(over)
     if fitted is not None:
-        curves.append(_curve(today))
-        top = max(top, *curves[1][1])
-        fig.add_trace(_steps(*curves[1], "current plan", LINE))
+        before = _curve(today)
+        top = max(top, *before[1])
+        fig.add_trace(_steps(*before, "current plan", LINE))
         fig.data[-1].line.dash = "dot"
     axis = bytes_axis(max(top, limit or 0))
     if limit is not None:
@@ -57,28 +54,12 @@ def memory(today: U64, fitted: U64 | None, limit: int | None) -> go.Figure:
             y=limit,
             line={"color": BAD, "width": 1.5, "dash": "dash"},
             annotation={"text": f"limit {numbers.short_bytes(limit)}", "font": {"size": 11, "color": BAD}},
-            annotation_position=clear_of(curves, limit, axis["range"][1] * WORDS // TALL),
+            annotation_position="top right",
         )
     fig.update_xaxes(range=[0, 100], ticksuffix=" %", title={"text": "of the steps", "standoff": 4})
     fig.update_yaxes(axis, fixedrange=True)
     fig.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.14, "x": 0})
     return fig
-
-
-def clear_of(curves: Sequence[tuple[list[float], list[int]]], level: int, high: int) -> str:
-    """Return a label position (``"top right"``) at ``level`` that no curve crosses; the first if all are crossed.
-
-    ``high`` is the label's height in bytes of the axis.
-    """
-    for up, low in (("top", level), ("bottom", level - high)):
-        for end, begins, ends in (("right", 100 - WIDE, 100), ("left", 0, WIDE)):
-            spans = [
-                [value for k, value in enumerate(y) if x[k] <= ends and (k + 1 == len(x) or x[k + 1] >= begins)]
-                for x, y in curves
-            ]
-            if low >= 0 and all(max(span) <= low or min(span) >= low + high for span in spans):
-                return f"{up} {end}"
-    return "top right"
 
 
 def _steps(x: list[float], y: list[int], name: str, colour: str, within: str | None = None) -> go.Scatter:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
+from app.kit.data_table import Picks, pickable
 from app.kit.frame import long_work
-from app.kit.row_picker import Picks, pickable
 from app.session import planning, state
 from app.session.work.jobs import Job
 from app.texts import markup, numbers

@@ -9,7 +9,6 @@ import streamlit as st
 
 from app.canvas.graph_component import Arrow, Box, Drawing, Frame, walk_canvas
 from app.kit import arena_focus
-from app.kit.download import pictures
 from app.session import graph_levels, state
 from app.session.planning import Shown
 from app.texts import numbers
@@ -184,7 +183,6 @@ def drawing(scene: Scene) -> Drawing:
         selected=at,
         peak=int(found.of_node[scene.peak_node]) if scene.peak_node >= 0 else -1,
         carrying=_carrying(scene, tensor),
-        saved=pictures.saved_as(),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.canvas.plan_component import Listeners, Picture, PlanHandle, plan_canvas
+from app.canvas.plan_component import Picture, PlanHandle, plan_canvas
 from app.kit import arena_focus
 from app.kit.charts import chart_base
 from app.kit.frame import long_work, page_frame
@@ -276,10 +276,7 @@ def body(chosen: Choice, mine: Shown, handle: PlanHandle) -> None:
                 selected=chosen.selected if chosen.selected in mine.plan.row_of else None,
                 height=420,
             ),
-            Listeners(
-                select=lambda event: state.choose(selected=event.tensor_id or ""),
-                arena=lambda name: state.choose(arena=name or ""),
-            ),
+            {"select": plan_drawing.selected, "arena": lambda name: state.choose(arena=name or "")},
             key="rank-map",
         )
     with right:

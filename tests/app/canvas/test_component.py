@@ -32,7 +32,7 @@ def test_plan_bytes_are_sent_once() -> None:
     state = json.loads(view.json)
     assert state["plan"] == pack_plan(plan, Origin(operators)).token
     assert len(view.json) < 600
-    assert state["events"] == ["compare", "select"]
+    assert state["events"] == ["select"]
 
 
 @pytest.fixture(scope="module")

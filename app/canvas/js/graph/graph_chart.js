@@ -3,7 +3,7 @@
 import { el } from "../chart/element.js";
 import { lookOf } from "../base/theme.js";
 import { STYLE } from "../base/style.js";
-import { graphAsSvg, paintGraph, SHADES } from "./graph_picture.js";
+import { paintGraph, SHADES } from "./graph_picture.js";
 import { Steps } from "./graph_input.js";
 import { WORKER } from "./worker.js";
 
@@ -73,7 +73,6 @@ class Walk {
       button("+", "zoom in (+)", () => this.zoom(1.3)),
       button("−", "zoom out (-)", () => this.zoom(1 / 1.3)),
       button("fit", "show everything (0, double click)", () => this.fit()),
-      button("SVG", "save the whole graph as SVG", () => this.saveVector()),
       button("PNG", "save the view as PNG", () => this.save()),
     );
     const legend = el("span", { class: "legend" });
@@ -269,12 +268,6 @@ class Walk {
   save() {
     const link = el("a", { href: this.canvas.toDataURL("image/png"), download: "graph.png" });
     link.click();
-  }
-
-  saveVector() {
-    if (!this.layout || !this.look) return;
-    const text = graphAsSvg(this, this.data.saved);
-    el("a", { href: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`, download: "graph.svg" }).click();
   }
 
   destroy() {

@@ -1,12 +1,9 @@
 // Draws a collapsed graph: frames, edges, boxes, in that order; parts outside of the view are skipped.
 
-import { VectorPen } from "../base/vector_pen.js";
-
 /** Colours of marks, which also have shapes and words. */
 export const SHADES = { held: "#0072B2", peak: "#D55E00" };
 const LEGIBLE = 10; // smallest font size of a label in pixels
 const ROUND = 4;
-const ROOM = 16; // margin of an SVG
 
 export function paintGraph(walk) {
   const { canvas, view, cursor, under } = walk;
@@ -20,20 +17,7 @@ export function paintGraph(walk) {
     x1: (canvas.width / ratio - view.x) / view.scale,
     y1: (canvas.height / ratio - view.y) / view.scale,
   };
-  drawn(walk, { pen, seen, scale: view.scale, cursor, under });
-}
-
-/** Return the whole graph as SVG of a size in pixels, or in its natural size. */
-export function graphAsSvg(walk, size) {
-  const pen = new VectorPen(), { width, height } = walk.layout, { look, data } = walk;
-  const seen = { x0: -ROOM, y0: -ROOM, x1: width + ROOM, y1: height + ROOM };
-  drawn(walk, { pen, seen, scale: 1, cursor: -1, under: null });
-  const sheet = [-ROOM, -ROOM, width + 2 * ROOM, height + 2 * ROOM];
-  return pen.document(sheet, size ?? sheet.slice(2).map(Math.ceil), `rgb(${look.solid})`, data.title);
-}
-
-function drawn(walk, { pen, seen, scale, cursor, under }) {
-  const { data, layout, look } = walk;
+  const { data, layout, look } = walk, { scale } = view;
   const scene = { pen, data, layout, look, seen, scale, font: look.font.slice(look.font.indexOf(" ") + 1) };
   scene.words = 11 * scale >= LEGIBLE;
   frames(scene, under);
