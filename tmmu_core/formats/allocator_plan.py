@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
+from tmmu_core.plans.figures.live_bytes import peak_together
 
 LAST_BYTE = 2**62
 """Upper limit of offsets, sizes and steps."""
@@ -153,14 +154,7 @@ def peak_of(lives: Sequence[LiveRange]) -> tuple[int, int]:
 
 def peak_of_columns(birth: NDArray[np.int64], death: NDArray[np.int64], size: NDArray[np.int64]) -> tuple[int, int]:
     """Return the same for columns."""
-    if not len(birth):
-        return 0, 0
-    times, at = np.unique(np.concatenate((birth, death)), return_inverse=True)
-    total = np.zeros(len(times), np.int64)
-    np.add.at(total, at, np.concatenate((size, -size)))
-    held = np.cumsum(total)
-    most = int(held.argmax())
-    return int(times[most]), int(held[most])
+    return peak_together(birth, death, size.astype(np.uint64), int(death.max(initial=0)))
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,6 @@ DEEPEST = 64
 """Longest chain of folded constants."""
 TAG = "tmmu.bytes:"
 """Prefix of the documentation string that identifies a tensor through inlining and flattening."""
-_NARROW = {
-    TensorProto.INT32: "<i4",
-    **dict.fromkeys((TensorProto.BFLOAT16, TensorProto.FLOAT16, TensorProto.INT16, TensorProto.UINT16), "<u2"),
-}
-"""Element types stored as 32-bit numbers → layout in memory; one byte for all others."""
 
 
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
@@ -130,18 +125,10 @@ class _Reading:
 
 
 def _plain(proto: TensorProto) -> bytes:
-    """Return the bytes of a tensor whose numbers are in a typed field."""
-    for name, kind, stored in (
-        ("float_data", "<f4", "<f4"),
-        ("int32_data", "<i8", _NARROW.get(proto.data_type, "<u1")),
-        ("int64_data", "<i8", "<i8"),
-        ("double_data", "<f8", "<f8"),
-        ("uint64_data", "<u8", "<u4" if proto.data_type == TensorProto.UINT32 else "<u8"),
-    ):
-        values = getattr(proto, name)
-        if len(values):
-            return np.array(values, kind).astype(stored).tobytes()
-    return bytes(proto.raw_data)
+    """Return the bytes of a tensor whose numbers are in a typed field; two of four bits share one of its numbers."""
+    if proto.data_type in (TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1):
+        return bytes(number & 0xFF for number in proto.int32_data)
+    return numpy_helper.to_array(proto).tobytes()
 
 
 def _not_computed(name: str) -> UnreadableInput:
