@@ -7,7 +7,7 @@ Rows with the same ``alias`` share their bytes: one live range from the first to
 JSON is a list of objects, or an object with one such list.
 
 Numbers may be hexadecimal, ``1,048,576``, ``64.0``, or bytes with a unit, in the cell (``1.5 MiB``) or in the column's
-name (``Size (KiB)``). In tables with semicolons a comma is a decimal comma.
+name (``Size (KiB)``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ _NOT_TABLE = frozenset({"ir_schema", "schema", "tensors", "nodes", "graph", "ir"
 BYTES = ("size", "offset", "alignment")
 NUMBERS = ("lower", "upper", *BYTES)
 _UNIT = re.compile(r"(?:[\s_(\[/]|^)(kib|mib|gib|kb|mb|gb)[)\]]?$", re.IGNORECASE)
-_DECIMAL_COMMA = re.compile(r"\d{1,30},\d{1,12}(?:\s?[kmgt]i?b)?", re.IGNORECASE)
 _PLAIN = re.compile(
     r"(?P<whole>\d{1,3}(?:[,_ \u00a0]\d{3})+|\d{1,30})(?P<part>\.\d{1,12})?\s?(?P<unit>[kmgt]i?b|b|bytes)?",
     re.IGNORECASE,
@@ -91,17 +90,13 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
     rows = list(_rows(data, name))
     named = {field: columns.get(field, field) for field in FIELDS}
     present = set(rows[0]) if rows else set()
-    missing = next(
-        (own for field, own in named.items() if own not in present and (field in columns or field == "size")), ""
-    )
-    if missing or not rows:
-        what = (
-            f'the table has no column "{missing}": it has {", ".join(sorted(present))[:400]}'
-            if rows
-            else "the table has no rows"
-        )
-        near = strict.closest_hint(missing, sorted(present)) if missing and missing in columns.values() else ""
-        raise UnreadableInput(f"{what}.", source=name, hint=f"{near} {HINT}".strip())
+    missing = [own for field, own in named.items() if own not in present and (field in columns or field == "size")]
+    if not rows:
+        raise UnreadableInput("the table has no rows.", source=name, hint=HINT)
+    if missing:
+        near = strict.closest_hint(missing[0], sorted(present)) if missing[0] in columns.values() else ""
+        what = f'the table has no column "{missing[0]}": it has {", ".join(sorted(present))[:400]}.'
+        raise UnreadableInput(what, source=name, hint=f"{near} {HINT}".strip())
     units = {field: unit_of(own) for field, own in named.items() if field in BYTES}
     cells = [_fields(row, named, present, k) for k, row in enumerate(rows)]
     for cell in cells:
@@ -140,15 +135,9 @@ def _rows(data: bytes, name: str) -> Iterable[dict[str, Any]]:
         for k, row in enumerate(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)):
             if k >= MOST_ROWS:
                 raise UnreadableInput(f"the table has more than {MOST_ROWS:,} rows.", source=name, hint="Cut it.")
-            yield {str(key).strip(): _decimal(value, delimiter) for key, value in row.items() if key is not None}
+            yield {str(key).strip(): value for key, value in row.items() if key is not None}
     except csv.Error as error:
         raise UnreadableInput(f"no CSV: {error}.", source=name, hint="Close the quotes.") from error
-
-
-def _decimal(value: Any, delimiter: str) -> Any:
-    """Return a cell with its decimal comma as a point, if columns are not separated by commas."""
-    comma = delimiter == ";" and isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value.strip())
-    return value.replace(",", ".") if comma else value
 
 
 def _objects(text: str, name: str) -> list[dict[str, Any]]:
@@ -170,12 +159,11 @@ _HEX = re.compile(r"0x[0-9a-f]{1,32}", re.IGNORECASE)
 
 def _fields(row: Mapping[str, Any], named: Mapping[str, str], present: set[str], k: int) -> dict[str, str]:
     """Return one row's fields as text, with defaults for missing columns."""
-    fields = {}
+    fields = {"id": f"row {k + 1}", "lower": "0", "upper": "1"} | dict.fromkeys(("size", *FIELDS[4:]), "")
     for field, own in named.items():
-        usual = {"id": f"row {k + 1}", "lower": "0", "upper": "1"}
-        value = row.get(own) if own in present else usual.get(field)
-        text = "" if value is None else str(value).strip()
-        fields[field] = str(int(text, 16)) if _HEX.fullmatch(text) else text
+        if own in present:
+            text = "" if row.get(own) is None else str(row[own]).strip()
+            fields[field] = str(int(text, 16)) if _HEX.fullmatch(text) else text
     return fields
 
 
