@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -21,18 +21,6 @@ from tmmu_core.graph.model import Node
 
 Lay = Callable[[Sequence[str], str], list[str]]
 """Lays a body flat: ids of its arguments and its scope → ids of its results."""
-
-
-class Ends(Protocol):
-    """Properties of a node to append."""
-
-    @property
-    def inputs(self) -> Sequence[str]:
-        """The tensors that it reads."""
-
-    @property
-    def outputs(self) -> Sequence[str]:
-        """The tensors that it writes."""
 
 
 class Host(Protocol):
@@ -45,8 +33,8 @@ class Host(Protocol):
         """Append a node."""
 
     @property
-    def nodes(self) -> Sequence[Ends]:
-        """Nodes added so far."""
+    def nodes(self) -> Sequence[Any]:
+        """Nodes added so far, with their ``inputs`` and ``outputs``."""
 
     def root(self, tensor: str) -> str:
         """Return the tensor that owns a tensor's storage: itself or the base of its views."""

@@ -123,19 +123,14 @@ class Applied:
     def _row(self, tensor_id: str) -> int:
         row = self.plan.row_of.get(tensor_id)
         if row is None:
-            raise self._refusal(
-                f"the tensor {tensor_id!r} is not bound: it is not in the plan.",
-                operator=OPERATOR,
-                reason="unbound_tensor",
-                node_id="",
-                tensor=tensor_id,
-                hint="Check is_bound first, or plan a mode that uses the tensor.",
-            )
+            what = f"the tensor {tensor_id!r} is not bound: it is not in the plan."
+            hint = "Check is_bound first, or plan a mode that uses the tensor."
+            raise self._refusal(OPERATOR, "unbound_tensor", what, hint, tensor=tensor_id)
         return row
 
-    def _refusal(self, message: str, **about: Any) -> InvalidIrShapes:
+    def _refusal(self, operator: str, reason: str, message: str, hint: str, **about: Any) -> InvalidIrShapes:
         """Return the error with the hashes of the plan."""
-        error = InvalidIrShapes(message, **about)
+        error = InvalidIrShapes(message, operator=operator, reason=reason, node_id="", hint=hint, **about)
         error.fill(replay_token=self.plan.replay_token.hex(), rank=self.plan.rank, ir_hash=self.plan.ir_hash.hex())
         return error
 
@@ -165,30 +160,19 @@ class Applied:
         """
         operator = "UML_OS.TMMU.DebugFillTensor_v1"
         if self.security in NO_DEBUG_FILL:
-            raise self._refusal(
-                f"debug fill is forbidden under security {self.security!r}.",
-                operator=operator,
-                reason="debug_fill_forbidden",
-                node_id="",
-                tensor=tensor_id,
-                hint="Apply the plan with security 'standard' to look for allocation faults.",
-            )
+            what = f"debug fill is forbidden under security {self.security!r}."
+            hint = "Apply the plan with security 'standard' to look for allocation faults."
+            raise self._refusal(operator, "debug_fill_forbidden", what, hint, tensor=tensor_id)
         if not 0 <= pattern_seed < 2**64:
-            raise self._refusal(
-                f"the pattern seed {pattern_seed} is not a uint64.",
-                operator=operator,
-                reason="pattern_seed",
-                node_id="",
-                hint="Give a seed between 0 and 2^64 − 1.",
-            )
-        row = self._row(tensor_id)
-        arena = self.plan.arenas[self.plan.arena[row]].name
+            what = f"the pattern seed {pattern_seed} is not a uint64."
+            raise self._refusal(operator, "pattern_seed", what, "Give a seed between 0 and 2^64 − 1.")
+        row, target = self._row(tensor_id), self.array(tensor_id)
+        arena, offset = self.plan.arenas[self.plan.arena[row]].name, int(self.plan.offset[row])
         if self.plan.places == "sparse":
-            address = int(self.plan.offset[row])
-            philox.write_draft_pattern(self.array(tensor_id), self.plan.replay_token, address, pattern_seed)
+            philox.write_draft_pattern(target, self.plan.replay_token, offset, pattern_seed)
         else:
-            philox.write_pattern(self.array(tensor_id), arena, int(self.plan.offset[row]), pattern_seed)
-        self._note("fill", arena, int(self.plan.offset[row]), int(self.plan.size[row]), pattern_seed)
+            philox.write_pattern(target, arena, offset, pattern_seed)
+        self._note("fill", arena, offset, len(target), pattern_seed)
 
     def _zero(self, arena: int, start: int, size: int) -> None:
         self._memory(arena)[start : start + size] = 0
@@ -296,11 +280,11 @@ def apply_plan(
 def _check_addresses(plan: Plan, arenas: Mapping[str, ArenaHandle]) -> None:
     """Raise ``AlignmentViolation`` for the first tensor off its alignment in memory."""
     base = np.array([arenas[arena.name].base_ptr for arena in plan.arenas], np.uint64)
-    for row in np.flatnonzero((base[plan.arena] + plan.offset) % plan.alignment).tolist():
+    addresses = base[plan.arena] + plan.offset
+    for row in np.flatnonzero(addresses % plan.alignment).tolist():
         raise AlignmentViolation(
-            f"tensor {plan.tensor_ids[row]!r} would lie at address "
-            f"{int(base[plan.arena[row]]) + int(plan.offset[row]):#x}, which is not a multiple of "
-            f"{int(plan.alignment[row])} B.",
+            f"tensor {plan.tensor_ids[row]!r} would lie at address {int(addresses[row]):#x}, which is not a multiple "
+            f"of {int(plan.alignment[row])} B.",
             operator=OPERATOR,
             arena=plan.arenas[plan.arena[row]].name,
             logical_slot=int(plan.logical_slot[row]),
