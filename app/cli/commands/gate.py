@@ -236,12 +236,12 @@ def write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Se
         "summary.md": (summary.encode("utf-8", "replace"), "the summary"),
         "annotations.txt": (error_commands(after, before, checks).encode(), "the annotations"),
         "candidate.plan.json": (to_json(after.plan), "the plan"),
-        "baseline.plan.json": (to_json(old) if old else b"", "the baseline"),
         "report.html": (build_report(after.solution or after.plan, baseline=old), "the report"),
     }
+    if old is not None:
+        outputs["baseline.plan.json"] = (to_json(old), "the baseline")
     for name, (data, what) in outputs.items():
-        if data:
-            write_output(str(folder / name), data, what)
+        write_output(str(folder / name), data, what)
 
 
 def _link(explorer: str | None, url: str | None, after: Plan, before: Resolved | None) -> str:
