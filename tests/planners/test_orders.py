@@ -43,7 +43,7 @@ def keys(p: Problem, cols: Columns) -> dict[str, list[tuple[int, ...]]]:
     lives, steps = held(cols), [len(live_steps(p, i)) for i in range(len(p))]
     live = [sum(cols.size[i] for i, columns_of in enumerate(lives) if c in columns_of) for c in range(len(cols.births))]
     breadth = [max((live[c] for c in columns_of), default=0) for columns_of in lives]
-    assert widest(cols) == breadth
+    assert widest(cols).tolist() == breadth
     return {
         "size": [(size, len(life)) for size, life in zip(cols.size, lives, strict=True)],
         "area": [(size * life,) for size, life in zip(cols.size, steps, strict=True)],

@@ -55,13 +55,9 @@ def bound_of(cols: Columns) -> Bound:
     if not len(cols):
         return Bound(0, (), -1, "empty", 0)
     live = cols.live_bytes()
-    if cols.small:
-        tallest = int(np.argmax(cols.sizes))
-        fullest = np.argsort(-np.array(live, np.int64), kind="stable").tolist()
-    else:
-        tallest = max(range(len(cols)), key=lambda i: (cols.size[i], -i))
-        fullest = sorted(range(len(live)), key=lambda c: (-live[c], c))
-    peak = live[fullest[0]] if live else 0
+    tallest = int(np.argmax(cols.sizes))
+    fullest = np.argsort(-live, kind="stable").tolist()
+    peak = int(live[fullest[0]]) if len(live) else 0
     if peak >= cols.size[tallest]:
         best = Bound(peak, _alive(cols, fullest[0]), int(cols.births[fullest[0]]), "live", peak)
     else:  # a storage that is never live still needs its bytes
@@ -73,10 +69,11 @@ def bound_of(cols: Columns) -> Bound:
             best = Bound(at + cols.size[i], (i,), int(cols.births[parts[0]]) if len(parts) else -1, "fixed", peak)
 
     coarse = min(cols.align) > 1
-    most = _padded(cols) if coarse and cols.odd is None and cols.small else None
+    padded = -(-cols.sizes // cols.aligns) * cols.aligns
+    most = cols.live_bytes(padded).tolist() if coarse and cols.odd is None and cols.small else None
     for column in fullest[:MAX_MOMENTS] if coarse or cols.odd is not None else ():
         if most is not None and most[column] <= best.bytes:
-            continue  # no alignment can raise it above the best
+            continue  # sizes padded to their own alignments are a limit of the grid bound
         alive = _alive(cols, column)
         step = int(cols.births[column])
         ended = _refused_handoffs(cols, alive, step)
@@ -88,18 +85,6 @@ def bound_of(cols: Columns) -> Bound:
         if total > best.bytes:
             best = Bound(total, members, step, rule, peak)
     return best
-
-
-def _padded(cols: Columns) -> list[int]:
-    """Return, per column, the live bytes with each size padded to its own alignment: an upper limit of the grid
-    bound.
-    """
-    padded = (-(-cols.sizes // cols.aligns) * cols.aligns)[cols.storage_of_part]
-    change = np.zeros(len(cols.births) + 1, np.int64)
-    np.add.at(change, cols.part_lo, padded)
-    np.subtract.at(change, cols.part_hi, padded)
-    most: list[int] = np.cumsum(change).tolist()
-    return most
 
 
 def reachable(cols: Columns, at: int) -> int:
@@ -130,13 +115,12 @@ def _alive(cols: Columns, column: int) -> tuple[int, ...]:
 
 def _refused_handoffs(cols: Columns, alive: tuple[int, ...], step: int) -> list[int]:
     """Return the storage that ends at ``step`` and conflicts with its in-place successor and everything live."""
-    if cols.problem.handoff_from is None or cols.odd is None:
+    if cols.problem.handoff_from is None:
         return []
     for j in alive:
         i = int(cols.problem.handoff_from[j])
-        if i < 0 or int(cols.problem.birth[j]) != step or i in alive:
-            continue
-        if _conflict(cols, i, j) and all(other == j or _conflict(cols, i, other) for other in alive):
+        starts_here = i >= 0 and int(cols.problem.birth[j]) == step and i not in alive
+        if starts_here and _conflicts(cols, i)[list(alive)].all():
             return [i]
     return []
 
@@ -145,98 +129,32 @@ def _never_alias(cols: Columns, held: tuple[int, ...]) -> list[int]:
     """Return further storages, largest first, that conflict with all of ``held`` and with each other."""
     if cols.problem.must_not_alias is None:
         return []
-    kept: dict[tuple[int, ...], list[int]] = cols.memo.setdefault("never_alias", {})
-    if held not in kept:
-        kept[held] = _grown(cols, held, _nearby(cols, held))
-    return kept[held]
-
-
-def _grown(cols: Columns, held: tuple[int, ...], nearby: NDArray[np.bool_]) -> list[int]:
-    """Return the storages of ``nearby`` (n,) that extend the clique ``held``, largest first; ascending."""
-    left = nearby
-    if len(held) <= np.count_nonzero(nearby):
-        for i in held:
-            left = left & _conflicts(cols, i)
-    else:
-        clique = list(held)
-        left = nearby.copy()
-        for j in np.flatnonzero(nearby).tolist():
-            left[j] = _conflicts(cols, j)[clique].all()
+    clique = list(held)
+    left = np.zeros(len(cols), np.bool_)
+    left[[j for i in held for j, kind in cols.odd[i] if kind == NEVER] if cols.odd is not None else []] = True
+    left[clique] = False
+    for j in np.flatnonzero(left).tolist():
+        left[j] = _conflicts(cols, j)[clique].all()
     further = []
-    sure = _meeting_all(cols, left)
     for j in sorted(np.flatnonzero(left).tolist(), key=lambda j: (-cols.size[j], j)):
-        if not left[j]:
-            continue
-        further.append(j)
-        if not sure[j]:
-            before, left = left, left & _conflicts(cols, j)
-            if (before != left).any():
-                sure = _meeting_all(cols, left)
+        if left[j]:
+            further.append(j)
+            left = left & _conflicts(cols, j)
     return sorted(further)
 
 
-def _meeting_all(cols: Columns, among: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Shape (n,): storages of ``among`` that are certainly live together with all others of it."""
-    found = np.zeros(len(cols), np.bool_)
-    if not among.any() or (np.diff(cols.part_of)[among] != 1).any():
-        return found
-    part = cols.part_of[:-1][among]
-    born, dead = cols.part_lo[part], cols.part_hi[part]
-    found[among] = (born < dead.min()) & (born.max() < dead)
-    return found
-
-
-def _nearby(cols: Columns, held: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Shape (n,): storages that must not alias one of ``held`` and may conflict with all of them.
-
-    Counts conflicts, some of them twice; a storage with fewer conflicts than ``held`` has members is excluded.
-    """
-    first, other, kind = cols.odd_rows
-    is_held = np.zeros(len(cols), np.bool_)
-    is_held[list(held)] = True
-    rows = is_held[np.repeat(np.arange(len(cols)), np.diff(first))]
-    near = np.zeros(len(cols), np.bool_)
-    near[other[rows & (kind == NEVER)]] = True
-    near &= ~is_held
-    if not near.any():
-        return near
-    most = np.bincount(other[rows], minlength=len(cols))
-    parts = is_held[cols.storage_of_part]
-    begun = np.searchsorted(np.sort(cols.part_lo[parts]), cols.part_hi, side="left")
-    ended = np.searchsorted(np.sort(cols.part_hi[parts]), cols.part_lo, side="right")
-    np.add.at(most, cols.storage_of_part, begun - ended)
-    near &= most >= len(held)
-    return near
-
-
 def _conflicts(cols: Columns, i: int) -> NDArray[np.bool_]:
-    """Shape (n,): :func:`_conflict` of storage i with each; cached."""
+    """Shape (n,): whether storage i and each share no byte in any packing; cached."""
     kept: dict[int, NDArray[np.bool_]] = cols.memo.setdefault("conflicts", {})
     if i in kept:
         return kept[i]
     found = np.zeros(len(cols), np.bool_)
-    first, others, kinds = cols.odd_rows
-    other, never = others[first[i] : first[i + 1]], kinds[first[i] : first[i + 1]] == NEVER
-    found[other[never]] = True
-    for taker in other[~never].tolist() if cols.fixed[i] >= 0 else ():
-        found[taker] |= cols.fixed[taker] >= 0 and cols.fixed[i] != cols.fixed[taker]
+    for other, kind in cols.odd[i] if cols.odd is not None else ():
+        fixed_apart = min(cols.fixed[i], cols.fixed[other]) >= 0 and cols.fixed[i] != cols.fixed[other]
+        found[other] = kind == NEVER or fixed_apart
     for a in range(cols.part_of[i], cols.part_of[i + 1]):
         meets = (cols.part_lo < cols.part_hi[a]) & (cols.part_lo[a] < cols.part_hi)
         found[cols.storage_of_part[meets]] = True
     if len(kept) * len(cols) < MAX_CACHED_CONFLICTS:
         kept[i] = found
     return found
-
-
-def _conflict(cols: Columns, i: int, j: int) -> bool:
-    """Return whether two storages share no byte in any packing."""
-    for other, kind in cols.odd[i] if cols.odd is not None else ():
-        if other == j:
-            same = cols.fixed[i] >= 0 and cols.fixed[j] >= 0
-            if kind == NEVER or (same and cols.fixed[i] != cols.fixed[j]):
-                return True
-    for a in range(cols.part_of[i], cols.part_of[i + 1]):
-        for b in range(cols.part_of[j], cols.part_of[j + 1]):
-            if cols.part_lo[a] < cols.part_hi[b] and cols.part_lo[b] < cols.part_hi[a]:
-                return True
-    return False

@@ -7,17 +7,18 @@ k)``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import add
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, AlignmentViolation, AllocationOverflow, InvalidIrShapes
-from tmmu_core.planners.problem import I64, Problem, live_parts
+from tmmu_core.planners.problem import I64, U64, Problem, live_parts
 
 SAFE = 2**62
 """Sums of aligned sizes below this keep all offsets within int64."""
@@ -26,31 +27,18 @@ NEVER, HANDOFF = 0, 1
 """Kinds of odd conflict: never share a byte; share bytes only at exactly the same offset."""
 
 
-class ConflictTable(Sequence[tuple[tuple[int, int], ...]]):
-    """Ragged table: per storage, ``(other, kind)`` pairs; rows are created on first access."""
+class ConflictTable:
+    """Ragged table: per storage, ``(other, kind)`` pairs; rows are created on access."""
 
     def __init__(self, first: I64, table: I64) -> None:
         """Rows of storage i are ``table[first[i]:first[i + 1]]``; ``first`` (n + 1,), ``table`` (m, 2)."""
         self.first, self.table = first.astype(np.int64), table
-        self._made: dict[int, tuple[tuple[int, int], ...]] = {}
 
-    def __len__(self) -> int:
-        return len(self.first) - 1
+    def __getitem__(self, i: int) -> list[tuple[int, int]]:
+        return [(other, kind) for other, kind in self.table[self.first[i] : self.first[i + 1]].tolist()]
 
-    @overload
-    def __getitem__(self, i: int) -> tuple[tuple[int, int], ...]: ...
-    @overload
-    def __getitem__(self, i: slice) -> list[tuple[tuple[int, int], ...]]: ...
-    def __getitem__(self, i: int | slice) -> Any:
-        if isinstance(i, slice):
-            return [self[k] for k in range(len(self))[i]]
-        row = self._made.get(i)
-        if row is None:
-            if i < 0:
-                raise IndexError(i)  # one past the last raises by itself
-            pairs = self.table[self.first[i] : self.first[i + 1]].tolist()
-            row = self._made[i] = tuple([(other, kind) for other, kind in pairs])
-        return row
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        return map(self.__getitem__, range(len(self.first) - 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,16 +76,14 @@ class Columns:
         return worst < SAFE
 
     @cached_property
-    def sizes(self) -> I64:
-        """``size`` as int64; asserts :attr:`small`."""
-        assert self.small
-        return np.asarray(self.size, dtype=np.int64)
+    def sizes(self) -> NDArray[Any]:
+        """``size`` as int64, or as Python integers where the problem is not :attr:`small`."""
+        return np.array(self.size, np.int64 if self.small else object)
 
     @cached_property
-    def aligns(self) -> I64:
-        """``align`` as int64."""
-        assert self.small
-        return np.asarray(self.align, dtype=np.int64)
+    def aligns(self) -> NDArray[Any]:
+        """``align`` as :attr:`sizes`."""
+        return np.array(self.align, np.int64 if self.small else object)
 
     @cached_property
     def storage_of_part(self) -> I64:
@@ -107,32 +93,17 @@ class Columns:
     @cached_property
     def odd_rows(self) -> tuple[I64, I64, I64]:
         """``odd`` as a ragged table: first row per storage, other storage, kind."""
-        n = len(self)
         if self.odd is None:
-            empty = np.zeros(0, dtype=np.int64)
-            return np.zeros(n + 1, dtype=np.int64), empty, empty
-        table = self.odd.table
-        return self.odd.first, np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])
+            return np.zeros(len(self) + 1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return self.odd.first, *np.ascontiguousarray(self.odd.table.T)
 
-    def live_bytes(self) -> list[int]:
-        """Return the live bytes of each column of compressed time."""
-        k = len(self.births)
-        if self.small:
-            delta = np.zeros(k + 1, dtype=np.int64)
-            part_size = self.sizes[self.storage_of_part]
-            np.add.at(delta, self.part_lo, part_size)
-            np.subtract.at(delta, self.part_hi, part_size)
-            live_of: list[int] = np.cumsum(delta)[:k].tolist()
-            return live_of
-        change = [0] * (k + 1)
-        for row, i in enumerate(self.storage_of_part):
-            change[self.part_lo[row]] += self.size[i]
-            change[self.part_hi[row]] -= self.size[i]
-        live, out = 0, []
-        for x in change[:k]:
-            live += x
-            out.append(live)
-        return out
+    def live_bytes(self, sizes: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return the live bytes of each column of compressed time, of storages with these sizes [their own]."""
+        size = (self.sizes if sizes is None else sizes)[self.storage_of_part]
+        change = np.zeros(len(self.births) + 1, size.dtype)
+        np.add.at(change, self.part_lo, size)
+        np.subtract.at(change, self.part_hi, size)
+        return np.cumsum(change[:-1])
 
     def alive_at(self, column: int) -> I64:
         """Return the storages live at a column, ascending."""
@@ -159,7 +130,8 @@ def columns(problem: Problem) -> Columns:
         births,
         _odd_conflicts(problem),
     )
-    _check_fixed(cols)
+    if problem.fixed is not None:
+        _check_fixed(cols)
     return cols
 
 
@@ -197,8 +169,6 @@ def _both_ways(pairs: I64, n: int) -> I64:
 
 def _check_fixed(cols: Columns) -> None:
     """Reject fixed offsets that are misaligned or overlap."""
-    if cols.problem.fixed is None:
-        return
     given = [i for i, offset in enumerate(cols.fixed) if offset >= 0]
     ids, arena = cols.problem.ids, cols.problem.arena
     for i in given:
@@ -212,21 +182,17 @@ def _check_fixed(cols: Columns) -> None:
                 logical_slot=-1,
                 tensor_id=ids[i],
             )
-    chosen = set(given)
-    live: list[tuple[int, int, int]] = sorted(
-        (int(cols.part_lo[row]), int(cols.part_hi[row]), i)
-        for i in given
-        for row in range(cols.part_of[i], cols.part_of[i + 1])
-    )
+    rows = np.flatnonzero(np.array(cols.fixed)[cols.storage_of_part] >= 0)
+    parts = zip(*(column[rows].tolist() for column in (cols.part_lo, cols.part_hi, cols.storage_of_part)), strict=True)
     now: list[tuple[int, int]] = []
-    for lo, hi, i in live:
+    for lo, hi, i in sorted(parts):
         now = [(end, j) for end, j in now if end > lo]
         for _, j in now:
             _refuse_collision(cols, i, j, exact_ok=False)
         now.append((hi, i))
     for i in given:
         for j, kind in cols.odd[i] if cols.odd is not None else ():
-            if j > i and j in chosen:
+            if j > i and cols.fixed[j] >= 0:
                 _refuse_collision(cols, i, j, exact_ok=kind == HANDOFF)
 
 
@@ -256,7 +222,7 @@ def extent_of(cols: Columns, offset: Sequence[int]) -> int:
     return max(map(add, offset, cols.size), default=0)
 
 
-def finished(cols: Columns, offset: Sequence[int]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+def finished(cols: Columns, offset: Sequence[int]) -> U64:
     """Return the offsets as a uint64 column. Raises AllocationOverflow where a storage ends past 2^64 − 1."""
     for i, at in enumerate(offset) if extent_of(cols, offset) > U64_MAX else ():
         if at + cols.size[i] > U64_MAX:
@@ -280,20 +246,13 @@ def option(options: Mapping[str, Any], name: str, default: str, known: Sequence[
     return str(value)
 
 
-COUNT = "A whole number, 0 or more, within 64 bits."
-
-
 def count_option(options: Mapping[str, Any], name: str, default: int) -> int:
     """Return an integer ≥ 0 from planner options (text is parsed). Raises InvalidIrShapes (``planner_option``)."""
     value = options.get(name, default)
-    if isinstance(value, str):
-        try:
-            return strict.whole_number(value)
-        except ValueError:
-            raise _bad_option(name, value, COUNT) from None
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value <= U64_MAX:
-        raise _bad_option(name, value, COUNT)
-    return int(value)
+    try:
+        return strict.whole_number(str(value))
+    except ValueError:
+        raise _bad_option(name, value, "A whole number, 0 or more, within 64 bits.") from None
 
 
 def flag_option(options: Mapping[str, Any], name: str, default: bool) -> bool:
@@ -301,8 +260,6 @@ def flag_option(options: Mapping[str, Any], name: str, default: bool) -> bool:
     value = options.get(name)
     if value is None:
         return default
-    if isinstance(value, bool):
-        return value
     if str(value).lower() not in ("true", "false"):
         raise _bad_option(name, value, strict.closest_hint(str(value), ("true", "false")))
     return str(value).lower() == "true"
