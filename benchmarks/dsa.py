@@ -11,7 +11,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import numpy as np
 from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.planners import PLANNERS, ArenaPlannerEntry
 from tmmu_core.planners.bounds import lower_bound
-from tmmu_core.planners.problem import ArenaPlanner, Packing, Problem
+from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.seed.r10 import AllocationPlan, MemoryRegion, TensorLifetime
 
 DATA = Path(__file__).parent.parent / "sample_graphs" / "instances"
@@ -71,7 +71,7 @@ def generated_rows(sizes: tuple[int, ...] = GENERATED) -> Iterator[dict[str, Any
             yield json.loads(done.stdout)
 
 
-def packer(planner: str) -> ArenaPlanner:
+def packer(planner: str) -> Callable[..., Packing]:
     """What a planner of arenas packs one with."""
     entry = PLANNERS[planner]
     assert isinstance(entry, ArenaPlannerEntry)

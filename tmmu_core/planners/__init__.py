@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.planners.problem import ArenaPlanner, Packing, Problem, Progress, without_empty
+from tmmu_core.planners.problem import Packing, Problem, Progress, without_empty
 
 
 @dataclass(frozen=True)
@@ -20,15 +20,16 @@ class PlannerEntry:
 
     name: str
     summary: str
-    module: str
-    function: str
+    where: str
+    """``module:function``."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Option → default."""
 
     @property
     def call(self) -> Callable[..., Any]:
         """The planner function."""
-        function: Callable[..., Any] = getattr(import_module(self.module), self.function)
+        module, _, name = self.where.partition(":")
+        function: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), name)
         return function
 
     def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,18 +51,15 @@ class ArenaPlannerEntry(PlannerEntry):
 
     has_slots: bool = False
 
-    @property
-    def pack(self) -> ArenaPlanner:
-        """The planner function, called only with storages that have bytes (slot planners: with all).
+    def pack(self, problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
+        """Call the planner, with all storages if it has slots, else with those that have bytes.
 
-        Slot planners raise ``InvalidIrShapes`` (reason ``fixed_offset``) where a fixed offset differs from the
-        slot's.
+        Raises ``InvalidIrShapes``: ``fixed_offset`` where a slot is at another offset than a fixed one, and
+        ``planner_option`` for relations between storages that only the planner ``reuse`` observes.
         """
-        return self._pack_slots if self.has_slots else self._pack_bytes
-
-    def _refuse_relations(self, problem: Problem) -> None:
-        """Raise ``InvalidIrShapes`` for relations between storages that only the planner ``reuse`` observes."""
         terms = problem.reuse
+        if terms is not None and self.name == "auto":
+            return ARENA_PLANNERS["reuse"].pack(problem, {}, progress)
         if self.name != "reuse" and terms is not None and (terms.colocations or terms.exclusions or terms.reserved):
             raise InvalidIrShapes(
                 f"planner {self.name!r} does not observe the colocations, temporal exclusions and reserved ranges "
@@ -70,33 +68,22 @@ class ArenaPlannerEntry(PlannerEntry):
                 node_id="",
                 hint="Use --planner reuse.",
             )
-
-    def _pack_slots(self, problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-        self._refuse_relations(problem)
-        packing: Packing = self.call(problem, options, progress)
-        if problem.fixed is None:
-            return packing
-        given = np.maximum(problem.fixed, 0).astype(np.uint64)
-        for i in np.flatnonzero((problem.fixed >= 0) & (packing.offset != given)).tolist():
-            raise InvalidIrShapes(
-                f'planner {self.name!r} lays slots end to end and would put "{problem.ids[i]}" at {packing.offset[i]}, '
-                f"where {given[i]} is given.",
-                reason="fixed_offset",
-                node_id="",
-                hint="Choose a planner that places bytes, such as greedy.",
-            )
-        return packing
-
-    def _pack_bytes(self, problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-        if problem.reuse is not None and self.name == "auto":
-            return ARENA_PLANNERS["reuse"]._pack_bytes(problem, {}, progress)
-        self._refuse_relations(problem)
-        rest, kept = without_empty(problem)
+        rest, kept = (problem, None) if self.has_slots else without_empty(problem)
         packing: Packing = self.call(rest, options, progress)
+        offset = np.zeros(len(problem), np.uint64)  # where they lie that have no bytes, unless it is given
+        if problem.fixed is not None:
+            offset = np.maximum(problem.fixed, 0).astype(np.uint64)
+        if self.has_slots and problem.fixed is not None:
+            for i in np.flatnonzero((problem.fixed >= 0) & (packing.offset != offset)).tolist():
+                raise InvalidIrShapes(
+                    f'planner {self.name!r} lays slots end to end and would put "{problem.ids[i]}" at '
+                    f"{packing.offset[i]}, where {offset[i]} is given.",
+                    reason="fixed_offset",
+                    node_id="",
+                    hint="Choose a planner that places bytes, such as greedy.",
+                )
         if rest is problem:
             return packing
-        empty = np.zeros(len(problem), np.uint64)  # where they lie that have no bytes, unless it is given
-        offset = empty if problem.fixed is None else np.maximum(problem.fixed, 0).astype(np.uint64)
         offset[kept] = packing.offset
         return replace(packing, offset=offset)
 
@@ -105,63 +92,61 @@ class ArenaPlannerEntry(PlannerEntry):
 class MemoryPlannerEntry(PlannerEntry):
     """A planner that places storages in several memories, by rules and roles (``helia``)."""
 
-    @property
-    def place(self) -> Callable[..., Any]:
-        """The planner function."""
-        return self.call
 
-
-Entry = TypeVar("Entry", bound=PlannerEntry)
-
-
-def _entry(
-    kind: type[Entry], name: str, where: str, summary: str, options: Mapping[str, Any] | None = None, **more: Any
-) -> Entry:
-    """Return a row of the table; ``where`` is ``module:function``."""
-    module, _, function = where.partition(":")
-    return kind(name, summary, f"tmmu_core.planners.{module}", function, options or {}, **more)
-
-
-_ARENA, _MEMORY = ArenaPlannerEntry, MemoryPlannerEntry
 _ROWS: tuple[ArenaPlannerEntry | MemoryPlannerEntry, ...] = (
-    _entry(
-        *(_ARENA, "slots", "slots:plan_slots"),
+    ArenaPlannerEntry(
+        "slots",
         "the normative planner: the fewest slots, each as large as its largest tenant",
+        "slots:plan_slots",
         has_slots=True,
     ),
-    _entry(
-        _ARENA, "naive", "slots:plan_naive", "no reuse: a slot for each storage, the honest baseline", has_slots=True
+    ArenaPlannerEntry(
+        "naive",
+        "no reuse: a slot for each storage, the honest baseline",
+        "slots:plan_naive",
+        has_slots=True,
     ),
-    _entry(_ARENA, "ffd", "ffd:ffd", "r10: first-fit decreasing over whole regions"),
-    _entry(
-        *(_MEMORY, "helia", "helia:place"),
+    ArenaPlannerEntry("ffd", "r10: first-fit decreasing over whole regions", "ffd:ffd"),
+    MemoryPlannerEntry(
+        "helia",
         "memories with rules and roles, first fit in lifetime order, spills with reasons",
+        "helia:place",
         {"memories": None, "rules": None, "min_alignment": 16},
     ),
-    _entry(
-        *(_ARENA, "greedy", "greedy:greedy", "one placement loop: an order and a fit"),
+    ArenaPlannerEntry(
+        "greedy",
+        "one placement loop: an order and a fit",
+        "greedy:greedy",
         {"order": "size", "fit": "lowest"},
     ),
-    _entry(
-        *(_ARENA, "portfolio", "portfolio:portfolio", "every greedy order with every fit, the best kept"),
+    ArenaPlannerEntry(
+        "portfolio",
+        "every greedy order with every fit, the best kept",
+        "portfolio:portfolio",
         {"max_nodes": None},
     ),
-    _entry(
-        *(_ARENA, "search", "search:search", "local search on the order that greedy places in"),
+    ArenaPlannerEntry(
+        "search",
+        "local search on the order that greedy places in",
+        "search:search",
         {"iterations": 400, "seed": 0, "max_nodes": None},
     ),
-    _entry(
-        *(_ARENA, "exact", "exact:exact"),
+    ArenaPlannerEntry(
+        "exact",
         "branch and bound over canonical packings: any time, minimising, with a proven bound",
+        "exact:exact",
         {"budget": 600_000, "minimise": None, "max_nodes": None},
     ),
-    _entry(
-        *(_ARENA, "reuse", "reuse:plan_reuse"),
+    ArenaPlannerEntry(
+        "reuse",
         "least cost of shared bytes within the capacity: local search, and a lower bound from cliques and search",
+        "reuse:plan_reuse",
         {"rounds": 20_000, "work": 4_000_000_000, "max_nodes": None},
     ),
-    _entry(
-        *(_ARENA, "auto", "auto:auto", "picks by size, and names what it picked and why"),
+    ArenaPlannerEntry(
+        "auto",
+        "picks by size, and names what it picked and why",
+        "auto:auto",
         {"minimise": None, "max_nodes": None},
     ),
 )
@@ -182,15 +167,3 @@ def planner_named(name: str) -> ArenaPlannerEntry | MemoryPlannerEntry:
             hint=strict.closest_hint(name, PLANNERS),
         )
     return PLANNERS[name]
-
-
-__all__ = [
-    "PLANNERS",
-    "ArenaPlannerEntry",
-    "MemoryPlannerEntry",
-    "Packing",
-    "PlannerEntry",
-    "Problem",
-    "Progress",
-    "planner_named",
-]

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tmmu_core.planners.bounds import Bound, bound_of, reachable
-from tmmu_core.planners.columns import Columns, columns, extent_of, flag_option
+from tmmu_core.planners.bounds import bound_of, reachable
+from tmmu_core.planners.columns import columns, extent_of, flag_option
 from tmmu_core.planners.exact import exact_from
 from tmmu_core.planners.meter import metered
-from tmmu_core.planners.portfolio import RUNS, Best, best_greedy
+from tmmu_core.planners.portfolio import RUNS, best_greedy
 from tmmu_core.planners.problem import UNLIMITED, Packing, Problem, Progress
 from tmmu_core.planners.search import search
 
@@ -42,41 +42,34 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     goal = 0 if minimise else problem.capacity
     bound = replace(bound, bytes=reachable(cols, bound.bytes))
     count = len(cols)
-    runs = RUNS if count <= ALL_RUNS_UP_TO else QUICK_RUNS
-    best = best_greedy(cols, bound, meter, runs, goal=goal)
+    best = best_greedy(cols, bound, meter, RUNS if count <= ALL_RUNS_UP_TO else QUICK_RUNS, goal=goal)
     above = f"the greedy runs are {best.extent - bound.bytes} bytes above the bound"
+    why = ""
     if best.extent <= bound.bytes:
-        return _greedy(cols, bound, best, "a greedy run meets the lower bound")
-    if best.extent <= goal:
-        return _greedy(
-            cols, bound, best, f"a greedy run fits the capacity of {goal} bytes; the least was not asked for"
-        )
-    if best.stopped:
-        return _greedy(cols, bound, best, "told to stop")
-    if not cols.small:
-        return _greedy(cols, bound, best, "sizes beyond 2^62 are packed greedily")
-    if count <= EXACT_UP_TO:
-        packing = exact_from(cols, bound, best, {"minimise": minimise, "use_lns": False}, meter)
-        why = f"{above}, and {count} storages can be searched exactly"
-        fits = _extent(cols, packing) <= goal
-        if fits or packing.optimal or packing.notes.get("told_to_stop") or count <= EXACT_ALONE_UP_TO:
-            return _noted(packing, "exact", why)
-        walked = search(problem, {}, meter)
-        if _extent(cols, walked) < _extent(cols, packing):
-            walked = replace(walked, lower_bound=packing.lower_bound)
-            return _noted(walked, "search", f"{above}; it came lower than exact, which could not end")
-        return _noted(packing, "exact", f"{why}; search came no lower")
-    if count <= SEARCH_UP_TO:
+        why = "a greedy run meets the lower bound"
+    elif best.extent <= goal:
+        why = f"a greedy run fits the capacity of {goal} bytes; the least was not asked for"
+    elif best.stopped:
+        why = "told to stop"
+    elif not cols.small:
+        why = "sizes beyond 2^62 are packed greedily"
+    elif count > SEARCH_UP_TO:
+        why = f"{count} storages: greedy runs only"
+    if why:
+        return _noted(best.packing(cols, bound), "portfolio", why)
+    if count > EXACT_UP_TO:
         return _noted(search(problem, {}, meter), "search", f"{above}, and {count} storages are too many for exact")
-    return _greedy(cols, bound, best, f"{count} storages: greedy runs only")
-
-
-def _greedy(cols: Columns, bound: Bound, best: Best, why: str) -> Packing:
-    return _noted(best.packing(cols, bound), "portfolio", why)
-
-
-def _extent(cols: Columns, packing: Packing) -> int:
-    return extent_of(cols, [int(at) for at in packing.offset])
+    packing = exact_from(cols, bound, best, {"minimise": minimise, "use_lns": False}, meter)
+    why = f"{above}, and {count} storages can be searched exactly"
+    extent = extent_of(cols, packing.offset.tolist())
+    is_done = extent <= goal or packing.optimal or packing.notes.get("told_to_stop")
+    if is_done or count <= EXACT_ALONE_UP_TO:
+        return _noted(packing, "exact", why)
+    walked = search(problem, {}, meter)
+    if extent_of(cols, walked.offset.tolist()) < extent:
+        walked = replace(walked, lower_bound=packing.lower_bound)
+        return _noted(walked, "search", f"{above}; it came lower than exact, which could not end")
+    return _noted(packing, "exact", f"{why}; search came no lower")
 
 
 def _noted(packing: Packing, picked: str, why: str) -> Packing:

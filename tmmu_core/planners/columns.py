@@ -7,7 +7,7 @@ k)``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import add
@@ -215,6 +215,22 @@ def _refuse_collision(cols: Columns, i: int, j: int, exact_ok: bool) -> None:
 def align_up(at: int, alignment: int) -> int:
     """Return the next multiple (≥ ``at``) of a power of two."""
     return (at + alignment - 1) & -alignment
+
+
+def free_gap(blocked: Iterable[tuple[int, int]], size: int, align: int, *, tightest: bool = False) -> int:
+    """Return the lowest offset of ``size`` free bytes, or that in the smallest gap; else above everything.
+
+    ``blocked``: ranges ``[start, end)`` of bytes.
+    """
+    edge, best, smallest = 0, -1, -1
+    for start, end in sorted(blocked):
+        at = align_up(edge, align)
+        if at + size <= start and (smallest < 0 or start - edge < smallest):
+            if not tightest:
+                return at
+            best, smallest = at, start - edge
+        edge = max(edge, end)
+    return best if best >= 0 else align_up(edge, align)
 
 
 def extent_of(cols: Columns, offset: Sequence[int]) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.planners.columns import HANDOFF, Columns, align_up, columns, finished, option
+from tmmu_core.planners.columns import HANDOFF, Columns, columns, finished, free_gap, option
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64, Packing, Problem, Progress
@@ -208,33 +208,16 @@ def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
                 meets |= (cols.part_lo < cols.part_hi[row]) & (cols.part_lo[row] < cols.part_hi)
             odd = [(j, kind) for j, kind in cols.odd[i] if offset[j] >= 0] if cols.odd is not None else []
             near = {*cols.storage_of_part[meets & is_placed].tolist(), *(j for j, _ in odd)}
-            blocked = sorted((offset[j], offset[j] + cols.size[j], j) for j in near)
-            at = _gap(blocked, size, align, tightest)
+            at = free_gap([(offset[j], offset[j] + cols.size[j]) for j in near], size, align, tightest=tightest)
             for j, kind in odd:
                 here, end = offset[j], offset[j] + size
                 # A reused place is the tightest possible gap; for the lowest fit it must also be lower.
                 if kind != HANDOFF or here % align or not (tightest or here < at):
                     continue
-                if all(other == j or stop <= here or end <= start for start, stop, other in blocked):
+                if all(o == j or offset[o] + cols.size[o] <= here or end <= offset[o] for o in near):
                     at = here
                     if tightest:
                         break
         offset[i] = at
         is_placed[parts.start : parts.stop] = True
     return offset
-
-
-def _gap(blocked: Sequence[tuple[int, int, int]], size: int, align: int, tightest: bool) -> int:
-    """Return the lowest offset of ``size`` free bytes, or that in the smallest gap; else above everything.
-
-    ``blocked``: ``(start, end, storage)`` by start.
-    """
-    edge, best, smallest = 0, -1, -1
-    for start, end, _ in blocked:
-        at = align_up(edge, align)
-        if at + size <= start and (smallest < 0 or start - edge < smallest):
-            if not tightest:
-                return at
-            best, smallest = at, start - edge
-        edge = max(edge, end)
-    return best if best >= 0 else align_up(edge, align)

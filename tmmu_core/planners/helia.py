@@ -18,13 +18,13 @@ stored. O(n · free blocks).
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow, ArenaTooSmall, InvalidIrShapes
-from tmmu_core.planners.platform import BASE_ALIGNMENT, ROLES, Memory, Platform, Rule, read_platform
+from tmmu_core.planners.columns import align_up, free_gap
+from tmmu_core.planners.platform import BASE_ALIGNMENT, ROLES, Platform
 from tmmu_core.planners.problem import Problem
 
 NEVER = 2**63 - 1
@@ -121,7 +121,8 @@ class _Placing:
         self.problem, self.facts, self.platform = problem, facts, platform
         self.memory = {memory.name: memory for memory in platform.memories}
         self.regions: dict[tuple[str, str], Region] = {}
-        self.blocks: dict[str, _FreeBlocks] = {}
+        self.blocks: dict[str, list[tuple[int, int, int]]] = {name: [] for name in self.memory}
+        """Memory → ``(death, start, end)`` of the blocks of its scratch arena that are in use."""
         self.offset: dict[int, int] = {}
         self.decided_by = [BY_PREFERENCE] * len(problem)
         self.spills: list[Spill] = []
@@ -229,7 +230,8 @@ class _Placing:
                 hint="Check the shapes for a wrong dimension, and the alignments.",
             )
         if role == "scratch" and size:
-            self.blocks[where.memory].take(offset, size, NEVER if i in self.apart else int(self.problem.death[i]))
+            death = NEVER if i in self.apart else int(self.problem.death[i])
+            self.blocks[where.memory].append((death, offset, offset + size))
         if region is None:
             region = self.regions[role, where.memory] = candidate
         region.used, region.alignment = end, base
@@ -245,17 +247,15 @@ class _Placing:
         if not size:  # it has no bytes
             return 0, used
         if role == "scratch":
-            blocks = self.blocks.setdefault(name, _FreeBlocks())
-            blocks.expire(int(self.problem.birth[i]))
-            offset = blocks.first_fit(size, alignment)
+            birth = int(self.problem.birth[i])
+            blocks = self.blocks[name] = [block for block in self.blocks[name] if block[0] > birth]
+            offset = free_gap([block[1:] for block in blocks], size, alignment)
             return offset, max(offset + size, used)
-        offset = -(-used // alignment) * alignment
+        offset = align_up(used, alignment)
         return offset, offset + size
 
     def _no_room(self, candidate: Region, name: str) -> str:
-        """Return why memory ``name`` would be over its size with ``candidate`` in place of its region; empty if it
-        fits.
-        """
+        """Return why memory ``name`` is over its size with ``candidate`` in place of its region; empty if it fits."""
         most = self.memory[name].max_size
         others = [region for region in self.regions.values() if region.name != candidate.name]
         whole = filled([*others, candidate], name)
@@ -276,61 +276,9 @@ def filled(regions: Sequence[Region], name: str) -> int:
         for region in sorted(regions, key=_by_region):
             is_here = region.is_staged and region.source_memory == name if stored else region.memory == name
             if is_here and region.used:
-                end = -(-end // region.alignment) * region.alignment + region.used
+                end = align_up(end, region.alignment) + region.used
     return end
 
 
 def _by_region(region: Region) -> tuple[int, str]:
     return ROLES.index(region.role), region.memory
-
-
-class _FreeBlocks:
-    """Free and active blocks of one scratch arena, which grows at its end."""
-
-    def __init__(self) -> None:
-        self.free: list[tuple[int, int]] = []
-        """(offset, size), by offset, never touching."""
-        self.active: list[tuple[int, int, int]] = []
-        """(death, offset, size), by death."""
-        self.end = 0
-
-    def expire(self, now: int) -> None:
-        """Free the blocks that are dead at step ``now``."""
-        gone = 0
-        while gone < len(self.active) and self.active[gone][0] <= now:
-            self._release(*self.active[gone][1:])
-            gone += 1
-        del self.active[:gone]
-
-    def first_fit(self, size: int, alignment: int) -> int:
-        """Return the lowest offset at which ``size`` bytes fit; the last free block can grow past the end."""
-        for offset, length in self.free:
-            at = -(-offset // alignment) * alignment
-            if at + size <= offset + length or offset + length == self.end:
-                return at
-        return -(-self.end // alignment) * alignment
-
-    def take(self, offset: int, size: int, death: int) -> None:
-        """Allocate ``[offset, offset + size)`` until ``death``."""
-        if offset + size > self.end:
-            self._release(self.end, offset + size - self.end)
-            self.end = offset + size
-        for k, (start, length) in enumerate(self.free):
-            if offset + size <= start + length:
-                rest = [(start, offset - start), (offset + size, start + length - offset - size)]
-                self.free[k : k + 1] = [block for block in rest if block[1]]
-                break
-        insort(self.active, (death, offset, size))
-
-    def _release(self, offset: int, size: int) -> None:
-        insort(self.free, (offset, size))
-        merged: list[tuple[int, int]] = []
-        for start, length in self.free:
-            if merged and merged[-1][0] + merged[-1][1] == start:
-                merged[-1] = (merged[-1][0], merged[-1][1] + length)
-            else:
-                merged.append((start, length))
-        self.free = merged
-
-
-__all__ = ["Facts", "Memory", "Platform", "Region", "Residency", "Rule", "Spill", "place", "read_platform"]

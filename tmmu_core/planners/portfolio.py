@@ -37,19 +37,15 @@ class Best:
     crown: int = -1
     """The storage placed last; −1: none."""
 
-    def notes(self, cols: Columns) -> dict[str, Any]:
-        """Return the notes of the run."""
-        found: dict[str, Any] = {"order": self.order, "fit": self.fit, "runs": self.runs}
-        return found if self.crown < 0 else {**found, "last": cols.problem.ids[self.crown]}
-
     def packing(self, cols: Columns, bound: Bound, **notes: Any) -> Packing:
         """Return the run as a packing, with further notes."""
+        last = {} if self.crown < 0 else {"last": cols.problem.ids[self.crown]}
         return Packing(
             finished(cols, self.offset),
             lower_bound=bound.bytes,
             optimal=self.extent == bound.bytes,
             stopped=self.stopped,
-            notes={**self.notes(cols), **notes},
+            notes={"order": self.order, "fit": self.fit, "runs": self.runs, **last, **notes},
         )
 
 
@@ -69,22 +65,19 @@ def best_greedy(
     sequences: dict[str, list[int]] = {}
     crown, grid = _crown(cols, bound)
     best: Best | None = None
-    made = 0
-    for order, fit in todo:
+    for made, (order, fit) in enumerate(todo, 1):
         if order not in sequences:
             sequences[order] = ORDERS[order](cols)
-        sequence = sequences[order]
-        offset = place(cols, sequence, fit)
-        made += 1
-        extent = extent_of(cols, offset)
-        if best is None or extent < best.extent:
-            best = Best(offset, extent, order, fit, made, False, sequence)
-        if crown >= 0 and enough < extent < bound.bytes + grid:
-            sequence = [*(i for i in sequence if i != crown), crown]
+        sequence, last = sequences[order], -1
+        while True:
             offset = place(cols, sequence, fit)
             extent = extent_of(cols, offset)
-            if extent < best.extent:
-                best = Best(offset, extent, order, fit, made, False, sequence, crown)
+            if best is None or extent < best.extent:
+                best = Best(offset, extent, order, fit, made, False, sequence, last)
+            if last >= 0 or crown < 0 or not enough < extent < bound.bytes + grid:
+                break
+            sequence, last = [*(i for i in sequence if i != crown), crown], crown
+        best = replace(best, runs=made)
         if best.extent <= enough:
             break
         if meter is not None:
@@ -93,9 +86,9 @@ def best_greedy(
             if not meter("portfolio", made, len(todo)):
                 meter.halt()
             if meter.ended():
-                return replace(best, runs=made, stopped=made < len(todo))
+                return replace(best, stopped=made < len(todo))
     assert best is not None
-    return replace(best, runs=made)
+    return best
 
 
 def _crown(cols: Columns, bound: Bound) -> tuple[int, int]:

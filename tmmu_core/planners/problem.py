@@ -214,8 +214,3 @@ class PlainInstance:
     def __repr__(self) -> str:
         placed = ", with offsets" if self.packing is not None else ""
         return f"<PlainInstance {self.name[:60]!r}: {len(self.problem):,} buffers{placed}>"
-
-
-ArenaPlanner = Callable[[Problem, Mapping[str, Any], Progress | None], Packing]
-"""A planner of one arena: ``(problem, options, progress) -> packing``. Raises ``ArenaTooSmall`` only if
-infeasibility is *proven*; otherwise the caller compares the best packing with the capacity."""

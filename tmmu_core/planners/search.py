@@ -41,82 +41,78 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
     best = best_greedy(cols, bound)
     if len(cols) > FULL_SPEED and rounds:
         rounds = max(rounds * FULL_SPEED // len(cols), 4)
-    found = _Climb(cols, best, bound.bytes)
-    notes: dict[str, Any] = {"start": f"{best.order}/{best.fit}", "seed": seed}
-    stopped = False
+    if not cols.small:
+        rounds = 0
+    found = _Climb(cols, best)
     draws = np.random.Philox(key=seed)
-    done = 0
-    if cols.small:
-        while done < rounds and found.extent > bound.bytes:
-            if done == rounds // 2:
-                other = "lowest" if best.fit == "tightest" else "tightest"
-                found.turn(list(best.sequence), other)
-            found.step([int(x) for x in draws.random_raw(4)])
-            done += 1
-            meter.improved(problem.arena, found.extent, bound.bytes)
-            meter.spend(1)
-            if not meter("search", done, rounds):
-                meter.halt()
-            if meter.ended():
-                stopped = done < rounds
-                break
-    notes["iterations"] = done
+    stopped, done = False, 0
+    while done < rounds and found.extent > bound.bytes and not stopped:
+        if done == rounds // 2:
+            found.restart(list(best.sequence), "lowest" if best.fit == "tightest" else "tightest")
+        found.step([int(x) for x in draws.random_raw(4)])
+        done += 1
+        meter.improved(problem.arena, found.extent, bound.bytes)
+        meter.spend(1)
+        if not meter("search", done, rounds):
+            meter.halt()
+        stopped = meter.ended() and done < rounds
     return Packing(
         finished(cols, found.offset),
         lower_bound=bound.bytes,
         optimal=found.extent == bound.bytes,
         stopped=stopped,
-        notes=notes,
+        notes={"start": f"{best.order}/{best.fit}", "seed": seed, "iterations": done},
     )
 
 
 class _Climb:
     """State of the local search: the best packing, and the current order."""
 
-    def __init__(self, cols: Columns, start: Best, bound: int) -> None:
-        self.cols, self.bound = cols, bound
+    def __init__(self, cols: Columns, start: Best) -> None:
+        self.cols = cols
         self.extent, self.offset = start.extent, start.offset
-        self.order, self.fit = list(start.sequence), start.fit
+        self.order, self.fit, self.steps = list(start.sequence), start.fit, 0
         self.here, self.lies = start.extent, start.offset
         self.memory = [start.extent] * MEMORY
-        self.steps = 0
 
-    def turn(self, order: list[int], fit: str) -> None:
+    def restart(self, order: list[int], fit: str) -> None:
         """Restart from ``order`` with another fit."""
-        self.order, self.fit = order, fit
-        self.lies = place(self.cols, order, fit)
-        self.here = extent_of(self.cols, self.lies)
+        self.fit = fit
+        self._accept(order, *self._placed(order))
         self.memory = [self.here] * MEMORY
-        self._keep(self.here, self.lies)
 
     def step(self, raw: list[int]) -> None:
         """Try one neighbour and accept it if it is no worse than the current or the remembered extent."""
         order = self._neighbour(raw)
-        lies = place(self.cols, order, self.fit)
-        extent = extent_of(self.cols, lies)
+        extent, lies = self._placed(order)
         slot = self.steps % MEMORY
         if extent <= self.here or extent <= self.memory[slot]:
-            self.order, self.here, self.lies = order, extent, lies
+            self._accept(order, extent, lies)
         self.memory[slot] = self.here
         self.steps += 1
-        self._keep(extent, lies)
 
-    def _keep(self, extent: int, offset: list[int]) -> None:
+    def _accept(self, order: list[int], extent: int, lies: list[int]) -> None:
+        self.order, self.here, self.lies = order, extent, lies
+
+    def _placed(self, order: list[int]) -> tuple[int, list[int]]:
+        """Return extent and offsets of a greedy run, and keep the best ones."""
+        lies = place(self.cols, order, self.fit)
+        extent = extent_of(self.cols, lies)
         if extent < self.extent:
-            self.extent, self.offset = extent, offset
+            self.extent, self.offset = extent, lies
+        return extent, lies
 
     def _neighbour(self, raw: list[int]) -> list[int]:
-        size, lies = self.cols.size, self.lies
-        order = list(self.order)
+        cols, lies, order = self.cols, self.lies, list(self.order)
+        ends = [at + size for at, size in zip(lies, cols.size, strict=True)]
         if raw[0] % 8 == 7:
-            at = raw[1] % len(order)
-            moved = order.pop(at)
+            moved = order.pop(raw[1] % len(order))
             order.insert(raw[2] % (len(order) + 1), moved)
             return order
-        top = [i for i in range(len(order)) if lies[i] + size[i] == self.here]
+        top = [i for i, end in enumerate(ends) if end == self.here]
         moved = top[raw[1] % len(top)]
         if raw[0] % 8 >= 4:
-            under = [i for i in range(len(order)) if lies[i] + size[i] == lies[moved] and _meet(self.cols, i, moved)]
+            under = [i for i, end in enumerate(ends) if end == lies[moved] and _meet(cols, i, moved)]
             moved = under[raw[3] % len(under)] if under else moved
         where = order.index(moved)
         del order[where]
@@ -125,8 +121,6 @@ class _Climb:
 
 
 def _meet(cols: Columns, i: int, j: int) -> bool:
-    return any(
-        cols.part_lo[a] < cols.part_hi[b] and cols.part_lo[b] < cols.part_hi[a]
-        for a in range(cols.part_of[i], cols.part_of[i + 1])
-        for b in range(cols.part_of[j], cols.part_of[j + 1])
-    )
+    rows = (slice(cols.part_of[k], cols.part_of[k + 1]) for k in (i, j))
+    one, other = ((cols.part_lo[row], cols.part_hi[row]) for row in rows)
+    return bool(((one[0][:, None] < other[1]) & (other[0] < one[1][:, None])).any())

@@ -15,7 +15,7 @@ slot wastes the rest, which the waste ledger calls slot rounding.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from heapq import heappop, heappush, heappushpop
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -37,68 +37,35 @@ def plan_naive(problem: Problem, options: Mapping[str, Any], progress: Progress 
 
 
 def assign_slots(problem: Problem) -> I64:
-    """Shape (n,): the lowest slot free at each storage's birth, in normative order."""
-    if problem.must_not_alias is not None and len(problem.must_not_alias):
-        return _assign_apart(problem, *_forbidden(problem.must_not_alias, len(problem)))
-    slot = [0] * len(problem)
+    """Shape (n,): the lowest slot free at each storage's birth, in normative order.
+
+    Slots that ever held a storage which must not alias the new one are skipped.
+    """
+    apart: dict[int, list[int]] = {}
+    for i, j in () if problem.must_not_alias is None else problem.must_not_alias.tolist():
+        apart.setdefault(i, []).append(j)
+        apart.setdefault(j, []).append(i)
+    slot = [-1] * len(problem)
     free: list[int] = []
-    opened = 0
-    # Ranges are never empty: a storage that is dead by now was placed before.
+    opened = gone = 0
     by_death = np.argsort(problem.death, kind="stable")
-    dying = by_death.tolist()
-    dead_by = np.searchsorted(problem.death[by_death], problem.birth, side="right").tolist()
-    gone = 0
-    for i, dead in enumerate(dead_by):
-        if dead == gone + 1:  # one dies, one is born
-            slot[i] = heappushpop(free, slot[dying[gone]])
-            gone = dead
-            continue
-        while gone < dead:
+    dying, death = by_death.tolist(), problem.death[by_death].tolist()
+    for i, birth in enumerate(problem.birth.tolist()):
+        while death[gone] <= birth:  # ranges are never empty: a storage that is dead by now was placed before
             heappush(free, slot[dying[gone]])
             gone += 1
+        barred = {slot[j] for j in apart[i]} if i in apart else ()
+        skipped = []
+        while free and free[0] in barred:
+            skipped.append(heappop(free))
         if free:
             slot[i] = heappop(free)
         else:
             slot[i] = opened
             opened += 1
+        for passed in skipped:
+            heappush(free, passed)
     return np.array(slot, np.int64)
-
-
-def _forbidden(pairs: I64, storages: int) -> tuple[I64, I64]:
-    """Return ``(first, others)``: storage i must not alias ``others[first[i]:first[i + 1]]``."""
-    both = np.concatenate([pairs, pairs[:, ::-1]])
-    both = both[np.argsort(both[:, 0], kind="stable")]
-    return np.searchsorted(both[:, 0], np.arange(storages + 1)), both[:, 1]
-
-
-def _assign_apart(problem: Problem, first: I64, others: I64) -> I64:
-    """Assign slots, skipping those that ever held a storage which must not alias the new one."""
-    slot = np.full(len(problem), -1, np.int64)
-    free: list[int] = []
-    opened = gone = 0
-    dying = np.argsort(problem.death, kind="stable").tolist()
-    death = problem.death[dying].tolist()
-    for i, birth in enumerate(problem.birth.tolist()):
-        while death[gone] <= birth:
-            heappush(free, int(slot[dying[gone]]))
-            gone += 1
-        taken = _passing_over(free, set(slot[others[first[i] : first[i + 1]]].tolist()))
-        if taken < 0:
-            taken = opened
-            opened += 1
-        slot[i] = taken
-    return slot
-
-
-def _passing_over(free: list[int], barred: set[int]) -> int:
-    """Pop the lowest slot of the heap ``free`` that is not ``barred``; −1: none."""
-    passed_over = []
-    while free and free[0] in barred:
-        passed_over.append(heappop(free))
-    taken = heappop(free) if free else -1
-    for slot in passed_over:
-        heappush(free, slot)
-    return taken
 
 
 def slot_sizes(problem: Problem, slot: I64) -> tuple[U64, U64]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.planners.helia import Memory, Region, filled
-from tmmu_core.planners.platform import read_platform
+from tmmu_core.planners.helia import Region, filled
+from tmmu_core.planners.platform import Memory, read_platform
 from tmmu_core.plans.model import Plan
 
 

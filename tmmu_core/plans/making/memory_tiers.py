@@ -14,8 +14,8 @@ from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.live_model import Liveness, Timeline
-from tmmu_core.planners.helia import BY_ITSELF, Facts, Memory, Platform, Residency, place, read_platform
-from tmmu_core.planners.platform import READ_ONLY_ROLES
+from tmmu_core.planners.helia import BY_ITSELF, Facts, Residency, place
+from tmmu_core.planners.platform import READ_ONLY_ROLES, Memory, Platform, read_platform
 from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.plans.making.plan_rows import arena_problems, without_handoffs
 
