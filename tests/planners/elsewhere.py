@@ -48,7 +48,7 @@ class Recorder:
 USERS = (
     *("planners.greedy", "planners.exact.search_tables", "planners.exact.search_run", "planners.exact.lns"),
     *("fitting.order.order_loops", "fitting.recompute.min_cut", "fitting.recompute.live_curve"),
-    *("planners.reuse.local_search", "planners.reuse.exact_cost", "plans.analysis.waste_ledger"),
+    *("planners.reuse.local_search", "planners.reuse.exact_cost"),
 )
 """Modules that call the library."""
 

@@ -144,30 +144,51 @@ def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False)
     if loops is None:
         return _place(cols, sequence, tightest=fit == "tightest")
     call = _flat_call(cols) if cols.plain else None
-    if call is not None:
-        return native.place_flat(loops, call, sequence, fit == "tightest")
-    return place_native(loops, cols, sequence, tightest=fit == "tightest")
+    if call is None:
+        return place_native(loops, cols, sequence, tightest=fit == "tightest")
+    call.fields["sequence"][:] = sequence
+    call.tightest = int(fit == "tightest")
+    native.run(loops, "place_near" if len(call.fields["first"]) > len(cols) else "place_all", call)
+    offset: list[int] = call.fields["offset"].tolist()
+    return offset
 
 
 def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
-    """Return the offsets of one run of the native segment-tree loop; ``cols`` must be small."""
+    """Return the offsets of one run of the native segment-tree loop; ``cols`` must be small.
+
+    Where the pool of address ranges is too small, the run continues with a larger one.
+    """
+    n, leaves = len(cols), 1 << max(len(cols.births) - 1, 0).bit_length()
     odd_of, odd_other, odd_kind = cols.odd_rows
-    found: list[int] = native.place(
-        loops,
-        len(cols.births),
-        sequence=np.asarray(sequence, dtype=np.int64),
-        part_of=cols.part_of,
-        part_lo=cols.part_lo,
-        part_hi=cols.part_hi,
-        size=cols.sizes,
-        align=cols.aligns,
-        fixed=np.asarray(cols.fixed, dtype=np.int64),
-        odd_of=odd_of,
-        odd_other=odd_other,
-        odd_kind=odd_kind,
-        tightest=tightest,
-    ).tolist()
-    return found
+    tables = {
+        "sequence": np.asarray(sequence, dtype=np.int64),
+        "part_of": cols.part_of,
+        "part_lo": cols.part_lo,
+        "part_hi": cols.part_hi,
+        "size": cols.sizes,
+        "align": cols.aligns,
+        "fixed": np.asarray(cols.fixed, dtype=np.int64),
+        "odd_of": odd_of,
+        "odd_other": odd_other,
+        "odd_kind": odd_kind,
+        "begin": np.zeros(4 * leaves, np.int64),
+        "count": np.zeros(4 * leaves, np.int32),
+        "room": np.zeros(4 * leaves, np.int32),
+        "blocked": np.empty(200 * int(np.diff(cols.part_of).max(initial=1)), np.int64),
+        "near": np.empty(int(np.diff(odd_of).max(initial=0)) + 1, np.int64),
+        "now": np.array([0, -1, 0], np.int64),
+    }
+    assert all(len(tables[name]) == n for name in ("sequence", "size", "align", "fixed"))
+    offset = np.full(n, -1, np.int64)
+    pool = np.empty((2, max(1024, 16 * n)), np.int64)
+    while True:
+        room = {"pool": pool.shape[1], "starts": pool[0], "ends": pool[1]}
+        call = native.call_of("tree", n=n, leaves=leaves, tightest=tightest, offset=offset, **room, **tables)
+        lacks = native.run(loops, "place", call)
+        if not lacks:
+            found: list[int] = offset.tolist()
+            return found
+        pool = np.concatenate([pool, np.empty((2, pool.shape[1] + lacks), np.int64)], axis=1)
 
 
 def _flat_call(cols: Columns) -> Any:
@@ -176,14 +197,14 @@ def _flat_call(cols: Columns) -> Any:
     A run scans all placed storages, or sorts the neighbours of each: the storages that overlap it in time. Cached.
     """
     if "flat" not in cols.memo:
-        lo, hi = cols.part_lo, cols.part_hi
+        lo, hi, n = cols.part_lo, cols.part_hi, len(cols)
         order = np.argsort(lo, kind="stable")
         later = np.searchsorted(lo[order], hi[order])  # storages born before the k-th by birth ends
-        count = later - np.arange(1, len(cols) + 1)
-        rows, n = 2 * int(count.sum()), len(cols)
-        call = None
+        count = later - np.arange(1, n + 1)
+        rows = 2 * int(count.sum())
+        tables = None
         if 4 * n**3 <= rows**2:
-            call = native.flat(lo, hi, cols.sizes, cols.aligns, spans=4 * n)
+            tables = {"first": lo, "other": hi, "spans": np.empty(4 * n, np.int64), "placed": np.empty(0, np.int64)}
         elif rows <= min(NEAR_UP_TO * n, PAIRS_UP_TO):
             one = np.repeat(np.arange(n), count)
             other = order[np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count) + one + 1]
@@ -191,8 +212,18 @@ def _flat_call(cols: Columns) -> Any:
             table = np.concatenate([other, one])[np.argsort(np.concatenate([one, other]), kind="stable")]
             first = np.zeros(n + 1, np.int64)
             np.cumsum(np.bincount(one, minlength=n) + np.bincount(other, minlength=n), out=first[1:])
-            call = native.flat(first, table, cols.sizes, cols.aligns, spans=2 * int(np.diff(first).max(initial=0)))
-        cols.memo["flat"] = call
+            most = int(np.diff(first).max(initial=0))
+            tables = {"first": first, "other": table, "spans": np.empty(2 * most, np.int64)}
+            tables["placed"] = np.empty(most + 1, np.int64)
+        cols.memo["flat"] = tables and native.call_of(
+            "near",
+            n=n,
+            size=cols.sizes,
+            align=cols.aligns,
+            sequence=np.empty(n, np.int64),
+            offset=np.empty(n, np.int64),
+            **tables,
+        )
     return cols.memo["flat"]
 
 

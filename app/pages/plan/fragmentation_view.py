@@ -96,10 +96,10 @@ def _slot_table(shown: Shown, found: tuple[SlotReport, ...]) -> None:
             "slot": [r.slot for r in listed],
             "offset": [r.offset_bytes for r in listed],
             "backing": [r.backing_bytes for r in listed],
-            "tensors": [len(r.tenants) for r in listed],
+            "tensors": [r.tenants for r in listed],
             "busy steps": [r.busy_steps for r in listed],
             "unused bytes × steps": [float(r.unused_byte_steps) for r in listed],
-            "tensor": [max(r.tenants, key=lambda t: (t.size_bytes, t.tensor_id)).tensor_id for r in listed],
+            "tensor": [r.largest for r in listed],
         }
     )
     tensor_table.selectable(frame_, f"slot-table.{shown.key}", state.choice().selected, height=420)

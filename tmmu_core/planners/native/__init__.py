@@ -1,4 +1,4 @@
-"""Inner loops in C: greedy placement, the search of ``exact``, execution orders, recomputation and the waste ledger.
+"""Inner loops in C: greedy placement, the search of ``exact``, execution orders and recomputation.
 
 ``*.c`` and ``native.h`` are the sources. :mod:`.load` loads the prebuilt library of the platform, :mod:`.native` passes
 arrays to it, and :mod:`.build` compiles it (``make native``; ``hatch_build.py`` at installation). Where no library can

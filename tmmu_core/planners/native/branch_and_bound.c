@@ -1,9 +1,6 @@
 /* Branch and bound of the planner `exact` in C: search_tables.py, propagation.py, conflicts.py and
- * branch_and_bound.py of tmmu_core/planners/exact/. Functions and constants have the names of those modules, which
- * document them.
- *
- * Freestanding: 64-bit integers, no C library, no recursion, no allocation.
- */
+   branch_and_bound.py of tmmu_core/planners/exact/. Functions and constants have the names of those modules, which
+   document them. */
 #include "native.h"
 
 /* Columns of the tables, as in search_tables.py. */
@@ -33,9 +30,6 @@ typedef const struct search *S;
 #define ORDER(row, c) (s->order[(row) * 2 + (c)])
 #define EVENT(e, c) (s->event[(e) * EVENT_COLUMNS + (c)])
 #define COUNTER(c) (s->counters[c])
-
-static inline I larger(I cause, I detail) { return cause > detail ? cause : detail; }
-static inline I smaller(I cause, I detail) { return cause < detail ? cause : detail; }
 
 /* search_tables.py */
 

@@ -1,8 +1,4 @@
-/* Greedy placement in C: place_near_native and _place of tmmu_core/planners/greedy.py.
- *
- * Freestanding: 64-bit integers, no library, no recursion, no allocation. The caller rules out overflow
- * (Columns.small); signed arithmetic wraps (-fwrapv), so no behaviour is undefined.
- */
+/* Greedy placement in C: tmmu_core/planners/greedy.py. */
 #include "native.h"
 
 /* A free gap for `need` bytes, found while ranges pass by in order of their starts. */
@@ -50,8 +46,6 @@ SHARED I tmmu_place_near(const struct near *p)
         offset[i] = -1;
     for (I step = 0; step < n; step++) {
         const I i = p->sequence[step];
-        if (i < 0 || i >= n)
-            return OUTSIDE;
         I many = 0;
         for (I row = first[i]; row < first[i + 1]; row++) { /* without a branch, which could not be predicted */
             placed[many] = other[row];
@@ -83,8 +77,6 @@ SHARED I tmmu_place_all(const struct near *p)
     I *const start = p->spans, *const end = start + n, *const lo = end + n, *const hi = lo + n;
     for (I step = 0; step < n; step++) {
         const I i = p->sequence[step];
-        if (i < 0 || i >= n)
-            return OUTSIDE;
         const I from = p->first[i], until = p->other[i];
         struct gap g = {p->size[i], p->align[i], p->tightest, 0, 0, -1, -1};
         for (I k = 0; k < step; k++)
@@ -120,26 +112,12 @@ static inline I after(const I *values, I count, I x)
     return lo;
 }
 
-/* How many of values[0:count] are < x. */
-static inline I before(const I *values, I count, I x)
-{
-    I lo = 0, hi = count;
-    while (lo < hi) {
-        const I mid = (lo + hi) >> 1;
-        if (values[mid] < x)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
 /* Add a range to a list whose block has a free place. */
 static void merge(const struct tree *p, I which, I start, I end)
 {
     I *const starts = p->starts + p->begin[which], *const ends = p->ends + p->begin[which];
     const I n = p->count[which];
-    const I i = before(ends, n, start), j = after(starts, n, end);
+    const I i = after(ends, n, start - 1), j = after(starts, n, end);
     if (i < j) {
         if (starts[i] < start)
             start = starts[i];
@@ -202,33 +180,33 @@ struct block {
     I many, total;
 };
 
+/* The first range of a list, or the single range, that ends after `at`; return whether there is one. */
+static inline int range_after(const struct tree *p, const struct block *b, I which, I at, I *start, I *end)
+{
+    if (which >= b->many) {
+        const I j = p->near[which - b->many];
+        *start = p->offset[j];
+        *end = *start + p->size[j];
+        return *end > at;
+    }
+    const I list = p->blocked[which], begin = p->begin[list], f = after(p->ends + begin, p->count[list], at);
+    if (f == p->count[list])
+        return 0;
+    *start = p->starts[begin + f];
+    *end = p->ends[begin + f];
+    return 1;
+}
+
 static inline I lowest(const struct tree *p, const struct block *b, I need, I grid)
 {
-    I at = 0, agreed = 0, which = 0;
+    I at = 0, agreed = 0, which = 0, start, end;
     while (agreed < b->total) {
-        I wall = -1, past = 0;
-        if (which < b->many) {
-            const I list = p->blocked[which], begin = p->begin[list], count = p->count[list];
-            const I f = after(p->ends + begin, count, at);
-            if (f < count) {
-                wall = p->starts[begin + f];
-                past = p->ends[begin + f];
-            }
-        } else {
-            const I j = p->near[which - b->many];
-            if (p->offset[j] + p->size[j] > at) {
-                wall = p->offset[j];
-                past = p->offset[j] + p->size[j];
-            }
-        }
-        if (0 <= wall && wall < at + need) {
-            at = (past + grid - 1) & -grid;
+        if (range_after(p, b, which, at, &start, &end) && start < at + need) {
+            at = (end + grid - 1) & -grid;
             agreed = 0;
         } else {
             agreed++;
-            which++;
-            if (which == b->total)
-                which = 0;
+            which = which + 1 < b->total ? which + 1 : 0;
         }
     }
     return at;
@@ -236,39 +214,20 @@ static inline I lowest(const struct tree *p, const struct block *b, I need, I gr
 
 static inline I tightest(const struct tree *p, const struct block *b, I need, I grid)
 {
-    I edge = 0, best = -1, smallest = -1;
+    I edge = 0, best = -1, smallest = -1, start, end;
     for (;;) {
-        I moved = 1;
-        while (moved) {
-            moved = 0;
-            for (I which = 0; which < b->total; which++) {
-                if (which < b->many) {
-                    const I list = p->blocked[which], begin = p->begin[list], count = p->count[list];
-                    const I f = after(p->ends + begin, count, edge);
-                    if (f < count && p->starts[begin + f] <= edge) {
-                        edge = p->ends[begin + f];
-                        moved = 1;
-                    }
-                } else {
-                    const I j = p->near[which - b->many];
-                    if (p->offset[j] <= edge && edge < p->offset[j] + p->size[j]) {
-                        edge = p->offset[j] + p->size[j];
-                        moved = 1;
-                    }
-                }
-            }
-        }
         I wall = -1;
-        for (I which = 0; which < b->total; which++) {
-            if (which < b->many) {
-                const I list = p->blocked[which], begin = p->begin[list], count = p->count[list];
-                const I f = after(p->starts + begin, count, edge);
-                if (f < count && (wall < 0 || p->starts[begin + f] < wall))
-                    wall = p->starts[begin + f];
-            } else {
-                const I j = p->near[which - b->many];
-                if (p->offset[j] > edge && (wall < 0 || p->offset[j] < wall))
-                    wall = p->offset[j];
+        for (I moved = 1; moved;) { /* the edge moves past the ranges that cover it; then the next one is the wall */
+            moved = 0;
+            wall = -1;
+            for (I which = 0; which < b->total; which++) {
+                if (!range_after(p, b, which, edge, &start, &end))
+                    continue;
+                if (start <= edge) {
+                    edge = end;
+                    moved = 1;
+                } else if (wall < 0 || start < wall)
+                    wall = start;
             }
         }
         const I at = (edge + grid - 1) & -grid;
@@ -283,19 +242,13 @@ static inline I tightest(const struct tree *p, const struct block *b, I need, I 
 }
 
 /* Whether `need` bytes at `here` overlap nothing but j, whose place is reused. */
-static inline I is_free(const struct tree *p, const struct block *b, I j, I here, I need)
+static inline int is_free(const struct tree *p, const struct block *b, I j, I here, I need)
 {
+    I start, end;
     for (I which = 0; which < b->total; which++) {
-        if (which < b->many) {
-            const I list = p->blocked[which], begin = p->begin[list], count = p->count[list];
-            const I f = after(p->ends + begin, count, here);
-            if (f < count && p->starts[begin + f] < here + need)
-                return 0;
-        } else {
-            const I o = p->near[which - b->many];
-            if (o != j && p->offset[o] < here + need && here < p->offset[o] + p->size[o])
-                return 0;
-        }
+        const int is_own = which >= b->many && p->near[which - b->many] == j;
+        if (!is_own && range_after(p, b, which, here, &start, &end) && start < here + need)
+            return 0;
     }
     return 1;
 }
@@ -352,8 +305,6 @@ SHARED I tmmu_place(const struct tree *p)
     struct nodes found;
     for (; now[0] < p->n; now[0]++, now[1] = -1) {
         const I i = p->sequence[now[0]];
-        if (i < 0 || i >= p->n)
-            return OUTSIDE;
         if (now[1] < 0) {
             p->offset[i] = p->fixed[i] >= 0 ? p->fixed[i] : where(p, i, &found);
             now[1] = p->part_of[i];

@@ -1,8 +1,5 @@
 /* Large neighbourhood search (destroy and repair) of the planner `exact` in C: tmmu_core/planners/exact/lns_moves.py.
- * Functions and constants have the names of that module, which documents them.
- *
- * Freestanding: 64-bit integers, no C library, no recursion, no allocation. O3 vectorises its loops.
- */
+   Functions and constants have the names of that module, which documents them. O3 vectorises its loops. */
 #pragma GCC optimize("O3")
 #include "native.h"
 
@@ -27,8 +24,6 @@ typedef const struct lns *P;
 #define UNIT(u, c) (p->unit[(u) * COLUMNS + (c)])
 #define WORK(row) (p->work + (row) * (p->n + 1))
 #define NEAR(row) (p->proximity + (row) * p->n)
-
-static inline I larger(I one, I two) { return one > two ? one : two; }
 
 static inline I draw(I *state)
 {

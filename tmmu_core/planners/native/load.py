@@ -23,7 +23,7 @@ POINTER_BYTES = 8
 FUNCTIONS = (
     *("tmmu_place_near", "tmmu_place_all", "tmmu_place", "tmmu_search", "tmmu_neighbours", "tmmu_lns"),
     *("tmmu_order_measure", "tmmu_order_alone", "tmmu_order_lpmf", "tmmu_order_eager", "tmmu_order_late"),
-    *("tmmu_recompute_run", "tmmu_minimum_cut", "tmmu_reuse", "tmmu_least_cost", "tmmu_waste"),
+    *("tmmu_recompute_run", "tmmu_minimum_cut", "tmmu_reuse", "tmmu_least_cost"),
 )
 """Functions that take the address of one structure and return an integer."""
 

@@ -1,5 +1,6 @@
-/* Arguments of the library's functions: integer tables, by address. native.py defines the same structures, field by
-   field. */
+/* Arguments of the library's functions: integers, and tables by address, 8 bytes each. native.py reads the structures
+   from this file. All sources are freestanding: 64-bit integers, no C library, no recursion but a bounded one, no
+   allocation. The callers rule out overflow, and signed arithmetic wraps (-fwrapv), so no behaviour is undefined. */
 #ifndef TMMU_NATIVE_H
 #define TMMU_NATIVE_H
 #include <stdint.h>
@@ -8,8 +9,10 @@ typedef int64_t I;
 
 #define SHARED __attribute__((visibility("default")))
 
-/* Results: success, or an argument out of range. */
-enum { DONE = 0, OUTSIDE = -9 };
+enum { DONE = 0 };
+
+static inline I larger(I one, I two) { return one > two ? one : two; }
+static inline I smaller(I one, I two) { return one < two ? one : two; }
 
 /* Greedy placement by neighbours: n storages; `first` (n + 1) is where the neighbours of each begin in `other`.
    By a scan: `first` and `other` (n) are the live range of each, and `spans` has 4 n. */
@@ -123,17 +126,6 @@ struct cut {
     I *room;
     I *level; /* out: >= 0 on the side of the source */
     I *queue, *at, *path;
-};
-
-/* Blocks of one arena by address, and when their tenants are born and freed; see plans/analysis/waste_ledger.py. */
-struct waste {
-    I blocks, leaves, steps, events; /* events: births, and as many deaths */
-    const uint64_t *start, *end, *alignment;
-    const I *place, *born, *births, *gone, *deaths;
-    I *first, *last; /* 2 * leaves each, -1 before */
-    uint64_t *inside; /* 2 * leaves */
-    I *tenants;       /* blocks */
-    uint64_t *gaps, *top; /* out: steps */
 };
 
 #endif

@@ -1,7 +1,5 @@
-/* Peak memory of execution orders, and orders that lower it: the loops of tmmu_core/fitting/order in C.
- *
- * Freestanding: 64-bit integers, no library, no recursion, no allocation. All sums stay below 2^60 (OrderModel).
- */
+/* Peak memory of execution orders, and orders that lower it: the loops of tmmu_core/fitting/order in C. All sums stay
+   below 2^60 (OrderModel). */
 #include "native.h"
 
 /* Initialise the counters before the first node; return the live bytes. */
@@ -45,9 +43,7 @@ static I run_unit(const struct order *p, I unit, I *live)
             if (p->left[s] == 0 && !p->held[s])
                 freed += p->size[s];
         }
-        const I during = now - (given >= 0 ? p->size[given] : 0);
-        if (during > most)
-            most = during;
+        most = larger(most, now - (given >= 0 ? p->size[given] : 0));
         now -= freed;
     }
     *live = now;
@@ -86,8 +82,6 @@ SHARED I tmmu_order_measure(const struct order *p)
     for (I place = 0; place < p->n; place++) {
         const I unit = p->given[place];
         const int counts = place < p->skip_from || place >= p->skip_to;
-        if (unit < 0 || unit >= p->n)
-            return OUTSIDE;
         for (I u = p->unit_ptr[unit]; u < p->unit_ptr[unit + 1]; u++) {
             const I node = p->unit_nodes[u], given = reused(p, node);
             for (I t = p->touch_ptr[node]; t < p->touch_ptr[node + 1]; t++) {
@@ -123,75 +117,8 @@ SHARED I tmmu_order_alone(const struct order *p)
     I live = start(p);
     for (I place = 0; place < p->n; place++) {
         const I unit = p->given[place], before = live;
-        if (unit < 0 || unit >= p->n)
-            return OUTSIDE;
         p->one[unit] = run_unit(p, unit, &live) - before;
         p->two[unit] = live - before;
-    }
-    return DONE;
-}
-
-/* one: least peak memory first (fitting/order/baselines.py). */
-SHARED I tmmu_order_lpmf(const struct order *p)
-{
-    const I n = p->n, far = (I)1 << 60;
-    I *const ready = p->work, *const waits = p->work + n, *const follower = p->work + 2 * n;
-    I *const takes = p->work + 3 * n, *const leaves = p->work + 4 * n;
-    I live = start(p), many = 0, most = 0;
-    for (I s = 0; s < p->storages; s++)
-        if (p->held[s])
-            most += p->size[s];
-    if (live > most)
-        most = live;
-    for (I unit = 0; unit < n; unit++) {
-        waits[unit] = p->waits_for[unit];
-        if (waits[unit] == 0)
-            ready[many++] = unit;
-        follower[unit] = n;
-        for (I e = p->edge_ptr[unit]; e < p->edge_ptr[unit + 1]; e++)
-            if (p->edge_idx[e] < follower[unit])
-                follower[unit] = p->edge_idx[e];
-    }
-    for (I place = 0; place < n; place++) {
-        const I gap = most - live;
-        I smallest = far, best = 0;
-        for (I r = 0; r < many; r++) {
-            const I unit = ready[r];
-            I after = live;
-            takes[unit] = run_unit(p, unit, &after) - live;
-            leaves[unit] = after - live;
-            undo_unit(p, unit);
-            const I least = takes[unit] > 0 ? takes[unit] : 0;
-            if (least < smallest)
-                smallest = least;
-        }
-        const int by_follower = p->threshold > 0 && smallest > p->threshold;
-        for (I r = 1; r < many; r++) {
-            const I one = ready[r], other = ready[best];
-            int sooner;
-            if (by_follower) {
-                sooner = follower[one] != follower[other] ? follower[one] < follower[other] : one < other;
-            } else {
-                const I over = takes[one] > gap ? takes[one] : gap, other_over = takes[other] > gap ? takes[other] : gap;
-                if (over != other_over)
-                    sooner = over < other_over;
-                else
-                    sooner = leaves[one] != leaves[other] ? leaves[one] < leaves[other] : one < other;
-            }
-            if (sooner)
-                best = r;
-        }
-        if (many == 0)
-            return OUTSIDE;
-        const I unit = ready[best];
-        ready[best] = ready[--many];
-        const I during = run_unit(p, unit, &live);
-        if (during > most)
-            most = during;
-        p->one[place] = unit;
-        for (I e = p->edge_ptr[unit]; e < p->edge_ptr[unit + 1]; e++)
-            if (--waits[p->edge_idx[e]] == 0)
-                ready[many++] = p->edge_idx[e];
     }
     return DONE;
 }
@@ -222,6 +149,54 @@ static I advance(const struct order *p, I *ready, I *waits, I many, I chosen)
     return kept;
 }
 
+/* one: least peak memory first (fitting/order/baselines.py). */
+SHARED I tmmu_order_lpmf(const struct order *p)
+{
+    const I n = p->n, far = (I)1 << 60;
+    I *const ready = p->work, *const waits = p->work + n, *const follower = p->work + 2 * n;
+    I *const takes = p->work + 3 * n, *const leaves = p->work + 4 * n;
+    I live = start(p), many = begin(p, ready, waits), most = 0;
+    for (I s = 0; s < p->storages; s++)
+        if (p->held[s])
+            most += p->size[s];
+    most = larger(most, live);
+    for (I unit = 0; unit < n; unit++) {
+        follower[unit] = n;
+        for (I e = p->edge_ptr[unit]; e < p->edge_ptr[unit + 1]; e++)
+            if (p->edge_idx[e] < follower[unit])
+                follower[unit] = p->edge_idx[e];
+    }
+    for (I place = 0; place < n; place++) {
+        const I gap = most - live;
+        I smallest = far, best = 0;
+        for (I r = 0; r < many; r++) {
+            const I unit = ready[r];
+            I after = live;
+            takes[unit] = run_unit(p, unit, &after) - live;
+            leaves[unit] = after - live;
+            undo_unit(p, unit);
+            smallest = smaller(smallest, larger(takes[unit], 0));
+        }
+        const int by_follower = p->threshold > 0 && smallest > p->threshold;
+        for (I r = 1; r < many; r++) {
+            const I one = ready[r], other = ready[best];
+            I less = follower[one] - follower[other];
+            if (!by_follower) {
+                less = larger(takes[one], gap) - larger(takes[other], gap);
+                less = less ? less : leaves[one] - leaves[other];
+            }
+            if (less < 0 || (less == 0 && one < other))
+                best = r;
+        }
+        const I unit = ready[best], during = run_unit(p, unit, &live);
+        most = larger(most, during);
+        p->done[unit] = 1;
+        p->one[place] = unit;
+        many = advance(p, ready, waits, many, unit);
+    }
+    return DONE;
+}
+
 /* one: `given` with every unit that frees at least what it takes as early as possible. */
 SHARED I tmmu_order_eager(const struct order *p)
 {
@@ -229,10 +204,8 @@ SHARED I tmmu_order_eager(const struct order *p)
     I *const ready = p->work, *const waits = p->work + n;
     I live = start(p), many = begin(p, ready, waits), cursor = 0, most = live;
     for (I place = 0; place < n; place++) {
-        while (cursor < n && p->given[cursor] >= 0 && p->given[cursor] < n && p->done[p->given[cursor]])
+        while (p->done[p->given[cursor]])
             cursor++;
-        if (cursor == n || p->given[cursor] < 0 || p->given[cursor] >= n)
-            return OUTSIDE;
         I chosen = p->given[cursor];
         for (I r = 0; r < many; r++) {
             const I unit = ready[r];
@@ -245,8 +218,7 @@ SHARED I tmmu_order_eager(const struct order *p)
             }
         }
         const I during = run_unit(p, chosen, &live);
-        if (during > most)
-            most = during;
+        most = larger(most, during);
         p->done[chosen] = 1;
         p->one[place] = chosen;
         many = advance(p, ready, waits, many, chosen);
@@ -281,10 +253,8 @@ SHARED I tmmu_order_late(const struct order *p)
     for (I s = 0; s < p->storages; s++)
         p->left[s] = 0;
     for (I place = n - 1; place >= 0; place--) {
-        while (cursor >= 0 && p->given[cursor] >= 0 && p->given[cursor] < n && p->done[p->given[cursor]])
+        while (p->done[p->given[cursor]])
             cursor--;
-        if (cursor < 0 || p->given[cursor] < 0 || p->given[cursor] >= n)
-            return OUTSIDE;
         I chosen = p->given[cursor];
         for (I r = 0; r < many; r++) {
             const I unit = ready[r];

@@ -1,7 +1,4 @@
-/* Execution with recomputation and offloading, and the minimum cut: the loops of tmmu_core/fitting/recompute in C.
- *
- * Freestanding: 64-bit integers, no library, no recursion, no allocation.
- */
+/* Execution with recomputation and offloading, and the minimum cut: the loops of tmmu_core/fitting/recompute in C. */
 #include "native.h"
 
 enum { STEPS, LIVES, READS, FLOPS, MOVED };

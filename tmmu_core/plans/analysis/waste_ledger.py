@@ -24,13 +24,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from itertools import groupby, repeat
+from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tmmu_core.planners.native import native
-from tmmu_core.planners.native.load import library
 from tmmu_core.plans.figures.live_bytes import live_bytes_of
 from tmmu_core.plans.figures.metrics import fragmentation_ratio
 from tmmu_core.plans.figures.plan_storages import (
@@ -133,132 +131,79 @@ def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
 
 
 def _follow(s: PlanStorages, here: I64, beats: Beats) -> tuple[U64, U64]:
-    """``(alignment gaps, end of the highest block)`` at each beat for the storages ``here``."""
-    steps, birth, death = len(beats), beats.birth[here], beats.death[here]
-    if not len(here):
-        return np.zeros(steps, np.uint64), np.zeros(steps, np.uint64)
+    """``(alignment gaps, end of the highest block)`` at each beat for the storages ``here``.
+
+    Follows the live blocks in order of address, and the sum of the gaps between neighbours.
+    """
     slot, n = slot_numbers(np.zeros(len(here), np.int64), s.slot[here])
-    start, end, alignment = np.zeros(n, np.uint64), np.zeros(n, np.uint64), np.zeros(n, np.uint64)
-    start[slot], end[slot] = s.offset[here], s.offset[here] + s.backing[here]
-    alignment[slot] = s.slot_alignment[here]
-    by_place = np.lexsort((np.arange(n), start))
-    place = np.empty(n, np.int64)
-    place[by_place] = np.arange(n)
-    born, gone = np.argsort(birth, kind="stable"), np.argsort(death, kind="stable")
-    columns = {
-        "start": start[by_place],
-        "end": end[by_place],
-        "alignment": alignment[by_place],
-        "place": place[slot],
-        "born": born,
-        "births": birth[born],
-        "gone": gone,
-        "deaths": death[gone],
-    }
-    loops = library()
-    return native.waste(loops, steps, **columns) if loops is not None else _sweep(columns, steps)
-
-
-def _sweep(columns: dict[str, NDArray[Any]], steps: int) -> tuple[U64, U64]:
-    """Return :func:`_follow` in plain Python: the live blocks in order, and the sum of the gaps between neighbours."""
-    start, end, alignment, place, born, births, gone, deaths = (column.tolist() for column in columns.values())
-    tenants, live, total = [0] * len(start), list[int](), 0
+    block = np.zeros((3, n), np.uint64)
+    block[:, slot] = s.offset[here], s.offset[here] + s.backing[here], s.slot_alignment[here]
+    by_place = np.lexsort((np.arange(n), block[0]))
+    start, end, alignment = block[:, by_place].tolist()
+    place = np.argsort(by_place)[slot].tolist()
+    deaths, births = (
+        [*zip(steps[here].tolist(), repeat(k), place)] for steps, k in ((beats.death, -1), (beats.birth, 1))
+    )
+    events = sorted(deaths + births)
+    tenants, live, total = [0] * n, list[int](), 0
 
     def gap(lower: int, upper: int) -> int:
         return min(-end[lower] % alignment[upper], max(0, start[upper] - end[lower]))
 
-    def change(block: int, by: int) -> None:
-        nonlocal total
-        was_live = tenants[block] > 0
-        tenants[block] += by
-        if was_live == (tenants[block] > 0):
-            return
-        at = bisect_left(live, block)
-        if was_live:
-            del live[at]
-        below, above = live[at - 1 : at], live[at : at + 1]
-        around = sum(gap(k, block) for k in below) + sum(gap(block, k) for k in above)
-        added = around - sum(gap(lower, upper) for lower in below for upper in above)
-        total += -added if was_live else added
-        if not was_live:
-            live.insert(at, block)
-
-    gaps, top = [0] * steps, [0] * steps
-    b = d = 0
-    for t in range(steps):
-        while d < len(deaths) and deaths[d] == t:
-            change(place[gone[d]], -1)
-            d += 1
-        while b < len(births) and births[b] == t:
-            change(place[born[b]], 1)
-            b += 1
+    gaps, top = np.zeros((2, len(beats)), np.uint64)
+    k = 0
+    for t in range(len(beats)):
+        while k < len(events) and events[k][0] == t:
+            _, change, changed = events[k]
+            k += 1
+            was_live = tenants[changed] > 0
+            tenants[changed] += change
+            if was_live == (tenants[changed] > 0):
+                continue
+            at = bisect_left(live, changed)
+            if was_live:
+                del live[at]
+            below, above = live[at - 1 : at], live[at : at + 1]
+            around = sum(gap(other, changed) for other in below) + sum(gap(changed, other) for other in above)
+            added = around - sum(gap(lower, upper) for lower in below for upper in above)
+            total += -added if was_live else added
+            if not was_live:
+                live.insert(at, changed)
         gaps[t], top[t] = total, end[live[-1]] if live else 0
-    return np.array(gaps, np.uint64), np.array(top, np.uint64)
-
-
-@dataclass(frozen=True)
-class Tenant:
-    """One storage in a slot."""
-
-    tensor_id: str
-    """The storage's name (its head)."""
-    generation: int
-    size_bytes: int
-    birth: int
-    death: int
-    unused_bytes: int
-    """Backing − size: the slot rounding while it lives there."""
+    return gaps, top
 
 
 @dataclass(frozen=True)
 class SlotReport:
-    """A slot's backing against each of its tenants, in generation order."""
+    """A slot's backing against its tenants, the storages that use it one after another."""
 
-    arena: str
     slot: int
     offset_bytes: int
     backing_bytes: int
-    alignment: int
-    tenants: tuple[Tenant, ...]
+    tenants: int
+    largest: str
+    """Its largest tenant, by the id that names it."""
     busy_steps: int
     """Steps at which a tenant lives in it."""
     unused_byte_steps: int
-    """Σ over its tenants of unused bytes × steps alive."""
+    """Σ over its tenants of (backing − size) × steps alive."""
 
 
 def slot_reports(plan: Plan, arena: str) -> tuple[SlotReport, ...]:
     """One report per slot of the arena, by slot number."""
-    s, number = storages_of(plan), arena_number(plan, arena)
-    here = np.flatnonzero(s.arena == number)
-    here = here[np.lexsort((s.generation[here], s.slot[here]))]
+    s = storages_of(plan)
+    here = np.flatnonzero(s.arena == arena_number(plan, arena))
+    by_slot = here[np.argsort(s.slot[here], kind="stable")].tolist()
     reports: list[SlotReport] = []
-    cuts = np.flatnonzero(np.diff(s.slot[here])) + 1
-    for group in np.split(here, cuts) if len(here) else []:
-        first = group[0]
-        backing = int(s.backing[first])
-        tenants = tuple(
-            Tenant(
-                plan.tensor_ids[s.head[k]],
-                int(s.generation[k]),
-                int(s.size[k]),
-                int(s.birth[k]),
-                int(s.death[k]),
-                backing - int(s.size[k]),
-            )
-            for k in group
-        )
-        reports.append(
-            SlotReport(
-                arena=arena,
-                slot=int(s.slot[first]),
-                offset_bytes=int(s.offset[first]),
-                backing_bytes=backing,
-                alignment=int(s.slot_alignment[first]),
-                tenants=tenants,
-                busy_steps=sum(t.death - t.birth for t in tenants),
-                unused_byte_steps=sum(t.unused_bytes * (t.death - t.birth) for t in tenants),
-            )
-        )
+    for slot, group in groupby(by_slot, key=lambda k: int(s.slot[k])):
+        storages = list(group)
+        first, backing = storages[0], int(s.backing[storages[0]])
+        steps = [int(s.death[k] - s.birth[k]) for k in storages]
+        sizes = [int(s.size[k]) for k in storages]
+        _, largest = max(zip(sizes, (plan.tensor_ids[s.head[k]] for k in storages), strict=True))
+        unused = sum((backing - size) * life for size, life in zip(sizes, steps, strict=True))
+        found = SlotReport(slot, int(s.offset[first]), backing, len(storages), largest, sum(steps), unused)
+        reports.append(found)
     return tuple(reports)
 
 
@@ -279,25 +224,18 @@ class ResourceLedger:
     steps: I64
     """The step from which each row holds."""
 
-    @property
-    def internal_fragmentation_ratio(self) -> NDArray[np.float64]:
-        """1 − peak live so far / peak bytes so far; 0 where nothing was occupied yet."""
-        waste = (self.peak_bytes - self.peak_live_bytes).astype(np.float64)
-        return np.divide(waste, self.peak_bytes.astype(np.float64), out=np.zeros_like(waste), where=self.peak_bytes > 0)
-
     def rows(self) -> list[dict[str, int | float]]:
         """One mapping per step, keys as seed II.J names them."""
+        columns = (self.steps, self.bytes_allocated, self.peak_bytes, self.peak_live_bytes, self.allocation_failures)
         return [
             {
                 "t": t,
-                "bytes_allocated": int(self.bytes_allocated[k]),
-                "peak_bytes": int(self.peak_bytes[k]),
-                "allocation_failures": int(self.allocation_failures[k]),
-                "internal_fragmentation_ratio": fragmentation_ratio(
-                    int(self.peak_live_bytes[k]), int(self.peak_bytes[k])
-                ),
+                "bytes_allocated": allocated,
+                "peak_bytes": peak,
+                "allocation_failures": failures,
+                "internal_fragmentation_ratio": fragmentation_ratio(live, peak),
             }
-            for k, t in enumerate(self.steps.tolist())
+            for t, allocated, peak, live, failures in zip(*(column.tolist() for column in columns), strict=True)
         ]
 
 
