@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any
 
 from tmmu_core.base.cbor import H
 from tmmu_core.base.errors import AllocationFailure
 from tmmu_core.graph.model import Graph
-from tmmu_core.plans.making.engine import RequestFields, Solution, plan_graph
+from tmmu_core.plans.making.engine import Solution, plan_graph
 from tmmu_core.runtime.apply import Applied, Bound, TmmuState, apply_plan
 from tmmu_core.runtime.arena import ArenaHandle, barrier
 
@@ -39,7 +39,7 @@ def prepare_memory(
     handles: Mapping[str, ArenaHandle] | None = None,
     security: str = "standard",
     allocation_failures: int = 0,
-    **fields: Unpack[RequestFields],
+    **fields: Any,
 ) -> Prepared:
     """``PrepareMemory_v2``: plan, apply, commit.
 

@@ -141,8 +141,8 @@ def extents_of(plan_input: PlanInput, known: dict[bytes, Packing] | None = None)
     options = entry.checked_options(plan_input.options)
     kept = {} if known is None else known
     packings = [_packed(entry, problem, options, kept) for problem in problems]
-    placement = merge_packings(liveness, problems, packings)
-    return {name: extent for name, extent in placement.extent.items() if name != OFFLOAD_ARENA}
+    arenas = merge_packings(liveness, problems, packings).arenas
+    return {found.problem.arena: found.extent for found in arenas if found.problem.arena != OFFLOAD_ARENA}
 
 
 def _packed(

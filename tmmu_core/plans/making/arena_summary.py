@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tmmu_core.base.errors import U64_MAX, AllocationFailure, AllocationOverflow, ArenaTooSmall
 from tmmu_core.graph.model import ONE_MEMORY, Arena
-from tmmu_core.liveness.live_model import I64, U64
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.live_bytes import peak_and_count, peak_together
-from tmmu_core.plans.model import INVALID, ArenaSummary
+from tmmu_core.plans.making.plan_rows import PackedArena
+from tmmu_core.plans.model import FEASIBLE, INVALID, OPTIMAL, ArenaSummary
 
 ALL_BOUNDS_UP_TO = 100_000
 """The most storages for which all bounds are computed; above, only the peak live bytes."""
@@ -25,27 +25,16 @@ TRIED_UP_TO = 20_000
 """The most storages for which another planner is tried before ``ArenaTooSmall``."""
 
 
-class PackedArena(NamedTuple):
-    """A planner's packing of one arena, with slots and extent."""
+def summarise(found: PackedArena, config: Mapping[str, Arena], steps: int) -> ArenaSummary:
+    """Return the arena's figures and its certificate. A plan at a proven bound is optimal, with any planner.
 
-    packing: Packing
-    slots: int
-    extent: int
-    """Bytes."""
-    held: I64
-    """Per storage, the step after its last use as planned: the input of an in-place reuse that is not taken keeps its
-    bytes through the step that reads it. The peak counts this; the lower bound is that of the problem."""
-    parts: tuple[I64, I64, U64] | None = None
-    """Birth, end of use and bytes of every live part, where storages have gaps: each is a row, and a storage of the
-    plan. ``None``: the storages are their own."""
-
-
-def summarise(problem: Problem, found: PackedArena, config: Mapping[str, Arena], steps: int) -> ArenaSummary:
-    """Return the arena's figures and its certificate. A plan at a proven bound is optimal, with any planner."""
-    steps = max(steps, 1)
+    The peak counts bytes as they are held; the lower bound is that of the problem.
+    """
+    problem, packing, steps = found.problem, found.packing, max(steps, 1)
     arena = config.get(problem.arena, Arena())
-    birth, until, size = found.parts or (problem.birth, found.held, problem.size)
-    peak_live, max_live = peak_and_count(birth, until, size, steps)
+    parts = found.live_parts
+    peak_live, max_live = peak_and_count(*parts, steps)
+    cost = reuse_cost(problem, packing)
     return ArenaSummary(
         name=problem.arena,
         capacity_bytes=arena.capacity_bytes,
@@ -54,13 +43,13 @@ def summarise(problem: Problem, found: PackedArena, config: Mapping[str, Arena],
         extent_bytes=found.extent,
         committed_bytes=metrics.committed_bytes(found.extent, arena.page_size, arena=problem.arena),
         peak_live_bytes=peak_live,
-        slots=found.slots,
+        slots=int(found.slot.max(initial=-1)) + 1,
         max_live=max_live,
-        storages=len(birth),
-        **certify(problem, found.packing, found.extent, steps),
-        reuse_cost=reuse_cost(problem, found.packing),
-        reuse_cost_lower_bound=None if problem.reuse is None else found.packing.cost_bound or 0,
-        reuse_cost_witness=found.packing.cost_witness,
+        storages=len(parts[0]),
+        **certify(problem, packing, found.extent, steps),
+        reuse_cost=cost,
+        reuse_cost_lower_bound=None if cost is None else packing.cost_bound or 0,
+        reuse_cost_witness=packing.cost_witness,
     )
 
 
@@ -84,12 +73,13 @@ def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> dict
     """
     bound, witness, step = _bound(problem, steps)
     proven = max(bound, packing.lower_bound or 0)
-    otherwise = "unproven" if packing.stopped else "feasible"
-    status = "optimal" if packing.optimal or extent == proven else otherwise
-    if (reuse_cost(problem, packing) or 0) > (packing.cost_bound or 0) and status == "optimal":
-        status = otherwise
+    is_cheapest = (reuse_cost(problem, packing) or 0) <= (packing.cost_bound or 0)
     if extent < proven:  # such a plan is wrong
         status = INVALID
+    elif (packing.optimal or extent == proven) and is_cheapest:
+        status = OPTIMAL
+    else:
+        status = "unproven" if packing.stopped else FEASIBLE
     return {
         "lower_bound_bytes": bound,
         "proven_bytes": proven if proven > bound else None,
@@ -124,18 +114,17 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
     if summary.extent_bytes <= summary.capacity_bytes:
         return
     bound = max(summary.bound_bytes, summary.proven_bytes or 0)
-    other = "no" if bound > summary.capacity_bytes else "unknown"
-    if other == "unknown" and problem.reuse is None and len(problem) <= TRIED_UP_TO:
-        packing = ARENA_PLANNERS[TRIED].pack(problem, {}, None)
-        other = TRIED if int((packing.offset + problem.size).max()) <= summary.capacity_bytes else other
-    if other == "no":
+    planner = "exact" if problem.reuse is None else "reuse"
+    other, way = "unknown", f"The least that is proven to be needed is {bound:,} B: a search may fit, "
+    way += f"try --planner {planner}."
+    if bound > summary.capacity_bytes:
+        other = "no"
         way = f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "
         way += OF_GRAPHS if of_graph else OF_INSTANCES
-    elif other == "unknown":
-        way = f"The least that is proven to be needed is {bound:,} B: a search may fit, "
-        way += f"try --planner {'exact' if problem.reuse is None else 'reuse'}."
-    else:
-        way = f"It fits with --planner {other}."
+    elif problem.reuse is None and len(problem) <= TRIED_UP_TO:
+        packing = ARENA_PLANNERS[TRIED].pack(problem, {}, None)
+        if int((packing.offset + problem.size).max()) <= summary.capacity_bytes:
+            other, way = TRIED, f"It fits with --planner {TRIED}."
     limit = "the memory limit (--capacity)" if summary.name == ONE_MEMORY else f"the capacity of arena {summary.name!r}"
     raise ArenaTooSmall(
         f"{limit} is {summary.capacity_bytes:,} B, the plan needs {summary.extent_bytes:,} B.",
@@ -150,9 +139,13 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
     )
 
 
-def check_budget(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
-    """Raise ``AllocationFailure`` when Σ extents is over the quota (contract §4)."""
-    needed = sum(summary.extent_bytes for summary in summaries)
+def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
+    """Check the sums over all arenas (contract §4, §6).
+
+    Raises ``AllocationFailure`` for extents over the quota, and ``AllocationOverflow`` where the bytes in whole pages,
+    the largest figure that is summed up, pass 2^64 − 1.
+    """
+    needed, committed = (sum(getattr(a, name) for a in summaries) for name in ("extent_bytes", "committed_bytes"))
     if budget is not None and needed > budget:
         largest = max(summaries, key=lambda summary: (summary.extent_bytes, summary.name))
         raise AllocationFailure(
@@ -165,20 +158,12 @@ def check_budget(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
             hint=f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B. "
             f"tmmu fit FILE --capacity {budget} looks for a graph that fits.",
         )
-
-
-def check_together(summaries: Sequence[ArenaSummary]) -> None:
-    """Raise ``AllocationOverflow`` where arenas that fit 64 bits one by one do not so together (contract §4, §6).
-
-    What all of them take in whole pages is the largest figure that is summed up over arenas.
-    """
-    needed = sum(summary.committed_bytes for summary in summaries)
-    if needed > U64_MAX:
+    if committed > U64_MAX:
         largest = max(summaries, key=lambda summary: (summary.committed_bytes, summary.name))
         raise AllocationOverflow(
-            f"the plan needs {needed:,} B over all arenas, past 2^64 − 1.",
+            f"the plan needs {committed:,} B over all arenas, past 2^64 − 1.",
             arena=largest.name,
-            offset=needed - largest.committed_bytes,
+            offset=committed - largest.committed_bytes,
             size=largest.committed_bytes,
             hint=f"The largest arena is {largest.name!r} with {largest.committed_bytes:,} B: look at its tensors.",
         )

@@ -11,12 +11,12 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from tmmu_core.base.errors import U64_MAX, ArenaTooSmall, ContractError, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
 from tmmu_core.graph.assumed_sizes import in_words
-from tmmu_core.graph.model import AnnotatedGraph, Arena, ArenaConfig, Graph, Mode, Preset
+from tmmu_core.graph.model import AnnotatedGraph, ArenaConfig, Graph
 from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor
 from tmmu_core.liveness.live_model import Liveness, Timeline
@@ -26,7 +26,7 @@ from tmmu_core.planners.meter import metered
 from tmmu_core.planners.problem import Packing, Problem, Progress
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
-from tmmu_core.plans.making.arena_summary import PackedArena, check_budget, check_capacity, check_together, summarise
+from tmmu_core.plans.making.arena_summary import check_capacity, check_totals, summarise
 from tmmu_core.plans.making.memory_tiers import spread_over_memories
 from tmmu_core.plans.making.plan_rows import (
     arena_problems,
@@ -50,29 +50,11 @@ class Solution:
     plan: Plan
 
 
-class RequestFields(TypedDict, total=False):
-    """The fields of a :class:`PlanRequest` that the engine itself reads, as keyword arguments."""
-
-    mode: Mode | None
-    preset: Preset | None
-    planner: str
-    options: Mapping[str, Any]
-    arenas: Mapping[str, Arena | Mapping[str, Any]] | None
-    order: Sequence[str] | None
-    token: bytes | None
-    seed: int | None
-    rank: int
-    world_size: int
-    shard_spec: Mapping[str, Any] | None
-    dims: Mapping[str, int]
-    budget: int | None
-
-
 def plan_graph(
-    graph: Graph, *, ir_hash: bytes | None = None, progress: Progress | None = None, **fields: Unpack[RequestFields]
+    graph: Graph, *, ir_hash: bytes | None = None, progress: Progress | None = None, **fields: Any
 ) -> Solution:
     """:func:`solve` for a request that is written as keyword arguments."""
-    return solve(graph, PlanRequest(**fields), ir_hash=ir_hash, progress=progress)  # type: ignore[arg-type]
+    return solve(graph, PlanRequest(**fields), ir_hash=ir_hash, progress=progress)
 
 
 def solve(
@@ -140,16 +122,10 @@ def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress
     liveness, config, problems, packings = _packed(timeline, config, planner, options, meter)
     placement = merge_packings(liveness, problems, packings)
 
-    summaries = []
-    for problem, packing in zip(problems, packings, strict=True):
-        rows = placement.rows_of[problem.arena]
-        slots = int(placement.slot[rows].max(initial=-1)) + 1
-        placed = PackedArena(packing, slots, placement.extent[problem.arena], placement.held[rows])
-        summaries.append(summarise(problem, placed, config, timeline.steps))
+    summaries = [summarise(found, config, timeline.steps) for found in placement.arenas]
     for problem, summary in zip(problems, summaries, strict=True):
         check_capacity(problem, summary)
-    check_budget(summaries, request.budget)
-    check_together(summaries)
+    check_totals(summaries, request.budget)
 
     remarks = remarks_on(graph, request.dims)
     if UNPLANNED in remarks:
@@ -161,7 +137,7 @@ def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress
         identity = _identity(known_hash, request, timeline.order)
         liveness = placement.liveness
         peak = placement.peak(timeline.steps)
-        columns = plan_columns(liveness, placement, summaries, own_arenas=own_arenas)
+        columns = plan_columns(placement, summaries, own_arenas=own_arenas)
         del placement  # it is in the columns now
         plan = assemble(
             columns,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from msgspec import to_builtins
@@ -15,22 +15,12 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.planners import MemoryPlannerEntry, planner_named
 from tmmu_core.planners.meter import Meter, metered
-from tmmu_core.planners.problem import (
-    GIVEN,
-    I64,
-    Packing,
-    PlainInstance,
-    Problem,
-    Progress,
-    ReuseTerms,
-    live_parts,
-)
-from tmmu_core.planners.slots import slot_sizes
+from tmmu_core.planners.problem import GIVEN, Packing, PlainInstance, Problem, Progress, ReuseTerms, live_parts
 from tmmu_core.plans import canonical
 from tmmu_core.plans.constraints import Constraints
 from tmmu_core.plans.figures.live_bytes import peak_together
-from tmmu_core.plans.making.arena_summary import PackedArena, check_capacity, summarise
-from tmmu_core.plans.making.plan_rows import assemble, numbered_by_offset, storage_numbers
+from tmmu_core.plans.making.arena_summary import check_capacity, summarise
+from tmmu_core.plans.making.plan_rows import PackedArena, assemble, packed_arena, storage_numbers
 from tmmu_core.plans.model import GIVEN_OFFSETS, READ, Handoff, Plan, PlanColumns
 
 
@@ -60,16 +50,16 @@ def plan_problem(
     placed = []
     for problem in instance.problems:
         packing = given_packings.get(problem.arena) or _packed(problem, planner, options or {}, meter)
-        placed.append(_placed(problem, packing, reserved or 0))
+        found = packed_arena(problem, packing)
+        placed.append(replace(found, extent=max(found.extent, reserved or 0)))
     columns = _columns(placed, instance)
     steps = int(columns.death.max(initial=1))
-    config = {each.problem.arena: Arena(each.problem.capacity, each.problem.arena_alignment) for each in placed}
-    summaries = [summarise(each.problem, each.found, config, steps) for each in placed]
-    for each, summary in zip(placed, summaries, strict=True):
+    config = {problem.arena: Arena(problem.capacity, problem.arena_alignment) for problem in instance.problems}
+    summaries = [summarise(found, config, steps) for found in placed]
+    for found, summary in zip(placed, summaries, strict=True):
         if planner != GIVEN:
-            check_capacity(each.problem, summary, of_graph=False)
-    lives = [each.found.parts for each in placed if each.found.parts is not None]
-    birth, end, size = (np.concatenate(column) for column in zip(*lives, strict=True))
+            check_capacity(found.problem, summary, of_graph=False)
+    birth, end, size = map(np.concatenate, zip(*(found.live_parts for found in placed), strict=True))
     constraints = constraints_of(instance.problems)
     return assemble(
         columns,
@@ -82,7 +72,7 @@ def plan_problem(
         planner_options=meter.options(options or {}),
         ir_name=instance.name,
         preset="inference",
-        places="slots" if placed[0].found.packing.slot is not None else "bytes",
+        places="slots" if placed[0].packing.slot is not None else "bytes",
         replay_token=token or canonical.token_from_seed(0),
         steps=steps,
         has_inputs_step=False,
@@ -92,38 +82,13 @@ def plan_problem(
     )
 
 
-def _notes(placed: list[_Placed], instance: PlainInstance) -> dict[str, Any]:
+def _notes(placed: Sequence[PackedArena], instance: PlainInstance) -> dict[str, Any]:
     """Return the notes of the reader, of given offsets, and of the planner for each arena."""
     notes: dict[str, Any] = {READ: "; ".join(instance.notes)} if instance.notes else {}
     kept = sum(problem.given_offsets for problem in instance.problems)
     if kept:
         notes[GIVEN_OFFSETS] = f"{kept:,} of {sum(map(len, instance.problems)):,} offsets are given and stay fixed"
-    return notes | {each.problem.arena: dict(each.found.packing.notes) for each in placed if each.found.packing.notes}
-
-
-class _Placed(NamedTuple):
-    """One arena of an instance with its packing."""
-
-    problem: Problem
-    """With the deaths of the plan's rows."""
-    slot: I64
-    found: PackedArena
-    handoffs: tuple[Handoff, ...]
-    taken: tuple[bool, ...]
-
-
-def _placed(problem: Problem, packing: Packing, reserved: int) -> _Placed:
-    first, begin, _ = live_parts(problem)
-    birth, is_held = problem.birth.copy(), np.diff(first) > 0
-    birth[is_held] = begin[first[:-1][is_held]]  # rows are numbered by the first live part
-    slot = packing.slot if packing.slot is not None else numbered_by_offset(replace(problem, birth=birth), packing)
-    sizes = slot_sizes(problem, slot)[0][slot] if packing.slot is not None else problem.size
-    extent = max(int((packing.offset + sizes).max()) if len(problem) else 0, reserved)
-    handoffs, taken, ends = _handoffs(problem, packing)
-    first, begin, end = live_parts(replace(problem, death=ends[1]))
-    parts = begin, end, np.repeat(problem.size, np.diff(first))
-    found = PackedArena(packing, int(slot.max(initial=-1)) + 1, extent, ends[1], parts)
-    return _Placed(replace(problem, death=ends[0]), slot, found, handoffs, taken)
+    return notes | {each.problem.arena: dict(each.packing.notes) for each in placed if each.packing.notes}
 
 
 def constraints_of(problems: Sequence[Problem]) -> Constraints | None:
@@ -198,31 +163,24 @@ def _identity_rows(problem: Problem) -> list[list[Any]] | Table:
     return rows
 
 
-def _handoffs(
-    problem: Problem, packing: Packing
-) -> tuple[tuple[tuple[int, str, str], ...], tuple[bool, ...], tuple[I64, I64]]:
-    """Return the in-place reuses of a problem for the plan, which are taken, and (deaths, ends of use) of the storages.
+def _columns(placed: Sequence[PackedArena], instance: PlainInstance) -> PlanColumns:
+    """Return the rows of all arenas with their in-place reuse, and the categories of a recording.
 
     As in a graph's plan, a reuse that a byte planner does not take is left out, and its input lives one step longer.
     """
-    takers = np.flatnonzero(problem.handoff_from >= 0) if problem.handoff_from is not None else np.zeros(0, np.int64)
-    givers = problem.handoff_from[takers] if problem.handoff_from is not None else takers
-    same = packing.offset[takers] == packing.offset[givers]
-    death, held = problem.death.copy(), problem.death.copy()
-    held[givers[~same]] += 1
-    if packing.slot is None:
-        death, takers, givers, same = held, takers[same], givers[same], same[same]
-    rows = zip(problem.birth[takers].tolist(), givers.tolist(), takers.tolist(), strict=True)
-    return tuple([(k, problem.ids[x], problem.ids[y]) for k, x, y in rows]), tuple(same.tolist()), (death, held)
-
-
-def _columns(placed: Sequence[_Placed], instance: PlainInstance) -> PlanColumns:
-    """Return the rows of all arenas with their in-place reuse, and the categories of a recording."""
-    problems = [each.problem for each in placed]
-    offset, size, alignment, slot = (
-        np.concatenate(column)
-        for column in zip(*((f.packing.offset, p.size, p.alignment, s) for p, s, f, _, _ in placed), strict=True)
-    )
+    problems, handoffs, taken = [], list[Handoff](), list[bool]()
+    for found in placed:
+        problem, is_kept = found.problem, np.ones(len(found.taken), np.bool_)
+        if found.packing.slot is None:
+            problem, is_kept = replace(problem, death=found.held), found.taken
+        problems.append(problem)
+        for x, y in found.handoffs[is_kept].tolist():
+            handoffs.append((int(problem.birth[y]), problem.ids[x], problem.ids[y]))
+        taken += found.taken[is_kept].tolist()
+    slot = np.concatenate([found.slot for found in placed])
+    offset = np.concatenate([found.packing.offset for found in placed])
+    size = np.concatenate([problem.size for problem in problems])
+    alignment = np.concatenate([problem.alignment for problem in problems])
     lives = [live_parts(problem) for problem in problems]
     count = np.concatenate([np.diff(first) for first, _, _ in lives])
     whose = np.repeat(np.arange(len(count)), count)
@@ -254,7 +212,7 @@ def _columns(placed: Sequence[_Placed], instance: PlainInstance) -> PlanColumns:
         shapes=tuple(map({n: (n,) for n in size.tolist()}.__getitem__, size[source].tolist())),
         alias_group_ids=(None,) * len(order),
         base_tensor_uids=(None,) * len(order),
-        handoffs=tuple([row for each in placed for row in each.handoffs]),
-        taken=tuple([flag for each in placed for flag in each.taken]),
+        handoffs=tuple(handoffs),
+        taken=tuple(taken),
         categories=tuple([kind[name] for name in tensor_ids]) if kind else (),
     )

@@ -18,7 +18,7 @@ from tmmu_core.graph.index import GraphIndex, named
 from tmmu_core.graph.model import ROLES, Arena
 from tmmu_core.liveness.analyse import row_bytes
 from tmmu_core.liveness.live_model import I32, I64, U64, Liveness
-from tmmu_core.planners.problem import Packing, Problem
+from tmmu_core.planners.problem import Packing, Problem, live_parts
 from tmmu_core.planners.slots import slot_sizes
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
@@ -70,19 +70,68 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
+class PackedArena:
+    """A planner's packing of one arena, with slots, extent and the in-place reuse that it takes."""
+
+    problem: Problem
+    packing: Packing
+    slot: I64
+    """Per storage, its slot; a number by (offset, birth, id) for planners without slots (contract §9)."""
+    extent: int
+    """Bytes: the last offset + size."""
+    held: I64
+    """Per storage, the step after its last use as planned: the input of an in-place reuse that is not taken keeps its
+    bytes through the step that reads it."""
+    handoffs: I64
+    """Shape (h, 2): the storages of each in-place reuse, from and to."""
+    taken: NDArray[np.bool_]
+    """Per in-place reuse, whether both start at one offset."""
+
+    @property
+    def live_parts(self) -> tuple[I64, I64, U64]:
+        """Birth, end of use and bytes of every live part; a storage without gaps is one part."""
+        first, begin, end = live_parts(replace(self.problem, death=self.held))
+        return begin, end, np.repeat(self.problem.size, np.diff(first))
+
+
+def packed_arena(problem: Problem, packing: Packing) -> PackedArena:
+    """Return a packing with its slots, its extent, and the in-place reuse that it takes (contract §1, §11)."""
+    if packing.slot is not None:
+        slot, sizes = packing.slot, slot_sizes(problem, packing.slot)[0][packing.slot]
+    else:
+        slot, sizes = _numbered_by_offset(problem, packing), problem.size
+    extent = int((packing.offset + sizes).max(initial=0))
+    handoffs = np.zeros((0, 2), np.int64)
+    if problem.handoff_from is not None:
+        takers = np.flatnonzero(problem.handoff_from >= 0)
+        handoffs = np.stack([problem.handoff_from[takers], takers], axis=1)
+    taken = packing.offset[handoffs[:, 0]] == packing.offset[handoffs[:, 1]]
+    held = problem.death.copy()
+    held[handoffs[~taken, 0]] += 1
+    return PackedArena(problem, packing, slot, extent, held, handoffs, taken)
+
+
+def _numbered_by_offset(problem: Problem, packing: Packing) -> I64:
+    """Number storages by (offset, birth of the first live part, id)."""
+    first, begin, _ = live_parts(problem)
+    birth, is_live = problem.birth.copy(), np.diff(first) > 0
+    birth[is_live] = begin[first[:-1][is_live]]
+    by_id = np.array(sorted(range(len(problem)), key=problem.ids.__getitem__), np.int64)
+    slot = np.empty(len(problem), np.int64)
+    slot[by_id[np.lexsort((birth[by_id], packing.offset[by_id]))]] = np.arange(len(problem))
+    return slot
+
+
+@dataclass(frozen=True, eq=False)
 class Placement:
     """Slot and offset of every storage, as columns over ``liveness.storages``."""
 
     liveness: Liveness
     """With the hand-offs that the planner used; the others' givers live one step longer."""
     held: I64
-    """Step after the last use of a storage: its death, or one more where its in-place reuse is not taken."""
     slot: I64
     offset: U64
-    rows_of: Mapping[str, I64]
-    """Arena → its storages, in the problem's order."""
-    extent: Mapping[str, int]
-    """Arena → last offset + size, in bytes."""
+    arenas: tuple[PackedArena, ...]
 
     def peak(self, steps: int) -> tuple[int, int]:
         """``(step, bytes)`` at which the most bytes of all arenas are in use together."""
@@ -93,42 +142,21 @@ class Placement:
 def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[Packing]) -> Placement:
     """Merge the packings of all arenas into one placement.
 
-    A planner that places bytes uses a hand-off only where giver and taker start at one offset (contract §1, §11). One
-    that assigns slots keeps all of them: the input dies in any case, and is overwritten where both have one slot.
+    A planner that places bytes uses a hand-off only where giver and taker start at one offset. One that assigns slots
+    keeps all of them: the input dies in any case, and is overwritten where both have one slot.
     """
-    count = len(liveness.storages)
-    slot, offset = np.zeros(count, np.int64), np.zeros(count, np.uint64)
-    rows_of: dict[str, I64] = {}
-    extent: dict[str, int] = {}
+    held, slot = np.zeros((2, len(liveness.storages)), np.int64)
+    offset = np.zeros(len(liveness.storages), np.uint64)
+    arenas = tuple(map(packed_arena, problems, packings))
     unused: list[int] = []
-    for number, (problem, packing) in enumerate(zip(problems, packings, strict=True)):
+    for number, found in enumerate(arenas):
         rows = np.flatnonzero(liveness.storages.arena == number)
-        rows_of[problem.arena] = rows
-        offset[rows] = packing.offset
-        slot[rows] = numbered = packing.slot if packing.slot is not None else numbered_by_offset(problem, packing)
-        backing = slot_sizes(problem, numbered)[0] if packing.slot is not None else None
-        sizes = problem.size if backing is None else backing[numbered]
-        extent[problem.arena] = int((packing.offset + sizes).max()) if len(rows) else 0
-        if packing.slot is None and problem.handoff_from is not None:
-            takers = np.flatnonzero(problem.handoff_from >= 0)
-            givers = problem.handoff_from[takers]
-            unused += rows[takers[packing.offset[takers] != packing.offset[givers]]].tolist()
+        held[rows], slot[rows], offset[rows] = found.held, found.slot, found.packing.offset
+        if found.packing.slot is None:
+            unused += rows[found.handoffs[~found.taken, 1]].tolist()
     used = _without(liveness, unused) if unused else liveness
     giver, taker = (used.storage_of[used.handoffs[:, k]] for k in (1, 2))
-    used = replace(used, taken=offset[giver] == offset[taker])
-    held, givers = used.storages.death.copy(), used.storage_of[used.handoffs[:, 1]]
-    held[givers[~used.taken]] += 1
-    return Placement(used, held, slot, offset, rows_of, extent)
-
-
-def numbered_by_offset(problem: Problem, packing: Packing) -> I64:
-    """Number storages by (offset, birth, id), for planners without slots (contract §9)."""
-    ids = problem.ids
-    rank = np.empty(len(ids), np.int64)
-    rank[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
-    slot = np.empty(len(ids), np.int64)
-    slot[np.lexsort((rank, problem.birth, packing.offset))] = np.arange(len(ids))
-    return slot
+    return Placement(replace(used, taken=offset[giver] == offset[taker]), held, slot, offset, arenas)
 
 
 def without_handoffs(liveness: Liveness, *, across_arenas: bool = False) -> Liveness:
@@ -159,9 +187,7 @@ def _without(liveness: Liveness, takers: Sequence[int]) -> Liveness:
     )
 
 
-def plan_columns(
-    liveness: Liveness, placement: Placement, arenas: Sequence[ArenaSummary], *, own_arenas: bool
-) -> PlanColumns:
+def plan_columns(placement: Placement, arenas: Sequence[ArenaSummary], *, own_arenas: bool) -> PlanColumns:
     """The columns of :class:`Plan`, rows by tensor id bytes, and its hand-offs.
 
     ``own_arenas``: a storage's alignment is its own, as a planner with arenas of its own placed it.
