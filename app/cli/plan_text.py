@@ -11,7 +11,7 @@ from tmmu_core.formats.pytorch.snapshot.rank_table import RankSummary, first_dif
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.peak_lines import Change, by_category, changes_at_peak
 from tmmu_core.plans.figures.metrics import totals
-from tmmu_core.plans.figures.plan_storages import peak
+from tmmu_core.plans.figures.plan_storages import peak_step_of
 from tmmu_core.plans.model import ASSUMED, CLAIMED, OPTIMAL, ArenaSummary, Plan
 
 ARENA_COLUMNS = (
@@ -36,7 +36,7 @@ def print_plan(plan: Plan) -> None:
         f"in-place reuse: {totals_text.handoffs(plan)}",
     )
     print_lines(", ".join(counts), "")
-    peaks = {} if plan.steps > 1 << 28 else {a.name: peak(plan, a.name).step for a in plan.arenas}
+    peaks = {} if plan.steps > 1 << 28 else {a.name: peak_step_of(plan, a.name)[0] for a in plan.arenas}
     table(ARENA_COLUMNS, [_arena(plan, arena, peaks.get(arena.name)) for arena in plan.arenas])
     print_lines("", *(f"{name:<21}  {value}" for name, value in totals_text.rows(plan)))
     remarks = {arena.name: certificate_text.planner_remark(plan, arena.name) for arena in plan.arenas}

@@ -32,7 +32,7 @@ from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.plan_warnings import remarks
 from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.figures import metrics
-from tmmu_core.plans.figures.plan_storages import Peak, peak
+from tmmu_core.plans.figures.plan_storages import alive_at, peak_step_of
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import better_than
 from tmmu_core.plans.making.placement_order import problems_of
@@ -151,13 +151,14 @@ def style() -> Markup:
 def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> dict[str, Any]:
     """Return the values of an arena's section."""
     ledger = waste_ledger(plan, summary.name)
-    highest = peak(plan, summary.name) if plan.steps else Peak(summary.name, 0, 0, ())
+    peak_step = peak_step_of(plan, summary.name)[0] if plan.steps else 0
+    at_peak = alive_at(plan, peak_step, summary.name).tolist() if plan.steps else []
     live = f"max live {summary.max_live:,}"
     slots = numbers.NO_SLOTS
     if plan.has_slots:
         slots, live = f"{summary.slots:,}", "slots = max live" if summary.slots == summary.max_live else live
     reuse = numbers.ratio(metrics.reuse_ratio(summary.slots, summary.storages))
-    accounts = ledger.at(highest.step).items() if plan.steps else ()
+    accounts = ledger.at(peak_step).items() if plan.steps else ()
     return {
         "claim": claim(plan, summary.name),
         "summary": summary,
@@ -169,9 +170,9 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> dict[str, Any]:
             (account, ACCOUNT_LOOKS[account][0], count, numbers.percent(count, ledger.extent))
             for account, count in accounts
         ],
-        "peak": numbers.step(highest.step, plan.node_at(highest.step)),
-        "alive": [plan.row(row) for row in highest.rows[:ALIVE]],
-        "alive_shown": numbers.of(min(ALIVE, len(highest.rows)), len(highest.rows), "tensor"),
+        "peak": numbers.step(peak_step, plan.node_at(peak_step)),
+        "alive": [plan.row(row) for row in at_peak[:ALIVE]],
+        "alive_shown": numbers.of(min(ALIVE, len(at_peak)), len(at_peak), "tensor"),
         "changes": bool((ledger.live != ledger.live[:1]).any()),
     }
 

@@ -24,7 +24,7 @@ from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.live_bytes import peak_and_count
 from tmmu_core.plans.figures.plan_storages import alive_at, live_bytes, moments, storages_of
 from tmmu_core.plans.making.engine import Solution, plan_graph
-from tmmu_core.plans.model import Handoffs, Plan
+from tmmu_core.plans.model import Plan
 from tmmu_core.runtime.apply import apply_plan
 
 KIB = 1024
@@ -159,13 +159,3 @@ def test_wrong_total_is_found() -> None:
     for name, number in plan.metrics["totals"].items():
         wrong = {**plan.metrics, "totals": {**plan.metrics["totals"], name: number + 1}}
         assert {f.rule for f in verify_plan(replace(plan, metrics=wrong)).errors} == {"figures"}
-
-
-def test_handoffs_behave_like_a_tuple():
-    found = Handoffs(("a", "b", "c"), np.array([[1, 0, 1], [2, 1, 2]]))
-    as_tuple = ((1, "a", "b"), (2, "b", "c"))
-    assert found == as_tuple
-    assert as_tuple == found
-    assert found != as_tuple[:1]
-    assert (len(found), found[-1], found[1:], tuple(found)) == (2, (2, "b", "c"), as_tuple[1:], as_tuple)
-    assert repr(found) == repr(as_tuple)

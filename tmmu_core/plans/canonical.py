@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.cbor import CHUNK_ROWS, Coded, Encoded, H, NotCanonical, Table, encoded
+from tmmu_core.base.cbor import Coded, Encoded, H, NotCanonical, Table, encoded
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
 from tmmu_core.base.manifest import SPEC_VERSION
 from tmmu_core.graph.model import Graph
@@ -78,14 +78,6 @@ def logical_address_table(
     root lies at its start, views and what is written into them at or above it.
     """
     rank = np.argsort(np.argsort(np.array([name.encode() for name in arena_names], dtype=object), kind="stable"))
-    # Of many rows only the few (arena, slot, offset) that differ need sorting; rows of a slot are mostly equal.
-    if len(slot) > CHUNK_ROWS and int(slot.max()) < len(slot):
-        slots = int(slot.max()) + 1
-        of_row = arena.astype(np.int64) * slots + slot
-        lowest = np.full(len(arena_names) * slots, U64_MAX, np.uint64)
-        np.minimum.at(lowest, of_row, offset)
-        used = np.flatnonzero(np.bincount(of_row, minlength=len(lowest)))
-        arena, slot, offset = (used // slots).astype(np.int32), used % slots, lowest[used]
     by = np.lexsort((offset, slot, rank[arena]))
     arena, slot, offset = arena[by], slot[by], offset[by]
     first = np.ones(len(by), np.bool_)

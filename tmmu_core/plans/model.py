@@ -5,11 +5,10 @@ A plan that is read from a file is equal to the one that was written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import eq
-from typing import Any, Literal, get_args, overload
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,29 +26,22 @@ Places = Literal["slots", "bytes", "sparse"]
 """How the offsets of a plan are computed: ``slots`` one behind the other at aligned prefix sums (seed,
 ``MapToVirtualAddresses_v1``); ``bytes``, storage by storage; ``sparse``, slots at the draft's hashed addresses."""
 
+# Keys of ``Plan.notes`` whose values are texts.
 PLACES_DERIVED = "places"
-"""Key of ``Plan.notes``: how the reader derived the placed values that the file does not contain."""
-
+"""How the reader derived the placed values that the file does not contain."""
 CHANGED = "changed"
-"""Key of ``Plan.notes``: the parts of the file that changed after it was written."""
-
+"""The parts of the file that changed after it was written."""
 NO_CONTENT_HASH = "unheld"
-"""Key of ``Plan.notes``: the file has no content hash."""
-
+"""The file has no content hash."""
 ASSUMED = "assumed"
-"""The key of ``Plan.notes`` for the sizes that the model leaves open and the plan assumes."""
-
+"""The sizes that the model leaves open and the plan assumes."""
 UNPLANNED = "unplanned"
-"""The key of ``Plan.notes`` for the parts of the graph whose memory is not in the plan."""
-
+"""The parts of the graph whose memory is not in the plan."""
 GIVEN_OFFSETS = "given_offsets"
-"""The key of ``Plan.notes`` for the offsets of the input that the plan, its bounds and its proofs keep."""
-
+"""The offsets of the input that the plan, its bounds and its proofs keep."""
 READ = "read"
-"""The key of ``Plan.notes`` for the remarks of the reader of a finished plan or an instance."""
-
+"""The remarks of the reader of a finished plan or an instance."""
 REMARKS = (PLACES_DERIVED, CHANGED, NO_CONTENT_HASH, ASSUMED, UNPLANNED, GIVEN_OFFSETS, READ)
-"""Keys of ``Plan.notes`` whose values are texts."""
 
 PLACES: tuple[Places, ...] = get_args(Places)
 
@@ -58,15 +50,9 @@ Category = Literal["parameter", "gradient", "optimizer_state", "activation", "ot
 CATEGORIES: tuple[Category, ...] = get_args(Category)
 """Purpose of the bytes of an allocator snapshot."""
 
-OPTIMAL = "optimal"
-FEASIBLE = "feasible"
-CLAIMED = "claimed"
-"""An arena's status where its file claims a bound or a search proof that its reader cannot recompute."""
-INVALID = "invalid"
-"""An arena's status in a plan that does not verify."""
-
-INCOMPLETE = "incomplete"
-"""An arena's status in a plan that leaves out parts of its graph."""
+OPTIMAL, FEASIBLE, UNPROVEN = "optimal", "feasible", "unproven"
+CLAIMED, INVALID, INCOMPLETE = "claimed", "invalid", "incomplete"
+"""Certificates: see :attr:`ArenaSummary.status`."""
 
 
 @dataclass(frozen=True)
@@ -163,41 +149,6 @@ Handoff = tuple[int, str, str]
 """(step, from, to)"""
 
 
-class Handoffs(Sequence[Handoff]):
-    """In-place reuse as columns, with the interface of a tuple of triples, to save memory."""
-
-    def __init__(self, ids: Sequence[str], rows: I64) -> None:
-        """``rows`` (h, 3): step, and the numbers in ``ids`` of the input and of the output that reuses it."""
-        self._ids, self._rows = ids, rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @overload
-    def __getitem__(self, at: int) -> Handoff: ...
-    @overload
-    def __getitem__(self, at: slice) -> tuple[Handoff, ...]: ...
-    def __getitem__(self, at: int | slice) -> Handoff | tuple[Handoff, ...]:
-        if isinstance(at, slice):
-            return tuple(Handoffs(self._ids, self._rows[at]))
-        step, giver, taker = self._rows[at].tolist()
-        return step, self._ids[giver], self._ids[taker]
-
-    def __iter__(self) -> Iterator[Handoff]:
-        ids = self._ids
-        return ((step, ids[giver], ids[taker]) for step, giver, taker in self._rows.tolist())
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Handoffs | tuple | list):
-            return NotImplemented
-        return len(self) == len(other) and all(map(eq, self, other))
-
-    __hash__ = None  # type: ignore[assignment]  # equal to tuples, whose hash it has not
-
-    def __repr__(self) -> str:
-        return repr(tuple(self))
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlanColumns:
     """The rows of a plan as columns of length n, sorted by tensor id bytes, and its in-place reuse."""
@@ -220,7 +171,7 @@ class PlanColumns:
     shapes: tuple[tuple[int, ...], ...]
     alias_group_ids: tuple[str | None, ...]
     base_tensor_uids: tuple[str | None, ...]
-    handoffs: Sequence[Handoff] = ()
+    handoffs: tuple[Handoff, ...] = ()
     """(step, from, to) as granted and, for planners that place bytes, as used."""
     taken: tuple[bool, ...] = ()
     """Per in-place reuse, whether ``to`` lies on ``from``'s bytes (contract §11); computed if the file has none."""

@@ -31,7 +31,7 @@ from tmmu_core.liveness.timeline import default_mode
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.analysis import gate as core
 from tmmu_core.plans.analysis.gate import ALL, Measure
-from tmmu_core.plans.figures.plan_storages import live_bytes, peak
+from tmmu_core.plans.figures.plan_storages import live_bytes, peak_step_of
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import ArenaSummary, Plan
 
@@ -95,7 +95,7 @@ def arena_is_one_value(plan: Plan, arena: ArenaSummary, truth: Counted) -> None:
     step, most, extent, slots = truth.arenas[arena.name]
     gap = numbers.percent(arena.extent_bytes - arena.bound_bytes, arena.bound_bytes)
     assert (arena.peak_live_bytes, arena.extent_bytes, arena.slots) == (most, extent, slots)
-    assert (peak(plan, arena.name).step, peak(plan, arena.name).bytes) == (step, most)
+    assert peak_step_of(plan, arena.name) == (step, most)
     assert int(live_bytes(plan, arena.name)[step]) == most
     assert from_document(to_json(plan)).arena_of[arena.name] == arena
     assert claim(plan, arena.name).endswith(f"gap {gap}")

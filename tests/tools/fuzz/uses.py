@@ -23,7 +23,7 @@ from tmmu_core.plans.analysis import waste_ledger
 from tmmu_core.plans.analysis.gate import Limit, gate
 from tmmu_core.plans.analysis.search_progress import course
 from tmmu_core.plans.analysis.waste_ledger import resource_ledger
-from tmmu_core.plans.figures.plan_storages import peak
+from tmmu_core.plans.figures.plan_storages import peak_step_of
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
@@ -74,7 +74,7 @@ def use_plan(plan: Plan) -> None:
     """Draw, verify and write a plan; one plan in sixteen is also described."""
     verdict = verify_plan(plan)
     for arena in plan.arenas:
-        peak(plan, arena.name)
+        peak_step_of(plan, arena.name)
         waste_ledger.waste_at(plan, arena.name, 0)
         waste_ledger.waste_ledger(plan, arena.name)
     resource_ledger(plan)

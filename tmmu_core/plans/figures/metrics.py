@@ -1,14 +1,14 @@
 """A plan's figures (contract §7): arenas in pages, ratios, the totals and the metrics record.
 
 Figures are integers (bytes, steps, counts); a ratio is one division at the very end. The words are those of
-``docs/glossary.md``. Their inputs are in :mod:`.live` (columns of births, deaths and bytes, as
-liveness and planners have them) and :mod:`.storages` (a plan's rows gathered).
+``docs/glossary.md``. Their inputs are in :mod:`.live_bytes` (columns of births, deaths and bytes) and
+:mod:`.plan_storages` (a plan's rows gathered).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,6 @@ from tmmu_core.liveness.live_ranges import view_roots
 from tmmu_core.plans.figures.live_bytes import exact_sum, peak_together
 from tmmu_core.plans.figures.plan_storages import align_up, moments, storages_of
 from tmmu_core.plans.model import ArenaSummary, Plan
-
-# --- sizes of arenas ---------------------------------------------------------------------------------------------
 
 
 def committed_bytes(extent: int, page_size: int, *, arena: str = "") -> int:
@@ -36,9 +34,6 @@ def committed_bytes(extent: int, page_size: int, *, arena: str = "") -> int:
             hint="Give the arena a smaller page size.",
         )
     return committed
-
-
-# --- ratios and the metrics record -------------------------------------------------------------------------------
 
 
 def ratio(part: int, whole: int) -> float:
@@ -83,12 +78,12 @@ class Totals:
         return self.extent_bytes - self.lower_bound_bytes, self.lower_bound_bytes
 
 
-def totals_of(arenas: Sequence[ArenaSummary], peak: tuple[int, int]) -> Totals:
+def totals_of(arenas: Sequence[ArenaSummary], peak: tuple[int, int], reserved_peak_bytes: int | None = None) -> Totals:
     """The totals of arenas whose bytes are at their most together at ``peak``, a pair (step, bytes)."""
     step, most = peak
     costs = [a.reuse_cost for a in arenas if a.reuse_cost is not None]
     extent, bound = sum(a.extent_bytes for a in arenas), sum(a.bound_bytes for a in arenas)
-    return Totals(most, step, extent, bound, reuse_cost=sum(costs) if costs else None)
+    return Totals(most, step, extent, bound, reserved_peak_bytes, sum(costs) if costs else None)
 
 
 def totals(plan: Plan) -> Totals:
@@ -97,44 +92,36 @@ def totals(plan: Plan) -> Totals:
     optional = {"reserved_peak_bytes", "reuse_cost"}
     if isinstance(stated, dict) and stated.keys() | optional == Totals.__dataclass_fields__.keys():
         return Totals(**stated)
-    return counted_totals(plan)
-
-
-def counted_totals(plan: Plan) -> Totals:
-    """Compute the totals from a plan's rows and arenas."""
     s = storages_of(plan)
     return totals_of(plan.arenas, peak_together(s.birth, s.death, s.size, moments(plan)))
 
 
 def plan_metrics(
     arenas: Sequence[ArenaSummary],
-    peak: tuple[int, int],
+    totals: Totals,
     *,
     retained: tuple[int, int] = (0, 0),
-    reserved_peak_bytes: int | None = None,
     allocation_time_ns: int = 0,
 ) -> dict[str, Any]:
-    """``Plan.metrics``: totals over the arenas (per arena: ``Plan.arenas``), seed 0.I and §7, contract §7.
+    """``Plan.metrics``: sums over the arenas (per arena: ``Plan.arenas``), seed 0.I and §7, contract §7.
 
-    ``peak`` is the step at which the most bytes of all arenas are in use together, and those bytes; ``retained`` is
-    :func:`activation_retention`'s pair. ``internal_fragmentation_ratio`` alone goes by the sum of the arenas' own peaks
-    (contract §7), as ``max_live`` does by that of their own counts. ``allocation_time_ns`` is never hashed and never
-    compared.
+    ``retained`` is :func:`activation_retention`'s pair. ``internal_fragmentation_ratio`` alone goes by the sum of the
+    arenas' own peaks (contract §7), as ``max_live`` does by that of their own counts. ``allocation_time_ns`` is never
+    hashed and never compared.
     """
     slots, storages = sum(a.slots for a in arenas), sum(a.storages for a in arenas)
-    peak_live, extent = sum(a.peak_live_bytes for a in arenas), sum(a.extent_bytes for a in arenas)
     return {
         "peak_logical_slots": slots,
         "max_live": sum(a.max_live for a in arenas),
         "storages": storages,
-        "peak_live_bytes": peak[1],
-        "extent_bytes": extent,
-        "totals": replace(totals_of(arenas, peak), reserved_peak_bytes=reserved_peak_bytes).written(),
+        "peak_live_bytes": totals.peak_live_bytes,
+        "extent_bytes": totals.extent_bytes,
+        "totals": totals.written(),
         "committed_bytes": sum(a.committed_bytes for a in arenas),
         "peak_physical_bytes_per_arena": {a.name: a.extent_bytes for a in arenas},
         "peak_tmmu_usage_per_arena": {a.name: a.peak_live_bytes for a in arenas},
         "memory_reuse_ratio": reuse_ratio(slots, storages),
-        "internal_fragmentation_ratio": fragmentation_ratio(peak_live, extent),
+        "internal_fragmentation_ratio": _fragmentation(arenas),
         "activation_bytes_retained": retained[0],
         "activation_bytes": retained[1],
         "activation_retention_ratio": ratio(*retained),
@@ -144,29 +131,26 @@ def plan_metrics(
 
 
 def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
-    """Return the metrics of ``old``, a plan of an older version, with the totals and peaks of ``new``."""
-    before, after = (sum(arena.peak_live_bytes for arena in plan.arenas) for plan in (old, new))
-    extent, counted = sum(arena.extent_bytes for arena in new.arenas), counted_totals(new)
-    changed: dict[str, tuple[Any, Any]] = {
-        "peak_live_bytes": (before, counted.peak_live_bytes),
-        "max_live": (sum(a.max_live for a in old.arenas), sum(a.max_live for a in new.arenas)),
-        "peak_tmmu_usage_per_arena": (
-            {a.name: a.peak_live_bytes for a in old.arenas},
-            {a.name: a.peak_live_bytes for a in new.arenas},
-        ),
-        "internal_fragmentation_ratio": (fragmentation_ratio(before, extent), fragmentation_ratio(after, extent)),
-    }
-    metrics = {**old.metrics, "totals": counted.written()}
-    return metrics | {key: now for key, (then, now) in changed.items() if metrics.get(key) == then}
+    """Return the metrics of ``old``, a plan of an older version, with the totals and peaks of ``new``.
+
+    A figure that is not that of the arenas of ``old`` is kept.
+    """
+    metrics, counted = dict(old.metrics), totals(new)
+    then = plan_metrics(old.arenas, counted) | {"peak_live_bytes": sum(a.peak_live_bytes for a in old.arenas)}
+    now = plan_metrics(new.arenas, counted)
+    for key in ("peak_live_bytes", "max_live", "peak_tmmu_usage_per_arena", "internal_fragmentation_ratio"):
+        if metrics.get(key) == then[key]:
+            metrics[key] = now[key]
+    return {**metrics, "totals": now["totals"]}
 
 
-UNWRITTEN = ("allocation_time_ns",)
-"""Metrics that are never written, traced, hashed or compared: two runs of one problem write the same bytes."""
+def _fragmentation(arenas: Sequence[ArenaSummary]) -> float:
+    return fragmentation_ratio(sum(a.peak_live_bytes for a in arenas), sum(a.extent_bytes for a in arenas))
 
 
 def written_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """The metrics that are the same on every run."""
-    return {key: value for key, value in metrics.items() if key not in UNWRITTEN}
+    return {key: value for key, value in metrics.items() if key != "allocation_time_ns"}
 
 
 def activation_retention(liveness: Liveness) -> tuple[int, int]:
@@ -183,9 +167,7 @@ def activation_retention(liveness: Liveness) -> tuple[int, int]:
     reader = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     use = index.is_forward[reader] & (timeline.step_of[reader] >= 0)
     root, _ = view_roots(index)
-    whole = bool(use.all())
-    read, at = (index.in_idx, reader) if whole else (index.in_idx[use], reader[use])
-    np.maximum.at(last, root[read], timeline.step_of[at])
+    np.maximum.at(last, root[index.in_idx[use]], timeline.step_of[reader[use]])
     handed_out = np.zeros(len(index.tensor_ids), np.bool_)
     handed_out[root[np.flatnonzero(index.is_output)]] = True
     held_until = liveness.death.copy()

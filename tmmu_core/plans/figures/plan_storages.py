@@ -63,31 +63,21 @@ def _grouped(plan: Plan) -> PlanStorages:
     The input of an in-place reuse that is not taken keeps its bytes through the step that reads it. A range that
     reaches out of the timeline, which only a damaged plan has, is cut to it.
     """
-    n = int(plan.storage.max(initial=-1)) + 1
-    rows = np.arange(len(plan), dtype=np.int64)
+    n, of = int(plan.storage.max(initial=-1)) + 1, plan.storage
     is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
     head = np.zeros(n, np.int64)
-    backwards = np.lexsort((rows, is_view, plan.birth))[::-1]
-    head[plan.storage[backwards]] = backwards  # the last write wins: the first-born
-    birth = np.full(n, np.iinfo(np.int64).max)
-    np.minimum.at(birth, plan.storage, plan.birth)
-    death = np.zeros(n, np.int64)
-    np.maximum.at(death, plan.storage, plan.held_until)
-    offset = np.full(n, U64_MAX, np.uint64)
-    np.minimum.at(offset, plan.storage, plan.offset)
-    end = np.zeros(n, np.uint64)
-    np.maximum.at(end, plan.storage, plan.offset + plan.size)
-    starts = plan.offset == offset[plan.storage]
-    alignment = np.ones(n, np.uint64)
-    np.maximum.at(alignment, plan.storage[starts], plan.alignment[starts])
+    backwards = np.lexsort((np.arange(len(plan)), is_view, plan.birth))[::-1]
+    head[of[backwards]] = backwards  # the last write wins: the first-born
+    birth = _gathered(np.minimum, np.iinfo(np.int64).max, of, plan.birth, n)
+    death = _gathered(np.maximum, 0, of, plan.held_until, n)
+    offset = _gathered(np.minimum, U64_MAX, of, plan.offset, n)
+    end = _gathered(np.maximum, 0, of, plan.offset + plan.size, n)
+    starts = plan.offset == offset[of]
+    alignment = _gathered(np.maximum, 1, of[starts], plan.alignment[starts], n)
     birth = np.clip(birth, 0, moments(plan))
-    death = np.clip(death, birth, moments(plan))
     arena, slot = plan.arena[head], plan.logical_slot[head]
     slot_of, slots = slot_numbers(arena, slot)
-    backing = np.full(slots, plan.places != "bytes", np.uint64)  # a slot has a byte at least
-    np.maximum.at(backing, slot_of, end - offset)
-    slot_alignment = np.ones(slots, np.uint64)
-    np.maximum.at(slot_alignment, slot_of, alignment)
+    backing = _gathered(np.maximum, plan.has_slots, slot_of, end - offset, slots)  # a slot has a byte at least
     return PlanStorages(
         head=head,
         arena=arena,
@@ -96,11 +86,18 @@ def _grouped(plan: Plan) -> PlanStorages:
         size=end - offset,
         alignment=alignment,
         birth=birth,
-        death=death,
+        death=np.clip(death, birth, moments(plan)),
         generation=plan.generation[head],
         backing=backing[slot_of],
-        slot_alignment=slot_alignment[slot_of],
+        slot_alignment=_gathered(np.maximum, 1, slot_of, alignment, slots)[slot_of],
     )
+
+
+def _gathered(function: np.ufunc, start: int, number: I64, values: NDArray[Any], count: int) -> NDArray[Any]:
+    """Shape (count,): ``function`` over ``start`` and the values of each number."""
+    found = np.full(count, start, values.dtype)
+    function.at(found, number, values)
+    return found
 
 
 def slot_numbers(arena: NDArray[np.integer[Any]], slot: I64) -> tuple[I64, int]:
@@ -166,27 +163,9 @@ def live_bytes(plan: Plan, arena: str, storages: PlanStorages | None = None, bea
 
 def peak_step_of(plan: Plan, arena: str) -> tuple[int, int]:
     """``(step, bytes)``: the first step at which the most bytes of the arena are alive."""
-    s = storages_of(plan)
-    beats = beats_of(plan, s)
-    beat, most = peak_of(live_bytes(plan, arena, s, beats))
+    beats = beats_of(plan)
+    beat, most = peak_of(live_bytes(plan, arena, beats=beats))
     return int(beats.steps[beat]), most
-
-
-@dataclass(frozen=True)
-class Peak:
-    """First step with the most live bytes in an arena, and the storages alive there."""
-
-    arena: str
-    step: int
-    bytes: int
-    rows: tuple[int, ...]
-    """Row numbers, by size falling, then id."""
-
-
-def peak(plan: Plan, arena: str) -> Peak:
-    """Return the step and storages that make ``peak_live_bytes``."""
-    step, most = peak_step_of(plan, arena)
-    return Peak(arena, step, most, tuple(alive_at(plan, step, arena).tolist()))
 
 
 def alive_at(plan: Plan, step: int, arena: str | None = None) -> I64:

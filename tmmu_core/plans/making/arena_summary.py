@@ -15,7 +15,7 @@ from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.live_bytes import peak_and_count, peak_together
 from tmmu_core.plans.making.plan_rows import PackedArena
-from tmmu_core.plans.model import FEASIBLE, INVALID, OPTIMAL, ArenaSummary
+from tmmu_core.plans.model import FEASIBLE, INVALID, OPTIMAL, UNPROVEN, ArenaSummary
 
 ALL_BOUNDS_UP_TO = 100_000
 """The most storages for which all bounds are computed; above, only the peak live bytes."""
@@ -79,7 +79,7 @@ def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> dict
     elif (packing.optimal or extent == proven) and is_cheapest:
         status = OPTIMAL
     else:
-        status = "unproven" if packing.stopped else FEASIBLE
+        status = UNPROVEN if packing.stopped else FEASIBLE
     return {
         "lower_bound_bytes": bound,
         "proven_bytes": proven if proven > bound else None,

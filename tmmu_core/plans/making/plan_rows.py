@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base import limits
-from tmmu_core.base.cbor import CHUNK_ROWS
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.index import GraphIndex, named
 from tmmu_core.graph.model import ROLES, Arena
@@ -23,7 +21,7 @@ from tmmu_core.planners.slots import slot_sizes
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.live_bytes import peak_together
-from tmmu_core.plans.model import ArenaSummary, Handoffs, Plan, PlanColumns
+from tmmu_core.plans.model import ArenaSummary, Plan, PlanColumns
 
 
 def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Problem]:
@@ -223,7 +221,7 @@ def plan_columns(placement: Placement, arenas: Sequence[ArenaSummary], *, own_ar
         shapes=_at(index.shapes, rows),
         alias_group_ids=tuple(aliases),
         base_tensor_uids=tuple(bases),
-        handoffs=Handoffs(ids, liveness.handoffs),
+        handoffs=tuple([(step, ids[giver], ids[taker]) for step, giver, taker in liveness.handoffs.tolist()]),
         taken=tuple(liveness.taken.tolist()),
     )
 
@@ -237,17 +235,13 @@ def _marked_rows(rows: I64, index: GraphIndex) -> list[int]:
 
 
 def _at(values: Sequence[T], numbers: I64) -> tuple[T, ...]:
-    """``values[numbers[i]]`` for every i; some at a time, for a million numbers as objects weigh 40 MB."""
-    some = (numbers[start : start + CHUNK_ROWS].tolist() for start in range(0, len(numbers), CHUNK_ROWS))
-    return tuple(map(values.__getitem__, chain.from_iterable(some)))
+    """``values[numbers[i]]`` for every i."""
+    return tuple([values[k] for k in numbers.tolist()])
 
 
 def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
     """Return dense storage numbers by (arena, slot, birth), and each storage's position in its slot."""
-    if (birth[1:] >= birth[:-1]).all():
-        order = np.argsort(_dense(arena, slot), kind="stable")
-    else:
-        order = np.lexsort((birth, slot, arena))
+    order = np.lexsort((birth, slot, arena))
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
     first = np.ones(len(order), np.bool_)
@@ -255,13 +249,6 @@ def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
     first[1:] = (slot[1:] != slot[:-1]) | (arena[1:] != arena[:-1])
     start = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
     return number, number - start[number] if len(order) else number
-
-
-def _dense(arena: I32, slot: I64) -> NDArray[np.integer[Any]]:
-    """One number per (arena, slot), in that order; in 16 bits where they are few, which numpy sorts by counting."""
-    slots = int(slot.max(initial=0)) + 1
-    dense = arena.astype(np.int64) * slots + slot
-    return dense.astype(np.uint16) if int(dense.max(initial=0)) < 1 << 16 else dense
 
 
 def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], own_arenas: bool) -> U64:
@@ -299,8 +286,8 @@ def assemble(
 ) -> Plan:
     """Compute the hashes (contract §6) and return the plan; ``rest`` are its other fields by name.
 
-    ``peak``, ``retained`` and ``reserved_peak_bytes`` are those of :func:`metrics.plan_metrics`; ``started`` is the
-    clock (ns) at which planning began.
+    ``peak`` and ``reserved_peak_bytes`` are those of :func:`metrics.totals_of`, ``retained`` is that of
+    :func:`metrics.plan_metrics`; ``started`` is the clock (ns) at which planning began.
     """
     slots, addresses = canonical.encoded_tables(columns, [summary.name for summary in summaries])
     return Plan(
@@ -309,9 +296,8 @@ def assemble(
         arenas=tuple(summaries),
         metrics=metrics.plan_metrics(
             summaries,
-            peak,
+            metrics.totals_of(summaries, peak, reserved_peak_bytes),
             retained=retained,
-            reserved_peak_bytes=reserved_peak_bytes,
             allocation_time_ns=time.perf_counter_ns() - started,
         ),
         **identity._asdict(),
