@@ -213,8 +213,8 @@ def _refuse_collision(cols: Columns, i: int, j: int, exact_ok: bool) -> None:
 
 
 def align_up(at: int, alignment: int) -> int:
-    """Return the next multiple (≥ ``at``) of a power of two."""
-    return (at + alignment - 1) & -alignment
+    """Return the next multiple (≥ ``at``) of ``alignment``."""
+    return -(-at // alignment) * alignment
 
 
 def free_gap(blocked: Iterable[tuple[int, int]], size: int, align: int, *, tightest: bool = False) -> int:

@@ -67,7 +67,7 @@ class Explanation:
 
 def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Explanation:
     """Return the explanation of a plan; ``budget`` limits the sum of its arenas, in bytes."""
-    name = shortened(visible(name or plan.ir_name or "the graph"), LONGEST_NAME)
+    name = _short(name or plan.ir_name or "the graph")
     if not plan.arenas or not len(plan):
         return Explanation(f"{name} has no tensors to plan.", "")
     headline, over, binding = _need(plan, budget, name)
@@ -89,48 +89,41 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
 
 def gap_of(plan: Plan, arena: str) -> Gap:
     """Return the gap of an arena and its cause."""
-    step = _deciding_step(plan, arena)
-    lost = {cause: size for cause, size in waste_at(plan, arena, step).items() if cause in CAUSES}
-    untaken = [
-        (int(plan.size[plan.row_of[source]]), source, target)
-        for (at, source, target), taken in zip(plan.handoffs, plan.taken, strict=True)
-        if at == step and not taken and plan.arenas[plan.arena[plan.row_of[source]]].name == arena
-    ]
+    summary, step = plan.arena_of[arena], _deciding_step(plan, arena)
+    lost = waste_at(plan, arena, step)
+    untaken = []
+    for (at, source, target), taken in zip(plan.handoffs, plan.taken, strict=True):
+        row = plan.row_of[source]
+        if at == step and not taken and plan.arenas[plan.arena[row]].name == arena:
+            untaken.append((int(plan.size[row]), source, target))
     lost["reuse"] = sum(size for size, _, _ in untaken)
     cause = max(CAUSES, key=lambda cause: (lost[cause], -CAUSES.index(cause)))
     if not lost[cause]:
-        return Gap(arena, plan.arena_of[arena].open_bytes, step, "unknown", 0)
-    _, source, target = max(untaken, default=(0, "", ""))
-    return Gap(
-        arena, plan.arena_of[arena].open_bytes, step, cause, lost[cause], (source, target) if cause == "reuse" else None
-    )
+        return Gap(arena, summary.open_bytes, step, "unknown", 0)
+    reuse = max(untaken)[1:] if cause == "reuse" else None
+    return Gap(arena, summary.open_bytes, step, cause, lost[cause], reuse)
 
 
 def _need(plan: Plan, budget: int | None, name: str) -> tuple[str, int, ArenaSummary | None]:
     """Return ``(headline, bytes over the limit, arena that the limit is about)``."""
-    needed = sum(arena.extent_bytes for arena in plan.arenas)
-    text = f"{name} needs {short_bytes(needed)}"
+    text = f"{name} needs {short_bytes(sum(arena.extent_bytes for arena in plan.arenas))}"
     limited = [arena for arena in plan.arenas if arena.headroom_bytes is not None]
+    only = limited[0] if len(limited) == len(plan.arenas) == 1 else None
     over = over_limits(plan, budget)
-    if over:
-        where = max(over, key=lambda arena: (over[arena], arena))
-        excess = f"{short_bytes(over[where])} over"
-        if not where:
-            return f"{text}, {excess} the budget of {short_bytes(budget or 0)}.", over[where], None
+    where = max(over, key=lambda arena: (over[arena], arena), default="")
+    excess = over.get(where, 0)
+    if where:
         arena = plan.arena_of[where]
+        subject = "," if only else f"; {where} {'are' if where.endswith('s') else 'is'}"
         limit = short_bytes(arena.capacity_bytes)
-        if len(plan.arenas) == 1:
-            return f"{text}, {excess} the limit of {limit}.", over[where], arena
-        are = "are" if where.endswith("s") else "is"
-        return f"{text}; {where} {are} {excess} the limit of {limit}.", over[where], arena
+        return f"{text}{subject} {short_bytes(excess)} over the limit of {limit}.", excess, arena
     if budget is not None:
-        return f"{text}, within the budget of {short_bytes(budget)}.", 0, None
-    if len(limited) == len(plan.arenas) == 1:
-        return f"{text}, within the limit of {short_bytes(limited[0].capacity_bytes)}.", 0, limited[0]
-    if limited:
-        listed = ", ".join(f"{arena.name} {short_bytes(arena.capacity_bytes)}" for arena in limited)
-        return f"{text}, within the limits ({listed}).", 0, None
-    return f"{text}.", 0, None
+        within = f"{short_bytes(excess)} over" if excess else "within"
+        return f"{text}, {within} the budget of {short_bytes(budget)}.", excess, None
+    if only:
+        return f"{text}, within the limit of {short_bytes(only.capacity_bytes)}.", 0, only
+    listed = ", ".join(f"{arena.name} {short_bytes(arena.capacity_bytes)}" for arena in limited)
+    return f"{text}, within the limits ({listed})." if limited else f"{text}.", 0, None
 
 
 def _deciding_step(plan: Plan, arena: str) -> int:
@@ -149,14 +142,17 @@ def _deciding_step(plan: Plan, arena: str) -> int:
 
 
 def _step(plan: Plan, step: int) -> str:
-    return f"#{step:,} {shortened(visible(plan.node_at(step)), LONGEST_NAME)}".rstrip()
+    return f"#{step:,} {_short(plan.node_at(step))}".rstrip()
+
+
+def _short(name: str) -> str:
+    return shortened(visible(name), LONGEST_NAME)
 
 
 def _reason(plan: Plan, gap: Gap, *, named: bool) -> str:
     """Return the gap and its cause; the arena's size only where the headline has not ``named`` the arena."""
     at, lost, arena = _step(plan, gap.step), short_bytes(gap.cause_bytes), plan.arena_of[gap.arena]
-    source, target = (shortened(visible(name), LONGEST_NAME) for name in gap.reuse or ("", ""))
-    what = f"{gap.arena} {'take' if gap.arena.endswith('s') else 'takes'} {short_bytes(arena.extent_bytes)}, "
+    source, target = map(_short, gap.reuse or ("", ""))
     causes = {
         "reuse": f"at {at}, {target} could be written over {source} in place ({lost}); the planner {plan.planner} "
         "does not",
@@ -165,6 +161,8 @@ def _reason(plan: Plan, gap: Gap, *, named: bool) -> str:
         "alignment_gaps": f"at {at}, alignment costs {lost}",
         "unknown": "no smaller plan is known",
     }
-    subject = "" if named or len(plan.arenas) == 1 else what
+    subject = ""
+    if not named and len(plan.arenas) > 1:
+        subject = f"{gap.arena} {'take' if gap.arena.endswith('s') else 'takes'} {short_bytes(arena.extent_bytes)}, "
     text = f"{subject}{short_bytes(gap.bytes)} above the lower bound: {causes[gap.cause]}."
     return text[0].upper() + text[1:]

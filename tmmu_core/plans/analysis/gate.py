@@ -72,9 +72,8 @@ def in_common(plan: Plan, before: Plan) -> int:
 
 def made_differently(plan: Plan, before: Plan) -> tuple[str, ...]:
     """Return the differences in planner, options, arenas and mode between two plans, each as ``name old → new``."""
-    fields = {"planner": "planner", "planner options": "planner_options", "mode": "mode", "preset": "preset"}
-    fields |= {"rank": "rank", "world size": "world_size"}
-    pairs = [(name, getattr(before, field), getattr(plan, field)) for name, field in fields.items()]
+    fields = ("planner", "planner_options", "mode", "preset", "rank", "world_size")
+    pairs = [(field.replace("_", " "), getattr(before, field), getattr(plan, field)) for field in fields]
     found = [f"{name} {_option_text(old)} → {_option_text(new)}" for name, old, new in pairs if old != new]
     if before.arena_config_hash != plan.arena_config_hash:
         found += _arena_settings(plan, before) or ["arena configuration"]
@@ -83,7 +82,7 @@ def made_differently(plan: Plan, before: Plan) -> tuple[str, ...]:
         found.append(f"addressing {sparse[0]} → {sparse[1]}")
     if before.shard_spec_hash != plan.shard_spec_hash:
         found.append("shard spec")
-    if before.ir_hash == plan.ir_hash and before.mode == plan.mode and before.preset == plan.preset:
+    if (before.ir_hash, before.mode, before.preset) == (plan.ir_hash, plan.mode, plan.preset):
         if before.execution_order_hash != plan.execution_order_hash:
             found.append("execution order")
         if before.tensor_ids == plan.tensor_ids and not np.array_equal(before.size, plan.size):
@@ -94,14 +93,13 @@ def made_differently(plan: Plan, before: Plan) -> tuple[str, ...]:
 def _arena_settings(plan: Plan, before: Plan) -> list[str]:
     """Return the settings that differ in arenas of both plans; without any, the arenas if their names differ."""
     names = before.arena_of.keys(), plan.arena_of.keys()
-    pairs = [(before.arena_of[name], plan.arena_of[name]) for name in sorted(names[0] & names[1])]
-    settings = {"alignment": "alignment_bytes", "capacity": "capacity_bytes", "page size": "page_size"}
-    found = [
-        f"{setting} of {old.name} {getattr(old, field)} → {getattr(new, field)}".replace(str(U64_MAX), "unlimited")
-        for old, new in pairs
-        for setting, field in settings.items()
-        if getattr(old, field) != getattr(new, field)
-    ]
+    found = []
+    for name in sorted(names[0] & names[1]):
+        for field in ("alignment_bytes", "capacity_bytes", "page_size"):
+            old, new = (getattr(side.arena_of[name], field) for side in (before, plan))
+            setting = field.removesuffix("_bytes").replace("_", " ")
+            if old != new:
+                found.append(f"{setting} of {name} {old} → {new}".replace(str(U64_MAX), "unlimited"))
     return found or [f"arenas {', '.join(names[0])} → {', '.join(names[1])}"] * (names[0] != names[1])
 
 

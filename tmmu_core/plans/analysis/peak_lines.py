@@ -58,15 +58,17 @@ def changes_at_peak(before: Plan, after: Plan) -> tuple[Change, ...]:
     for line, category in {**old, **new}:
         (a, m), (b, n) = (side.get((line, category), (0, 0)) for side in (old, new))
         found.append(Change(line, category, a, b, m, n))
-    return tuple(sorted(found, key=lambda c: (-abs(c.growth_bytes), -c.after_bytes, c.line, c.category)))
+    return _sorted(found)
 
 
 def by_category(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Return the sums of changes by category, largest change first; their line is empty."""
     sums: dict[str, list[int]] = {}
     for one in changes:
-        total = sums.setdefault(one.category, [0, 0, 0, 0])
-        for k, value in enumerate((one.before_bytes, one.after_bytes, one.before_count, one.after_count)):
-            total[k] += value
-    found = [Change("", category, *total) for category, total in sums.items()]
-    return tuple(sorted(found, key=lambda c: (-abs(c.growth_bytes), -c.after_bytes, c.category)))
+        values = (one.before_bytes, one.after_bytes, one.before_count, one.after_count)
+        sums[one.category] = [a + b for a, b in zip(sums.get(one.category, [0] * 4), values, strict=True)]
+    return _sorted(Change("", category, *total) for category, total in sums.items())
+
+
+def _sorted(changes: Iterable[Change]) -> tuple[Change, ...]:
+    return tuple(sorted(changes, key=lambda c: (-abs(c.growth_bytes), -c.after_bytes, c.line, c.category)))

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
-from tmmu_core.plans.figures.plan_storages import PlanStorages, align_up, by_birth, moments, storages_of
-from tmmu_core.plans.model import I64, Plan
+from tmmu_core.planners.columns import free_gap
+from tmmu_core.plans.figures.plan_storages import PlanStorages, by_birth, moments, storages_of
+from tmmu_core.plans.model import Plan
 
 
 @dataclass(frozen=True)
@@ -79,28 +81,30 @@ def why_here(plan: Plan, tensor_id: str, order: Sequence[int] | None = None) -> 
     """
     s = storages_of(plan)
     me = int(plan.storage[plan.row_of[tensor_id]])
-    here = np.flatnonzero(s.arena == s.arena[me])
-    met = _meeting(s, here, me, int(s.birth[me]), int(s.death[me]))
-    lowest = _lowest(s, met, int(s.size[me]), _grid(plan, s, me))
-    turn = None
-    if order is not None:
-        turn = list(order).index(me)
-        met = met[np.isin(met, np.array(order[:turn], np.int64))]
-    below = met[s.offset[met] < s.offset[me]]
-    walls = []
-    for i in _by_start(s, below):
-        start = int(s.offset[i])
-        walls.append(Wall(int(s.head[i]), start, start + int(s.size[i]), max(int(s.birth[me]), int(s.birth[i]))))
+    offset, size = int(s.offset[me]), int(s.size[me])
+    met = _meeting(s, me, int(s.birth[me]), int(s.death[me]))
+    turn = None if order is None else list(order).index(me)
+    earlier = None if order is None else set(order[:turn])
+    walls = tuple(
+        Wall(int(s.head[i]), start, end, max(int(s.birth[me]), int(s.birth[i])))
+        for i, start, end in met
+        if start < offset and (earlier is None or i in earlier)
+    )
+    rooms, edge = [], 0
+    for start, end in [*((wall.start, wall.end) for wall in walls), (offset, offset)]:
+        if start > edge:
+            rooms.append((edge, start))
+        edge = max(edge, end)
     return WhyHere(
         row=int(s.head[me]),
-        offset=int(s.offset[me]),
-        size=int(s.size[me]),
+        offset=offset,
+        size=size,
         turn=turn,
-        of=len(here),
-        walls=tuple(walls),
-        rooms=_rooms(walls, int(s.offset[me])),
-        lowest=lowest,
-        slot=_slot(s, here, me) if plan.has_slots else None,
+        of=int((s.arena == s.arena[me]).sum()),
+        walls=walls,
+        rooms=tuple(rooms),
+        lowest=free_gap([(start, end) for _, start, end in met], size, _grid(plan, s, me)),
+        slot=_slot(s, me) if plan.has_slots else None,
     )
 
 
@@ -108,42 +112,24 @@ def _grid(plan: Plan, s: PlanStorages, me: int) -> int:
     return max(int(s.alignment[me]), plan.arenas[int(s.arena[me])].alignment_bytes)
 
 
-def _meeting(s: PlanStorages, among: I64, me: int, birth: int, death: int) -> I64:
-    """Return the other storages with bytes that are live at a step of ``[birth, death)``."""
-    alive = (s.birth[among] < death) & (s.death[among] > birth) & (s.size[among] > 0) & (among != me)
-    found: I64 = among[alive] if s.size[me] else among[:0]
-    return found
+def _meeting(s: PlanStorages, me: int, birth: int, death: int) -> list[tuple[int, int, int]]:
+    """Return ``(storage, start, end)`` of the others with bytes that are live at a step of ``[birth, death)``.
+
+    In order of their starts; empty for a storage without bytes.
+    """
+    alive = (s.arena == s.arena[me]) & (s.birth < death) & (s.death > birth) & (s.size > 0) & (s.size[me] > 0)
+    alive[me] = False
+    met = np.flatnonzero(alive)
+    met = met[np.lexsort((s.head[met], s.offset[met]))]
+    return list(zip(met.tolist(), s.offset[met].tolist(), (s.offset + s.size)[met].tolist(), strict=True))
 
 
-def _by_start(s: PlanStorages, storages: I64) -> list[int]:
-    found: list[int] = storages[np.lexsort((s.head[storages], s.offset[storages]))].tolist()
-    return found
-
-
-def _rooms(walls: Sequence[Wall], top: int) -> tuple[tuple[int, int], ...]:
-    rooms, edge = [], 0
-    for wall in walls:
-        if wall.start > edge:
-            rooms.append((edge, wall.start))
-        edge = max(edge, wall.end)
-    return tuple([*rooms, (edge, top)] if edge < top else rooms)
-
-
-def _lowest(s: PlanStorages, met: I64, size: int, grid: int) -> int:
-    at = 0
-    for other in _by_start(s, met):
-        if int(s.offset[other]) >= at + size:
-            break
-        at = max(at, align_up(int(s.offset[other]) + int(s.size[other]), grid))
-    return at
-
-
-def _slot(s: PlanStorages, here: I64, me: int) -> SlotMade:
-    tenants = here[s.slot[here] == s.slot[me]]
-    largest = min(tenants.tolist(), key=lambda t: (-int(s.size[t]), int(s.birth[t]), int(s.head[t])))
-    t = int(s.birth[me])
-    lower = here[(s.slot[here] < s.slot[me]) & (s.birth[here] <= t) & (t < s.death[here])]
-    held = sorted({int(s.slot[i]): int(s.head[i]) for i in lower.tolist()}.items())
+def _slot(s: PlanStorages, me: int) -> SlotMade:
+    here, t = s.arena == s.arena[me], int(s.birth[me])
+    tenants = np.flatnonzero(here & (s.slot == s.slot[me])).tolist()
+    largest = min(tenants, key=lambda k: (-int(s.size[k]), int(s.birth[k]), int(s.head[k])))
+    lower = np.flatnonzero(here & (s.slot < s.slot[me]) & (s.birth <= t) & (t < s.death)).tolist()
+    held = sorted({int(s.slot[i]): int(s.head[i]) for i in lower}.items())
     backing = int(s.backing[me])
     return SlotMade(int(s.slot[me]), backing, int(s.head[largest]), backing - int(s.size[me]), tuple(held))
 
@@ -186,20 +172,19 @@ def ghost(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> 
     born = int(s.birth[me]) if birth is None else max(0, min(birth, moments(plan) - life))
     offset = max(0, offset)
     end = offset + int(s.size[me])
-    here = np.flatnonzero(s.arena == s.arena[me])
-    met = _meeting(s, here, me, born, born + life)
-    hit = [i for i in _by_start(s, met) if int(s.offset[i]) < end and offset < int(s.offset[i]) + int(s.size[i])]
-    arena = plan.arenas[int(s.arena[me])]
-    tops = [int(s.offset[i]) + int(s.size[i]) for i in here.tolist() if i != me]
+    others = s.arena == s.arena[me]
+    others[me] = False
     return Ghost(
         row=int(s.head[me]),
         offset=offset,
         birth=born,
         death=born + life,
-        conflicts=tuple([int(s.head[i]) for i in hit]),
+        conflicts=tuple(
+            int(s.head[i]) for i, start, stop in _meeting(s, me, born, born + life) if start < end and offset < stop
+        ),
         aligned=offset % _grid(plan, s, me) == 0,
-        extent=max([end, *tops]),
-        before=arena.extent_bytes,
+        extent=max(end, int((s.offset + s.size)[others].max(initial=0))),
+        before=plan.arenas[int(s.arena[me])].extent_bytes,
     )
 
 
@@ -243,10 +228,7 @@ def parting(
         s = storages_of(plan)
         order = orders[k] if orders else by_birth(plan, s, arena)
         placed.append([(plan.tensor_ids[s.head[i]], int(s.offset[i])) for i in order])
-    one, two = placed
-    alike = next((k for k, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
-    if alike == len(one) == len(two):
-        return None
-    a = one[alike] if alike < len(one) else (None, None)
-    b = two[alike] if alike < len(two) else (None, None)
-    return Parting(alike, by if orders else "birth", a[0], b[0], a[1], b[1])
+    for alike, (a, b) in enumerate(zip_longest(*placed, fillvalue=(None, None))):
+        if a != b:
+            return Parting(alike, by if orders else "birth", a[0], b[0], a[1], b[1])
+    return None
