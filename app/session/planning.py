@@ -28,13 +28,11 @@ from tmmu_core.judge.verifier.finished_plan import finished
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.meter import OPTION as NODE_LIMIT
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
-from tmmu_core.plans.making import arena_settings
-from tmmu_core.plans.making.arena_settings import arena_config
+from tmmu_core.plans.making import request as making_request
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.make import PlanningResult
-from tmmu_core.plans.making.over_capacity import make_plan_anyway
+from tmmu_core.plans.making.make import PlanningResult, make_plan_anyway
 from tmmu_core.plans.making.ranks import RankPlans
-from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, PlanRequest
+from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, PlanRequest, arena_config
 from tmmu_core.plans.making.request_options import OPTION_SPECS, json_text
 from tmmu_core.plans.model import Plan
 
@@ -366,7 +364,7 @@ def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
     graph, request = opened.graph, PlanRequest(mode=choice.mode, preset=choice.preset)
     key = ("arenas", choice.source, choice.mode, choice.preset)
     try:
-        return desk().remembered(key, lambda: arena_settings.arenas_in_use(graph, request))
+        return desk().remembered(key, lambda: making_request.arenas_in_use(graph, request))
     except ArenaTooSmall:
         return ()
 

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 from app.texts import numbers
 from app.texts.markup import esc
-from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.figures.metrics import over_limits, totals
 from tmmu_core.plans.making.make import Better
-from tmmu_core.plans.making.over_capacity import over_limits
 from tmmu_core.plans.model import Plan
 
 PEAK, EXTENT, BOUND, GAP = "peak use, all arenas", "total reserved", "total of lower bounds", "gap, all arenas"

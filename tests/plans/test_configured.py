@@ -10,9 +10,8 @@ from tests.plans.examples import problem_of
 from tests.support.build import chain
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.planners.problem import PlainInstance
-from tmmu_core.plans.making.arena_settings import arena_config, arenas_in_use, with_arena_settings
 from tmmu_core.plans.making.make import make_plan
-from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
+from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest, arena_config, arenas_in_use, with_arena_settings
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_headline_states_the_whole_need_against_the_limit(budget: int | None, sh
 
 
 def test_arena_over_its_limit_is_named() -> None:
-    from tmmu_core.plans.making.over_capacity import make_plan_anyway
+    from tmmu_core.plans.making.make import make_plan_anyway
     from tmmu_core.plans.making.request import PlanRequest
 
     graph = tmmu.read(RESNET)

@@ -16,8 +16,7 @@ from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making import arena_summary
 from tmmu_core.plans.making.engine import plan_graph
-from tmmu_core.plans.making.make import make_plan
-from tmmu_core.plans.making.over_capacity import make_plan_anyway, plan_ranks_anyway, without_limits
+from tmmu_core.plans.making.make import make_plan, make_plan_anyway, plan_ranks_anyway, without_limits
 from tmmu_core.plans.making.ranks import plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 

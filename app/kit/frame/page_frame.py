@@ -24,7 +24,7 @@ from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
 from tmmu_core.planners.meter import OPTION as NODE_LIMIT
 from tmmu_core.planners.problem import GIVEN
 from tmmu_core.plans.analysis.explain_peak import Explanation, explain_peak
-from tmmu_core.plans.making.over_capacity import over_limits, packing_may_do
+from tmmu_core.plans.figures.metrics import over_limits, packing_may_do
 from tmmu_core.plans.making.request import DEFAULT_PLANNER
 
 

@@ -27,8 +27,7 @@ from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
-from tmmu_core.plans.making.make import PlanningResult
-from tmmu_core.plans.making.over_capacity import make_plan_anyway, plan_ranks_anyway
+from tmmu_core.plans.making.make import PlanningResult, make_plan_anyway, plan_ranks_anyway
 from tmmu_core.plans.making.ranks import RankPlans
 from tmmu_core.plans.making.replan import DimCurve, peak_over_dim
 from tmmu_core.plans.making.request import PlanRequest

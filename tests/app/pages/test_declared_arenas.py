@@ -11,7 +11,7 @@ from app.session.view_state import Choice, from_query, to_query
 from tests.app.pages.run_page import PAGES, claim, html, opened
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import Graph
-from tmmu_core.plans.making.arena_settings import arena_config
+from tmmu_core.plans.making.request import arena_config
 from tmmu_core.plans.making.request_options import read_arenas_text
 
 OWN = json.dumps(

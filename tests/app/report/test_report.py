@@ -15,7 +15,7 @@ from tests.support.build import residual
 from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.plans.analysis.waste_ledger import WasteLedger
 from tmmu_core.plans.making.engine import Solution, plan_graph
-from tmmu_core.plans.making.over_capacity import make_plan_anyway
+from tmmu_core.plans.making.make import make_plan_anyway
 from tmmu_core.plans.making.request import PlanRequest
 
 RED = Verdict((Finding("overlap", "error", "a and b share bytes [0, 16) at step 1", "a", "b"),), ("overlap",))

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from app.session.view_state import COLOURS, VIEWS, Choice, from_query, to_query, zoom_text
 from tmmu_core.graph.model import Graph
-from tmmu_core.plans.making.arena_settings import arena_config
-from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.making.request import PlanRequest, arena_config
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)

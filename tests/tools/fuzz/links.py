@@ -16,7 +16,7 @@ from tests.support.build import graph, node
 from tests.tools.fuzz import mutation
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import Dim, Graph, Tensor
-from tmmu_core.plans.making.over_capacity import make_plan_anyway
+from tmmu_core.plans.making.make import make_plan_anyway
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 SEEDS: dict[str, tuple[str, ...]] = {

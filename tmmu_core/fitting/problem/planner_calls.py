@@ -19,11 +19,10 @@ from tmmu_core.liveness.timeline import build_timeline, default_mode, default_pr
 from tmmu_core.planners import ArenaPlannerEntry, MemoryPlannerEntry, planner_named
 from tmmu_core.planners.problem import Packing, Problem, Progress
 from tmmu_core.plans.analysis.plan_warnings import input_warnings
-from tmmu_core.plans.making.arena_settings import arena_config
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.plan_rows import arena_problems, merge_packings
-from tmmu_core.plans.making.request import DEFAULT_PLANNER, PlanRequest
+from tmmu_core.plans.making.request import DEFAULT_PLANNER, PlanRequest, arena_config
 from tmmu_core.plans.making.request_options import OPTION_SPECS, written
 from tmmu_core.plans.model import Plan
 

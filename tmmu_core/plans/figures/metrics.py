@@ -174,3 +174,17 @@ def activation_retention(liveness: Liveness) -> tuple[int, int]:
     np.maximum.at(held_until, root, liveness.death)
     kept = counts & (held_until > last + 1) & ~handed_out
     return exact_sum(index.nbytes[kept]), exact_sum(index.nbytes[counts])
+
+
+def packing_may_do(plan: Plan, budget: int | None = None) -> bool:
+    """Whether no lower bound is over its limit: another packing of the same lives may keep all limits, or none may."""
+    if any(arena.bound_bytes > arena.capacity_bytes for arena in plan.arenas):
+        return False
+    return budget is None or sum(arena.bound_bytes for arena in plan.arenas) <= budget
+
+
+def over_limits(plan: Plan, budget: int | None = None) -> dict[str, int]:
+    """Arena → bytes that its extent is over its capacity; ``""`` → bytes that all of them are over the quota."""
+    found = {a.name: a.extent_bytes - a.capacity_bytes for a in plan.arenas if a.extent_bytes > a.capacity_bytes}
+    needed = sum(arena.extent_bytes for arena in plan.arenas)
+    return found | ({"": needed - budget} if budget is not None and needed > budget else {})

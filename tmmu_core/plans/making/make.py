@@ -11,28 +11,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from tmmu_core.base.errors import ContractError, InvalidIrShapes
+from tmmu_core.base.errors import AllocationFailure, ArenaTooSmall, ContractError, InvalidIrShapes
 from tmmu_core.graph.arenas import as_given, check_alignment, read_arenas, unused_arenas
 from tmmu_core.graph.assumed_sizes import refuse_unused_dims
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import idle_rules
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.meter import Meter
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Problem, Progress
-from tmmu_core.plans.canonical import is_token
-from tmmu_core.plans.making.arena_settings import capacities_by_name, with_arena_settings
+from tmmu_core.plans import canonical
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.placement_order import problems_of
-from tmmu_core.plans.making.ranks import plan_rank
-from tmmu_core.plans.making.request import DEFAULT_PLANNER, PlanRequest
+from tmmu_core.plans.making.ranks import RankPlans, plan_rank, plan_ranks
+from tmmu_core.plans.making.request import DEFAULT_PLANNER, PlanRequest, capacities_by_name, with_arena_settings
 from tmmu_core.plans.making.request_options import json_text
 from tmmu_core.plans.model import Plan
+
+T = TypeVar("T")
 
 BETTER = "auto"
 """Planner that a plan is compared with."""
@@ -107,7 +108,7 @@ def make_plan(source: Graph | PlainInstance, request: PlanRequest, progress: Pro
 
 
 def _made(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
-    if not is_token(request.replay_token, of_draft=request.addressing != "offsets"):
+    if not canonical.is_token(request.replay_token, of_draft=request.addressing != "offsets"):
         raise InvalidIrShapes(
             f"the replay token has {len(request.replay_token)} bytes, not 32.",
             reason="replay_token",
@@ -191,3 +192,88 @@ def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -
             changes["alignment"] = np.maximum(problem.alignment, np.uint64(changes["arena_alignment"]))
         changed.append(replace(problem, **changes) if changes else problem)
     return tuple(changed)
+
+
+# --- plans over a limit -------------------------------------------------------------------------------------------
+
+# The limits stay in the plan: each arena has the requested capacity, the configuration hash is that of the request,
+# and the verifier reports the exceeded capacity. Such a plan cannot be applied.
+
+
+def make_plan_anyway(
+    source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None
+) -> PlanningResult:
+    """Return :func:`make_plan`, or, if a limit is exceeded, the unlimited plan labelled with the requested limits.
+
+    Raises everything else that planning raises; an arena that is not declared is still refused.
+    """
+    made, is_over = _with_fallback(lambda changed: make_plan(source, changed, progress), request)
+    if not is_over:
+        return made
+    plan = _under_limits(made.plan, source, request)
+    solution = None if made.solution is None else replace(made.solution, plan=plan)
+    return replace(made, request=request.spelled_out(source), plan=plan, solution=solution)
+
+
+def plan_ranks_anyway(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
+    """Return :func:`plan_ranks`, or, if a rank exceeds a limit, unlimited plans labelled with the requested limits.
+
+    Raises as :func:`make_plan_anyway`.
+    """
+    planned, is_over = _with_fallback(lambda changed: plan_ranks(graph, changed, progress), request)
+    if not is_over:
+        return planned
+    classes = (
+        replace(one, solution=replace(one.solution, plan=_under_limits(one.solution.plan, graph, request)))
+        for one in planned.classes
+    )
+    return replace(planned, classes=tuple(classes))
+
+
+def _with_fallback(make: Callable[[PlanRequest], T], request: PlanRequest) -> tuple[T, bool]:
+    """Return ``(result, whether it is over a limit)`` of the request, else of the request without its limits."""
+    try:
+        return make(request), False
+    except (ArenaTooSmall, AllocationFailure) as error:
+        if isinstance(error, ArenaTooSmall) and error.undeclared:
+            raise
+        try:
+            return make(without_limits(request)), True
+        except ContractError:
+            raise error from None
+
+
+def without_limits(request: PlanRequest) -> PlanRequest:
+    """Return the request without capacities and budget."""
+    arenas = None
+    if request.arenas is not None:
+        arenas = {
+            name: {key: value for key, value in arena.items() if key != "capacity_bytes"}
+            for name, arena in as_given(request.arenas).items()
+        }
+    return request.but(arenas=arenas, capacities={}, budget=None, one_memory=request.is_one_memory)
+
+
+def _capacities(source: Graph | PlainInstance, request: PlanRequest, plan: Plan) -> dict[str, int]:
+    names = tuple(arena.name for arena in plan.arenas)
+    config = read_arenas(request.arenas)
+    found = {name: arena.capacity_bytes for name, arena in config.items()}
+    if isinstance(source, PlainInstance) and not found:
+        found = {problem.arena: problem.capacity for problem in source.problems}
+    return found | capacities_by_name(request.capacities, names if len(names) == 1 or found == {} else tuple(found))
+
+
+def _under_limits(plan: Plan, source: Graph | PlainInstance, request: PlanRequest) -> Plan:
+    """Return the plan with the request's limits: same layout, hash of the requested configuration."""
+    capacities = _capacities(source, request, plan)
+    if isinstance(source, Graph):
+        config = as_given(with_arena_settings(source, request.spelled_out(source)).arenas)
+    else:
+        arena = plan.arenas[0]
+        limits = {"capacity_bytes": capacities[arena.name], "alignment_bytes": arena.alignment_bytes}
+        config = {arena.name: limits}
+    unlimited = Arena().capacity_bytes
+    arenas = tuple(replace(arena, capacity_bytes=capacities.get(arena.name, unlimited)) for arena in plan.arenas)
+    limited = replace(plan, arenas=arenas, arena_config_hash=canonical.arena_config_hash(config))
+    whole, _ = canonical.plan_digests(limited)
+    return replace(limited, tmmu_plan_hash=whole)

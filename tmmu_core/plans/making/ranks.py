@@ -23,9 +23,8 @@ from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import canonical
-from tmmu_core.plans.making.arena_settings import with_arena_settings
 from tmmu_core.plans.making.engine import Solution, solve
-from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.making.request import PlanRequest, with_arena_settings
 from tmmu_core.plans.model import I64, U64, Plan
 
 

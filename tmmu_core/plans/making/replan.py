@@ -19,8 +19,8 @@ A plan is made at the upper end of its envelope, and is identified by the replan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -29,14 +29,11 @@ from tmmu_core.base import strict
 from tmmu_core.base.cbor import H
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.graph import checks
-from tmmu_core.graph.arenas import as_given
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.liveness.timeline import default_mode
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import canonical
-from tmmu_core.plans.making.arena_settings import with_arena_settings
 from tmmu_core.plans.making.engine import Solution, solve
-from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.making.request import PlanRequest, with_arena_settings
 from tmmu_core.plans.model import I64, U64
 
 Point = tuple[tuple[str, int], ...]
@@ -45,8 +42,7 @@ CURVE_POINTS = 33
 """Maximum number of points of a curve: both ends of the envelope and evenly spaced values between."""
 
 
-@dataclass(frozen=True)
-class ReplanKey:
+class ReplanKey(NamedTuple):
     """The replan key (seed §10)."""
 
     shape_envelope_hash: bytes
@@ -122,20 +118,14 @@ def replan_session(
     return session.log()
 
 
-@dataclass(eq=False)
 class _Session:
-    graph: Graph
-    policy: str
-    request: PlanRequest
-    iterations: list[Iteration] = field(default_factory=list)
-    replans: list[dict[str, Any]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        checks.resolve_dims(self.graph, None)
-        self.dims = dict(self.graph.dims)
-        self.ir_hash = canonical.ir_hash(self.graph)
-        self.mode = self.request.mode or default_mode(self.graph)
-        self.arenas_hash = canonical.arena_config_hash(as_given(self.request.arenas))
+    def __init__(self, graph: Graph, policy: str, request: PlanRequest) -> None:
+        checks.resolve_dims(graph, None)
+        self.graph, self.policy, self.request = graph, policy, request
+        self.dims = dict(graph.dims)
+        self.ir_hash = canonical.ir_hash(graph)
+        self.iterations: list[Iteration] = []
+        self.replans: list[dict[str, Any]] = []
 
     def log(self, aborted: ContractError | None = None) -> ReplanLog:
         return ReplanLog(self.graph, tuple(self.iterations), tuple(self.replans), aborted)
@@ -171,7 +161,7 @@ class _Session:
         # The program is the one that was given; what changed is the envelope, which the replan key holds.
         wide = msgspec.structs.replace(self.graph, dims=self.dims)
         solution = solve(wide, self.request.but(dims=upper), ir_hash=self.ir_hash)
-        key = ReplanKey(envelope_hash(self.dims), self.mode, self.arenas_hash)
+        key = ReplanKey(envelope_hash(self.dims), solution.plan.mode, solution.plan.arena_config_hash)
         return Iteration(number, _point(shape), _point(upper), key, solution, replanned=False)
 
     def _outside(self, shape: Mapping[str, int]) -> list[str]:
@@ -199,8 +189,7 @@ class _Session:
                 node_id="",
                 hint='Declare the last node of an iteration: "safepoints": ["<node_id>"].',
             )
-        order = before.solution.plan.execution_order
-        place = {node_id: step for step, node_id in enumerate(order)}
+        place = {node_id: step for step, node_id in enumerate(before.solution.plan.execution_order)}
         return max(self.graph.safepoints, key=lambda node_id: (place.get(node_id, -1), node_id))
 
 
