@@ -21,19 +21,14 @@ from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.planners import PLANNERS, ArenaPlannerEntry, MemoryPlannerEntry, planner_named
+from tmmu_core.planners import ArenaPlannerEntry, MemoryPlannerEntry, planner_named
 from tmmu_core.planners.meter import metered
 from tmmu_core.planners.problem import Packing, Problem, Progress
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.making.arena_summary import check_capacity, check_totals, summarise
 from tmmu_core.plans.making.memory_tiers import spread_over_memories
-from tmmu_core.plans.making.plan_rows import (
-    arena_problems,
-    assemble,
-    merge_packings,
-    plan_columns,
-)
+from tmmu_core.plans.making.plan_rows import arena_problems, assemble, merge_packings, plan_columns
 from tmmu_core.plans.making.request import PlanRequest, refuse_unknown_words
 from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, Plan
 
@@ -131,14 +126,12 @@ def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress
     if UNPLANNED in remarks:
         summaries = [replace(summary, status=INCOMPLETE) for summary in summaries]
     of_arenas = {problem.arena: dict(p.notes) for problem, p in zip(problems, packings, strict=True) if p.notes}
-    del problems, packings  # their columns are the placement's now
     known_hash = ir_hash or canonical.ir_hash(graph)
     with paused_gc():
         identity = _identity(known_hash, request, timeline.order)
         liveness = placement.liveness
         peak = placement.peak(timeline.steps)
         columns = plan_columns(placement, summaries, own_arenas=own_arenas)
-        del placement  # it is in the columns now
         plan = assemble(
             columns,
             summaries,
@@ -200,6 +193,3 @@ def _packed(
         refuse_unknown_arenas(config, timeline.graph)
         problems = arena_problems(liveness, config)
     return liveness, config, problems, [planner.pack(problem, options, progress) for problem in problems]
-
-
-__all__ = ["PLANNERS", "Solution", "plan_graph", "solve"]

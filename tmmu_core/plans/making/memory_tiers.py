@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig
 from tmmu_core.liveness.analyse import analyse
@@ -41,31 +41,26 @@ def spread_over_memories(
     granted = replace(granted, storages=replace(granted.storages, alignment=grids))
     liveness = without_handoffs(granted)
     problem = _problem(liveness)
-    ids = problem.ids
-    facts = [_facts(liveness, s, memory) for s in range(len(liveness.storages))]
-    residency = place(problem, facts, platform)
+    residency = place(problem, [_facts(liveness, s, memory) for s in range(len(problem))], platform)
 
-    regions = residency.regions
-    names = sorted(region.name for region in regions)
-    number = np.array([names.index(region.name) for region in regions], np.int32)
-    region_of = np.array(residency.region_of, np.int64)
-    arenas = number[region_of] if len(regions) else np.zeros(0, np.int32)
+    number = {region.name: k for k, region in enumerate(residency.regions)}
+    names = sorted(number)
+    arena_of = np.argsort([number[name] for name in names]) if names else np.zeros(0, np.int64)
+    arenas = arena_of[list(residency.region_of)].astype(np.int32)
     # The planner takes no hand-off, and a plan that does may be lower: inside a region they stay open for the bound.
     granted = replace(granted, arenas=tuple(names), storages=replace(granted.storages, arena=arenas))
     liveness = without_handoffs(granted, across_arenas=True)
     config = {}
-    for region in regions:
-        own, unlimited = memory[region.memory], Arena().capacity_bytes
-        alignment = max(platform.min_alignment, own.arena_alignment or 1)
-        config[region.name] = Arena(unlimited if own.max_size is None else own.max_size, alignment)
-    problems = arena_problems(liveness, config)
+    for region in residency.regions:
+        own = memory[region.memory]
+        capacity = Arena().capacity_bytes if own.max_size is None else own.max_size
+        config[region.name] = Arena(capacity, max(platform.min_alignment, own.arena_alignment or 1))
     offset = np.array(residency.offset, np.uint64)
-    by_name = {region.name: k for k, region in enumerate(regions)}
-    packings = []
-    for at, each in enumerate(problems):
-        k = by_name[each.arena]
-        packings.append(Packing(offset[arenas == at], notes=_notes(k, ids, residency, memory)))
-    return liveness, config, problems, packings
+    packings = [
+        Packing(offset[arenas == at], notes=_notes(number[name], problem.ids, residency, memory))
+        for at, name in enumerate(names)
+    ]
+    return liveness, config, arena_problems(liveness, config), packings
 
 
 def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
@@ -77,14 +72,9 @@ def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
             hint="Give alignments and sizes in the option: arena_alignment, max_size.",
         )
     if config:
-        unlimited = Arena().capacity_bytes
         memories = [
-            Memory(
-                name,
-                None if arena.capacity_bytes == unlimited else arena.capacity_bytes,
-                arena_alignment=arena.alignment_bytes,
-            )
-            for name, arena in config.items()
+            Memory(name, None if a.capacity_bytes == U64_MAX else a.capacity_bytes, arena_alignment=a.alignment_bytes)
+            for name, a in config.items()
         ]
         options = {**options, "memories": msgspec.to_builtins(memories)}
     return read_platform(options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -60,15 +61,13 @@ def _bytes(text: str) -> int:
 
 
 def _token(text: str) -> bytes:
-    try:
+    with suppress(ValueError):
         token = bytes.fromhex(text)
-    except ValueError:
-        token = b""
-    if not is_token(token):
-        raise ValueError(
-            f"the token {text[:80]!r} is not 64 hexadecimal digits (for the superseded draft's addresses 128 or more)."
-        )
-    return token
+        if is_token(token):
+            return token
+    raise ValueError(
+        f"the token {text[:80]!r} is not 64 hexadecimal digits (for the superseded draft's addresses 128 or more)."
+    )
 
 
 def _addressing(text: str) -> str:
@@ -77,28 +76,32 @@ def _addressing(text: str) -> str:
     return text
 
 
-def _some_pairs(text: str) -> list[tuple[str | None, str]]:
-    """Return the pairs of a text. Raises ``UnreadableInput`` if there is none."""
-    pairs = read_pairs(text)
-    if not pairs:
+def _pairs(text: str, read: Callable[[str, str], int], no_name: str | None = None) -> dict[str, int]:
+    """Read ``NAME=VALUE`` pairs, sorted by name; ``no_name`` stands for a missing name."""
+    found: dict[str, int] = {}
+    for name, value in read_pairs(text):
+        name = no_name if name is None else name
+        if name is None:
+            raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE.")
+        found[name] = read(name, value)
+    if not found:
         raise ValueError("it is empty.")
-    return pairs
+    return dict(sorted(found.items()))
+
+
+def _dimension(name: str, value: str) -> int:
+    try:
+        return strict.whole_number(value)
+    except ValueError as error:
+        raise ValueError(f"the dimension {name!r}: {error}") from None
 
 
 def _dims(text: str) -> dict[str, int]:
-    point: dict[str, int] = {}
-    for name, value in _some_pairs(text):
-        if name is None:
-            raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE.")
-        try:
-            point[name] = strict.whole_number(value)
-        except ValueError as error:
-            raise ValueError(f"the dimension {name!r}: {error}") from None
-    return dict(sorted(point.items()))
+    return _pairs(text, _dimension)
 
 
 def _capacities(text: str) -> dict[str, int]:
-    return dict(sorted((ANY_ARENA if name is None else name, _bytes(value)) for name, value in _some_pairs(text)))
+    return _pairs(text, lambda _, value: _bytes(value), ANY_ARENA)
 
 
 def capacity_texts(capacities: Mapping[str, int]) -> list[str]:
@@ -117,34 +120,43 @@ def read_json_object(text: str, what: str) -> dict[str, Any]:
             found[key] = value
         return found
 
-    try:
-        refuse_odd_json(text, what)
-        value = json.loads(text, object_pairs_hook=once)
-    except (ValueError, RecursionError) as error:  # also for more digits than Python reads
-        raise UnreadableInput(f"the {what} is not JSON.", place=_place(text)) from error
+    value = _read_json(text, what, f"the {what} is not JSON.", once)
     if not isinstance(value, dict):
         raise UnreadableInput(f"the {what} is not a JSON object.", place="$")
     return value
 
 
+def _read_json(text: str, what: str, refusal: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    try:
+        refuse_odd_json(text, what)
+        return json.loads(text, object_pairs_hook=pairs)
+    except (ValueError, RecursionError) as error:  # also for more digits than Python reads
+        place = ""  # independent of Python's messages, which change between versions
+        try:
+            decode(text.encode("utf-8", "replace"), Any)
+        except UnreadableInput as found:
+            place = found.place
+        raise UnreadableInput(refusal, place=place) from error
+
+
 def refuse_odd_json(text: str, what: str) -> None:
     """Raise ``UnreadableInput`` for JSON with more values than the limit, or integers over 64 bits."""
     data = text.encode("utf-8", "replace")
-    for check in (refuse_many_values, refuse_long_numbers):
-        check(data, what)
+    refuse_many_values(data, what)
+    refuse_long_numbers(data, what)
 
 
 def read_arenas_text(text: str) -> dict[str, Any]:
     """An arena configuration: an object per arena. Raises ``UnreadableInput``."""
     config = read_json_object(text, "arena configuration")
     refuse_many(config)
-    bad = next((name for name, arena in config.items() if not isinstance(arena, dict)), None)
-    if bad is not None:
-        raise UnreadableInput(
-            "an arena is not a JSON object.",
-            place=f"$.{bad}",
-            hint='Write it as {"capacity_bytes": 1048576, "alignment_bytes": 128, "page_size": 4096}.',
-        )
+    for name, arena in config.items():
+        if not isinstance(arena, dict):
+            raise UnreadableInput(
+                "an arena is not a JSON object.",
+                place=f"$.{name}",
+                hint='Write it as {"capacity_bytes": 1048576, "alignment_bytes": 128, "page_size": 4096}.',
+            )
     return config
 
 
@@ -154,24 +166,11 @@ def _order(text: str) -> tuple[str, ...]:
         raise UnreadableInput("the order is a JSON object.", place="$", hint=hint)
     if text.lstrip()[:1] != "[":
         return tuple(line.strip() for line in text.splitlines() if line.strip())
-    try:
-        refuse_many_values(text.encode("utf-8", "replace"), "order")
-        listed = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UnreadableInput("the order is not a JSON list of node ids.", place=_place(text)) from error
-    odd = next((i for i, node in enumerate(listed) if not isinstance(node, str)), None)
-    if odd is not None:
-        raise UnreadableInput("the order is not a JSON list of node ids.", place=f"$[{odd}]")
+    listed = _read_json(text, "order", "the order is not a JSON list of node ids.")
+    for i, node in enumerate(listed):
+        if not isinstance(node, str):
+            raise UnreadableInput("the order is not a JSON list of node ids.", place=f"$[{i}]")
     return tuple(listed)
-
-
-def _place(text: str) -> str:
-    """Return the position of the first JSON error, independent of Python's messages, which change between versions."""
-    try:
-        decode(text.encode("utf-8", "replace"), Any)
-    except UnreadableInput as error:
-        return error.place
-    return ""
 
 
 def json_text(value: Any) -> str:
@@ -194,41 +193,59 @@ def option_pairs(texts: list[str]) -> dict[str, Any]:
     return found
 
 
+def _pairs_text(pairs: Mapping[str, int]) -> str:
+    return ",".join(pair_texts(sorted(pairs.items())))
+
+
 OPTION_SPECS: Mapping[str, OptionSpec] = {
     "mode": OptionSpec(
-        *("--mode", "M", "Nodes to plan: forward, backward or inference [backward if the graph has backward nodes]."),
+        "--mode",
+        "M",
+        "Nodes to plan: forward, backward or inference [backward if the graph has backward nodes].",
         choices=MODES,
         of_graphs=True,
     ),
     "preset": OptionSpec(
-        *("--preset", "P"),
+        "--preset",
+        "P",
         "Tensors kept for the backward pass: train_full, inference or remat_enabled [depends on the mode].",
         choices=PRESETS,
         of_graphs=True,
     ),
     "planner": OptionSpec("--planner", "NAME", "Planner [slots]."),
     "options": OptionSpec(
-        *("--option", "KEY=VALUE", "Planner option; the value is JSON or text. Repeatable."),
-        *(lambda text: read_json_object(text, "planner's options"), json_text),
+        "--option",
+        "KEY=VALUE",
+        "Planner option; the value is JSON or text. Repeatable.",
+        lambda text: read_json_object(text, "planner's options"),
+        json_text,
         alias=("--planner-option",),
         many=True,
     ),
     "arenas": OptionSpec(
-        *("--arenas", "FILE", "Arena configuration: JSON, arena → capacity, alignment, page size."),
-        *(read_arenas_text, json_text),
+        "--arenas",
+        "FILE",
+        "Arena configuration: JSON, arena → capacity, alignment, page size.",
+        read_arenas_text,
+        json_text,
         file="arena configuration",
     ),
     "alignment": OptionSpec("--alignment", "BYTES", "Alignment of every arena [128].", _bytes),
     "capacities": OptionSpec(
-        *("--capacity", "[ARENA=]BYTES"),
+        "--capacity",
+        "[ARENA=]BYTES",
         "Memory limit for all tensors, or the capacity of one arena [unlimited]. Repeatable.",
-        *(_capacities, lambda capacities: ",".join(capacity_texts(capacities))),
+        _capacities,
+        lambda capacities: ",".join(capacity_texts(capacities)),
         link="capacity",
         many=True,
     ),
     "one_memory": OptionSpec(
-        *("--one-memory", "", "Place all tensors in one arena, as --capacity BYTES does."),
-        *(_switch, lambda on: "1" * on),
+        "--one-memory",
+        "",
+        "Place all tensors in one arena, as --capacity BYTES does.",
+        _switch,
+        lambda on: "1" * on,
         flag=True,
         of_graphs=True,
     ),
@@ -236,7 +253,11 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         "--page-size", "BYTES", "Page size of every arena [none].", _bytes, link="page", of_graphs=True
     ),
     "order": OptionSpec(
-        *("--order", "FILE", "Execution order: a JSON list of node ids, or one id per line.", _order, json_text),
+        "--order",
+        "FILE",
+        "Execution order: a JSON list of node ids, or one id per line.",
+        _order,
+        json_text,
         file="execution order",
         of_graphs=True,
     ),
@@ -252,26 +273,24 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         of_graphs=True,
     ),
     "shard_spec": OptionSpec(
-        *("--shard", "FILE", "Shard spec, JSON: plan the rank's share of the graph."),
-        *(lambda text: read_json_object(text, "shard spec"), json_text),
+        "--shard",
+        "FILE",
+        "Shard spec, JSON: plan the rank's share of the graph.",
+        lambda text: read_json_object(text, "shard spec"),
+        json_text,
         file="shard spec",
         of_graphs=True,
     ),
     "dims": OptionSpec(
-        *(
-            "--dims",
-            "B=8,T=512",
-            "Sizes of named dimensions [their upper bounds].",
-            _dims,
-            lambda point: ",".join(pair_texts(sorted(point.items()))),
-        ),
-        of_graphs=True,
+        "--dims", "B=8,T=512", "Sizes of named dimensions [their upper bounds].", _dims, _pairs_text, of_graphs=True
     ),
     "budget": OptionSpec(
         "--budget", "BYTES", "The quota: the most that the arenas' extents may sum to.", _bytes, of_graphs=True
     ),
     "addressing": OptionSpec(
-        *("--addressing", "HOW", "offsets, or blake3_sparse for the addresses of the superseded draft [offsets]."),
+        "--addressing",
+        "HOW",
+        "offsets, or blake3_sparse for the addresses of the superseded draft [offsets].",
         _addressing,
         choices=ADDRESSINGS,
         of_graphs=True,
@@ -291,13 +310,14 @@ class Contradiction(NamedTuple):
 
 def contradiction(request: PlanRequest) -> Contradiction | None:
     """Return the first contradiction in a request; ``None`` without one."""
+    world = request.world_size or 1
     if request.token is not None and request.seed is not None:
         way_out = "The seed makes the token; give one of them."
         return Contradiction("--token and --seed exclude each other.", way_out, "seed")
     if request.world_size == 0:
         return Contradiction("there is no world of 0 ranks.", "Give --world-size 1 or more.", "world_size")
-    if request.shard_spec is None and request.rank >= (request.world_size or 1):
-        what = f"there is no rank {request.rank} in a world of {request.world_size or 1}."
+    if request.shard_spec is None and request.rank >= world:
+        what = f"there is no rank {request.rank} in a world of {world}."
         return Contradiction(what, "Ranks count from 0.", "rank")
     return None
 

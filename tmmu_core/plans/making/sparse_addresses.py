@@ -12,14 +12,15 @@ Two slots with overlapping bytes are an ``ADDRESS_COLLISION``: unlikely at 64 bi
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tmmu_core.base.errors import U64_MAX, AddressCollision, AllocationOverflow
 from tmmu_core.base.extras import need
 from tmmu_core.plans.canonical import plan_digests
-from tmmu_core.plans.figures.plan_storages import PlanStorages, align_up, slot_numbers, storages_of
-from tmmu_core.plans.model import I64, U64, Plan
+from tmmu_core.plans.figures.plan_storages import align_up, slot_numbers, storages_of
+from tmmu_core.plans.model import I64, Plan
 
 ADDRESSING = "blake3_sparse"
 TAG = b"tmmu_va"
@@ -34,33 +35,50 @@ def sparse_address(token: bytes, arena: str, slot: int, *, bits: int = 64, align
     return address - address % alignment
 
 
+class _Slots(NamedTuple):
+    """The slots of a plan as columns, by (arena, slot)."""
+
+    of_storage: I64
+    """Per storage, the number of its slot."""
+    arena: list[int]
+    slot: list[int]
+    backing: list[int]
+    alignment: list[int]
+
+
+def _slots_of(plan: Plan) -> _Slots:
+    s = storages_of(plan)
+    number, count = slot_numbers(s.arena, s.slot)
+    one = np.zeros(count, np.int64)
+    one[number] = np.arange(len(s))
+    columns = (s.arena, s.slot, s.backing, s.slot_alignment)
+    return _Slots(number, *(column[one].tolist() for column in columns))
+
+
+def _moved(plan: Plan, slots: _Slots, start: list[int], **changes: Any) -> Plan:
+    """Return the plan with its slots at other offsets (bytes)."""
+    inside = plan.offset - storages_of(plan).offset[plan.storage]
+    offset = np.array(start, np.uint64)[slots.of_storage][plan.storage] + inside
+    return replace(plan, offset=offset, **changes)
+
+
 def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
     """Return the plan with the same slots at the draft's addresses; both hashes change, the arenas' figures do not.
 
     Raises ``AddressCollision`` if the bytes of two slots overlap, or exceed the 64-bit address space.
     """
-    s = storages_of(plan)
-    number, count = slot_numbers(s.arena, s.slot)
-    one = np.zeros(count, np.int64)
-    one[number] = np.arange(len(s))
-    addresses = np.zeros(count, np.uint64)
-    for k, storage in enumerate(one.tolist()):
-        arena = plan.arenas[s.arena[storage]].name
-        addresses[k] = sparse_address(
-            plan.replay_token, arena, int(s.slot[storage]), bits=bits, alignment=int(s.slot_alignment[storage])
-        )
+    slots = _slots_of(plan)
+    addresses = [
+        sparse_address(plan.replay_token, plan.arenas[arena].name, slot, bits=bits, alignment=alignment)
+        for arena, slot, alignment in zip(slots.arena, slots.slot, slots.alignment, strict=True)
+    ]
     try:
-        _refuse_collisions(plan, s, one, addresses)
+        _refuse_collisions(plan, slots, addresses)
     except AddressCollision as error:
         error.fill(replay_token=plan.replay_token.hex(), rank=plan.rank)
         raise
-    inside = plan.offset - s.offset[plan.storage]
-    moved = replace(
-        plan,
-        places="sparse",
-        offset=addresses[number][plan.storage] + inside,
-        notes={**plan.notes, "addressing": {"kind": ADDRESSING, "bits": bits}},
-    )
+    notes = {**plan.notes, "addressing": {"kind": ADDRESSING, "bits": bits}}
+    moved = _moved(plan, slots, addresses, places="sparse", notes=notes)
     whole, layout = plan_digests(moved)
     return replace(moved, tmmu_plan_hash=whole, layout_hash=layout)
 
@@ -74,56 +92,33 @@ def in_memory(plan: Plan) -> Plan:
     """
     if plan.places != "sparse":
         return plan
-    s = storages_of(plan)
-    number, count = slot_numbers(s.arena, s.slot)
-    one = np.zeros(count, np.int64)
-    one[number] = np.arange(len(s))
-    floor = np.array([arena.alignment_bytes for arena in plan.arenas], np.uint64)
-    grid = np.maximum(s.slot_alignment[one], floor[s.arena[one]])
-    start = np.zeros(count, np.uint64)
+    slots, start = _slots_of(plan), []
     ends: dict[int, int] = {}
-    for k, (arena, step, size) in enumerate(
-        zip(s.arena[one].tolist(), grid.tolist(), s.backing[one].tolist(), strict=True)
-    ):
-        begin = align_up(ends.get(arena, 0), step)
-        ends[arena] = begin + size
+    for arena, alignment, size in zip(slots.arena, slots.alignment, slots.backing, strict=True):
+        start.append(align_up(ends.get(arena, 0), max(alignment, plan.arenas[arena].alignment_bytes)))
+        ends[arena] = start[-1] + size
         if ends[arena] > U64_MAX:
             raise AllocationOverflow(
                 f"the slots of arena {plan.arenas[arena].name!r} end to end are past 2^64 − 1.",
                 arena=plan.arenas[arena].name,
-                offset=begin,
+                offset=start[-1],
                 size=size,
             )
-        start[k] = begin
-    arenas = tuple(
-        [replace(arena, extent_bytes=ends.get(k, arena.extent_bytes)) for k, arena in enumerate(plan.arenas)]
-    )
-    offset = start[number][plan.storage] + (plan.offset - s.offset[plan.storage])
-    return replace(plan, places="slots", offset=offset, arenas=arenas)
+    arenas = [replace(arena, extent_bytes=ends.get(k, arena.extent_bytes)) for k, arena in enumerate(plan.arenas)]
+    return _moved(plan, slots, start, places="slots", arenas=tuple(arenas))
 
 
-def _refuse_collisions(plan: Plan, s: PlanStorages, one: I64, addresses: U64) -> None:
-    order = np.lexsort((s.slot[one], s.arena[one], addresses)).tolist()
-    end, below = 0, -1
-    for k in order:
-        start, storage = int(addresses[k]), int(one[k])
-        arena, slot = plan.arenas[s.arena[storage]].name, int(s.slot[storage])
-        if below >= 0 and start < end:
-            other = int(one[below])
-            raise AddressCollision(
-                f"slot {slot} of arena {arena!r} and slot {int(s.slot[other])} of arena "
-                f"{plan.arenas[s.arena[other]].name!r} meet at address {start:#x}.",
-                arena=arena,
-                logical_slot=slot,
-                address=start,
-                hint="Hashed addresses can collide; plan with offsets, which cannot.",
-            )
-        end, below = start + int(s.backing[storage]), k
-        if end > U64_MAX + 1:
-            raise AddressCollision(
-                f"slot {slot} of arena {arena!r} at address {start:#x} reaches over the end of the address space.",
-                arena=arena,
-                logical_slot=slot,
-                address=start,
-                hint="Plan with offsets, or under another token.",
-            )
+def _refuse_collisions(plan: Plan, slots: _Slots, addresses: list[int]) -> None:
+    end, below = 0, ""
+    for start, arena, slot, backing in sorted(zip(addresses, slots.arena, slots.slot, slots.backing, strict=True)):
+        name = f"slot {slot} of arena {plan.arenas[arena].name!r}"
+        what, hint = "", "Hashed addresses can collide; plan with offsets, which cannot."
+        if below and start < end:
+            what = f"{name} and {below} meet at address {start:#x}."
+        end, below = start + backing, name
+        if not what and end > U64_MAX + 1:
+            what = f"{name} at address {start:#x} reaches over the end of the address space."
+            hint = "Plan with offsets, or under another token."
+        if what:
+            arena_name = plan.arenas[arena].name
+            raise AddressCollision(what, arena=arena_name, logical_slot=slot, address=start, hint=hint)
