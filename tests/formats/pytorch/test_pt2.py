@@ -21,7 +21,7 @@ from tests.support.paths import DATA, ROOT
 from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.open_file import read_graph, read_within
-from tmmu_core.formats.pytorch.exported_program import pt2_archive, pt2_graph, pt2_operators, pt2_sizes
+from tmmu_core.formats.pytorch.exported_program import pt2_archive, pt2_operators, pt2_sizes
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
 from tmmu_core.formats.pytorch.joint_graph import fx_child
 from tmmu_core.formats.pytorch.strides import StridedLayout
@@ -404,18 +404,3 @@ def test_archive_without_exactly_one_program_is_rejected(models: tuple[str, ...]
 
     with pytest.raises(UnreadableInput, match=f"holds {words} under models/"):
         pt2_archive.read_program(rewritten("two_layers", change), "given")
-
-
-def test_dtype_numbers_are_those_of_torch() -> None:
-    """``torch._export.serde.schema.ScalarType``."""
-    whole, floats = ("uint8", "int8", "int16", "int32", "int64"), ("float16", "float32", "float64")
-    named = dict(enumerate((*whole, *floats, "complex32", "complex64", "complex128", "bool", "bfloat16"), 1))
-    named |= {28: "uint16", 34: "uint32", 35: "uint64"}
-    named |= {
-        29: "float8_e4m3fn",
-        30: "float8_e5m2",
-        31: "float8_e4m3fnuz",
-        32: "float8_e5m2fnuz",
-        33: "float8_e8m0fnu",
-    }
-    assert named == pt2_graph.DTYPES
