@@ -51,10 +51,7 @@ def activations(graph: Graph, **options: object) -> int:
 @pytest.mark.parametrize(
     ("data", "steps"),
     [
-        (
-            BRANCH,
-            "IF_0/then/open IF_0/then/TILE_0 IF_0/then/MEAN_1 IF_0/else/open IF_0/else/RELU_0 IF_0/close",
-        ),
+        (BRANCH, "IF_0/then/open IF_0/then/TILE_0 IF_0/then/MEAN_1 IF_0/else/open IF_0/else/RELU_0 IF_0/close"),
         (
             LOOP,
             """WHILE_0/open WHILE_0/cond/open WHILE_0/cond/LESS_0

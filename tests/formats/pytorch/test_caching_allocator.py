@@ -7,12 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tmmu_core.formats.pytorch.caching_allocator import (
-    AllocatorSettings,
-    CachingAllocator,
-    OutOfMemory,
-    reserved_peak,
-)
+from tmmu_core.formats.pytorch.caching_allocator import AllocatorSettings, CachingAllocator, OutOfMemory, reserved_peak
 
 MIB = 1 << 20
 EXPANDABLE = AllocatorSettings(expandable_segments=True)

@@ -287,7 +287,7 @@ def test_edge_program_saved_by_executorch_opens(no_torch: None) -> None:
 
     graph = read_graph(changed("open_sizes", change), "edge.pt2")
     assert [each.instr for each in graph.nodes[:3]] == [
-        *("dim_order_ops._to_dim_order_copy", "mul.Tensor", "view_copy"),
+        *("dim_order_ops._to_dim_order_copy", "mul.Tensor", "view_copy")
     ]
     assert tensor(graph, "reshape").view is None
     assert tensor(graph, "flatten").view is None

@@ -148,10 +148,7 @@ FAMILIES: dict[str, Family] = {
         "replication": (lambda: nn.ReplicationPad2d(1), IMAGE),
     },
     "spectrum": {
-        "short-time": (
-            lambda: Of(lambda x: torch.stft(x, 4, window=torch.ones(4), return_complex=True).abs()),
-            (2, 16),
-        ),
+        "short-time": (lambda: Of(lambda x: torch.stft(x, 4, window=torch.ones(4), return_complex=True).abs()), (2, 16))
     },
     "switched off": {"dropout": (lambda: nn.Sequential(nn.ReLU(), nn.Dropout()), IMAGE)},
 }

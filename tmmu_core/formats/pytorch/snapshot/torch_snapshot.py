@@ -13,8 +13,6 @@ A tensor is named after its stack (:func:`label`); its category is that of :func
 
 from __future__ import annotations
 
-import pickle
-import struct
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -90,20 +88,8 @@ def _decoded(data: bytes, name: str) -> Snapshot:
         what = f"the snapshot is damaged: {what or error}."
         raise UnreadableInput(what, source=name, place=place, hint=HINT) from error
     except Exception as error:  # a damaged pickle raises nearly anything
-        raise UnreadableInput(f"the snapshot is damaged: {_what(error)}.", source=name, hint=HINT) from error
-
-
-def _what(error: Exception) -> str:
-    """Return the reason for people; Python's own texts differ between versions."""
-    if isinstance(error, msgspec.DecodeError | EOFError):
-        return (str(error).splitlines() or ["it ends too early"])[0][:200]
-    if isinstance(error, pickle.UnpicklingError) and "truncated" in str(error):
-        return "the file is cut off; write or copy it again"
-    if isinstance(error, UnicodeDecodeError):
-        return "a text in it is not UTF-8"
-    if isinstance(error, IndexError | struct.error):
-        return "a value is missing"
-    return "it does not hold the values of a snapshot"
+        what = "the snapshot is damaged: it is cut off, or holds other values than a snapshot."
+        raise UnreadableInput(what, source=name, hint=f"Copy the file again. {HINT}") from error
 
 
 # --- history and instance ----------------------------------------------------------------------------------------
