@@ -83,9 +83,9 @@ def _decoded(data: bytes, name: str) -> Snapshot:
     except MemoryError as error:
         what = f"the snapshot of {len(data):,} bytes needs more memory than there is."
         raise UnreadableInput(what, source=name, hint=FEWER_EVENTS) from error
-    except msgspec.ValidationError as error:
-        what, _, place = str(error).rpartition(" - at ")
-        what = f"the snapshot is damaged: {what or error}."
+    except msgspec.DecodeError as error:
+        what, _, place = str(error).partition(" - at ")
+        what = f"the snapshot is damaged: {what}."
         raise UnreadableInput(what, source=name, place=place, hint=HINT) from error
     except Exception as error:  # a damaged pickle raises nearly anything
         what = "the snapshot is damaged: it is cut off, or holds other values than a snapshot."
