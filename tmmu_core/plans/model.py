@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,7 +126,7 @@ class ArenaSummary:
 
 @dataclass(frozen=True)
 class TensorRow:
-    """One row of a plan, for display and small loops."""
+    """One row of a plan, for display, small loops and plan files."""
 
     tensor_id: str
     arena: str
@@ -137,12 +137,13 @@ class TensorRow:
     birth: int
     death: int
     generation: int
-    role: str
-    dtype: str
-    shape: tuple[int, ...]
-    alias_group_id: str | None
-    base_tensor_uid: str | None
-    category: str | None = None
+    role: str = "activation"
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    alias_group_id: str | None = None
+    base_tensor_uid: str | None = None
+    category: Category | None = None
+    """Of a plan from an allocator's snapshot; absent in the plan files of others."""
 
 
 Handoff = tuple[int, str, str]
@@ -279,7 +280,7 @@ class Plan(PlanColumns):
             self.shapes[i],
             self.alias_group_ids[i],
             self.base_tensor_uids[i],
-            self.categories[i] if self.categories else None,
+            cast(Category, self.categories[i]) if self.categories else None,
         )
 
     def rows(self) -> Iterator[TensorRow]:

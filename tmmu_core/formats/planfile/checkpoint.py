@@ -20,12 +20,12 @@ from tmmu_core.base.cbor import H, cbor_canonical
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.planfile.plan_builder import from_head
-from tmmu_core.formats.planfile.plan_document import DIGESTS, HeadDocument, RowDocument, head_document, schema_refusal
+from tmmu_core.formats.planfile.plan_document import DIGESTS, HeadDocument, head_document, schema_refusal
 from tmmu_core.graph.native import document, unpacking
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.plans.canonical import execution_order_hash, logical_address_table, plan_digests
-from tmmu_core.plans.model import Plan
+from tmmu_core.plans.model import Plan, TensorRow
 
 CHECKPOINT_SCHEMA = "tmmu_checkpoint/1"
 Position = tuple[int, int]
@@ -159,5 +159,5 @@ def _build(given: Any, source: str) -> Plan:
         offset = start[arenas[number], slot] + inside
         place = (arenas[number], slot, offset, size, alignment, birth, death, generation)
         described: Any = (words[role], words[dtype], *more[4:])
-        rows.append(RowDocument(tensor_id, *place, *described))
+        rows.append(TensorRow(tensor_id, *place, *described))
     return from_head(head, rows, source)

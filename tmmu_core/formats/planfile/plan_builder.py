@@ -22,7 +22,6 @@ from tmmu_core.formats.planfile.plan_document import (
     OMITTED,
     ArenaDocument,
     HeadDocument,
-    RowDocument,
     head_document,
 )
 from tmmu_core.formats.planfile.plan_metadata import I64_MAX, check_notes, check_plain, check_sums, figures
@@ -43,12 +42,13 @@ from tmmu_core.plans.model import (
     ArenaSummary,
     Places,
     Plan,
+    TensorRow,
 )
 
 EDITED = "its content hash does not match its content"
 
 
-def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> Plan:
+def build(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -> Plan:
     """Return a plan from the head and the rows of a document; rows in any order.
 
     Raises ``UnreadableInput`` for another schema, an invalid digest, an undeclared arena, a duplicate tensor, a number
@@ -113,7 +113,7 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
     return _renewed(plan)
 
 
-def _check_rows(rows: Sequence[RowDocument], by_id: Sequence[int], arenas: Collection[str], source: str) -> None:
+def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collection[str], source: str) -> None:
     """Raise ``UnreadableInput`` for a tensor with two rows, or in an arena that the plan does not have."""
     for before, i in pairwise(by_id):
         if rows[before].tensor_id == rows[i].tensor_id:
@@ -152,7 +152,7 @@ def _head_fields(head: HeadDocument, source: str) -> dict[str, Any]:
     }
 
 
-def from_head(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> Plan:
+def from_head(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -> Plan:
     """Return :func:`build`'s plan, with a note if its content hash is missing or does not match.
 
     The hash is computed from the plan that was read: a file may omit what follows from the rest.

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
 import cbor2
@@ -26,7 +27,7 @@ from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph.native import document
 from tmmu_core.plans.constraints import Constraints
 from tmmu_core.plans.figures.metrics import written_metrics
-from tmmu_core.plans.model import NO_CONTENT_HASH, PLACES_DERIVED, PLAN_SCHEMA, ArenaSummary, Category, Plan
+from tmmu_core.plans.model import NO_CONTENT_HASH, PLACES_DERIVED, PLAN_SCHEMA, ArenaSummary, Plan, TensorRow
 
 NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")
 """Keys that the hash of the head leaves out: they are hashed by ``tensors_hash`` or ``execution_order_hash``."""
@@ -62,27 +63,6 @@ class ArenaDocument(msgspec.Struct, omit_defaults=False):
     reuse_cost: int | msgspec.UnsetType | None = msgspec.UNSET
     reuse_cost_lower_bound: int | msgspec.UnsetType | None = msgspec.UNSET
     reuse_cost_witness: tuple[tuple[str, ...], ...] | msgspec.UnsetType | None = msgspec.UNSET
-
-
-class RowDocument(msgspec.Struct, omit_defaults=False):
-    """One tensor of the document."""
-
-    tensor_id: str
-    arena: str
-    logical_slot: int
-    offset_bytes: int
-    size_bytes: int
-    alignment: int
-    birth: int
-    death: int
-    generation: int
-    role: str = "activation"
-    dtype: str = ""
-    shape: tuple[int, ...] = ()
-    alias_group_id: str | None = None
-    base_tensor_uid: str | None = None
-    category: Category | msgspec.UnsetType = msgspec.UNSET
-    """Absent in plans of other sources than an allocator's snapshot."""
 
 
 class HandoffDocument(msgspec.Struct, rename={"source": "from"}):
@@ -131,10 +111,10 @@ class HeadDocument(msgspec.Struct):
 class PlanDocument(HeadDocument):
     """The whole document."""
 
-    tensors: tuple[RowDocument, ...] = ()
+    tensors: tuple[TensorRow, ...] = ()
 
 
-register_types(Constraints, ArenaDocument, RowDocument, HandoffDocument, HeadDocument, PlanDocument)
+register_types(Constraints, ArenaDocument, TensorRow, HandoffDocument, HeadDocument, PlanDocument)
 
 
 def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
@@ -201,13 +181,16 @@ def arena_document(arena: ArenaSummary) -> ArenaDocument:
     return ArenaDocument(**{**fields_of, **unset})
 
 
-def row_documents(plan: Plan) -> list[RowDocument]:
+ROW_FIELDS = tuple([field.name for field in fields(TensorRow)])
+
+
+def row_documents(plan: Plan) -> list[dict[str, Any]]:
     """Return a plan's rows as they are written, by tensor id bytes."""
-    return [RowDocument(*row) for row in _row_values(plan)]
+    return [dict(zip(ROW_FIELDS, row, strict=False)) for row in _row_values(plan)]
 
 
 def _row_values(plan: Plan) -> Iterator[tuple[Any, ...]]:
-    """The fields of each :class:`RowDocument`, in their order."""
+    """Yield the values of each row, in the order of ``ROW_FIELDS``; without a category if the plan has none."""
     names = [arena.name for arena in plan.arenas]
     return zip(
         plan.tensor_ids,

@@ -28,8 +28,8 @@ from tmmu_core.base.extras import need
 from tmmu_core.formats.csv.instance_csv import write_csv
 from tmmu_core.formats.planfile.plan_builder import from_head
 from tmmu_core.formats.planfile.plan_document import (
+    ROW_FIELDS,
     PlanDocument,
-    RowDocument,
     head_document,
     row_documents,
     schema_refusal,
@@ -64,7 +64,7 @@ def to_cbor(plan: Plan) -> bytes:
     for key, value in msgspec.to_builtins(head_document(plan)).items():
         whole[key] = value
         if key == "arenas":
-            whole["tensors"] = [msgspec.to_builtins(row) for row in row_documents(plan)]
+            whole["tensors"] = row_documents(plan)
     encoded: bytes = cbor2.dumps(whole)
     return encoded
 
@@ -77,13 +77,12 @@ def to_csv(plan: Plan) -> bytes:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     lifted = uplifts(plan)
-    fields = [field.name for field in msgspec.structs.fields(RowDocument)]
-    fields = fields if plan.categories else fields[:-1]
+    fields = [*ROW_FIELDS] if plan.categories else [*ROW_FIELDS[:-1]]
     fields += [] if lifted is None else list(cells(None))
     writer.writerow(fields)
     for k, row in enumerate(row_documents(plan)):
-        values = msgspec.structs.asdict(row) | ({} if lifted is None else cells(lifted[k]))
-        values["shape"] = "x".join(map(str, row.shape))
+        values = row | ({} if lifted is None else cells(lifted[k]))
+        values["shape"] = "x".join(map(str, row["shape"]))
         written = ["" if values[field] is None else values[field] for field in fields]
         writer.writerow([for_cell(cell) if isinstance(cell, str) else cell for cell in written])
     return out.getvalue().encode()

@@ -28,9 +28,9 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.planfile.plan_builder import EDITED, build, noted, unvouched
 from tmmu_core.formats.planfile.plan_document import (
+    ROW_FIELDS,
     HandoffDocument,
     HeadDocument,
-    RowDocument,
     arena_document,
     content_hash,
     handoff_documents,
@@ -40,7 +40,7 @@ from tmmu_core.formats.planfile.plan_document import (
 from tmmu_core.graph.native import document, unpacking
 from tmmu_core.plans.figures.metrics import written_metrics
 from tmmu_core.plans.figures.plan_storages import storages_of
-from tmmu_core.plans.model import CHANGED, PLAN_SCHEMA, ArenaSummary, Category, Plan
+from tmmu_core.plans.model import CHANGED, PLAN_SCHEMA, ArenaSummary, Category, Plan, TensorRow
 
 TRACE_SCHEMA = "tmmu_trace/1"
 METRIC_SCHEMA = "tmmu_metrics/1"
@@ -137,19 +137,15 @@ def _tensor_records(plan: Plan) -> Iterator[Record]:
     for row, storage_bytes in zip(row_documents(plan), backing, strict=True):
         record: Record = {
             "record": "tensor",
-            "tensor_id": row.tensor_id,
-            "arena": row.arena,
-            "logical_slot": row.logical_slot,
-            "logical_address": [row.arena, row.offset_bytes],
-            "size": row.size_bytes,
+            **{name: row[name] for name in ("tensor_id", "arena", "logical_slot")},
+            "logical_address": [row["arena"], row["offset_bytes"]],
+            "size": row["size_bytes"],
             "bytes": storage_bytes,
-            "live_range": [row.birth, row.death],
-            **{name: getattr(row, name) for name in ("generation", "alignment", "role", "dtype", "shape")},
+            "live_range": [row["birth"], row["death"]],
+            **{name: row[name] for name in ("generation", "alignment", "role", "dtype", "shape")},
         }
-        for name in ("alias_group_id", "base_tensor_uid", "category"):
-            if getattr(row, name) not in (None, msgspec.UNSET):
-                record[name] = getattr(row, name)
-        yield record
+        optional = ("alias_group_id", "base_tensor_uid", "category")
+        yield record | {name: row[name] for name in optional if row.get(name) is not None}
 
 
 def to_json_lines(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ()) -> bytes:
@@ -190,9 +186,9 @@ class _Tensor(msgspec.Struct, tag_field="record", tag="tensor"):
     shape: tuple[int, ...] = ()
     alias_group_id: str | None = None
     base_tensor_uid: str | None = None
-    category: Category | msgspec.UnsetType = msgspec.UNSET
+    category: Category | None = None
 
-    def row(self) -> RowDocument:
+    def row(self) -> TensorRow:
         birth, death = self.live_range
         own: dict[str, Any] = {
             "offset_bytes": self.logical_address[1],
@@ -200,8 +196,8 @@ class _Tensor(msgspec.Struct, tag_field="record", tag="tensor"):
             "birth": birth,
             "death": death,
         }
-        same = {name: getattr(self, name) for name in RowDocument.__struct_fields__ if name not in own}
-        return RowDocument(**own, **same)
+        same = {name: getattr(self, name) for name in ROW_FIELDS if name not in own}
+        return TensorRow(**own, **same)
 
 
 class _Handoff(HandoffDocument, tag_field="record", tag="handoff"):
