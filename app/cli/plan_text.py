@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from app.cli.console import print_lines, table
@@ -22,32 +22,18 @@ ARENA_COLUMNS = (
 
 def print_plan(plan: Plan) -> None:
     """Print a plan's name, explanation, assumed sizes, missing parts, arenas and hashes."""
-    print_lines(
-        " · ".join(
-            filter(None, (plan.ir_name or "unnamed", plan.mode, plan.preset, plan.planner, plan.remark(ASSUMED)))
-        )
-    )
-    print_lines(str(explain_peak(plan)))
-    print_lines(*certificate_text.missing(plan))
-    counts = (
-        numbers.count(plan.steps, "step"),
-        numbers.count(len(plan), "tensor"),
-        numbers.count(sum(a.storages for a in plan.arenas), "buffer"),
-        f"in-place reuse: {totals_text.handoffs(plan)}",
-    )
-    print_lines(", ".join(counts), "")
+    name = (plan.ir_name or "unnamed", plan.mode, plan.preset, plan.planner, plan.remark(ASSUMED))
+    print_lines(" · ".join(filter(None, name)), str(explain_peak(plan)), *certificate_text.missing(plan))
+    counted = {"step": plan.steps, "tensor": len(plan), "buffer": sum(a.storages for a in plan.arenas)}
+    counts = [numbers.count(n, noun) for noun, n in counted.items()]
+    print_lines(", ".join([*counts, f"in-place reuse: {totals_text.handoffs(plan)}"]), "")
     peaks = {} if plan.steps > 1 << 28 else {a.name: peak_step_of(plan, a.name)[0] for a in plan.arenas}
     table(ARENA_COLUMNS, [_arena(plan, arena, peaks.get(arena.name)) for arena in plan.arenas])
     print_lines("", *(f"{name:<21}  {value}" for name, value in totals_text.rows(plan)))
-    remarks = {arena.name: certificate_text.planner_remark(plan, arena.name) for arena in plan.arenas}
-    print_lines(*(f"{name}: {remark}" for name, remark in remarks.items() if remark))
-    print_lines(
-        *(
-            f"{arena.name}: {certificate_text.claimed(plan, arena)}"
-            for arena in plan.arenas
-            if arena.status in (OPTIMAL, CLAIMED)
-        )
-    )
+    remarks = [(arena.name, certificate_text.planner_remark(plan, arena.name)) for arena in plan.arenas]
+    proven = [arena for arena in plan.arenas if arena.status in (OPTIMAL, CLAIMED)]
+    remarks += [(arena.name, certificate_text.claimed(plan, arena)) for arena in proven]
+    print_lines(*(f"{name}: {remark}" for name, remark in remarks if remark))
     if plan.places == "sparse":
         print_lines("addresses  hashed (blake3_sparse): offsets are hashes; arena sizes are the sum of the slots")
     print_lines(f"plan hash  {plan.tmmu_plan_hash.hex()}", f"layout     {plan.layout_hash.hex()}")
@@ -77,47 +63,46 @@ MOST_LINES = 10
 
 def print_live_lines(plan: Plan) -> None:
     """Print what is live at the peak of a snapshot's plan, by category and by line of code."""
-    step = totals(plan).peak_step
+    step, most = totals(plan).peak_step, totals(plan).peak_live_bytes
     live = changes_at_peak(plan, plan)
-    columns = (">live", ">of peak", ">buffers")
-    most = totals(plan).peak_live_bytes
-    for heads, found in (
-        ((f"category at #{step:,}",), by_category(live)),
-        (("line", "category"), live[:MOST_LINES]),
-    ):
-        print_lines("")
-        rows = sorted(found, key=lambda one: -one.after_bytes)
-        cells = [[*_who(one), *_share(one.after_bytes, most), numbers.count(one.after_count)] for one in rows]
-        table((*heads, *columns), cells)
+
+    def cells(one: Change) -> list[str]:
+        share = numbers.percent(one.after_bytes, most)
+        return [numbers.full_bytes(one.after_bytes), share, numbers.count(one.after_count)]
+
+    categories, lines = (
+        sorted(found, key=lambda one: -one.after_bytes) for found in (by_category(live), live[:MOST_LINES])
+    )
+    _two_tables((f"category at #{step:,}", "line"), (categories, lines), (">live", ">of peak", ">buffers"), cells)
     print_lines(numbers.of(min(MOST_LINES, len(live)), len(live), "line"))
 
 
 def print_line_changes(lines: Sequence[Change], limit: int = MOST_LINES) -> None:
     """Print what changed between the peaks of two snapshots, by category and by line of code."""
-    columns = (">baseline", ">candidate", ">change", ">buffers")
     changed = [one for one in lines if one.growth_bytes or one.before_count != one.after_count]
-    for heads, found in (
-        (("category at the peak",), by_category(lines)),
-        (("line at the peak", "category"), changed[:limit]),
-    ):
-        print_lines("")
-        table((*heads, *columns), [[*_who(one), *_change_cells(one)] for one in found])
+
+    def cells(one: Change) -> list[str]:
+        sides = (numbers.full_bytes(size) for size in (one.before_bytes, one.after_bytes))
+        ends = "new" if not one.before_count else "gone" if not one.after_count else ""
+        counts = ends or numbers.change(f"{one.before_count:,}", f"{one.after_count:,}")
+        return [*sides, numbers.delta_bytes(one.growth_bytes), counts]
+
+    columns = (">baseline", ">candidate", ">change", ">buffers")
+    titles = ("category at the peak", "line at the peak")
+    _two_tables(titles, (by_category(lines), changed[:limit]), columns, cells)
     print_lines(numbers.of(min(limit, len(changed)), len(changed), "changed line"))
 
 
-def _who(one: Change) -> list[str]:
-    return [*filter(None, (one.line, one.category))]
-
-
-def _share(size: int, whole: int) -> list[str]:
-    return [numbers.full_bytes(size), numbers.percent(size, whole)]
-
-
-def _change_cells(one: Change) -> list[str]:
-    sides = (numbers.full_bytes(size) for size in (one.before_bytes, one.after_bytes))
-    ends = "new" if not one.before_count else "gone" if not one.after_count else ""
-    counts = ends or numbers.change(f"{one.before_count:,}", f"{one.after_count:,}")
-    return [*sides, numbers.delta_bytes(one.growth_bytes), counts]
+def _two_tables(
+    titles: tuple[str, str],
+    found: tuple[Sequence[Change], Sequence[Change]],
+    columns: Sequence[str],
+    cells: Callable[[Change], list[str]],
+) -> None:
+    """Print a table by category and one by line of code."""
+    for heads, rows in (((titles[0],), found[0]), ((titles[1], "category"), found[1])):
+        print_lines("")
+        table((*heads, *columns), [[*filter(None, (one.line, one.category)), *cells(one)] for one in rows])
 
 
 def print_ranks(found: Sequence[RankSummary]) -> None:
@@ -129,7 +114,10 @@ def print_ranks(found: Sequence[RankSummary]) -> None:
     rows = []
     for (most, reserved, error), ranks in sorted(alike.items(), key=lambda item: (-item[0][0], item[1][0].rank)):
         sizes = [error, ""] if error else [numbers.full_bytes(most), numbers.full_bytes(reserved)]
-        differs = "" if error else _difference_text(fullest, ranks[0])
+        other = None if error else first_difference(fullest, ranks[0])
+        differs = ""
+        if other is not None:
+            differs = f"{other[0]} ({other[1]}) {numbers.delta_bytes(other[2])}"
         rows.append([numbers.runs([one.rank for one in ranks]), numbers.count(len(ranks)), *sizes, differs])
     columns = ("ranks", ">number", ">peak", ">reserved peak")
     table((*columns, "largest difference from the fullest rank"), rows)
@@ -143,15 +131,9 @@ def print_ranks(found: Sequence[RankSummary]) -> None:
     )
 
 
-def _difference_text(fullest: RankSummary, one: RankSummary) -> str:
-    found = first_difference(fullest, one)
-    return "" if found is None else f"{found[0]} ({found[1]}) {numbers.delta_bytes(found[2])}"
-
-
 def rank_record(one: RankSummary, fullest: RankSummary) -> dict[str, Any]:
     """Return a rank as JSON values."""
-    found = None if one.error else first_difference(fullest, one)
-    names = ("line", "category", "growth_bytes")
+    found, names = None if one.error else first_difference(fullest, one), ("line", "category", "growth_bytes")
     return {
         "rank": one.rank,
         "file": one.file,

@@ -104,21 +104,22 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
 
 def _share(plan: Plan, graph: Graph, request: PlanRequest) -> Graph:
     """Return the part of ``graph`` that the plan's rank runs."""
+    under = request.but(rank=plan.rank, world_size=plan.world_size)
+    return plan_rank(graph, _as_planned(under, plan, graph)).graph
+
+
+def _as_planned(request: PlanRequest, plan: Plan, graph: Graph) -> PlanRequest:
+    """Return the request with mode, preset and order of a plan, without the nodes that planning inserted."""
     own = {node.node_id for node in graph.nodes}
     order = tuple(node for node in plan.execution_order if node in own)
-    under = request.but(mode=plan.mode, preset=plan.preset, order=order, rank=plan.rank, world_size=plan.world_size)
-    return plan_rank(graph, under).graph
+    return request.but(mode=plan.mode, preset=plan.preset, order=order)
 
 
 def solved_like(found: Resolved, graph: Graph, request: PlanRequest) -> Solution:
     """Return the graph planned with the plan's mode, preset and order, for its liveness."""
-    plan = found.plan
     if found.solution is not None:
         return found.solution
-    own = {node.node_id for node in graph.nodes}
-    order = tuple(node for node in plan.execution_order if node in own)
-    query = PlanRequest(token=plan.replay_token, dims=request.dims)
-    query = query.but(mode=plan.mode, preset=plan.preset, order=order)
+    query = _as_planned(PlanRequest(token=found.plan.replay_token, dims=request.dims), found.plan, graph)
     solution = resolve_opened(graph, found.name, query).solution
     assert solution is not None
     return solution

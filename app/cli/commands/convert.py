@@ -50,7 +50,9 @@ def convert_command(model: Source, wanted: ConvertOptions, output: Out = STREAM,
     if sidecar is None:
         write_graph(graph, name, "the graph")
     else:
-        _check_sidecar(model, name, sidecar)
+        if STREAM in (model, name) or Path(sidecar).resolve().parent != Path(name).resolve().parent:
+            hint = "Pass a model file, -o GRAPH and --sidecar in the same folder."
+            raise UsageError("a sidecar must be in the folder of its graph.", hint)
         write_graph(_with_sidecar(graph, model, sidecar), name, "the graph")
     counts = f"{words.count(len(graph.nodes), 'node')}, {words.count(len(graph.tensors), 'tensor')}"
     if name != STREAM:
@@ -62,14 +64,6 @@ def convert_command(model: Source, wanted: ConvertOptions, output: Out = STREAM,
         if fixed:
             print_note(f"warning: the shapes of the graph are fixed: {', '.join(fixed)} can be set only in {model}.")
     return SUCCESS
-
-
-def _check_sidecar(model: str, output: str, sidecar: str) -> None:
-    if STREAM in (model, output) or Path(sidecar).resolve().parent != Path(output).resolve().parent:
-        raise UsageError(
-            "a sidecar must be in the folder of its graph.",
-            "Pass a model file, -o GRAPH and --sidecar in the same folder.",
-        )
 
 
 def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
@@ -89,10 +83,8 @@ def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
 def _write_instance(found: PlainInstance, name: str) -> int:
     if found.others:
         arenas = ", ".join(problem.arena for problem in found.problems)
-        raise UsageError(
-            f"an instance has one arena, and {found.name} has {len(found.problems)}: {arenas}.",
-            "Write one of them: tmmu export FILE --to instance --arena NAME.",
-        )
+        what = f"an instance has one arena, and {found.name} has {len(found.problems)}: {arenas}."
+        raise UsageError(what, "Write one of them: tmmu export FILE --to instance --arena NAME.")
     offsets = None if found.packing is None else found.packing.offset
     write_output(name, instance_csv.write_csv(found.problem, offsets).encode(), "the instance")
     for line in (*found.notes, words.count(len(found.problem), "storage")) if name != STREAM else ():
@@ -118,10 +110,10 @@ def _envelopes(text: str) -> dict[str, Dim]:
     for name, bounds in pairs:
         part = text if name is None else f"{name}={bounds}"
         low, _, high = bounds.partition(":")
-        numbers = [number.strip() for number in (low, high or low)]
-        if name is None or not all(number.isascii() and number.isdigit() for number in numbers):
+        ends = [end.strip() for end in (low, high or low)]
+        if name is None or not all(end.isascii() and end.isdigit() for end in ends):
             raise UsageError(f"{part!r} is not a range of a dimension.", "Write B=1:8 for a range, or B=8.")
-        least, most = map(int, numbers)
+        least, most = map(int, ends)
         if least > most:
             raise UsageError(f"{part!r} is an empty range.", "Write the smaller bound first.")
         found[name] = Dim(least, most)

@@ -67,9 +67,8 @@ def explore_command(
     if port is None:
         port = free_port(address)
     elif not is_free(address, port):
-        raise UsageError(
-            f"port {port} is in use at {address}.", "Set another --port, or omit it for the next free one."
-        )
+        what = f"port {port} is in use at {address}."
+        raise UsageError(what, "Set another --port, or omit it for the next free one.")
     else:
         _reserve(port)
     token = os.environ.get(TOKEN, "")
@@ -98,12 +97,10 @@ def is_free(address: str, port: int) -> bool:
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 return False
-            raise UsageError(f"cannot listen on {address}: {error}.", _fix(error)) from None
+            is_low = error.errno == errno.EACCES
+            fix = "Use a --port of 1024 or more." if is_low else "Use another --address."
+            raise UsageError(f"cannot listen on {address}: {error}.", fix) from None
     return True
-
-
-def _fix(error: OSError) -> str:
-    return "Use a --port of 1024 or more." if error.errno == errno.EACCES else "Use another --address."
 
 
 def _reserve(port: int) -> bool:

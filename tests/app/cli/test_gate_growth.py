@@ -136,24 +136,6 @@ def test_proofs_name_the_given_offsets(tmmu: Tmmu, tmp_path: Path) -> None:
     assert "2 of 3 offsets are given and stay fixed" in tmmu("sweep", path, "--planners", "greedy,exact")[1]
 
 
-def test_conditions_that_changed_the_answer_are_warnings(tmmu: Tmmu, tmp_path: Path) -> None:
-    digest, plan = str(tmp_path / "d.jsonl"), tmp_path / "p.json"
-    tmmu("trace", MIXED, "--digest", "-o", digest)
-    tmmu("plan", MIXED, "-o", str(plan))
-    document = json.loads(plan.read_text())
-    del document["content_hash"]
-    bare = tmp_path / "bare.json"
-    bare.write_text(json.dumps(document))
-    for arguments, text in (
-        ((digest,), "digest"),
-        ((str(bare),), "no content hash"),
-        ((str(plan), "--planner", "greedy"), "--planner has no effect"),
-    ):
-        gate = ("gate", *arguments, "--max-extent", "1GiB")
-        assert text in " ".join(json.loads(tmmu(*gate, "--json")[1])["warnings"])
-        assert text in tmmu(*gate)[1]
-
-
 @pytest.mark.parametrize(("plan", "baseline"), [("DIGEST", MIXED), (MIXED, "DIGEST"), ("DIGEST", "DIGEST")])
 def test_unknown_bound_of_a_digest_is_no_growth(tmmu: Tmmu, tmp_path: Path, plan: str, baseline: str) -> None:
     digest = str(tmp_path / "d.jsonl")

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.cli.main import run
-from app.session.view_state import from_query
 from tmmu_core.base import strict
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.fitting.recipe import moves_of
@@ -164,23 +163,6 @@ def test_invalid_environment_variable_is_rejected_at_the_start(
     monkeypatch.setenv(name, value)
     assert run(["schema"]) == 2
     assert named in capfd.readouterr()[1]
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("planer", "slots"),
-        ("vieww", "map"),
-        ("view", "mapp"),
-        ("mode", "inferense"),
-        ("colour", "rolle"),
-        ("dims", "B"),
-    ],
-)
-def test_misspelt_key_or_word_of_a_link_is_reported(key: str, value: str) -> None:
-    _, complaints = from_query({"graph": "sample:resnet50", key: value})
-    assert len(complaints) == 1
-    assert key in complaints[0]
 
 
 def test_each_misspelt_key_of_a_recipe_is_rejected() -> None:

@@ -58,6 +58,11 @@ def files(tmp_path: Path) -> dict[str, str]:
         plan = tmp_path / f"{name.lower()}.plan.json"
         tmmu.plan(example, **({"planner": "naive"} if name == "REUSING" else {})).save(plan)
         found[f"PLAN_OF_{name}"] = str(plan)
+    bare = json.loads(Path(found["PLAN_OF_CHAIN"]).read_text())
+    del bare["content_hash"]
+    (tmp_path / "bare.json").write_text(json.dumps(bare))
+    found |= {"BARE": str(tmp_path / "bare.json"), "DIGEST": str(tmp_path / "digest.jsonl")}
+    run(["trace", found["CHAIN"], "--digest", "-o", found["DIGEST"]])
     own = tmp_path / "own.plan.json"
     tmmu.plan(chain(3), planner="helia").save(own)
     found["OWN_ARENAS"] = str(own)
@@ -94,6 +99,9 @@ CONDITIONS = [
     (f"fit CHAIN --planner helia --option {RULE} --capacity scratch@SRAM=1MiB", "helia rule 1"),
     ("fit CHAIN --capacity 1MiB --seed 4", "--seed: no effect"),
     ("fit CHAIN --capacity 1MiB --budget 1KiB", "--budget: no effect"),
+    ("gate PLAN_OF_CHAIN --planner greedy --max-extent 1MiB", "--planner has no effect"),
+    ("gate BARE --max-extent 1MiB", "no content hash"),
+    ("gate DIGEST --max-extent 1MiB", "digest"),
     ("gate OWN_ARENAS --max-extent 1MiB", "not checked: configuration (the plan defines its own arenas)"),
     ("gate OWN_ARENAS --graph CHAIN --max-extent 1MiB", "not checked: configuration, arena"),
     ("verify OWN_ARENAS --graph CHAIN", "not checked: configuration, arena"),

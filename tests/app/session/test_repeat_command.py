@@ -91,4 +91,4 @@ def test_control_characters_of_a_name_are_quoted() -> None:
 )
 def test_stored_name_is_visible_and_has_no_folder(name: str, kept: str) -> None:
     source = opening.shelf().put(name, b"{}")
-    assert opening.shelf().name_of(source) == kept
+    assert opening.shelf().get(source) == (kept, b"{}")
