@@ -35,15 +35,12 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
         ]
         outputs = _distinct(node.outputs[o] for o in sorted({o for _, o in edges}))
         inputs = _distinct(node.inputs[i] for i in sorted({i for i, _ in edges}))
-        # The gradient of an output without contributions comes from the loss: this node writes it.
-        fresh = [name for name in outputs if name not in begun]
-        # The first contribution writes a gradient; later ones accumulate into it.
-        first = [name for name in inputs if name not in begun]
-        reads = [grad(n) for n in outputs if n in begun] + [grad(n) for n in inputs if n in begun]
-        writes = [grad(name) for name in (*fresh, *first)]
-        for name in (*fresh, *first):
-            of = tensors[name]
-            begun[name] = Tensor(grad(name), of.shape, of.dtype, role="gradient", shard=of.shard)
+        # The first contribution writes a gradient; later ones accumulate into it. The gradient of an output without
+        # contributions comes from the loss: this node writes it.
+        reads = [grad(name) for name in (*outputs, *inputs) if name in begun]
+        fresh = [tensors[name] for name in (*outputs, *inputs) if name not in begun]
+        writes = [grad(of.id) for of in fresh]
+        begun |= {of.id: Tensor(grad(of.id), of.shape, of.dtype, role="gradient", shard=of.shard) for of in fresh}
         backward.append(
             Node(
                 node_id=grad(node.node_id),
@@ -78,26 +75,22 @@ def gradient_edges(node: Node) -> list[tuple[int, int]]:
 
 def differentiable_tensors(graph: Graph, forward: Sequence[Node]) -> set[str]:
     """Return the floating-point tensors that depend on a parameter or a graph input, with their unwritten views."""
-
-    def may(tensor: Tensor) -> bool:
-        never = tensor.role in ("constant", "buffer", "optimizer_state")
-        return canonical(tensor.dtype) in FLOATING and not never
-
-    tensors = {tensor.id: tensor for tensor in graph.tensors}
+    may = {
+        tensor.id
+        for tensor in graph.tensors
+        if canonical(tensor.dtype) in FLOATING and tensor.role not in ("constant", "buffer", "optimizer_state")
+    }
     written = {name for node in graph.nodes for name in node.outputs}
-    bases = {t.id: t.view.base_tensor_uid for t in graph.tensors if t.view is not None}
-    steps = [(base, name) for name, base in bases.items() if name not in written]
+    steps = [(t.view.base_tensor_uid, t.id) for t in graph.tensors if t.view is not None and t.id not in written]
     steps += [(node.inputs[i], node.outputs[o]) for node in forward for i, o in gradient_edges(node)]
     leads_to: dict[str, set[str]] = {}
     for source, target in steps:
-        if may(tensors[source]) and may(tensors[target]):
-            leads_to.setdefault(source, set()).add(target)
-    inputs = set(graph.inputs)
-    new = {t.id for t in graph.tensors if may(t) and (t.role == "parameter" or t.id in inputs)}
+        leads_to.setdefault(source, set()).add(target)
+    new = may & {*(t.id for t in graph.tensors if t.role == "parameter"), *graph.inputs}
     found: set[str] = set()
     while new:
         found |= new
-        new = set().union(*(leads_to.get(name, ()) for name in new)) - found
+        new = set().union(*(leads_to.get(name, ()) for name in new)) & may - found
     return found
 
 
@@ -105,17 +98,11 @@ def saved_operands(node: Node, marked: set[str]) -> list[str]:
     """Return the forward operands that the backward node reads: the marked ones, or those its gradient needs."""
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
-    match operator_of(node.instr).gradient_needs:
-        case "nothing":
-            return []
-        case "inputs":
-            return _distinct(node.inputs)
-        case "outputs":
-            return _distinct(node.outputs)
-        case "mask":  # the second output; without one, the zeros of the result
-            return [node.outputs[1]] if len(node.outputs) > 1 else _distinct(node.outputs)
-        case "both":
-            return _distinct((*node.inputs, *node.outputs))
+    needs = operator_of(node.instr).gradient_needs
+    if needs == "mask":  # the second output; without one, the zeros of the result
+        return _distinct(node.outputs[1:2] or node.outputs)
+    both = {"nothing": (), "inputs": node.inputs, "outputs": node.outputs, "both": (*node.inputs, *node.outputs)}
+    return _distinct(both[needs])
 
 
 def _reversed_permission(
@@ -150,29 +137,26 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
     for node_id in order:
         node = nodes[node_id]
         if node.phase != "forward":
-            for name in node.inputs:
-                for source in _to_recompute(name, dropped, producer, inserted):
-                    inserted[source.node_id] = msgspec.structs.replace(
-                        source,
-                        node_id=again(source.node_id),
-                        inputs=renamed(source.inputs),
-                        outputs=tuple(again(output) for output in source.outputs),
-                        phase="backward",
-                        inplace="none",
-                        in_place_write=(),
-                        grad_edges=(),
-                    )
-                    copies |= {output: _copy_of(tensors[output], dropped) for output in source.outputs}
-                    joint.append(again(source.node_id))
+            for source in _to_recompute(node, dropped, producer, inserted):
+                inserted[source.node_id] = msgspec.structs.replace(
+                    source,
+                    node_id=again(source.node_id),
+                    inputs=renamed(source.inputs),
+                    outputs=tuple(map(again, source.outputs)),
+                    phase="backward",
+                    inplace="none",
+                    in_place_write=(),
+                    grad_edges=(),
+                )
+                copies |= {output: _copy_of(tensors[output], dropped) for output in source.outputs}
+                joint.append(again(source.node_id))
             readers[node_id] = msgspec.structs.replace(node, inputs=renamed(node.inputs))
         joint.append(node_id)
+    # The backward pass reads the recomputed tensor, so the original is not saved.
+    kept = [msgspec.structs.replace(t, saved_for_backward=False) if t.id in dropped else t for t in graph.tensors]
     as_run = msgspec.structs.replace(
         graph,
-        tensors=(
-            # The backward pass reads the recomputed tensor, so the original is not saved.
-            *(msgspec.structs.replace(t, saved_for_backward=False) if t.id in dropped else t for t in graph.tensors),
-            *copies.values(),
-        ),
+        tensors=(*kept, *copies.values()),
         nodes=(*(readers.get(node.node_id, node) for node in graph.nodes), *inserted.values()),
         execution_order=None,
     )
@@ -180,23 +164,25 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
 
 
 def _to_recompute(
-    name: str, dropped: set[str], producer: Mapping[str, Node], inserted: Mapping[str, Node]
+    reader: Node, dropped: set[str], producer: Mapping[str, Node], inserted: Mapping[str, Node]
 ) -> list[Node]:
-    """Return the nodes to run again to recompute ``name``, in order; empty where they have run."""
+    """Return the nodes to run again before ``reader``, in order; a node that ran again already is left out."""
     plan: dict[str, Node] = {}
-    pending = [name] if name in dropped and producer[name].node_id not in inserted else []
-    while pending:
-        node = producer[pending[-1]]
-        lacking = [
-            x
-            for x in node.inputs
-            if x in dropped and producer[x].node_id not in inserted and producer[x].node_id not in plan
-        ]
-        if lacking:
-            pending += lacking  # the last one is made first
-        else:
-            plan[node.node_id] = node
-            pending.pop()
+
+    def has_run(node: Node) -> bool:
+        return node.node_id in inserted or node.node_id in plan
+
+    for name in reader.inputs:
+        pending = [name] if name in dropped else []
+        while pending:
+            node = producer[pending[-1]]
+            missing = [x for x in node.inputs if x in dropped and not has_run(producer[x])]
+            if has_run(node):
+                pending.pop()
+            elif missing:
+                pending += missing  # the last one is made first
+            else:
+                plan[node.node_id] = node
     return list(plan.values())
 
 

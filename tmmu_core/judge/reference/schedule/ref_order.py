@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from typing import NoReturn
 
 from tmmu_core.base.cycles import nodes_on_cycles
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.index import index_graph
-from tmmu_core.graph.model import Graph, Mode, Node
+from tmmu_core.graph.model import Graph, Mode
 
 
 @dataclass(frozen=True)
@@ -43,21 +44,16 @@ def refuse(reason: str, *, tensor: str | None = None, node_id: str | None = None
 def roots(graph: Graph) -> tuple[dict[str, str], dict[str, int]]:
     """Return per tensor its root and its byte offset from the root (§3)."""
     view = {tensor.id: tensor.view for tensor in graph.tensors}
-    root: dict[str, str] = {}
-    offset: dict[str, int] = {}
+    root = {name: name for name, seen in view.items() if seen is None}
+    offset = dict.fromkeys(root, 0)
     for name in view:
-        chain = []
-        at = name
-        while at not in root and (seen := view[at]) is not None:
-            chain.append(at)
-            at = seen.base_tensor_uid
-        root.setdefault(at, at)
-        offset.setdefault(at, 0)
-        for member in reversed(chain):
+        chain = [name]
+        while chain[-1] not in root and (seen := view[chain[-1]]) is not None:
+            chain.append(seen.base_tensor_uid)
+        for member, base in reversed(list(pairwise(chain))):
             seen = view[member]
             assert seen is not None
-            root[member] = root[seen.base_tensor_uid]
-            offset[member] = offset[seen.base_tensor_uid] + seen.byte_offset
+            root[member], offset[member] = root[base], offset[base] + seen.byte_offset
     for name in view:
         refuse_far(name, offset[name])
     return root, offset
@@ -75,25 +71,16 @@ def timeline_order(graph: Graph, mode: Mode, given: Sequence[str] | None) -> lis
     """Return the node ids of the mode in execution order: as given, or topological, ties by id bytes."""
     # Mode selects the timeline: everything, or the forward nodes.
     inside = {node.node_id: node for node in graph.nodes if mode == "backward" or node.phase == "forward"}
-    waits_for = _dependencies(graph, inside)
-    return _by_default(waits_for) if given is None else _as_given(graph, given, waits_for)
-
-
-def _dependencies(graph: Graph, inside: Mapping[str, Node]) -> dict[str, set[str]]:
-    """Return node → the nodes that write its inputs. A view that no node writes depends on the writer of its root."""
     writer = {name: node.node_id for node in graph.nodes for name in node.outputs}
     root, _ = roots(graph)
     waits_for: dict[str, set[str]] = {}
     for node in sorted(inside.values(), key=lambda node: node.node_id.encode()):
-        waits_for[node.node_id] = set()
-        for name in node.inputs:
-            source = writer.get(name) or writer.get(root[name])
-            if source is None:
-                continue
-            if source not in inside:
-                refuse("producer_outside_mode", node_id=node.node_id)
-            waits_for[node.node_id].add(source)
-    return waits_for
+        # A view that no node writes depends on the writer of its root.
+        sources = [writer.get(name) or writer.get(root[name]) for name in node.inputs]
+        waits_for[node.node_id] = {source for source in sources if source is not None}
+        if not waits_for[node.node_id] <= inside.keys():
+            refuse("producer_outside_mode", node_id=node.node_id)
+    return _by_default(waits_for) if given is None else _as_given(graph, given, waits_for)
 
 
 def _by_default(waits_for: Mapping[str, set[str]]) -> list[str]:
