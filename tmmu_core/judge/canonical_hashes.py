@@ -19,8 +19,6 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.dtypes import canonical as one_name
 from tmmu_core.graph.model import GRAPH_SCHEMA, SCOPING, Arena, Graph, Node, Tensor
 
-SPEC_VERSION = "UML_OS.TMMU.PrepareMemory_v2"
-
 SlotRow = tuple[str, str, int]
 AddressRow = tuple[str, int, int]
 
@@ -50,24 +48,16 @@ def encode(x: Any) -> bytes:
 
 def _head(major: int, n: int) -> bytes:
     if n < 24:
-        return _TINY[major << 5 | n]
+        return bytes([major << 5 | n])
     for info, size in ((24, 1), (25, 2), (26, 4), (27, 8)):
         if n < 1 << 8 * size:
             return bytes([major << 5 | info]) + n.to_bytes(size, "big")
     raise ValueError(f"{n} does not fit 64 bits")
 
 
-_TINY = [bytes([head]) for head in range(256)]
-
-
 def hash_of(x: Any) -> bytes:
     """Return ``H(x) = SHA-256(CBOR_CANONICAL(x))``."""
     return hashlib.sha256(encode(x)).digest()
-
-
-def token_from_seed(seed: int) -> bytes:
-    """Return ``H(["replay_token_v1", [spec_version, seed]])``, 32 bytes."""
-    return hash_of(["replay_token_v1", [SPEC_VERSION, seed]])
 
 
 # --- graphs ------------------------------------------------------------------------------------------------------
@@ -101,30 +91,28 @@ def ir_object(graph: Graph) -> dict[str, Any]:
 
 
 @cache
-def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+def _defaults(kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the fields of a struct with their defaults; a field without one never equals it."""
     fields = msgspec.structs.fields(kind)
-    return tuple((f.name, {} if f.default_factory is not msgspec.NODEFAULT else f.default) for f in fields)
+    return {f.name: {} if f.default_factory is not msgspec.NODEFAULT else f.default for f in fields}
 
 
 def _changed(value: msgspec.Struct, **replaced: Any) -> dict[str, Any]:
     """Return the fields of a struct that differ from their defaults; ``replaced`` holds values in place of its own."""
-    own = {name: replaced[name] if name in replaced else getattr(value, name) for name, _ in _defaults(type(value))}
-    return {name: own[name] for name, default in _defaults(type(value)) if own[name] != default}
+    defaults = _defaults(type(value))
+    own = {name: replaced[name] if name in replaced else getattr(value, name) for name in defaults}
+    return {name: held for name, held in own.items() if held != defaults[name]}
 
 
 def _tensor(t: Tensor) -> dict[str, Any]:
-    return _changed(
-        t, dtype=one_name(t.dtype) or t.dtype, view=t.view and _changed(t.view), shard=t.shard and _changed(t.shard)
-    )
+    view, shard = t.view and _changed(t.view), t.shard and _changed(t.shard)
+    return _changed(t, dtype=one_name(t.dtype) or t.dtype, view=view, shard=shard)
 
 
 def _node(n: Node) -> dict[str, Any]:
-    own = {name: getattr(n, name) for name in SCOPING if getattr(n, name)}
-    # "any" is the default (contract §1).
-    return _changed(
-        n, inplace=None if n.inplace == "any" else n.inplace, params=n.params | own, **dict.fromkeys(SCOPING, "")
-    )
+    params = n.params | {name: getattr(n, name) for name in SCOPING if getattr(n, name)}
+    inplace = None if n.inplace == "any" else n.inplace  # "any" is the default (contract §1)
+    return _changed(n, inplace=inplace, params=params, **dict.fromkeys(SCOPING, ""))
 
 
 def arena_config_object(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
