@@ -53,6 +53,10 @@ class Call:
         """Elements of the first input."""
         return prod(self.inputs[0])
 
+    def filtered(self, weights: int, elements: int) -> Flops:
+        """Return 2 · ``weights`` for each of ``elements``, and an addition for each output if there is a bias."""
+        return Flops(2 * weights * elements, self.result if len(self.inputs) > 2 else 0)
+
 
 Formula = Callable[[Call], Flops | None]
 """Shapes → operations; ``None``, or an ``IndexError`` or a ``ValueError`` for operands that are not there: unknown."""
@@ -153,9 +157,7 @@ def _dense(call: Call) -> Flops | None:
     if prod(weights) % wide:
         return None
     depth = prod(weights) // wide
-    if rows * wide != call.result * depth:
-        return None
-    return Flops(2 * depth * call.result, call.result if len(call.inputs) > 2 else 0)
+    return call.filtered(depth, call.result) if rows * wide == call.result * depth else None
 
 
 def _convolution(call: Call) -> Flops | None:
@@ -167,45 +169,37 @@ def _convolution(call: Call) -> Flops | None:
     x, w, y = call.inputs[0], call.inputs[1], call.outputs[0]
     if len(w) < 3 or len(x) != len(w) or len(y) != len(w):
         return None
-    bias = call.result if len(call.inputs) > 2 else 0
     if y[1] == w[0] and not all(after > before for after, before in zip(y[2:], x[2:], strict=True)):
-        return Flops(2 * prod(w[1:]) * call.result, bias)
+        return call.filtered(prod(w[1:]), call.result)
     if x[1] == w[0]:
-        return Flops(2 * prod(w[1:]) * call.operand, bias)
-    return Flops(2 * prod(w[1:]) * call.result, bias) if y[1] == w[0] else None
+        return call.filtered(prod(w[1:]), call.operand)
+    return call.filtered(prod(w[1:]), call.result) if y[1] == w[0] else None
 
 
 def _conv2d(call: Call) -> Flops | None:
     """As TensorFlow Lite has it, NHWC with weights [O, kh, kw, I/groups]; else as the others."""
     w = call.inputs[1]
-    if len(w) < 3 or call.outputs[0][-1] != w[0]:
-        return _convolution(call)
-    return Flops(2 * prod(w[1:]) * call.result, call.result if len(call.inputs) > 2 else 0)
+    is_nhwc = len(w) > 2 and call.outputs[0][-1] == w[0]
+    return call.filtered(prod(w[1:]), call.result) if is_nhwc else _convolution(call)
 
 
 def _depthwise(call: Call) -> Flops | None:
     """One filter a channel: [C, 1, kh, kw], or TensorFlow Lite's [1, kh, kw, C]."""
     w = call.inputs[1]
-    if len(w) < 3:
-        return None
     window = prod(w[1:-1]) if w[0] == 1 and w[-1] == call.outputs[0][-1] else prod(w[1:])
-    return Flops(2 * window * call.result, call.result if len(call.inputs) > 2 else 0)
+    return call.filtered(window, call.result) if len(w) > 2 else None
 
 
 def _transposed(call: Call) -> Flops | None:
     """ONNX: [I, O/groups, k…]; each element of the input is multiplied with all weights of its channel."""
     w = call.inputs[1]
-    if len(w) < 3 or call.inputs[0][1] != w[0]:
-        return None
-    return Flops(2 * prod(w[1:]) * call.operand, call.result if len(call.inputs) > 2 else 0)
+    return call.filtered(prod(w[1:]), call.operand) if len(w) > 2 and call.inputs[0][1] == w[0] else None
 
 
 def _transposed_of_tflite(call: Call) -> Flops | None:
     """Inputs are the result's shape, weights [O, kh, kw, I], and the values."""
     w, x = call.inputs[1], call.inputs[2]
-    if len(w) < 3 or x[-1] != w[-1]:
-        return None
-    return Flops(2 * prod(w[:-1]) * prod(x))
+    return Flops(2 * prod(w[:-1]) * prod(x)) if len(w) > 2 and x[-1] == w[-1] else None
 
 
 def _convolution_backward(call: Call) -> Flops | None:
