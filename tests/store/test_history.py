@@ -28,7 +28,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, list
     store = Store.at(f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.db'}", create=True)
     plans = [plan_of({"a": n, "b": 1}, planner=planner) for n in (1, 2, 5) for planner in ("slots", "naive")]
     labelled = [(random.choice(plans), _label(random)) for _ in range(40)]
-    found = [each.run for each in store.record_all(labelled) if each.new_run]
+    found = [each.run for each in [store.record(plan, label) for plan, label in labelled] if each.new_run]
     assert len(found) > 30
     yield store, found
     store.close()

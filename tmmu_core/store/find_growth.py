@@ -37,33 +37,32 @@ class Measure:
     """One arena; ``None`` for the sum."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """Two consecutive runs between which a figure changed, and the figure in bytes."""
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """A figure before and after a change, in bytes."""
+
+    before_bytes: int
+    after_bytes: int
+
+    @property
+    def grown_bytes(self) -> int:
+        """The growth."""
+        return self.after_bytes - self.before_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Growth):
+    """Two consecutive runs between which a figure changed."""
 
     before: Run
     after: Run
-    before_bytes: int
-    after_bytes: int
-
-    @property
-    def grown_bytes(self) -> int:
-        """The growth."""
-        return self.after_bytes - self.before_bytes
 
 
-@dataclass(frozen=True)
-class Share:
+@dataclass(frozen=True, kw_only=True)
+class Share(Growth):
     """The change of one storage's live bytes at the peak of an arena."""
 
     tensor_id: str
-    before_bytes: int
-    after_bytes: int
-
-    @property
-    def grown_bytes(self) -> int:
-        """The growth."""
-        return self.after_bytes - self.before_bytes
 
 
 @dataclass(frozen=True)
@@ -103,10 +102,8 @@ def like_the_latest(runs: Sequence[Run]) -> tuple[Run, ...]:
 
 def value_of(run: Run, measure: Measure) -> int:
     """Return the figure of a run; 0 without the arena."""
-    field = _FIELD[measure.figure]
-    if measure.arena is None:
-        return int(getattr(run, field))
-    return next((int(getattr(arena, field)) for arena in run.arenas if arena.name == measure.arena), 0)
+    whole = [run] if measure.arena is None else [arena for arena in run.arenas if arena.name == measure.arena]
+    return sum(int(getattr(one, _FIELD[measure.figure])) for one in whole)
 
 
 def steps_of(runs: Sequence[Run], measure: Measure) -> tuple[Step, ...]:
@@ -117,17 +114,16 @@ def steps_of(runs: Sequence[Run], measure: Measure) -> tuple[Step, ...]:
 
 def culprit(runs: Sequence[Run], measure: Measure) -> Step | None:
     """Return the step that raised the figure above the first run's; ``None`` if the last run is not above it."""
-    if not runs:
+    values = [value_of(run, measure) for run in runs]
+    if not runs or values[-1] <= values[0]:
         return None
-    good = value_of(runs[0], measure)
-    if value_of(runs[-1], measure) <= good:
-        return None
-    last = max(k for k, run in enumerate(runs) if value_of(run, measure) <= good)
+    last = max(k for k, value in enumerate(values) if value <= values[0])
     return _step(runs[last], runs[last + 1], measure)
 
 
 def _step(before: Run, after: Run, measure: Measure) -> Step:
-    return Step(before, after, value_of(before, measure), value_of(after, measure))
+    values = value_of(before, measure), value_of(after, measure)
+    return Step(before=before, after=after, before_bytes=values[0], after_bytes=values[1])
 
 
 def between(runs: Sequence[Run], good: str | None, bad: str | None) -> tuple[Run, ...]:
@@ -153,8 +149,11 @@ def _at(runs: Sequence[Run], commit: str) -> int:
 def blame(before: Plan, after: Plan, arena: str) -> Blame:
     """Return the causes of the growth of ``arena``. O(n log n)."""
     (one, held_before), (two, held_after) = _held(before, arena), _held(after, arena)
-    shares = [Share(name, held_before.get(name, 0), held_after.get(name, 0)) for name in held_before | held_after]
-    shares = [share for share in shares if share.grown_bytes]
+    shares = [
+        Share(tensor_id=name, before_bytes=held_before.get(name, 0), after_bytes=held_after.get(name, 0))
+        for name in held_before | held_after
+        if held_before.get(name, 0) != held_after.get(name, 0)
+    ]
     shares.sort(key=lambda share: (-share.grown_bytes, share.tensor_id.encode("utf-8", "surrogatepass")))
     first, last = (plan.arena_of[arena].extent_bytes if arena in plan.arena_of else 0 for plan in (before, after))
     peaks = sum(held_before.values()), sum(held_after.values())

@@ -109,27 +109,24 @@ class Run:
 def run_of(plan: Plan, label: Label, content: bytes) -> Run:
     """Return the run of ``plan``, stored under the hash ``content``, with ``label``."""
     found = totals(plan)
+    fields: dict[str, Any] = {"graph": visible(plan.ir_name)}
+    fields |= {name: visible(getattr(plan, name)) for name in ("planner", "mode", "preset")}
+    figures = ("extent_bytes", "peak_live_bytes", "peak_step", "lower_bound_bytes")
+    fields |= {name: getattr(found, name) for name in figures}
+    arenas = [
+        ArenaFigures(a.name, a.extent_bytes, a.peak_live_bytes, a.bound_bytes, a.slots, a.max_live) for a in plan.arenas
+    ]
     return Run(
         model=label.model,
         commit=label.commit,
         branch=label.branch,
         at=instant(label.at),
-        planner=visible(plan.planner),
-        mode=visible(plan.mode),
-        preset=visible(plan.preset),
-        graph=visible(plan.ir_name),
         steps=plan.steps,
-        extent_bytes=found.extent_bytes,
-        peak_live_bytes=found.peak_live_bytes,
-        peak_step=found.peak_step,
-        lower_bound_bytes=found.lower_bound_bytes,
         layout_hash=plan.layout_hash,
         tmmu_plan_hash=plan.tmmu_plan_hash,
         content=content,
-        arenas=tuple(
-            ArenaFigures(a.name, a.extent_bytes, a.peak_live_bytes, a.bound_bytes, a.slots, a.max_live)
-            for a in plan.arenas
-        ),
+        arenas=tuple(arenas),
+        **fields,
     )
 
 

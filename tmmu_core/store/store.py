@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Engine, Select, and_, or_, select
+from sqlalchemy import Connection, Engine, Select, and_, or_, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tmmu_core.base.errors import StoreFault
@@ -92,25 +92,16 @@ class Store:
     # --- writing -------------------------------------------------------------------------------------------------
 
     def record(self, plan: Plan, label: Label) -> RecordResult:
-        """Record a plan as a run. Raises ``StoreFault``."""
-        return self.record_all([(plan, label)])[0]
-
-    def record_all(self, labelled: Iterable[tuple[Plan, Label]]) -> tuple[RecordResult, ...]:
-        """Record plans as runs in one transaction."""
-        prepared = []
+        """Record a plan as a run, in one transaction. Raises ``StoreFault``."""
         with faults_of(self.name):
-            for plan, label in labelled:
-                document = to_cbor(plan)
-                content = hashlib.sha256(document).digest()
-                row = {"content": content, "bytes": len(document), "packed": packed(document)}
-                prepared.append((run_of(plan, label, content), row))
-        kept = []
+            document = to_cbor(plan)
+            content = hashlib.sha256(document).digest()
+            run = run_of(plan, label, content)
+        row = {"content": content, "bytes": len(document), "packed": packed(document)}
         with self.writing() as connection:
-            for run, row in prepared:
-                new_plan = connection.execute(self.insert_missing(PLANS).returning(PLANS.c.content), row).first()
-                new_run = connection.execute(self.insert_missing(RUNS).returning(RUNS.c.key), columns_of(run)).first()
-                kept.append(RecordResult(run, new_run is not None, new_plan is not None))
-        return tuple(kept)
+            new_plan = connection.execute(self.insert_missing(PLANS).returning(PLANS.c.content), row).first()
+            new_run = connection.execute(self.insert_missing(RUNS).returning(RUNS.c.key), columns_of(run)).first()
+        return RecordResult(run, new_run is not None, new_plan is not None)
 
     def insert_missing(self, table: Any) -> Any:
         """Return an insert that keeps existing rows."""
@@ -172,14 +163,17 @@ class Store:
         here = select(*_READ).where(RUNS.c.model == model)
         commit, branch = RUNS.c["commit"], RUNS.c.branch
         beginning = commit.startswith(point, autoescape=True)
+        settings = () if of is None else ("planner", "mode", "preset")
+        alike = and_(true(), *(RUNS.c[name] == getattr(of, name) for name in settings))
         for choice in (commit == point, branch == point, *([beginning] if len(point) >= SHORTEST else [])):
-            alike = [] if of is None else [and_(*(RUNS.c[n] == getattr(of, n) for n in ("planner", "mode", "preset")))]
-            for narrower in (*alike, None):
-                found = self._read(here.where(choice, *([] if narrower is None else [narrower])), 1)
-                if found:
-                    if choice is beginning:
-                        self._require_unambiguous(here.where(beginning), model, point)
-                    return found[0]
+            found = self._read(here.where(choice, alike), 1) or self._read(here.where(choice), 1)
+            if found and choice is beginning:
+                commits = self._distinct(here.where(beginning).with_only_columns(commit), 5)
+                if len(commits) > 1:
+                    why = f"{point} is ambiguous: several commits of {model} start with it."
+                    raise StoreFault(why, store=self.name, hint=f"Write more: {', '.join(commits)}.")
+            if found:
+                return found[0]
         raise self._missing_run(model, point)
 
     def plan(self, run: Run | bytes) -> Plan:
@@ -206,9 +200,8 @@ class Store:
             raise past(UNPACKED_BYTES, f"plan {content.hex()[:12]} of the store", self.name)
         document = unpacked(data, size)
         if document is None or hashlib.sha256(document).digest() != content:
-            raise StoreFault(
-                f"plan {content.hex()[:12]} is damaged.", store=self.name, hint="Restore a backup, or record it again."
-            )
+            why, hint = f"plan {content.hex()[:12]} is damaged.", "Restore a backup, or record it again."
+            raise StoreFault(why, store=self.name, hint=hint)
         return document
 
     def _read(self, chosen: Select[Any], last: int | None = None) -> tuple[Run, ...]:
@@ -228,20 +221,8 @@ class Store:
         if graph in found or len(found) == 1:
             return graph if graph in found else found[0]
         how = f"Several models plan it: {', '.join(found)}." if found else "No run plans that graph."
-        raise StoreFault(
-            f"{reference} names no model, and the graph is {graph!r}.",
-            store=self.name,
-            hint=f"{how} Write store:MODEL@COMMIT.",
-        )
-
-    def _require_unambiguous(self, begin: Select[Any], model: str, point: str) -> None:
-        found = self._distinct(begin.with_only_columns(RUNS.c["commit"]), 5)
-        if len(found) > 1:
-            raise StoreFault(
-                f"{point} is ambiguous: several commits of {model} start with it.",
-                store=self.name,
-                hint=f"Write more: {', '.join(found)}.",
-            )
+        why = f"{reference} names no model, and the graph is {graph!r}."
+        raise StoreFault(why, store=self.name, hint=f"{how} Write store:MODEL@COMMIT.")
 
     def _missing_run(self, model: str, point: str) -> StoreFault:
         latest = self.runs(model, last=3)
@@ -249,12 +230,8 @@ class Store:
             known = self._distinct(select(RUNS.c.model), 20)
             hint = f"Recorded models: {', '.join(known)}." if known else "The store is empty; tmmu record adds a run."
             return StoreFault(f"no run of the model {model!r} is recorded.", store=self.name, hint=hint)
-        latest_runs = ", ".join(f"{run.commit} on {run.branch}" for run in reversed(latest))
-        return StoreFault(
-            f"{model} has no run of a commit or branch {point!r}.",
-            store=self.name,
-            hint=f"The latest are {latest_runs}.",
-        )
+        hint = f"The latest are {', '.join(f'{run.commit} on {run.branch}' for run in reversed(latest))}."
+        return StoreFault(f"{model} has no run of a commit or branch {point!r}.", store=self.name, hint=hint)
 
     def known(self, model: str) -> tuple[Run, ...]:
         """Return the runs of a model. Raises ``StoreFault`` without any."""
@@ -275,8 +252,7 @@ def _run(row: Any) -> Run:
 
 def columns_of(run: Run) -> dict[str, Any]:
     """Return the row of a run, by column."""
-    columns = {name: getattr(run, name) for name in run.__dataclass_fields__}
-    return {**columns, "key": run.key, "arenas": msgspec.json.encode(run.arenas).decode()}
+    return {**vars(run), "key": run.key, "arenas": msgspec.json.encode(run.arenas).decode()}
 
 
 def packed(document: bytes) -> bytes:

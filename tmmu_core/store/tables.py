@@ -45,14 +45,7 @@ class U64(TypeDecorator[int]):
         return value + 2**64 if value is not None and value < 0 else value
 
 
-METADATA = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_name)s",
-        "pk": "pk_%(table_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    }
-)
+METADATA = MetaData()
 
 NUMBER = BigInteger().with_variant(Integer, "sqlite")
 """Auto-increment column; SQLite requires ``INTEGER``."""
@@ -60,19 +53,19 @@ NUMBER = BigInteger().with_variant(Integer, "sqlite")
 VERSIONS = Table("alembic_version", METADATA, Column("version_num", String(32), primary_key=True))
 """One row; earlier versions created the tables with Alembic."""
 
-PLANS = Table(
-    "plans",
-    METADATA,
-    Column("content", LargeBinary, primary_key=True),
-    Column("bytes", BigInteger, nullable=False),
-    Column("packed", LargeBinary, nullable=False),
-)
-
 
 def _columns(kind: Any, names: str) -> list[Column[Any]]:
     """Return required columns of one type."""
     return [Column(name, kind, nullable=False) for name in names.split()]
 
+
+PLANS = Table(
+    "plans",
+    METADATA,
+    Column("content", LargeBinary, primary_key=True),
+    *_columns(BigInteger, "bytes"),
+    *_columns(LargeBinary, "packed"),
+)
 
 RUNS = Table(
     "runs",
@@ -81,24 +74,24 @@ RUNS = Table(
     Column("key", LargeBinary, nullable=False, unique=True),
     *_columns(String, "model commit branch at planner mode preset graph"),
     *_columns(U64, "steps extent_bytes peak_live_bytes"),
-    Column("peak_step", BigInteger, nullable=False),
-    Column("lower_bound_bytes", U64, nullable=False),
+    *_columns(BigInteger, "peak_step"),
+    *_columns(U64, "lower_bound_bytes"),
     *_columns(LargeBinary, "layout_hash tmmu_plan_hash"),
     Column("content", LargeBinary, ForeignKey("plans.content"), nullable=False),
-    Column("arenas", Text, nullable=False),
-    Index(None, "model", "branch", "planner", "mode", "preset", "at", "number", "extent_bytes"),
-    Index(None, "model", "at", "number"),
-    Index(None, "model", "commit"),
-    Index(None, "graph", "model"),
+    *_columns(Text, "arenas"),
+    Index("ix_runs_series", "model", "branch", "planner", "mode", "preset", "at", "number", "extent_bytes"),
+    Index("ix_runs_model_at", "model", "at", "number"),
+    Index("ix_runs_model_commit", "model", "commit"),
+    Index("ix_runs_graph_model", "graph", "model"),
 )
 
 SWEEPS = Table(
     "sweeps",
     METADATA,
     Column("sweep", String, primary_key=True),
-    Column("at", String, nullable=False),
-    Column("asked", Text, nullable=False),
-    Column("points", BigInteger, nullable=False),
+    *_columns(String, "at"),
+    *_columns(Text, "asked"),
+    *_columns(BigInteger, "points"),
 )
 
 SWEEP_POINTS = Table(
@@ -106,16 +99,15 @@ SWEEP_POINTS = Table(
     METADATA,
     Column("sweep", String, ForeignKey("sweeps.sweep"), primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("failed", Integer, nullable=False),
-    Column("row", Text, nullable=False),
+    *_columns(Integer, "failed"),
+    *_columns(Text, "row"),
 )
 
 FILES = Table(
     "files",
     METADATA,
     Column("digest", String, primary_key=True),
-    Column("name", String, nullable=False),
-    Column("at", String, nullable=False),
-    Column("bytes", BigInteger, nullable=False),
-    Column("packed", LargeBinary, nullable=False),
+    *_columns(String, "name at"),
+    *_columns(BigInteger, "bytes"),
+    *_columns(LargeBinary, "packed"),
 )
