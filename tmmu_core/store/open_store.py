@@ -36,16 +36,16 @@ def open_engine(url: str, *, create: bool) -> tuple[Engine, str]:
     Without ``create`` a missing store raises ``StoreFault``.
     """
     parsed, name = _parsed(url)
-    if parsed.get_backend_name() == "sqlite" and not create and not os.path.isfile(str(parsed.database)):
-        raise StoreFault("the store does not exist.", store=name, hint="Check the URL, or create one with tmmu record.")
+    is_sqlite = parsed.get_backend_name() == "sqlite"
+    if is_sqlite and not create and not os.path.isfile(str(parsed.database)):
+        raise StoreFault("the store does not exist.", store=name, hint=_CREATE)
     with faults_of(name):
         try:
-            if parsed.get_backend_name() == "sqlite":
-                engine = create_engine(parsed, poolclass=NullPool)  # a replaced file is opened again
+            # A replaced SQLite file is opened again; a server's connection may have been closed.
+            engine = create_engine(parsed, **({"poolclass": NullPool} if is_sqlite else {"pool_pre_ping": True}))
+            if is_sqlite:
                 event.listen(engine, "connect", _set_up_sqlite)
                 event.listen(engine, "begin", _begin_sqlite)
-            else:
-                engine = create_engine(parsed, pool_pre_ping=True)
             engine.connect().close()
         except (TypeError, ValueError) as error:
             why = f"the URL's options are not those of its driver: {error}."
@@ -117,6 +117,7 @@ def _parsed(url: str) -> tuple[URL, str]:
 
 
 _NAMES = "tmmu history lists what there is."
+_CREATE = "Check the URL, or create one with tmmu record."
 _PASSWORD = re.compile(r":[^:@/]*@")
 _FORMS = "Write sqlite:///plans.db, or postgresql://user@host/database."
 
@@ -128,9 +129,7 @@ def _create_tables(engine: Engine, name: str, *, create: bool) -> None:
     with engine.connect() as connection:
         found = _version(connection)
     if found is None and not create:
-        raise StoreFault(
-            "the database contains no store.", store=name, hint="Check the URL, or create one with tmmu record."
-        )
+        raise StoreFault("the database contains no store.", store=name, hint=_CREATE)
     if found is None:
         with writing(engine) as connection:
             if engine.dialect.name == "postgresql":

@@ -21,8 +21,7 @@ LONGEST = 1 << 29
 def keep(store: Store, key: str, file: tuple[str, bytes], at: datetime) -> None:
     """Store ``(name, bytes)`` under ``key``; an existing file is kept."""
     name, data = file
-    if len(data) > _most():
-        raise past(UNPACKED_BYTES, visible(name), store.name, _most())
+    _refuse_large(store, name, len(data))
     row = {"digest": key, "name": visible(name), "at": instant(at), "bytes": len(data), "packed": packed(data)}
     with store.writing() as connection:
         connection.execute(store.insert_missing(FILES), row)
@@ -34,8 +33,7 @@ def file(store: Store, key: str) -> tuple[str, bytes] | None:
     if not found:
         return None
     name, size, packs = found[0]
-    if size > _most():
-        raise past(UNPACKED_BYTES, visible(name), store.name, _most())
+    _refuse_large(store, name, size)
     data = unpacked(packs, size)
     if data is None:
         raise StoreFault(f"the file {visible(name)} is damaged.", store=store.name, hint="Open it again.")
@@ -50,8 +48,7 @@ def change(store: Store, key: str, name: str, edit: Callable[[bytes], bytes], at
         connection.execute(store.insert_missing(FILES), missing)
         size, packs = connection.execute(select(FILES.c.bytes, FILES.c.packed).where(this).with_for_update()).one()
         data = edit(unpacked(packs, size) or b"")
-        if len(data) > _most():
-            raise past(UNPACKED_BYTES, visible(name), store.name, _most())
+        _refuse_large(store, name, len(data))
         connection.execute(FILES.update().where(this).values(bytes=len(data), packed=packed(data)))
     return data
 
@@ -62,6 +59,7 @@ def drop(store: Store, key: str) -> None:
         connection.execute(FILES.delete().where(FILES.c.digest == key))
 
 
-def _most() -> int:
-    """Size limit of a stored file; by default that of an upload."""
-    return ceiling(UNPACKED_BYTES, LONGEST)
+def _refuse_large(store: Store, name: str, size: int) -> None:
+    most = ceiling(UNPACKED_BYTES, LONGEST)  # by default that of an upload
+    if size > most:
+        raise past(UNPACKED_BYTES, visible(name), store.name, most)

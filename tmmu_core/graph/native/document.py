@@ -12,9 +12,9 @@ import gc
 import io
 import json
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import cbor2
@@ -98,9 +98,7 @@ def fields(data: bytes, source: str = "") -> dict[str, Any]:
     """The top-level fields of a document, their values still unread in JSON. Raises ``UnreadableInput``."""
     if kind(data) == "json":
         return _decode_json(data, dict[str, msgspec.Raw], source)
-    with paused_gc():
-        value = _cached_or_loaded(data, source)
-    _last_document.document = (data, value)
+    value = _load_cbor(data, source)
     return {key: inner for key, inner in value.items() if isinstance(key, str)} if isinstance(value, dict) else {}
 
 
@@ -157,7 +155,9 @@ def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -
     try:
         with paused_gc():
             if kind(data) == "cbor":
-                return msgspec.convert(_cached_or_loaded(data, source), shape)
+                value = _load_cbor(data, source)
+                _cbor_value.cache_clear()
+                return msgspec.convert(value, shape)
             repeated = None
             try:
                 refuse_repeated_keys(data, source)  # before there are values: not both in memory
@@ -169,17 +169,6 @@ def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -
             return value
     except msgspec.ValidationError as error:
         raise _wrong_field(error, data, source, (noun, strict.field_hint(error, shape))) from error
-
-
-_last_document = threading.local()
-"""Cache of the last decoded CBOR document: its recognition is followed by its reading."""
-
-
-def _cached_or_loaded(data: bytes, source: str) -> Any:
-    """Return the CBOR document, from the cache if it was decoded last; the cache is cleared."""
-    kept, value = getattr(_last_document, "document", (None, None))
-    _last_document.document = (None, None)
-    return value if kept is data else _load_cbor(data, source)
 
 
 def _damaged(what: str, source: str, place: str = "", hint: str = "Save the file as UTF-8.") -> UnreadableInput:
@@ -313,19 +302,30 @@ def fault_text(error: BaseException) -> str:
 
 
 def _load_cbor(data: bytes, source: str) -> Any:
+    try:
+        return _cbor_value(data)
+    except UnreadableInput as error:
+        error.source = source
+        raise
+
+
+@lru_cache(maxsize=1)
+def _cbor_value(data: bytes) -> Any:
+    """Return the value of a CBOR document; it is cached, because its recognition is followed by its reading."""
     stream = io.BytesIO(data)
     stream.seek(len(CBOR_SELF_DESCRIBED) if data.startswith(CBOR_SELF_DESCRIBED) else 0)
     try:
-        value = next_cbor(stream)
+        with paused_gc():
+            value = next_cbor(stream)
     except cbor2.CBORDecodeEOF as error:
         at, hint = f"byte {len(data)}", "Copy the file again."
-        raise _damaged("this is not CBOR: the data ends in the middle of a value", source, at, hint) from error
+        raise _damaged("this is not CBOR: the data ends in the middle of a value", "", at, hint) from error
     except CBOR_FAULTS as error:
         at, hint = f"byte {stream.tell()}", "Write the file again."
-        raise _damaged(f"this is not valid CBOR: {fault_text(error)}", source, at, hint) from error
+        raise _damaged(f"this is not valid CBOR: {fault_text(error)}", "", at, hint) from error
     if more := len(data) - stream.tell():
         at, hint = f"byte {stream.tell()}", "A graph file holds one map and nothing after it."
-        raise _damaged(f"this is not one CBOR value: {more} bytes follow it", source, at, hint)
+        raise _damaged(f"this is not one CBOR value: {more} bytes follow it", "", at, hint)
     return value
 
 
