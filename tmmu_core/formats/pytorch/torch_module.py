@@ -103,8 +103,8 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     program = program.at(point)
     stem = PurePath(name).name.removesuffix(".pt2") or "exported program"
     saved = with_dims(as_saved(program, f"{stem} (as saved)"), program, envelopes)
-    found = fx_child.traced(data, stem, point) if fx_child.installed() else "it is not installed"
-    if not isinstance(found, str):
+    found = fx_child.traced(data, stem, point) if fx_child.installed() else None
+    if found is not None:
         return with_dims(found, program, envelopes)
     why = "PyTorch cannot trace this program" if fx_child.installed() else "PyTorch is not installed"
     return AnnotatedGraph(**msgspec.structs.asdict(saved), notes=(f"{why}: its forward pass is planned as saved.",))

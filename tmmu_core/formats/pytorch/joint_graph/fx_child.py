@@ -5,6 +5,7 @@ The parent sends the archive's bytes and receives a native graph; both are plain
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -27,8 +28,8 @@ def installed() -> bool:
         return False
 
 
-def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | str:
-    """Return the joint graph of the program in ``data``, named ``name``, or the reason why it cannot be traced.
+def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | None:
+    """Return the joint graph of the program in ``data``, named ``name``; ``None`` if it cannot be traced.
 
     ``point``: values of open sizes by symbol that replace those of the example.
     """
@@ -36,34 +37,23 @@ def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | str:
     arguments = [str(seconds), str(memory), name or "program", json.dumps(dict(point))]
     try:
         child = answer_of("tmmu_core.formats.pytorch.joint_graph.fx_child", arguments, data, seconds + 10)
-    except subprocess.TimeoutExpired:
-        return f"tracing took more than {seconds} seconds (--max-{limits.TRACE_SECONDS.name})"
-    except OSError as error:
-        return f"no process could be started ({error})"
-    if child.stdout.startswith(FINE):
-        return native_file.decode(child.stdout[len(FINE) :], name)
-    if child.stdout:
-        return child.stdout.decode("utf-8", "replace")
-    return f"the tracing process ended with {child.returncode}"
+    except (subprocess.TimeoutExpired, OSError):
+        return None
+    return native_file.decode(child.stdout[len(FINE) :], name) if child.stdout.startswith(FINE) else None
 
 
 def main(arguments: Sequence[str]) -> None:
-    """The child: bytes on standard input; on standard output a mark and a native graph, or a reason."""
+    """The child: bytes on standard input; on standard output a mark and a native graph, or nothing."""
     seconds, memory, name, point = arguments
     out = sys.stdout.buffer
     sys.stdout = sys.stderr  # discard all output
     bound(int(seconds), int(memory))
-    from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
-
-    try:
+    with contextlib.suppress(Exception):  # PyTorch promises no error types; the caller reads the program itself
+        from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
         from tmmu_core.formats.pytorch.joint_graph.fx_program import rebuilt
         from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, chosen, joint_of
 
         module = rebuilt(read_program(sys.stdin.buffer.read(), name).at(json.loads(point)))
         call = Call(tuple(module.example), {}, module.input_names)
         graph = joint_of(chosen(module, None), call, module.is_loss, name)
-    except Exception as error:  # PyTorch promises no error types; whatever it is, the caller reads the program itself
-        line = next(iter(str(error).strip().splitlines()), "")
-        out.write(f"{type(error).__name__}: {line}"[:500].encode())
-        return
-    out.write(FINE + native_file.encode_cbor(graph))
+        out.write(FINE + native_file.encode_cbor(graph))
