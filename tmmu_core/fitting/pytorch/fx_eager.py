@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, with_optimizer
 from tmmu_core.formats.pytorch.joint_graph import fx_origins
-from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, answering_while_traced, mode_of
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, mode_of, value_checks_skipped
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, not_traceable
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
@@ -36,7 +36,7 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
     with (
         TRACING,
         mode,
-        answering_while_traced(),
+        value_checks_skipped(),
         stand_ins.inside(module),
         fx_origins.of_operators(module.module) as origin,
     ):

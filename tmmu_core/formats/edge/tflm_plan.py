@@ -219,7 +219,7 @@ def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
 
 
 def _refuse_arenas(plan: Plan, numbers: Sequence[int]) -> None:
-    """Raise ``Misuse`` where the activations, which are in the arenas ``numbers``, do not lie as the runtime needs."""
+    """Raise ``Misuse`` for arenas of the activations, by number, that the runtime cannot use."""
     roles = zip(plan.arena.tolist(), plan.roles, strict=True)
     if len(numbers) > 1 or any(arena in numbers and role in PERSISTENT_ROLES for arena, role in roles):
         raise Misuse(

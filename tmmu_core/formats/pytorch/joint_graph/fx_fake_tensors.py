@@ -1,8 +1,8 @@
 """Fake tensors: one mode for all that is traced together, and patches for code that reads values they do not have.
 
-What lies on the ``meta`` device, on an accelerator, or belongs to another fake mode is stood in for by a fake tensor
-on the CPU with the same sizes, strides and storage, so that the operators are those that the CPU runs and that tensors
-which the model makes for itself lie beside the others. The module has its own tensors back afterwards.
+Tensors on the ``meta`` device, on an accelerator, or of another fake mode are replaced by fake tensors on the CPU with
+the same sizes, strides and storage. So the operators are those that the CPU runs, and the model's new tensors are on
+the same device. The module gets its own tensors back afterwards.
 
 Version 5 of ``transformers`` checks whether position ids hold several packed sequences, and whether a padding mask
 masks anything; both read values. Its own check for traced tensors does not recognise those of AOTAutograd. The patch
@@ -142,19 +142,19 @@ def _tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
 
 @contextlib.contextmanager
 def while_traced(train: bool = True) -> Iterator[None]:
-    """Inside, ``transformers`` reads no values (where it is loaded), and operators are those that eager mode runs."""
-    with answering_while_traced(), _kernels(_IN_PYTHON | (_IN_TRAINING if train else frozenset())):
+    """Context manager: ``transformers`` reads no values, and the operators are those that eager mode runs."""
+    with value_checks_skipped(), _kernels(_IN_PYTHON | (_IN_TRAINING if train else frozenset())):
         yield
 
 
-def answering_while_traced() -> contextlib.AbstractContextManager[None]:
-    """Inside, ``transformers`` reads no values."""
+def value_checks_skipped() -> contextlib.AbstractContextManager[None]:
+    """Context manager: ``transformers``, if it is loaded, reads no values."""
     return _replaced(_WHILE_TRACED)
 
 
 @contextlib.contextmanager
 def while_built() -> Iterator[None]:
-    """Inside, a model of fake tensors can be built.
+    """Context manager: a model of fake tensors can be built.
 
     Weights that are drawn until they fit are not drawn. ``module.to(dtype)`` and its kin work on fake parameters: each
     is replaced, a tied one by one tensor.
@@ -194,7 +194,7 @@ def while_built() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _kernels(stay: frozenset[str]) -> Iterator[None]:
-    """Inside, no operator of PyTorch's own space comes apart into others before autograd sees it."""
+    """Context manager: PyTorch decomposes no operator of its own before autograd records it, but those in ``stay``."""
     keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
     taken = []
     for name in sorted(set(torch.ops.aten) - stay):
@@ -213,7 +213,7 @@ def _kernels(stay: frozenset[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replaced(functions: tuple[tuple[str, str, Any], ...]) -> Iterator[None]:
-    """Inside, functions of modules that are loaded are replaced."""
+    """Context manager: replace functions of the modules that are loaded."""
     before = []
     for name, function, replacement in functions:
         module = sys.modules.get(name)

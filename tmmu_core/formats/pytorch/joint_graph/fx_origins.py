@@ -28,7 +28,7 @@ MOST_FRAMES = 200
 
 @contextlib.contextmanager
 def kept(module: Any) -> Iterator[None]:
-    """Inside, nodes that are traced while a part of ``module`` runs keep which part it is, and the line."""
+    """Context manager: nodes that are traced while a part of ``module`` runs get that part and the line as origin."""
     create = PythonKeyTracer.create_node
     with of_operators(module) as origin_now:
 

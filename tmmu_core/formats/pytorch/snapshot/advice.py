@@ -1,4 +1,4 @@
-"""What a snapshot suggests: code to checkpoint, settings of the allocator, a static plan.
+"""Suggestions for a snapshot: functions to checkpoint, and settings of the allocator.
 
 Settings are tried by replaying the calls with the model of the allocator. A trace often begins in mid-run, where the
 allocator has segments with blocks and gaps. Segments at the end, and the events backwards, give the segments at the
