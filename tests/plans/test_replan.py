@@ -53,12 +53,6 @@ def test_first_shape_outside_the_envelope_is_replanned_and_recorded():
     assert log.iterations[0].replanned
 
 
-# --- inside the envelope
-
-
-# --- leaving it
-
-
 def test_abort_ends_the_session_at_the_shape_that_leaves_the_envelope():
     log = run([4, 6, 2], "ABORT")
     assert [i.number for i in log.iterations] == [0]
@@ -80,9 +74,6 @@ def test_replan_without_a_safepoint_is_rejected():
 
 def test_ir_hash_does_not_depend_on_the_envelope():
     assert {i.solution.plan.ir_hash for i in run([4, 6]).iterations} == {canonical.ir_hash(batched())}
-
-
-# --- records
 
 
 def test_replan_record_has_the_old_and_the_new_plan():
@@ -112,9 +103,6 @@ def test_mode_and_arena_configuration_are_in_the_cache_key():
     assert run([4], request=PlanRequest(arenas={"activations": {}, "parameters": {}})).iterations[0].key != plain
 
 
-# --- laws
-
-
 @pytest.mark.slow
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6))
 def test_plan_of_each_iteration_is_large_enough(batches):
@@ -135,9 +123,6 @@ def test_session_is_deterministic(batches):
     assert hashes() == hashes()
 
 
-# --- refusals
-
-
 @pytest.mark.parametrize(("shape", "reason"), [({"Z": 1}, "unknown_dim"), ({"B": -1}, "negative_dim")])
 def test_unknown_dimension_or_negative_size_is_rejected(shape, reason):
     with pytest.raises(InvalidIrShapes) as caught:
@@ -149,9 +134,6 @@ def test_unknown_policy_is_rejected():
     with pytest.raises(InvalidIrShapes) as caught:
         replan_session(batched(), [], "MAYBE")
     assert caught.value.diagnostics["reason"] == "replan_policy"
-
-
-# --- the curve
 
 
 def test_curve_has_the_peak_at_every_size():
@@ -182,15 +164,3 @@ def test_curve_stops_when_progress_returns_false():
 
     assert peak_over_dim(batched(), "B", progress=go_on).values.tolist() == [1, 2]
     assert asked == [("B", 0, 4), ("B", 1, 4), ("B", 2, 4)]
-
-
-def test_session_stops_when_progress_returns_false():
-    asked = []
-
-    def go_on(what, number, of):
-        asked.append((what, number, of))
-        return number != 1
-
-    log = run([4, 2, 3], progress=go_on)
-    assert len(log.iterations) == 1
-    assert asked == [("iterations", 0, 3), ("iterations", 1, 3)]

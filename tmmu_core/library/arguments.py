@@ -60,19 +60,17 @@ def open_source(source: Source, dims: Mapping[str, int] | None = None, example_i
             data = read_whole(path)
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            raise UnreadableInput(
-                f"the file cannot be opened: {why}.",
-                source=str(path),
-                hint="Check the file name and its permissions.",
-            ) from error
+            hint = "Check the file name and its permissions."
+            raise UnreadableInput(f"the file cannot be opened: {why}.", source=str(path), hint=hint) from error
         return _read(data, path.name, dims)
     if isinstance(source, bytes | bytearray | memoryview):
         return _read(bytes(source), "bytes", dims)
     if isinstance(source, Mapping):
         try:
-            return _read(msgspec.json.encode(source), "dict", dims)
+            data = msgspec.json.encode(source)
         except (TypeError, ValueError) as error:
             raise UnreadableInput(f"the dict is not JSON: {error}.", hint="Use texts, numbers and lists.") from error
+        return _read(data, "dict", dims)
     if _is_of_torch(source):
         from tmmu_core.formats.pytorch.torch_module import import_torch
 
@@ -140,14 +138,12 @@ def request_of(given: Mapping[str, Any]) -> PlanRequest:
 
 
 def _value(name: str, value: Any) -> Any:
-    if name == "capacities" and isinstance(value, int):
-        return {ANY_ARENA: value}
     if name == "capacities" and isinstance(value, Mapping):
         return {arena: amount_of_bytes("capacity", size) for arena, size in value.items()}
+    if name == "capacities" and (isinstance(value, int) or (isinstance(value, str) and "=" not in value)):
+        return {ANY_ARENA: value if isinstance(value, int) else amount_of_bytes("capacity", value)}
     if name == "order" and not isinstance(value, str):
         return tuple(value)
-    if name == "capacities" and isinstance(value, str) and "=" not in value:
-        return {ANY_ARENA: amount_of_bytes("capacity", value)}
     if name in _NUMBERS and isinstance(value, int):
         value = strict.shown(value)
     if not isinstance(value, str) or name in ("mode", "preset", "planner"):
@@ -160,17 +156,17 @@ def _value(name: str, value: Any) -> Any:
 
 def amount_of_bytes(name: str, value: Amount) -> int:
     """Return a number of bytes, given as a number or a text (``"8GiB"``). Raises ``UnreadableInput``."""
-    if not isinstance(value, str | Real):
-        kind = type(value).__name__
-        raise UnreadableInput(f"{name}: a {kind} is not a number of bytes.", hint="Write 65536, 64KiB or 8 GiB.")
+    what = f"{strict.shown(value)} is not a number of bytes."
+    found: int | None = None
     try:
-        found = parse_bytes(value) if isinstance(value, str) else int(value)
+        if isinstance(value, str | Real):
+            found = parse_bytes(value) if isinstance(value, str) else int(value)
+        else:
+            what = f"a {type(value).__name__} is not a number of bytes."
     except ValueError as error:
-        raise UnreadableInput(f"{name}: {error}", hint="Write 65536, 64KiB or 8 GiB.") from None
+        what = str(error)
     if found is None or not 0 <= found <= U64_MAX:
-        raise UnreadableInput(
-            f"{name}: {strict.shown(value)} is not a number of bytes.", hint="Write 65536, 64KiB or 8 GiB."
-        )
+        raise UnreadableInput(f"{name}: {what}", hint="Write 65536, 64KiB or 8 GiB.")
     return found
 
 

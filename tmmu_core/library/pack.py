@@ -77,26 +77,6 @@ class Relations:
     pinned: Mapping[int, int] | None = None
     reuse_penalties: ArrayLike | None = None
 
-    def rows(self, name: str, width: int, row_of_buffer: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return one argument as rows of ``width`` integers, the first two being storages; refuses bad ones."""
-        given = getattr(self, name)
-        table = np.zeros((0, width), np.int64) if given is None else _integers(name, given)
-        table = table.reshape(0, width) if table.shape == (0,) else table
-        if table.ndim != 2 or table.shape[1] != width:
-            columns = "first, second" + ", cost" * (width - 2)
-            raise _fault(f"{name} has the shape {table.shape}.", f"Give one row ({columns}) per pair.")
-        pairs, n = table[:, :2], len(row_of_buffer)
-        for wrong, why in (
-            (((pairs < 0) | (pairs >= n)).any(axis=1), "names a buffer that does not exist"),
-            (pairs[:, 0] == pairs[:, 1], "pairs a buffer with itself"),
-            ((table[:, 2:] < 0).any(axis=1), "has a negative cost"),
-        ):
-            if wrong.any():
-                k = int(np.argmax(wrong))
-                hint = f"Buffers have the numbers 0 to {n - 1:,}, costs are at least 0."
-                raise _fault(f"row {k} of {name}, {table[k].tolist()}, {why}.", hint)
-        return np.concatenate([row_of_buffer[pairs], table[:, 2:]], axis=1)
-
     def applied(self, problem: Problem, row_of_buffer: NDArray[np.int64]) -> Problem:
         """Return the problem with these constraints."""
         if all(value is None for value in vars(self).values()):
@@ -107,19 +87,39 @@ class Relations:
         if not isinstance(pinned, Mapping):
             raise _fault(f"pinned is a {type(pinned).__name__}, not a mapping.", hint)
         for buffer, offset in pinned.items():
-            known = isinstance(buffer, (int, np.integer)) and 0 <= buffer < len(problem)
-            if not known or not isinstance(offset, (int, np.integer)) or not 0 <= offset < UNLIMITED // 2:
+            are_whole = isinstance(buffer, (int, np.integer)) and isinstance(offset, (int, np.integer))
+            if not are_whole or not 0 <= buffer < len(problem) or not 0 <= offset < UNLIMITED // 2:
                 raise _fault(f"pinned has the entry {buffer!r}: {offset!r}.", hint)
             fixed[row_of_buffer[buffer]] = offset
-        apart = self.rows("separations", 2, row_of_buffer)
-        together, paid = self.rows("colocations", 2, row_of_buffer), self.rows("reuse_penalties", 3, row_of_buffer)
-        terms = ReuseTerms(tuple(map(tuple, together.tolist())), (), tuple(map(tuple, paid.tolist())))
+        apart = _pairs("separations", self.separations, 2, row_of_buffer)
+        together = _pairs("colocations", self.colocations, 2, row_of_buffer)
+        paid = _pairs("reuse_penalties", self.reuse_penalties, 3, row_of_buffer)
         return replace(
             problem,
             must_not_alias=apart if len(apart) else None,
             fixed=fixed if (fixed >= 0).any() else None,
-            reuse=terms,
+            reuse=ReuseTerms(tuple(map(tuple, together.tolist())), (), tuple(map(tuple, paid.tolist()))),
         )
+
+
+def _pairs(name: str, given: ArrayLike | None, width: int, row_of_buffer: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return one argument as rows of ``width`` integers, the first two being storages; refuses bad ones."""
+    table = np.zeros((0, width), np.int64) if given is None else _integers(name, given)
+    table = table.reshape(0, width) if table.shape == (0,) else table
+    if table.ndim != 2 or table.shape[1] != width:
+        columns = "first, second" + ", cost" * (width - 2)
+        raise _fault(f"{name} has the shape {table.shape}.", f"Give one row ({columns}) per pair.")
+    pairs, n = table[:, :2], len(row_of_buffer)
+    for wrong, why in (
+        (((pairs < 0) | (pairs >= n)).any(axis=1), "names a buffer that does not exist"),
+        (pairs[:, 0] == pairs[:, 1], "pairs a buffer with itself"),
+        ((table[:, 2:] < 0).any(axis=1), "has a negative cost"),
+    ):
+        if wrong.any():
+            k = int(np.argmax(wrong))
+            hint = f"Buffers have the numbers 0 to {n - 1:,}, costs are at least 0."
+            raise _fault(f"row {k} of {name}, {table[k].tolist()}, {why}.", hint)
+    return np.concatenate([row_of_buffer[pairs], table[:, 2:]], axis=1)
 
 
 def instance_of(
@@ -131,12 +131,11 @@ def instance_of(
     """
     integers = {name: _integers(name, value) for name, value in columns.items() if value is not None}
     n = len(integers["lower"])
-    alignment = integers["alignment"]
-    if alignment.ndim == 0:
-        integers["alignment"] = np.full(n, int(alignment), np.int64)
-    wrong = next((name for name, column in integers.items() if column.shape != (n,)), None)
-    if wrong is not None:
-        raise _fault(f"{wrong} has the shape {integers[wrong].shape}, lower has ({n},).", "Give one value per buffer.")
+    if integers["alignment"].ndim == 0:
+        integers["alignment"] = np.full(n, int(integers["alignment"]), np.int64)
+    for name, column in integers.items():
+        if column.shape != (n,):
+            raise _fault(f"{name} has the shape {column.shape}, lower has ({n},).", "Give one value per buffer.")
     lower, upper, size, alignment = (integers[name] for name in ("lower", "upper", "size", "alignment"))
     for bad, why in (
         (lower < 0, "begins before step 0"),
@@ -146,12 +145,9 @@ def instance_of(
     ):
         if bad.any():
             raise _fault(f"buffer {int(np.argmax(bad))} {why}.", "Give lower < upper, size ≥ 0, alignment 1, 2, 4 ….")
-    ids = [str(k) for k in range(n)]
-    by_id = np.empty(n, np.int64)
-    by_id[sorted(range(n), key=ids.__getitem__)] = np.arange(n)  # ASCII digits sort as their bytes
+    ids = list(map(str, range(n)))
+    by_id = np.argsort(sorted(range(n), key=ids.__getitem__))  # ASCII digits sort as their bytes
     order = np.lexsort((by_id, -size, lower))
-    row_of_buffer = np.empty(n, np.int64)
-    row_of_buffer[order] = np.arange(n)
     problem = Problem(
         arena=ARENA,
         ids=tuple([ids[k] for k in order.tolist()]),
@@ -161,6 +157,7 @@ def instance_of(
         alignment=alignment[order].astype(np.uint64),
         capacity=UNLIMITED if capacity is None else capacity,
     )
+    row_of_buffer = np.argsort(order)
     return PlainInstance("arrays", (relations or Relations()).applied(problem, row_of_buffer)), row_of_buffer
 
 

@@ -19,7 +19,7 @@ A plan is made at the upper end of its envelope, and is identified by the replan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -64,16 +64,15 @@ class Iteration:
     replanned: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ReplanLog:
     """The result of a session."""
 
-    graph: Graph
-    iterations: tuple[Iteration, ...]
-    replans: tuple[dict[str, Any], ...]
+    iterations: list[Iteration] = field(default_factory=list)
+    replans: list[dict[str, Any]] = field(default_factory=list)
     """Trace records, for :func:`tmmu_core.formats.planfile.trace.records`."""
     aborted: ContractError | None = None
-    """Reason for an early end; empty otherwise."""
+    """Reason for an early end; ``None`` otherwise."""
 
 
 def envelope_hash(dims: Mapping[str, Dim]) -> bytes:
@@ -87,7 +86,6 @@ def replan_session(
     policy: str | None = None,
     *,
     request: PlanRequest | None = None,
-    progress: Progress | None = None,
 ) -> ReplanLog:
     """Run a session over ``shapes``: one mapping of dimensions per iteration; missing ones are at their upper end.
 
@@ -98,99 +96,73 @@ def replan_session(
     """
     policy = policy or graph.replan_policy
     if policy not in ("ABORT", "REPLAN_AT_SAFEPOINT"):
-        raise InvalidIrShapes(
-            f"there is no replan policy {policy!r}.",
-            reason="replan_policy",
-            node_id="",
-            hint="Choose ABORT or REPLAN_AT_SAFEPOINT.",
+        raise _refusal(
+            "replan_policy", f"there is no replan policy {policy!r}.", "Choose ABORT or REPLAN_AT_SAFEPOINT."
         )
-    session = _Session(graph, policy, with_arena_settings(graph, request or PlanRequest()))
+    checks.resolve_dims(graph, None)
+    request = with_arena_settings(graph, request or PlanRequest())
+    dims, log = dict(graph.dims), ReplanLog()
     for number, shape in enumerate(shapes):
-        if progress is not None and not progress("iterations", number, len(shapes)):
-            break
+        whole = {name: shape.get(name, dim.max) for name, dim in graph.dims.items()}
         try:
-            session.run(number, shape)
+            outside = _outside(shape, dims)
+            if outside and policy == "ABORT":
+                name, dim = outside[0], dims[outside[0]]
+                what = f"iteration {number}: {name} = {shape[name]} leaves the envelope [{dim.min}, {dim.max}], "
+                what += "and the replan policy is ABORT."
+                hint = "Declare a wider envelope, or the policy REPLAN_AT_SAFEPOINT with a safepoint."
+                raise _refusal("dim_out_of_envelope", what, hint, dim=name, value=shape[name])
+            before = log.iterations[-1] if log.iterations else _planned(graph, dims, request)
+            now = replace(before, number=number, point=_point(whole), replanned=False)
+            if outside:
+                safepoint = _safepoint(graph, number, before.solution.plan.execution_order)
+                dims = {name: Dim(min(dim.min, whole[name]), max(dim.max, whole[name])) for name, dim in dims.items()}
+                planned = _planned(graph, dims, request)
+                now = replace(planned, number=number, point=_point(whole), replanned=True)
+                log.replans.append(_record(now, before, safepoint))
+            log.iterations.append(now)
         except ContractError as error:
-            if not session.iterations:
+            if not log.iterations:
                 raise
             error.fill(iteration=number)
-            return session.log(error)
-    return session.log()
+            log.aborted = error
+            break
+    return log
 
 
-class _Session:
-    def __init__(self, graph: Graph, policy: str, request: PlanRequest) -> None:
-        checks.resolve_dims(graph, None)
-        self.graph, self.policy, self.request = graph, policy, request
-        self.dims = dict(graph.dims)
-        self.ir_hash = canonical.ir_hash(graph)
-        self.iterations: list[Iteration] = []
-        self.replans: list[dict[str, Any]] = []
+def _planned(graph: Graph, dims: Mapping[str, Dim], request: PlanRequest) -> Iteration:
+    """Plan at the upper end of the envelopes ``dims``."""
+    upper = {name: dim.max for name, dim in dims.items()}
+    # The program is the one that was given; what changed is the envelope, which the replan key holds.
+    wide = msgspec.structs.replace(graph, dims=dict(dims))
+    solution = solve(wide, request.but(dims=upper), ir_hash=canonical.ir_hash(graph))
+    key = ReplanKey(envelope_hash(dims), solution.plan.mode, solution.plan.arena_config_hash)
+    return Iteration(0, _point(upper), _point(upper), key, solution, replanned=False)
 
-    def log(self, aborted: ContractError | None = None) -> ReplanLog:
-        return ReplanLog(self.graph, tuple(self.iterations), tuple(self.replans), aborted)
 
-    def run(self, number: int, shape: Mapping[str, int]) -> None:
-        """One iteration: keep the plan, or make another at the boundary before it."""
-        outside = self._outside(shape)
-        if outside and self.policy == "ABORT":
-            name, dim = outside[0], self.dims[outside[0]]
-            raise InvalidIrShapes(
-                f"iteration {number}: {name} = {shape[name]} leaves the envelope [{dim.min}, {dim.max}], "
-                "and the replan policy is ABORT.",
-                reason="dim_out_of_envelope",
-                node_id="",
-                dim=name,
-                value=shape[name],
-                hint="Declare a wider envelope, or the policy REPLAN_AT_SAFEPOINT with a safepoint.",
-            )
-        whole = {name: shape.get(name, dim.max) for name, dim in self.graph.dims.items()}
-        before = self.iterations[-1] if self.iterations else self._planned(number, whole)
-        if not outside:
-            self.iterations.append(replace(before, number=number, point=_point(whole), replanned=False))
-            return
-        safepoint = self._safepoint(number, before)
-        self.dims = {name: Dim(min(dim.min, whole[name]), max(dim.max, whole[name])) for name, dim in self.dims.items()}
-        iteration = replace(self._planned(number, whole), replanned=True)
-        self.replans.append(_record(iteration, before, safepoint))
-        self.iterations.append(iteration)
+def _outside(shape: Mapping[str, int], dims: Mapping[str, Dim]) -> list[str]:
+    """Return the dimensions of ``shape`` outside of their envelopes, by name."""
+    for name, value in sorted(shape.items()):
+        if name not in dims:
+            hint = strict.closest_hint(name, sorted(dims))
+            raise _refusal("unknown_dim", f"the graph has no dimension {name!r}.", hint)
+        if value < 0:
+            raise _refusal("negative_dim", f"{name} = {value} is negative.", "Give a size ≥ 0.")
+    return sorted(name for name, value in shape.items() if not dims[name].min <= value <= dims[name].max)
 
-    def _planned(self, number: int, shape: Mapping[str, int]) -> Iteration:
-        """Plan at the upper end of the current envelopes."""
-        upper = {name: dim.max for name, dim in self.dims.items()}
-        # The program is the one that was given; what changed is the envelope, which the replan key holds.
-        wide = msgspec.structs.replace(self.graph, dims=self.dims)
-        solution = solve(wide, self.request.but(dims=upper), ir_hash=self.ir_hash)
-        key = ReplanKey(envelope_hash(self.dims), solution.plan.mode, solution.plan.arena_config_hash)
-        return Iteration(number, _point(shape), _point(upper), key, solution, replanned=False)
 
-    def _outside(self, shape: Mapping[str, int]) -> list[str]:
-        """Return the dimensions of ``shape`` outside of their envelopes, by name."""
-        for name, value in sorted(shape.items()):
-            if name not in self.dims:
-                raise InvalidIrShapes(
-                    f"the graph has no dimension {name!r}.",
-                    reason="unknown_dim",
-                    node_id="",
-                    hint=strict.closest_hint(name, sorted(self.dims)),
-                )
-            if value < 0:
-                raise InvalidIrShapes(
-                    f"{name} = {value} is negative.", reason="negative_dim", node_id="", hint="Give a size ≥ 0."
-                )
-        return sorted(name for name, value in shape.items() if not self.dims[name].min <= value <= self.dims[name].max)
+def _safepoint(graph: Graph, number: int, order: Sequence[str]) -> str:
+    """Return the last declared safepoint of an execution order."""
+    if not graph.safepoints:
+        what = f"iteration {number} needs another plan, but the graph declares no safepoint at which to change it."
+        hint = 'Declare the last node of an iteration: "safepoints": ["<node_id>"].'
+        raise _refusal("no_safepoint", what, hint)
+    place = {node_id: step for step, node_id in enumerate(order)}
+    return max(graph.safepoints, key=lambda node_id: (place.get(node_id, -1), node_id))
 
-    def _safepoint(self, number: int, before: Iteration) -> str:
-        """Return the last declared safepoint of the previous plan."""
-        if not self.graph.safepoints:
-            raise InvalidIrShapes(
-                f"iteration {number} needs another plan, but the graph declares no safepoint at which to change it.",
-                reason="no_safepoint",
-                node_id="",
-                hint='Declare the last node of an iteration: "safepoints": ["<node_id>"].',
-            )
-        place = {node_id: step for step, node_id in enumerate(before.solution.plan.execution_order)}
-        return max(self.graph.safepoints, key=lambda node_id: (place.get(node_id, -1), node_id))
+
+def _refusal(reason: str, what: str, hint: str, **more: Any) -> InvalidIrShapes:
+    return InvalidIrShapes(what, reason=reason, node_id="", hint=hint, **more)
 
 
 def _point(values: Mapping[str, int]) -> Point:
