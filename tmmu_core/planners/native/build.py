@@ -40,14 +40,12 @@ def compiler_of(machine: str) -> str | None:
 
 def version_of(compiler: str) -> str:
     """Return the versions of a compiler and its linker, on which the output depends."""
-    linker = subprocess.run(
-        [compiler, "-print-prog-name=ld"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    versions = [
-        subprocess.run([name, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
-        for name in (compiler, linker)
-    ]
-    return "; ".join(line.partition(" ")[2] for line in versions)
+
+    def first_line(*command: str) -> str:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+
+    linker = first_line(compiler, "-print-prog-name=ld")
+    return "; ".join(first_line(name, "--version").partition(" ")[2] for name in (compiler, linker))
 
 
 def compile_for(compiler: str, to: Path) -> None:

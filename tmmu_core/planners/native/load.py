@@ -20,12 +20,6 @@ SWITCH = "TMMU_NATIVE"
 """Environment variable: ``0`` disables the library."""
 POINTER_BYTES = 8
 """Bytes of a pointer and of each field of an argument structure."""
-FUNCTIONS = (
-    *("tmmu_place_near", "tmmu_place_all", "tmmu_place", "tmmu_search", "tmmu_neighbours", "tmmu_lns"),
-    *("tmmu_order_measure", "tmmu_order_alone", "tmmu_order_lpmf", "tmmu_order_eager", "tmmu_order_late"),
-    *("tmmu_recompute_run", "tmmu_minimum_cut", "tmmu_reuse", "tmmu_least_cost"),
-)
-"""Functions that take the address of one structure and return an integer."""
 
 
 def file_name(machine: str) -> str:
@@ -65,24 +59,15 @@ def prebuilt() -> ctypes.CDLL | None:
         return None
     path = FOLDER / file_name(machine)
     try:
-        if hashlib.sha256(path.read_bytes()).hexdigest() != manifest()["libraries"][path.name]["sha256"]:
-            return None
+        is_ours = hashlib.sha256(path.read_bytes()).hexdigest() == manifest()["libraries"][path.name]["sha256"]
     except (OSError, KeyError, ValueError):
         return None
-    return load(path)
+    return load(path) if is_ours else None
 
 
 def load(path: Path) -> ctypes.CDLL | None:
     """Load a library by its full path; ``None`` where it is missing or the system rejects it (``noexec``)."""
     try:
-        return prepared(ctypes.CDLL(str(path)))
+        return ctypes.CDLL(str(path))
     except OSError:
         return None
-
-
-def prepared(found: ctypes.CDLL) -> ctypes.CDLL:
-    """Declare the argument and result types of the library's functions."""
-    for name in FUNCTIONS:
-        function = getattr(found, name)
-        function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_int64
-    return found

@@ -60,7 +60,9 @@ def call_of(structure: str, **fields: Any) -> Call:
 
 def run(loops: ctypes.CDLL, function: str, call: Call) -> int:
     """Return the result of ``tmmu_<function>``. The call releases the interpreter lock."""
-    return int(getattr(loops, f"tmmu_{function}")(ctypes.byref(call)))
+    loop = getattr(loops, f"tmmu_{function}")
+    loop.restype = ctypes.c_int64
+    return int(loop(ctypes.byref(call)))
 
 
 def neighbours(loops: ctypes.CDLL, entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
