@@ -111,7 +111,16 @@ def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> Resid
     Raises ``ArenaTooSmall`` for a storage that fits no memory, ``InvalidIrShapes`` (reason ``constant_source``) where
     rules give one constant arena two sources.
     """
-    return _Placing(problem, facts, platform).run()
+    placing = _Placing(problem, facts, platform)
+    # Whole-program arenas first; scratch uses the rest of a memory.
+    for role in ("persistent", "constant", "scratch"):
+        for i, each in enumerate(facts):
+            if each.role == role:
+                placing.place(i, role)
+    regions = tuple(sorted(placing.regions.values(), key=_by_region))
+    number_of = {i: number for number, region in enumerate(regions) for i in region.members}
+    region_of, offset = (tuple([column[i] for i in range(len(problem))]) for column in (number_of, placing.offset))
+    return Residency(regions, region_of, offset, tuple(placing.spills), tuple(placing.decided_by))
 
 
 class _Placing:
@@ -130,18 +139,8 @@ class _Placing:
         # Blocks of storages that must not alias are never freed.
         self.apart = set(pairs.ravel().tolist()) if pairs is not None else set()
 
-    def run(self) -> Residency:
-        # Whole-program arenas first; scratch uses the rest of a memory.
-        for role in ("persistent", "constant", "scratch"):
-            for i in range(len(self.problem)):
-                if self.facts[i].role == role:
-                    self._place(i, role)
-        ordered = sorted(self.regions.values(), key=_by_region)
-        number_of = {i: number for number, region in enumerate(ordered) for i in region.members}
-        region_of, offset = ([column[i] for i in range(len(self.problem))] for column in (number_of, self.offset))
-        return Residency(tuple(ordered), tuple(region_of), tuple(offset), tuple(self.spills), tuple(self.decided_by))
-
-    def _place(self, i: int, role: str) -> None:
+    def place(self, i: int, role: str) -> None:
+        """Place storage ``i``, in the first memory that has room for it."""
         tries = self._tries(i, role)
         reasons: list[str] = []
         for each in tries:
@@ -209,12 +208,19 @@ class _Placing:
                     hint="Let all constants of one memory come from one other.",
                 )
             return f"the constants of {memory.name} come from {region.source_memory}"
-        size = int(self.problem.size[i])
-        floor = memory.arena_alignment or 1
-        alignment = max(
-            self.platform.min_alignment, floor, int(self.problem.alignment[i]), self.facts[i].dtype_alignment
-        )
-        offset, end = self._next(i, role, where.memory, alignment)
+        size, used = int(self.problem.size[i]), region.used if region else 0
+        floors = (self.platform.min_alignment, memory.arena_alignment or 1, self.facts[i].dtype_alignment)
+        alignment = max(*floors, int(self.problem.alignment[i]))
+        blocks = self.blocks[memory.name]
+        offset, end = 0, used  # of a storage without bytes
+        if size and role == "scratch":
+            birth = int(self.problem.birth[i])
+            blocks[:] = [block for block in blocks if block[0] > birth]
+            offset = free_gap([block[1:] for block in blocks], size, alignment)
+            end = max(offset + size, used)
+        elif size:
+            offset = align_up(used, alignment)
+            end = offset + size
         base = max(BASE_ALIGNMENT, alignment, region.alignment if region else BASE_ALIGNMENT)
         candidate = Region(role, where.memory, where.source, base, end)
         for name in dict.fromkeys((where.memory, where.source)):
@@ -223,15 +229,15 @@ class _Placing:
                 return reason
         if end > U64_MAX:
             raise AllocationOverflow(
-                f"storage {self.problem.ids[i]!r} would end at byte {end:,} of {role}@{where.memory}, past 2^64 − 1.",
-                arena=f"{role}@{where.memory}",
+                f"storage {self.problem.ids[i]!r} would end at byte {end:,} of {candidate.name}, past 2^64 − 1.",
+                arena=candidate.name,
                 offset=min(offset, U64_MAX),
                 size=size,
                 hint="Check the shapes for a wrong dimension, and the alignments.",
             )
         if role == "scratch" and size:
             death = NEVER if i in self.apart else int(self.problem.death[i])
-            self.blocks[where.memory].append((death, offset, offset + size))
+            blocks.append((death, offset, offset + size))
         if region is None:
             region = self.regions[role, where.memory] = candidate
         region.used, region.alignment = end, base
@@ -239,20 +245,6 @@ class _Placing:
         region.members.append(i)
         self.offset[i] = offset
         return None
-
-    def _next(self, i: int, role: str, name: str, alignment: int) -> tuple[int, int]:
-        """Return ``(offset, end of the region)`` for storage ``i``."""
-        size, region = int(self.problem.size[i]), self.regions.get((role, name))
-        used = region.used if region else 0
-        if not size:  # it has no bytes
-            return 0, used
-        if role == "scratch":
-            birth = int(self.problem.birth[i])
-            blocks = self.blocks[name] = [block for block in self.blocks[name] if block[0] > birth]
-            offset = free_gap([block[1:] for block in blocks], size, alignment)
-            return offset, max(offset + size, used)
-        offset = align_up(used, alignment)
-        return offset, offset + size
 
     def _no_room(self, candidate: Region, name: str) -> str:
         """Return why memory ``name`` is over its size with ``candidate`` in place of its region; empty if it fits."""

@@ -6,7 +6,7 @@ storages, a :class:`Packing` their offsets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,11 +45,10 @@ class ReuseTerms:
         """Return the terms of the storages whose ``number`` is not −1, with these indexes."""
         new = number.tolist()
 
-        def kept(pairs: Pairs) -> Pairs:
-            return tuple([(new[i], new[j]) for i, j in pairs if new[i] >= 0 <= new[j]])
+        def kept(rows: Iterable[tuple[int, ...]]) -> tuple[Any, ...]:
+            return tuple([(new[i], new[j], *cost) for i, j, *cost in rows if new[i] >= 0 <= new[j]])
 
-        paid = tuple([(new[i], new[j], cost) for i, j, cost in self.penalties if new[i] >= 0 <= new[j]])
-        return ReuseTerms(kept(self.colocations), kept(self.exclusions), paid, self.reserved)
+        return ReuseTerms(kept(self.colocations), kept(self.exclusions), kept(self.penalties), self.reserved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,22 +136,24 @@ def subproblem(problem: Problem, indices: I64) -> Problem:
     """Return the problem of some storages; ``indices`` ascend. Relations to other storages are dropped."""
     number = np.full(len(problem) + 1, -1, np.int64)  # the last row: −1 stays −1
     number[indices] = np.arange(len(indices))
-    pairs = None if problem.must_not_alias is None else number[problem.must_not_alias].reshape(-1, 2)
     at = indices.tolist()
-    return replace(
-        problem,
-        ids=tuple([problem.ids[i] for i in at]),
-        birth=problem.birth[indices],
-        death=problem.death[indices],
-        size=problem.size[indices],
-        alignment=problem.alignment[indices],
-        handoff_from=None if problem.handoff_from is None else number[problem.handoff_from[indices]],
-        must_not_alias=None if pairs is None else pairs[(pairs >= 0).all(axis=1)],
-        fixed=None if problem.fixed is None else problem.fixed[indices],
-        gaps=None if problem.gaps is None else tuple([problem.gaps[i] for i in at]),
-        roles=tuple([problem.roles[i] for i in at]) if problem.roles else (),
-        reuse=None if problem.reuse is None else problem.reuse.renumbered(number),
-    )
+    changes: dict[str, Any] = {
+        name: getattr(problem, name)[indices] for name in ("birth", "death", "size", "alignment")
+    }
+    if problem.handoff_from is not None:
+        changes["handoff_from"] = number[problem.handoff_from[indices]]
+    if problem.must_not_alias is not None:
+        pairs = number[problem.must_not_alias].reshape(-1, 2)
+        changes["must_not_alias"] = pairs[(pairs >= 0).all(axis=1)]
+    if problem.fixed is not None:
+        changes["fixed"] = problem.fixed[indices]
+    if problem.gaps is not None:
+        changes["gaps"] = tuple([problem.gaps[i] for i in at])
+    if problem.roles:
+        changes["roles"] = tuple([problem.roles[i] for i in at])
+    if problem.reuse is not None:
+        changes["reuse"] = problem.reuse.renumbered(number)
+    return replace(problem, ids=tuple([problem.ids[i] for i in at]), **changes)
 
 
 def live_parts(problem: Problem) -> tuple[I64, I64, I64]:

@@ -73,30 +73,28 @@ class _Waits:
     """Which nodes have finished when a node begins."""
 
     def __init__(self, solution: Solution, engines: Engines) -> None:
-        plan, graph = solution.plan, solution.graph
-        self.engines, self.node = engines, {node.node_id: node for node in graph.nodes}
-        self.order = [self.node[name] for name in plan.execution_order if name in self.node]
-        producer = {tensor: node.node_id for node in self.order for tensor in node.outputs}
-        self.number = {node.node_id: k for k, node in enumerate(self.order)}
-        self.before = [0] * len(self.order)
-        """Per node, the set of its ancestors and itself, as bits."""
-        last: dict[str, int] = {}
-        for k, node in enumerate(self.order):
-            sources = [self.number[producer[tensor]] for tensor in node.inputs if tensor in producer]
-            engine = self.engine_of(node)
-            found = 1 << k
-            for source in [*(s for s in sources if s < k), *([last[engine]] if engine in last else [])]:
-                found |= self.before[source]
-            self.before[k], last[engine] = found, k
-        self.users: dict[str, set[int]] = {}
+        plan, self.engines = solution.plan, engines
+        nodes = {node.node_id: node for node in solution.graph.nodes}
+        self.order = [nodes[name] for name in plan.execution_order if name in nodes]
+        producer = {tensor: k for k, node in enumerate(self.order) for tensor in node.outputs}
         storage = {tensor: int(plan.storage[row]) for tensor, row in plan.row_of.items()}
         head = {number: name for name, number in reversed(storage.items())}
+        self.before = [0] * len(self.order)
+        """Per node, the set of its ancestors and itself, as bits."""
+        self.users: dict[str, set[int]] = {}
+        """Per storage, the nodes that use it."""
+        last: dict[str, int] = {}
+        """Per engine, its latest node."""
         for k, node in enumerate(self.order):
+            engine = self.engine_of(node)
+            sources = {producer[tensor] for tensor in node.inputs if tensor in producer} | {last.get(engine, k)}
+            self.before[k], last[engine] = 1 << k, k
+            for source in sources:
+                self.before[k] |= self.before[source] if source < k else 0
             for tensor in (*node.inputs, *node.outputs):
                 if tensor in storage:
                     self.users.setdefault(head[storage[tensor]], set()).add(k)
-        used = {self.engine_of(node) for node in self.order}
-        self.unused = [f"no node runs on engine {name!r}" for name in engines.engines if name not in used]
+        self.unused = [f"no node runs on engine {name!r}" for name in engines.engines if name not in last]
 
     def engine_of(self, node: Node) -> str:
         """Return the engine of a node."""
@@ -118,13 +116,11 @@ class _Waits:
             writer = min(self.users.get(later, ()), default=-1)
             if writer < 0:
                 continue
+            engine = self.engine_of(self.order[writer])
             for i in np.flatnonzero(problem.death <= problem.birth[j]).tolist():
                 late = [k for k in self.users.get(problem.ids[i], ()) if not self.before[writer] >> k & 1]
-                late = [k for k in late if not any(self.before[n] >> k & 1 for n in late if n != k)]  # the last ones
-                engine = self.engine_of(self.order[writer])
-                cost = sum(
-                    self.engines.costs.get(f"{name}>{engine}", self.engines.cost)
-                    for name in {self.engine_of(self.order[k]) for k in late}
-                )
+                last = [k for k in late if not any(self.before[n] >> k & 1 for n in late if n != k)]
+                waits = {f"{self.engine_of(self.order[k])}>{engine}" for k in last}
+                cost = sum(self.engines.costs.get(wait, self.engines.cost) for wait in waits)
                 if cost:
                     yield i, j, cost

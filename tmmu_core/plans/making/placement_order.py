@@ -69,7 +69,7 @@ def placed_in(plan: Plan, arena: str, problem: Problem | None = None) -> Placed:
         rows = np.array([plan.row_of.get(name, -1) for name in rest.ids], np.int64)
         again = np.array(place(cols, sequence, fit), np.uint64)
         if len(rows) and (rows >= 0).all() and (again == s.offset[plan.storage[rows]]).all():
-            storages = plan.storage[rows[np.array(sequence, np.int64)]].tolist()
+            storages = plan.storage[rows[sequence]].tolist()
             empty = [i for i in by_birth(plan, s, arena) if not s.size[i]]
             return Placed((*storages, *empty), order, "lowest" if fit == "free_list" else fit)
     upwards = sorted(by_birth(plan, s, arena), key=lambda i: int(s.offset[i]))  # stable: born first goes first

@@ -19,7 +19,6 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.rank_share import Sharding, local_graph_of
 from tmmu_core.graph.sharding.shard_spec import ShardSpec, check_world, read_spec
 from tmmu_core.graph.sharding.splits import shard
-from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import canonical
@@ -99,50 +98,41 @@ def plan_ranks(graph: Graph, request: PlanRequest, progress: Progress | None = N
     Its ``world_size`` must be the mesh's, whose it is by default; its ``rank`` is passed over. Raises what planning and
     the sharding raise, with the first rank concerned in the record.
     """
-    share = _Share.of(graph, request)
+    sharding, request, order, ir_hash = _sharded(graph, request, 0)
     members: dict[tuple[int, ...], list[int]] = {}
-    for rank in range(share.world_size):
-        members.setdefault(share.sharding.class_of(rank), []).append(rank)
-    class_of = np.zeros(share.world_size, np.int64)
+    for rank in range(request.world_size or 1):
+        members.setdefault(sharding.class_of(rank), []).append(rank)
+    class_of = np.zeros(request.world_size or 1, np.int64)
     classes = []
     for number, ranks in enumerate(members.values()):
         class_of[ranks] = number
         if progress is not None:
             progress("rank classes", number, len(members))
-        classes.append(RankClass(tuple(ranks), share.plan(ranks[0])))
-    return RankPlans(graph, share.spec, tuple(classes), class_of)
+        classes.append(RankClass(tuple(ranks), _solved(sharding, request.but(order=order, rank=ranks[0]), ir_hash)))
+    return RankPlans(graph, sharding.spec, tuple(classes), class_of)
 
 
 def plan_rank(graph: Graph, request: PlanRequest) -> Solution:
     """Plan the request's rank; the same plan as ``plan_ranks(…).plan(rank)``."""
-    return _Share.of(graph, request, request.rank).plan(request.rank)
+    sharding, spelled, order, ir_hash = _sharded(graph, request, request.rank)
+    return _solved(sharding, spelled.but(order=order), ir_hash)
 
 
-@dataclass(frozen=True, eq=False)
-class _Share:
-    """The global graph as executed, and its sharding."""
+def _sharded(graph: Graph, request: PlanRequest, rank: int) -> tuple[Sharding, PlanRequest, tuple[str, ...], bytes]:
+    """Return the sharding of the global graph as run, the request spelled out, the order and the graph's hash."""
+    spec = read_spec(request.shard_spec or {})
+    world = check_world(spec, request.world_size, rank)
+    spelled = with_arena_settings(graph, request.spelled_out(graph))
+    timeline = build_timeline(graph, spelled.mode, spelled.preset, order=spelled.order, dims=spelled.dims)  # type: ignore[arg-type]
+    sharding = shard(timeline.graph, spec, spelled.dims)
+    return sharding, spelled.but(world_size=world), timeline.order, canonical.ir_hash(graph)
 
-    request: PlanRequest
-    spec: ShardSpec
-    world_size: int
-    timeline: Timeline
-    sharding: Sharding
-    ir_hash: bytes
 
-    @classmethod
-    def of(cls, graph: Graph, request: PlanRequest, rank: int = 0) -> _Share:
-        spec = read_spec(request.shard_spec or {})
-        world = check_world(spec, request.world_size, rank)
-        spelled = with_arena_settings(graph, request.spelled_out(graph))
-        timeline = build_timeline(graph, spelled.mode, spelled.preset, order=spelled.order, dims=spelled.dims)  # type: ignore[arg-type]
-        return cls(spelled, spec, world, timeline, shard(timeline.graph, spec, spelled.dims), canonical.ir_hash(graph))
-
-    def plan(self, rank: int) -> Solution:
-        """One rank's plan."""
-        try:
-            local = local_graph_of(self.sharding, rank)
-        except ContractError as error:
-            error.fill(rank=rank)
-            raise
-        own = self.request.but(order=self.timeline.order, rank=rank, world_size=self.world_size)
-        return solve(local, own, ir_hash=self.ir_hash)
+def _solved(sharding: Sharding, request: PlanRequest, ir_hash: bytes) -> Solution:
+    """Return the solution of the request's rank."""
+    try:
+        local = local_graph_of(sharding, request.rank)
+    except ContractError as error:
+        error.fill(rank=request.rank)
+        raise
+    return solve(local, request, ir_hash=ir_hash)

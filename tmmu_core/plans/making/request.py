@@ -133,16 +133,16 @@ def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
     is_silent = request.alignment is None and request.page_size is None and not limited
     if is_silent and not source.alignment:
         return request
-    makes_arenas = isinstance(planner_named(request.spelled_out(source).planner or ""), MemoryPlannerEntry)
-    if is_silent and makes_arenas:
-        return request
-    if limited and makes_arenas:
-        raise InvalidIrShapes(
-            f"planner {request.planner!r} makes arenas of its own, which --capacity does not limit.",
-            reason="planner_option",
-            node_id="",
-            hint='Limit its memories: --option memories=[{"name": "SRAM", "max_size": 65536}].',
-        )
+    if isinstance(planner_named(request.spelled_out(source).planner or ""), MemoryPlannerEntry):
+        if is_silent:
+            return request
+        if limited:
+            raise InvalidIrShapes(
+                f"planner {request.planner!r} makes arenas of its own, which --capacity does not limit.",
+                reason="planner_option",
+                node_id="",
+                hint='Limit its memories: --option memories=[{"name": "SRAM", "max_size": 65536}].',
+            )
     config = arena_config(source, request)
     return request.but(arenas=config, alignment=None, capacities={}, page_size=None, one_memory=False)
 
@@ -181,24 +181,21 @@ def arena_config(
     capacity of an arena that is not among them.
     """
     declared = None if request.arenas is None else as_given(request.arenas)
-    one_memory = request.one_memory and isinstance(source, Graph)
+    is_graph = isinstance(source, Graph)
     own_alignment = source.alignment if isinstance(source, Graph) else 0
-    has_options = request.alignment is not None or request.page_size is not None or request.capacities or one_memory
-    if not has_options and not own_alignment:
+    options = request.but(arenas=None) if is_graph else request.but(arenas=None, one_memory=False)
+    if options.is_plain_about_arenas and not own_alignment:
         return declared
     names = in_use if in_use is not None else arenas_in_use(source, request)
     capacities = capacities_by_name(request.capacities, names)
+    given = {"alignment_bytes": request.alignment, "page_size": request.page_size}
     config: dict[str, Any] = {}
     for name in names:
         config[name] = dict((declared or {}).get(name, {}))
-        if name in capacities:
-            config[name]["capacity_bytes"] = capacities[name]
-        if request.alignment is not None:
-            config[name]["alignment_bytes"] = request.alignment
-        elif own_alignment:
+        if own_alignment and request.alignment is None:
             config[name].setdefault("alignment_bytes", own_alignment)
-        if request.page_size is not None:
-            config[name]["page_size"] = request.page_size
+        given["capacity_bytes"] = capacities.get(name)
+        config[name] |= {key: value for key, value in given.items() if value is not None}
     return config
 
 
