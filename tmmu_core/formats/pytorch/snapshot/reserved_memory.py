@@ -54,44 +54,31 @@ def reserved_over_time(events: Events, segments: Sequence[Segment], lane: int | 
     return Reserved(np.concatenate(([0], steps)), np.concatenate(([start], sizes)))
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Offsets of blocks, and how they were found."""
-
-    offset: I64
-    extent: int
-    note: str = ""
-
-
-def layout(blocks: Device, most: int | None) -> Layout:
-    """Return offsets of all blocks, within ``most`` bytes (if that is known) where a placement is found.
+def layout(blocks: Device, most: int | None) -> tuple[I64, str]:
+    """Return offsets of all blocks, within ``most`` bytes (if that is known) where a placement is found, and a note.
 
     The first of these that fits is used: the addresses themselves, joined; whole segments, each at one offset during
     its life; single blocks.
     """
-    joined = _joined(blocks)
-    if most is None or joined.extent <= most:
-        return joined
-    found = _by_segment(blocks, most)
-    if found is None:
-        packed = _packed(blocks.birth, blocks.death, blocks.size, blocks.address, most)
-        note = "segments were released in parts: offsets are packed, not the allocator's addresses"
-        found = None if packed is None else Layout(packed, most, note)
-    return found or Layout(joined.offset, joined.extent, "offsets span all segments that ever existed")
-
-
-def _joined(blocks: Device) -> Layout:
     events = blocks.events
     mapped = np.frombuffer(events.action, np.uint8) == MAP
     maps = [np.frombuffer(column, np.int64)[mapped] for column in (events.addr, events.size)]
     regions = np.array([(each.address, each.total_size) for each in blocks.segments], np.int64).reshape(-1, 2).T
     starts = np.concatenate((regions[0], maps[0], blocks.address))
     places = AddressMap.of(starts, starts + np.concatenate((regions[1], maps[1], blocks.size)))
-    return Layout(places.offsets(blocks.address), places.size)
+    if most is None or places.size <= most:
+        return places.offsets(blocks.address), ""
+    found = _by_segment(blocks, most)
+    if found is not None:
+        return found, ""
+    found = _packed(blocks.birth, blocks.death, blocks.size, blocks.address, most)
+    if found is not None:
+        return found, "segments were released in parts: offsets are packed, not the allocator's addresses"
+    return places.offsets(blocks.address), "offsets span all segments that ever existed"
 
 
-def _by_segment(blocks: Device, most: int) -> Layout | None:
-    """Return the layout of whole segments; ``None`` if it needs more than ``most`` bytes or a block has no segment."""
+def _by_segment(blocks: Device, most: int) -> I64 | None:
+    """Return the offsets with whole segments; ``None`` if it needs more than ``most`` bytes or a block has none."""
     rects = _rectangles(blocks.events, blocks.segments)
     if rects is None:
         return None
@@ -100,7 +87,7 @@ def _by_segment(blocks: Device, most: int) -> Layout | None:
     if homes is None:
         return None
     packed = _packed(birth, np.maximum(death, birth + 1), end - start, np.arange(len(birth)), most)
-    return None if packed is None else Layout(packed[homes] + blocks.address - start[homes], most)
+    return None if packed is None else packed[homes] + blocks.address - start[homes]
 
 
 def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, int, int, int]] | None:

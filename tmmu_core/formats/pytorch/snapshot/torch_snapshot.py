@@ -132,11 +132,9 @@ def _settings_of(written: object) -> AllocatorSettings:
 
 def instance_of_history(name: str, history: History, notes: list[str]) -> PlainInstance:
     """Return the finished plan of a device, with its history."""
-    placed = layout(history, history.reserved_peak_bytes)
-    lives = LiveRanges(history.ids, history.birth, history.death, history.size, placed.offset)
-    notes = [*notes, *_notes(history)]
-    if history.reserved_peak_bytes is not None and placed.note:
-        notes.append(placed.note)
+    offset, note = layout(history, history.reserved_peak_bytes)
+    lives = LiveRanges(history.ids, history.birth, history.death, history.size, offset)
+    notes = [*notes, *_notes(history), *([note] if note else [])]
     return replace(instance_of_columns(name, lives, notes), made=history.made(), recorded=history)
 
 
