@@ -12,7 +12,6 @@ from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 from app.texts import numbers
-from app.texts.axis_ticks import ticks
 from app.texts.palette import row_colours
 from app.texts.short_names import shortener
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, WasteLedger
@@ -156,7 +155,7 @@ def still(plan: Plan, arena: str, kind: Kind, sheet: Sheet, colour_of: Callable[
     if kind == "map":
         levels = [(summary.extent_bytes, ""), (summary.bound_bytes, "2 3"), (summary.capacity_bytes, "7 5")]
         parts += [sheet.level(value / drawn.top, dash) for value, dash in levels if value <= drawn.top]
-        parts += [sheet.mark(mark / drawn.top, numbers.short_bytes(mark)) for mark in ticks(drawn.top, 8)]
+        parts += [sheet.mark(mark / drawn.top, numbers.short_bytes(mark)) for mark in numbers.ticks(drawn.top, 8)]
     else:
         every = max(1, -(-drawn.top // max(1, high // 16)))
         rows = range(0, drawn.top, every)

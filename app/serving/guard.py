@@ -13,7 +13,7 @@ import hmac
 import os
 import threading
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -25,7 +25,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
 
-from app.serving.reach import PROXY_HEADER, TOKEN, is_here
+from app.serving.serve import PROXY_HEADER, TOKEN, is_here
 from app.session.pages import FIRST, MOVED
 from app.session.work import visitors, workers
 
@@ -94,11 +94,10 @@ class Rules:
         return hashlib.sha256(b"tmmu visitor " + self.token.encode()).hexdigest()
 
     def _has_cookie(self, headers: Mapping[str, str]) -> bool:
-        try:
+        with suppress(CookieError):
             brought = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return False
-        return brought is not None and hmac.compare_digest(brought.value.encode(), self.cookie.encode())
+            return brought is not None and hmac.compare_digest(brought.value.encode(), self.cookie.encode())
+        return False
 
 
 def rules() -> Rules:
@@ -155,9 +154,7 @@ def _here(path: str) -> str:
 def _with_policy(send: Send) -> Send:
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
-                headers[name] = value
+            MutableHeaders(scope=message).update(HEADERS)
         await send(message)
 
     return sent

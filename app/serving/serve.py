@@ -1,10 +1,21 @@
-"""The server process: ``streamlit run`` without the message ``Aborted!`` after Ctrl-C."""
+"""The server process: ``streamlit run`` without the message ``Aborted!`` after Ctrl-C; settings of its access."""
 
 from __future__ import annotations
 
+import ipaddress
 import sys
 
 INTERRUPTED = 130
+TOKEN, PROXY_HEADER = "TMMU_TOKEN", "TMMU_PROXY_HEADER"
+"""Environment variables: access token; header that an authenticating proxy sets."""
+
+
+def is_here(host: str) -> bool:
+    """Return whether a host name or address is loopback."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def serve(arguments: list[str]) -> int:

@@ -112,11 +112,8 @@ def duration(nanoseconds: int | None) -> str:
     """Return a duration: ``780 µs``, ``12.3 ms``, ``1.42 s``."""
     if nanoseconds is None:
         return UNKNOWN
-    if nanoseconds < 1_000_000:
-        return f"{nanoseconds / 1e3:.0f} µs"
-    if nanoseconds < 1_000_000_000:
-        return f"{nanoseconds / 1e6:.1f} ms"
-    return f"{nanoseconds / 1e9:.2f} s"
+    micros = nanoseconds / 1e3
+    return f"{micros:.0f} µs" if micros < 1e3 else f"{micros / 1e3:.1f} ms" if micros < 1e6 else f"{micros / 1e6:.2f} s"
 
 
 def ordinal(n: int) -> str:
@@ -162,9 +159,23 @@ def runs(ranks: Sequence[int], most: int = 4) -> str:
 
 def unknown_operators(found: Sequence[UnknownOperator]) -> str:
     """Return ``Unknown operators (kept in order, not recomputed): my.op (2 nodes, 1.00 KiB).``"""
-    listed = [
-        f"{each.name or '(no name)'} ({count(each.nodes, 'node')}, {short_bytes(each.bytes)})" for each in found[:8]
-    ]
-    more = [f"{len(found) - 8} more"] * (len(found) > 8)
-    names = ", ".join(listed + more)
-    return f"Unknown operators (kept in order, not recomputed): {names}."
+    names = [f"{one.name or '(no name)'} ({count(one.nodes, 'node')}, {short_bytes(one.bytes)})" for one in found[:8]]
+    names += [f"{len(found) - 8} more"] * (len(found) > 8)
+    return f"Unknown operators (kept in order, not recomputed): {', '.join(names)}."
+
+
+def ticks(top: int, most: int = 5) -> list[int]:
+    """Return round byte counts from 0 to about ``top`` for an axis, at most ``most`` intervals."""
+    if top <= 0:
+        return [0]
+    unit = 1
+    while unit * 1024 <= top:
+        unit *= 1024
+    step = unit
+    for factor in (1, 2, 5, 10, 20, 50, 100, 200, 500):
+        if top <= most * unit * factor:
+            step = unit * factor
+            break
+    if unit > 1 and top <= 2 * unit:  # between one and two units, use quarters
+        step = unit // 4 if top <= unit + unit // 4 else unit // 2
+    return list(range(0, top + 1, step))

@@ -82,30 +82,18 @@ def handoffs(plan: Plan) -> str:
 
 def changed(before: Plan, after: Plan) -> str:
     """Return the byte changes between two plans as HTML: ``slots → greedy: activations 9 MiB → 7 MiB``."""
-    said_how = numbers.change(how(before, after), how(after, before))
-    figures = [
-        (arena.name, before.arena_of[arena.name].extent_bytes, arena.extent_bytes)
-        for arena in after.arenas
-        if arena.name in before.arena_of
-    ]
+    both = [arena for arena in after.arenas if arena.name in before.arena_of]
+    figures = [(arena.name, before.arena_of[arena.name].extent_bytes, arena.extent_bytes) for arena in both]
     figures = [(name, a, b) for name, a, b in figures if a != b]
-    figures.append((EXTENT, totals(before).extent_bytes, totals(after).extent_bytes))
     parts = []
-    for name, a, b in figures:
-        if a == b:
-            parts.append(f"{esc(name)} unchanged, {esc(numbers.short_bytes(b))}")
-            continue
-        css = "worse" if b > a else "better"
-        parts.append(
-            f"{esc(name)} {esc(numbers.short_bytes(a))} → {esc(numbers.short_bytes(b))} "
-            f'<b class="{css}">({esc(numbers.delta_bytes(b - a))})</b>'
-        )
-    return f"<b>{esc(said_how)}</b>: {'; '.join(parts)}"
+    for name, a, b in [*figures, (EXTENT, totals(before).extent_bytes, totals(after).extent_bytes)]:
+        sizes = f" {numbers.short_bytes(a)} → {numbers.short_bytes(b)} " if a != b else " unchanged, "
+        delta = f'<b class="{"worse" if b > a else "better"}">({numbers.delta_bytes(b - a)})</b>'
+        parts.append(esc(name) + sizes + (delta if a != b else numbers.short_bytes(b)))
+    return f"<b>{esc(numbers.change(how(before, after), how(after, before)))}</b>: {'; '.join(parts)}"
 
 
 def how(plan: Plan, other: Plan) -> str:
     """Return the planner, with mode and preset where the other plan's differ."""
-    parts = [plan.planner]
-    parts += [plan.mode] if plan.mode != other.mode else []
-    parts += [plan.preset] if plan.preset != other.preset else []
-    return " ".join(parts)
+    differs = [getattr(plan, name) for name in ("mode", "preset") if getattr(plan, name) != getattr(other, name)]
+    return " ".join([plan.planner, *differs])

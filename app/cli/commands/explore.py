@@ -14,7 +14,7 @@ from app.cli.console import STREAM, SUCCESS, UsageError, write_output
 from app.cli.options import argument, option
 from app.cli.resolve import modules_in
 from app.cli.stores import VARIABLE, StoreUrl, open_store
-from app.serving.reach import PROXY_HEADER, TOKEN, is_here
+from app.serving.serve import PROXY_HEADER, TOKEN, is_here
 from tmmu_core.base.extras import require
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
 

@@ -9,8 +9,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from app.texts import numbers
-from app.texts.axis_ticks import ticks
 from app.texts.markup import ROLE_COLOURS
+from app.texts.numbers import ticks
 
 LIVE = "#0072B2"
 LINE = "#7d8896"
