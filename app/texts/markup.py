@@ -188,12 +188,6 @@ def scrolling(kind: str, name: str, body: str) -> str:
     return f'<div class="tm {kind}" tabindex="0" role="region" aria-label="{name}"><table>{body}</table></div>'
 
 
-def bullets(items: Sequence[str], most: int, css: str = "") -> str:
-    """Return the first items (HTML) as a list, with the number of the others."""
-    more = f"<li class=soft>and {len(items) - most:,} more</li>" if len(items) > most else ""
-    return f"<ul{css and f' class={css}'}>{''.join(f'<li>{item}</li>' for item in items[:most])}{more}</ul>"
-
-
 TERM_OF = {
     "tensor live": "live range",
     "written by": "birth",

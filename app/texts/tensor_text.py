@@ -189,20 +189,6 @@ def largest(
     return fragment("peak_card", arena=arena, step=at, note=note, groups=entries)
 
 
-_WALKING = (
-    "In the drawing arrow keys follow the edges, <code>Enter</code> selects or opens, <code>Backspace</code> closes, "
-    "<code>p</code> goes to the peak, <code>s</code> to the selection, <code>Esc</code> clears the selection."
-)
-_PLANNED = (
-    "<code>/</code> searches, <code>p</code> goes to the peak, <code>[</code> and <code>]</code> select the next "
-    "tensor of the slot, <code>Esc</code> clears the selection."
-)
-
-
 def nothing_selected(*, walking: bool = False) -> str:
     """Return the card shown without a selection: how to select."""
-    return (
-        '<div class="tm tm-card"><h3>No tensor selected</h3>'
-        '<p class="hint">Click a box in the drawing or a row of the table. Hover for a preview.</p>'
-        f'<p class="hint">Wheel zooms, drag pans, double-click fits. {_WALKING if walking else _PLANNED}</p></div>'
-    )
+    return fragment("nothing_selected", walking=walking)
