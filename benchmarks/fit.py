@@ -1,8 +1,8 @@
 """What fitting brings beside its peers: ``python -m benchmarks.fit [JOINT [STEP …]]`` writes ``docs/measured/fit.md``.
 
 Recomputation beside AOTAutograd's partitioner, and order beside Inductor's. ``JOINT`` is a folder with what
-``benchmarks/joint.py`` wrote, which needs PyTorch; without it ``.venv-torch`` is used to write it. With names of steps,
-only these are compared, and the part on order stays as it is.
+``benchmarks/joint.py`` wrote, which needs PyTorch; without it ``.venv-torch`` is used to write it. ``fit.json`` beside
+the page holds every row with its commit. With names of steps, only the rows of these are replaced.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from benchmarks.wired import randwire, searched
@@ -41,17 +42,17 @@ from tmmu_core.plans.making.request import PlanRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "measured" / "fit.md"
+ROWS = PAGE.with_suffix(".json")
 SAMPLES = ROOT / "sample_graphs"
 PEERS = ROOT / ".venv-torch" / "bin" / "python"
 REQUEST = PlanRequest(planner="auto", one_memory=True, alignment=64)
 ALLOWED = Allowed(kinds=frozenset({"order", "recompute"}), keep_phases=True)
-INDUCTOR = (("lpmf", "lpmf_threshold"), ("bfs",), ("dfs",), ("eager_free",))
 BRANCHING = ("inception_v1", "inception_v2", "densenet121", "shufflenet", "squeezenet")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One budget of the partitioner, and the fit to the same bytes."""
+    """One budget of the partitioner, and the fit to the same bytes; FLOPs are extra ones in percent."""
 
     step: str
     budget: str
@@ -61,11 +62,33 @@ class Row:
     ours_peak: int
     ours_percent: float
     seconds: float
+    commit: str
 
     @property
     def is_no_worse(self) -> bool:
         """Whether the fit needs at most the partitioner's FLOPs within its peak."""
         return self.answer == "fits" and self.ours_percent <= self.percent
+
+
+@dataclass(frozen=True)
+class Order:
+    """Peaks of the orders of one graph in bytes, without persistent tensors; ``inductor`` is the best of its four."""
+
+    graph: str
+    nodes: int
+    given: int
+    inductor: int
+    fit: int
+    proven: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """All results of the page."""
+
+    rows: tuple[Row, ...] = ()
+    orders: tuple[Order, ...] = ()
 
 
 def joint(folder: Path) -> list[Path]:
@@ -96,9 +119,8 @@ def recompute_rows(file: Path) -> Iterator[Row]:
         seconds = time.process_time() - began
         assert verify_plan(fitted.best.plan, fitted.best.fitted_graph).ok
         percents = [100 * each / total for each in (flops, fitted.best.cost.extra_flops)]
-        row = Row(
-            found["name"], budget, peak, percents[0], fitted.answer, fitted.best.extent_bytes, percents[1], seconds
-        )
+        ours = fitted.answer, fitted.best.extent_bytes, round(percents[1], 4), round(seconds, 2)
+        row = Row(found["name"], budget, peak, round(percents[0], 4), *ours, commit())
         print(row, flush=True)
         yield row
 
@@ -133,7 +155,8 @@ def as_run(graph: Graph) -> Graph:
     return lower_graph(build_timeline(graph, mode, default_preset(mode)))
 
 
-def order_lines(graphs: Iterable[tuple[str, Graph]]) -> Iterator[str]:
+def orders_of(graphs: Iterable[tuple[str, Graph]]) -> Iterator[Order]:
+    """Search the order of each graph, and compare it with Inductor's."""
     for name, as_given in graphs:
         graph = as_run(as_given)
         plan_input = PlanInput(graph)
@@ -142,88 +165,89 @@ def order_lines(graphs: Iterable[tuple[str, Graph]]) -> Iterator[str]:
         began = time.perf_counter()
         found = best_order(model)
         seconds = time.perf_counter() - began
-        peer_orders = {method: measure(model, order).total for method, order in baselines(model)}
-        peers = [min(peer_orders[method] for method in methods) for methods in INDUCTOR]
+        inductor = min(measure(model, order).total for _, order in baselines(model))
         given = measure(model, np.arange(len(model))).total
-        assert found.peak <= min(peers)
+        assert found.peak <= inductor
         constant = int(model.constant.sum())
-        cells = [f"{(peak - constant) / 2**20:,.2f}" for peak in (given, *peers)]
-        proven = "optimal" if found.optimal else f"≥ {(found.bound - constant) / 2**20:,.2f}"
-        yield (
-            "| "
-            + " | ".join(
-                [
-                    name,
-                    f"{len(graph.nodes):,}",
-                    *cells,
-                    f"{(found.peak - constant) / 2**20:,.2f}",
-                    proven,
-                    f"{seconds:.1f}",
-                ]
-            )
-            + " |"
+        peaks = [peak - constant for peak in (given, inductor, found.peak, found.bound)]
+        row = Order(name, len(graph.nodes), peaks[0], peaks[1], peaks[2], peaks[3], round(seconds, 1))
+        print(row, flush=True)
+        yield row
+
+
+def commit() -> str:
+    """Return the commit of the repository."""
+    command = ["git", "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout.strip()
+
+
+def page(found: Found) -> str:
+    """Return the page: one line per step and per graph."""
+    lines = [HEAD]
+    for step in dict.fromkeys(row.step for row in found.rows):
+        rows = [row for row in found.rows if row.step == step]
+        theirs, ours, seconds = (
+            sum(getattr(row, name) for row in rows) / len(rows) for name in ("percent", "ours_percent", "seconds")
         )
-        print(name, found.tried, found.peak, found.bound, round(seconds, 1), flush=True)
+        good = sum(row.is_no_worse for row in rows)
+        lines.append(f"| {step} | {good} of {len(rows)} | {theirs:.2f} | {ours:.2f} | {seconds:.1f} |")
+    good, commits = sum(row.is_no_worse for row in found.rows), sorted({row.commit for row in found.rows})
+    lines += [
+        "",
+        f"{good} of {len(found.rows)} fits need at most its FLOPs within its peak (commit {', '.join(commits)}).",
+        ORDER,
+    ]
+    for each in found.orders:
+        proven = "optimal" if each.fit <= each.proven else f"≥ {each.proven / 2**20:,.2f}"
+        peaks = " | ".join(f"{peak / 2**20:,.2f}" for peak in (each.given, each.inductor, each.fit))
+        lines.append(f"| {each.graph} | {each.nodes:,} | {peaks} | {proven} | {each.seconds:.1f} |")
+    return "\n".join(lines) + "\n"
 
 
 def main(folder: Path, names: list[str]) -> None:
-    """Write the page; it is complete after each step."""
-    order = "## Order" + PAGE.read_text().partition("## Order")[2]
-    rows: list[Row] = []
+    """Write the rows and the page; both are complete after each step."""
+    found = msgspec.json.decode(ROWS.read_bytes(), type=Found) if ROWS.exists() else Found()
     for file in joint(folder):
-        if names and json.loads(file.read_text())["name"] not in names:
-            continue
-        rows += recompute_rows(file)
-        PAGE.write_text(HEAD + "".join(map(line_of, rows)) + summary(rows) + order)
+        step = json.loads(file.read_text())["name"]
+        if not names or step in names:
+            rows = [row for row in found.rows if row.step != step] + list(recompute_rows(file))
+            found = record(replace(found, rows=tuple(sorted(rows, key=lambda row: row.step))))
     if not names:
-        lines = "\n".join([ORDER, *order_lines(ordered_graphs(folder))])
-        PAGE.write_text(HEAD + "".join(map(line_of, rows)) + summary(rows) + lines + "\n")
+        record(replace(found, orders=tuple(orders_of(ordered_graphs(folder)))))
 
 
-def line_of(row: Row) -> str:
-    """Return the row of the table."""
-    return (
-        f"| {row.step} | {row.budget} | {row.peak / 2**20:,.2f} | {row.percent:.4f} % | {row.answer} "
-        f"| {row.ours_peak / 2**20:,.2f} | {row.ours_percent:.4f} % | {row.seconds:.1f} |\n"
-    )
-
-
-def summary(rows: list[Row]) -> str:
-    """Return the sentence below the table."""
-    good = sum(row.is_no_worse for row in rows)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout
-    steps = len({row.step for row in rows})
-    return (
-        f"\n{good} of {len(rows)} fits of {steps} steps need at most its FLOPs within its peak"
-        f" (commit {commit.strip()}).\n\n"
-    )
+def record(found: Found) -> Found:
+    """Write the rows and the page; return the rows."""
+    ROWS.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+    PAGE.write_text(page(found))
+    return found
 
 
 HEAD = """# Fitting, measured
 
-`python -m benchmarks.fit` writes this page; named steps replace only the first table.
-Bytes and FLOPs are exact; seconds are CPU seconds of one run.
-[PyTorch steps](real.md) compares measured peaks.
+`python -m benchmarks.fit` writes this page, and every row with its commit to [fit.json](fit.json).
+Bytes and FLOPs are exact; seconds are CPU seconds. [PyTorch steps](real.md) compares measured peaks.
 
 ## Recomputation beside AOTAutograd's partitioner
 
 Training steps of `benchmarks/real_steps.py` and `benchmarks/joint.py` in one memory. At each
-`activation_memory_budget` below 1 everything that the partitioner does not save is recomputed before its first reader
-in the backward pass, and that graph is planned. Then `fit` searches order and recomputation within the same peak.
-Equal choices have one row. Every plan is verified. Peaks are in MiB; FLOPs are extra ones.
+`activation_memory_budget` from 0.9 to 0.1, what the partitioner does not save is recomputed before its first reader in
+the backward pass, and that graph is planned. Then `fit` searches order and recomputation within the same peak. Budgets
+with equal choices count once. Every plan is verified. FLOPs are extra ones in percent, seconds those of a fit: means
+over the budgets.
 
-| step | budget | its peak | its FLOPs | fit | peak | FLOPs | s |
-|---|---|---:|---:|---|---:|---:|---:|
-"""
+| step | no worse | its FLOPs | fit's FLOPs | s |
+|---|---:|---:|---:|---:|"""
 
-ORDER = """## Order beside Inductor's
+ORDER = """
+## Order beside Inductor's
 
-MiB over all arenas without persistent tensors: the given order, Inductor's LPMF (the better of with and without the
-rule of pytorch#161810), breadth first, depth first, the eager-free order of pytorch#196848, `fit`, and what is proven.
-`randwire` and `searched` are random networks of `benchmarks/wired.py`.
+MiB without persistent tensors: the given order, the best of Inductor's four (LPMF with and without the rule of
+pytorch#161810, breadth first, depth first, eager-free of pytorch#196848), `fit`, and what is proven. `randwire` and
+`searched` are random networks of `benchmarks/wired.py`.
 
-| graph | nodes | given | LPMF | BFS | DFS | eager-free | fit | proven | s |
-|---|---|---|---|---|---|---|---|---|---|"""
+| graph | nodes | given | Inductor | fit | proven | s |
+|---|---:|---:|---:|---:|---|---:|"""
 
 
 if __name__ == "__main__":

@@ -286,7 +286,7 @@ MORE: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
         Loss(
             blocks(8, lambda _: nn.Sequential(nn.Linear(128, 256), nn.GELU(), nn.Linear(256, 128), nn.LayerNorm(128)))
         ),
-        (torch.randn(512, 96),),
+        (torch.randn(512, 128),),
     ),
 }
 """Steps beside those of ``benchmarks/real_steps.py``."""

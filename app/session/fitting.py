@@ -16,10 +16,10 @@ from app.session.work import tasks
 from app.session.work.jobs import Job, desk
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.fitting.move import Kind, Move
+from tmmu_core.fitting.moves.sizes import Largest
 from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate
-from tmmu_core.fitting.search.bisection import Largest
 from tmmu_core.fitting.search.what_if import WhatIf
 from tmmu_core.graph.arenas import as_given
 from tmmu_core.graph.model import Arena

@@ -19,7 +19,7 @@ from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.lower_bounds import lower_bound
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_of, initial_candidate, solve_input
 from tmmu_core.fitting.recipe import moves_of, recipe
-from tmmu_core.fitting.search.apply_moves import apply_moves
+from tmmu_core.fitting.search.candidates import apply_moves
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.largest_size import largest_that_fits
 from tmmu_core.graph.model import Dim, Graph, Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.build import graph, node, tensor
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, Cost, Move
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, solve_input
-from tmmu_core.fitting.search.apply_moves import apply_moves
+from tmmu_core.fitting.search.candidates import apply_moves
 from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.judge.verifier.verify import verify_plan
 

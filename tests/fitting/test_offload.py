@@ -15,7 +15,7 @@ from tmmu_core.fitting.recompute import lower as lower_by_recomputing
 from tmmu_core.fitting.recompute.live_curve import run
 from tmmu_core.fitting.recompute.recompute_moves import Bytes
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
-from tmmu_core.fitting.search.apply_moves import apply_moves
+from tmmu_core.fitting.search.candidates import apply_moves
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.judge.verifier.verify import verify_plan
 

@@ -7,7 +7,7 @@ from tests.fitting.test_order import two_branches
 from tests.support.build import chain, graph, node, tensor
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.planner_calls import extents, extents_of, solve_input
-from tmmu_core.fitting.search.apply_moves import apply_moves
+from tmmu_core.fitting.search.candidates import apply_moves
 from tmmu_core.fitting.search.what_if import what_if
 
 

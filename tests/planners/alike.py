@@ -150,13 +150,13 @@ def fitted(seed: int) -> list[object]:
 
 def dropped(model: RecomputeModel, rng: random.Random) -> Choice:
     """Drop storages after random uses; some of them are copied to another memory."""
-    choice = Choice.nothing(model)
     share = rng.random()
-    for k, s in enumerate(model.in_idx.tolist()):
-        if model.droppable[s] or (model.movable[s] and choice.away[s]):
-            choice.used[k], choice.again[k] = rng.random() < share, rng.random() < share
-    for k, s in enumerate(model.out_idx.tolist()):
-        choice.born[k] = model.droppable[s] and rng.random() < share / 2
+    reader = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))
+    uses = [*zip(reader.tolist(), model.in_idx.tolist(), strict=True)]
+    uses += [(int(model.producer[s]), s) for s in model.out_idx.tolist()]
+    drops = [k * len(model.size) + s for k, s in uses if model.droppable[s] and rng.random() < share]
+    drops += [-1 - e for e, s in enumerate(model.in_idx.tolist()) if model.droppable[s] and rng.random() < share / 2]
+    choice = Choice.nothing(model).dropping(drops)
     choice.away[:] = [bool(movable) and rng.random() < 0.2 for movable in model.movable]
     return choice
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from app.session.work.workers import TaskContext, TaskNotFinished
 from tmmu_core.fitting.move import Kind, Move
+from tmmu_core.fitting.moves.sizes import Largest
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
-from tmmu_core.fitting.search.bisection import Largest
 from tmmu_core.fitting.search.candidates import plan_moves
 from tmmu_core.fitting.search.curve import curve
 from tmmu_core.fitting.search.fit_search import fit

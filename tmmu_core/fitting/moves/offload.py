@@ -151,10 +151,8 @@ def _keep_unneeded(model: RecomputeModel, begun: Choice, choice: Choice, over: O
     found = run(model, choice)
     gone = np.flatnonzero(choice.away & ~begun.away)
     for s in gone[np.lexsort((gone, -model.size[gone]))][:KEPT].tolist():
-        fewer = choice.copy()
+        fewer = choice.keeping([d for d in (choice - begun).drops.tolist() if d >= 0 and d % len(model.size) == s])
         fewer.away[s] = False
-        fewer.used[(model.in_idx == s) & ~begun.used] = False
-        fewer.born[(model.out_idx == s) & ~begun.born] = False
         after = run(model, fewer)
         if after.valid and not _excess(model, after, over):
             choice, found = fewer, after
@@ -170,29 +168,14 @@ def _idle(model: RecomputeModel, at: Boundary, arena: int, choice: Choice) -> I6
         & (at.gap_start[at.before] >= 0)
         & (at.gap_start[at.before] < at.position)
         & (model.size[at.before] >= LEAST)
-        & ~_dropped(choice, at)[at.before]
+        & ~np.isin(at.gap_start[at.before] * len(model.size) + at.before, choice.drops)
     ]
     gap = at.gap_end[there] - at.gap_start[there]
     return there[np.lexsort((there, -gap, -model.size[there]))]
 
 
-def _dropped(choice: Choice, at: Boundary) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Shape (storages,): already dropped in the gap at the boundary."""
-    gone = np.zeros(len(at.gap), np.bool_)
-    used = np.flatnonzero(at.gap >= 0)
-    gone[used] = choice.used[at.gap[used]]
-    born = at.before[(at.gap[at.before] < 0) & (at.gap_start[at.before] >= 0)]
-    gone[born] = choice.born[-1 - at.gap[born]]
-    return gone
-
-
 def _offload_choice(model: RecomputeModel, at: Boundary, storage: int) -> Choice:
-    choice = Choice.nothing(model)
-    gap = int(at.gap[storage])
-    if gap >= 0:
-        choice.used[gap] = True
-    else:
-        choice.born[-1 - gap] = True
+    choice = Choice.nothing(model).dropping([int(at.gap_start[storage]) * len(model.size) + storage])
     choice.away[storage] = True
     return choice
 
@@ -200,15 +183,12 @@ def _offload_choice(model: RecomputeModel, at: Boundary, storage: int) -> Choice
 def _moves(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move, ...]:
     """Return the difference of two choices as moves, one for the storages of each operator."""
     groups: dict[str, list[int]] = {}
-    for s in _dropped_storages(model, choice - begun):
+    for s in _dropped_storages(choice - begun):
         groups.setdefault(_maker(model, s), []).append(s)
     moves = []
     now, before = begun, run(model, begun)
     for members in groups.values():
-        reads, makes = np.isin(model.in_idx, members), np.isin(model.out_idx, members)
-        more = now.copy()
-        more.used[reads] |= choice.used[reads]
-        more.born[makes] |= choice.born[makes]
+        more = now.dropping(choice.drops[np.isin(choice.storages(model), members)])
         more.away[members] = True
         after = run(model, more)
         moves.append(_move(model, now, more, (before, after)))
@@ -216,9 +196,9 @@ def _moves(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move, 
     return tuple(moves)
 
 
-def _dropped_storages(model: RecomputeModel, new: Choice) -> list[int]:
+def _dropped_storages(new: Choice) -> list[int]:
     """Return the dropped storages, ascending, including those that are offloaded again in another gap."""
-    return sorted({*model.in_idx[new.used].tolist(), *model.out_idx[new.born].tolist()})
+    return sorted(set(new.pairs[1].tolist()))
 
 
 def _maker(model: RecomputeModel, storage: int) -> str:
@@ -229,12 +209,9 @@ def _maker(model: RecomputeModel, storage: int) -> str:
 def _move(model: RecomputeModel, now: Choice, more: Choice, runs: tuple[Run, Run]) -> Move:
     before, after = runs
     new = more - now
-    tensors = tuple(map(model.name_of, _dropped_storages(model, new)))
-    edges = np.flatnonzero(new.used)
+    tensors = tuple(map(model.name_of, _dropped_storages(new)))
     reader = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))
-    maker = np.repeat(np.arange(len(model.node_at)), np.diff(model.out_ptr))
-    leaves = [(int(model.in_idx[e]), int(reader[e])) for e in edges.tolist()]
-    leaves += [(int(model.out_idx[o]), int(maker[o])) for o in np.flatnonzero(new.born).tolist()]
+    leaves = list(zip(new.pairs[1].tolist(), new.pairs[0].tolist(), strict=True))
     steps = min((int(reader[model.in_idx == s][reader[model.in_idx == s] > k].min()) - k for s, k in leaves), default=0)
     many = f"{tensors[0]!r} and {len(tensors) - 1} more" if len(tensors) > 1 else repr(tensors[0])
     return Move(

@@ -1,14 +1,16 @@
-"""Size moves: a smaller dimension, such as a batch or a sequence length."""
+"""Size moves: a smaller dimension, such as a batch or a sequence length, and bisection for the largest that fits."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import Move
+from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, solve_input
 from tmmu_core.graph.model import Dim
 
@@ -45,3 +47,32 @@ def dim_bounds(plan_input: PlanInput, name: str) -> Dim:
             hint=strict.closest_hint(name, sorted(dims)),
         )
     return dims[name]
+
+
+@dataclass(frozen=True, eq=False)
+class Largest:
+    """The result of a bisection."""
+
+    size: int | None
+    """``None`` if no size fits."""
+    fitted: Fitted
+    """The fit at that size; at the smallest size if none fits."""
+
+
+def bisect_size(envelope: Dim, at: Callable[[int], Fitted]) -> Largest:
+    """Return the largest size of the envelope whose fit succeeds; memory grows with a size. About log₂ fits."""
+    top = at(envelope.max)
+    if top.answer == "fits" or envelope.min == envelope.max or top.stopped:
+        return Largest(envelope.max if top.answer == "fits" else None, top)
+    bottom = at(envelope.min)
+    if bottom.answer != "fits":
+        return Largest(None, bottom)
+    low, high, best = envelope.min, envelope.max, bottom
+    while high - low > 1 and not best.stopped:
+        middle = (low + high) // 2
+        tried = at(middle)
+        if tried.answer == "fits":
+            low, best = middle, tried
+        else:
+            high = middle
+    return Largest(low, best)

@@ -16,7 +16,7 @@ from torch.fx import Graph as FxGraph
 from torch.fx import GraphModule
 from torch.fx import Node as FxNode
 
-from tmmu_core.fitting.pytorch import fx_offload, fx_random
+from tmmu_core.fitting.pytorch import fx_runtime
 from tmmu_core.fitting.pytorch.fx_executed import Executed, is_batch_norm, is_batch_norm_backward
 from tmmu_core.fitting.recompute.write_graph import STATE
 from tmmu_core.graph.model import OFFLOAD_ARENA, Graph, Node
@@ -128,9 +128,9 @@ class _Rebuild:
         """Copy a tensor to host memory (to a tensor of the offload arena), or back."""
         (read,), (written,) = node.inputs, node.outputs
         if written in self.hosted:
-            made = self.graph.call_function(fx_offload.to_host, (self.value[read],))
+            made = self.graph.call_function(fx_runtime.to_host, (self.value[read],))
         else:
-            made = self.graph.call_function(fx_offload.from_host, (self.value[read], self.device))
+            made = self.graph.call_function(fx_runtime.from_host, (self.value[read], self.device))
         made.meta["val"] = self.value[read].meta["val"]
         self._keep(written, made, node)
 
@@ -145,14 +145,14 @@ class _Rebuild:
         return made
 
     def _state(self) -> FxNode:
-        made = self.graph.call_function(fx_random.saved_state, (self.device,))
+        made = self.graph.call_function(fx_runtime.saved_state, (self.device,))
         made.meta["val"] = torch.empty(state_bytes(self.device), dtype=torch.uint8, device="meta")
         return made
 
     def _draw_again(self, source: FxNode, renamed: Mapping[str, str], state: FxNode) -> FxNode:
         args, kwargs = torch.fx.map_arg((source.args, source.kwargs), lambda arg: self._of(arg, renamed))
         made = self.graph.call_function(
-            fx_random.run_with_state, (self.device, state, source.target, *args), dict(kwargs)
+            fx_runtime.run_with_state, (self.device, state, source.target, *args), dict(kwargs)
         )
         made.meta = _meta(source)
         return made
@@ -175,4 +175,4 @@ def _meta(source: FxNode) -> dict[str, Any]:
 
 def state_bytes(device: str) -> int:
     """Return the bytes of a saved generator state on ``device``."""
-    return fx_random.CPU_STATE_BYTES if device == "cpu" else fx_random.DEVICE_STATE_BYTES
+    return fx_runtime.CPU_STATE_BYTES if device == "cpu" else fx_runtime.DEVICE_STATE_BYTES

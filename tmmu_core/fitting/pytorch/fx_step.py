@@ -16,8 +16,8 @@ from tmmu_core.fitting.pytorch.fx_eager import eager_step
 from tmmu_core.fitting.pytorch.fx_executed import Executed, read_executed, with_random_state
 from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, with_optimizer
-from tmmu_core.fitting.pytorch.fx_random import generator_state, set_generator_state
 from tmmu_core.fitting.pytorch.fx_rebuild import split, state_bytes
+from tmmu_core.fitting.pytorch.fx_runtime import generator_state, set_generator_state
 from tmmu_core.fitting.recompute.write_graph import STATE
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported
 from tmmu_core.graph.model import Graph

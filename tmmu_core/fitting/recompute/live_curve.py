@@ -6,9 +6,9 @@ loaded, otherwise as plain Python.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,36 +26,48 @@ MOST_FLOPS = 2**61
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The gaps in which storages are dropped: one flag per gap."""
+    """Where storages are dropped, to be computed or copied back before their next use."""
 
-    used: NDArray[np.bool_]
-    """Shape (edges,): dropped after this use, an index into ``model.in_idx``."""
-    born: NDArray[np.bool_]
-    """Shape (births,): dropped as soon as it is computed, an index into ``model.out_idx``."""
-    again: NDArray[np.bool_]
-    """Shape (edges,): dropped after this use by a recomputing run of the node."""
+    drops: I64
+    """Ascending codes. position · storages + storage: dropped when the node at the position has run. −1 − edge: where
+    the node of this edge (an index into ``model.in_idx``) runs again, what it reads is dropped after the given node
+    that needs it.
+    """
     away: NDArray[np.bool_]
     """Shape (storages,): offloaded and copied back, instead of recomputed."""
 
     @classmethod
     def nothing(cls, model: RecomputeModel) -> Choice:
         """Return the choice that keeps everything."""
-        edges, births = len(model.in_idx), len(model.out_idx)
-        return cls(*(np.zeros(size, np.bool_) for size in (edges, births, edges, len(model.size))))
+        return cls(np.zeros(0, np.int64), np.zeros(len(model.size), np.bool_))
+
+    @property
+    def pairs(self) -> tuple[I64, I64]:
+        """Positions and storages of the drops, without those after recomputing runs."""
+        positions, storages = np.divmod(self.drops[self.drops >= 0], max(1, len(self.away)))
+        return positions, storages
+
+    def storages(self, model: RecomputeModel) -> I64:
+        """Shape (drops,): the storage of each drop."""
+        found: I64 = np.where(self.drops >= 0, self.drops % max(1, len(self.away)), 0)
+        found[self.drops < 0] = model.in_idx[-1 - self.drops[self.drops < 0]]
+        return found
 
     def __or__(self, other: Choice) -> Choice:
         """Return the union of both choices."""
-        return Choice(self.used | other.used, self.born | other.born, self.again | other.again, self.away | other.away)
+        return Choice(np.union1d(self.drops, other.drops), self.away | other.away)
 
     def __sub__(self, other: Choice) -> Choice:
         """Return the drops of this choice that ``other`` does not have."""
-        return Choice(
-            self.used & ~other.used, self.born & ~other.born, self.again & ~other.again, self.away & ~other.away
-        )
+        return Choice(np.setdiff1d(self.drops, other.drops, assume_unique=True), self.away & ~other.away)
 
-    def copy(self) -> Choice:
-        """Return a copy with its own arrays."""
-        return Choice(self.used.copy(), self.born.copy(), self.again.copy(), self.away.copy())
+    def dropping(self, codes: Sequence[int] | I64) -> Choice:
+        """Return the choice with further drops."""
+        return Choice(np.union1d(self.drops, np.asarray(codes, np.int64)), self.away.copy())
+
+    def keeping(self, codes: Sequence[int] | I64) -> Choice:
+        """Return the choice without some drops."""
+        return Choice(np.setdiff1d(self.drops, codes, assume_unique=True), self.away.copy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,11 +131,11 @@ class Run:
         return int(self.peaks.sum())
 
 
-def run(model: RecomputeModel, choice: Choice) -> Run:
-    """Simulate ``choice``."""
+def run(model: RecomputeModel, choice: Choice, tables: Tables | None = None) -> Run:
+    """Simulate ``choice``; ``tables`` are those of an earlier simulation of the model, whose results stay valid."""
     arenas = len(model.fixed)
-    tables = _Tables(model)
-    if not tables.run(model, choice):
+    tables = Tables(model) if tables is None else tables
+    if not tables.run(choice):
         nothing = np.zeros(0, np.int64)
         return Run(
             valid=False,
@@ -138,13 +150,13 @@ def run(model: RecomputeModel, choice: Choice) -> Run:
         )
     steps, lives, reads, flops, moved = tables.totals.tolist()
     found = Lives(
-        of=tables.of[:lives],
-        birth=tables.birth[:lives],
-        last=tables.last[:lives],
-        node=tables.node[:steps],
-        further=tables.further[:steps],
-        read_ptr=tables.read_ptr[: steps + 1],
-        reads=tables.reads[:reads],
+        of=tables.of[:lives].copy(),
+        birth=tables.birth[:lives].copy(),
+        last=tables.last[:lives].copy(),
+        node=tables.node[:steps].copy(),
+        further=tables.further[:steps].copy(),
+        read_ptr=tables.read_ptr[: steps + 1].copy(),
+        reads=tables.reads[:reads].copy(),
     )
     live = _live(model, found, tables, arenas)
     return Run(
@@ -154,86 +166,81 @@ def run(model: RecomputeModel, choice: Choice) -> Run:
         peaks=live.max(axis=1, initial=0) + model.fixed,
         extra_steps=steps - len(model.node_at) - int(model.timeline.has_inputs_step),
         live=live,
-        at=tables.at[:steps],
-        first=tables.first,
+        at=tables.at[:steps].copy(),
+        first=tables.first.copy(),
         lives=found,
     )
 
 
-class _Tables:
-    """Results of one simulation, allocated for the longest that is not aborted."""
+class Tables:
+    """Arguments and results of simulations of one model, allocated for the longest that is not aborted."""
 
     def __init__(self, model: RecomputeModel) -> None:
-        positions, storages = len(model.in_ptr) - 1, len(model.size)
-        self.most_steps = ROOM * positions + SPARE
-        self.most_lives = storages + ROOM * len(model.out_idx) + SPARE
-        self.most_reads = ROOM * len(model.in_idx) + SPARE
-        self.ever = np.zeros(storages, np.bool_)
-        """Shape (storages,): dropped somewhere, so kept for backward only if a late step still reads it."""
-        self.first_life = np.zeros(self.most_lives, np.bool_)
-        self.of, self.birth, self.last = np.zeros((3, self.most_lives), np.int64)
-        self.node = np.full(self.most_steps, -1, np.int64)
-        self.further = np.zeros(self.most_steps, np.bool_)
-        self.at = np.zeros(self.most_steps, np.int64)
-        self.read_ptr = np.zeros(self.most_steps + 1, np.int64)
-        self.reads = np.zeros(self.most_reads, np.int64)
+        positions, storages = len(model.node_at), len(model.size)
+        lives, steps = storages + ROOM * len(model.out_idx) + SPARE, ROOM * positions + SPARE
+        reads = ROOM * len(model.in_idx) + SPARE
+        self.model = model
+        self.drop_ptr = np.zeros(positions + 1, np.int64)
+        self.again = np.zeros(len(model.in_idx), np.bool_)
+        self.ever, self.dropped, self.gone = np.zeros((3, storages), np.bool_)
+        """``ever`` (storages,): dropped somewhere, so kept for backward only if a late step still reads it."""
+        self.first_life, self.further = np.zeros(lives, np.bool_), np.zeros(steps, np.bool_)
+        self.of, self.birth, self.last = np.zeros((3, lives), np.int64)
+        self.node, self.at, self.read_ptr = np.zeros((3, steps + 1), np.int64)
+        self.reads = np.zeros(reads, np.int64)
         self.first = np.zeros(positions, np.int64)
         self.totals = np.zeros(5, np.int64)
         """Steps, lives, reads, FLOPs, bytes moved."""
+        self.most_steps, self.most_lives, self.most_reads = steps, lives, reads
+        self.loading = model.timeline.has_inputs_step
+        self.call = native.call_of(
+            "recompute",
+            in_ptr=model.in_ptr,
+            in_idx=model.in_idx,
+            out_ptr=model.out_ptr,
+            out_idx=model.out_idx,
+            producer=model.producer,
+            made_of=model.node_flops,
+            size=model.size,
+            expires=model.expires,
+            at_start=model.at_start,
+            drop_idx=self.totals,
+            away=self.gone,
+            positions=positions,
+            storages=storages,
+            life=np.zeros(storages, np.int64),
+            stack=np.zeros(storages + 1, np.int64),
+            pending=np.zeros(len(model.in_idx), np.int64),
+            **{name: value for name, value in vars(self).items() if name != "model"},
+        )
 
-    def run(self, model: RecomputeModel, choice: Choice) -> bool:
+    def run(self, choice: Choice) -> bool:
         """Fill the tables; return ``False`` if an operand is missing or the tables are full."""
-        inputs = {
-            "in_ptr": model.in_ptr,
-            "in_idx": model.in_idx,
-            "out_ptr": model.out_ptr,
-            "out_idx": model.out_idx,
-            "producer": model.producer,
-            "made_of": model.node_flops,
-            "size": model.size,
-            "expires": model.expires,
-            "at_start": model.at_start,
-            "used": choice.used,
-            "born": choice.born,
-            "again": choice.again,
-            "away": choice.away,
-        }
+        positions, storages = choice.pairs
+        self.drop_ptr[:] = np.searchsorted(positions, np.arange(len(self.drop_ptr)))
+        for flags in (self.again, self.ever, self.dropped, self.gone, self.first_life, self.further):
+            flags.fill(False)
+        self.again[-1 - choice.drops[choice.drops < 0]] = True
+        self.node.fill(-1)
         loops = library()
         if loops is None:
-            return _Execution(self, inputs).run(loading=model.timeline.has_inputs_step)
-        storages = len(model.size)
-        return native.recompute(
-            loops,
-            **inputs,
-            **vars(self),
-            positions=len(model.in_ptr) - 1,
-            storages=storages,
-            loading=model.timeline.has_inputs_step,
-            life=np.full(storages, -1, np.int64),
-            stack=np.empty(storages + 1, np.int64),
-            pending=np.empty(len(model.in_idx), np.int64),
-            dropped=np.zeros(storages, np.bool_),
-            gone=np.zeros(storages, np.bool_),
-        )
+            return _Execution(self, choice, storages.tolist()).run(loading=self.loading)
+        return native.recompute(loops, self.call, drop_idx=storages, away=choice.away)
 
 
 class _Execution:
     """The plain Python form of ``tmmu_recompute_run``, on lists."""
 
-    def __init__(self, tables: _Tables, inputs: dict[str, Any]) -> None:
-        self.tables = tables
-        columns = {name: column.tolist() for name, column in inputs.items()}
-        in_ptr, in_idx = columns["in_ptr"], columns["in_idx"]
-        out_ptr, out_idx = columns["out_ptr"], columns["out_idx"]
-        self.edges = [range(a, b) for a, b in pairwise(in_ptr)]
-        self.births = [range(a, b) for a, b in pairwise(out_ptr)]
-        self.in_idx, self.out_idx = in_idx, out_idx
-        self.inputs = [in_idx[a:b] for a, b in pairwise(in_ptr)]
-        self.outputs = [out_idx[a:b] for a, b in pairwise(out_ptr)]
-        self.producer, self.node_flops, self.size = columns["producer"], columns["made_of"], columns["size"]
-        self.expires, self.at_start = columns["expires"], columns["at_start"]
-        self.used, self.dropped_at_birth = columns["used"], columns["born"]
-        self.again, self.away = columns["again"], columns["away"]
+    def __init__(self, tables: Tables, choice: Choice, dropped: list[int]) -> None:
+        self.tables, model = tables, tables.model
+        self.inputs, self.outputs = (
+            [idx[a:b].tolist() for a, b in pairwise(ptr.tolist())]
+            for ptr, idx in ((model.in_ptr, model.in_idx), (model.out_ptr, model.out_idx))
+        )
+        self.in_ptr, self.in_idx, self.again = model.in_ptr.tolist(), model.in_idx.tolist(), tables.again.tolist()
+        self.drops = [dropped[a:b] for a, b in pairwise(tables.drop_ptr.tolist())]
+        self.producer, self.node_flops = model.producer.tolist(), model.node_flops.tolist()
+        self.size, self.expires, self.away = model.size.tolist(), model.expires.tolist(), choice.away.tolist()
         storages = len(self.size)
         self.life = [-1] * storages
         """The current life of each storage."""
@@ -253,7 +260,7 @@ class _Execution:
     def run(self, *, loading: bool) -> bool:
         """Execute every position in order; return whether the tables have room and all inputs can be restored."""
         if loading:
-            for s in np.flatnonzero(self.at_start).tolist():
+            for s in np.flatnonzero(self.tables.model.at_start).tolist():
                 self.begin_life(s, first=True)
                 self.life[s] = len(self.of) - 1
             self.end_step(-1, 0)
@@ -262,7 +269,7 @@ class _Execution:
             for s in inputs:
                 if self.dropped[s] and not self.restore(s, k, pending):
                     return False
-            if not self.run_position(k, pending):
+            if not self.run_position(k, [*pending, *self.drops[k]]):
                 return False
         self.write()
         return True
@@ -294,7 +301,7 @@ class _Execution:
             self.reads.append(self.life[s])
 
     def restore(self, root: int, k: int, pending: list[int]) -> bool:
-        """Compute or copy back ``root`` before position ``k``; append to ``pending`` the edges that drop again."""
+        """Compute or copy back ``root`` before position ``k``; append to ``pending`` what these runs drop."""
         stack = [root]
         while stack:
             s = stack[-1]
@@ -319,7 +326,7 @@ class _Execution:
                 return False
             self.flops = min(self.flops + self.node_flops[n], MOST_FLOPS)
             self.read_inputs(n)
-            pending += [f for f in self.edges[n] if self.again[f]]
+            pending += [self.in_idx[f] for f in range(self.in_ptr[n], self.in_ptr[n + 1]) if self.again[f]]
             for y in self.outputs[n]:
                 if self.dropped[y] and not self.away[y]:
                     self.life[y] = len(self.of)
@@ -328,26 +335,20 @@ class _Execution:
             self.end_step(n, k, further=True)
         return True
 
-    def run_position(self, k: int, pending: list[int]) -> bool:
-        """Run the node at position ``k``; return whether the tables have room."""
+    def run_position(self, k: int, drops: list[int]) -> bool:
+        """Run the node at position ``k``, then drop storages; return whether the tables have room."""
         if not self.has_room(k):
             return False
         self.first.append(len(self.node))
         self.read_inputs(k)
-        for o, y in zip(self.births[k], self.outputs[k], strict=True):
+        for y in self.outputs[k]:
             self.life[y] = len(self.of)
             self.begin_life(y, first=True)
-            self.dropped[y] = self.dropped_at_birth[o]
-            self.ever[y] = self.ever[y] or self.dropped_at_birth[o]
-        dropped_again = [self.in_idx[f] for f in pending]
-        for z in dropped_again:
-            self.dropped[z] = self.ever[z] = True
-        for e, z in zip(self.edges[k], self.inputs[k], strict=True):
-            self.dropped[z] = self.used[e]
-            self.ever[z] = self.ever[z] or self.used[e]
+        for s in drops:
+            self.dropped[s] = self.ever[s] = True
         self.end_step(k, k)
-        for s in (*self.outputs[k], *dropped_again, *self.inputs[k]):
-            if self.dropped[s] and self.away[s] and not self.gone[s]:
+        for s in drops:
+            if self.away[s] and not self.gone[s]:
                 if len(self.node) >= self.tables.most_steps:
                     return False
                 self.gone[s] = True
@@ -366,7 +367,7 @@ class _Execution:
         tables.totals[:] = len(self.node), len(self.of), len(self.reads), self.flops, self.moved
 
 
-def _live(model: RecomputeModel, lives: Lives, tables: _Tables, arenas: int) -> I64:
+def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I64:
     """Shape (arenas, steps): live bytes at each step, persistent ones left out.
 
     A life ends one step after its last read, or at that step where its output reuses the memory in place.
@@ -383,7 +384,7 @@ def _live(model: RecomputeModel, lives: Lives, tables: _Tables, arenas: int) -> 
     return np.cumsum(change, axis=1)[:, :steps]
 
 
-def _reused(model: RecomputeModel, lives: Lives, first_life: NDArray[np.bool_], tables: _Tables) -> NDArray[np.bool_]:
+def _reused(model: RecomputeModel, lives: Lives, first_life: NDArray[np.bool_], tables: Tables) -> NDArray[np.bool_]:
     """Shape (lives,): the output of the step that reads it last reuses its memory in place."""
     runs = np.flatnonzero(lives.node >= 0)
     first_pair, after = model.pair_ptr[lives.node[runs]], model.pair_ptr[lives.node[runs] + 1]

@@ -32,12 +32,10 @@ class Boundary:
     """Storages that exist at the step, are not persistent, and can be read later."""
     needed: Mask
     """Shape (storages,): read later by the given graph."""
-    gap: I64
-    """Shape (storages,): index of the last use before in ``in_idx``; −1 − index in ``out_idx`` for the birth."""
     gap_end: I64
     """Shape (storages,): position of the first use after the step; the last position if there is none."""
     gap_start: I64
-    """Shape (storages,): position of the last use up to the step."""
+    """Shape (storages,): position of the last use up to the step, or of the birth; −1 for inputs without one."""
 
 
 def boundary(model: RecomputeModel, position: int) -> Boundary:
@@ -45,14 +43,11 @@ def boundary(model: RecomputeModel, position: int) -> Boundary:
     count, positions = len(model.size), len(model.node_at)
     reader = np.repeat(np.arange(positions, dtype=np.int64), np.diff(model.in_ptr))
     maker = np.repeat(np.arange(positions, dtype=np.int64), np.diff(model.out_ptr))
-    gap = np.full(count, -1, np.int64)
     start = np.full(count, -1, np.int64)
     early = np.flatnonzero(maker <= position)
     start[model.out_idx[early]] = maker[early]
-    gap[model.out_idx[early]] = -1 - early
     reads = np.flatnonzero(reader <= position)
-    gap[model.in_idx[reads]] = reads  # the last assignment wins: edges are in order
-    start[model.in_idx[reads]] = reader[reads]
+    start[model.in_idx[reads]] = reader[reads]  # the last assignment wins: edges are in order
     end = np.full(count, positions - 1, np.int64)
     late = np.flatnonzero(reader > position)[::-1]
     end[model.in_idx[late]] = reader[late]
@@ -61,7 +56,7 @@ def boundary(model: RecomputeModel, position: int) -> Boundary:
     there = model.at_start.copy()
     there[model.out_idx[early]] = True
     needed &= there
-    return Boundary(position, np.flatnonzero(there), needed, gap, end, start)
+    return Boundary(position, np.flatnonzero(there), needed, end, start)
 
 
 def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:

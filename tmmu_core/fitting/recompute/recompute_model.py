@@ -191,14 +191,14 @@ def _aligned_sizes(liveness: Liveness, config: Mapping[str, Arena]) -> tuple[I64
     return size, fixed, spare
 
 
-HUB = 4
-"""Degree from which a node does not connect a part: it is a part by itself."""
+HUBS = (4, 12)
+"""Degrees from which a node does not connect a part: it is a part by itself."""
 
 
-def connected_parts(model: RecomputeModel, nodes: Mask) -> list[I64]:
+def connected_parts(model: RecomputeModel, nodes: Mask, hub: int = HUBS[0]) -> list[I64]:
     """Return the connected parts of a set of nodes (one reads what another writes), by their first node.
 
-    Nodes with many neighbours, such as an attention mask that all layers share, connect nothing.
+    Nodes with ``hub`` neighbours, such as an attention mask that all layers share, connect nothing.
     """
     members = np.flatnonzero(nodes).tolist()
     inside = set(members)
@@ -218,7 +218,7 @@ def connected_parts(model: RecomputeModel, nodes: Mask) -> list[I64]:
         return n
 
     for n, maker in links:
-        if degree[n] < HUB and degree[maker] < HUB:
+        if max(degree[n], degree[maker]) < hub:
             parent[root(n)] = root(maker)
     parts: dict[int, list[int]] = {}
     for n in members:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,11 +14,11 @@ from tmmu_core.fitting.move import Cost, Move
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import boundary
-from tmmu_core.fitting.recompute.nested import search_nested
 from tmmu_core.fitting.recompute.recompute_model import Mask, RecomputeModel, connected_parts
 from tmmu_core.fitting.recompute.recompute_search import Point, Search, choice_of, fullest_arena, peak_position
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
-from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweeps
+from tmmu_core.fitting.recompute.settle import settle
+from tmmu_core.fitting.recompute.sweep import improve, search_sweeps
 from tmmu_core.fitting.recompute.write_graph import drops_of, with_drops, write_graph
 from tmmu_core.planners.problem import Progress
 
@@ -30,10 +29,6 @@ TIGHTENED_GOALS = tuple(
     1_000_000 - less for less in (0, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 20_000, 40_000, 70_000, 100_000)
 )
 """Parts per million of the goal, tried in order where planners need more than the live bytes."""
-START_TENTHS = (2, 4)
-"""Nested search also starts at the cheapest cuts within so many tenths above the lowest one."""
-NESTED_ABOVE = 100
-"""Part of the graph's FLOPs above which nested search looks for less than the cuts cost."""
 REPORT_EVERY = 64
 """Choices between two progress reports."""
 MOST_POINTS = 16
@@ -85,17 +80,11 @@ def recompute_to(plan_input: PlanInput, capacity: int, report: Progress | None =
 
 
 def _cheapest(search: Search, found: Sequence[tuple[Mask, Point]]) -> tuple[Point | None, list[Point]]:
-    """Return the cheapest point that meets the goal, and the points of the nested search where there was one."""
+    """Return the cheapest point that meets the goal, and others on the way to it."""
     if search.is_small:
         return search.exhausted(), []
-    points = [search.settle(list(found)), *search_sweeps(search, [point for _, point in found])]
-    point = cheapest_of(search, points)
-    nested: list[Point] = []
-    least = search.nothing.run.flops + search.model.flops.total // NESTED_ABOVE
-    if point is None or point.run.flops > least:
-        nested = _nested_points(search, found)
-        points += nested
-    return improve(search, points), nested
+    points = [settle(search, found), *search_sweeps(search, [point for _, point in found])]
+    return improve(search, points), [each for each in points if each is not None]
 
 
 def lower(
@@ -119,8 +108,8 @@ def lower(
         if least is not None and not search.excess(least):
             continue  # the last list meets this goal as well
         found = search.climb() if found is None else found
-        point, nested = _cheapest(search, found)
-        below = below or nested
+        point, others = _cheapest(search, found)
+        below = below or others
         if point is None:
             break
         if least is None or point.run.total < least.total:
@@ -180,24 +169,6 @@ def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:
     return [way[(k + 1) * len(way) // MOST_POINTS - 1] for k in range(MOST_POINTS)]
 
 
-def _nested_points(search: Search, found: Sequence[tuple[Mask, Point]]) -> list[Point]:
-    """Search nested recomputation from the lowest cut, from cheap cuts near it, and from the empty choice.
-
-    A low cut drops much that only a few steps need; from a cheaper cut, less is dropped for them. Cuts without segments
-    are starts of their own.
-    """
-    most = search.excess(search.nothing.run)
-    starts = []
-    every = sorted((point for _, point in found), key=lambda point: (search.excess(point.run), point.key))
-    for points in ([point for point in every if not point.has_segments], every):
-        over = [search.excess(point.run) for point in points]
-        starts.append(points[0])
-        for tenths in START_TENTHS:
-            near = bisect_right(over, over[0] + (most - over[0]) * tenths // 10)
-            starts.append(min(points[:near], key=lambda point: point.key))
-    return search_nested(search, list({id(point): point for point in (*starts, search.nothing)}.values()))
-
-
 def single_moves(plan_input: PlanInput, solution: object) -> Iterator[Move]:
     """Yield a move for each storage that is idle at the peak and lowers it, most bytes first.
 
@@ -233,10 +204,8 @@ def moves_of(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move
     Costs and bytes are relative to the moves before.
     """
     new = choice - begun
-    edges = np.flatnonzero(new.used | new.again)
-    dropped = np.unique(np.concatenate([model.in_idx[edges], model.out_idx[np.flatnonzero(new.born)]]))
     nodes = np.zeros(len(model.node_at), np.bool_)
-    nodes[model.producer[dropped]] = True
+    nodes[model.producer[new.storages(model)]] = True
 
     def operator(n: int) -> str:
         return model.timeline.graph.nodes[int(model.node_at[n])].instr
@@ -248,13 +217,7 @@ def moves_of(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move
         alike.setdefault(tuple(map(operator, part.tolist())), []).extend(part.tolist())
     for group in alike.values():
         part = np.array(group, np.int64)
-        inside = np.isin(model.producer, part)
-        more = Choice(
-            now.used | (new.used & inside[model.in_idx]),
-            now.born | (new.born & inside[model.out_idx]),
-            now.again | (new.again & inside[model.in_idx]),
-            now.away,
-        )
+        more = now.dropping(new.drops[np.isin(model.producer[new.storages(model)], part)])
         after = run(model, more)
         moves.append(_move(model, now, more, group, (before, after)))
         now, before = more, after

@@ -4,24 +4,25 @@
 
     cuts       minimum cuts across the peak, at increasing prices per kept byte; other full steps get a price as well
     segments   the same, with what crosses the segments of the forward pass kept
-    between    revert the cheapest fitting choice towards one that does not fit, part by part
-    one by one keep recomputed nodes instead, most expensive first; exchange one for cheaper ones
+    mixes      a knapsack over the parts between the cheapest cuts that fit and the lowest that do not (``settle.py``)
+    one by one keep recomputed nodes instead, most expensive first
+    sweeps     drops from the first step that is too full on (``sweep.py``)
 
 Every choice is simulated (``live_curve.py``), so that the memory of recomputation itself is counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import InitVar, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
-from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
+from tmmu_core.fitting.recompute.live_curve import Choice, Run, Tables, run
 from tmmu_core.fitting.recompute.min_cut import Boundary, boundary, cheapest
-from tmmu_core.fitting.recompute.recompute_model import I64, Mask, RecomputeModel, connected_parts
+from tmmu_core.fitting.recompute.recompute_model import I64, Mask, RecomputeModel
 from tmmu_core.fitting.recompute.segments import segmentations
 
 PRICES = tuple(int(1.6**k) for k in range(30))
@@ -36,10 +37,6 @@ TRIALS = 4000
 TRIALS_OF = 4000
 LEAST_TRIALS = 300
 """Fewest simulations per search."""
-MOST_EXCHANGED = 40
-"""Most recomputed nodes that are exchanged."""
-MOST_REPLACEMENTS = 60
-"""Most nodes tried in exchange for one."""
 
 GoOn = Callable[[], bool]
 Over = Callable[[Mapping[str, int]], int]
@@ -54,8 +51,6 @@ class Point:
     """Returns the choice; it is stored compactly, because few of many are needed."""
     run: Run
     """Without curves for all but a few points."""
-    has_segments: bool = False
-    """Whether it is a cut that keeps what crosses the segments of the forward pass."""
 
     @property
     def choice(self) -> Choice:
@@ -80,6 +75,7 @@ class Search:
     weighed: int = 0
 
     def __post_init__(self, dropped: Choice | None) -> None:
+        self.tables = Tables(self.model)
         self.begun = dropped or Choice.nothing(self.model)
         self.nothing = self.weigh(self.begun)
         self.arena = fullest_arena(self.model, self.nothing.run)
@@ -101,12 +97,16 @@ class Search:
     def weigh(self, choice: Choice) -> Point:
         """Simulate a choice."""
         self.weighed += 1
-        return Point(lambda: choice, run(self.model, choice))  # the closure keeps ``choice`` alive
+        return Point(lambda: choice, run(self.model, choice, self.tables))  # the closure keeps ``choice`` alive
 
     def excess(self, found: Run) -> int:
         """Return the bytes by which a simulation exceeds the goal; planning may need more."""
         least = (found.peaks - self.model.spare).tolist()
         return self.over(dict(zip(self.model.liveness.arenas, least, strict=True)))
+
+    def choice(self, nodes: Mask) -> Choice:
+        """Return the choice that drops the outputs of ``nodes`` across the boundary."""
+        return self.begun | choice_of(self.model, self.at, nodes)
 
     def dropping(self, nodes: Mask) -> Point:
         """Simulate dropping the outputs of ``nodes`` across the boundary."""
@@ -119,7 +119,7 @@ class Search:
                 return begun | choice_of(model, at, bits.astype(np.bool_))
 
             self.weighed += 1
-            self.seen[key] = Point(make, run(model, begun | choice_of(model, at, nodes)).without_curves())
+            self.seen[key] = Point(make, run(model, self.choice(nodes), self.tables).without_curves())
         return self.seen[key]
 
     # -- cuts ----------------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class Search:
                 nodes = cheapest(self.model, self.at, np.where(kept, 0, price * rung))
                 point = self.dropping(nodes)
                 if point.run.valid:
-                    yield np.packbits(nodes).tobytes(), (nodes, replace(point, has_segments=True))
+                    yield np.packbits(nodes).tobytes(), (nodes, point)
                 if not self.go_on():
                     return
 
@@ -169,6 +169,10 @@ class Search:
         idle[self.begun.away] = 0  # offloaded already
         return self.model.size * idle
 
+    def budget_is_spent(self, begun: int) -> bool:
+        """Return whether the simulations since ``begun`` are as many as one search may make, or it was stopped."""
+        return self.weighed - begun > self.most or not self.go_on()
+
     # -- small graphs --------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -176,150 +180,31 @@ class Search:
         """Whether there are so few gaps that all choices are tried."""
         return len(self._gaps()) <= EXHAUSTIVE_UP_TO
 
-    def _gaps(self) -> list[tuple[str, int]]:
-        """Return all gaps of droppable storages: the flag and the index in it."""
-        reads, makes = self.model.droppable[self.model.in_idx], self.model.droppable[self.model.out_idx]
-        gaps = [(name, int(e)) for name in ("used", "again") for e in np.flatnonzero(reads)]
-        return gaps + [("born", int(o)) for o in np.flatnonzero(makes)]
+    def _gaps(self) -> list[int]:
+        """Return the drops of recomputable storages after each position that is followed by a use."""
+        model, count = self.model, len(self.model.size)
+        readers = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))
+        last = np.full(count, -1, np.int64)
+        last[model.in_idx] = readers
+        kept = np.flatnonzero(model.droppable)
+        return [k * count + s for s in kept.tolist() for k in range(model.producer[s], last[s])]
 
     def exhausted(self) -> Point | None:
         """Return the cheapest fitting choice of all subsets of the gaps."""
         best: Point | None = None
-        gaps = self._gaps()
+        gaps = np.array(self._gaps(), np.int64)
         for number in range(1 << len(gaps)):
-            choice = self.begun.copy()
-            for bit, (name, place) in enumerate(gaps):
-                if number >> bit & 1:
-                    getattr(choice, name)[place] = True
-            point = self.weigh(choice)
+            point = self.weigh(self.begun.dropping(gaps[(number >> np.arange(len(gaps))) & 1 == 1]))
             if point.run.valid and not self.excess(point.run) and (best is None or point.key < best.key):
                 best = point
         return best
 
-    # -- improvement of a fitting choice ------- ----------------------------------------------------------------------
-
-    def settle(self, found: list[tuple[Mask, Point]]) -> Point | None:
-        """Return the cheapest fitting choice found from these; ``None`` if none fits."""
-        fitting = [pair for pair in found if not self.excess(pair[1].run)]
-        if not fitting:
-            return None
-        begun = self.weighed
-        best = min(fitting, key=lambda pair: pair[1].key)
-        starts = sorted(fitting, key=lambda pair: pair[1].key)[:3]
-        over = sorted((pair for pair in found if self.excess(pair[1].run)), key=lambda pair: pair[1].run.total)[:3]
-        for nodes, point in starts:
-            for less, cheaper in over:
-                if cheaper.run.flops < best[1].run.flops:
-                    best = min(best, self._revert_parts(nodes, point, less), key=lambda pair: pair[1].key)
-            if self._budget_is_spent(begun):
-                break
-        while True:
-            before = best[1].key
-            best = self._keep_one_by_one(*best)
-            if not self._budget_is_spent(begun):
-                best = self._exchange(*best)
-            if best[1].key == before or self._budget_is_spent(begun):
-                return best[1]
-
-    def _budget_is_spent(self, begun: int) -> bool:
-        return self.weighed - begun > self.most or not self.go_on()
-
-    def _revert_parts(self, nodes: Mask, point: Point, less: Mask) -> tuple[Mask, Point]:
-        """Revert parts to ``less`` as long as the choice fits and gets cheaper."""
-        parts = connected_parts(self.model, nodes ^ less)
-        return min(
-            (
-                self._keep_improvements(
-                    (nodes, point), ((part, ~nodes[part]) for part in self._by_cost(parts, nodes, by))
-                )
-                for by in ("flops", "flops a byte")
-            ),
-            key=lambda pair: pair[1].key,
-        )
-
-    def _by_cost(self, parts: list[I64], nodes: Mask, by: str) -> list[I64]:
-        """Sort parts by FLOPs, or by FLOPs per idle byte, descending."""
-        model = self.model
-        flops = [int(model.node_flops[part[nodes[part]]].sum()) for part in parts]
-        worth = [
-            each / max(1, int(self.idle_bytes[part].sum())) if by == "flops a byte" else each
-            for each, part in zip(flops, parts, strict=True)
-        ]
-        return [parts[i] for i in sorted(range(len(parts)), key=lambda i: (-worth[i], int(parts[i][0])))]
-
-    def _keep_one_by_one(self, nodes: Mask, point: Point) -> tuple[Mask, Point]:
-        ones = [np.array([n], np.int64) for n in np.flatnonzero(nodes).tolist()]
-        return min(
-            (
-                self._keep_improvements((nodes, point), ((part, False) for part in self._by_cost(ones, nodes, by)))
-                for by in ("flops", "flops a byte")
-            ),
-            key=lambda pair: pair[1].key,
-        )
-
-    def _keep_improvements(
-        self, best: tuple[Mask, Point], changes: Iterable[tuple[I64, Mask | bool]]
-    ) -> tuple[Mask, Point]:
-        """Keep each change that fits and is cheaper (or as cheap, and smaller)."""
-        begun = self.weighed
-        for part, value in changes:
-            if self._budget_is_spent(begun):
-                break
-            changed = best[0].copy()
-            changed[part] = value
-            tried = self.dropping(changed)
-            if tried.run.valid and tried.key < best[1].key and not self.excess(tried.run):
-                best = changed, tried
-        return best
-
-    def _exchange(self, nodes: Mask, point: Point) -> tuple[Mask, Point]:
-        """Keep one expensive node and recompute cheaper ones instead."""
-        model = self.model
-        begun = self.weighed
-        best = nodes, point
-        members = np.flatnonzero(nodes)
-        dearest = members[np.lexsort((members, -model.node_flops[members]))][:MOST_EXCHANGED]
-        for n in dearest.tolist():
-            if self._budget_is_spent(begun):
-                continue
-            trial = best[0].copy()
-            trial[n] = False
-            now = self.dropping(trial)
-            for other in self._replacements(trial, now):
-                if self._budget_is_spent(begun) or now.run.flops >= best[1].run.flops:
-                    break
-                more = trial.copy()
-                more[other] = True
-                tried = self.dropping(more)
-                if not tried.run.valid or tried.run.total >= now.run.total:
-                    continue
-                trial, now = more, tried
-                if not self.excess(now.run):
-                    break
-            if now.run.valid and not self.excess(now.run) and now.key < best[1].key:
-                best = trial, now
-        return best
-
-    def _replacements(self, nodes: Mask, point: Point) -> Iterator[int]:
-        """Yield nodes that are not recomputed, by idle bytes freed per FLOP."""
-        model = self.model
-        freed = self.idle_bytes
-        over = self.excess(point.run)
-        candidates = np.flatnonzero((freed > 0) & ~nodes)
-        gain = np.minimum(freed[candidates], max(over, 1)).astype(np.float64)
-        by_worth = np.lexsort((candidates, (model.node_flops[candidates] + 1) / gain))
-        yield from candidates[by_worth][:MOST_REPLACEMENTS].tolist()
-
 
 def choice_of(model: RecomputeModel, at: Boundary, nodes: Mask) -> Choice:
     """Return the choice that drops the outputs of ``nodes`` in their gaps at the boundary."""
-    choice = Choice.nothing(model)
     dropped = at.before[model.droppable[at.before]]
     dropped = dropped[nodes[model.producer[dropped]]]
-    gaps = at.gap[dropped]
-    choice.used[gaps[gaps >= 0]] = True
-    choice.born[-1 - gaps[gaps < 0]] = True
-    return choice
+    return Choice.nothing(model).dropping(at.gap_start[dropped] * len(model.size) + dropped)
 
 
 def fullest_arena(model: RecomputeModel, found: Run) -> int:

@@ -121,20 +121,25 @@ def _drops_in(
             copy_of[name] = maker.get(at, "")
         return copy_of[name]
 
+    before: dict[str, str] = {}
+    """Node → itself, or the given node before which a copy runs."""
     last: dict[int, tuple[str, str]] = {}
-    """Storage → its life and the node of its last use."""
+    """Storage → its life and the given node at which, or directly before which, it was last used."""
     found: dict[Drop, None] = {}
+    position = ""
+    for node_id in reversed(graph.execution_order or ()):
+        position = position if node_id in copies or node_id in moving else node_id
+        before[node_id] = position
     for node_id in graph.execution_order or ():
         node = nodes[node_id]
         if node_id in moving:
             continue
-        used = f"{copies[node_id].node_id}{MARK}" if node_id in copies else node_id
         for name, s in storages(node.inputs):
             now = life(name)
-            before = last.get(s)
-            if before is not None and before[0] != now and (model.droppable[s] or model.movable[s]):
-                found[model.name_of(s), before[1]] = None
-            last[s] = (now, used)
+            known = last.get(s)
+            if known is not None and known[0] != now and (model.droppable[s] or model.movable[s]):
+                found[model.name_of(s), known[1]] = None
+            last[s] = (now, before[node_id])
         if node_id not in copies:
             for name, s in storages(node.outputs):
                 last.setdefault(s, (life(name), node_id))

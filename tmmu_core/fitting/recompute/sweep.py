@@ -9,14 +9,13 @@ fits; one drop after the other is forbidden, and another sweep replaces it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
-from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
+from tmmu_core.fitting.recompute.live_curve import Choice, Run
+from tmmu_core.fitting.recompute.recompute_model import RecomputeModel
 from tmmu_core.fitting.recompute.recompute_search import Point, Search
 
 DISTANCES = (1, 0)
@@ -25,26 +24,26 @@ TRIMMED, IMPROVED = 6, 3
 """Cheapest results whose unneeded drops are removed, and those of them that are improved."""
 ROUNDS_OF = 32_000
 """Steps of a graph per round: a round drops at least the steps' part of it of the whole excess."""
+MOST_OPERANDS = 8
+"""Most times that the operands of what is dropped are dropped as well."""
+MOST_TRIED = 1_000
+"""Most simulations of one sweep."""
 MOST_REPLACED = 60
 """Most drops of a result that are forbidden in turn."""
-
-Column = Literal["used", "again", "born"]
-Flag = tuple[Column, int]
-"""A gap: the column of a choice, and the index in it."""
 
 
 @dataclass(frozen=True)
 class Idle:
-    """A storage that is idle at a step, and the gap in which it can be dropped."""
+    """A storage that is idle at a step, and the drop (``Choice.drops``) that frees it there."""
 
     storage: int
-    flag: Flag
+    drop: int
     distance: int
     """Steps until its next use."""
 
 
 def search_sweeps(search: Search, starts: Sequence[Point]) -> list[Point]:
-    """Return the cheapest fitting points of sweeps from ``starts``, without drops that are not needed."""
+    """Return the points where sweeps from ``starts`` end; the cheapest that fit without drops that are not needed."""
     found: dict[tuple[int, int, int], Point] = {}
     last = search.weighed + search.most // 4
     for distance in DISTANCES:
@@ -52,14 +51,15 @@ def search_sweeps(search: Search, starts: Sequence[Point]) -> list[Point]:
             if search.weighed > last or not search.go_on():
                 break
             point = sweep(search, start.choice, distance)
-            if point is not None:
-                found.setdefault(point.key, point)
-    return [remove_drops(search, found[key]) for key in sorted(found)[:TRIMMED]]
+            found.setdefault(point.key, point)
+    fitting = [point for point in found.values() if not search.excess(point.run)]
+    trimmed = [remove_drops(search, point) for point in sorted(fitting, key=lambda point: point.key)[:TRIMMED]]
+    return [*trimmed, *(point for point in found.values() if point.run.valid and search.excess(point.run))]
 
 
 def cheapest_of(search: Search, points: Iterable[Point | None]) -> Point | None:
     """Return the cheapest point that fits; ``None`` if none does."""
-    fitting = [point for point in points if point is not None and not search.excess(point.run)]
+    fitting = [point for point in points if point is not None and point.run.valid and not search.excess(point.run)]
     return min(fitting, key=lambda point: point.key, default=None)
 
 
@@ -70,52 +70,80 @@ def improve(search: Search, points: Iterable[Point | None]) -> Point | None:
     return cheapest_of(search, [_improved(search, point, search.weighed + search.most // 8) for point in starts])
 
 
-def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[Flag] = frozenset()) -> Point | None:
-    """Return the point after drops that make it fit the goal, besides ``forbidden`` ones; ``None`` if it does not fit.
+def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[int] = frozenset()) -> Point:
+    """Return the point after drops, besides ``forbidden`` ones, until it fits the goal or no drop brings it closer.
 
-    Each round ends with a later first step above the goal, or fewer bytes there, so that the sweep ends.
+    Each round ends with a later first step above the goal, fewer bytes there, or fewer bytes above it in all.
     """
     model, arena = search.model, search.arena
     level = int(search.nothing.run.peaks[arena]) - search.excess(search.nothing.run) - int(model.fixed[arena])
     point = search.weigh(choice)
-    useless: set[Flag] = set()
+    useless: set[int] = set()
     position = -1
-    while point.run.valid and search.go_on():
+    last = search.weighed + MOST_TRIED
+    while point.run.valid and search.weighed < last and search.go_on():
         live = point.run.live[arena]
         over = np.flatnonzero(live > level)
         if not len(over):
-            return None if search.excess(point.run) else point
+            break
         step = int(over[0])
         if int(point.run.at[step]) != position:
             position = int(point.run.at[step])
             useless = set(forbidden)
-        idle = [each for each in idle_at(model, point.run, step, arena) if each.flag not in useless]
+        idle = idle_at(model, point.run, step, arena, useless)
         if not idle:
-            return None
+            break
         share = (int(live.max()) - level) * len(live) // ROUNDS_OF
-        flags = _cheapest_drops(search, point.run, step, idle, max(int(live[step]) - level, share), distance)
-        tried = search.weigh(with_drops_set(point.choice, flags, True))
-        if tried.run.valid and _progresses(point.run, tried.run, arena, level):
-            point = tried
+        drops = _cheapest_drops(search, point.run, step, idle, max(int(live[step]) - level, share), distance)
+        for some in [drops, *([each] for each in drops if len(drops) > 1)]:
+            better = _dropped(search, point, some, step, level)
+            if better is not None:
+                point = better
+                break
         else:
-            useless.update(flags)
+            useless.update(drops)
+    return point
+
+
+def _dropped(search: Search, point: Point, drops: Sequence[int], step: int, level: int) -> Point | None:
+    """Return the point after ``drops`` at a step above the goal; ``None`` if it is not better.
+
+    What a dropped storage is computed from would wait for it instead: it is dropped as well.
+    """
+    arena, lives = search.arena, point.run.lives
+    known = set(lives.of[(lives.birth <= step) & (lives.last >= step)].tolist())
+    choice = point.choice
+    for _ in range(MOST_OPERANDS):
+        choice = choice.dropping(drops)
+        tried = search.weigh(choice)
+        if not tried.run.valid:
+            return None
+        if _progresses(point.run, tried.run, arena, level):
+            return tried
+        steps = np.flatnonzero(tried.run.at == point.run.at[step])
+        fullest = int(steps[tried.run.live[arena][steps].argmax()])
+        drops = [each.drop for each in idle_at(search.model, tried.run, fullest, arena) if each.storage not in known]
+        if not drops:
+            return None
     return None
 
 
 def _progresses(before: Run, after: Run, arena: int, level: int) -> bool:
-    """Return whether the first step above ``level`` is at a later position, or fewer bytes are live at its peak."""
+    """Return whether the first step above ``level`` is later, its peak is lower, or fewer bytes are above in all."""
     over = np.flatnonzero(after.live[arena] > level)
     if not len(over):
         return True
     position = int(before.at[np.flatnonzero(before.live[arena] > level)[0]])
     reached = int(after.at[over[0]])
-    if reached != position:
-        return reached > position
-    peaks = [int(run.live[arena][run.at == position].max()) for run in (before, after)]
-    return peaks[1] < peaks[0]
+    peaks, above = [], []
+    for run in (before, after):
+        live = run.live[arena]
+        peaks.append(int(live[run.at == position].max()))
+        above.append(int((live[live > level] - level).sum()))
+    return reached > position or (reached == position and peaks[1] < peaks[0]) or above[1] < above[0]
 
 
-def _cheapest_drops(search: Search, run: Run, step: int, idle: list[Idle], missing: int, distance: int) -> list[Flag]:
+def _cheapest_drops(search: Search, run: Run, step: int, idle: list[Idle], missing: int, distance: int) -> list[int]:
     """Return the drops that free ``missing`` bytes at a step, least FLOPs per byte (and step of idleness) first."""
     lives = run.lives
     available = np.zeros(len(search.model.size), np.bool_)
@@ -124,14 +152,14 @@ def _cheapest_drops(search: Search, run: Run, step: int, idle: list[Idle], missi
     worth = []
     for each in idle:
         cost = _flops_to_restore(search, there, each.storage) + 1
-        worth.append((cost / int(size[each.storage]) / each.distance**distance, each.storage, each.flag))
-    flags = []
-    for _, storage, flag in sorted(worth):
-        flags.append(flag)
+        worth.append((cost / int(size[each.storage]) / each.distance**distance, each.storage, each.drop))
+    drops = []
+    for _, storage, drop in sorted(worth):
+        drops.append(drop)
         missing -= int(size[storage])
         if missing <= 0:
             break
-    return flags
+    return drops
 
 
 def _flops_to_restore(search: Search, available: list[bool], storage: int) -> int:
@@ -149,68 +177,47 @@ def _flops_to_restore(search: Search, available: list[bool], storage: int) -> in
     return total
 
 
-def idle_at(model: RecomputeModel, run: Run, step: int, arena: int) -> list[Idle]:
-    """Return the idle recomputable storages of ``arena`` at ``step``."""
+def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Collection[int] = ()) -> list[Idle]:
+    """Return the idle recomputable storages of ``arena`` at ``step``, with drops besides ``useless`` ones.
+
+    Where a recomputing run used the storage last, it is dropped after all such runs of the node, if possible.
+    """
     lives = run.lives
     there = np.flatnonzero((lives.birth < step) & (lives.last > step))
     there = there[model.droppable[lives.of[there]] & (model.arena[lives.of[there]] == arena)]
     reading = np.repeat(np.arange(len(lives.node)), np.diff(lives.read_ptr))
     reads = lives.reads[: len(reading)]
     used, following = np.full(len(lives.of), -1, np.int64), np.full(len(lives.of), -1, np.int64)
-    split = int(lives.read_ptr[step])
+    split, after = int(lives.read_ptr[step]), int(lives.read_ptr[step + 1])
     used[reads[:split]] = np.arange(split)  # the last assignment wins: reads are in order
-    after = int(lives.read_ptr[step + 1])
     following[reads[after:][::-1]] = reading[after:][::-1]
-    at_it = set(reads[split:after].tolist())
     found = []
-    for life in there.tolist():
-        s = int(lives.of[life])
-        if life in at_it:
+    for life in there[~np.isin(there, reads[split:after])].tolist():
+        s, read = int(lives.of[life]), int(used[life])
+        at = int(reading[read]) if read >= 0 else int(lives.birth[life])
+        drops = [int(run.at[at]) * len(model.size) + s]
+        if read >= 0 and lives.further[at]:
+            drops.insert(0, int(lives.read_ptr[at] - read - 1 - model.in_ptr[lives.node[at]]))
+        elif run.at[at] == run.at[step]:
             continue
-        flag: Flag
-        if used[life] >= 0:
-            at = int(reading[used[life]])
-            edge = int(model.in_ptr[lives.node[at]] + used[life] - lives.read_ptr[at])
-            flag = ("again" if lives.further[at] else "used", edge)
-        else:
-            at = int(lives.birth[life])
-            if lives.further[at]:
-                continue  # computed by a recomputing run: no node to write the drop after
-            n = int(lives.node[at])
-            births = range(int(model.out_ptr[n]), int(model.out_ptr[n + 1]))
-            flag = ("born", next(o for o in births if int(model.out_idx[o]) == s))
-        found.append(Idle(s, flag, int(following[life]) - step))
+        drop = next((drop for drop in drops if drop not in useless), None)
+        if drop is not None:
+            found.append(Idle(s, drop, int(following[life]) - step))
     return found
 
 
-def with_drops_set(choice: Choice, flags: Sequence[Flag], value: bool) -> Choice:
-    """Return ``choice`` with the given gaps dropped or kept."""
-    made = choice.copy()
-    for name, place in flags:
-        getattr(made, name)[place] = value
-    return made
-
-
-def drops(search: Search, point: Point) -> list[Flag]:
+def drops_by_cost(search: Search, point: Point) -> list[int]:
     """Return the drops of a point, most expensive first."""
-    new, model = point.choice - search.begun, search.model
-    columns: tuple[tuple[Column, I64], ...] = (
-        ("used", model.in_idx),
-        ("again", model.in_idx),
-        ("born", model.out_idx),
-    )
-    found: list[tuple[int, Flag]] = []
-    for name, storages in columns:
-        places = np.flatnonzero(getattr(new, name))
-        flops = model.node_flops[model.producer[storages[places]]]
-        found += [(-cost, (name, place)) for cost, place in zip(flops.tolist(), places.tolist(), strict=True)]
-    return [flag for _, flag in sorted(found)]
+    new = point.choice - search.begun
+    flops = search.model.node_flops[search.model.producer[new.storages(search.model)]]
+    drops: list[int] = new.drops[np.lexsort((new.drops, -flops))].tolist()
+    return drops
 
 
 def remove_drops(search: Search, point: Point) -> Point:
     """Remove drops one by one, most expensive first, as long as the point fits and gets cheaper."""
-    for flag in drops(search, point):
-        tried = search.weigh(with_drops_set(point.choice, [flag], False))
+    for drop in drops_by_cost(search, point):
+        tried = search.weigh(point.choice.keeping([drop]))
         if tried.run.valid and not search.excess(tried.run) and tried.key < point.key:
             point = tried
         if not search.go_on():
@@ -220,14 +227,14 @@ def remove_drops(search: Search, point: Point) -> Point:
 
 def _improved(search: Search, point: Point, last: int) -> Point:
     """Forbid one drop after the other, most expensive first, and sweep again; keep what is cheaper."""
-    point = Point(point.make, run(search.model, point.choice))
-    tried: set[Flag] = set()
+    point = search.weigh(point.choice)
+    tried: set[int] = set()
     while len(tried) < MOST_REPLACED and search.weighed <= last and search.go_on():
-        flag = next((flag for flag in drops(search, point) if flag not in tried), None)
-        if flag is None or not point.run.flops:
+        drop = next((drop for drop in drops_by_cost(search, point) if drop not in tried), None)
+        if drop is None or not point.run.flops:
             break
-        tried.add(flag)
-        other = sweep(search, with_drops_set(point.choice, [flag], False), 1, frozenset([flag]))
-        if other is not None:
+        tried.add(drop)
+        other = sweep(search, point.choice.keeping([drop]), 1, frozenset([drop]))
+        if other.run.valid and not search.excess(other.run):
             point = min(point, remove_drops(search, other), key=lambda each: each.key)
     return point

@@ -42,12 +42,11 @@ def numbered(count: int) -> str:
 
 def drops_of(model: RecomputeModel, choice: Choice) -> tuple[Drop, ...]:
     """Return the drops of a choice by name, in graph order."""
-    readers = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))
-    makers = np.repeat(np.arange(len(model.node_at)), np.diff(model.out_ptr))
-    found = [(int(makers[o]), 0, int(model.out_idx[o]), "") for o in np.flatnonzero(choice.born).tolist()]
-    found += [(int(readers[e]), 1, int(model.in_idx[e]), "") for e in np.flatnonzero(choice.used).tolist()]
-    found += [(int(readers[e]), 2, int(model.in_idx[e]), MARK) for e in np.flatnonzero(choice.again).tolist()]
-    return tuple((model.name_of(s), model.node_id(k) + mark) for k, _, s, mark in sorted(found))
+    found = list(zip(*(column.tolist() for column in choice.pairs), strict=True))
+    drops = [(k, s, "") for k, s in found]
+    reader = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))
+    drops += [(int(reader[e]), int(model.in_idx[e]), MARK) for e in (-1 - choice.drops[choice.drops < 0]).tolist()]
+    return tuple((model.name_of(s), model.node_id(k) + mark) for k, s, mark in sorted(drops))
 
 
 def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[str]], away: bool = False) -> Choice:
@@ -55,31 +54,29 @@ def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[s
 
     Raises ``InvalidIrShapes`` (reason ``recompute``) for an invalid drop.
     """
-    made = choice.copy()
     index = model.timeline.index
     position = {model.node_id(k): k for k in range(len(model.node_at))}
+    codes: list[int] = []
+    moved: list[int] = []
     for tensor, after in drops:
         i = index.tensor_of.get(tensor)
         if i is None or model.liveness.storage_of[i] < 0:
             raise _rejected(f"unknown tensor {tensor!r} in a recompute move", tensor, after)
         s = int(model.liveness.storage_of[i])
-        again = after not in position
-        k = position.get(after.removesuffix(MARK) if again else after)
+        k = position.get(after if after in position else after.removesuffix(MARK))
         if k is None:
             raise _rejected(f"unknown node {after!r} in a recompute move", tensor, after)
         if not (model.movable if away else model.droppable)[s]:
             raise _rejected(f"tensor {tensor!r} cannot be {'offloaded' if away else 'recomputed'}", tensor, after)
-        made.away[s] |= away
         edges = [e for e in range(model.in_ptr[k], model.in_ptr[k + 1]) if model.in_idx[e] == s]
-        births = [o for o in range(model.out_ptr[k], model.out_ptr[k + 1]) if model.out_idx[o] == s]
-        if edges and again:
-            made.again[edges] = True
-        elif edges:
-            made.used[edges] = True
-        elif births and not again:
-            made.born[births] = True
-        else:
-            raise _rejected(f"node {after!r} neither reads nor writes tensor {tensor!r}", tensor, after)
+        if after not in position and not edges:
+            raise _rejected(f"node {after!r} does not read tensor {tensor!r}", tensor, after)
+        if k < model.producer[s]:
+            raise _rejected(f"tensor {tensor!r} is not computed before node {after!r} has run", tensor, after)
+        codes += [k * len(model.size) + s] if after in position else [-1 - e for e in edges]
+        moved += [s] if away else []
+    made = choice.dropping(codes)
+    made.away[moved] = True
     return made
 
 
@@ -137,23 +134,24 @@ class _Writer:
         self.read_late: set[int] = set()
         """Tensors that a node after the forward pass reads."""
         self.has_view = self.index.base >= 0
+        self.after_runs = set(self.choice.drops[self.choice.drops < 0].tolist())
         self.position = {int(n): k for k, n in enumerate(model.node_at)}
 
     def graph(self) -> Graph:
         model = self.model
+        positions, storages = self.choice.pairs
+        bounds = np.searchsorted(positions, np.arange(len(model.node_at) + 1)).tolist()
         for k, node_number in enumerate(model.node_at.tolist()):
-            waiting: list[int] = []
             self.phase = self.nodes[node_number].phase
-            for e in range(model.in_ptr[k], model.in_ptr[k + 1]):
-                if self.dropped[model.in_idx[e]]:
-                    self._make(int(model.in_idx[e]), k, waiting)
+            pending: list[int] = []
+            for s in model.in_idx[model.in_ptr[k] : model.in_ptr[k + 1]].tolist():
+                if self.dropped[s]:
+                    self._make(s, k, pending)
             self._run(node_number, k)
-            for o in range(model.out_ptr[k], model.out_ptr[k + 1]):
-                self._drop(int(model.out_idx[o]), bool(self.choice.born[o]))
-            for e in waiting:
-                self._drop(int(model.in_idx[e]), True)
-            for e in range(model.in_ptr[k], model.in_ptr[k + 1]):
-                self._drop(int(model.in_idx[e]), bool(self.choice.used[e]))
+            for s in [*pending, *storages[bounds[k] : bounds[k + 1]].tolist()]:
+                self.dropped[s] = self.ever[s] = True
+                if self.choice.away[s] and not self.returns[s]:
+                    self._copy_out(s)
         base = self.index.graph
         for i, tensor in enumerate(self.tensors):
             s = self.storage[i]
@@ -165,12 +163,6 @@ class _Writer:
             nodes=(*self.nodes, *self.copies),
             execution_order=tuple(self.order),
         )
-
-    def _drop(self, s: int, whether: bool) -> None:
-        self.dropped[s] = whether
-        self.ever[s] |= whether
-        if whether and self.choice.away[s] and not self.returns[s]:
-            self._copy_out(s)
 
     def _copy_out(self, s: int) -> None:
         """Copy a storage to the other memory after its last use, once."""
@@ -271,7 +263,7 @@ class _Writer:
         self.name[i, copy] = made.id
         return made.id
 
-    def _make(self, storage: int, k: int, waiting: list[int]) -> None:
+    def _make(self, storage: int, k: int, pending: list[int]) -> None:
         """Recompute ``storage`` before position ``k``, and first its dropped inputs."""
         model = self.model
         stack = [storage]
@@ -290,7 +282,7 @@ class _Writer:
                 stack.append(missing)
                 continue
             self._again(int(model.node_at[n]), k)
-            waiting += [f for f in edges if self.choice.again[f]]
+            pending += [int(model.in_idx[f]) for f in edges if -1 - f in self.after_runs]
 
     def _again(self, n: int, k: int) -> None:
         """Add a recomputing run of node ``n`` before position ``k``."""

@@ -18,17 +18,23 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, KINDS, Cost, Kind, Move, total_cost
 from tmmu_core.fitting.moves.alignment import finer_alignments, finest_alignment
-from tmmu_core.fitting.moves.proposals import PROPOSING
+from tmmu_core.fitting.moves.delay import delay_moves
 from tmmu_core.fitting.moves.reordering import ENUMERATED_UP_TO, OrderMove, order_move, other_orders
-from tmmu_core.fitting.moves.sizes import with_size
+from tmmu_core.fitting.moves.sizes import bisect_size, with_size
 from tmmu_core.fitting.problem.answer import Allowed, Answer, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity, bounds
 from tmmu_core.fitting.problem.in_place import missing_permissions, needed_permissions
 from tmmu_core.fitting.problem.lower_bounds import LowerBound, lower_bound, with_order
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_of, solve_input
-from tmmu_core.fitting.search.apply_moves import apply_moves
-from tmmu_core.fitting.search.bisection import bisect_size
-from tmmu_core.fitting.search.candidates import BEST_PLANNER, names_of, pareto, plan_moves, planner_move
+from tmmu_core.fitting.search.candidates import (
+    BEST_PLANNER,
+    apply_moves,
+    names_of,
+    pareto,
+    plan_moves,
+    planner_move,
+    proposing,
+)
 from tmmu_core.fitting.unknown import UnknownOperator, unknown_operators
 from tmmu_core.graph.flops import graph_flops
 from tmmu_core.planners.problem import Progress
@@ -40,6 +46,8 @@ CHEAP_PART = 100
 """A plan that fits for less than this part of the graph's FLOPs ends the search."""
 SMALL_PART = 100
 """A move that saves less than this part of the bytes needed is left out where it can be."""
+MOST_DELAYS = 4
+"""Most orders with delayed results."""
 MOST_SINGLE_MOVES = 40
 SINGLE_MOVES_UP_TO = 400
 """Nodes up to which single moves are combined greedily where no list of moves fits."""
@@ -306,14 +314,27 @@ class _FitSearch:
         if any(move.kind == "order" for move in given.moves):
             lowest = min(lowest, self.paid_from(self.unordered), key=lambda each: each.extent_bytes)
         if not self.fits(self.best) and "order" in self.allowed.kinds and self.watch("order"):
-            self.reordered(lowest)
+            lowest = min(lowest, self.reordered(lowest), key=lambda each: each.extent_bytes)
+            self.delayed(lowest)
+
+    def delayed(self, lowest: Candidate) -> None:
+        """Recompute after orders in which results that wait at the peak are computed after it."""
+        step, over = int(self.capacity.live(lowest.plan).argmax()), self.capacity.over(extents(lowest.plan))
+        base = self.unordered
+        if "planner" in self.allowed.kinds and base.plan_input.planner != BEST_PLANNER:
+            base = plan_moves(base, (planner_move(base.plan_input),))
+        moves = delay_moves(base, lowest, step, over, keep_phases=self.allowed.keep_phases)
+        for number, move in enumerate(moves):
+            if number >= MOST_DELAYS or self.fits(self.best) or not self.watch("delay", number, MOST_DELAYS):
+                break
+            self.paid_from(plan_moves(base, (move,)))
 
     def is_cheap(self) -> bool:
         """Return whether the best candidate fits at a negligible cost, or the search was stopped."""
         return self.watch.stopped or (self.fits(self.best) and self.best.cost.weight * CHEAP_PART <= self.flops)
 
-    def reordered(self, base: Candidate) -> None:
-        """Search the order of a graph with recomputing nodes."""
+    def reordered(self, base: Candidate) -> Candidate:
+        """Search the order of a graph with recomputing nodes; return the lower one."""
         found = order_move(
             base.plan_input,
             base.solution,
@@ -321,8 +342,8 @@ class _FitSearch:
             keep_phases=self.allowed.keep_phases,
             enough=self.capacity.total,
         )
-        if found is not None and found.move is not None:
-            self.try_moves(base, (found.move,))
+        made = None if found is None or found.move is None else self.candidate(base, (found.move,))
+        return made or base
 
     def paid_from(self, base: Candidate) -> Candidate:
         """Recompute, offload, and combine both; return the lowest candidate."""
@@ -347,8 +368,9 @@ class _FitSearch:
         return found
 
     def lowered(self, base: Candidate, kind: Kind) -> Candidate:
-        """Plan the lists of moves of a kind until one fits; return the lowest within the allowed cost."""
-        lowest = base
+        """Plan the lists of moves of a kind until one fits; return it, or the lowest within the allowed cost."""
+        lowest, is_small = base, len(base.plan_input.graph.nodes) <= SINGLE_MOVES_UP_TO
+        fitting: Candidate | None = None
         for number, moves in enumerate(self.offers(base, kind)):
             if number >= MOST_TRIED or not self.watch(kind, number, MOST_TRIED):
                 break
@@ -358,8 +380,12 @@ class _FitSearch:
             if candidate.extent_bytes < lowest.extent_bytes:
                 lowest = candidate
             if self.fits(candidate):
-                return candidate
-        if len(base.plan_input.graph.nodes) <= SINGLE_MOVES_UP_TO:
+                fitting = candidate if fitting is None else min(fitting, candidate, key=lambda each: each.key)
+                if not number or not is_small:  # a tighter goal can be cheaper only where the packing missed a goal
+                    break
+        if fitting is not None:
+            return fitting
+        if is_small:
             alone = self.combine_single_moves(base, kind)
             if alone.extent_bytes < lowest.extent_bytes:
                 lowest = alone
@@ -367,7 +393,7 @@ class _FitSearch:
 
     def offers(self, base: Candidate, kind: Kind) -> Iterator[tuple[Move, ...]]:
         """Yield the lists of moves of a kind; under a cost limit, also the lowest within it."""
-        for moves in PROPOSING[kind].lower(base.plan_input, base.solution, self.capacity, self.watch):
+        for moves in proposing(kind).lower(base.plan_input, base.solution, self.capacity, self.watch):
             if self.exceeds_cost(total_cost((*base.moves, *moves))):
                 break
             yield moves
@@ -390,7 +416,7 @@ class _FitSearch:
                 break
             offers = [
                 move
-                for move in PROPOSING[kind].single(plan_input, base.solution)
+                for move in proposing(kind).single_moves(plan_input, base.solution)
                 if move.bytes > 0 and not self.exceeds_cost(total_cost((*base.moves, *moves, move)))
             ]
             if not offers:

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from tmmu_core.fitting.moves.sizes import dim_bounds, with_size
+from tmmu_core.fitting.moves.sizes import Largest, bisect_size, dim_bounds, with_size
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
-from tmmu_core.fitting.search.bisection import Largest, bisect_size
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.graph.assumed_sizes import reach, refuse_unused_dims
 from tmmu_core.graph.model import Dim, Graph

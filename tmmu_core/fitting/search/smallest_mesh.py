@@ -12,13 +12,14 @@ from typing import Any
 
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import Move
-from tmmu_core.fitting.moves.shards import apply_shards
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
-from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate, solve_input
+from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, initial_candidate, solve_input
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.graph.model import Graph
+from tmmu_core.graph.sharding.rank_share import local_graph_of
 from tmmu_core.graph.sharding.shard_spec import read_spec
+from tmmu_core.graph.sharding.splits import shard
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.request import PlanRequest
 
@@ -80,6 +81,13 @@ def smallest_mesh(
         else:
             low, last = middle, tried
     return SmallestMesh(high, found) if found is not None else SmallestMesh(None, last)
+
+
+def apply_shards(plan_input: PlanInput, move: Move) -> PlanInput:
+    """Apply a move whose ``details`` are ``{"spec": {…}}``: return the share of rank 0."""
+    graph = plan_input.graph
+    local = local_graph_of(shard(graph, read_spec(move.details["spec"])), 0)
+    return replace(plan_input, graph=local)
 
 
 def with_mesh(whole: Candidate, spec: Mapping[str, Any], sizes: Mapping[str, int]) -> Candidate | None:

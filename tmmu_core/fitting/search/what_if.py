@@ -13,13 +13,18 @@ import numpy as np
 
 from tmmu_core.fitting.move import KINDS, Kind, Move
 from tmmu_core.fitting.moves.alignment import finer_alignments
-from tmmu_core.fitting.moves.proposals import PROPOSING
 from tmmu_core.fitting.moves.reordering import order_move
 from tmmu_core.fitting.problem.answer import ALLOWED
 from tmmu_core.fitting.problem.in_place import live_in, single_moves
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents_of
-from tmmu_core.fitting.search.apply_moves import apply_moves
-from tmmu_core.fitting.search.candidates import BEST_PLANNER, names_of, planner_move
+from tmmu_core.fitting.search.candidates import (
+    BEST_PLANNER,
+    PROPOSING,
+    apply_moves,
+    names_of,
+    planner_move,
+    proposing,
+)
 from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.planners.problem import Packing, Progress
@@ -87,7 +92,7 @@ def _offers(start: Candidate, kind: Kind, progress: Progress | None) -> Iterator
             if gains.get(move.nodes[0], 0):
                 yield replace(move, bytes=gains[move.nodes[0]])
     elif kind in PROPOSING:
-        yield from PROPOSING[kind].single(plan_input, solution)
+        yield from proposing(kind).single_moves(plan_input, solution)
 
 
 def in_place_gains_at_peak(liveness: Liveness) -> dict[str, int]:

@@ -111,7 +111,8 @@ struct order {
 struct recompute {
     I positions, storages, loading, most_steps, most_lives, most_reads;
     const I *in_ptr, *in_idx, *out_ptr, *out_idx, *producer, *made_of, *size, *expires;
-    const uint8_t *at_start, *used, *born, *again, *away;
+    const I *drop_ptr, *drop_idx; /* position -> storages that are dropped after it */
+    const uint8_t *at_start, *again, *away;
     I *life, *stack, *pending;
     uint8_t *dropped, *gone;
     uint8_t *ever, *first_life, *further; /* out, as all that follow */

@@ -149,9 +149,14 @@ def order(loops: ctypes.CDLL, name: str, given: I64, **fields: Any) -> tuple[I64
     return one, two
 
 
-def recompute(loops: ctypes.CDLL, **fields: Any) -> bool:
-    """Run ``tmmu_recompute_run``; return whether the execution fits its tables. Results are in the output arrays."""
-    return bool(run(loops, "recompute_run", call_of("recompute", **fields)))
+def recompute(loops: ctypes.CDLL, call: Call, **fields: I64 | NDArray[np.bool_]) -> bool:
+    """Run ``tmmu_recompute_run`` with other ``fields``; return whether the execution fits its tables.
+
+    The simulations of one model share ``call``, with their working memory and results.
+    """
+    for name, value in fields.items():
+        setattr(call, name, _word(value))
+    return bool(run(loops, "recompute_run", call))
 
 
 def minimum_cut(loops: ctypes.CDLL, start: I64, to: I64, room: I64, twin: I64) -> I64:

@@ -85,7 +85,7 @@ static I restore(const struct recompute *p, struct counters *c, I root, I k, I w
         read_inputs(p, c, n);
         for (I f = p->in_ptr[n]; f < p->in_ptr[n + 1]; f++)
             if (p->again[f])
-                p->pending[waiting++] = f;
+                p->pending[waiting++] = p->in_idx[f];
         for (I o = p->out_ptr[n]; o < p->out_ptr[n + 1]; o++) {
             const I y = p->out_idx[o];
             if (p->dropped[y] && !p->away[y]) {
@@ -99,10 +99,10 @@ static I restore(const struct recompute *p, struct counters *c, I root, I k, I w
     return waiting;
 }
 
-/* Copy a dropped storage to the other memory the first time; return whether there was room. */
+/* Copy an offloaded storage to the other memory the first time that it is dropped; return whether there was room. */
 static int move_away(const struct recompute *p, struct counters *c, I s, I k)
 {
-    if (!p->dropped[s] || !p->away[s] || p->gone[s])
+    if (!p->away[s] || p->gone[s])
         return 1;
     if (c->steps >= p->most_steps)
         return 0;
@@ -114,7 +114,7 @@ static int move_away(const struct recompute *p, struct counters *c, I s, I k)
     return 1;
 }
 
-/* Run position k; return whether there was room. */
+/* Run position k, then drop storages; return whether there was room. */
 static int run_position(const struct recompute *p, struct counters *c, I k, I waiting)
 {
     if (!has_room(p, c, k))
@@ -124,32 +124,20 @@ static int run_position(const struct recompute *p, struct counters *c, I k, I wa
     p->first[k] = c->steps;
     read_inputs(p, c, k);
     for (I o = p->out_ptr[k]; o < p->out_ptr[k + 1]; o++) {
-        const I y = p->out_idx[o];
-        p->life[y] = c->lives;
+        p->life[p->out_idx[o]] = c->lives;
         p->first_life[c->lives] = 1;
-        begin_life(p, c, y);
-        p->dropped[y] = p->born[o];
-        p->ever[y] |= p->born[o];
+        begin_life(p, c, p->out_idx[o]);
     }
-    for (I w = 0; w < waiting; w++) {
-        const I z = p->in_idx[p->pending[w]];
-        p->dropped[z] = 1;
-        p->ever[z] = 1;
-    }
-    for (I e = p->in_ptr[k]; e < p->in_ptr[k + 1]; e++) {
-        const I z = p->in_idx[e];
-        p->dropped[z] = p->used[e];
-        p->ever[z] |= p->used[e];
-    }
-    end_step(p, c);
-    for (I o = p->out_ptr[k]; o < p->out_ptr[k + 1]; o++)
-        if (!move_away(p, c, p->out_idx[o], k))
-            return 0;
     for (I w = 0; w < waiting; w++)
-        if (!move_away(p, c, p->in_idx[p->pending[w]], k))
+        p->dropped[p->pending[w]] = p->ever[p->pending[w]] = 1;
+    for (I d = p->drop_ptr[k]; d < p->drop_ptr[k + 1]; d++)
+        p->dropped[p->drop_idx[d]] = p->ever[p->drop_idx[d]] = 1;
+    end_step(p, c);
+    for (I w = 0; w < waiting; w++)
+        if (!move_away(p, c, p->pending[w], k))
             return 0;
-    for (I e = p->in_ptr[k]; e < p->in_ptr[k + 1]; e++)
-        if (!move_away(p, c, p->in_idx[e], k))
+    for (I d = p->drop_ptr[k]; d < p->drop_ptr[k + 1]; d++)
+        if (!move_away(p, c, p->drop_idx[d], k))
             return 0;
     return 1;
 }

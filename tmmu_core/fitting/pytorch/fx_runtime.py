@@ -1,10 +1,14 @@
-"""Random operators that run twice draw the same numbers: their generator's state is saved and restored."""
+"""Operators of a fitted graph: saved and restored states of random generators, and copies to host memory and back.
+
+Random operators that run twice draw the same numbers.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 CPU_STATE_BYTES = 5056
 """Bytes of the state of PyTorch's generator on the CPU (Mersenne Twister)."""
@@ -44,3 +48,23 @@ def run_with_state(where: str, state: torch.Tensor, operator: Any, /, *args: Any
         return operator(*args, **kwargs)
     finally:
         set_generator_state(where, now)
+
+
+def to_host(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of ``tensor`` in host memory.
+
+    The copy is made outside of dispatch modes: the memory that a step is planned for does not hold it, which on the CPU
+    a count of live bytes could not distinguish.
+    """
+    pinned = tensor.device.type == "cuda"
+    with _disable_current_modes():
+        host = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, pin_memory=pinned)
+        host.copy_(tensor, non_blocking=pinned)
+    return host
+
+
+def from_host(host: torch.Tensor, device: str) -> torch.Tensor:
+    """Return a copy of ``host`` on ``device``."""
+    made = torch.empty_strided(host.size(), host.stride(), dtype=host.dtype, device=device)
+    made.copy_(host, non_blocking=made.device.type == "cuda")
+    return made

@@ -1,0 +1,148 @@
+"""Delay moves: results that wait at the peak, such as gradients, are computed after it.
+
+Their operands then have a longer gap, in which recomputation drops them: a gradient of a layer needs its activations,
+which are often cheaper to compute again than the gradient's bytes are to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tmmu_core.fitting.move import Move
+from tmmu_core.fitting.moves.reordering import WHY
+from tmmu_core.fitting.order.order_model import OrderModel, order_model
+from tmmu_core.fitting.problem.lower_bounds import grids_of
+from tmmu_core.fitting.problem.planner_calls import Candidate
+from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
+from tmmu_core.plans.figures.plan_storages import alive_at
+
+MOST_DELAYED = 64
+"""Most units that are delayed together."""
+
+
+@dataclass(frozen=True)
+class _Delay:
+    """Units that can run after the peak, with what that frees there and what it costs at least."""
+
+    units: tuple[int, ...]
+    saved: int
+    """Bytes at the peak, less those of operands that are held for it."""
+    flops: int
+    """FLOPs of the operands that are not held."""
+    needed: int
+    """Bytes that a node needs at most while the operands are made."""
+
+
+def delay_moves(base: Candidate, lowest: Candidate, step: int, over: int, *, keep_phases: bool) -> Iterator[Move]:
+    """Yield orders of ``base`` with results delayed that wait at ``step`` of ``lowest``, ``over`` bytes and more.
+
+    ``lowest`` is a plan of the same nodes after recompute and order moves.
+    """
+    liveness = base.solution.liveness
+    model = order_model(liveness, grids_of(base.plan_input), keep_phases=keep_phases)
+    if model is None:
+        return
+    unit_of = {model.node_ids[node]: unit for unit, nodes in enumerate(model.units) for node in nodes}
+    executed = lowest.plan.execution_order
+    order = list(dict.fromkeys(unit_of[name] for name in executed if name in unit_of))
+    nodes = {node.node_id: node for node in lowest.fitted_graph.nodes}
+    peak = lowest.plan.node_at(step)
+    if peak not in nodes:
+        return
+    done = {unit_of[name] for name in executed[: executed.index(peak)] if name in unit_of}
+    tensor_of, storage_of = liveness.timeline.index.tensor_of, liveness.storage_of
+
+    def storages(names: Iterable[str]) -> set[int]:
+        return {int(storage_of[tensor_of[name]]) for name in names if name in tensor_of} - {-1}
+
+    live = storages(lowest.plan.row(k).tensor_id for k in alive_at(lowest.plan, step).tolist())
+    waiting = live - storages((*nodes[peak].inputs, *nodes[peak].outputs))
+    found = _delays(model, recompute_model(base.plan_input), done, (live, waiting))
+    found.sort(key=lambda each: (each.flops / each.saved, each.units))
+    chosen: list[_Delay] = []
+    units: set[int] = set()
+    for each in found:
+        if units.issuperset(each.units):
+            continue
+        chosen.append(each)
+        units.update(each.units)
+        over -= each.saved
+        if over <= 0:
+            chosen.sort(key=lambda each: (each.needed, -each.flops, each.units))  # the last one runs first
+            late = dict.fromkeys(unit for each in chosen for unit in reversed(each.units))
+            what = f"run {len(units)} nodes that make results after the peak"
+            details = {"order": list(model.ids_of(_run_late(model, order, list(late))))}
+            yield Move("order", what, WHY, (), model.ids_of(sorted(units)), details=details)
+
+
+def _delays(
+    model: OrderModel, recompute: RecomputeModel, done: set[int], at_peak: tuple[set[int], set[int]]
+) -> list[_Delay]:
+    """Return what can run after the units ``done``, for each storage that waits at the peak.
+
+    ``at_peak`` are the storages that are live there, and those of them that wait.
+    """
+    live, waiting = at_peak
+    touching: dict[int, set[int]] = {}
+    for unit, nodes in enumerate(model.units):
+        for node in nodes:
+            for s in model.touches[node]:
+                touching.setdefault(s, set()).add(unit)
+    successors = [model.succ_idx[a:b].tolist() for a, b in pairwise(model.succ_ptr.tolist())]
+    found = []
+    for s in sorted(waiting):
+        pending = [unit for unit in touching.get(s, ()) if unit in done]
+        units = set(pending)
+        while pending and len(units) <= MOST_DELAYED:
+            more = {unit for unit in successors[pending.pop()] if unit in done} - units
+            units |= more
+            pending += more
+        if not units or pending or model.initial[s] or not model.held[s]:
+            continue
+        touched = {z for unit in units for node in model.units[unit] for z in model.touches[node]}
+        made = {z for z in touched if not model.initial[z] and touching[z] & done <= units}
+        saved = sum(int(model.size[z]) for z in made & waiting)
+        for largest in (0, int(model.size[s]) // 2):
+            held, flops, needed = _operands(recompute, touched - made, live, largest)
+            if saved > held:
+                needed = max(needed, sum(int(model.size[z]) for z in touched))
+                found.append(_Delay(tuple(sorted(units)), saved - held, flops, needed))
+    return found
+
+
+def _operands(model: RecomputeModel, wanted: set[int], live: set[int], largest: int) -> tuple[int, int, int]:
+    """Return the bytes that are held, the FLOPs and the most bytes of a node, to have ``wanted`` from what is live.
+
+    Storages of up to ``largest`` bytes are held.
+    """
+    held = total = needed = 0
+    seen, pending = set(live), sorted(wanted - live)
+    while pending:
+        s = pending.pop()
+        if s in seen:
+            continue
+        seen.add(s)
+        n, size = int(model.producer[s]), int(model.size[s])
+        if size <= largest or not model.droppable[s]:
+            held += size
+            continue
+        total += int(model.node_flops[n])
+        operands = model.in_idx[model.in_ptr[n] : model.in_ptr[n + 1]]
+        results = model.out_idx[model.out_ptr[n] : model.out_ptr[n + 1]]
+        needed = max(needed, int(model.size[operands].sum() + model.size[results].sum()))
+        pending += operands.tolist()
+    return held, total, needed
+
+
+def _run_late(model: OrderModel, order: list[int], chosen: list[int]) -> list[int]:
+    """Return ``order`` with the chosen units, last ones first, directly before what needs them, or at the end."""
+    moving = set(chosen)
+    late = [unit for unit in reversed(order) if unit not in moving]
+    later: set[int] = set()
+    for unit in chosen:
+        later |= set(model.succ_idx[model.succ_ptr[unit] : model.succ_ptr[unit + 1]].tolist())
+        late.insert(max((k + 1 for k, other in enumerate(late) if other in later), default=0), unit)
+        later.add(unit)
+    return late[::-1]

@@ -1,0 +1,182 @@
+"""Improve cuts: mix their parts by a knapsack, and keep recomputed nodes instead.
+
+All layers of a network cost about the same per byte, so that they join a minimum cut at the same price: between two
+cuts lie choices that recompute some layers, and some layers in part. Each connected part of the difference of two cuts
+has options: all of it, what other cuts recompute of it, and single tensors with what they are computed from. Options
+are simulated alone, once for equal parts; the cheapest sum is an exact knapsack over their bytes and FLOPs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tmmu_core.fitting.recompute.recompute_model import HUBS, I64, Mask, connected_parts
+from tmmu_core.fitting.recompute.recompute_search import Point, Search
+
+MOST_ENDS = 3
+"""Cheapest cuts that fit, and lowest cuts that do not: the ends of mixes."""
+MOST_IMPROVED = 2
+"""Most choices that are improved."""
+MOST_MIXES = 6
+"""Most mixes that are simulated per pair of cuts: each also has to free what the last one exceeds the goal by."""
+MOST_STATES = 2_000
+"""Most sums of bytes and FLOPs that are kept from one part to the next."""
+
+Pair = tuple[Mask, Point]
+"""Nodes whose outputs are dropped across the boundary, and the simulation."""
+
+
+def settle(search: Search, found: Sequence[Pair]) -> Point | None:
+    """Return the cheapest fitting choice found from cuts; ``None`` if none fits."""
+    fitting = sorted((pair for pair in found if not search.excess(pair[1].run)), key=_key)[:MOST_ENDS]
+    if not fitting:
+        return None
+    begun = search.weighed
+    over = sorted((pair for pair in found if search.excess(pair[1].run)), key=lambda pair: pair[1].run.total)
+    masks = [nodes for nodes, _ in found]
+    known = {_key(fitting[0]): fitting[0]}
+    for nodes, point in fitting:
+        for less, cheaper in over[:MOST_ENDS]:
+            if cheaper.run.flops < min(min(known)[0], point.run.flops) and not search.budget_is_spent(begun):
+                known |= {_key(pair): pair for pair in _mixes(search, masks, less, nodes)}
+    return min((_keep_one_by_one(search, known[key])[1] for key in sorted(known)[:MOST_IMPROVED]), key=_point_key)
+
+
+def _key(pair: Pair) -> tuple[int, int, int]:
+    return pair[1].key
+
+
+def _point_key(point: Point) -> tuple[int, int, int]:
+    return point.key
+
+
+def _keep_one_by_one(search: Search, given: Pair) -> Pair:
+    """Keep the outputs of nodes where that fits and is cheaper: those of most FLOPs first, or most FLOPs per byte."""
+    nodes = np.flatnonzero(given[0])
+    flops = search.model.node_flops[nodes]
+    found = []
+    for worth in (flops, flops / np.maximum(search.idle_bytes[nodes], 1)):
+        begun, best = search.weighed, given
+        for n in nodes[np.argsort(-worth, kind="stable")].tolist():
+            if search.budget_is_spent(begun):
+                break
+            changed = best[0].copy()
+            changed[n] = False
+            tried = search.dropping(changed)
+            if tried.run.valid and tried.key < _key(best) and not search.excess(tried.run):
+                best = changed, tried
+        found.append(best)
+    return min(found, key=_key)
+
+
+def _mixes(search: Search, masks: Sequence[Mask], less: Mask, more: Mask) -> Iterator[tuple[Mask, Point]]:
+    """Yield mixes between two cuts that fit the goal; ``masks`` are cuts whose parts are options."""
+    for hub in HUBS:
+        mixed = _mix(search, masks, less, connected_parts(search.model, less ^ more, hub))
+        if mixed is not None:
+            yield mixed
+
+
+def _mix(search: Search, masks: Sequence[Mask], less: Mask, parts: list[I64]) -> tuple[Mask, Point] | None:
+    base = search.dropping(less).run
+    at_base = _bytes_at_boundary(search, less)
+    known: dict[tuple[bytes, bytes], tuple[int, int] | None] = {}
+    options: list[list[Mask]] = []
+    worth: list[I64] = []
+    for part in parts:
+        shape = np.stack([search.model.node_flops[part], search.idle_bytes[part]]).tobytes()
+        of_part: dict[tuple[int, int], Mask] = {(0, 0): less[part]}
+        for bits in _options(search, part, [less, *masks]):
+            key = shape, bits.tobytes()
+            if key not in known:
+                mask = less.copy()
+                mask[part] = bits
+                found = search.dropping(mask).run
+                saved = at_base - _bytes_at_boundary(search, mask) if found.valid else 0
+                known[key] = (saved, found.flops - base.flops) if found.valid else None
+            figures = known[key]
+            if figures is not None:
+                of_part.setdefault(figures, bits)
+        rows = np.array(list(of_part), np.int64)
+        best = _pareto(rows)
+        worth.append(rows[best])
+        options.append([list(of_part.values())[k] for k in best.tolist()])
+    needed = search.excess(base)
+    for _ in range(MOST_MIXES):
+        chosen = cheapest_mix(worth, needed)
+        if chosen is None:
+            return None
+        mask = less.copy()
+        for part, of_one, k in zip(parts, options, chosen, strict=True):
+            mask[part] = of_one[k]
+        point = search.dropping(mask)
+        if not point.run.valid:
+            return None
+        missing = search.excess(point.run)
+        if not missing:
+            return mask, point
+        needed += missing
+    return None
+
+
+def _bytes_at_boundary(search: Search, nodes: Mask) -> int:
+    """Return the live bytes at the boundary where the outputs of ``nodes`` are dropped across it."""
+    found = search.weigh(search.choice(nodes)).run
+    return int(found.live[search.arena, found.first[search.at.position]]) if found.valid else 0
+
+
+def _options(search: Search, part: I64, masks: Sequence[Mask]) -> Iterator[Mask]:
+    """Yield masks over a part: those of the cuts, and with a further node and what it is computed from."""
+    place = {n: k for k, n in enumerate(part.tolist())}
+    producer, _, operands = search.columns
+    closures = [np.zeros(len(part), np.bool_)]
+    for n in part[search.idle_bytes[part] > 0].tolist():
+        closed, pending = {n}, [n]
+        while pending:
+            for z in operands[pending.pop()]:
+                maker = producer[z]
+                if maker in place and maker not in closed and not search.at.needed[z]:
+                    closed.add(maker)
+                    pending.append(maker)
+        closures.append(np.isin(part, sorted(closed)))
+    seen = set()
+    for mask in masks:
+        for closure in closures:
+            bits = mask[part] | closure
+            if bits.tobytes() not in seen:
+                seen.add(bits.tobytes())
+                yield bits
+
+
+def _pareto(figures: I64) -> I64:
+    """Return the rows of (bytes, FLOPs) that no other row dominates, by rising FLOPs."""
+    order = np.lexsort((-figures[:, 0], figures[:, 1]))
+    most = np.maximum.accumulate(figures[order, 0])
+    return order[np.concatenate([[True], figures[order, 0][1:] > most[:-1]])]
+
+
+def cheapest_mix(worth: Sequence[I64], needed: int) -> list[int] | None:
+    """Return one option per part with the least sum of FLOPs that saves ``needed`` bytes; ``None`` if none does.
+
+    ``worth`` holds rows of (bytes, FLOPs) of the options of each part. Exact up to ``MOST_STATES`` states.
+    """
+    states = np.zeros((1, 2), np.int64)
+    ways: list[tuple[I64, I64]] = []
+    for rows in worth:
+        sums = (states[:, None, :] + rows[None, :, :]).reshape(-1, 2)
+        sums[:, 0] = np.minimum(sums[:, 0], needed)
+        kept = _pareto(sums)
+        if len(kept) > MOST_STATES:
+            kept = kept[np.arange(MOST_STATES) * (len(kept) - 1) // (MOST_STATES - 1)]
+        ways.append((kept // len(rows), kept % len(rows)))
+        states = sums[kept]
+    if states[-1, 0] < needed:
+        return None
+    at = len(states) - 1
+    chosen = []
+    for before, option in reversed(ways):
+        chosen.append(int(option[at]))
+        at = int(before[at])
+    return chosen[::-1]
